@@ -1,0 +1,141 @@
+//! The contract of a host machine: a worker, a leader, a parameter server.
+//!
+//! After every input (`submit`, `handle_*`) the driver drains `poll_transmit` until `None`, then `poll_event` until
+//! `None`, then reads `poll_timeout`. A machine does nothing between inputs. Same inputs, same outputs, always.
+
+use crate::drop_reason::{DropCounters, DropReason};
+use crate::ids::{OpId, ShardId, WorkerId};
+use crate::packet::{Addr, Packet, Transmit};
+use crate::tensor::{Spec, Tensor};
+use crate::time::Time;
+
+/// One collective as the caller hands it over.
+pub struct Collective {
+    /// The data.
+    pub tensor: Box<dyn Tensor>,
+    /// When to give up; never, if `None`.
+    pub deadline: Option<Time>,
+}
+
+/// Why a collective was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// An earlier collective failed; ranks may no longer agree on what comes next.
+    #[error("this group failed earlier ({0}); connect again to go on")]
+    Broken(CollectiveError),
+}
+
+/// Why a collective failed. The job is broken after that: every later collective fails with the same error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CollectiveError {
+    /// The switch is there, some ranks' contributions are not.
+    #[error("rank {} did not contribute to block {block} of collective {op} (slot {slot}) in time", list(missing))]
+    Missing {
+        /// The ranks that the switch has not heard of, ascending.
+        missing: Vec<WorkerId>,
+        /// The slot or descriptor that waits.
+        slot: u32,
+        /// The block of the tensor that waits.
+        block: u32,
+        /// The collective.
+        op: OpId,
+    },
+    /// Nothing came from the switch (part `shard`) since the collective's last progress.
+    #[error("the switch (shard {shard}) has not answered since block {block} of collective {op} was sent")]
+    SwitchSilent {
+        /// The silent part.
+        shard: ShardId,
+        /// The block that waits.
+        block: u32,
+        /// The collective.
+        op: OpId,
+    },
+    /// Nothing came from a peer that the protocol waits for.
+    #[error("rank {worker} has not answered in collective {op}")]
+    PeerSilent {
+        /// The silent rank.
+        worker: WorkerId,
+        /// The collective.
+        op: OpId,
+    },
+    /// Two ranks brought different things.
+    #[error("ranks disagree in collective {op}: rank {a} brings {a_spec}, rank {b} brings {b_spec}")]
+    Mismatch {
+        /// One rank.
+        a: WorkerId,
+        /// What it brings.
+        a_spec: Spec,
+        /// Another rank.
+        b: WorkerId,
+        /// What that one brings.
+        b_spec: Spec,
+        /// The collective.
+        op: OpId,
+    },
+    /// The driver gave the collective up.
+    #[error("the collective was aborted")]
+    Aborted,
+}
+
+fn list(workers: &[WorkerId]) -> String {
+    workers.iter().map(|w| w.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// What a host machine tells its caller.
+pub enum HostEvent {
+    /// The collective is complete; its output is written.
+    Done {
+        /// Which.
+        op: OpId,
+        /// The data, handed back.
+        tensor: Box<dyn Tensor>,
+    },
+    /// The collective cannot complete.
+    Failed {
+        /// Which.
+        op: OpId,
+        /// The data, handed back; its output is undefined.
+        tensor: Box<dyn Tensor>,
+        /// Why.
+        error: CollectiveError,
+    },
+}
+
+/// What a host machine counted since it was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostStats {
+    /// Packets sent, retransmissions included.
+    pub packets_sent: u64,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Packets received and acted upon.
+    pub packets_received: u64,
+    /// Blocks whose sum was made in the network.
+    pub blocks_in_network: u64,
+    /// Blocks whose sum was made at hosts.
+    pub blocks_at_hosts: u64,
+    /// Packets of no use, by reason.
+    pub drops: DropCounters,
+}
+
+/// A host's side of a protocol, without socket, clock, thread or random source.
+pub trait Host: Send {
+    /// Queues a collective behind those before it. Ranks submit the same ones in the same order.
+    fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError>;
+    /// A packet from the network. `Err` says why it was of no use; it is counted already.
+    fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason>;
+    /// The time of `poll_timeout` has come. Harmless when called early.
+    fn handle_timeout(&mut self, now: Time);
+    /// Gives up everything that is queued; `Failed` events with [`CollectiveError::Aborted`] follow.
+    fn abort(&mut self, now: Time);
+    /// Writes the next packet to `buf`, which holds at least [`Host::max_packet_len`] bytes.
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit>;
+    /// The next thing to tell the caller.
+    fn poll_event(&mut self) -> Option<HostEvent>;
+    /// When to call `handle_timeout`, if nothing else happens before.
+    fn poll_timeout(&self) -> Option<Time>;
+    /// Bytes of the longest packet that `poll_transmit` writes.
+    fn max_packet_len(&self) -> usize;
+    /// What was counted so far.
+    fn stats(&self) -> &HostStats;
+}

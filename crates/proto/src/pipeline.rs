@@ -1,0 +1,161 @@
+//! One shard of a switch: finds a packet's job, checks key and membership, and hands it to the job's machine.
+//!
+//! What is the same for every protocol happens here once: strangers are turned away and counted, pings are answered,
+//! and members' signs of life are kept for the control plane.
+
+use std::collections::BTreeMap;
+
+use crate::drop_reason::{DropCounters, DropReason};
+use crate::ids::{JobId, JobKey, PortId, WorkerId};
+use crate::packet::PacketMut;
+use crate::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
+use crate::time::Time;
+use crate::wire::{Common, kind};
+
+/// A job as it is installed in one shard.
+pub struct InstalledJob {
+    /// The protocol's code, as packets carry it.
+    pub protocol: u8,
+    /// What members know.
+    pub key: JobKey,
+    /// The port of each member, by rank.
+    pub members: Vec<PortId>,
+    /// Further ports that belong to the job, such as the one to a parent switch.
+    pub others: Vec<PortId>,
+    /// The job's program; `None` for protocols that only need forwarding.
+    pub machine: Option<Box<dyn Switch>>,
+}
+
+struct Entry {
+    job: InstalledJob,
+    last_seen: Vec<Option<Time>>,
+    packets: u64,
+    drops: DropCounters,
+}
+
+/// All jobs of one shard.
+#[derive(Default)]
+pub struct Pipeline {
+    jobs: BTreeMap<JobId, Entry>,
+    /// Packets that belong to no job, by reason.
+    strangers: DropCounters,
+}
+
+/// What an operator sees of one job in one shard.
+#[derive(Clone, Debug)]
+pub struct JobReport {
+    /// The machine's own account; `None` where the protocol needs no machine.
+    pub machine: Option<SwitchReport>,
+    /// Bytes that the machine holds.
+    pub memory_bytes: usize,
+    /// Packets of members.
+    pub packets: u64,
+    /// Packets with the job's id that were of no use, by reason.
+    pub drops: DropCounters,
+    /// When each member was last heard, by rank.
+    pub last_seen: Vec<Option<Time>>,
+}
+
+impl Pipeline {
+    /// Installs a job, in place of any that had its id.
+    pub fn install(&mut self, id: JobId, job: InstalledJob) {
+        let last_seen = vec![None; job.members.len()];
+        self.jobs.insert(id, Entry { job, last_seen, packets: 0, drops: DropCounters::default() });
+    }
+
+    /// Takes a job out and frees its memory; false if there was none.
+    pub fn remove(&mut self, id: JobId) -> bool {
+        self.jobs.remove(&id).is_some()
+    }
+
+    /// One packet through the pipeline.
+    pub fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, ports: &dyn PortView) -> Verdict {
+        let common = match Common::parse(&packet.bytes[..packet.len]) {
+            Ok(common) => common,
+            Err(reason) => return self.turn_away(reason),
+        };
+        let Some(entry) = self.jobs.get_mut(&common.job) else {
+            return self.turn_away(DropReason::UnknownJob);
+        };
+        let verdict = entry.admit(now, ingress, &common).and_then(|()| {
+            if common.kind == kind::PING {
+                packet.bytes[4] = kind::PONG;
+                return Ok(Verdict::Port(ingress));
+            }
+            let machine = entry.job.machine.as_mut().ok_or(DropReason::BadKind)?;
+            Ok(machine.process(now, ingress, packet, ports))
+        });
+        let verdict = verdict.unwrap_or_else(Verdict::Drop);
+        if let Verdict::Drop(reason) = verdict {
+            entry.drops.count(reason);
+        }
+        verdict
+    }
+
+    fn turn_away(&mut self, reason: DropReason) -> Verdict {
+        self.strangers.count(reason);
+        Verdict::Drop(reason)
+    }
+
+    /// Runs the timers that are due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        for machine in self.machines() {
+            if machine.poll_timeout().is_some_and(|due| due <= now) {
+                machine.handle_timeout(now);
+            }
+        }
+    }
+
+    /// The next packet that some machine makes itself.
+    pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission> {
+        self.machines().find_map(|machine| machine.poll_transmit(now, buf))
+    }
+
+    /// The earliest timer of any machine.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.jobs.values().filter_map(|entry| entry.job.machine.as_ref()?.poll_timeout()).min()
+    }
+
+    /// The state of one job.
+    pub fn report(&self, id: JobId) -> Option<JobReport> {
+        self.jobs.get(&id).map(|entry| JobReport {
+            machine: entry.job.machine.as_ref().map(|machine| machine.report()),
+            memory_bytes: entry.job.machine.as_ref().map_or(0, |machine| machine.memory_bytes()),
+            packets: entry.packets,
+            drops: entry.drops.clone(),
+            last_seen: entry.last_seen.clone(),
+        })
+    }
+
+    /// Packets that belonged to no job, by reason.
+    pub fn strangers(&self) -> &DropCounters {
+        &self.strangers
+    }
+
+    fn machines(&mut self) -> impl Iterator<Item = &mut Box<dyn Switch>> {
+        self.jobs.values_mut().filter_map(|entry| entry.job.machine.as_mut())
+    }
+}
+
+impl Entry {
+    fn admit(&mut self, now: Time, ingress: PortId, common: &Common) -> Result<(), DropReason> {
+        if common.key != self.job.key {
+            return Err(DropReason::WrongKey);
+        }
+        if let Some(worker) = self.job.members.iter().position(|&port| port == ingress) {
+            self.last_seen[worker] = Some(now);
+        } else if !self.job.others.contains(&ingress) {
+            return Err(DropReason::NotAMember);
+        }
+        if common.protocol != self.job.protocol {
+            return Err(DropReason::WrongProtocol);
+        }
+        self.packets += 1;
+        Ok(())
+    }
+}
+
+/// A worker's rank by the port that it is behind.
+pub fn worker_at(members: &[PortId], port: PortId) -> Option<WorkerId> {
+    members.iter().position(|&member| member == port).map(|rank| WorkerId(rank as u16))
+}

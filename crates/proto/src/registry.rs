@@ -1,0 +1,55 @@
+//! The protocols by name: the only place outside their folders that knows which there are.
+
+use crate::config::{HostConfig, SwitchConfig};
+use crate::host::Host;
+use crate::switch::Switch;
+use crate::values::Values;
+
+/// A protocol that this build speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Protocol {
+    /// SwitchML (Sapio et al., NSDI 2021): self-clocked slots in one switch, or in levels of switches.
+    SwitchMl = 1,
+    /// Host-based ring allreduce: the peer that in-network aggregation is measured against.
+    Ring = 2,
+}
+
+impl Protocol {
+    /// Every protocol, in the order of its code.
+    pub const ALL: [Protocol; 2] = [Protocol::SwitchMl, Protocol::Ring];
+
+    /// The code in the common header.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The name on the command line, in files and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Protocol::SwitchMl => "switchml",
+            Protocol::Ring => "ring",
+        }
+    }
+
+    /// The protocol with this name.
+    pub fn from_name(name: &str) -> Option<Protocol> {
+        Protocol::ALL.into_iter().find(|protocol| protocol.name() == name)
+    }
+
+    /// A worker's machine.
+    pub fn host(self, config: &HostConfig) -> Box<dyn Host> {
+        match self {
+            Protocol::SwitchMl => todo!("{config:?}"),
+            Protocol::Ring => todo!(),
+        }
+    }
+
+    /// A switch's machine for one job in one shard; `None` where the protocol needs forwarding only.
+    pub fn switch<V: Values>(self, config: &SwitchConfig) -> Option<Box<dyn Switch>> {
+        match self {
+            Protocol::SwitchMl => todo!("{config:?}"),
+            Protocol::Ring => None,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The contract of a switch machine: a pipeline that one packet passes at a time and may be rewritten by.
+//!
+//! After every input the driver carries out the verdict, drains `poll_transmit`, then reads `poll_timeout`. All memory
+//! is taken when the machine is made; a packet never allocates.
+
+use crate::drop_reason::DropReason;
+use crate::ids::{GroupId, NodeId, PortId, PortSet, WorkerId};
+use crate::packet::{Ecn, PacketMut};
+use crate::time::Time;
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It did its work and goes nowhere.
+    Consume,
+    /// It was of no use.
+    Drop(DropReason),
+    /// Out of one port.
+    Port(PortId),
+    /// Towards a node; the driver's load balancing chooses among equal paths.
+    Route(NodeId),
+    /// Out of each port of a set that the packet or a descriptor determines.
+    Multicast(PortSet),
+    /// Out of each port of a group that was installed beforehand.
+    Group(GroupId),
+}
+
+/// What a machine may see of the switch that it runs in.
+pub trait PortView {
+    /// Bytes that wait in the port's output queue.
+    fn queued_bytes(&self, port: PortId) -> u64;
+}
+
+/// A view without queues, for drivers and protocols that have none to show.
+pub struct NoQueues;
+
+impl PortView for NoQueues {
+    fn queued_bytes(&self, _port: PortId) -> u64 {
+        0
+    }
+}
+
+/// A packet that a switch made itself: the first `len` bytes of the buffer that it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emission {
+    /// Bytes written to the buffer.
+    pub len: usize,
+    /// UDP payload bytes that they stand for on the wire.
+    pub wire_len: usize,
+    /// How it leaves.
+    pub ecn: Ecn,
+    /// Where it goes.
+    pub verdict: Verdict,
+}
+
+/// What an operator asks of a job's machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SwitchReport {
+    /// Slots or descriptors that the job holds.
+    pub slots: u32,
+    /// Those with a sum that is not complete.
+    pub slots_waiting: u32,
+    /// Members that some incomplete sum waits for, ascending.
+    pub missing: Vec<WorkerId>,
+    /// Sums completed since the job was installed.
+    pub blocks_completed: u64,
+    /// Contributions added since the job was installed.
+    pub contributions: u64,
+    /// Results sent again to single members.
+    pub unicast_resends: u64,
+}
+
+/// A switch's side of a protocol for one job (or for several that share its memory).
+pub trait Switch: Send {
+    /// A packet that passed the pipeline's checks of job, key and membership.
+    fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, ports: &dyn PortView) -> Verdict;
+    /// The time of `poll_timeout` has come.
+    fn handle_timeout(&mut self, now: Time);
+    /// The next packet that the switch makes itself; `buf` holds a full packet of the job.
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission>;
+    /// When to call `handle_timeout`, if nothing else happens before.
+    fn poll_timeout(&self) -> Option<Time>;
+    /// Bytes of slots, bitmaps and tables that the machine holds.
+    fn memory_bytes(&self) -> usize;
+    /// The state of the job, for people.
+    fn report(&self) -> SwitchReport;
+}

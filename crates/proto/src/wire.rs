@@ -1,0 +1,79 @@
+//! The header that every packet begins with. Big-endian; `docs/wire.md` draws it.
+//!
+//! ```text
+//!  0       2         3          4      5          6     8                16
+//!  | magic | version | protocol | kind | reserved | job | key (64 bits)  | the protocol's own header ...
+//! ```
+
+use crate::drop_reason::DropReason;
+use crate::ids::{JobId, JobKey};
+
+/// `TB`.
+pub const MAGIC: u16 = 0x5442;
+/// Of this wire format.
+pub const VERSION: u8 = 1;
+/// Bytes of the common header.
+pub const COMMON_LEN: usize = 16;
+
+/// Kinds that every protocol shares; a protocol's own kinds start at [`kind::FIRST_OWN`].
+pub mod kind {
+    /// Host to switch: are you there? Also keeps the membership alive.
+    pub const PING: u8 = 0;
+    /// Switch to host: the same bytes back.
+    pub const PONG: u8 = 1;
+    /// The first kind that a protocol may give its own meaning.
+    pub const FIRST_OWN: u8 = 16;
+}
+
+/// The common header as a plain value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Common {
+    /// The protocol's code: `Protocol::code`.
+    pub protocol: u8,
+    /// What the packet is for: shared kinds below 16, then the protocol's own.
+    pub kind: u8,
+    /// The job.
+    pub job: JobId,
+    /// Shared by the job's members and the switch.
+    pub key: JobKey,
+}
+
+impl Common {
+    /// Reads the header; says why it is none of ours.
+    pub fn parse(bytes: &[u8]) -> Result<Common, DropReason> {
+        let header: &[u8; COMMON_LEN] = bytes.first_chunk().ok_or(DropReason::Truncated)?;
+        if u16(header, 0) != MAGIC {
+            return Err(DropReason::BadMagic);
+        }
+        if header[2] != VERSION {
+            return Err(DropReason::BadVersion);
+        }
+        Ok(Common {
+            protocol: header[3],
+            kind: header[4],
+            job: JobId(u16(header, 6)),
+            key: JobKey(u64::from_be_bytes(header[8..16].try_into().expect("8 bytes"))),
+        })
+    }
+
+    /// Writes the header to the first [`COMMON_LEN`] bytes.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        bytes[0..2].copy_from_slice(&MAGIC.to_be_bytes());
+        bytes[2] = VERSION;
+        bytes[3] = self.protocol;
+        bytes[4] = self.kind;
+        bytes[5] = 0;
+        bytes[6..8].copy_from_slice(&self.job.0.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.key.0.to_be_bytes());
+    }
+}
+
+/// The big-endian 16-bit field at `at`.
+pub fn u16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// The big-endian 32-bit field at `at`.
+pub fn u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
