@@ -10,6 +10,7 @@ pub mod drop_reason;
 pub mod host;
 pub mod ids;
 pub mod packet;
+pub mod parts;
 pub mod pipeline;
 pub mod registry;
 pub mod switch;

@@ -1,0 +1,3 @@
+//! What protocols share.
+
+pub mod rtt;
