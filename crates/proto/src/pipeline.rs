@@ -28,6 +28,8 @@ pub struct InstalledJob {
 
 struct Entry {
     job: InstalledJob,
+    /// A member's rank by its port; no member is behind a port that lies beyond.
+    rank_by_port: Vec<Option<WorkerId>>,
     last_seen: Vec<Option<Time>>,
     packets: u64,
     drops: DropCounters,
@@ -59,8 +61,13 @@ pub struct JobReport {
 impl Pipeline {
     /// Installs a job, in place of any that had its id.
     pub fn install(&mut self, id: JobId, job: InstalledJob) {
+        let ports = job.members.iter().map(|port| port.index() + 1).max().unwrap_or(0);
+        let mut rank_by_port = vec![None; ports];
+        for (rank, port) in job.members.iter().enumerate() {
+            rank_by_port[port.index()] = Some(WorkerId(rank as u16));
+        }
         let last_seen = vec![None; job.members.len()];
-        self.jobs.insert(id, Entry { job, last_seen, packets: 0, drops: DropCounters::default() });
+        self.jobs.insert(id, Entry { job, rank_by_port, last_seen, packets: 0, drops: DropCounters::default() });
     }
 
     /// Takes a job out and frees its memory; false if there was none.
@@ -142,8 +149,8 @@ impl Entry {
         if common.key != self.job.key {
             return Err(DropReason::WrongKey);
         }
-        if let Some(worker) = self.job.members.iter().position(|&port| port == ingress) {
-            self.last_seen[worker] = Some(now);
+        if let Some(&Some(worker)) = self.rank_by_port.get(ingress.index()) {
+            self.last_seen[worker.index()] = Some(now);
         } else if !self.job.others.contains(&ingress) {
             return Err(DropReason::NotAMember);
         }
@@ -153,9 +160,4 @@ impl Entry {
         self.packets += 1;
         Ok(())
     }
-}
-
-/// A worker's rank by the port that it is behind.
-pub fn worker_at(members: &[PortId], port: PortId) -> Option<WorkerId> {
-    members.iter().position(|&member| member == port).map(|rank| WorkerId(rank as u16))
 }

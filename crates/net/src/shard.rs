@@ -1,0 +1,122 @@
+//! One shard of a switch: a thread that owns a UDP socket and a [`Pipeline`](tributary_proto::pipeline::Pipeline).
+//!
+//! The control plane holds a [`ShardHandle`] for each. Shards share nothing; every call is a message to the thread.
+
+use std::net::SocketAddr;
+
+use tributary_proto::config::JobConfig;
+use tributary_proto::drop_reason::DropCounters;
+use tributary_proto::ids::{JobId, ShardId};
+use tributary_proto::pipeline::JobReport;
+use tributary_proto::registry::Protocol;
+use tributary_proto::time::Time;
+
+use crate::udp::SocketCounters;
+
+/// How a shard is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardOptions {
+    /// Which part of the switch it is.
+    pub shard: ShardId,
+    /// The UDP address to bind; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// Bytes of receive buffer to ask the kernel for.
+    pub receive_buffer: usize,
+}
+
+/// A job for one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobInstall {
+    /// The protocol that the job runs.
+    pub protocol: Protocol,
+    /// Id, key, world, slots (over all shards), elements per packet, number of shards.
+    pub config: JobConfig,
+    /// The UDP address of each member, by rank.
+    pub members: Vec<SocketAddr>,
+}
+
+/// What an operator sees of one job in one shard.
+#[derive(Clone, Debug)]
+pub struct ShardJob {
+    /// Which job.
+    pub id: JobId,
+    /// The pipeline's and the machine's account.
+    pub report: JobReport,
+    /// Members' packets per second, over the last second or so.
+    pub packets_per_s: f64,
+    /// Completed sums per second, over the last second or so; `elements_per_packet` times that are the ATE/s.
+    pub blocks_per_s: f64,
+}
+
+/// What an operator sees of one shard.
+#[derive(Clone, Debug)]
+pub struct ShardReport {
+    /// The shard's own time, in which `JobReport::last_seen` is told.
+    pub now: Time,
+    /// Every installed job, by ascending id.
+    pub jobs: Vec<ShardJob>,
+    /// Packets that belonged to no job, by reason.
+    pub strangers: DropCounters,
+    /// The socket's account.
+    pub socket: SocketCounters,
+}
+
+/// Why a call to a shard failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardError {
+    /// The socket could not be opened.
+    #[error("cannot open UDP {listen}: {source}")]
+    Open {
+        /// Where.
+        listen: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The shard's thread has ended.
+    #[error("shard {0} of the switch has stopped")]
+    Gone(ShardId),
+    /// More members than a shard has ports.
+    #[error("shard {0} of the switch has no free ports")]
+    NoPorts(ShardId),
+}
+
+/// The control plane's end of one shard. Dropping it stops the shard.
+pub struct ShardHandle {
+    shard: ShardId,
+    udp: SocketAddr,
+}
+
+impl ShardHandle {
+    /// Opens the socket and starts the thread.
+    pub fn start(options: &ShardOptions) -> Result<ShardHandle, ShardError> {
+        todo!("{options:?}")
+    }
+
+    /// Installs a job, in place of any with its id; returns when packets will find it.
+    pub fn install(&self, job: JobInstall) -> Result<(), ShardError> {
+        todo!("{job:?}")
+    }
+
+    /// Takes a job out and frees its memory; false if there was none.
+    pub fn remove(&self, job: JobId) -> Result<bool, ShardError> {
+        todo!("{job}")
+    }
+
+    /// The state of the shard and of its jobs.
+    pub fn report(&self) -> Result<ShardReport, ShardError> {
+        todo!()
+    }
+
+    /// Which part of the switch it is.
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// The address that it receives at, with the port that the system chose.
+    pub fn udp_addr(&self) -> SocketAddr {
+        self.udp
+    }
+
+    /// Stops the thread and waits for its end.
+    pub fn stop(self) {}
+}

@@ -1,0 +1,5 @@
+//! UDP as both sides of the driver use it: runs of equal segments in one call, each way.
+
+mod counters;
+
+pub use counters::SocketCounters;
