@@ -21,7 +21,7 @@ pub struct SwitchConfigFile {
     /// A further TCP address for operators.
     pub http: Option<SocketAddr>,
     /// Threads that sum, each with its own part of the slots.
-    pub shards: Option<u16>,
+    pub cores: Option<u16>,
     /// Memory for all jobs, in MiB.
     pub memory_mib: Option<u64>,
     /// Jobs at a time.
@@ -50,8 +50,8 @@ pub struct QuotaFile {
 }
 
 impl SwitchConfigFile {
-    /// Most shards of one switch.
-    pub const MAX_SHARDS: u16 = 256;
+    /// Most threads of one switch.
+    pub const MAX_CORES: u16 = 256;
 
     /// Reads and checks a file's text. The error names line, column and key.
     pub fn parse(text: &str) -> Result<SwitchConfigFile, ConfigError> {
@@ -63,8 +63,8 @@ impl SwitchConfigFile {
 
     fn check(&self) -> Result<(), ConfigError> {
         let fail = |sentence: String| Err(ConfigError(sentence));
-        if let Some(shards) = self.shards.filter(|shards| !(1..=SwitchConfigFile::MAX_SHARDS).contains(shards)) {
-            return fail(format!("shards = {shards}: a switch has 1 to {} shards", SwitchConfigFile::MAX_SHARDS));
+        if let Some(cores) = self.cores.filter(|cores| !(1..=SwitchConfigFile::MAX_CORES).contains(cores)) {
+            return fail(format!("cores = {cores}: a switch has 1 to {} threads", SwitchConfigFile::MAX_CORES));
         }
         if self.memory_mib.is_some_and(|mib| mib == 0 || mib > u64::MAX >> 20) {
             return fail("memory_mib: give the switch at least 1 MiB, and no more than there is".into());
@@ -86,8 +86,8 @@ impl SwitchConfigFile {
 
     /// The limits that the file sets, in place of those of `limits`.
     pub fn apply(&self, limits: &mut Limits) {
-        if let Some(shards) = self.shards {
-            limits.shards = shards;
+        if let Some(cores) = self.cores {
+            limits.shards = cores;
         }
         if let Some(mib) = self.memory_mib {
             limits.memory_bytes = mib << 20;
