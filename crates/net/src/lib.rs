@@ -8,3 +8,4 @@ pub mod clock;
 pub mod rendezvous;
 pub mod shard;
 pub mod udp;
+mod wake;

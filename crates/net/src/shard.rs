@@ -2,7 +2,15 @@
 //!
 //! The control plane holds a [`ShardHandle`] for each. Shards share nothing; every call is a message to the thread.
 
+mod forward;
+mod ports;
+mod rates;
+mod thread;
+
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{Builder, JoinHandle};
 
 use tributary_proto::config::JobConfig;
 use tributary_proto::drop_reason::DropCounters;
@@ -11,7 +19,9 @@ use tributary_proto::pipeline::JobReport;
 use tributary_proto::registry::Protocol;
 use tributary_proto::time::Time;
 
-use crate::udp::SocketCounters;
+use self::thread::{Command, ShardThread};
+use crate::udp::{SocketCounters, UdpPort};
+use crate::wake::Waker;
 
 /// How a shard is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +30,10 @@ pub struct ShardOptions {
     pub shard: ShardId,
     /// The UDP address to bind; port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// Bytes of receive buffer to ask the kernel for.
+    /// Bytes of receive buffer to ask the kernel for, its own overhead included.
     pub receive_buffer: usize,
+    /// Bytes of send buffer to ask the kernel for, its own overhead included.
+    pub send_buffer: usize,
 }
 
 /// A job for one shard.
@@ -57,6 +69,8 @@ pub struct ShardReport {
     pub jobs: Vec<ShardJob>,
     /// Packets that belonged to no job, by reason.
     pub strangers: DropCounters,
+    /// Packets whose verdict led to no port of this shard.
+    pub unroutable: u64,
     /// The socket's account.
     pub socket: SocketCounters,
 }
@@ -84,27 +98,39 @@ pub enum ShardError {
 pub struct ShardHandle {
     shard: ShardId,
     udp: SocketAddr,
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl ShardHandle {
     /// Opens the socket and starts the thread.
     pub fn start(options: &ShardOptions) -> Result<ShardHandle, ShardError> {
-        todo!("{options:?}")
+        let open = || {
+            let udp = UdpPort::open(options.listen, options.receive_buffer, options.send_buffer)?;
+            let waker = Arc::new(Waker::new()?);
+            let (sender, receiver) = mpsc::channel();
+            let addr = udp.local_addr();
+            let state = ShardThread::new(options.shard, udp, receiver, Arc::clone(&waker));
+            let thread = Builder::new().name(format!("shard-{}", options.shard)).spawn(move || state.run())?;
+            Ok(ShardHandle { shard: options.shard, udp: addr, commands: sender, waker, thread: Some(thread) })
+        };
+        open().map_err(|source| ShardError::Open { listen: options.listen, source })
     }
 
     /// Installs a job, in place of any with its id; returns when packets will find it.
     pub fn install(&self, job: JobInstall) -> Result<(), ShardError> {
-        todo!("{job:?}")
+        self.ask(|reply| Command::Install(Box::new(job), reply))?
     }
 
     /// Takes a job out and frees its memory; false if there was none.
     pub fn remove(&self, job: JobId) -> Result<bool, ShardError> {
-        todo!("{job}")
+        self.ask(|reply| Command::Remove(job, reply))
     }
 
     /// The state of the shard and of its jobs.
     pub fn report(&self) -> Result<ShardReport, ShardError> {
-        todo!()
+        self.ask(Command::Report)
     }
 
     /// Which part of the switch it is.
@@ -119,4 +145,24 @@ impl ShardHandle {
 
     /// Stops the thread and waits for its end.
     pub fn stop(self) {}
+
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, ShardError> {
+        let (reply, answer) = mpsc::channel();
+        self.commands.send(command(reply)).map_err(|_| ShardError::Gone(self.shard))?;
+        self.waker.wake();
+        answer.recv().map_err(|_| ShardError::Gone(self.shard))
+    }
+}
+
+impl Drop for ShardHandle {
+    fn drop(&mut self) {
+        // Fails only if the thread has ended already.
+        let _ = self.commands.send(Command::Stop);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!(shard = self.shard.0, "the shard's thread panicked");
+        }
+    }
 }
