@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::IoSlice;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use tributary_proto::host::Host;
 use tributary_proto::ids::{ShardId, WorkerId};
@@ -78,7 +79,7 @@ impl Link {
 
     /// Shards that have sent back a ping of at least `len` bytes.
     pub fn shards_heard(&self, len: usize) -> impl Iterator<Item = (ShardId, Time)> + '_ {
-        let heard = |(i, pong): (usize, &Option<(usize, Time)>)| {
+        let heard = move |(i, pong): (usize, &Option<(usize, Time)>)| {
             pong.filter(|&(bytes, _)| bytes >= len).map(|(_, at)| (ShardId(i as u16), at))
         };
         self.pongs.iter().enumerate().filter_map(heard)
@@ -175,6 +176,12 @@ impl Link {
     }
 }
 
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.udp.as_fd()
+    }
+}
+
 impl Outbox {
     fn new() -> Outbox {
         Outbox { memory: vec![0; 2 << 16].into_boxed_slice(), start: 0, end: 0, packets: 0, first: None }
@@ -204,9 +211,4 @@ fn note_pong(pongs: &mut [Option<(usize, Time)>], ours: &Common, from: Addr, byt
             *pong = Some((bytes.len(), now));
         }
     }
-}
-
-/// Where a rendezvous' answer says a packet came from, for messages to people.
-pub fn shard_address(answer: &JoinAnswer, shard: ShardId) -> Option<SocketAddr> {
-    answer.shards.get(shard.index()).copied()
 }

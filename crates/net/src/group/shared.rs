@@ -6,21 +6,20 @@
 //! too long for them.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-use tributary_proto::host::{CollectiveError, HostStats, SubmitError};
+use tributary_proto::host::{CollectiveError, SubmitError};
 use tributary_proto::ids::{JobId, JobKey};
 use tributary_proto::tensor::Tensor;
 use tributary_proto::time::Time;
 
 use super::engine::Engine;
 use super::error::GroupError;
+use super::options::GroupStats;
 use super::pending::{Completion, Outcome};
 use crate::clock::{self, Clock};
 use crate::rendezvous::{Rendezvous, Standing};
-use crate::udp::SocketCounters;
 use crate::wake::{self, Waker};
 
 /// How long the I/O thread leaves an idle machine alone after a caller led it: the next call is likely near, and two
@@ -56,7 +55,6 @@ pub struct Shared {
     state: Mutex<State>,
     /// The I/O thread sleeps here while a caller leads, or while there is nothing to do.
     io_thread: Condvar,
-    dead: AtomicBool,
     /// The first failure, as the control API explained it.
     explanation: OnceLock<String>,
 }
@@ -64,10 +62,11 @@ pub struct Shared {
 struct State {
     engine: Engine,
     leader: Leader,
-    /// Until when the leader sleeps.
-    asleep_until: Option<Time>,
-    /// The I/O thread sleeps on its condition, not on the socket.
-    io_thread_rests: bool,
+    /// Until when a caller that leads sleeps on the socket.
+    caller_sleeps_until: Option<Time>,
+    io_thread: IoThread,
+    /// When a caller last led.
+    last_led: Time,
     closing: bool,
 }
 
@@ -78,16 +77,22 @@ enum Leader {
     Caller,
 }
 
-/// What a group counted.
-pub struct Counted {
-    /// The machine's account.
-    pub host: HostStats,
-    /// The socket's account.
-    pub socket: SocketCounters,
-    /// Packets from strangers.
-    pub strangers: u64,
-    /// Elements of completed collectives.
-    pub elements_reduced: u64,
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IoThread {
+    Awake,
+    /// On its condition: nobody needs it, as far as it knows.
+    Rests,
+    /// On the socket, until then; perhaps although a caller has taken the lead meanwhile.
+    SleepsUntil(Time),
+}
+
+impl State {
+    fn sleeps(&mut self, who: Leader, until: Option<Time>) {
+        match who {
+            Leader::Caller => self.caller_sleeps_until = until,
+            _ => self.io_thread = until.map_or(IoThread::Awake, IoThread::SleepsUntil),
+        }
+    }
 }
 
 impl Shared {
@@ -108,12 +113,12 @@ impl Shared {
             state: Mutex::new(State {
                 engine,
                 leader: Leader::Nobody,
-                asleep_until: None,
-                io_thread_rests: false,
+                caller_sleeps_until: None,
+                io_thread: IoThread::Awake,
+                last_led: Time::ZERO,
                 closing: false,
             }),
             io_thread: Condvar::new(),
-            dead: AtomicBool::new(false),
             explanation: OnceLock::new(),
         }
     }
@@ -130,7 +135,7 @@ impl Shared {
         let submitted = state.engine.submit(tensor, clock::span(timeout), Arc::clone(&completion));
         submitted.map_err(|SubmitError::Broken(cause)| GroupError::Broken { place: self.place(), cause })?;
         if hand_over {
-            self.call_leader(&mut state);
+            self.call_leader(&state);
         }
         Ok(completion)
     }
@@ -149,9 +154,9 @@ impl Shared {
             let now = self.clock.now();
             if outcome.is_some() || until.is_some_and(|until| until <= now) {
                 if leading {
-                    state.leader = Leader::Nobody;
+                    (state.leader, state.last_led) = (Leader::Nobody, now);
                     if state.engine.is_busy() {
-                        self.call_leader(&mut state);
+                        self.call_leader(&state);
                     }
                 }
                 return outcome;
@@ -164,57 +169,62 @@ impl Shared {
                 continue;
             }
             (leading, state.leader) = (true, Leader::Caller);
-            state = self.lead(state, until)?;
+            state = self.lead(state, Leader::Caller, until)?;
         }
     }
 
     /// The I/O thread: leads while nobody else does.
     pub fn run_io_thread(&self) {
         let Some(mut state) = self.lock() else { return };
-        let mut rested = false;
         while !state.closing {
-            let needed = state.leader != Leader::Caller && (rested || state.engine.is_busy());
-            if needed {
+            let rested = clock::duration(self.clock.now().since(state.last_led)) >= REST;
+            if state.leader != Leader::Caller && (rested || state.engine.is_busy()) {
                 state.leader = Leader::IoThread;
-                let Some(next) = self.lead(state, None) else { return };
+                let Some(next) = self.lead(state, Leader::IoThread, None) else { return };
                 state = next;
-                // Once it has slept on the socket the thread stays there, until a caller takes the lead.
-                rested = state.leader == Leader::IoThread;
-                continue;
+            } else {
+                state.io_thread = IoThread::Rests;
+                let Ok((next, _)) = self.io_thread.wait_timeout(state, REST) else { return };
+                state = next;
+                state.io_thread = IoThread::Awake;
             }
-            state.io_thread_rests = true;
-            let Ok((next, time)) = self.io_thread.wait_timeout(state, REST) else { return self.died() };
-            state = next;
-            state.io_thread_rests = false;
-            rested = time.timed_out() && state.leader != Leader::Caller;
         }
     }
 
-    /// One sleep and one turn of the leader.
-    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>, until: Option<Time>) -> Option<MutexGuard<'a, State>> {
-        let me = state.leader;
+    /// One sleep and one turn of a leader; no turn if another has taken the lead meanwhile.
+    fn lead<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        me: Leader,
+        until: Option<Time>,
+    ) -> Option<MutexGuard<'a, State>> {
         let due = state.engine.next_turn();
         let due = until.map_or(due, |until| due.min(until));
-        state.asleep_until = Some(due);
+        state.sleeps(me, Some(due));
         drop(state);
         let sleep = clock::duration(due.since(self.clock.now()));
         let ready = wake::wait(self.socket.as_fd(), &self.waker, Some(sleep));
         let mut state = self.lock()?;
-        if ready.woken {
-            self.waker.clear();
-        }
+        state.sleeps(me, None);
         if state.leader == me {
-            state.asleep_until = None;
+            // Only the leader takes the call, or it might miss it in the other thread's favour.
+            if ready.woken {
+                self.waker.clear();
+            }
             state.engine.turn(ready.packets);
         }
         Some(state)
     }
 
     /// Sees to it that somebody leads, and wakes up in time for the engine's next turn.
-    fn call_leader(&self, state: &mut State) {
-        if state.io_thread_rests && state.leader != Leader::Caller {
-            self.io_thread.notify_one();
-        } else if state.asleep_until.is_some_and(|until| until > state.engine.next_turn()) {
+    fn call_leader(&self, state: &State) {
+        let asleep_until = match (state.leader, state.io_thread) {
+            (Leader::Caller, _) => state.caller_sleeps_until,
+            (_, IoThread::SleepsUntil(until)) => Some(until),
+            (_, IoThread::Rests) => return self.io_thread.notify_one(),
+            (_, IoThread::Awake) => None,
+        };
+        if asleep_until.is_some_and(|until| until > state.engine.next_turn()) {
             self.waker.wake();
         }
     }
@@ -229,7 +239,7 @@ impl Shared {
         }
         let until = self.clock.now() + clock::span(LINGER);
         while state.engine.is_busy() && self.clock.now() < until {
-            let Some(next) = self.lead(state, Some(until)) else { return };
+            let Some(next) = self.lead(state, Leader::Caller, Some(until)) else { return };
             state = next;
         }
         self.io_thread.notify_one();
@@ -239,9 +249,9 @@ impl Shared {
     }
 
     /// What was counted so far.
-    pub fn counted(&self) -> Option<Counted> {
+    pub fn stats(&self) -> Option<GroupStats> {
         let state = self.lock()?;
-        Some(Counted {
+        Some(GroupStats {
             host: state.engine.host.stats().clone(),
             socket: *state.engine.link.counters(),
             strangers: state.engine.link.strangers(),
@@ -251,7 +261,7 @@ impl Shared {
 
     /// A panic has stopped the machine; nobody touches it, nor any tensor, after that.
     pub fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Acquire)
+        self.state.is_poisoned()
     }
 
     /// The error for a machine that a panic has stopped.
@@ -293,10 +303,6 @@ impl Shared {
     }
 
     fn lock(&self) -> Option<MutexGuard<'_, State>> {
-        self.state.lock().map_err(|_| self.died()).ok()
-    }
-
-    fn died(&self) {
-        self.dead.store(true, Ordering::Release);
+        self.state.lock().ok()
     }
 }
