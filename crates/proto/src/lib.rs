@@ -16,6 +16,7 @@ pub mod registry;
 pub mod switch;
 pub mod switchml;
 pub mod tensor;
+pub mod tensors;
 pub mod time;
 pub mod values;
 pub mod wire;
