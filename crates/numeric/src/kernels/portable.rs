@@ -4,6 +4,7 @@ use half::{bf16, f16};
 
 use super::{ElementKernels, Kernels, Unscale};
 use crate::element::sealed::Sealed;
+use crate::element::{bf16_from_f32, bf16_to_f32};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "portable",
@@ -12,7 +13,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     load_be,
     f32: ElementKernels {
         max_abs: max_abs_f32,
-        encode: encode_f32,
+        encode: encode::<f32>,
         decode: decode::<f32>,
         write: write_f32,
         read: read_f32,
@@ -21,7 +22,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     },
     f16: ElementKernels {
         max_abs: max_abs_f16,
-        encode: encode_f16,
+        encode: encode::<f16>,
         decode: decode::<f16>,
         write: write_f16,
         read: read_f16,
@@ -30,7 +31,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     },
     bf16: ElementKernels {
         max_abs: max_abs_bf16,
-        encode: encode_bf16,
+        encode: encode::<bf16>,
         decode: decode::<bf16>,
         write: write_bf16,
         read: read_bf16,
@@ -86,30 +87,19 @@ pub(super) fn max_abs_bf16(input: &[bf16]) -> u32 {
     u32::from(max) << 16
 }
 
-/// The scaled element is at most 2^30 in magnitude: that is what the agreed exponent is for.
+/// Adding 1.5 * 2^52 leaves binary64 no bits for a fraction: the sum is rounded to nearest even, and its low bits are
+/// the integer in two's complement. The scaled element is at most 2^30: that is what the agreed exponent is for.
 #[inline(always)]
-fn quantise(x: f32, factors: [f32; 2]) -> [u8; 4] {
-    ((x * factors[0] * factors[1]).round_ties_even() as i32).to_be_bytes()
+fn quantise(x: f64, factors: [f32; 2]) -> [u8; 4] {
+    const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
+    let scaled = x * (f64::from(factors[0]) * f64::from(factors[1]));
+    ((scaled + ROUND).to_bits() as u32).to_be_bytes()
 }
 
 #[inline(always)]
-pub(super) fn encode_f32(input: &[f32], factors: [f32; 2], vector: &mut [u8]) {
+fn encode<T: Sealed + Copy>(input: &[T], factors: [f32; 2], vector: &mut [u8]) {
     for (x, word) in input.iter().zip(vector.as_chunks_mut().0) {
-        *word = quantise(*x, factors);
-    }
-}
-
-#[inline(always)]
-pub(super) fn encode_f16(input: &[f16], factors: [f32; 2], vector: &mut [u8]) {
-    for (x, word) in input.iter().zip(vector.as_chunks_mut().0) {
-        *word = quantise(x.to_f32(), factors);
-    }
-}
-
-#[inline(always)]
-pub(super) fn encode_bf16(input: &[bf16], factors: [f32; 2], vector: &mut [u8]) {
-    for (x, word) in input.iter().zip(vector.as_chunks_mut().0) {
-        *word = quantise(x.to_f32(), factors);
+        *word = quantise(x.to_f64(), factors);
     }
 }
 
@@ -167,7 +157,7 @@ native!(f32, |a: f32, b: f32| a + b, write_f32, read_f32, add_f32, add_in_place_
 native!(f16, |a: f16, b: f16| f16::from_f32(a.to_f32() + b.to_f32()), write_f16, read_f16, add_f16, add_in_place_f16);
 native!(
     bf16,
-    |a: bf16, b: bf16| bf16::from_f32(a.to_f32() + b.to_f32()),
+    |a: bf16, b: bf16| bf16_from_f32(bf16_to_f32(a) + bf16_to_f32(b)),
     write_bf16,
     read_bf16,
     add_bf16,

@@ -1,0 +1,157 @@
+//! The two figures that the kernels are held to, in one run: `cargo bench -p tributary-numeric --bench ratios`.
+//!
+//! - What a switch does with a packet, against a plain copy of the same bytes between the same buffers.
+//! - How fast one core encodes and decodes, in GB/s of tensor in memory, kernel by kernel.
+//!
+//! Every candidate runs in every round, and each row's ratio is the median over rounds: a busy machine slows both sides.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use tributary_numeric::kernels::{self, ElementKernels, Kernels, Unscale};
+use tributary_numeric::{BlockExponent, Element, ReduceOp, Scale, bf16, codec, f16};
+
+/// What a packet of 1500 bytes holds.
+const ELEMENTS: usize = 360;
+const BYTES: usize = 4 * ELEMENTS;
+
+fn main() {
+    // Without `--bench` (under `cargo test --benches`) only see that it runs.
+    let rounds = if std::env::args().any(|argument| argument == "--bench") { 301 } else { 1 };
+    for (cache, slots) in [("L1", 8), ("L2", 128)] {
+        println!("\nswitch: {slots} slots of {ELEMENTS} values ({} KiB each way, {cache})", slots * BYTES / 1024);
+        println!("{:<18} {:>8} {:>10}", "", "GB/s", "of copy");
+        for (name, gbps, ratio) in switch(slots, rounds) {
+            println!("{name:<18} {gbps:>8.1} {:>9.0} %", 100.0 * ratio);
+        }
+    }
+    println!("\nhost: blocks of {ELEMENTS} elements, GB/s of tensor ({} KiB of vectors)", HOST_BLOCKS * BYTES / 1024);
+    let [a, b, c, d, e] = ["exponent", "encode", "exponent+encode", "decode sum", "decode avg of 3"];
+    println!("{:<16} {a:>10} {b:>10} {c:>16} {d:>12} {e:>16}", "");
+    for table in kernels::available() {
+        host(table.name, &table.f32, rounds, |i| (i as f32 * 0.37).sin());
+        host(table.name, &table.f16, rounds, |i| f16::from_f32((i as f32 * 0.37).sin()));
+        host(table.name, &table.bf16, rounds, |i| bf16::from_f32((i as f32 * 0.37).sin()));
+        host(table.name, &table.i32, rounds, |i| i as i32 * 40_503);
+    }
+    non_finite(rounds);
+}
+
+/// Each kernel of each table, with GB/s and the ratio to the copy of the same round.
+fn switch(slots: usize, rounds: usize) -> Vec<(String, f64, f64)> {
+    let mut lanes = vec![0u32; slots * ELEMENTS];
+    let mut copies = vec![0u8; slots * BYTES];
+    let mut packets: Vec<u8> = (0..slots * BYTES).map(|i| i as u8).collect();
+    let tables = kernels::available();
+    let mut names = vec!["copy".to_string()];
+    names
+        .extend(tables.iter().flat_map(|t| ["store_be", "add_be", "load_be"].map(|what| format!("{what} {}", t.name))));
+    let mut times = vec![Vec::new(); names.len()];
+    for _ in 0..rounds {
+        let mut row = 0;
+        let mut record = |nanos: f64| {
+            times[row].push(nanos);
+            row += 1;
+        };
+        let pairs = |slot: usize| (slot * ELEMENTS..(slot + 1) * ELEMENTS, slot * BYTES..(slot + 1) * BYTES);
+        record(per_byte(slots, |slot| {
+            let at = pairs(slot).1;
+            black_box(&mut copies[at.clone()]).copy_from_slice(black_box(&packets[at]));
+        }));
+        for Kernels { store_be, add_be, load_be, .. } in tables.iter() {
+            for kernel in [store_be, add_be] {
+                record(per_byte(slots, |slot| {
+                    let (at, bytes) = pairs(slot);
+                    kernel(black_box(&mut lanes[at]), black_box(&packets[bytes]));
+                }));
+            }
+            record(per_byte(slots, |slot| {
+                let (at, bytes) = pairs(slot);
+                load_be(black_box(&lanes[at]), black_box(&mut packets[bytes]));
+            }));
+        }
+    }
+    let copy = times[0].clone();
+    let ratio = |times: &[f64]| median(copy.iter().zip(times).map(|(copy, time)| copy / time).collect());
+    names.into_iter().zip(&times).map(|(name, times)| (name, 1.0 / median(times.clone()), ratio(times))).collect()
+}
+
+/// Nanoseconds for each byte of vector, over enough passes that the clock's own cost vanishes.
+fn per_byte(slots: usize, mut each: impl FnMut(usize)) -> f64 {
+    let passes = 2048 / slots;
+    let start = Instant::now();
+    for _ in 0..passes {
+        (0..slots).for_each(&mut each);
+    }
+    start.elapsed().as_nanos() as f64 / (passes * slots * BYTES) as f64
+}
+
+/// Input, packets and output together stay inside a second-level cache.
+const HOST_BLOCKS: usize = 64;
+
+fn host<T: Element>(table: &str, kernels: &ElementKernels<T>, rounds: usize, element: fn(usize) -> T) {
+    let input: Vec<T> = (0..HOST_BLOCKS * ELEMENTS).map(element).collect();
+    let mut output = input.clone();
+    let mut vectors = vec![0u8; HOST_BLOCKS * BYTES];
+    let mut times = [const { Vec::new() }; 5];
+    for _ in 0..rounds {
+        times[0].push(per_tensor_byte(&input, |at, _| {
+            black_box((kernels.max_abs)(black_box(&input[at])));
+        }));
+        times[1].push(per_tensor_byte(&input, |at, bytes| {
+            (kernels.encode)(black_box(&input[at]), [1024.0, 1.0], black_box(&mut vectors[bytes]))
+        }));
+        times[2].push(per_tensor_byte(&input, |at, bytes| {
+            black_box(BlockExponent::of_magnitude((kernels.max_abs)(black_box(&input[at.clone()]))));
+            (kernels.encode)(black_box(&input[at]), [1024.0, 1.0], black_box(&mut vectors[bytes]))
+        }));
+        for (divisor, times) in [1.0, 3.0].into_iter().zip(&mut times[3..]) {
+            let unscale = Unscale { unit: if T::DTYPE.is_float() { 1.0 / 1024.0 } else { 1.0 }, divisor };
+            times.push(per_tensor_byte(&input, |at, bytes| {
+                (kernels.decode)(black_box(&vectors[bytes]), unscale, black_box(&mut output[at]))
+            }));
+        }
+    }
+    let [exponent, encode, both, sum, avg] = times.map(|times| 1.0 / median(times));
+    let name = format!("{} {table}", T::DTYPE);
+    println!("{name:<16} {exponent:>10.1} {encode:>10.1} {both:>16.1} {sum:>12.1} {avg:>16.1}");
+}
+
+/// Blocks that each hold an infinity: the same plain code for every instruction set.
+fn non_finite(rounds: usize) {
+    let mut input: Vec<f32> = (0..HOST_BLOCKS * ELEMENTS).map(|i| (i as f32 * 0.37).sin()).collect();
+    input.iter_mut().step_by(ELEMENTS).for_each(|x| *x = f32::INFINITY);
+    let (mut output, mut vectors) = (input.clone(), vec![0u8; HOST_BLOCKS * BYTES]);
+    let scale = Scale::new(codec::exponent(&input), 3);
+    let mut times = [const { Vec::new() }; 3];
+    for _ in 0..rounds {
+        times[0].push(per_tensor_byte(&input, |at, _| {
+            black_box(codec::exponent(black_box(&input[at])));
+        }));
+        times[1].push(per_tensor_byte(&input, |at, bytes| {
+            codec::encode(black_box(&input[at]), scale, black_box(&mut vectors[bytes]))
+        }));
+        times[2].push(per_tensor_byte(&input, |at, bytes| {
+            codec::decode(black_box(&vectors[bytes]), scale, ReduceOp::Sum, black_box(&mut output[at]))
+        }));
+    }
+    let [exponent, encode, sum] = times.map(|times| 1.0 / median(times));
+    println!("{:<16} {exponent:>10.1} {encode:>10.1} {:>16} {sum:>12.1}", "f32 non-finite", "");
+}
+
+fn per_tensor_byte<T: Element>(
+    input: &[T],
+    mut each: impl FnMut(std::ops::Range<usize>, std::ops::Range<usize>),
+) -> f64 {
+    const PASSES: usize = 16;
+    let start = Instant::now();
+    for block in (0..PASSES).flat_map(|_| 0..HOST_BLOCKS) {
+        each(block * ELEMENTS..(block + 1) * ELEMENTS, block * BYTES..(block + 1) * BYTES);
+    }
+    start.elapsed().as_nanos() as f64 / (PASSES * size_of_val(input)) as f64
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
