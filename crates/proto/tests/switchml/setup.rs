@@ -26,7 +26,8 @@ pub fn pipelines<V: Values>(job: &JobConfig, children: u16, parent: Option<Paren
     (0..job.shards)
         .map(|shard| {
             let mut pipeline = Pipeline::default();
-            install::<V>(&mut pipeline, job, children, ShardId(shard), parent);
+            let members = (0..children).map(PortId).collect();
+            install::<V>(&mut pipeline, job, members, GroupId(0), ShardId(shard), parent);
             pipeline
         })
         .collect()
@@ -35,16 +36,16 @@ pub fn pipelines<V: Values>(job: &JobConfig, children: u16, parent: Option<Paren
 pub fn install<V: Values>(
     pipeline: &mut Pipeline,
     job: &JobConfig,
-    children: u16,
+    members: Vec<PortId>,
+    group: GroupId,
     shard: ShardId,
     parent: Option<Parent>,
 ) {
-    let members: Vec<PortId> = (0..children).map(PortId).collect();
     let config = SwitchConfig {
-        job: JobConfig { world: children, ..job.clone() },
+        job: JobConfig { world: members.len() as u16, ..job.clone() },
         shard,
         members: members.clone(),
-        group: GroupId(0),
+        group,
         parent,
     };
     let installed = InstalledJob {
