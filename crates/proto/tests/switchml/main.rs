@@ -10,5 +10,5 @@ mod levels;
 mod loss_cost;
 mod setup;
 mod strangers;
-mod tensor;
+mod traces;
 mod trouble;

@@ -9,8 +9,7 @@ use tributary_proto::tensor::Spec;
 use tributary_proto::values::Elements;
 
 use crate::harness::link::LinkConfig;
-use crate::setup::{at_ms, check_sums, collective, job, pipelines, reduce, star};
-use crate::tensor::PlainTensor;
+use crate::setup::{at_ms, check_sums, collective, in_place, job, pipelines, reduce, star};
 
 const LIMIT_MS: u64 = 400;
 
@@ -92,8 +91,8 @@ fn a_switch_that_dies_is_named_and_the_next_job_works() {
         network.run_until(at_ms(kill_at));
         network.kill_switch(0);
         let events = network.run_until_idle(at_ms(10_000));
-        for rank in 0..4 {
-            let error = error_of(&events[rank]);
+        for (rank, events) in events.iter().enumerate() {
+            let error = error_of(events);
             assert!(
                 matches!(error, CollectiveError::SwitchSilent { shard: ShardId(0), .. }),
                 "rank {rank}, killed at {kill_at} ms: {error}"
@@ -109,8 +108,13 @@ fn a_switch_that_dies_is_named_and_the_next_job_works() {
 }
 
 fn tensor(spec: Spec) -> Collective {
-    let words = vec![0; spec.elements as usize];
-    Collective { tensor: Box::new(PlainTensor { spec, words }), deadline: Some(at_ms(LIMIT_MS)) }
+    let elements = spec.elements as usize;
+    let collective = match spec.dtype {
+        DType::F32 => in_place(vec![0f32; elements], spec.op),
+        DType::I32 => in_place(vec![0i32; elements], spec.op),
+        DType::BF16 | DType::F16 => in_place(vec![tributary_numeric::bf16::ZERO; elements], spec.op),
+    };
+    Collective { deadline: Some(at_ms(LIMIT_MS)), ..collective }
 }
 
 #[test]
