@@ -38,12 +38,12 @@ pub fn members(plane: Arc<ControlPlane>, identity: Identity) -> Router {
         .route("/jobs/{name}/leave", post(leave))
         .route("/jobs/{name}/standing", post(standing))
         .with_state(api.clone());
-    readable(api).merge(posts)
+    with_fallbacks(readable(api).merge(posts))
 }
 
 /// What changes nothing: for the operators' own address.
 pub fn operators(plane: Arc<ControlPlane>, identity: Identity) -> Router {
-    readable(api(plane, identity))
+    with_fallbacks(readable(api(plane, identity)))
 }
 
 fn api(plane: Arc<ControlPlane>, identity: Identity) -> Api {
@@ -58,9 +58,11 @@ fn readable(api: Api) -> Router {
         .route("/jobs/{name}", get(job))
         .route("/metrics", get(prometheus))
         .route("/healthz", get(healthz))
-        .fallback(nothing_there)
-        .method_not_allowed_fallback(wrong_method)
         .with_state(api)
+}
+
+fn with_fallbacks(router: Router) -> Router {
+    router.fallback(nothing_there).method_not_allowed_fallback(wrong_method)
 }
 
 async fn join(
