@@ -94,19 +94,16 @@ impl SwitchConfigFile {
         }
     }
 
-    /// The timers that the file sets, and the default for the others.
-    pub fn timers(&self) -> Timers {
-        let default = Timers::default();
-        Timers {
-            lease: self.lease_s.map_or(default.lease, Span::from_secs_f64),
-            grace: self.grace_s.map_or(default.grace, Span::from_secs_f64),
-            ..default
+    /// Puts what the file sets in the place of what `limits` has.
+    pub fn apply(&self, limits: &mut Limits) {
+        limits.shards = self.cores.unwrap_or(limits.shards);
+        limits.memory_bytes = self.memory_mib.map_or(limits.memory_bytes, |mib| u64::from(mib) << 20);
+        limits.max_jobs = self.max_jobs.unwrap_or(limits.max_jobs);
+        limits.timers.lease = self.lease_s.map_or(limits.timers.lease, Span::from_secs_f64);
+        limits.timers.grace = self.grace_s.map_or(limits.timers.grace, Span::from_secs_f64);
+        if !self.quotas.is_empty() {
+            limits.quotas = self.quotas.iter().map(QuotaFile::quota).collect();
         }
-    }
-
-    /// The quotas, in the order of the file.
-    pub fn quotas(&self) -> Vec<Quota> {
-        self.quotas.iter().map(QuotaFile::quota).collect()
     }
 }
 
@@ -128,17 +125,23 @@ mod tests {
     #[test]
     fn the_example_shows_every_setting_with_its_default() {
         let example = SwitchConfigFile::parse(include_str!("../../../docs/switch.toml")).unwrap();
-        assert_eq!(example.timers(), Timers::default());
-        assert_eq!(example.max_jobs, Some(Limits::new(0, 1).max_jobs));
-        let SwitchConfigFile { listen, http, cores, memory_mib, quotas, .. } = example;
-        assert!(listen.is_some() && http.is_some() && cores.is_some() && memory_mib.is_some());
+        let default = Limits::new(64 << 20, 1);
+        let mut limits = Limits { shards: 7, memory_bytes: 7, max_jobs: 7, ..default.clone() };
+        (limits.timers.lease, limits.timers.grace) = (Span::ZERO, Span::ZERO);
+        example.apply(&mut limits);
+        assert_eq!(Limits { quotas: Vec::new(), ..limits }, default);
+        let SwitchConfigFile { listen, http, quotas, .. } = example;
+        assert!(listen.is_some() && http.is_some());
         let QuotaFile { memory_mib, max_slots, max_world, .. } = &quotas[0];
         assert!(memory_mib.is_some() && max_slots.is_some() && max_world.is_some());
     }
 
     #[test]
     fn an_empty_file_leaves_everything_as_it_is() {
-        assert_eq!(SwitchConfigFile::parse(""), Ok(SwitchConfigFile::default()));
+        let limits = Limits::new(123, 4);
+        let mut applied = limits.clone();
+        SwitchConfigFile::parse("").unwrap().apply(&mut applied);
+        assert_eq!(applied, limits);
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use tributary_control::config::SwitchConfigFile;
 use tributary_control::{Limits, Quota, Timers};
 use tributary_proto::ids::ShardId;
 
@@ -55,17 +54,6 @@ impl SwitchOptions {
             receive_buffer: SOCKET_BUFFER,
             send_buffer: SOCKET_BUFFER,
         }
-    }
-
-    /// Takes over what an operator's file sets.
-    pub fn apply(&mut self, file: &SwitchConfigFile) {
-        self.listen = file.listen.unwrap_or(self.listen);
-        self.http = file.http.or(self.http);
-        self.shards = file.cores.map_or(self.shards, usize::from);
-        self.memory_bytes = file.memory_mib.map_or(self.memory_bytes, |mib| (mib as usize) << 20);
-        self.max_jobs = file.max_jobs.unwrap_or(self.max_jobs);
-        self.timers = file.timers();
-        self.quotas = file.quotas();
     }
 
     fn limits(&self, shards: u16) -> Limits {

@@ -79,7 +79,7 @@ async fn join(
         tracing::info!(job = %name, rank, %addr, code = refusal.code(), %refusal, "join refused");
     })?;
     let ports = api.plane.shard_addrs().iter().map(|addr| addr.port()).collect();
-    Ok(Json(JoinReply::new(&plan, ports, &api.plane.timers())))
+    Ok(Json(JoinReply::new(&plan, ports)))
 }
 
 async fn leave(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
