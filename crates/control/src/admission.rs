@@ -73,6 +73,9 @@ pub struct Timers {
 }
 
 impl Timers {
+    /// The period of signs of life that members and switches of one version share.
+    pub const KEEPALIVE: Span = Span::from_millis(500);
+
     /// Silence after which a process that claims the rank anew is believed.
     pub fn succession(&self) -> Span {
         self.keepalive.times(2)
@@ -82,7 +85,7 @@ impl Timers {
 impl Default for Timers {
     fn default() -> Timers {
         Timers {
-            keepalive: Span::from_millis(500),
+            keepalive: Timers::KEEPALIVE,
             lease: Span::from_secs_f64(10.0),
             grace: Span::from_secs_f64(30.0),
             max_wait: Span::from_secs_f64(3_600.0),

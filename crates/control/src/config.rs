@@ -12,6 +12,17 @@ use crate::admission::{Limits, Quota, Timers};
 #[error("{0}")]
 pub struct ConfigError(String);
 
+impl ConfigError {
+    fn at(text: &str, error: &toml::de::Error) -> ConfigError {
+        // Messages of the parser may have several lines; the sentence has one.
+        let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        match error.span() {
+            Some(span) => ConfigError(format!("line {}: {message}", text[..span.start].matches('\n').count() + 1)),
+            None => ConfigError(message),
+        }
+    }
+}
+
 /// A switch's file. What it leaves out has the default of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,7 +34,7 @@ pub struct SwitchConfigFile {
     /// Threads that sum, each with its own part of the slots.
     pub cores: Option<u16>,
     /// Memory for all jobs, in MiB.
-    pub memory_mib: Option<u64>,
+    pub memory_mib: Option<u32>,
     /// Jobs at a time.
     pub max_jobs: Option<u16>,
     /// Silence, in seconds, after which a member is lost.
@@ -42,7 +53,7 @@ pub struct QuotaFile {
     /// Pattern of job names; `*` stands for any characters.
     pub jobs: String,
     /// MiB for all of these jobs together.
-    pub memory_mib: Option<u64>,
+    pub memory_mib: Option<u32>,
     /// Most slots of each.
     pub max_slots: Option<u16>,
     /// Most ranks of each.
@@ -55,8 +66,7 @@ impl SwitchConfigFile {
 
     /// Reads and checks a file's text. The error names line, column and key.
     pub fn parse(text: &str) -> Result<SwitchConfigFile, ConfigError> {
-        let file: SwitchConfigFile =
-            toml::from_str(text).map_err(|error| ConfigError(error.to_string().trim_end().to_owned()))?;
+        let file: SwitchConfigFile = toml::from_str(text).map_err(|error| ConfigError::at(text, &error))?;
         file.check()?;
         Ok(file)
     }
@@ -66,8 +76,8 @@ impl SwitchConfigFile {
         if let Some(cores) = self.cores.filter(|cores| !(1..=SwitchConfigFile::MAX_CORES).contains(cores)) {
             return fail(format!("cores = {cores}: a switch has 1 to {} threads", SwitchConfigFile::MAX_CORES));
         }
-        if self.memory_mib.is_some_and(|mib| mib == 0 || mib > u64::MAX >> 20) {
-            return fail("memory_mib: give the switch at least 1 MiB, and no more than there is".into());
+        if self.memory_mib == Some(0) {
+            return fail("memory_mib = 0: no job fits; give the switch at least 1".into());
         }
         if let Some(jobs) = self.max_jobs.filter(|jobs| !(1..=Limits::MAX_JOBS).contains(jobs)) {
             return fail(format!("max_jobs = {jobs}: it may be 1 to {}", Limits::MAX_JOBS));
@@ -84,24 +94,16 @@ impl SwitchConfigFile {
         }
     }
 
-    /// The limits that the file sets, in place of those of `limits`.
+    /// Puts what the file sets in the place of what `limits` has.
     pub fn apply(&self, limits: &mut Limits) {
-        if let Some(cores) = self.cores {
-            limits.shards = cores;
+        limits.shards = self.cores.unwrap_or(limits.shards);
+        limits.memory_bytes = self.memory_mib.map_or(limits.memory_bytes, |mib| u64::from(mib) << 20);
+        limits.max_jobs = self.max_jobs.unwrap_or(limits.max_jobs);
+        limits.timers.lease = self.lease_s.map_or(limits.timers.lease, Span::from_secs_f64);
+        limits.timers.grace = self.grace_s.map_or(limits.timers.grace, Span::from_secs_f64);
+        if !self.quotas.is_empty() {
+            limits.quotas = self.quotas.iter().map(QuotaFile::quota).collect();
         }
-        if let Some(mib) = self.memory_mib {
-            limits.memory_bytes = mib << 20;
-        }
-        if let Some(max_jobs) = self.max_jobs {
-            limits.max_jobs = max_jobs;
-        }
-        if let Some(lease_s) = self.lease_s {
-            limits.timers.lease = Span::from_secs_f64(lease_s);
-        }
-        if let Some(grace_s) = self.grace_s {
-            limits.timers.grace = Span::from_secs_f64(grace_s);
-        }
-        limits.quotas = self.quotas.iter().map(QuotaFile::quota).collect();
     }
 }
 
@@ -109,9 +111,59 @@ impl QuotaFile {
     fn quota(&self) -> Quota {
         Quota {
             jobs: self.jobs.clone(),
-            memory_bytes: self.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+            memory_bytes: self.memory_mib.map(|mib| u64::from(mib) << 20),
             max_slots: self.max_slots,
             max_world: self.max_world,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_shows_every_setting_with_its_default() {
+        let example = SwitchConfigFile::parse(include_str!("../../../docs/switch.toml")).unwrap();
+        let default = Limits::new(64 << 20, 1);
+        let mut limits = Limits { shards: 7, memory_bytes: 7, max_jobs: 7, ..default.clone() };
+        (limits.timers.lease, limits.timers.grace) = (Span::ZERO, Span::ZERO);
+        example.apply(&mut limits);
+        assert_eq!(Limits { quotas: Vec::new(), ..limits }, default);
+        let SwitchConfigFile { listen, http, quotas, .. } = example;
+        assert!(listen.is_some() && http.is_some());
+        let QuotaFile { memory_mib, max_slots, max_world, .. } = &quotas[0];
+        assert!(memory_mib.is_some() && max_slots.is_some() && max_world.is_some());
+    }
+
+    #[test]
+    fn an_empty_file_leaves_everything_as_it_is() {
+        let limits = Limits::new(123, 4);
+        let mut applied = limits.clone();
+        SwitchConfigFile::parse("").unwrap().apply(&mut applied);
+        assert_eq!(applied, limits);
+    }
+
+    #[test]
+    fn a_wrong_file_is_one_sentence_that_names_the_place() {
+        let cases = [
+            ("cores = 2\nport = 1", "line 2: unknown field `port`, expected one of `listen`"),
+            ("[[quota]]\njobs = \"*\"\nslots = 1", "line 3: unknown field `slots`"),
+            ("[[quota]]\nmax_slots = 1", "missing field `jobs`"),
+            ("cores = \"two\"", "line 1: invalid type: string \"two\""),
+            ("cores = 0", "cores = 0: a switch has 1 to 256"),
+            ("cores = 300", "cores = 300: a switch has 1 to 256"),
+            ("listen = \"here\"", "line 1: invalid socket address"),
+            ("memory_mib = 0", "memory_mib = 0"),
+            ("max_jobs = 5000", "max_jobs = 5000: it may be 1 to 4096"),
+            ("lease_s = 0.5", "lease_s = 0.5: it may be 2 to 86400"),
+            ("grace_s = nan", "grace_s = NaN"),
+            ("[[quota]]\njobs = \"\"", "empty pattern"),
+            ("cores = ", "line 1: "),
+        ];
+        for (text, sentence) in cases {
+            let error = SwitchConfigFile::parse(text).unwrap_err().to_string();
+            assert!(error.contains(sentence) && !error.contains('\n'), "{text:?}: {error}");
         }
     }
 }

@@ -168,6 +168,8 @@ impl Control {
     fn try_complete(&mut self, now: Time, name: &JobName) {
         let Some(forming) = self.forming.get_mut(name) else { return };
         if forming.seats.len() < usize::from(forming.world()) {
+            // A rank may have asked again, for a larger world.
+            forming.full_since = None;
             return;
         }
         let full_since = *forming.full_since.get_or_insert(now);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::task::spawn_blocking;
-use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, Ticket, Timers};
+use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, Ticket};
 use tributary_proto::ids::{JobId, JobKey};
 use tributary_proto::time::Time;
 
@@ -105,11 +105,6 @@ impl ControlPlane {
     /// The UDP address of each shard.
     pub fn shard_addrs(&self) -> Vec<SocketAddr> {
         self.shards.iter().map(|shard| shard.udp_addr()).collect()
-    }
-
-    /// When silence means absence.
-    pub fn timers(&self) -> Timers {
-        self.state().control.limits().timers
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

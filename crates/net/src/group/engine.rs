@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tributary_control::Timers;
 use tributary_proto::host::{Collective, Host, HostEvent, SubmitError};
 use tributary_proto::ids::OpId;
 use tributary_proto::tensor::Tensor;
@@ -14,9 +15,6 @@ use tributary_proto::wire::COMMON_LEN;
 use super::link::Link;
 use super::pending::Completion;
 use crate::clock::Clock;
-
-/// An idle worker gives a sign of life this often.
-const PING_INTERVAL: Span = Span::from_millis(1_000);
 
 /// The machine with all that it needs.
 pub struct Engine {
@@ -88,7 +86,7 @@ impl Engine {
     }
 
     fn ping_due(&self) -> Time {
-        self.link.last_sent() + PING_INTERVAL
+        self.link.switch_last_told() + Timers::KEEPALIVE
     }
 
     fn settle(&mut self, now: Time) {

@@ -26,7 +26,7 @@ pub struct Link {
     senders: HashMap<(IpAddr, u16), Addr>,
     inbox: Inbox,
     outbox: Outbox,
-    last_sent: Time,
+    switch_last_told: Time,
     /// Packets from addresses that are neither the switch's nor a peer's.
     strangers: u64,
     /// For each shard, bytes of the longest of our pings that came back, and when.
@@ -55,7 +55,7 @@ impl Link {
             peers: answer.peers.iter().map(|&peer| udp.destination(peer)).collect(),
             inbox: Inbox::new(),
             outbox: Outbox::new(),
-            last_sent: Time::ZERO,
+            switch_last_told: Time::ZERO,
             strangers: 0,
             pongs: vec![None; answer.shards.len()],
             udp,
@@ -72,9 +72,9 @@ impl Link {
         self.strangers
     }
 
-    /// When a packet was last handed to the kernel.
-    pub fn last_sent(&self) -> Time {
-        self.last_sent
+    /// When the switch was last sent a packet: our sign of life. What peers are sent is none.
+    pub fn switch_last_told(&self) -> Time {
+        self.switch_last_told
     }
 
     /// Shards that have sent back a ping of at least `len` bytes.
@@ -92,7 +92,7 @@ impl Link {
         for shard in &self.shards {
             self.udp.send(shard, &[IoSlice::new(&packet)], packet.len(), Ecn::NotCapable);
         }
-        self.last_sent = now;
+        self.switch_last_told = now;
     }
 
     /// Receives what is there, tells the machine, and sends what it answers. `now` is read once for each batch.
@@ -170,7 +170,9 @@ impl Link {
             let to = to.expect("machines send to the shards and workers of their job");
             let bytes = &outbox.memory[outbox.start..outbox.end];
             self.udp.send(to, &[IoSlice::new(bytes)], first.len, first.ecn);
-            self.last_sent = now;
+            if matches!(first.to, Addr::Switch(_)) {
+                self.switch_last_told = now;
+            }
         }
         (outbox.start, outbox.packets) = (outbox.end, 0);
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tributary_control::{JoinRequest, Plan, Timers};
+use tributary_control::{JoinRequest, Plan};
 use tributary_proto::ids::{JobId, JobKey};
 use tributary_proto::registry::Protocol;
 use tributary_proto::wire;
@@ -106,16 +106,11 @@ pub struct JoinReply {
     pub shard_ports: Vec<u16>,
     /// The UDP address of each member, by rank.
     pub peers: Vec<SocketAddr>,
-    /// A member that has nothing to send shows at least this often that it lives.
-    pub keepalive_ms: u64,
-    /// A member that is silent for this long is lost.
-    pub lease_ms: u64,
 }
 
 impl JoinReply {
     /// What a member is told.
-    pub fn new(plan: &Plan, shard_ports: Vec<u16>, timers: &Timers) -> JoinReply {
-        const PICOS_PER_MILLI: u64 = 1_000_000_000;
+    pub fn new(plan: &Plan, shard_ports: Vec<u16>) -> JoinReply {
         JoinReply {
             job_id: plan.config.job.0,
             key: hex(plan.config.key.0),
@@ -123,8 +118,6 @@ impl JoinReply {
             elements_per_packet: plan.config.elements_per_packet,
             shard_ports,
             peers: plan.members.clone(),
-            keepalive_ms: timers.keepalive.0 / PICOS_PER_MILLI,
-            lease_ms: timers.lease.0 / PICOS_PER_MILLI,
         }
     }
 

@@ -38,12 +38,12 @@ pub fn members(plane: Arc<ControlPlane>, identity: Identity) -> Router {
         .route("/jobs/{name}/leave", post(leave))
         .route("/jobs/{name}/standing", post(standing))
         .with_state(api.clone());
-    readable(api).merge(posts)
+    with_fallbacks(readable(api).merge(posts))
 }
 
 /// What changes nothing: for the operators' own address.
 pub fn operators(plane: Arc<ControlPlane>, identity: Identity) -> Router {
-    readable(api(plane, identity))
+    with_fallbacks(readable(api(plane, identity)))
 }
 
 fn api(plane: Arc<ControlPlane>, identity: Identity) -> Api {
@@ -58,9 +58,11 @@ fn readable(api: Api) -> Router {
         .route("/jobs/{name}", get(job))
         .route("/metrics", get(prometheus))
         .route("/healthz", get(healthz))
-        .fallback(nothing_there)
-        .method_not_allowed_fallback(wrong_method)
         .with_state(api)
+}
+
+fn with_fallbacks(router: Router) -> Router {
+    router.fallback(nothing_there).method_not_allowed_fallback(wrong_method)
 }
 
 async fn join(
@@ -77,7 +79,7 @@ async fn join(
         tracing::info!(job = %name, rank, %addr, code = refusal.code(), %refusal, "join refused");
     })?;
     let ports = api.plane.shard_addrs().iter().map(|addr| addr.port()).collect();
-    Ok(Json(JoinReply::new(&plan, ports, &api.plane.timers())))
+    Ok(Json(JoinReply::new(&plan, ports)))
 }
 
 async fn leave(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {

@@ -1,0 +1,156 @@
+//! A switch's control plane in virtual time: shards that install at once, members that live or are silent.
+#![allow(dead_code)] // Each test file uses its own part.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers};
+use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::registry::Protocol;
+use tributary_proto::time::{Span, Time};
+
+pub const MIB: u64 = 1 << 20;
+
+pub fn name(name: &str) -> JobName {
+    JobName::new(name).unwrap()
+}
+
+pub fn secs(secs: f64) -> Span {
+    Span::from_secs_f64(secs)
+}
+
+/// What a rank asks for unless a test says otherwise. Each incarnation of a rank has an address of its own.
+pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
+    JoinRequest {
+        rank,
+        world,
+        protocol: Protocol::SwitchMl,
+        slots: None,
+        suggested_slots: 64,
+        elements_per_packet: None,
+        max_elements_per_packet: 360,
+        addr: format!("10.0.{}.{}:{}", rank / 250, rank % 250 + 1, 5_000 + incarnation % 50_000).parse().unwrap(),
+        incarnation,
+        timeout: secs(30.0),
+    }
+}
+
+pub struct World {
+    pub control: Control,
+    pub now: Time,
+    pub answers: BTreeMap<Ticket, Admitted>,
+    pub installed: BTreeMap<JobId, Arc<Plan>>,
+    next_key: u64,
+}
+
+impl World {
+    pub fn new(memory_bytes: u64) -> World {
+        World::with(Limits::new(memory_bytes, 2))
+    }
+
+    pub fn with(limits: Limits) -> World {
+        World {
+            control: Control::new(limits),
+            now: Time::ZERO,
+            answers: BTreeMap::new(),
+            installed: BTreeMap::new(),
+            next_key: 1,
+        }
+    }
+
+    pub fn timers(&self) -> Timers {
+        self.control.limits().timers
+    }
+
+    pub fn join(&mut self, job: &str, request: JoinRequest) -> Ticket {
+        self.next_key += 1;
+        let ticket = self.control.join(self.now, &name(job), request, JobKey(self.next_key));
+        self.carry_out();
+        ticket
+    }
+
+    /// Joins that must complete at once.
+    pub fn start(&mut self, job: &str, world: u16, incarnation: u64) -> Arc<Plan> {
+        let tickets: Vec<Ticket> = (0..world).map(|rank| self.join(job, request(rank, world, incarnation))).collect();
+        let plans: Vec<Arc<Plan>> = tickets.iter().map(|&ticket| self.answer(ticket).unwrap()).collect();
+        assert!(plans.iter().all(|plan| *plan == plans[0]), "all are told the same");
+        plans[0].clone()
+    }
+
+    pub fn leave(&mut self, plan: &Plan, rank: u16) {
+        self.control.leave(self.now, &plan.name, plan.config.job, rank, plan.config.key).unwrap();
+        self.carry_out();
+    }
+
+    pub fn withdraw(&mut self, ticket: Ticket) {
+        self.control.withdraw(self.now, ticket);
+        self.carry_out();
+    }
+
+    pub fn hear(&mut self, plan: &Plan, ranks: impl IntoIterator<Item = u16>) {
+        for rank in ranks {
+            self.control.heard(plan.config.job, rank, self.now);
+        }
+    }
+
+    /// Lets time pass; the members named by `alive` send their keepalives meanwhile.
+    pub fn pass(&mut self, span: Span, alive: &[(&Plan, &[u16])]) {
+        let end = self.now + span;
+        let keepalive = self.timers().keepalive;
+        let mut next_sign = self.now + keepalive;
+        while self.now < end {
+            let due = self.control.poll_timeout().unwrap_or(end);
+            self.now = due.min(next_sign).min(end).max(self.now);
+            if self.now == next_sign {
+                for (plan, ranks) in alive {
+                    self.hear(plan, ranks.iter().copied());
+                }
+                next_sign += keepalive;
+            }
+            self.tick();
+        }
+    }
+
+    pub fn tick(&mut self) {
+        self.control.handle_timeout(self.now);
+        self.carry_out();
+        if let Some(due) = self.control.poll_timeout() {
+            assert!(due > self.now, "a timer that is due stays due: the driver would spin");
+        }
+    }
+
+    pub fn carry_out(&mut self) {
+        while let Some(effect) = self.control.poll_effect() {
+            match effect {
+                Effect::Install(plan) => {
+                    let id = plan.config.job;
+                    assert!(self.installed.insert(id, plan).is_none(), "id {id} is in use");
+                    self.control.installed(self.now, id, Ok(()));
+                }
+                Effect::Remove(id) => {
+                    assert!(self.installed.remove(&id).is_some(), "id {id} is not installed");
+                }
+                Effect::Answer { ticket, admitted } => {
+                    assert!(self.answers.insert(ticket, admitted).is_none(), "{ticket:?} is answered twice");
+                }
+            }
+        }
+    }
+
+    pub fn answer(&self, ticket: Ticket) -> Admitted {
+        self.answers.get(&ticket).expect("an answer").clone()
+    }
+
+    pub fn waits(&self, ticket: Ticket) -> bool {
+        !self.answers.contains_key(&ticket)
+    }
+
+    pub fn refusal(&self, ticket: Ticket) -> (&'static str, String) {
+        let refusal = self.answer(ticket).expect_err("a refusal");
+        (refusal.code(), refusal.to_string())
+    }
+
+    pub fn phases(&self) -> Vec<(String, Phase)> {
+        self.control.jobs().into_iter().map(|job| (job.name.to_string(), job.phase)).collect()
+    }
+}
