@@ -1,1 +1,45 @@
-//! tributary-cli
+//! The program `tributary` as a library: the plain binary and the Python package's console script run the same code.
+//!
+//! Start with [`run`], then `commands/mod.rs`, which declares every subcommand; each has a file or folder of its own
+//! with its flags (`Args`) and its `run`. What people and scripts see goes through `output.rs`, what goes wrong through
+//! `failure.rs`.
+
+mod address;
+mod commands;
+mod failure;
+mod output;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::commands::Cli;
+use crate::failure::Failure;
+
+/// Runs the program with these arguments, the program's name first, and returns its exit code: 0 when all went well,
+/// 1 when the command failed, 2 when it was called wrongly, 130 when it was interrupted.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => return not_parsed(&error),
+    };
+    output::start_log();
+    let json = cli.command.json();
+    match cli.command.run() {
+        Ok(()) => 0,
+        Err(failure) => failure.report(json),
+    }
+}
+
+/// Help and version are no errors; everything else is told as all our errors are.
+fn not_parsed(error: &clap::Error) -> i32 {
+    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    if asked {
+        // A reader that went away (`tributary --help | head -1`) is no error either.
+        let _ = error.print();
+        return 0;
+    }
+    let text = error.render().to_string();
+    Failure::Usage(text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_string()).report(false)
+}
