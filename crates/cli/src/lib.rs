@@ -8,6 +8,7 @@ mod address;
 mod commands;
 mod failure;
 mod output;
+mod program;
 
 use std::ffi::OsString;
 
@@ -16,17 +17,18 @@ use clap::error::ErrorKind;
 
 use crate::commands::Cli;
 use crate::failure::Failure;
+pub use crate::program::Program;
 
-/// Runs the program with these arguments, the program's name first, and returns its exit code: 0 when all went well,
+/// Runs the program with these arguments, its name first, and returns the exit code: 0 when all went well,
 /// 1 when the command failed, 2 when it was called wrongly, 130 when it was interrupted.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
+pub fn run(program: &Program, args: impl IntoIterator<Item = OsString>) -> i32 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => return not_parsed(&error),
     };
     output::start_log();
     let json = cli.command.json();
-    match cli.command.run() {
+    match cli.command.run(program) {
         Ok(()) => 0,
         Err(failure) => failure.report(json),
     }

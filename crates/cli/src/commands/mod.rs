@@ -8,6 +8,7 @@ mod status;
 mod switch;
 
 use crate::failure::Failure;
+use crate::program::Program;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,14 +62,14 @@ impl Command {
     }
 
     /// Carries the command out.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self, program: &Program) -> Result<(), Failure> {
         match self {
             Command::Switch(args) => switch::run(args),
             Command::Allreduce(args) => allreduce::run(args),
             Command::Status(args) => status::run(args),
             Command::Doctor(args) => doctor::run(args),
-            Command::Bench(args) => bench::run(args),
-            Command::Demo(args) => demo::run(args),
+            Command::Bench(args) => bench::run(args, program),
+            Command::Demo(args) => demo::run(args, program),
         }
     }
 }

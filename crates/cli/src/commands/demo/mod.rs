@@ -1,6 +1,7 @@
 //! `tributary demo`.
 
 use crate::failure::Failure;
+use crate::program::Program;
 
 /// The flags of `tributary demo`.
 #[derive(clap::Args)]
@@ -11,6 +12,6 @@ pub struct Args {
 }
 
 /// Runs the demo.
-pub fn run(_args: Args) -> Result<(), Failure> {
+pub fn run(_args: Args, _program: &Program) -> Result<(), Failure> {
     Err(Failure::new("demo is not built yet"))
 }
