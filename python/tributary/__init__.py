@@ -1,0 +1,5 @@
+"""Tributary sums tensors inside the network."""
+
+from tributary._core import __version__
+
+__all__ = ["__version__"]
