@@ -7,6 +7,7 @@
 mod address;
 mod commands;
 mod failure;
+mod npy;
 mod output;
 mod program;
 
