@@ -14,6 +14,7 @@ pub mod parts;
 pub mod pipeline;
 pub mod registry;
 pub mod switch;
+pub mod switchml;
 pub mod tensor;
 pub mod tensors;
 pub mod time;
