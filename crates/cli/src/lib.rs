@@ -16,9 +16,9 @@ use std::ffi::OsString;
 use clap::Parser;
 use clap::error::ErrorKind;
 
+pub use crate::address::parse_switch;
 use crate::commands::Cli;
 use crate::failure::Failure;
-pub use crate::address::parse_switch;
 pub use crate::program::Program;
 
 /// Runs the program with these arguments, its name first, and returns the exit code: 0 when all went well,

@@ -1,1 +1,25 @@
-//! tributary-control
+//! The control plane of a switch, as pure planning: who may use it, with how much of its memory, and for how long.
+//!
+//! Start with [`Control`], the state machine of a switch's jobs. It owns no socket and no clock: a driver tells it of
+//! joins, leaves and signs of life together with the time, and carries out its [`Effect`]s. [`admission`] decides how
+//! many slots a job gets; [`config`] is the file that an operator writes. `docs/control.md` states every rule.
+#![forbid(unsafe_code)]
+
+pub mod admission;
+pub mod config;
+mod control;
+mod forming;
+mod memory;
+mod name;
+mod refusal;
+mod report;
+mod request;
+mod running;
+
+pub use admission::{Limits, Quota, Timers};
+pub use control::{Admitted, Control, Effect, Plan, Ticket};
+pub use memory::{JobShape, MAX_ELEMENTS_PER_PACKET};
+pub use name::JobName;
+pub use refusal::Refusal;
+pub use report::{JobView, MemberState, MemberView, Phase};
+pub use request::JoinRequest;

@@ -1,1 +1,17 @@
-//! tributary-net
+//! The real driver: the machines of `tributary-proto` over UDP.
+//!
+//! Start with [`rendezvous`] (what a worker and a switch must know of each other), then [`shard`] (one core of a
+//! switch). [`udp`] is the port that both sides send and receive through. [`switch_daemon`] is a whole switch, with its
+//! control plane over HTTP; [`client`] speaks to it.
+#![deny(unsafe_code)]
+
+pub mod client;
+pub mod clock;
+mod control_plane;
+mod http;
+pub mod rendezvous;
+pub mod shard;
+pub mod status;
+pub mod switch_daemon;
+pub mod udp;
+mod wake;

@@ -110,7 +110,12 @@ impl Group {
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let inner = self.lock();
-        let stats = inner.group.as_ref().ok_or_else(|| errors::closed(py))?.stats();
+        let stats = inner
+            .group
+            .as_ref()
+            .ok_or_else(|| errors::closed(py))?
+            .stats()
+            .map_err(|error| errors::of_group(py, &error))?;
         let drops = PyDict::new(py);
         for (reason, count) in stats.host.drops.iter().filter(|&(_, count)| count > 0) {
             drops.set_item(reason.name(), count)?;

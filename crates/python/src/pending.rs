@@ -36,7 +36,8 @@ impl Pending {
 impl Pending {
     /// True when the collective is complete, false when `timeout` seconds passed first; raises why it failed.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        let deadline = timeout.map(errors::seconds).transpose()?.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline =
+            timeout.map(errors::seconds).transpose()?.and_then(|timeout| Instant::now().checked_add(timeout));
         while !self.flight.pending.is_done() {
             let left = deadline.map_or(SIGNAL_INTERVAL, |deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_zero() {

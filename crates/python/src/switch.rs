@@ -19,7 +19,7 @@ pub struct Switch {
 impl Switch {
     #[new]
     fn new(py: Python<'_>, listen: &str, cores: u16, memory_mib: u64, http: Option<&str>) -> PyResult<Switch> {
-        let mut options = SwitchOptions { listen: address(listen)?, ..SwitchOptions::default() };
+        let mut options = SwitchOptions::new(address(listen)?);
         options.shards = cores.into();
         options.memory_bytes = (memory_mib << 20) as usize;
         options.http = http.map(address).transpose()?;

@@ -105,9 +105,8 @@ mod tests {
     use super::*;
 
     fn exact(dtype: DType, world: u16, elements: usize) -> Data {
-        let sum = |index: usize| -> f64 {
-            (0..world).map(|rank| rounded(float(random(rank, index)), dtype)).sum::<f64>()
-        };
+        let sum =
+            |index: usize| -> f64 { (0..world).map(|rank| rounded(float(random(rank, index)), dtype)).sum::<f64>() };
         match dtype {
             DType::F32 => Data::F32((0..elements).map(|index| sum(index) as f32).collect()),
             DType::F16 => Data::F16((0..elements).map(|index| f16::from_f64(sum(index))).collect()),

@@ -90,7 +90,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let destination = args.output.as_deref().map(Destination::open).transpose()?;
     let group = Group::connect(&options(&args))?;
     let (result, seconds) = sum(&group, &array.data, &args)?;
-    let stats = group.stats();
+    let stats = group.stats()?;
     group.close();
 
     let checked = args.input.is_none();

@@ -62,9 +62,11 @@ fn clock() -> Check {
     let source = read(PATH);
     match source.as_str() {
         // Each read of these leaves the processor and takes about a microsecond; timers are read per batch.
-        "hpet" | "acpi_pm" | "jiffies" | "pit" => {
-            Check::warn("clock", format!("{source} is slow to read"), format!("echo tsc > {PATH}   (if offered beside it)"))
-        }
+        "hpet" | "acpi_pm" | "jiffies" | "pit" => Check::warn(
+            "clock",
+            format!("{source} is slow to read"),
+            format!("echo tsc > {PATH}   (if offered beside it)"),
+        ),
         "" => Check::ok("clock", "the system does not tell its clock source"),
         _ => Check::ok("clock", source),
     }

@@ -111,14 +111,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
             }
         }
     }
-    let failed: Vec<&str> =
-        checks.iter().filter(|check| check.level == Level::Fail).map(|check| check.name).collect();
+    let failed: Vec<&str> = checks.iter().filter(|check| check.level == Level::Fail).map(|check| check.name).collect();
     let warned = checks.iter().filter(|check| check.level == Level::Warn).count();
     if args.json {
         output::json(&serde_json::json!({ "ok": failed.is_empty(), "checks": checks }))?;
     }
     if !failed.is_empty() {
-        return Err(Failure::Told(format!("{} of {} checks failed: {}", failed.len(), checks.len(), failed.join(", "))));
+        return Err(Failure::Told(format!(
+            "{} of {} checks failed: {}",
+            failed.len(),
+            checks.len(),
+            failed.join(", ")
+        )));
     }
     if !args.json {
         let warnings = if warned == 1 { "1 warning".to_string() } else { format!("{warned} warnings") };

@@ -1,6 +1,6 @@
 //! The network: buffers and offloads of sockets here, and the way to a switch.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use tributary_net::client;
@@ -9,6 +9,7 @@ use tributary_net::udp::path::Path;
 
 use super::Check;
 use super::machine::read;
+use crate::address::resolve;
 
 /// What a worker or a shard asks the kernel for: a burst of a pool's results while its thread is not scheduled.
 const BUFFER_BYTES: usize = 8 << 20;
@@ -47,27 +48,32 @@ fn buffer(name: &'static str, limit: &str, granted: usize) -> Check {
     let found = format!("{} KiB granted (net.core.{limit} = {system})", granted >> 10);
     match granted {
         ENOUGH_BYTES.. => Check::ok(name, found),
-        _ => Check::warn(name, format!("{found}; bursts may be lost"), format!("sysctl -w net.core.{limit}={BUFFER_BYTES}")),
+        _ => Check::warn(
+            name,
+            format!("{found}; bursts may be lost"),
+            format!("sysctl -w net.core.{limit}={BUFFER_BYTES}"),
+        ),
     }
 }
 
 /// Name, route, MTU, TCP and control API of a switch. UDP is what the smoke test shows.
 pub fn way_to(switch: &str) -> Vec<Check> {
-    let address = match switch.to_socket_addrs().map(|mut found| found.next()) {
-        Ok(Some(address)) => address,
-        Ok(None) | Err(_) => {
-            let remedy = "write the address as numbers, or add the name to DNS or /etc/hosts";
-            return vec![Check::fail("switch", format!("the name in '{switch}' is unknown"), remedy)];
-        }
+    let Ok(address) = resolve(switch) else {
+        let remedy = "write the address as numbers, or add the name to DNS or /etc/hosts";
+        return vec![Check::fail("switch", format!("the name in '{switch}' is unknown"), remedy)];
     };
     let mut checks = vec![path(address)];
-    checks.extend(control(switch, address));
+    checks.extend(control(address));
     checks
 }
 
 fn path(address: SocketAddr) -> Check {
     match Path::to(address) {
-        Err(error) => Check::fail("path", format!("no way to {address}: {error}"), "ip route get".to_string() + &format!(" {}", address.ip())),
+        Err(error) => Check::fail(
+            "path",
+            format!("no way to {address}: {error}"),
+            "ip route get".to_string() + &format!(" {}", address.ip()),
+        ),
         Ok(path) => {
             let elements = path.max_payload().saturating_sub(32) / 4;
             let speed = path.link_bits_per_s.map(|bits| format!(", first link {} Mbit/s", bits / 1_000_000));
@@ -85,7 +91,7 @@ fn path(address: SocketAddr) -> Check {
     }
 }
 
-fn control(switch: &str, address: SocketAddr) -> Vec<Check> {
+fn control(address: SocketAddr) -> Vec<Check> {
     let start = Instant::now();
     if let Err(error) = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
         let remedy = format!(
@@ -97,16 +103,19 @@ fn control(switch: &str, address: SocketAddr) -> Vec<Check> {
         return vec![Check::fail("TCP", format!("{address} does not answer: {error}"), remedy)];
     }
     let tcp = Check::ok("TCP", format!("connected in {:.2} ms", start.elapsed().as_secs_f64() * 1e3));
-    match client::status(switch) {
+    match client::status(address) {
         Ok(status) => {
-            let found = format!("tributary {}, {} jobs", status.version, status.jobs.len());
+            let theirs = &status.switch.version;
+            let found = format!("tributary {theirs}, {} jobs", status.jobs.len());
             let ours = env!("CARGO_PKG_VERSION");
-            let same = match status.version == ours {
+            let same = match theirs == ours {
                 true => Check::ok("switch", found),
                 false => Check::warn("switch", found, format!("run the same version on both sides; this is {ours}")),
             };
             vec![tcp, same]
         }
-        Err(error) => vec![tcp, Check::fail("switch", error.to_string(), "is it a tributary switch that listens there?")],
+        Err(error) => {
+            vec![tcp, Check::fail("switch", error.to_string(), "is it a tributary switch that listens there?")]
+        }
     }
 }

@@ -15,8 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Two ranks and a switch in this process, over the loopback interface.
 pub fn embedded() -> Check {
-    let options = SwitchOptions { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..SwitchOptions::default() };
-    match RunningSwitch::start(&options) {
+    match RunningSwitch::start(&SwitchOptions::new((Ipv4Addr::LOCALHOST, 0).into())) {
         Err(error) => Check::fail(NAME, error.to_string(), "allow this process to use the loopback interface"),
         Ok(switch) => {
             let check = at(&switch.listen_addr().to_string());
@@ -33,7 +32,12 @@ pub fn at(switch: &str) -> Check {
     let job = format!("doctor-{}-{}", std::process::id(), now.as_nanos());
     let start = Instant::now();
     let outcome = std::thread::scope(|scope| {
-        let ranks: Vec<_> = (0..2).map(|rank| { let job = &job; scope.spawn(move || one_rank(switch, job, rank)) }).collect();
+        let ranks: Vec<_> = (0..2)
+            .map(|rank| {
+                let job = &job;
+                scope.spawn(move || one_rank(switch, job, rank))
+            })
+            .collect();
         ranks.into_iter().try_for_each(|rank| rank.join().expect("a rank does not panic"))
     });
     match outcome {

@@ -1,0 +1,219 @@
+//! How much of the switch a job gets: slots in powers of two, halved until they fit.
+
+use tributary_proto::time::Span;
+
+use crate::memory::{Bytes, JobShape};
+use crate::name::JobName;
+use crate::refusal::Refusal;
+
+/// What a switch has to give.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes for all jobs over all shards.
+    pub memory_bytes: u64,
+    /// Independent parts of the switch.
+    pub shards: u16,
+    /// Jobs at a time, those that still form included.
+    pub max_jobs: u16,
+    /// What the operator allows to jobs by their names; the first whose pattern fits counts.
+    pub quotas: Vec<Quota>,
+    /// When silence means absence.
+    pub timers: Timers,
+}
+
+impl Limits {
+    /// Fewest slots that a job is given; with less, hardly anything is in flight.
+    pub const MIN_SLOTS: u16 = 8;
+    /// Most slots that a job is given: slot numbers of packets have 15 bits.
+    pub const MAX_SLOTS: u16 = 1 << 14;
+
+    /// Most jobs at a time: ids of packets have 16 bits and are not used again soon.
+    pub const MAX_JOBS: u16 = 1 << 12;
+
+    /// Limits of a switch with this memory and these shards, and the default for everything else.
+    pub fn new(memory_bytes: u64, shards: u16) -> Limits {
+        Limits { memory_bytes, shards, max_jobs: 256, quotas: Vec::new(), timers: Timers::default() }
+    }
+
+    /// Most slots of one job.
+    pub fn max_slots(&self) -> u16 {
+        self.slots_of(Limits::MAX_SLOTS / self.shards.next_power_of_two())
+    }
+
+    /// Fewest slots of one job.
+    pub fn min_slots(&self) -> u16 {
+        self.slots_of(Limits::MIN_SLOTS.div_ceil(self.shards))
+    }
+
+    /// The wish rounded up to what the switch can divide: a power of two in every shard.
+    fn round(&self, wish: u16) -> u16 {
+        self.slots_of(wish.min(Limits::MAX_SLOTS).div_ceil(self.shards)).clamp(self.min_slots(), self.max_slots())
+    }
+
+    fn slots_of(&self, per_shard: u16) -> u16 {
+        per_shard.next_power_of_two() * self.shards
+    }
+
+    pub(crate) fn quota(&self, name: &JobName) -> Option<&Quota> {
+        self.quotas.iter().find(|quota| name.matches(&quota.jobs))
+    }
+}
+
+/// When silence means absence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timers {
+    /// How often a member that has nothing to send shows that it lives.
+    pub keepalive: Span,
+    /// A member that is silent for this long is lost.
+    pub lease: Span,
+    /// A job with a lost member is removed this long after the loss.
+    pub grace: Span,
+    /// Longest time that a rank may wait for the others.
+    pub max_wait: Span,
+}
+
+impl Timers {
+    /// Silence after which a process that claims the rank anew is believed.
+    pub fn succession(&self) -> Span {
+        self.keepalive.times(2)
+    }
+}
+
+impl Default for Timers {
+    fn default() -> Timers {
+        Timers {
+            keepalive: Span::from_millis(500),
+            lease: Span::from_secs_f64(10.0),
+            grace: Span::from_secs_f64(30.0),
+            max_wait: Span::from_secs_f64(3_600.0),
+        }
+    }
+}
+
+/// What the operator allows to jobs whose names fit a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// The pattern; `*` stands for any characters.
+    pub jobs: String,
+    /// Bytes for all of these jobs together.
+    pub memory_bytes: Option<u64>,
+    /// Most slots of each.
+    pub max_slots: Option<u16>,
+    /// Most ranks of each.
+    pub max_world: Option<u16>,
+}
+
+/// Memory at the time of an admission, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Free {
+    /// Free in the whole switch.
+    pub switch: u64,
+    /// Free within the job's quota, if one limits its memory.
+    pub quota: Option<u64>,
+}
+
+/// The job's shape with as many slots as fit: the wish rounded up to a power of two per shard, halved until it fits.
+pub(crate) fn grant(limits: &Limits, name: &JobName, wish: JobShape, free: Free) -> Result<JobShape, Refusal> {
+    let quota = limits.quota(name);
+    let over = |quota: &Quota, allowed, needed| {
+        Err(Refusal::OverQuota { job: name.clone(), pattern: quota.jobs.clone(), allowed, needed })
+    };
+    let smallest = JobShape { slots: limits.min_slots(), ..wish };
+    let mut shape = JobShape { slots: limits.round(wish.slots), ..wish };
+    if let Some(quota) = quota {
+        if let Some(most) = quota.max_world.filter(|&most| wish.world > most) {
+            return over(quota, format!("{most} ranks"), format!("{}", wish.world));
+        }
+        if let Some(most) = quota.max_slots {
+            if most < smallest.slots {
+                return over(quota, format!("{most} slots"), format!("at least {}", smallest.slots));
+            }
+            while shape.slots > most {
+                shape.slots /= 2;
+            }
+        }
+    }
+    while shape.bytes() > free.switch.min(free.quota.unwrap_or(u64::MAX)) && shape.slots > smallest.slots {
+        shape.slots /= 2;
+    }
+    let need = shape.bytes();
+    if need > free.switch {
+        return Err(Refusal::Full {
+            job: name.clone(),
+            free: free.switch,
+            total: limits.memory_bytes,
+            need,
+            slots: shape.slots,
+            elements: shape.elements_per_packet,
+            world: shape.world,
+        });
+    }
+    match (quota, free.quota) {
+        (Some(quota), Some(left)) if need > left => {
+            over(quota, format!("{} more", Bytes(left)), format!("at least {}", Bytes(need)))
+        }
+        _ => Ok(shape),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_proto::registry::Protocol;
+
+    fn wish(slots: u16) -> JobShape {
+        JobShape { protocol: Protocol::SwitchMl, slots, elements_per_packet: 360, world: 4, shards: 2 }
+    }
+
+    fn name() -> JobName {
+        JobName::new("team-a-1").unwrap()
+    }
+
+    fn slots(limits: &Limits, wished: u16, free: u64) -> Result<u16, Refusal> {
+        let free = Free { switch: free, quota: None };
+        grant(limits, &name(), JobShape { shards: limits.shards, ..wish(wished) }, free).map(|shape| shape.slots)
+    }
+
+    #[test]
+    fn slots_are_a_power_of_two_in_every_shard() {
+        let cases =
+            [(1, 1, 8), (1, 100, 128), (2, 100, 128), (2, 1, 8), (3, 100, 192), (16, 1, 16), (1, 65_535, 16_384)];
+        for (shards, wished, granted) in cases {
+            assert_eq!(slots(&Limits::new(0, shards), wished, u64::MAX), Ok(granted), "{wished} over {shards}");
+        }
+    }
+
+    #[test]
+    fn the_wish_is_halved_until_it_fits() {
+        let limits = Limits::new(1 << 20, 2);
+        let bytes = |slots| wish(slots).bytes();
+        assert_eq!(slots(&limits, 256, bytes(256)), Ok(256));
+        assert_eq!(slots(&limits, 256, bytes(256) - 1), Ok(128));
+        assert_eq!(slots(&limits, 256, bytes(8)), Ok(8));
+        let refused = slots(&limits, 256, bytes(8) - 1).unwrap_err();
+        assert_eq!(refused.code(), "full");
+        let sentence = refused.to_string();
+        assert!(sentence.contains("of 1.0 MiB are free") && sentence.contains("8 slots of 360"), "{sentence}");
+    }
+
+    #[test]
+    fn a_quota_bounds_ranks_slots_and_memory_of_the_jobs_that_it_names() {
+        let quota = Quota { jobs: "team-a*".into(), memory_bytes: None, max_slots: None, max_world: None };
+        let ask = |quota: Quota, left| {
+            let limits = Limits { quotas: vec![quota], ..Limits::new(1 << 20, 2) };
+            grant(&limits, &name(), wish(64), Free { switch: u64::MAX, quota: left }).map(|shape| shape.slots)
+        };
+        assert_eq!(ask(quota.clone(), None), Ok(64));
+        assert_eq!(ask(Quota { max_slots: Some(40), ..quota.clone() }, None), Ok(32));
+        assert_eq!(ask(quota.clone(), Some(wish(16).bytes())), Ok(16));
+        for refused in [
+            ask(Quota { max_slots: Some(4), ..quota.clone() }, None),
+            ask(Quota { max_world: Some(3), ..quota.clone() }, None),
+            ask(quota.clone(), Some(100)),
+        ] {
+            assert_eq!(refused.unwrap_err().code(), "over_quota");
+        }
+        let other = Quota { jobs: "team-b*".into(), max_world: Some(1), ..quota };
+        assert_eq!(ask(other, None), Ok(64));
+    }
+}

@@ -1,0 +1,223 @@
+//! Every way in which the control plane says no: one sentence for people, one code for programs.
+
+use std::net::SocketAddr;
+
+use tributary_proto::time::Span;
+
+use crate::memory::Bytes;
+use crate::name::JobName;
+use crate::request::Ranks;
+
+/// Why a join or a leave was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A name that would need quoting.
+    #[error("'{name}' cannot be a job's name: take 1 to 128 ASCII letters, digits and -_.:@+=")]
+    BadName {
+        /// The name, shortened.
+        name: String,
+    },
+    /// A world of no ranks, or of too many.
+    #[error("a job has 1 to 1023 ranks, not {world}")]
+    BadWorld {
+        /// What was asked for.
+        world: u16,
+    },
+    /// A rank outside its world.
+    #[error("rank {rank} is outside a world of {world}: ranks go from 0 to {}", world - 1)]
+    BadRank {
+        /// The rank.
+        rank: u16,
+        /// Its world.
+        world: u16,
+    },
+    /// A packet of no elements, or of more than a datagram holds.
+    #[error("a packet carries 1 to 16128 elements, not {asked}")]
+    BadElements {
+        /// What was asked for.
+        asked: u16,
+    },
+    /// A pool of no slots, or of more than the switch ever grants.
+    #[error("a job has 1 to {most} slots on this switch, not {asked}")]
+    BadSlots {
+        /// What was asked for.
+        asked: u16,
+        /// The most that are granted.
+        most: u16,
+    },
+    /// More elements per packet than a rank's path carries.
+    #[error(
+        "rank {rank}'s path to the switch carries {fit} elements per packet, and job '{job}' asks for {asked}: ask for \
+         fewer elements per packet or raise the MTU of that path"
+    )]
+    PathTooNarrow {
+        /// The job.
+        job: JobName,
+        /// The rank.
+        rank: u16,
+        /// Elements that fit.
+        fit: u16,
+        /// Elements that were asked for.
+        asked: u16,
+    },
+    /// Ranks that cannot be one job. Every rank of the job is told the same.
+    #[error("the ranks of job '{job}' disagree on {what}; start all of them with the same")]
+    Disagreement {
+        /// The job.
+        job: JobName,
+        /// On what, and who says what.
+        what: String,
+    },
+    /// Another process is this rank, and alive.
+    #[error(
+        "rank {rank} of job '{job}' is taken by a live process at {holder}: give this process another rank or another \
+         job name, or stop that one"
+    )]
+    RankTaken {
+        /// The job.
+        job: JobName,
+        /// The rank.
+        rank: u16,
+        /// Who has it.
+        holder: SocketAddr,
+    },
+    /// The name belongs to a running job whose members are all there, and this rank is none of them.
+    #[error(
+        "job '{job}' is running with {world} ranks, all alive, and rank {rank} is none of them: take another job name \
+         or wait until it ends"
+    )]
+    JobBusy {
+        /// The job.
+        job: JobName,
+        /// Its world.
+        world: u16,
+        /// The rank that came.
+        rank: u16,
+    },
+    /// Two ranks that name one UDP address.
+    #[error("ranks {a} and {b} of job '{job}' both name the UDP address {addr}: each rank needs a socket of its own")]
+    AddressTaken {
+        /// The job.
+        job: JobName,
+        /// One rank.
+        a: u16,
+        /// The other.
+        b: u16,
+        /// What both name.
+        addr: SocketAddr,
+    },
+    /// The rendezvous is over and someone did not come.
+    #[error(
+        "{} of {world} did not come within {} s (job '{job}'): start {}, or look why {} not reach the switch",
+        Ranks(missing), waited.as_secs_f64(), if missing.len() == 1 { "it" } else { "them" },
+        if missing.len() == 1 { "it does" } else { "they do" }
+    )]
+    NotComing {
+        /// The job.
+        job: JobName,
+        /// Who did not come, ascending.
+        missing: Vec<u16>,
+        /// How many ranks were expected.
+        world: u16,
+        /// How long the most impatient rank waited.
+        waited: Span,
+    },
+    /// Not even the smallest pool fits.
+    #[error(
+        "the switch is full: {} of {} are free and job '{job}' needs at least {} ({slots} slots of {elements} elements \
+         for {world} ranks); wait until another job ends, ask for fewer elements per packet, or start the switch with \
+         more memory", Bytes(*free), Bytes(*total), Bytes(*need)
+    )]
+    Full {
+        /// The job.
+        job: JobName,
+        /// Free bytes.
+        free: u64,
+        /// All bytes.
+        total: u64,
+        /// Bytes of the smallest pool.
+        need: u64,
+        /// Slots of the smallest pool.
+        slots: u16,
+        /// Elements per packet.
+        elements: u16,
+        /// Ranks.
+        world: u16,
+    },
+    /// As many jobs as the switch takes.
+    #[error("the switch has all of the {most} jobs that it may: wait until one ends, or raise max_jobs in its file")]
+    TooManyJobs {
+        /// The most.
+        most: u16,
+    },
+    /// More than the operator allows to jobs of this name.
+    #[error("the switch's quota for jobs named '{pattern}' allows {allowed}, and job '{job}' needs {needed}")]
+    OverQuota {
+        /// The job.
+        job: JobName,
+        /// The quota's pattern.
+        pattern: String,
+        /// What it allows, in words.
+        allowed: String,
+        /// What the job needs, in words.
+        needed: String,
+    },
+    /// No job of that name is known.
+    #[error("there is no job '{job}' on this switch")]
+    UnknownJob {
+        /// The name.
+        job: JobName,
+    },
+    /// Only members may speak for a job.
+    #[error("that is not the key of job '{job}'")]
+    WrongKey {
+        /// The job.
+        job: JobName,
+    },
+    /// The same process asked again; the newer request counts.
+    #[error("rank {rank} of job '{job}' asked again; the newer request counts")]
+    AskedAgain {
+        /// The job.
+        job: JobName,
+        /// The rank.
+        rank: u16,
+    },
+    /// The switch's data plane could not take the job.
+    #[error("the switch could not install job '{job}': {why}")]
+    NotInstalled {
+        /// The job.
+        job: JobName,
+        /// The cause.
+        why: String,
+    },
+    /// The switch is ending.
+    #[error("the switch is stopping: join again when it is back")]
+    Stopping,
+}
+
+impl Refusal {
+    /// A word that programs can rely on.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Refusal::BadName { .. } => "bad_name",
+            Refusal::BadWorld { .. } => "bad_world",
+            Refusal::BadRank { .. } => "bad_rank",
+            Refusal::BadElements { .. } => "bad_elements_per_packet",
+            Refusal::BadSlots { .. } => "bad_slots",
+            Refusal::PathTooNarrow { .. } => "path_too_narrow",
+            Refusal::Disagreement { .. } => "disagreement",
+            Refusal::RankTaken { .. } => "rank_taken",
+            Refusal::JobBusy { .. } => "job_busy",
+            Refusal::AddressTaken { .. } => "address_taken",
+            Refusal::NotComing { .. } => "rendezvous_timeout",
+            Refusal::Full { .. } => "full",
+            Refusal::TooManyJobs { .. } => "too_many_jobs",
+            Refusal::OverQuota { .. } => "over_quota",
+            Refusal::UnknownJob { .. } => "unknown_job",
+            Refusal::WrongKey { .. } => "wrong_key",
+            Refusal::AskedAgain { .. } => "asked_again",
+            Refusal::NotInstalled { .. } => "not_installed",
+            Refusal::Stopping => "stopping",
+        }
+    }
+}

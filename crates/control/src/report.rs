@@ -1,0 +1,169 @@
+//! The tables that an operator reads: jobs, members, who is missing.
+
+use std::net::SocketAddr;
+
+use tributary_proto::ids::JobId;
+use tributary_proto::registry::Protocol;
+use tributary_proto::time::Time;
+
+use crate::control::Control;
+use crate::name::JobName;
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// Ranks still come.
+    Forming,
+    /// All have come; the shards take it in.
+    Installing,
+    /// All members are there.
+    Running,
+    /// Some members have left, none is lost.
+    Ending,
+    /// Some members are lost.
+    Failed,
+    /// Its name stands for a newer job.
+    Superseded,
+}
+
+impl Phase {
+    /// Every phase, in the order of a job's life.
+    pub const ALL: [Phase; 6] =
+        [Phase::Forming, Phase::Installing, Phase::Running, Phase::Ending, Phase::Failed, Phase::Superseded];
+
+    /// The name in JSON, metrics and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Phase::Forming => "forming",
+            Phase::Installing => "installing",
+            Phase::Running => "running",
+            Phase::Ending => "ending",
+            Phase::Failed => "failed",
+            Phase::Superseded => "superseded",
+        }
+    }
+}
+
+/// Where a member stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MemberState {
+    /// It has joined and, if the job runs, been heard lately.
+    Present,
+    /// It said that it has finished.
+    Left,
+    /// It fell silent without a word.
+    Lost,
+}
+
+impl MemberState {
+    /// The name in JSON, metrics and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MemberState::Present => "present",
+            MemberState::Left => "left",
+            MemberState::Lost => "lost",
+        }
+    }
+}
+
+/// One member as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberView {
+    /// Its rank.
+    pub rank: u16,
+    /// Where its packets come from.
+    pub addr: SocketAddr,
+    /// Where it stands.
+    pub state: MemberState,
+    /// Its newest sign of life.
+    pub heard: Option<Time>,
+}
+
+/// One job as an operator sees it. Without its key, which nobody is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobView {
+    /// Its name.
+    pub name: JobName,
+    /// Its id; `None` while it forms.
+    pub id: Option<JobId>,
+    /// Where it stands.
+    pub phase: Phase,
+    /// What the switch runs for it.
+    pub protocol: Protocol,
+    /// How many ranks it has when complete.
+    pub world: u16,
+    /// Slots over all shards; 0 while it forms.
+    pub slots: u16,
+    /// Elements per packet; 0 while it forms.
+    pub elements_per_packet: u16,
+    /// What it is charged, in bytes.
+    pub memory_bytes: u64,
+    /// When it began: its first rank came, or its members were told.
+    pub since: Time,
+    /// Who is or was there, by ascending rank.
+    pub members: Vec<MemberView>,
+    /// Ranks that have not come yet, or are lost, ascending.
+    pub missing: Vec<u16>,
+}
+
+impl Control {
+    /// Every job: those that hold memory by ascending id, then those that form by name.
+    pub fn jobs(&self) -> Vec<JobView> {
+        self.running_views().chain(self.forming_views()).collect()
+    }
+
+    fn running_views(&self) -> impl Iterator<Item = JobView> + '_ {
+        self.running.values().map(|job| {
+            let members = job.members.iter().zip(&job.plan.members).enumerate().map(|(rank, (member, &addr))| {
+                MemberView { rank: rank as u16, addr, state: member.state, heard: member.heard }
+            });
+            let members: Vec<MemberView> = members.collect();
+            let any = |state| members.iter().any(|member| member.state == state);
+            let phase = match job.started {
+                None => Phase::Installing,
+                Some(_) if job.superseded => Phase::Superseded,
+                Some(_) if any(MemberState::Lost) => Phase::Failed,
+                Some(_) if any(MemberState::Left) => Phase::Ending,
+                Some(_) => Phase::Running,
+            };
+            let lost = members.iter().filter(|member| member.state == MemberState::Lost).map(|member| member.rank);
+            JobView {
+                name: job.plan.name.clone(),
+                id: Some(job.plan.config.job),
+                phase,
+                protocol: job.plan.protocol,
+                world: job.plan.config.world,
+                slots: job.plan.config.slots,
+                elements_per_packet: job.plan.config.elements_per_packet,
+                memory_bytes: job.plan.memory_bytes,
+                since: job.started.unwrap_or_default(),
+                missing: lost.collect(),
+                members,
+            }
+        })
+    }
+
+    fn forming_views(&self) -> impl Iterator<Item = JobView> + '_ {
+        self.forming.iter().map(|(name, forming)| {
+            let members = forming.seats.values().map(|seat| MemberView {
+                rank: seat.request.rank,
+                addr: seat.request.addr,
+                state: MemberState::Present,
+                heard: None,
+            });
+            JobView {
+                name: name.clone(),
+                id: None,
+                phase: Phase::Forming,
+                protocol: forming.wish(self.limits.shards).protocol,
+                world: forming.world(),
+                slots: 0,
+                elements_per_packet: 0,
+                memory_bytes: 0,
+                since: forming.since,
+                members: members.collect(),
+                missing: forming.missing(),
+            }
+        })
+    }
+}

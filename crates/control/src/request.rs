@@ -1,0 +1,130 @@
+//! What one rank asks for when it joins, and where it differs from the ranks before it.
+
+use std::net::SocketAddr;
+
+use tributary_proto::registry::Protocol;
+use tributary_proto::time::Span;
+
+use crate::admission::Limits;
+use crate::memory::MAX_ELEMENTS_PER_PACKET;
+use crate::refusal::Refusal;
+
+/// One rank's wish to be a member of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinRequest {
+    /// Its rank, 0 to `world` - 1.
+    pub rank: u16,
+    /// How many ranks it thinks there are.
+    pub world: u16,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Slots over all shards, if its caller insists on a number.
+    pub slots: Option<u16>,
+    /// Slots that suit its link (SwitchML, appendix C); the job is granted the most that any rank suggests, if it fits.
+    pub suggested_slots: u16,
+    /// Elements per packet, if its caller insists on a number.
+    pub elements_per_packet: Option<u16>,
+    /// Elements per packet that its path holds; the job's are the fewest of any rank.
+    pub max_elements_per_packet: u16,
+    /// Where its packets come from.
+    pub addr: SocketAddr,
+    /// Drawn at random by each process when it starts: tells a process that asks again from its successor.
+    pub incarnation: u64,
+    /// How long it waits for the others.
+    pub timeout: Span,
+}
+
+impl JoinRequest {
+    /// Most ranks of a job: 10 bits.
+    pub const MAX_WORLD: u16 = 1_023;
+
+    /// Checks the request by itself.
+    pub(crate) fn check(&self, limits: &Limits) -> Result<(), Refusal> {
+        let JoinRequest { rank, world, max_elements_per_packet: fit, .. } = *self;
+        if world == 0 || world > JoinRequest::MAX_WORLD {
+            return Err(Refusal::BadWorld { world });
+        }
+        if rank >= world {
+            return Err(Refusal::BadRank { rank, world });
+        }
+        for asked in [Some(fit), self.elements_per_packet].into_iter().flatten() {
+            if asked == 0 || asked > MAX_ELEMENTS_PER_PACKET {
+                return Err(Refusal::BadElements { asked });
+            }
+        }
+        match self.slots {
+            Some(asked) if asked == 0 || asked > limits.max_slots() => {
+                Err(Refusal::BadSlots { asked, most: limits.max_slots() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The settings that all ranks of a job must bring alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Setting {
+    World,
+    Protocol,
+    Slots,
+    Elements,
+}
+
+impl Setting {
+    const ALL: [Setting; 4] = [Setting::World, Setting::Protocol, Setting::Slots, Setting::Elements];
+
+    fn name(self) -> &'static str {
+        match self {
+            Setting::World => "the world size",
+            Setting::Protocol => "the protocol",
+            Setting::Slots => "the number of slots",
+            Setting::Elements => "the elements per packet",
+        }
+    }
+
+    /// What a rank says; `None` where it leaves the choice to the others.
+    fn value(self, request: &JoinRequest) -> Option<String> {
+        match self {
+            Setting::World => Some(request.world.to_string()),
+            Setting::Protocol => Some(request.protocol.name().to_owned()),
+            Setting::Slots => request.slots.map(|slots| slots.to_string()),
+            Setting::Elements => request.elements_per_packet.map(|elements| elements.to_string()),
+        }
+    }
+}
+
+/// The first setting on which ranks disagree, in words: `the world size: ranks 0, 1 say 4; rank 2 says 3`.
+pub(crate) fn disagreement<'a>(requests: impl Iterator<Item = &'a JoinRequest> + Clone) -> Option<String> {
+    Setting::ALL.into_iter().find_map(|setting| {
+        let mut camps: Vec<(String, Vec<u16>)> = Vec::new();
+        for request in requests.clone() {
+            let Some(value) = setting.value(request) else { continue };
+            match camps.iter_mut().find(|(said, _)| *said == value) {
+                Some((_, ranks)) => ranks.push(request.rank),
+                None => camps.push((value, vec![request.rank])),
+            }
+        }
+        camps.sort_by_key(|(_, ranks)| std::cmp::Reverse(ranks.len()));
+        (camps.len() > 1).then(|| {
+            let says = camps.iter().map(|(value, ranks)| {
+                format!("{} {} {value}", Ranks(ranks), if ranks.len() == 1 { "says" } else { "say" })
+            });
+            format!("{}: {}", setting.name(), says.collect::<Vec<_>>().join("; "))
+        })
+    })
+}
+
+/// Ranks in a sentence: `rank 3`, `ranks 0, 1, 5`, or the first sixteen and how many more.
+pub(crate) struct Ranks<'a>(pub &'a [u16]);
+
+impl std::fmt::Display for Ranks<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const SHOWN: usize = 16;
+        let shown: Vec<String> = self.0.iter().take(SHOWN).map(u16::to_string).collect();
+        write!(f, "rank{} {}", if self.0.len() == 1 { "" } else { "s" }, shown.join(", "))?;
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}

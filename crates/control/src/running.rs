@@ -1,0 +1,236 @@
+//! Jobs that hold memory: who of their members lives, when they end, and who may take their names.
+
+use std::sync::Arc;
+
+use tributary_proto::ids::JobId;
+use tributary_proto::time::{Span, Time};
+
+use crate::admission::Timers;
+use crate::control::{Control, Plan, Ticket};
+use crate::forming::Seat;
+use crate::name::JobName;
+use crate::refusal::Refusal;
+use crate::report::MemberState;
+
+/// One rank of a running job.
+pub(crate) struct Member {
+    pub state: MemberState,
+    /// When the state began.
+    pub since: Time,
+    /// The newest sign of life; `None` before the first.
+    pub heard: Option<Time>,
+    /// The join that is answered once the job is installed.
+    ticket: Option<Ticket>,
+}
+
+/// A job that holds memory.
+pub(crate) struct Running {
+    pub plan: Arc<Plan>,
+    pub members: Vec<Member>,
+    /// When its members were told; `None` until it is installed.
+    pub started: Option<Time>,
+    /// Its name stands for a newer job.
+    pub superseded: bool,
+}
+
+impl Running {
+    pub fn new(now: Time, plan: Arc<Plan>, tickets: Vec<Ticket>) -> Running {
+        let member = |ticket| Member { state: MemberState::Present, since: now, heard: None, ticket: Some(ticket) };
+        Running { plan, members: tickets.into_iter().map(member).collect(), started: None, superseded: false }
+    }
+
+    /// The job is installed: leases begin. Returns the joins to answer.
+    pub fn start(&mut self, now: Time) -> Vec<Ticket> {
+        self.started = Some(now);
+        self.members.iter_mut().filter_map(|member| member.ticket.take()).collect()
+    }
+
+    pub fn into_waiting(self) -> Vec<Ticket> {
+        self.members.into_iter().filter_map(|member| member.ticket).collect()
+    }
+
+    /// True while every member is there.
+    pub fn is_whole(&self) -> bool {
+        self.members.iter().all(|member| member.state == MemberState::Present)
+    }
+
+    /// False for a rank outside the world.
+    pub fn leave(&mut self, now: Time, rank: u16) -> bool {
+        let member = self.members.get_mut(usize::from(rank));
+        if let Some(member) = member {
+            if member.state != MemberState::Left {
+                (member.state, member.since) = (MemberState::Left, now);
+            }
+            return true;
+        }
+        false
+    }
+
+    pub fn withdraw(&mut self, now: Time, ticket: Ticket) {
+        for member in self.members.iter_mut().filter(|member| member.ticket == Some(ticket)) {
+            (member.state, member.since, member.ticket) = (MemberState::Left, now, None);
+        }
+    }
+
+    pub fn heard(&mut self, rank: u16, at: Time) {
+        let Some(member) = self.members.get_mut(usize::from(rank)) else { return };
+        if member.heard.is_none_or(|heard| heard < at) {
+            member.heard = Some(at);
+            if member.state == MemberState::Lost {
+                (member.state, member.since) = (MemberState::Present, at);
+            }
+        }
+    }
+
+    /// Since when nothing came from a member that should be there; `None` for those that are gone.
+    fn silent_since(&self, member: &Member) -> Option<Time> {
+        let started = self.started?;
+        (member.state == MemberState::Present).then(|| member.heard.map_or(started, |heard| heard.max(started)))
+    }
+
+    /// Calls every member lost that has been silent for `limit`; true if there was one.
+    fn lose_silent(&mut self, now: Time, limit: Span) -> bool {
+        let silent: Vec<usize> = (0..self.members.len())
+            .filter(|&rank| self.silent_since(&self.members[rank]).is_some_and(|since| since + limit <= now))
+            .collect();
+        for &rank in &silent {
+            (self.members[rank].state, self.members[rank].since) = (MemberState::Lost, now);
+        }
+        !silent.is_empty()
+    }
+
+    /// The earliest time at which a member will have been silent for `limit`.
+    pub fn next_silent(&self, limit: Span) -> Option<Time> {
+        self.members.iter().filter_map(|member| self.silent_since(member)).map(|since| since + limit).min()
+    }
+
+    fn first_loss(&self) -> Option<Time> {
+        self.members.iter().filter(|member| member.state == MemberState::Lost).map(|member| member.since).min()
+    }
+
+    /// The next time at which a lease or the grace period ends.
+    pub fn due(&self, timers: &Timers) -> Option<Time> {
+        let grace = self.first_loss().map(|loss| loss + timers.grace);
+        [grace, self.next_silent(timers.lease)].into_iter().flatten().min()
+    }
+
+    fn is_over(&self, now: Time, timers: &Timers) -> bool {
+        let all_gone = self.members.iter().all(|member| member.state != MemberState::Present);
+        // Joins that wait for the installation are answered before the job goes.
+        let answered = self.started.is_some();
+        answered && (all_gone || self.first_loss().is_some_and(|loss| loss + timers.grace <= now))
+    }
+}
+
+/// A join for a name whose running job is whole: one of two processes must be gone, or one too many.
+pub(crate) struct Contender {
+    pub name: JobName,
+    pub seat: Seat,
+}
+
+impl Contender {
+    /// A sign of life counts against the newcomer only if it is this much younger than the join: packets that a dead
+    /// process sent may still wait in queues.
+    fn margin(timers: &Timers) -> Span {
+        Span(timers.keepalive.0 / 2)
+    }
+
+    /// The sentence for a newcomer if the job's members have proven that they live.
+    fn refuted_by(&self, job: &Running, timers: &Timers) -> Option<Refusal> {
+        let rank = self.seat.request.rank;
+        let proven = self.seat.since + Contender::margin(timers);
+        let lives = |member: &Member| member.heard.is_some_and(|heard| heard > proven);
+        match job.members.get(usize::from(rank)) {
+            Some(rival) => lives(rival).then(|| self.rank_taken(job)),
+            None => job.members.iter().all(lives).then(|| self.busy(job)),
+        }
+    }
+
+    fn rank_taken(&self, job: &Running) -> Refusal {
+        let rank = self.seat.request.rank;
+        match job.plan.members.get(usize::from(rank)) {
+            Some(&holder) => Refusal::RankTaken { job: self.name.clone(), rank, holder },
+            None => self.busy(job),
+        }
+    }
+
+    fn busy(&self, job: &Running) -> Refusal {
+        let (world, rank) = (job.plan.config.world, self.seat.request.rank);
+        Refusal::JobBusy { job: self.name.clone(), world, rank }
+    }
+}
+
+impl Control {
+    pub(crate) fn expire_leases(&mut self, now: Time) {
+        for job in self.running.values_mut() {
+            job.lose_silent(now, self.limits.timers.lease);
+        }
+        self.reap(now);
+    }
+
+    /// Removes the jobs that are over.
+    pub(crate) fn reap(&mut self, now: Time) {
+        let timers = self.limits.timers;
+        let over = self.running.iter().filter(|(_, job)| job.is_over(now, &timers)).map(|(&id, _)| id);
+        for id in over.collect::<Vec<JobId>>() {
+            self.remove(id);
+        }
+    }
+
+    pub(crate) fn predecessors(&self, name: &JobName) -> impl Iterator<Item = &Running> {
+        self.running.values().filter(move |job| job.superseded && job.plan.name == *name)
+    }
+
+    /// All ranks of a name have come anew: members of its former jobs that are silent are gone.
+    pub(crate) fn retire_predecessors(&mut self, now: Time, name: &JobName) {
+        let succession = self.limits.timers.succession();
+        for job in self.running.values_mut().filter(|job| job.superseded && job.plan.name == *name) {
+            job.lose_silent(now, succession);
+        }
+        self.reap(now);
+    }
+
+    /// Decides every contest that can be decided: the newcomer is turned away, or founds the name's next job.
+    pub(crate) fn settle_contests(&mut self, now: Time) {
+        for contender in std::mem::take(&mut self.contenders) {
+            let ticket = contender.seat.ticket;
+            match self.verdict(now, &contender) {
+                None => self.contenders.push(contender),
+                Some(Err(refusal)) => self.answer(ticket, Err(refusal)),
+                Some(Ok(())) => {
+                    let Contender { name, seat } = contender;
+                    // Not into another contest: the name's job is no longer whole, or gone.
+                    if let Err(refusal) = self.seat(now, &name, seat) {
+                        self.answer(ticket, Err(refusal));
+                    }
+                }
+            }
+        }
+    }
+
+    fn verdict(&mut self, now: Time, contender: &Contender) -> Option<Result<(), Refusal>> {
+        let timers = self.limits.timers;
+        if self.forming.contains_key(&contender.name) {
+            return Some(Ok(()));
+        }
+        let Some(job) = self.owners.get(&contender.name).and_then(|id| self.running.get_mut(id)) else {
+            return Some(Ok(()));
+        };
+        if !job.is_whole() || job.lose_silent(now, timers.succession()) {
+            return Some(Ok(()));
+        }
+        if let Some(refusal) = contender.refuted_by(job, &timers) {
+            return Some(Err(refusal));
+        }
+        let out_of_time = contender.seat.deadline(timers.max_wait) <= now;
+        out_of_time.then(|| Err(contender.rank_taken(job)))
+    }
+
+    pub(crate) fn contest_due(&self, contender: &Contender) -> Time {
+        let timers = &self.limits.timers;
+        let job = self.owners.get(&contender.name).and_then(|id| self.running.get(id));
+        let silent = job.and_then(|job| job.next_silent(timers.succession()));
+        let deadline = contender.seat.deadline(timers.max_wait);
+        silent.map_or(deadline, |silent| silent.min(deadline))
+    }
+}

@@ -1,0 +1,185 @@
+//! The control API as workers and operators use it: blocking calls, errors that are one sentence.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tributary_proto::ids::{JobId, JobKey};
+use ureq::Agent;
+
+use crate::http::api::{Done, ErrorBody, JoinBody, JoinReply, LeaveBody, StandingBody, hex};
+use crate::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing};
+use crate::status::SwitchStatus;
+
+/// Why a call to a switch failed: one sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody answered, or somebody else did.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The switch answered with an error.
+    #[error("{error}")]
+    Refused {
+        /// The sentence.
+        error: String,
+        /// The word for programs, as `docs/control.md` lists them.
+        code: String,
+    },
+}
+
+/// Time for an answer that does not wait for other ranks.
+const PROMPT: Duration = Duration::from_secs(5);
+/// Time for the network on top of what a join may wait at the switch.
+const MARGIN: Duration = Duration::from_secs(5);
+/// Time for a leave or a standing: what waits for it should not wait long.
+const BRIEF: Duration = Duration::from_millis(1_000);
+
+/// The state of a switch and its jobs.
+pub fn status(switch: SocketAddr) -> Result<SwitchStatus, ClientError> {
+    Client::new(switch).get("/status", PROMPT)
+}
+
+/// HTTP to one switch.
+struct Client {
+    switch: SocketAddr,
+    agent: Agent,
+}
+
+impl Client {
+    fn new(switch: SocketAddr) -> Client {
+        // A switch is a neighbour: what the environment says of proxies is not meant for it.
+        let config = Agent::config_builder()
+            .proxy(None)
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_connect(Some(PROMPT))
+            .build();
+        Client { switch, agent: config.new_agent() }
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str, timeout: Duration) -> Result<T, ClientError> {
+        let request = self.agent.get(self.url(path)).config().timeout_global(Some(timeout)).build();
+        self.read(request.call())
+    }
+
+    fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        timeout: Duration,
+    ) -> Result<T, ClientError> {
+        let request = self.agent.post(self.url(path)).config().timeout_global(Some(timeout)).build();
+        self.read(request.send_json(body))
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.switch)
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<T, ClientError> {
+        /// A thousand jobs of a thousand ranks are less.
+        const MAX_ANSWER: u64 = 256 << 20;
+        let mut answer = answer.map_err(|error| self.unreachable(error))?;
+        let status = answer.status();
+        let bytes = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
+        let bytes = bytes.map_err(|error| self.unreachable(error))?;
+        if status.is_success() {
+            return serde_json::from_slice(&bytes).map_err(|_| self.stranger());
+        }
+        match serde_json::from_slice(&bytes) {
+            Ok(ErrorBody { error, code }) => Err(ClientError::Refused { error, code }),
+            Err(_) => Err(self.stranger()),
+        }
+    }
+
+    fn stranger(&self) -> ClientError {
+        ClientError::Unreachable(format!(
+            "what answers at {} is no Tributary switch of this version: check the address, and install the same version \
+             on both",
+            self.switch
+        ))
+    }
+
+    fn unreachable(&self, error: ureq::Error) -> ClientError {
+        let switch = self.switch;
+        let why = match &error {
+            ureq::Error::Io(io) if io.kind() == io::ErrorKind::ConnectionRefused => {
+                format!("nothing listens at {switch}: is `tributary switch --listen {switch}` running there?")
+            }
+            ureq::Error::Timeout(_) => {
+                format!("the switch at {switch} does not answer: check the address, and that TCP to it is let through")
+            }
+            ureq::Error::Io(io) => format!("the switch at {switch} cannot be reached: {io}"),
+            ureq::Error::Protocol(_) => return self.stranger(),
+            other => format!("the switch at {switch} cannot be asked: {other}"),
+        };
+        ClientError::Unreachable(why)
+    }
+}
+
+/// The rendezvous over HTTP: one for each process and switch.
+pub struct HttpRendezvous {
+    client: Client,
+    incarnation: u64,
+    /// The name of each job that was joined, by its id.
+    names: Mutex<BTreeMap<JobId, String>>,
+}
+
+impl HttpRendezvous {
+    /// A rendezvous at the switch whose control API is at this address.
+    pub fn new(switch: SocketAddr) -> Result<HttpRendezvous, JoinError> {
+        let incarnation = getrandom::u64()
+            .map_err(|error| JoinError::Unreachable(format!("the system gives no random numbers: {error}")))?;
+        Ok(HttpRendezvous { client: Client::new(switch), incarnation, names: Mutex::new(BTreeMap::new()) })
+    }
+
+    fn name(&self, job: JobId) -> Option<String> {
+        self.names.lock().expect("no call panics while it holds the names").get(&job).cloned()
+    }
+}
+
+impl Rendezvous for HttpRendezvous {
+    fn join(&self, request: &JoinRequest) -> Result<JoinAnswer, JoinError> {
+        // A name that needs quoting would be another path.
+        if let Err(refusal) = tributary_control::JobName::new(&request.job) {
+            return Err(JoinError::Refused(refusal.to_string()));
+        }
+        let path = format!("/jobs/{}/join", request.job);
+        let body = JoinBody::new(request, self.incarnation);
+        let reply: JoinReply =
+            self.client.post(&path, &body, request.timeout.saturating_add(MARGIN)).map_err(|error| match error {
+                ClientError::Unreachable(why) => JoinError::Unreachable(why),
+                ClientError::Refused { error, .. } => JoinError::Refused(error),
+            })?;
+        let answer = reply.answer(self.client.switch.ip());
+        let answer = answer.ok_or_else(|| JoinError::Unreachable(self.client.stranger().to_string()))?;
+        let mut names = self.names.lock().expect("no call panics while it holds the names");
+        names.insert(answer.job_id, request.job.clone());
+        Ok(answer)
+    }
+
+    fn leave(&self, job: JobId, key: JobKey, rank: u16) {
+        let Some(name) = self.name(job) else { return };
+        let body = LeaveBody { job_id: job.0, key: hex(key.0), rank };
+        if let Err(error) = self.client.post::<Done>(&format!("/jobs/{name}/leave"), &body, BRIEF) {
+            tracing::debug!(job = name, rank, %error, "the switch did not hear the leave; the lease will end it");
+        }
+    }
+
+    fn standing(&self, job: JobId, key: JobKey) -> Standing {
+        let Some(name) = self.name(job) else { return Standing::Unknown };
+        let body = StandingBody { job_id: job.0, key: hex(key.0) };
+        match self.client.post::<Done>(&format!("/jobs/{name}/standing"), &body, BRIEF) {
+            Ok(Done {}) => Standing::Installed,
+            Err(ClientError::Refused { .. }) => Standing::Unknown,
+            Err(ClientError::Unreachable(why)) => Standing::Unreachable(why),
+        }
+    }
+}

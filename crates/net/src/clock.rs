@@ -1,0 +1,33 @@
+//! The machines' time from the operating system's: one origin for each driver.
+
+use std::time::{Duration, Instant};
+
+use tributary_proto::time::{Span, Time};
+
+/// Turns the monotonic clock into a driver's [`Time`].
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock that starts at [`Time::ZERO`] now.
+    pub fn start() -> Clock {
+        Clock { origin: Instant::now() }
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Time {
+        Time::ZERO + span(self.origin.elapsed())
+    }
+}
+
+/// A duration in picoseconds; saturates at 213 days.
+pub fn span(duration: Duration) -> Span {
+    Span(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1_000))
+}
+
+/// A span as the operating system counts it, rounded up to a nanosecond, so that a sleep is never too short.
+pub fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.0.div_ceil(1_000))
+}

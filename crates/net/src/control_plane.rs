@@ -1,0 +1,311 @@
+//! Drives [`Control`] on a real switch: real time, real shards, real joins that wait.
+//!
+//! One asynchronous task carries out the effects and watches the clock; requests only change the state and wake it.
+//! Calls to shards block for as long as a shard needs to answer, so they run beside the event loop.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::task::spawn_blocking;
+use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, Ticket, Timers};
+use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::time::Time;
+
+use crate::clock::{Clock, duration};
+use crate::shard::{JobInstall, ShardError, ShardHandle, ShardReport};
+
+/// What the control plane needs of a shard. Calls may block for milliseconds.
+pub(crate) trait Shard: Send + Sync {
+    /// Installs a job, in place of any with its id; returns when packets will find it.
+    fn install(&self, job: JobInstall) -> Result<(), ShardError>;
+    /// Takes a job out and frees its memory; false if there was none.
+    fn remove(&self, job: JobId) -> Result<bool, ShardError>;
+    /// The state of the shard and of its jobs.
+    fn report(&self) -> Result<ShardReport, ShardError>;
+    /// The address that it receives at.
+    fn udp_addr(&self) -> SocketAddr;
+}
+
+impl Shard for ShardHandle {
+    fn install(&self, job: JobInstall) -> Result<(), ShardError> {
+        ShardHandle::install(self, job)
+    }
+    fn remove(&self, job: JobId) -> Result<bool, ShardError> {
+        ShardHandle::remove(self, job)
+    }
+    fn report(&self) -> Result<ShardReport, ShardError> {
+        ShardHandle::report(self)
+    }
+    fn udp_addr(&self) -> SocketAddr {
+        ShardHandle::udp_addr(self)
+    }
+}
+
+/// What a shard last said, and how fast it works.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sighting {
+    /// The newest report; `None` before the first.
+    pub report: Option<ShardReport>,
+    /// False once the shard no longer answers.
+    pub alive: bool,
+    pub rx_packets_per_s: f64,
+    pub rx_bytes_per_s: f64,
+    pub tx_bytes_per_s: f64,
+}
+
+/// All that was seen of the shards at one time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sightings {
+    pub at: Option<Time>,
+    pub shards: Vec<Sighting>,
+}
+
+struct State {
+    control: Control,
+    answers: BTreeMap<Ticket, oneshot::Sender<Admitted>>,
+}
+
+/// The control plane of one switch.
+pub(crate) struct ControlPlane {
+    clock: Clock,
+    shards: Vec<Arc<dyn Shard>>,
+    state: Mutex<State>,
+    changed: Notify,
+    sightings: tokio::sync::Mutex<Sightings>,
+}
+
+/// How often shards are asked when nothing hangs on it.
+const LOOK_EVERY: Duration = Duration::from_millis(1_000);
+/// How often while a decision hangs on it.
+const LOOK_OFTEN: Duration = Duration::from_millis(50);
+/// An operator's view is at most this old; a flood of requests does not become a flood of questions to the shards.
+const FRESH: Duration = Duration::from_millis(200);
+
+impl ControlPlane {
+    pub fn new(limits: Limits, shards: Vec<Arc<dyn Shard>>) -> ControlPlane {
+        let blank = Sighting { alive: true, ..Sighting::default() };
+        let sightings = Sightings { at: None, shards: vec![blank; shards.len()] };
+        ControlPlane {
+            clock: Clock::start(),
+            shards,
+            state: Mutex::new(State { control: Control::new(limits), answers: BTreeMap::new() }),
+            changed: Notify::new(),
+            sightings: tokio::sync::Mutex::new(sightings),
+        }
+    }
+
+    /// The time since the control plane's start.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// The UDP address of each shard.
+    pub fn shard_addrs(&self) -> Vec<SocketAddr> {
+        self.shards.iter().map(|shard| shard.udp_addr()).collect()
+    }
+
+    /// When silence means absence.
+    pub fn timers(&self) -> Timers {
+        self.state().control.limits().timers
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Poisoned only if the state machine panicked: our bug, and its state is not to be trusted.
+        self.state.lock().expect("the control plane did not panic")
+    }
+
+    /// Joins a job; returns when it is complete or the join is refused. Dropping the future withdraws the join.
+    pub async fn join(&self, name: &JobName, request: JoinRequest) -> Admitted {
+        let key = match getrandom::u64() {
+            Ok(key) => JobKey(key),
+            Err(error) => {
+                let why = format!("the system gives no random numbers for its key ({error})");
+                return Err(Refusal::NotInstalled { job: name.clone(), why });
+            }
+        };
+        let (sender, answer) = oneshot::channel();
+        let ticket = {
+            let mut state = self.state();
+            let ticket = state.control.join(self.now(), name, request, key);
+            state.answers.insert(ticket, sender);
+            ticket
+        };
+        self.changed.notify_one();
+        let _withdrawal = Withdrawal { plane: self, ticket };
+        answer.await.unwrap_or(Err(Refusal::Stopping))
+    }
+
+    /// A member has ended its part of the job.
+    pub fn leave(&self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
+        let left = self.state().control.leave(self.now(), name, id, rank, key);
+        self.changed.notify_one();
+        left
+    }
+
+    /// True if the job is installed.
+    pub fn standing(&self, name: &JobName, id: JobId, key: JobKey) -> Result<(), Refusal> {
+        self.state().control.standing(name, id, key)
+    }
+
+    /// A look at the state machine.
+    pub fn with_control<T>(&self, look: impl FnOnce(&Control) -> T) -> T {
+        look(&self.state().control)
+    }
+
+    /// Refuses what waits and removes every job; the task then ends by itself.
+    pub async fn stop(&self) {
+        self.state().control.stop();
+        self.carry_out().await;
+    }
+
+    /// The task: runs until it is dropped.
+    pub async fn run(&self) {
+        loop {
+            self.carry_out().await;
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = tokio::time::sleep(self.pause()) => {
+                    self.look(Duration::ZERO).await;
+                    self.state().control.handle_timeout(self.now());
+                }
+            }
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let state = self.state();
+        let look = if state.control.awaits_signs() { LOOK_OFTEN } else { LOOK_EVERY };
+        match state.control.poll_timeout() {
+            Some(due) => duration(due.since(self.now())).min(look),
+            None => look,
+        }
+    }
+
+    async fn carry_out(&self) {
+        loop {
+            let Some(effect) = self.state().control.poll_effect() else { return };
+            match effect {
+                Effect::Answer { ticket, admitted } => {
+                    if let Some(sender) = self.state().answers.remove(&ticket) {
+                        // Fails if the process has gone away meanwhile; its lease shows it.
+                        let _ = sender.send(admitted);
+                    }
+                }
+                Effect::Install(plan) => self.install(plan).await,
+                Effect::Remove(id) => self.remove(id).await,
+            }
+        }
+    }
+
+    async fn install(&self, plan: Arc<Plan>) {
+        let id = plan.config.job;
+        let job = JobInstall { protocol: plan.protocol, config: plan.config.clone(), members: plan.members.clone() };
+        let shards = self.shards.clone();
+        let install = move || shards.iter().try_for_each(|shard| shard.install(job.clone()));
+        let outcome = match spawn_blocking(install).await {
+            Ok(outcome) => outcome.map_err(|error| error.to_string()),
+            Err(error) => Err(format!("the installation ended early ({error})")),
+        };
+        match &outcome {
+            Ok(()) => tracing::info!(
+                job = %plan.name, id = id.0, world = plan.config.world, protocol = plan.protocol.name(),
+                slots = plan.config.slots, elements_per_packet = plan.config.elements_per_packet, "job installed"
+            ),
+            Err(why) => tracing::error!(job = %plan.name, id = id.0, %why, "job not installed"),
+        }
+        self.state().control.installed(self.now(), id, outcome);
+    }
+
+    async fn remove(&self, id: JobId) {
+        let shards = self.shards.clone();
+        // Every shard is asked, whatever another says.
+        let remove = move || shards.iter().fold(None, |failed, shard| shard.remove(id).err().or(failed));
+        match spawn_blocking(remove).await {
+            Ok(None) => tracing::info!(id = id.0, "job removed"),
+            Ok(Some(error)) => tracing::warn!(id = id.0, %error, "job not removed everywhere"),
+            Err(error) => tracing::warn!(id = id.0, %error, "job not removed everywhere"),
+        }
+    }
+
+    /// What the shards say, at most [`FRESH`] old.
+    pub async fn sightings(&self) -> Sightings {
+        self.look(FRESH).await
+    }
+
+    /// Asks every shard, unless it was done within `fresh`, and passes members' signs of life on.
+    async fn look(&self, fresh: Duration) -> Sightings {
+        let mut sightings = self.sightings.lock().await;
+        let before = self.now();
+        if sightings.at.is_some_and(|at| duration(before.since(at)) < fresh) {
+            return sightings.clone();
+        }
+        let shards = self.shards.clone();
+        let ask = move || shards.iter().map(|shard| shard.report()).collect::<Vec<_>>();
+        let Ok(reports) = spawn_blocking(ask).await else { return sightings.clone() };
+        let now = self.now();
+        for (sighting, report) in sightings.shards.iter_mut().zip(reports) {
+            match report {
+                Ok(report) => {
+                    self.pass_on_signs(now, &report);
+                    sighting.update(report);
+                }
+                Err(_) => sighting.alive = false,
+            }
+        }
+        sightings.at = Some(now);
+        sightings.clone()
+    }
+
+    /// A shard has a clock of its own: what it tells is how long ago something was.
+    fn pass_on_signs(&self, now: Time, report: &ShardReport) {
+        let mut state = self.state();
+        for job in &report.jobs {
+            for (rank, seen) in job.report.last_seen.iter().enumerate() {
+                if let Some(seen) = seen {
+                    let ago = report.now.since(*seen);
+                    state.control.heard(job.id, rank as u16, Time(now.0.saturating_sub(ago.0)));
+                }
+            }
+        }
+    }
+}
+
+impl Sighting {
+    /// Rates over less than this are noise.
+    const MIN_INTERVAL_S: f64 = 0.15;
+
+    fn update(&mut self, report: ShardReport) {
+        self.alive = true;
+        if let Some(old) = &self.report {
+            let seconds = report.now.since(old.now).as_secs_f64();
+            if seconds >= Sighting::MIN_INTERVAL_S {
+                let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds;
+                self.rx_packets_per_s = rate(report.socket.rx_packets, old.socket.rx_packets);
+                self.rx_bytes_per_s = rate(report.socket.rx_bytes, old.socket.rx_bytes);
+                self.tx_bytes_per_s = rate(report.socket.tx_bytes, old.socket.tx_bytes);
+            }
+        }
+        self.report = Some(report);
+    }
+}
+
+/// Takes a join back when nobody waits for its answer any more.
+struct Withdrawal<'a> {
+    plane: &'a ControlPlane,
+    ticket: Ticket,
+}
+
+impl Drop for Withdrawal<'_> {
+    fn drop(&mut self) {
+        let mut state = self.plane.state();
+        // Still there: no answer was sent.
+        if state.answers.remove(&self.ticket).is_some() {
+            state.control.withdraw(self.plane.now(), self.ticket);
+            drop(state);
+            self.plane.changed.notify_one();
+        }
+    }
+}

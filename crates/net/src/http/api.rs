@@ -1,0 +1,198 @@
+//! The JSON of the control API, shared by server and client. `docs/control.md` describes it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tributary_control::{JoinRequest, Plan, Timers};
+use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::registry::Protocol;
+use tributary_proto::wire;
+
+use crate::clock::span;
+use crate::http::error::ApiError;
+use crate::rendezvous;
+use crate::status::JobStatus;
+
+/// `POST /jobs/{name}/join`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JoinBody {
+    /// The wire format that the worker speaks.
+    pub wire_version: u8,
+    /// Its rank.
+    pub rank: u16,
+    /// How many ranks it thinks there are.
+    pub world: u16,
+    /// The protocol's name.
+    pub protocol: String,
+    /// The UDP port that its packets come from; the address is that of this request.
+    pub udp_port: u16,
+    /// Elements per packet that its caller insists on.
+    #[serde(default)]
+    pub elements_per_packet: Option<u16>,
+    /// Elements per packet that its path holds.
+    pub max_elements_per_packet: u16,
+    /// Slots that its caller insists on.
+    #[serde(default)]
+    pub slots: Option<u16>,
+    /// Slots that suit its link.
+    pub suggested_slots: u16,
+    /// Random, 16 hexadecimal digits: the same when one process asks again, another in its successor.
+    pub incarnation: String,
+    /// Seconds that it waits for the others.
+    pub timeout_s: f64,
+}
+
+impl JoinBody {
+    /// A worker's request as JSON.
+    pub fn new(request: &rendezvous::JoinRequest, incarnation: u64) -> JoinBody {
+        JoinBody {
+            wire_version: wire::VERSION,
+            rank: request.rank,
+            world: request.world,
+            protocol: request.protocol.name().to_owned(),
+            udp_port: request.udp.port(),
+            elements_per_packet: request.elements_per_packet,
+            max_elements_per_packet: request.max_elements_per_packet,
+            slots: request.slots,
+            suggested_slots: request.suggested_slots,
+            incarnation: hex(incarnation),
+            timeout_s: request.timeout.as_secs_f64(),
+        }
+    }
+
+    /// The request that the control plane understands; `from` is the address that the request came from.
+    pub fn request(self, from: IpAddr) -> Result<JoinRequest, ApiError> {
+        if self.wire_version != wire::VERSION {
+            return Err(ApiError::wire_version(self.wire_version));
+        }
+        if self.udp_port == 0 {
+            return Err(ApiError::bad_request("udp_port is 0: name the port that the packets come from".into()));
+        }
+        let protocol = Protocol::from_name(&self.protocol).ok_or_else(|| ApiError::unknown_protocol(&self.protocol))?;
+        let incarnation = from_hex(&self.incarnation)
+            .ok_or_else(|| ApiError::bad_request("incarnation is not of 16 hexadecimal digits".into()))?;
+        let timeout = Duration::try_from_secs_f64(self.timeout_s)
+            .map_err(|_| ApiError::bad_request("timeout_s is not a number of seconds".into()))?;
+        Ok(JoinRequest {
+            rank: self.rank,
+            world: self.world,
+            protocol,
+            slots: self.slots,
+            suggested_slots: self.suggested_slots,
+            elements_per_packet: self.elements_per_packet,
+            max_elements_per_packet: self.max_elements_per_packet,
+            addr: SocketAddr::new(from.to_canonical(), self.udp_port),
+            incarnation,
+            timeout: span(timeout),
+        })
+    }
+}
+
+/// The answer to a join.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JoinReply {
+    /// The job's id in packets.
+    pub job_id: u16,
+    /// What members know: 16 hexadecimal digits.
+    pub key: String,
+    /// Slots over all shards.
+    pub slots: u16,
+    /// Elements per packet.
+    pub elements_per_packet: u16,
+    /// The UDP port of each shard, at the address that the worker reached this API at.
+    pub shard_ports: Vec<u16>,
+    /// The UDP address of each member, by rank.
+    pub peers: Vec<SocketAddr>,
+    /// A member that has nothing to send shows at least this often that it lives.
+    pub keepalive_ms: u64,
+    /// A member that is silent for this long is lost.
+    pub lease_ms: u64,
+}
+
+impl JoinReply {
+    /// What a member is told.
+    pub fn new(plan: &Plan, shard_ports: Vec<u16>, timers: &Timers) -> JoinReply {
+        const PICOS_PER_MILLI: u64 = 1_000_000_000;
+        JoinReply {
+            job_id: plan.config.job.0,
+            key: hex(plan.config.key.0),
+            slots: plan.config.slots,
+            elements_per_packet: plan.config.elements_per_packet,
+            shard_ports,
+            peers: plan.members.clone(),
+            keepalive_ms: timers.keepalive.0 / PICOS_PER_MILLI,
+            lease_ms: timers.lease.0 / PICOS_PER_MILLI,
+        }
+    }
+
+    /// The answer as a worker understands it that reached the switch at `switch`; `None` if it makes no sense.
+    pub fn answer(self, switch: IpAddr) -> Option<rendezvous::JoinAnswer> {
+        Some(rendezvous::JoinAnswer {
+            job_id: JobId(self.job_id),
+            key: JobKey(from_hex(&self.key)?),
+            shards: self.shard_ports.iter().map(|&port| SocketAddr::new(switch, port)).collect(),
+            slots: self.slots,
+            elements_per_packet: self.elements_per_packet,
+            peers: self.peers,
+        })
+    }
+}
+
+/// `POST /jobs/{name}/leave`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeaveBody {
+    /// The job's id.
+    pub job_id: u16,
+    /// Its key.
+    pub key: String,
+    /// Who leaves.
+    pub rank: u16,
+}
+
+/// `POST /jobs/{name}/standing`: is the job still installed?
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StandingBody {
+    /// The job's id.
+    pub job_id: u16,
+    /// Its key.
+    pub key: String,
+}
+
+/// The answer to requests that have nothing else to say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Done {}
+
+/// `GET /jobs`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Jobs {
+    /// Every job.
+    pub jobs: Vec<JobStatus>,
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ErrorBody {
+    /// One sentence for people.
+    pub error: String,
+    /// One word for programs.
+    pub code: String,
+}
+
+/// 64 bits as 16 hexadecimal digits: JSON's numbers lose bits above 53 in many languages.
+pub fn hex(value: u64) -> String {
+    format!("{value:016x}")
+}
+
+/// The inverse of [`hex`].
+pub fn from_hex(text: &str) -> Option<u64> {
+    let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    digits.then(|| u64::from_str_radix(text, 16).ok())?
+}

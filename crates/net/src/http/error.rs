@@ -1,0 +1,76 @@
+//! Errors of the control API: a status, a sentence and a word.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use tributary_control::Refusal;
+use tributary_proto::registry::Protocol;
+use tributary_proto::wire;
+
+use crate::http::api::ErrorBody;
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiError {
+    status: StatusCode,
+    body: ErrorBody,
+}
+
+impl ApiError {
+    /// An error with this status.
+    pub fn new(status: StatusCode, code: &str, error: String) -> ApiError {
+        ApiError { status, body: ErrorBody { error, code: code.to_owned() } }
+    }
+
+    /// A request that does not say what it must.
+    pub fn bad_request(error: String) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, "bad_request", error)
+    }
+
+    /// A worker of another build.
+    pub fn wire_version(theirs: u8) -> ApiError {
+        let ours = wire::VERSION;
+        let error = format!(
+            "this worker speaks version {theirs} of the wire format and the switch version {ours}: install the same \
+             version of Tributary on both"
+        );
+        ApiError::new(StatusCode::BAD_REQUEST, "wire_version", error)
+    }
+
+    /// A protocol that this build does not have.
+    pub fn unknown_protocol(name: &str) -> ApiError {
+        let known = Protocol::ALL.map(Protocol::name).join(", ");
+        let shown: String = name.chars().take(64).collect();
+        ApiError::bad_request(format!("this switch knows no protocol '{shown}'; it knows {known}"))
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> ApiError {
+        let status = match refusal {
+            Refusal::BadName { .. }
+            | Refusal::BadWorld { .. }
+            | Refusal::BadRank { .. }
+            | Refusal::BadElements { .. }
+            | Refusal::BadSlots { .. } => StatusCode::BAD_REQUEST,
+            Refusal::OverQuota { .. } | Refusal::WrongKey { .. } => StatusCode::FORBIDDEN,
+            Refusal::UnknownJob { .. } => StatusCode::NOT_FOUND,
+            Refusal::PathTooNarrow { .. }
+            | Refusal::Disagreement { .. }
+            | Refusal::RankTaken { .. }
+            | Refusal::JobBusy { .. }
+            | Refusal::AddressTaken { .. }
+            | Refusal::AskedAgain { .. } => StatusCode::CONFLICT,
+            Refusal::NotInstalled { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            Refusal::Full { .. } | Refusal::TooManyJobs { .. } | Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::NotComing { .. } => StatusCode::GATEWAY_TIMEOUT,
+        };
+        ApiError::new(status, refusal.code(), refusal.to_string())
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.body)).into_response()
+    }
+}

@@ -1,0 +1,146 @@
+//! `GET /metrics`: the switch's state as Prometheus reads it. Per-job series carry name and id, because a name may stand
+//! for a new job while an old one of that name still ends.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use crate::status::{JobStatus, ShardStatus, SwitchStatus};
+
+/// The exposition text of one moment.
+pub fn text(status: SwitchStatus) -> String {
+    let mut registry = Registry::with_prefix("tributary");
+    registry.register_collector(Box::new(Snapshot(status)));
+    let mut exposition = String::new();
+    // Writing to a string does not fail.
+    text::encode(&mut exposition, &registry).expect("a string takes everything");
+    exposition
+}
+
+#[derive(Debug)]
+struct Snapshot(SwitchStatus);
+
+/// The labels of one series.
+type Labels = Vec<(&'static str, String)>;
+
+/// A family of one series for each `T`: its name, its help, and where the value is.
+type FamilyOf<T, N> = (&'static str, &'static str, fn(&T) -> N);
+
+/// Writes the families of one scrape.
+struct Scrape<'a, 'b>(&'a mut DescriptorEncoder<'b>);
+
+impl Scrape<'_, '_> {
+    fn gauge(&mut self, name: &str, help: &str, series: impl IntoIterator<Item = (Labels, f64)>) -> fmt::Result {
+        let series = series.into_iter().map(|(labels, value)| (labels, ConstGauge::new(value)));
+        self.family(name, help, MetricType::Gauge, series)
+    }
+
+    fn counter(&mut self, name: &str, help: &str, series: impl IntoIterator<Item = (Labels, u64)>) -> fmt::Result {
+        let series = series.into_iter().map(|(labels, value)| (labels, ConstCounter::new(value)));
+        self.family(name, help, MetricType::Counter, series)
+    }
+
+    fn family<M: EncodeMetric>(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        series: impl Iterator<Item = (Labels, M)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, kind)?;
+        for (labels, metric) in series {
+            metric.encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn one<T>(value: T) -> [(Labels, T); 1] {
+    [(Labels::new(), value)]
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut scrape = Scrape(&mut encoder);
+        let switch = &self.0.switch;
+        let version = vec![("version", switch.version.clone())];
+        scrape.gauge("build", "The program's version, as a label.", [(version, 1.0)])?;
+        scrape.gauge("uptime_seconds", "Time since the switch started.", one(switch.uptime_s))?;
+        scrape.gauge("memory_bytes", "Memory for all jobs.", one(switch.memory_bytes as f64))?;
+        scrape.gauge("memory_used_bytes", "Memory that jobs hold.", one(switch.memory_used_bytes as f64))?;
+        scrape.gauge("jobs", "Jobs, those that form included.", one(self.0.jobs.len() as f64))?;
+        let strangers = switch.strangers.iter().map(|(reason, &count)| (vec![("reason", reason.clone())], count));
+        scrape.counter("strangers", "Packets that belonged to no job.", strangers)?;
+        shards(&mut scrape, &switch.shards)?;
+        jobs(&mut scrape, &self.0.jobs)
+    }
+}
+
+fn shards(scrape: &mut Scrape<'_, '_>, shards: &[ShardStatus]) -> fmt::Result {
+    let labels = |shard: &ShardStatus| vec![("shard", shard.shard.to_string())];
+    let counters: [FamilyOf<ShardStatus, u64>; 7] = [
+        ("received_packets", "Packets received.", |shard| shard.rx_packets),
+        ("received_bytes", "UDP payload bytes received.", |shard| shard.rx_bytes),
+        ("sent_packets", "Packets sent.", |shard| shard.tx_packets),
+        ("sent_bytes", "UDP payload bytes sent.", |shard| shard.tx_bytes),
+        ("receive_overflows", "Packets lost to a full receive buffer.", |shard| shard.rx_overflows),
+        ("send_failures", "Packets that could not be sent.", |shard| shard.tx_failures),
+        ("unroutable", "Packets that led to no port.", |shard| shard.unroutable),
+    ];
+    for (name, help, value) in counters {
+        scrape.counter(name, help, shards.iter().map(|shard| (labels(shard), value(shard))))?;
+    }
+    let up = shards.iter().map(|shard| (labels(shard), if shard.alive { 1.0 } else { 0.0 }));
+    scrape.gauge("shard_up", "1 while the shard's thread runs.", up)
+}
+
+fn job_labels(job: &JobStatus) -> Labels {
+    vec![("job", job.name.clone()), ("id", job.id.map_or(String::new(), |id| id.to_string()))]
+}
+
+fn with(mut labels: Labels, name: &'static str, value: &str) -> Labels {
+    labels.push((name, value.to_owned()));
+    labels
+}
+
+fn jobs(scrape: &mut Scrape<'_, '_>, jobs: &[JobStatus]) -> fmt::Result {
+    let counters: [FamilyOf<JobStatus, u64>; 5] = [
+        ("job_packets", "Packets of the job's members.", |job| job.packets),
+        ("job_goodput_bytes", "Bytes of tensor summed.", |job| job.goodput_bytes),
+        ("job_blocks", "Sums completed.", |job| job.blocks),
+        ("job_contributions", "Contributions added.", |job| job.contributions),
+        ("job_unicast_resends", "Results sent again to single members.", |job| job.unicast_resends),
+    ];
+    for (name, help, value) in counters {
+        scrape.counter(name, help, jobs.iter().map(|job| (job_labels(job), value(job))))?;
+    }
+    let gauges: [FamilyOf<JobStatus, f64>; 6] = [
+        ("job_world", "Ranks of the job when complete.", |job| f64::from(job.world)),
+        ("job_slots", "Slots of the job.", |job| f64::from(job.slots)),
+        ("job_slots_waiting", "Slots with a sum that is not complete.", |job| f64::from(job.slots_waiting)),
+        ("job_memory_bytes", "Memory that the job holds.", |job| job.memory_bytes as f64),
+        ("job_missing", "Ranks that have not come or fell silent.", |job| job.missing.len() as f64),
+        ("job_waiting_for", "Ranks that some sum waits for.", |job| job.waiting_for.len() as f64),
+    ];
+    for (name, help, value) in gauges {
+        scrape.gauge(name, help, jobs.iter().map(|job| (job_labels(job), value(job))))?;
+    }
+    let members = jobs.iter().flat_map(|job| {
+        ["present", "left", "lost"].map(|state| {
+            let count = job.members.iter().filter(|member| member.state == state).count();
+            (with(job_labels(job), "state", state), count as f64)
+        })
+    });
+    scrape.gauge("job_members", "Members by state.", members)?;
+    let states = jobs.iter().map(|job| (with(job_labels(job), "state", &job.state), 1.0));
+    scrape.gauge("job_state", "The job's state, as a label.", states)?;
+    let drops = jobs
+        .iter()
+        .flat_map(|job| job.drops.iter().map(|(reason, &count)| (with(job_labels(job), "reason", reason), count)));
+    scrape.counter("job_drops", "Packets with the job's id that were of no use.", drops)
+}

@@ -1,0 +1,161 @@
+//! The control API's server: HTTP/1 on one thread, with bounds on everything that a client can make it hold.
+//!
+//! One request a connection. A connection has [`HEAD_TIMEOUT`] to send its request's head, the handlers bound the body,
+//! the kernel gives up on readers that do not read ([`STUCK_TIMEOUT`]) and on hosts that vanish, and there are at most
+//! [`MAX_CONNECTIONS`] of them on each address. So a slow client holds its own connection and nothing else.
+
+pub mod api;
+pub mod error;
+mod metrics;
+mod routes;
+mod view;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use axum::Extension;
+use axum::Router;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+
+use crate::control_plane::ControlPlane;
+
+/// Connections on each listening address.
+const MAX_CONNECTIONS: usize = 4_096;
+/// Time that a client has to send its request's head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time after which an answer that the client does not take is given up.
+const STUCK_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time that answers have to leave when the server stops.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Where a request came from.
+#[derive(Clone, Copy, Debug)]
+struct Peer(SocketAddr);
+
+/// What the server tells about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub listen: SocketAddr,
+    pub http: Option<SocketAddr>,
+}
+
+/// The server and its thread. Dropping it stops both.
+pub(crate) struct HttpServer {
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HttpServer {
+    /// Serves everything on `listen`, and what operators read on `http`.
+    pub fn start(plane: Arc<ControlPlane>, listen: TcpListener, http: Option<TcpListener>) -> io::Result<HttpServer> {
+        let identity =
+            Identity { listen: listen.local_addr()?, http: http.as_ref().map(TcpListener::local_addr).transpose()? };
+        listen.set_nonblocking(true)?;
+        let mut served = vec![(listen, routes::members(Arc::clone(&plane), identity.clone()))];
+        if let Some(http) = http {
+            http.set_nonblocking(true)?;
+            served.push((http, routes::operators(Arc::clone(&plane), identity)));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = watch::channel(false);
+        let thread = Builder::new().name("control".into()).spawn(move || {
+            runtime.block_on(serve(plane, served, stopped));
+            // Answers that are still under way have had their time.
+            runtime.shutdown_background();
+        })?;
+        Ok(HttpServer { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        // Fails only if the thread has ended already.
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the control plane's thread panicked");
+        }
+    }
+}
+
+async fn serve(plane: Arc<ControlPlane>, served: Vec<(TcpListener, Router)>, mut stopped: watch::Receiver<bool>) {
+    let mut accepting = Vec::new();
+    for (listener, router) in served {
+        let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        match tokio::net::TcpListener::from_std(listener) {
+            Ok(listener) => accepting.push((tokio::spawn(accept(listener, router, Arc::clone(&free))), free)),
+            Err(error) => tracing::error!(%error, "cannot serve the control API"),
+        }
+    }
+    tokio::select! {
+        () = plane.run() => {}
+        // An error means that the handle is gone: stop as well.
+        _ = stopped.wait_for(|&stop| stop) => {}
+    }
+    for (task, _) in &accepting {
+        task.abort();
+    }
+    plane.stop().await;
+    let all_gone = async {
+        for (_, free) in &accepting {
+            // Fails only if the semaphore is closed, which it never is.
+            let _ = free.acquire_many(MAX_CONNECTIONS as u32).await;
+        }
+    };
+    // Who has not taken the answer by now is cut off.
+    let _ = tokio::time::timeout(FAREWELL, all_gone).await;
+}
+
+async fn accept(listener: tokio::net::TcpListener, router: Router, free: Arc<Semaphore>) {
+    // Out of file descriptors, for one: waiting mends that, spinning does not.
+    const AFTER_ERROR: Duration = Duration::from_millis(100);
+    loop {
+        let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let router = router.clone().layer(Extension(Peer(peer)));
+                tokio::spawn(async move {
+                    converse(stream, router).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection to the control API");
+                tokio::time::sleep(AFTER_ERROR).await;
+            }
+        }
+    }
+}
+
+/// One connection, one request. Errors are the client's: it went away, or did not speak HTTP.
+async fn converse(stream: TcpStream, router: Router) {
+    if let Err(error) = bound_patience(&stream) {
+        tracing::debug!(%error, "cannot bound a connection's time");
+        return;
+    }
+    let conversation = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    if let Err(error) = conversation.await {
+        tracing::debug!(%error, "a connection to the control API failed");
+    }
+}
+
+/// Makes the kernel notice hosts that vanished and readers that do not read.
+fn bound_patience(stream: &TcpStream) -> io::Result<()> {
+    let alive = TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(5));
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&alive)?;
+    socket.set_tcp_user_timeout(Some(STUCK_TIMEOUT))?;
+    stream.set_nodelay(true)
+}

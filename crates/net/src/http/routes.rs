@@ -1,0 +1,164 @@
+//! What the control API answers to: members' requests, and what operators read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use serde::de::DeserializeOwned;
+use tributary_control::JobName;
+use tributary_proto::ids::{JobId, JobKey};
+
+use crate::control_plane::ControlPlane;
+use crate::http::api::{Done, Jobs, JoinBody, JoinReply, LeaveBody, StandingBody, from_hex};
+use crate::http::error::ApiError;
+use crate::http::view::Viewer;
+use crate::http::{Identity, Peer, metrics};
+use crate::status::{SwitchInfo, SwitchStatus};
+
+/// Largest body of a request: a join has some 400 bytes.
+const MAX_BODY: usize = 8 * 1024;
+/// Time that a client has to send its request's body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Clone)]
+struct Api {
+    plane: Arc<ControlPlane>,
+    viewer: Arc<Viewer>,
+}
+
+/// Everything: for the address that members know.
+pub fn members(plane: Arc<ControlPlane>, identity: Identity) -> Router {
+    let api = api(plane, identity);
+    let posts = Router::new()
+        .route("/jobs/{name}/join", post(join))
+        .route("/jobs/{name}/leave", post(leave))
+        .route("/jobs/{name}/standing", post(standing))
+        .with_state(api.clone());
+    readable(api).merge(posts)
+}
+
+/// What changes nothing: for the operators' own address.
+pub fn operators(plane: Arc<ControlPlane>, identity: Identity) -> Router {
+    readable(api(plane, identity))
+}
+
+fn api(plane: Arc<ControlPlane>, identity: Identity) -> Api {
+    Api { viewer: Arc::new(Viewer::new(Arc::clone(&plane), identity)), plane }
+}
+
+fn readable(api: Api) -> Router {
+    Router::new()
+        .route("/status", get(status))
+        .route("/switch", get(switch))
+        .route("/jobs", get(jobs))
+        .route("/jobs/{name}", get(job))
+        .route("/metrics", get(prometheus))
+        .route("/healthz", get(healthz))
+        .fallback(nothing_there)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(api)
+}
+
+async fn join(
+    State(api): State<Api>,
+    Extension(Peer(peer)): Extension<Peer>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Json<JoinReply>, ApiError> {
+    let name = JobName::new(&name)?;
+    let request = read::<JoinBody>(body).await?.request(peer.ip())?;
+    let (rank, world, addr) = (request.rank, request.world, request.addr);
+    tracing::debug!(job = %name, rank, world, %addr, "join");
+    let plan = api.plane.join(&name, request).await.inspect_err(|refusal| {
+        tracing::info!(job = %name, rank, %addr, code = refusal.code(), %refusal, "join refused");
+    })?;
+    let ports = api.plane.shard_addrs().iter().map(|addr| addr.port()).collect();
+    Ok(Json(JoinReply::new(&plan, ports, &api.plane.timers())))
+}
+
+async fn leave(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
+    let name = JobName::new(&name)?;
+    let LeaveBody { job_id, key, rank } = read(body).await?;
+    api.plane.leave(&name, JobId(job_id), rank, parse_key(&key)?)?;
+    tracing::debug!(job = %name, rank, "leave");
+    Ok(Json(Done {}))
+}
+
+async fn standing(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
+    let name = JobName::new(&name)?;
+    let StandingBody { job_id, key } = read(body).await?;
+    api.plane.standing(&name, JobId(job_id), parse_key(&key)?)?;
+    Ok(Json(Done {}))
+}
+
+async fn status(State(api): State<Api>) -> Json<SwitchStatus> {
+    Json(api.viewer.status().await)
+}
+
+async fn switch(State(api): State<Api>) -> Json<SwitchInfo> {
+    Json(api.viewer.status().await.switch)
+}
+
+async fn jobs(State(api): State<Api>) -> Json<Jobs> {
+    Json(Jobs { jobs: api.viewer.status().await.jobs })
+}
+
+/// All jobs of a name: the one that it stands for, and those that it stood for and that still hold memory.
+async fn job(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Jobs>, ApiError> {
+    let name = JobName::new(&name)?;
+    let mut jobs = api.viewer.status().await.jobs;
+    jobs.retain(|job| job.name == name.as_str());
+    if jobs.is_empty() {
+        return Err(tributary_control::Refusal::UnknownJob { job: name }.into());
+    }
+    Ok(Json(Jobs { jobs }))
+}
+
+async fn prometheus(State(api): State<Api>) -> ([(HeaderName, &'static str); 1], String) {
+    let text = metrics::text(api.viewer.status().await);
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+}
+
+async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiError> {
+    let status = api.viewer.status().await;
+    match status.switch.shards.iter().find(|shard| !shard.alive) {
+        None => Ok("ok\n"),
+        Some(dead) => {
+            let error = format!("shard {} of the switch has stopped: restart the switch", dead.shard);
+            Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "shard_stopped", error))
+        }
+    }
+}
+
+async fn nothing_there() -> ApiError {
+    let error = "there is nothing here; GET /status, /switch, /jobs, /jobs/NAME, /metrics or /healthz";
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", error.into())
+}
+
+async fn wrong_method() -> ApiError {
+    let error = "this address takes another method: GET to read, POST to join, to leave and to ask for the standing";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", error.into())
+}
+
+async fn read<T: DeserializeOwned>(body: Body) -> Result<T, ApiError> {
+    let bytes = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, MAX_BODY)).await;
+    let bytes = bytes
+        .map_err(|_| {
+            let error = format!("the request's body did not come within {} s", BODY_TIMEOUT.as_secs());
+            ApiError::new(StatusCode::REQUEST_TIMEOUT, "slow_request", error)
+        })?
+        .map_err(|_| {
+            let error = format!("the request's body did not come whole, or has more than {MAX_BODY} bytes");
+            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "bad_body", error)
+        })?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| ApiError::bad_request(format!("the request's body is wrong: {error}")))
+}
+
+fn parse_key(key: &str) -> Result<JobKey, ApiError> {
+    from_hex(key).map(JobKey).ok_or_else(|| ApiError::bad_request("key is not of 16 hexadecimal digits".into()))
+}

@@ -1,0 +1,130 @@
+//! Puts together what the control plane decided and what the shards counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tributary_control::{JobView, MemberView};
+use tributary_proto::drop_reason::{DropCounters, DropReason};
+use tributary_proto::ids::WorkerId;
+use tributary_proto::time::Time;
+
+use crate::control_plane::{ControlPlane, Sighting, Sightings};
+use crate::http::Identity;
+use crate::shard::ShardJob;
+use crate::status::{JobStatus, MemberStatus, ShardStatus, SwitchInfo, SwitchStatus};
+
+/// Makes the operator's view.
+pub struct Viewer {
+    plane: Arc<ControlPlane>,
+    identity: Identity,
+}
+
+impl Viewer {
+    pub fn new(plane: Arc<ControlPlane>, identity: Identity) -> Viewer {
+        Viewer { plane, identity }
+    }
+
+    /// The switch and its jobs, as of a moment ago.
+    pub async fn status(&self) -> SwitchStatus {
+        let sightings = self.plane.sightings().await;
+        let now = self.plane.now();
+        let (views, memory_bytes, memory_used_bytes, max_jobs) = self.plane.with_control(|control| {
+            let limits = control.limits();
+            (control.jobs(), limits.memory_bytes, control.memory_used(), limits.max_jobs)
+        });
+        let shards = self.plane.shard_addrs().into_iter().zip(&sightings.shards).enumerate();
+        SwitchStatus {
+            switch: SwitchInfo {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                uptime_s: now.as_secs_f64(),
+                listen: self.identity.listen,
+                http: self.identity.http,
+                memory_bytes,
+                memory_used_bytes,
+                max_jobs,
+                shards: shards.map(|(shard, (udp, sighting))| shard_status(shard as u16, udp, sighting)).collect(),
+                strangers: strangers(&sightings),
+            },
+            jobs: views.into_iter().map(|view| job_status(now, view, &sightings)).collect(),
+        }
+    }
+}
+
+fn shard_status(shard: u16, udp: std::net::SocketAddr, sighting: &Sighting) -> ShardStatus {
+    const BITS_PER_GBIT: f64 = 1e9;
+    let socket = sighting.report.as_ref().map(|report| report.socket).unwrap_or_default();
+    ShardStatus {
+        shard,
+        udp,
+        alive: sighting.alive,
+        rx_packets: socket.rx_packets,
+        rx_bytes: socket.rx_bytes,
+        tx_packets: socket.tx_packets,
+        tx_bytes: socket.tx_bytes,
+        rx_packets_per_s: sighting.rx_packets_per_s,
+        rx_gbps: sighting.rx_bytes_per_s * 8.0 / BITS_PER_GBIT,
+        tx_gbps: sighting.tx_bytes_per_s * 8.0 / BITS_PER_GBIT,
+        rx_overflows: socket.rx_overflows,
+        tx_failures: socket.tx_no_buffers + socket.tx_too_long + socket.tx_errors,
+        unroutable: sighting.report.as_ref().map_or(0, |report| report.unroutable),
+        receive_buffer_bytes: socket.receive_buffer as u64,
+        segmentation_offload: socket.segmentation_offload,
+        receive_coalescing: socket.receive_coalescing,
+    }
+}
+
+fn strangers(sightings: &Sightings) -> BTreeMap<String, u64> {
+    let reports = sightings.shards.iter().filter_map(|sighting| sighting.report.as_ref());
+    by_reason(reports.map(|report| &report.strangers))
+}
+
+fn by_reason<'a>(counters: impl Iterator<Item = &'a DropCounters>) -> BTreeMap<String, u64> {
+    let mut sum = BTreeMap::new();
+    for (reason, count) in counters.flat_map(DropCounters::iter).filter(|&(_, count)| count > 0) {
+        *sum.entry(DropReason::name(reason).to_owned()).or_default() += count;
+    }
+    sum
+}
+
+fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
+    let reports = sightings.shards.iter().filter_map(|sighting| sighting.report.as_ref());
+    let parts: Vec<&ShardJob> = reports.flat_map(|report| &report.jobs).filter(|job| Some(job.id) == view.id).collect();
+    let machines = || parts.iter().filter_map(|part| part.report.machine.as_ref());
+    let elements = u64::from(view.elements_per_packet);
+    let blocks: u64 = machines().map(|machine| machine.blocks_completed).sum();
+    let ate_per_s = parts.iter().map(|part| part.blocks_per_s).sum::<f64>() * elements as f64;
+    let waiting_for: BTreeSet<WorkerId> = machines().flat_map(|machine| machine.missing.iter().copied()).collect();
+    JobStatus {
+        name: view.name.as_str().to_owned(),
+        id: view.id.map(|id| id.0),
+        state: view.phase.name().to_owned(),
+        protocol: view.protocol.name().to_owned(),
+        age_s: now.since(view.since).as_secs_f64(),
+        world: view.world,
+        members: view.members.iter().map(|member| member_status(now, member)).collect(),
+        missing: view.missing,
+        slots: view.slots,
+        slots_waiting: machines().map(|machine| machine.slots_waiting).sum(),
+        waiting_for: waiting_for.into_iter().map(|worker| worker.0).collect(),
+        elements_per_packet: view.elements_per_packet,
+        memory_bytes: view.memory_bytes,
+        packets: parts.iter().map(|part| part.report.packets).sum(),
+        packets_per_s: parts.iter().map(|part| part.packets_per_s).sum(),
+        blocks,
+        contributions: machines().map(|machine| machine.contributions).sum(),
+        unicast_resends: machines().map(|machine| machine.unicast_resends).sum(),
+        goodput_bytes: blocks * elements * 4,
+        goodput_gbps: ate_per_s * 32.0 / 1e9,
+        ate_per_s,
+        drops: by_reason(parts.iter().map(|part| &part.report.drops)),
+    }
+}
+
+fn member_status(now: Time, member: &MemberView) -> MemberStatus {
+    MemberStatus {
+        rank: member.rank,
+        addr: member.addr,
+        state: member.state.name().to_owned(),
+        heard_s_ago: member.heard.map(|heard| now.since(heard).as_secs_f64()),
+    }
+}

@@ -1,0 +1,83 @@
+//! What a worker and its switch tell each other before the first packet, as plain values.
+//!
+//! The control API carries them over HTTP (`client`); tests and embedded switches may do without.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::registry::Protocol;
+
+/// What a worker brings to the rendezvous of its job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinRequest {
+    /// The job's name; members of one job bring the same.
+    pub job: String,
+    /// This worker's rank, 0 to `world` - 1.
+    pub rank: u16,
+    /// Number of workers.
+    pub world: u16,
+    /// The protocol that all members speak.
+    pub protocol: Protocol,
+    /// Where this worker's packets come from, and where it wants its own.
+    pub udp: SocketAddr,
+    /// The `k` that the caller insists on. Members that insist agree.
+    pub elements_per_packet: Option<u16>,
+    /// The largest `k` that this worker's path holds. The job's `k` is at most the smallest of all members'.
+    pub max_elements_per_packet: u16,
+    /// The pool size that the caller insists on, over all shards. Members that insist agree.
+    pub slots: Option<u16>,
+    /// The pool size that suits this worker's link (appendix C). The job gets the largest of all members' if it fits.
+    pub suggested_slots: u16,
+    /// How long the worker waits for the other members.
+    pub timeout: Duration,
+}
+
+/// What the switch answers when all members are there and the job is installed in every shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinAnswer {
+    /// The job's id in packets.
+    pub job_id: JobId,
+    /// What members know and strangers do not.
+    pub key: JobKey,
+    /// The UDP address of each shard.
+    pub shards: Vec<SocketAddr>,
+    /// Pool size over all shards; a multiple of their number.
+    pub slots: u16,
+    /// Elements per packet.
+    pub elements_per_packet: u16,
+    /// The UDP address of each member, by rank.
+    pub peers: Vec<SocketAddr>,
+}
+
+/// Why a join failed: one sentence for the person who started the worker.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// No control API answered at the address.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The switch said no: unknown version, full, rank taken, members that differ, a rank that never came.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What a switch says when asked after a job that has gone silent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The job is installed.
+    Installed,
+    /// The switch is there and has no such job: it restarted, or took the job's slots back.
+    Unknown,
+    /// Nobody answers at the switch's control address: the sentence says how.
+    Unreachable(String),
+}
+
+/// The control plane as a worker sees it.
+pub trait Rendezvous: Send + Sync {
+    /// Joins a job; returns when all members are there, or the request's timeout has passed.
+    fn join(&self, request: &JoinRequest) -> Result<JoinAnswer, JoinError>;
+    /// Leaves a job. Errors are of no use to anyone then, so there are none.
+    fn leave(&self, job: JobId, key: JobKey, rank: u16);
+    /// Asks after a job that has gone silent; answers within about a second.
+    fn standing(&self, job: JobId, key: JobKey) -> Standing;
+}

@@ -1,0 +1,168 @@
+//! One shard of a switch: a thread that owns a UDP socket and a [`Pipeline`](tributary_proto::pipeline::Pipeline).
+//!
+//! The control plane holds a [`ShardHandle`] for each. Shards share nothing; every call is a message to the thread.
+
+mod forward;
+mod ports;
+mod rates;
+mod thread;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{Builder, JoinHandle};
+
+use tributary_proto::config::JobConfig;
+use tributary_proto::drop_reason::DropCounters;
+use tributary_proto::ids::{JobId, ShardId};
+use tributary_proto::pipeline::JobReport;
+use tributary_proto::registry::Protocol;
+use tributary_proto::time::Time;
+
+use self::thread::{Command, ShardThread};
+use crate::udp::{SocketCounters, UdpPort};
+use crate::wake::Waker;
+
+/// How a shard is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardOptions {
+    /// Which part of the switch it is.
+    pub shard: ShardId,
+    /// The UDP address to bind; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// Bytes of receive buffer to ask the kernel for, its own overhead included.
+    pub receive_buffer: usize,
+    /// Bytes of send buffer to ask the kernel for, its own overhead included.
+    pub send_buffer: usize,
+}
+
+/// A job for one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobInstall {
+    /// The protocol that the job runs.
+    pub protocol: Protocol,
+    /// Id, key, world, slots (over all shards), elements per packet, number of shards.
+    pub config: JobConfig,
+    /// The UDP address of each member, by rank.
+    pub members: Vec<SocketAddr>,
+}
+
+/// What an operator sees of one job in one shard.
+#[derive(Clone, Debug)]
+pub struct ShardJob {
+    /// Which job.
+    pub id: JobId,
+    /// The pipeline's and the machine's account.
+    pub report: JobReport,
+    /// Members' packets per second, over the last second or so.
+    pub packets_per_s: f64,
+    /// Completed sums per second, over the last second or so; `elements_per_packet` times that are the ATE/s.
+    pub blocks_per_s: f64,
+}
+
+/// What an operator sees of one shard.
+#[derive(Clone, Debug)]
+pub struct ShardReport {
+    /// The shard's own time, in which `JobReport::last_seen` is told.
+    pub now: Time,
+    /// Every installed job, by ascending id.
+    pub jobs: Vec<ShardJob>,
+    /// Packets that belonged to no job, by reason.
+    pub strangers: DropCounters,
+    /// Packets whose verdict led to no port of this shard.
+    pub unroutable: u64,
+    /// The socket's account.
+    pub socket: SocketCounters,
+}
+
+/// Why a call to a shard failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardError {
+    /// The socket could not be opened.
+    #[error("cannot open UDP {listen}: {source}")]
+    Open {
+        /// Where.
+        listen: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The shard's thread has ended.
+    #[error("shard {0} of the switch has stopped")]
+    Gone(ShardId),
+    /// More members than a shard has ports.
+    #[error("shard {0} of the switch has no free ports")]
+    NoPorts(ShardId),
+}
+
+/// The control plane's end of one shard. Dropping it stops the shard.
+pub struct ShardHandle {
+    shard: ShardId,
+    udp: SocketAddr,
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ShardHandle {
+    /// Opens the socket and starts the thread.
+    pub fn start(options: &ShardOptions) -> Result<ShardHandle, ShardError> {
+        let open = || {
+            let udp = UdpPort::open(options.listen, options.receive_buffer, options.send_buffer)?;
+            let waker = Arc::new(Waker::new()?);
+            let (sender, receiver) = mpsc::channel();
+            let addr = udp.local_addr();
+            let state = ShardThread::new(options.shard, udp, receiver, Arc::clone(&waker));
+            let thread = Builder::new().name(format!("shard-{}", options.shard)).spawn(move || state.run())?;
+            Ok(ShardHandle { shard: options.shard, udp: addr, commands: sender, waker, thread: Some(thread) })
+        };
+        open().map_err(|source| ShardError::Open { listen: options.listen, source })
+    }
+
+    /// Installs a job, in place of any with its id; returns when packets will find it.
+    pub fn install(&self, job: JobInstall) -> Result<(), ShardError> {
+        self.ask(|reply| Command::Install(Box::new(job), reply))?
+    }
+
+    /// Takes a job out and frees its memory; false if there was none.
+    pub fn remove(&self, job: JobId) -> Result<bool, ShardError> {
+        self.ask(|reply| Command::Remove(job, reply))
+    }
+
+    /// The state of the shard and of its jobs.
+    pub fn report(&self) -> Result<ShardReport, ShardError> {
+        self.ask(Command::Report)
+    }
+
+    /// Which part of the switch it is.
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// The address that it receives at, with the port that the system chose.
+    pub fn udp_addr(&self) -> SocketAddr {
+        self.udp
+    }
+
+    /// Stops the thread and waits for its end.
+    pub fn stop(self) {}
+
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, ShardError> {
+        let (reply, answer) = mpsc::channel();
+        self.commands.send(command(reply)).map_err(|_| ShardError::Gone(self.shard))?;
+        self.waker.wake();
+        answer.recv().map_err(|_| ShardError::Gone(self.shard))
+    }
+}
+
+impl Drop for ShardHandle {
+    fn drop(&mut self) {
+        // Fails only if the thread has ended already.
+        let _ = self.commands.send(Command::Stop);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!(shard = self.shard.0, "the shard's thread panicked");
+        }
+    }
+}

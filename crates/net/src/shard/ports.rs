@@ -1,0 +1,123 @@
+//! The ports of a shard: remote UDP addresses that some job has named, and the groups that jobs multicast to.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+
+use tributary_proto::ids::{GroupId, PortId};
+
+use crate::udp::{Destination, key_of};
+
+struct Port {
+    key: (IpAddr, u16),
+    destination: Destination,
+    /// Jobs that name this address.
+    jobs: usize,
+}
+
+/// Addresses by port and ports by address.
+#[derive(Default)]
+pub struct Ports {
+    ports: Vec<Option<Port>>,
+    free: Vec<PortId>,
+    by_address: HashMap<(IpAddr, u16), PortId>,
+    groups: BTreeMap<GroupId, Vec<PortId>>,
+}
+
+impl Ports {
+    /// The port of a remote address; [`PortId::UNKNOWN`] for strangers.
+    pub fn of(&self, address: SocketAddr) -> PortId {
+        self.by_address.get(&key_of(address)).copied().unwrap_or(PortId::UNKNOWN)
+    }
+
+    /// Where a port leads.
+    pub fn destination(&self, port: PortId) -> Option<&Destination> {
+        self.ports.get(port.index())?.as_ref().map(|port| &port.destination)
+    }
+
+    /// The ports of a group.
+    pub fn group(&self, group: GroupId) -> &[PortId] {
+        self.groups.get(&group).map_or(&[], Vec::as_slice)
+    }
+
+    /// Names the members of a group, by rank; `None` when there are no ports left, and then nothing has changed.
+    pub fn add_group(
+        &mut self,
+        group: GroupId,
+        members: &[SocketAddr],
+        destination: impl Fn(SocketAddr) -> Destination,
+    ) -> Option<Vec<PortId>> {
+        self.remove_group(group);
+        if members.len() > PortId::UNKNOWN.index() - self.by_address.len() {
+            return None;
+        }
+        let ports: Vec<PortId> = members.iter().map(|&member| self.add(member, &destination)).collect();
+        self.groups.insert(group, ports.clone());
+        Some(ports)
+    }
+
+    /// Forgets a group, and its members' addresses where no other group names them.
+    pub fn remove_group(&mut self, group: GroupId) {
+        for port in self.groups.remove(&group).unwrap_or_default() {
+            let entry = &mut self.ports[port.index()];
+            let Some(used) = entry else { continue };
+            used.jobs -= 1;
+            if used.jobs == 0 {
+                self.by_address.remove(&used.key);
+                *entry = None;
+                self.free.push(port);
+            }
+        }
+    }
+
+    fn add(&mut self, address: SocketAddr, destination: impl Fn(SocketAddr) -> Destination) -> PortId {
+        let key = key_of(address);
+        if let Some(&port) = self.by_address.get(&key) {
+            self.ports[port.index()].as_mut().expect("a named port is in use").jobs += 1;
+            return port;
+        }
+        let port = self.free.pop().unwrap_or_else(|| {
+            self.ports.push(None);
+            PortId((self.ports.len() - 1) as u16)
+        });
+        self.ports[port.index()] = Some(Port { key, destination: destination(address), jobs: 1 });
+        self.by_address.insert(key, port);
+        port
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::udp::UdpPort;
+
+    fn address(port: u16) -> SocketAddr {
+        ([127, 0, 0, 1], port).into()
+    }
+
+    fn add(ports: &mut Ports, group: u16, members: &[SocketAddr]) -> Vec<PortId> {
+        let socket = UdpPort::open(address(0), 1 << 16, 1 << 16).unwrap();
+        ports.add_group(GroupId(group), members, |member| socket.destination(member)).unwrap()
+    }
+
+    #[test]
+    fn an_address_keeps_its_port_until_the_last_group_that_names_it_is_gone() {
+        let mut ports = Ports::default();
+        let first = add(&mut ports, 1, &[address(5), address(6)]);
+        let second = add(&mut ports, 2, &[address(6)]);
+        assert_eq!(second, [first[1]]);
+        ports.remove_group(GroupId(1));
+        assert_eq!(ports.of(address(5)), PortId::UNKNOWN);
+        assert_eq!(ports.of(address(6)), first[1]);
+        ports.remove_group(GroupId(2));
+        assert_eq!(ports.of(address(6)), PortId::UNKNOWN);
+        assert!(ports.group(GroupId(2)).is_empty());
+    }
+
+    #[test]
+    fn a_stranger_gets_no_port_and_a_mapped_address_is_the_same_as_the_plain_one() {
+        let mut ports = Ports::default();
+        let member = add(&mut ports, 1, &[address(5)])[0];
+        assert_eq!(ports.of("[::ffff:127.0.0.1]:5".parse().unwrap()), member);
+        assert_eq!(ports.of(address(7)), PortId::UNKNOWN);
+    }
+}

@@ -1,0 +1,142 @@
+//! The state of a switch for people and programs: what `GET /status` answers and `tributary status` prints.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// A switch and its jobs at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchStatus {
+    /// The switch itself.
+    pub switch: SwitchInfo,
+    /// Its jobs: those that hold memory by ascending id, then those that form by name.
+    pub jobs: Vec<JobStatus>,
+}
+
+/// The switch itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchInfo {
+    /// Of the program.
+    pub version: String,
+    /// Seconds since it started.
+    pub uptime_s: f64,
+    /// UDP address of shard 0 and TCP address of the control API.
+    pub listen: SocketAddr,
+    /// The operators' own address.
+    pub http: Option<SocketAddr>,
+    /// Bytes for all jobs.
+    pub memory_bytes: u64,
+    /// Bytes that jobs hold.
+    pub memory_used_bytes: u64,
+    /// Jobs that may be there at a time.
+    pub max_jobs: u16,
+    /// Independent parts.
+    pub shards: Vec<ShardStatus>,
+    /// Packets that belonged to no job, by reason; reasons that never occurred are left out.
+    pub strangers: BTreeMap<String, u64>,
+}
+
+/// One shard of the switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShardStatus {
+    /// Its number.
+    pub shard: u16,
+    /// Where it receives.
+    pub udp: SocketAddr,
+    /// False if its thread has ended; the other figures are then its last.
+    pub alive: bool,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// UDP payload bytes received.
+    pub rx_bytes: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// UDP payload bytes sent.
+    pub tx_bytes: u64,
+    /// Packets received per second, lately.
+    pub rx_packets_per_s: f64,
+    /// UDP payload received, in Gbit/s, lately.
+    pub rx_gbps: f64,
+    /// UDP payload sent, in Gbit/s, lately.
+    pub tx_gbps: f64,
+    /// Packets that the kernel dropped because the receive buffer was full.
+    pub rx_overflows: u64,
+    /// Packets that could not be sent, for whatever reason.
+    pub tx_failures: u64,
+    /// Packets that led to no port of this shard.
+    pub unroutable: u64,
+    /// Bytes of receive buffer, as the kernel counts them.
+    pub receive_buffer_bytes: u64,
+    /// The kernel takes runs of segments in one call.
+    pub segmentation_offload: bool,
+    /// The kernel hands over coalesced runs.
+    pub receive_coalescing: bool,
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobStatus {
+    /// Its name.
+    pub name: String,
+    /// Its id in packets; none while it forms.
+    pub id: Option<u16>,
+    /// `forming`, `installing`, `running`, `ending`, `failed` or `superseded`; `docs/control.md` says when.
+    pub state: String,
+    /// What the switch runs for it.
+    pub protocol: String,
+    /// Seconds since its first rank came (while it forms) or its members were told.
+    pub age_s: f64,
+    /// How many ranks it has when complete.
+    pub world: u16,
+    /// Who is or was there, by ascending rank.
+    pub members: Vec<MemberStatus>,
+    /// Ranks that have not come, or fell silent without a word, ascending.
+    pub missing: Vec<u16>,
+    /// Slots over all shards.
+    pub slots: u16,
+    /// Slots with a sum that is not complete.
+    pub slots_waiting: u32,
+    /// Ranks that some incomplete sum waits for, ascending.
+    pub waiting_for: Vec<u16>,
+    /// Elements per packet.
+    pub elements_per_packet: u16,
+    /// Bytes that it is charged.
+    pub memory_bytes: u64,
+    /// Packets of its members.
+    pub packets: u64,
+    /// The same per second, lately.
+    pub packets_per_s: f64,
+    /// Sums completed.
+    pub blocks: u64,
+    /// Contributions added.
+    pub contributions: u64,
+    /// Results sent again to single members.
+    pub unicast_resends: u64,
+    /// Bytes of tensor summed: 4 for each element of each completed block.
+    pub goodput_bytes: u64,
+    /// The same in Gbit/s, lately.
+    pub goodput_gbps: f64,
+    /// Aggregated tensor elements per second, lately.
+    pub ate_per_s: f64,
+    /// Packets with the job's id that were of no use, by reason; reasons that never occurred are left out.
+    pub drops: BTreeMap<String, u64>,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemberStatus {
+    /// Its rank.
+    pub rank: u16,
+    /// Where its packets come from.
+    pub addr: SocketAddr,
+    /// `present`, `left` or `lost`.
+    pub state: String,
+    /// Seconds since its last packet; none if there was none yet.
+    pub heard_s_ago: Option<f64>,
+}

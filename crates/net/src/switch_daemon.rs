@@ -1,0 +1,207 @@
+//! A whole switch: shards, control plane and control API. The daemon runs one, and so does a process that embeds one.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use tributary_control::{Limits, Quota, Timers};
+use tributary_proto::ids::ShardId;
+
+use crate::control_plane::{ControlPlane, Shard};
+use crate::http::HttpServer;
+use crate::shard::{ShardError, ShardHandle, ShardOptions};
+
+/// How a switch is started.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwitchOptions {
+    /// UDP address of shard 0 and TCP address of the control API; port 0 lets the system choose one for both.
+    pub listen: SocketAddr,
+    /// Threads that sum, each with its own part of the slots, 1 to 256.
+    pub shards: usize,
+    /// Bytes for all jobs.
+    pub memory_bytes: usize,
+    /// A further TCP address for operators.
+    pub http: Option<SocketAddr>,
+    /// Jobs at a time, those that form included.
+    pub max_jobs: u16,
+    /// What jobs of certain names may have.
+    pub quotas: Vec<Quota>,
+    /// When silence means absence.
+    pub timers: Timers,
+    /// Bytes of receive buffer to ask the kernel for, for each shard.
+    pub receive_buffer: usize,
+    /// Bytes of send buffer to ask the kernel for, for each shard.
+    pub send_buffer: usize,
+}
+
+impl SwitchOptions {
+    /// The UDP and TCP port of a switch, unless someone chooses another.
+    pub const DEFAULT_PORT: u16 = 17_777;
+
+    /// A switch of one shard and 64 MiB at this address.
+    pub fn new(listen: SocketAddr) -> SwitchOptions {
+        const MEMORY_BYTES: usize = 64 << 20;
+        const SOCKET_BUFFER: usize = 8 << 20;
+        let limits = Limits::new(MEMORY_BYTES as u64, 1);
+        SwitchOptions {
+            listen,
+            shards: 1,
+            memory_bytes: MEMORY_BYTES,
+            http: None,
+            max_jobs: limits.max_jobs,
+            quotas: limits.quotas,
+            timers: limits.timers,
+            receive_buffer: SOCKET_BUFFER,
+            send_buffer: SOCKET_BUFFER,
+        }
+    }
+
+    fn limits(&self, shards: u16) -> Limits {
+        Limits {
+            memory_bytes: self.memory_bytes as u64,
+            shards,
+            max_jobs: self.max_jobs,
+            quotas: self.quotas.clone(),
+            timers: self.timers,
+        }
+    }
+}
+
+/// Why a switch did not start: one sentence that names the address and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Another program has the port.
+    #[error("{transport} {addr} is in use by another program: stop that one, or choose another port with {flag}")]
+    InUse {
+        /// UDP or TCP.
+        transport: &'static str,
+        /// Where.
+        addr: SocketAddr,
+        /// The flag that moves it.
+        flag: &'static str,
+    },
+    /// The address is some other machine's.
+    #[error("{} is no address of this machine: `ip address` lists those that are; choose one with {flag}", addr.ip())]
+    NotLocal {
+        /// The address.
+        addr: SocketAddr,
+        /// The flag that moves it.
+        flag: &'static str,
+    },
+    /// The port needs a privilege.
+    #[error("{transport} {addr} may only be opened by root: choose a port of 1024 or more with {flag}")]
+    Forbidden {
+        /// UDP or TCP.
+        transport: &'static str,
+        /// Where.
+        addr: SocketAddr,
+        /// The flag that moves it.
+        flag: &'static str,
+    },
+    /// A number of shards that no switch has.
+    #[error("a switch has 1 to 256 shards, not {0}: say --cores with one of these")]
+    Shards(usize),
+    /// Anything else that the system says.
+    #[error("the switch cannot start at {addr}: {source}")]
+    System {
+        /// Where.
+        addr: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    fn new(transport: &'static str, addr: SocketAddr, flag: &'static str, source: io::Error) -> StartError {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => StartError::InUse { transport, addr, flag },
+            io::ErrorKind::AddrNotAvailable => StartError::NotLocal { addr, flag },
+            io::ErrorKind::PermissionDenied => StartError::Forbidden { transport, addr, flag },
+            _ => StartError::System { addr, source },
+        }
+    }
+}
+
+/// A switch that runs until it is stopped or dropped.
+pub struct RunningSwitch {
+    listen: SocketAddr,
+    http: Option<SocketAddr>,
+    // In the order in which they end: the control plane removes the jobs while the shards still run.
+    server: HttpServer,
+    plane: Arc<ControlPlane>,
+}
+
+impl RunningSwitch {
+    /// Opens every socket and starts every thread; nothing is left behind on an error.
+    pub fn start(options: &SwitchOptions) -> Result<RunningSwitch, StartError> {
+        const MAX_SHARDS: usize = 256;
+        if !(1..=MAX_SHARDS).contains(&options.shards) {
+            return Err(StartError::Shards(options.shards));
+        }
+        let (tcp, first) = open_pair(options)?;
+        let listen = first.udp_addr();
+        let http = options.http.map(|addr| bind_tcp(addr, "--http")).transpose()?;
+        let http_addr = http.as_ref().and_then(|http| http.local_addr().ok());
+        let mut shards: Vec<Arc<dyn Shard>> = vec![Arc::new(first)];
+        for shard in 1..options.shards as u16 {
+            let addr = SocketAddr::new(options.listen.ip(), 0);
+            shards.push(Arc::new(open_shard(options, ShardId(shard), addr)?));
+        }
+        let limits = options.limits(options.shards as u16);
+        let plane = Arc::new(ControlPlane::new(limits, shards));
+        let server = HttpServer::start(Arc::clone(&plane), tcp, http)
+            .map_err(|source| StartError::System { addr: options.listen, source })?;
+        tracing::info!(%listen, shards = options.shards, memory_bytes = options.memory_bytes, "switch started");
+        Ok(RunningSwitch { listen, http: http_addr, server, plane })
+    }
+
+    /// The UDP address of shard 0 and the TCP address of the control API.
+    pub fn listen_addr(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// The operators' own address.
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// The UDP address of each shard.
+    pub fn shard_addrs(&self) -> Vec<SocketAddr> {
+        self.plane.shard_addrs()
+    }
+
+    /// Refuses the joins that wait, removes every job, ends every thread and closes every socket.
+    pub fn stop(self) {
+        let RunningSwitch { listen, server, plane, .. } = self;
+        drop(server);
+        drop(plane);
+        tracing::info!(%listen, "switch stopped");
+    }
+}
+
+fn bind_tcp(addr: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
+    TcpListener::bind(addr).map_err(|source| StartError::new("TCP", addr, flag, source))
+}
+
+fn open_shard(options: &SwitchOptions, shard: ShardId, listen: SocketAddr) -> Result<ShardHandle, StartError> {
+    let (receive_buffer, send_buffer) = (options.receive_buffer, options.send_buffer);
+    ShardHandle::start(&ShardOptions { shard, listen, receive_buffer, send_buffer }).map_err(|error| match error {
+        ShardError::Open { listen, source } => StartError::new("UDP", listen, "--listen", source),
+        other => StartError::System { addr: listen, source: io::Error::other(other) },
+    })
+}
+
+/// TCP and UDP at one port. Where the system chooses the port, what it chose for one may be taken for the other.
+fn open_pair(options: &SwitchOptions) -> Result<(TcpListener, ShardHandle), StartError> {
+    const ATTEMPTS: usize = 16;
+    let mut attempt = 1;
+    loop {
+        let tcp = bind_tcp(options.listen, "--listen")?;
+        let addr = tcp.local_addr().map_err(|source| StartError::System { addr: options.listen, source })?;
+        match open_shard(options, ShardId(0), addr) {
+            Ok(shard) => return Ok((tcp, shard)),
+            Err(StartError::InUse { .. }) if options.listen.port() == 0 && attempt < ATTEMPTS => attempt += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}

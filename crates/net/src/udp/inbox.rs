@@ -1,0 +1,80 @@
+//! Memory for received messages, taken once.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use tributary_proto::packet::Ecn;
+
+/// Messages that one call receives at most. Where the path coalesces, one message is a run of up to 64 KiB; where it
+/// does not, each is one packet, and the batch saves calls.
+pub const BATCH: usize = 8;
+/// Bytes for one message: the longest UDP payload fits.
+pub const MESSAGE_LEN: usize = 1 << 16;
+
+/// One message: a run of packets from one sender, all `segment` bytes long but the last, which may be shorter.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    /// The sender.
+    pub from: SocketAddr,
+    /// Where in the inbox's memory it begins.
+    pub start: usize,
+    /// Bytes of all packets.
+    pub len: usize,
+    /// Bytes of each packet.
+    pub segment: usize,
+    /// As it arrived.
+    pub ecn: Ecn,
+}
+
+impl Message {
+    /// Where in the inbox's memory each packet lies. A message without any byte is one empty packet.
+    pub fn segments(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (start, end, step) = (self.start, self.start + self.len, self.segment.max(1));
+        let empty = (self.len == 0).then_some(start..start);
+        empty.into_iter().chain((start..end).step_by(step).map(move |at| at..end.min(at + step)))
+    }
+}
+
+/// What one call received.
+pub struct Inbox {
+    /// The bytes of all messages.
+    pub memory: Box<[u8]>,
+    /// The messages.
+    pub messages: Vec<Message>,
+    /// Packets that the kernel has dropped for want of buffer so far, as it last said.
+    pub(super) overflows: u32,
+}
+
+impl Inbox {
+    /// An empty inbox with all its memory.
+    pub fn new() -> Inbox {
+        let memory = vec![0; BATCH * MESSAGE_LEN].into_boxed_slice();
+        Inbox { memory, messages: Vec::with_capacity(BATCH), overflows: 0 }
+    }
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Inbox::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(len: usize, segment: usize) -> Message {
+        Message { from: "127.0.0.1:1".parse().unwrap(), start: 100, len, segment, ecn: Ecn::NotCapable }
+    }
+
+    #[test]
+    fn a_run_is_cut_into_its_packets() {
+        let cut: Vec<_> = message(25, 10).segments().collect();
+        assert_eq!(cut, [100..110, 110..120, 120..125]);
+    }
+
+    #[test]
+    fn an_empty_datagram_is_one_packet() {
+        assert!(message(0, 0).segments().eq(std::iter::once(100..100)));
+    }
+}

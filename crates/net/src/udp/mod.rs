@@ -1,0 +1,39 @@
+//! UDP as both sides of the driver use it: runs of equal segments in one call, each way.
+//!
+//! Start with [`UdpPort`]; [`Inbox`] is the memory that it receives to, [`path`] what is known of the way to a peer.
+
+mod counters;
+mod inbox;
+pub mod path;
+mod port;
+mod sys;
+
+use std::net::{IpAddr, SocketAddr};
+
+use tributary_proto::packet::Ecn;
+
+pub use counters::SocketCounters;
+pub use inbox::{BATCH, Inbox, Message};
+pub use port::{Destination, MAX_RUN, MAX_RUN_BYTES, UdpPort};
+
+/// What identifies a remote socket: IPv4 is IPv4, however it is written, and flow labels do not count.
+pub fn key_of(address: SocketAddr) -> (IpAddr, u16) {
+    (address.ip().to_canonical(), address.port())
+}
+
+/// The two low bits of the TOS or traffic class byte (RFC 3168).
+fn tos_from_ecn(ecn: Ecn) -> u8 {
+    match ecn {
+        Ecn::NotCapable => 0b00,
+        Ecn::Capable => 0b10,
+        Ecn::CongestionExperienced => 0b11,
+    }
+}
+
+fn ecn_from_tos(tos: u8) -> Ecn {
+    match tos & 0b11 {
+        0b00 => Ecn::NotCapable,
+        0b11 => Ecn::CongestionExperienced,
+        _ => Ecn::Capable,
+    }
+}

@@ -1,0 +1,65 @@
+//! What the kernel knows of the way to a peer: our own address on it, its MTU, the speed of its first link.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+
+use super::sys;
+
+/// Bytes of IPv4 or IPv6 header and UDP header.
+const HEADERS_V4: u32 = 20 + 8;
+const HEADERS_V6: u32 = 40 + 8;
+
+/// The way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The address that our packets carry.
+    pub local: IpAddr,
+    /// Bytes of the longest IP packet, as far as the kernel knows.
+    pub mtu: u32,
+    /// Speed of the first link in bits per second, where its driver tells.
+    pub link_bits_per_s: Option<u64>,
+}
+
+impl Path {
+    /// Looks the way up. No packet is sent.
+    pub fn to(peer: SocketAddr) -> io::Result<Path> {
+        let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
+        let probe = UdpSocket::bind(any)?;
+        probe.connect(peer)?;
+        let local = probe.local_addr()?.ip();
+        let (level, option) = match peer {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+        };
+        let mtu = sys::get_option(probe.as_raw_fd(), level, option)?;
+        let link_bits_per_s = sys::interface_with(local).and_then(|name| speed_of(&name));
+        Ok(Path { local, mtu: mtu.max(0) as u32, link_bits_per_s })
+    }
+
+    /// Bytes of the longest UDP payload that needs no fragments.
+    pub fn max_payload(&self) -> usize {
+        let headers = if self.local.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
+        self.mtu.saturating_sub(headers) as usize
+    }
+}
+
+fn speed_of(interface: &str) -> Option<u64> {
+    // Mbit/s; -1 or an error where there is no link or no speed, as on the loopback interface.
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
+    let mbit: i64 = text.trim().parse().ok()?;
+    u64::try_from(mbit).ok().filter(|&mbit| mbit > 0).map(|mbit| mbit * 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_to_ourselves_is_the_loopback_interface() {
+        let path = Path::to("127.0.0.1:9".parse().unwrap()).unwrap();
+        assert_eq!(path.local, IpAddr::from([127, 0, 0, 1]));
+        assert_eq!(path.max_payload(), path.mtu as usize - 28);
+        assert!(path.mtu >= 1500, "{path:?}");
+    }
+}

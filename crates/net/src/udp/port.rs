@@ -1,0 +1,204 @@
+//! A UDP socket for packets in runs.
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use tributary_proto::packet::Ecn;
+
+use super::counters::SocketCounters;
+use super::inbox::Inbox;
+use super::{key_of, sys};
+use crate::wake;
+
+/// Packets in one run at most: 44 of 1,472 bytes fill a UDP message.
+pub const MAX_RUN: usize = 44;
+/// Bytes in one run at most: below UDP's 65,507, so that the headers fit too.
+pub const MAX_RUN_BYTES: usize = 65_000;
+
+/// How long a send waits for room in the socket's buffer before the packets count as lost.
+const SEND_PATIENCE: Duration = Duration::from_millis(5);
+
+/// A remote address in the form that one socket sends to.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    address: SockAddr,
+    v4: bool,
+}
+
+/// A bound UDP socket that never waits in a receive, and only shortly in a send.
+pub struct UdpPort {
+    socket: Socket,
+    local: SocketAddr,
+    counters: SocketCounters,
+    overflows_seen: u32,
+}
+
+impl UdpPort {
+    /// Binds `listen` and asks the kernel for offloads and for buffers of these sizes.
+    pub fn open(listen: SocketAddr, receive_buffer: usize, send_buffer: usize) -> io::Result<UdpPort> {
+        let socket = Socket::new(Domain::for_address(listen), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
+        if listen.is_ipv6() {
+            socket.set_only_v6(false)?;
+        }
+        socket.bind(&listen.into())?;
+        socket.set_nonblocking(true)?;
+        let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let fd = socket.as_raw_fd();
+        grow(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive_buffer)?;
+        grow(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, send_buffer)?;
+        // Packets are sized to the path's MTU; one that does not fit shall be an error, not two fragments.
+        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+        if listen.is_ipv6() {
+            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        }
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+        let counters = SocketCounters {
+            segmentation_offload: sys::get_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok(),
+            receive_coalescing: sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok(),
+            receive_buffer: socket.recv_buffer_size()?,
+            send_buffer: socket.send_buffer_size()?,
+            ..SocketCounters::default()
+        };
+        Ok(UdpPort { socket, local, counters, overflows_seen: 0 })
+    }
+
+    /// The address that the socket is bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &SocketCounters {
+        &self.counters
+    }
+
+    /// A remote address as this socket sends to it: IPv4 through an IPv6 socket needs the mapped form.
+    pub fn destination(&self, remote: SocketAddr) -> Destination {
+        let v4 = key_of(remote).0.is_ipv4();
+        let remote = match (self.local, remote.ip()) {
+            (SocketAddr::V6(_), IpAddr::V4(ip)) => SocketAddr::new(ip.to_ipv6_mapped().into(), remote.port()),
+            _ => remote,
+        };
+        Destination { address: remote.into(), v4 }
+    }
+
+    /// Receives what is there, without waiting; the number of messages.
+    pub fn receive(&mut self, inbox: &mut Inbox) -> usize {
+        inbox.overflows = self.overflows_seen;
+        while let Err(error) = sys::receive(self.socket.as_raw_fd(), inbox) {
+            match error.kind() {
+                io::ErrorKind::WouldBlock => return 0,
+                io::ErrorKind::Interrupted => {}
+                // An error that some earlier packet met, such as a dead peer's port: reported once, then gone.
+                _ => {
+                    self.counters.soft_errors += 1;
+                    return 0;
+                }
+            }
+        }
+        self.counters.rx_overflows += u64::from(inbox.overflows.wrapping_sub(self.overflows_seen));
+        self.overflows_seen = inbox.overflows;
+        for message in &inbox.messages {
+            self.counters.rx_runs += 1;
+            self.counters.rx_packets += message.len.div_ceil(message.segment.max(1)).max(1) as u64;
+            self.counters.rx_bytes += message.len as u64;
+        }
+        inbox.messages.len()
+    }
+
+    /// Sends a run: the bytes of `pieces`, packets of `segment` bytes each but the last, which may be shorter. What
+    /// cannot be sent is counted and is as good as lost on the way.
+    pub fn send(&mut self, to: &Destination, pieces: &[IoSlice<'_>], segment: usize, ecn: Ecn) {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if bytes <= segment {
+            self.send_whole(to, pieces, bytes, None, ecn);
+        } else if !self.counters.segmentation_offload {
+            self.send_singly(to, pieces, segment, ecn);
+        } else if self.send_whole(to, pieces, bytes, Some(segment), ecn) == Outcome::Refused {
+            // EINVAL and EIO mean that this kernel or device does not cut segments, or that one is too long for the
+            // path; only in the first case do single packets pass.
+            let before = self.counters.tx_packets;
+            self.send_singly(to, pieces, segment, ecn);
+            self.counters.segmentation_offload = self.counters.tx_packets == before;
+        }
+    }
+
+    fn send_singly(&mut self, to: &Destination, pieces: &[IoSlice<'_>], segment: usize, ecn: Ecn) {
+        let run: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+        for packet in run.chunks(segment) {
+            self.send_whole(to, &[IoSlice::new(packet)], packet.len(), None, ecn);
+        }
+    }
+
+    fn send_whole(
+        &mut self,
+        to: &Destination,
+        pieces: &[IoSlice<'_>],
+        bytes: usize,
+        segment: Option<usize>,
+        ecn: Ecn,
+    ) -> Outcome {
+        let packets = segment.map_or(1, |segment| bytes.div_ceil(segment)) as u64;
+        let mut patience = 2;
+        loop {
+            let segment = segment.map(|segment| segment as u16);
+            let result = sys::send(self.socket.as_raw_fd(), &to.address, pieces, segment, ecn, to.v4);
+            let Err(error) = result else {
+                self.counters.tx_runs += 1;
+                self.counters.tx_packets += packets;
+                self.counters.tx_bytes += bytes as u64;
+                return Outcome::Sent;
+            };
+            match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EAGAIN | libc::ENOBUFS) if patience > 0 => {
+                    patience -= 1;
+                    wake::wait_writable(self.as_fd(), SEND_PATIENCE);
+                }
+                Some(libc::EAGAIN | libc::ENOBUFS) => {
+                    self.counters.tx_no_buffers += packets;
+                    return Outcome::Lost;
+                }
+                Some(libc::EINVAL | libc::EIO) if segment.is_some() => return Outcome::Refused,
+                Some(libc::EMSGSIZE) => {
+                    self.counters.tx_too_long += packets;
+                    return Outcome::Lost;
+                }
+                // The answer to an earlier packet, perhaps to another peer; this one was not looked at yet.
+                Some(libc::ECONNREFUSED) if patience > 0 => {
+                    patience -= 1;
+                    self.counters.soft_errors += 1;
+                }
+                _ => {
+                    self.counters.tx_errors += packets;
+                    return Outcome::Lost;
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for UdpPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Outcome {
+    Sent,
+    Lost,
+    Refused,
+}
+
+/// Asks for a buffer beyond the system's limit, which root may; else for as much as the limit allows.
+fn grow(fd: i32, force: i32, ask: i32, bytes: usize) -> io::Result<()> {
+    // The kernel doubles the value, to account for its own overhead.
+    let value = i32::try_from(bytes / 2).unwrap_or(i32::MAX / 2);
+    sys::set_option(fd, libc::SOL_SOCKET, force, value).or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, ask, value))
+}
