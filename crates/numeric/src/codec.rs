@@ -39,9 +39,14 @@ pub fn decode<T: Element>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mu
     if scale.counter_bits > 0 && T::DTYPE.is_float() {
         return non_finite::decode(vector, scale, op, output);
     }
-    let unit = if T::DTYPE.is_float() { scale.unit() } else { 1.0 };
     let divisor = if op == ReduceOp::Avg { f64::from(scale.world) } else { 1.0 };
-    (kernels::<T>().decode)(vector, Unscale { unit, divisor }, output)
+    let unscale = match T::DTYPE.is_float() {
+        false => Unscale { unit: 1.0, divisor },
+        // Powers of two divide exactly, with the unit.
+        true if scale.world.is_power_of_two() => Unscale { unit: scale.unit() / divisor, divisor: 1.0 },
+        true => Unscale { unit: scale.unit(), divisor },
+    };
+    (kernels::<T>().decode)(vector, unscale, output)
 }
 
 /// `bytes <- input`, big-endian.

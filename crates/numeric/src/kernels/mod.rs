@@ -2,7 +2,15 @@
 //!
 //! [`best`] is what everything else uses. The other tables are for tests and benchmarks, which compare them.
 
+#[macro_use]
+mod recompile;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod portable;
+
+use std::sync::OnceLock;
 
 use half::{bf16, f16};
 
@@ -15,7 +23,7 @@ pub struct Unscale {
     pub divisor: f64,
 }
 
-/// The kernels of one element type. Callers check that lengths agree; finite blocks only.
+/// The kernels of one element type. Callers see that lengths agree, and encode and decode finite blocks only.
 pub struct ElementKernels<T: 'static> {
     /// The largest magnitude as the bits of a binary32, those of an infinity or NaN if there is one; 0 for integers.
     pub max_abs: fn(&[T]) -> u32,
@@ -55,10 +63,17 @@ pub struct Kernels {
 
 /// The fastest table that this processor can run.
 pub fn best() -> &'static Kernels {
-    &portable::KERNELS
+    static BEST: OnceLock<&'static Kernels> = OnceLock::new();
+    BEST.get_or_init(|| available().pop().expect("the portable table is always there"))
 }
 
-/// Every table that this processor can run, the portable one first.
+/// Every table that this processor can run, the slowest first.
 pub fn available() -> Vec<&'static Kernels> {
-    vec![&portable::KERNELS]
+    let mut tables = vec![&portable::KERNELS];
+    #[cfg(target_arch = "x86_64")]
+    {
+        tables.extend(avx2::is_available().then_some(&avx2::KERNELS));
+        tables.extend(avx512::is_available().then_some(&avx512::KERNELS));
+    }
+    tables
 }

@@ -1,0 +1,313 @@
+//! The kernels for AVX2 with F16C, 8 elements at a time. The last elements of a block take the portable path.
+//!
+//! Loops that only move, swap or add are the portable ones, compiled again for these instructions. Rounding is that of
+//! the processor's default mode, nearest even.
+
+use std::arch::x86_64::*;
+
+use half::{bf16, f16};
+
+use super::portable;
+use super::{ElementKernels, Kernels, Unscale};
+use crate::element::sealed::Sealed;
+use crate::element::{DROPPED_BITS, Element};
+
+/// Elements in one step.
+const STEP: usize = 8;
+
+/// Whether this processor has what every function here needs.
+pub(super) fn is_available() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")
+}
+
+/// Only handed out where [`is_available`].
+pub(super) static KERNELS: Kernels = Kernels {
+    name: "avx2",
+    store_be: enter!(store_be(lanes: &mut [u32], vector: &[u8])),
+    add_be: enter!(add_be(lanes: &mut [u32], vector: &[u8])),
+    load_be: enter!(load_be(lanes: &[u32], vector: &mut [u8])),
+    f32: ElementKernels {
+        max_abs: enter!(max_abs_f32(input: &[f32]) -> u32),
+        encode: enter!(encode(input: &[f32], factors: [f32; 2], vector: &mut [u8])),
+        decode: enter!(decode(vector: &[u8], unscale: Unscale, output: &mut [f32])),
+        write: enter!(write_f32(input: &[f32], bytes: &mut [u8])),
+        read: enter!(read_f32(bytes: &[u8], output: &mut [f32])),
+        add: enter!(add_f32(input: &[f32], bytes: &[u8], output: &mut [f32])),
+        add_in_place: enter!(add_in_place_f32(data: &mut [f32], bytes: &[u8])),
+    },
+    f16: ElementKernels {
+        max_abs: enter!(max_abs_f16(input: &[f16]) -> u32),
+        encode: enter!(encode(input: &[f16], factors: [f32; 2], vector: &mut [u8])),
+        decode: enter!(decode(vector: &[u8], unscale: Unscale, output: &mut [f16])),
+        write: enter!(write_f16(input: &[f16], bytes: &mut [u8])),
+        read: enter!(read_f16(bytes: &[u8], output: &mut [f16])),
+        add: enter!(add_16(input: &[f16], bytes: &[u8], output: &mut [f16])),
+        add_in_place: enter!(add_in_place_16(data: &mut [f16], bytes: &[u8])),
+    },
+    bf16: ElementKernels {
+        max_abs: enter!(max_abs_bf16(input: &[bf16]) -> u32),
+        encode: enter!(encode(input: &[bf16], factors: [f32; 2], vector: &mut [u8])),
+        decode: enter!(decode(vector: &[u8], unscale: Unscale, output: &mut [bf16])),
+        write: enter!(write_bf16(input: &[bf16], bytes: &mut [u8])),
+        read: enter!(read_bf16(bytes: &[u8], output: &mut [bf16])),
+        add: enter!(add_16(input: &[bf16], bytes: &[u8], output: &mut [bf16])),
+        add_in_place: enter!(add_in_place_16(data: &mut [bf16], bytes: &[u8])),
+    },
+    i32: ElementKernels {
+        max_abs: |_| 0,
+        encode: |input, _, vector| (KERNELS.i32.write)(input, vector),
+        decode: enter!(decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32])),
+        write: enter!(write_i32(input: &[i32], bytes: &mut [u8])),
+        read: enter!(read_i32(bytes: &[u8], output: &mut [i32])),
+        add: enter!(add_i32(input: &[i32], bytes: &[u8], output: &mut [i32])),
+        add_in_place: enter!(add_in_place_i32(data: &mut [i32], bytes: &[u8])),
+    },
+};
+
+recompile_portable!("avx2,f16c");
+
+/// An element type in registers: as 8 of binary32, or as 2 x 4 of binary64.
+trait Float: Sealed + Element {
+    const PORTABLE: &'static ElementKernels<Self>;
+
+    /// Loads 8 elements, exactly.
+    ///
+    /// # Safety
+    /// 8 elements can be read at `from`; the processor has AVX2 and F16C.
+    unsafe fn load(from: *const Self) -> __m256;
+
+    /// Stores the first 4 and the last 4 elements, rounded once.
+    ///
+    /// # Safety
+    /// 8 elements can be written at `to`; the processor has AVX2 and F16C.
+    unsafe fn store(to: *mut Self, first: __m256d, last: __m256d);
+}
+
+impl Float for f32 {
+    const PORTABLE: &'static ElementKernels<f32> = &portable::KERNELS.f32;
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_ps(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, first: __m256d, last: __m256d) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_storeu_ps(to, _mm256_set_m128(_mm256_cvtpd_ps(last), _mm256_cvtpd_ps(first))) }
+    }
+}
+
+impl Float for f16 {
+    const PORTABLE: &'static ElementKernels<f16> = &portable::KERNELS.f16;
+
+    #[inline(always)]
+    unsafe fn load(from: *const f16) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { f16::widen(_mm_loadu_si128(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f16, first: __m256d, last: __m256d) {
+        // SAFETY: the caller's promise.
+        unsafe { f16::store_f32(to, _mm256_set_m128(round_to_odd(last), round_to_odd(first))) }
+    }
+}
+
+impl Float for bf16 {
+    const PORTABLE: &'static ElementKernels<bf16> = &portable::KERNELS.bf16;
+
+    #[inline(always)]
+    unsafe fn load(from: *const bf16) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { bf16::widen(_mm_loadu_si128(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut bf16, first: __m256d, last: __m256d) {
+        // SAFETY: the caller's promise.
+        unsafe { bf16::store_f32(to, _mm256_set_m128(round_to_odd(last), round_to_odd(first))) }
+    }
+}
+
+/// A 16-bit type, widened to binary32 and rounded from it.
+trait Half: Float {
+    /// 8 elements, exactly.
+    ///
+    /// # Safety
+    /// The processor has AVX2 and F16C.
+    unsafe fn widen(x: __m128i) -> __m256;
+
+    /// Stores 8 elements, rounded to nearest even.
+    ///
+    /// # Safety
+    /// 8 elements can be written at `to`; the processor has AVX2 and F16C.
+    unsafe fn store_f32(to: *mut Self, x: __m256);
+}
+
+impl Half for f16 {
+    #[inline(always)]
+    unsafe fn widen(x: __m128i) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_cvtph_ps(x) }
+    }
+    #[inline(always)]
+    unsafe fn store_f32(to: *mut f16, x: __m256) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)) }
+    }
+}
+
+impl Half for bf16 {
+    #[inline(always)]
+    unsafe fn widen(x: __m128i) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(x))) }
+    }
+    #[inline(always)]
+    unsafe fn store_f32(to: *mut bf16, x: __m256) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let bits = _mm256_castps_si256(x);
+            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+            let rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
+            let is_nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
+            let high = _mm256_srli_epi32::<16>(_mm256_blendv_epi8(rounded, quiet, is_nan));
+            // Each 128-bit lane packs to its own halves: the quadwords 0 and 2 hold the result.
+            let packed = _mm256_permute4x64_epi64::<0b1000>(_mm256_packus_epi32(high, high));
+            _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed))
+        }
+    }
+}
+
+/// As the portable function of this name.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn round_to_odd(x: __m256d) -> __m128 {
+    let (bits, dropped) = (_mm256_castpd_si256(x), _mm256_set1_epi64x(DROPPED_BITS as i64));
+    let exact = _mm256_cmpeq_epi64(_mm256_and_si256(bits, dropped), _mm256_setzero_si256());
+    let sticky = _mm256_andnot_si256(exact, _mm256_set1_epi64x(DROPPED_BITS as i64 + 1));
+    _mm256_cvtpd_ps(_mm256_castsi256_pd(_mm256_or_si256(_mm256_andnot_si256(dropped, bits), sticky)))
+}
+
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn swap_bytes_32(words: __m256i) -> __m256i {
+    let order = _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
+    _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(order))
+}
+
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn swap_bytes_16(words: __m128i) -> __m128i {
+    _mm_shuffle_epi8(words, _mm_set_epi8(14, 15, 12, 13, 10, 11, 8, 9, 6, 7, 4, 5, 2, 3, 0, 1))
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn encode<T: Float>(input: &[T], factors: [f32; 2], vector: &mut [u8]) {
+    let (steps, rest) = input.as_chunks::<STEP>();
+    let (words, rest_of_vector) = vector.as_chunks_mut::<{ 4 * STEP }>();
+    let [first, second] = factors.map(|factor| _mm256_set1_ps(factor));
+    for (x, words) in steps.iter().zip(words) {
+        // SAFETY: `x` and `words` are 8 elements each.
+        unsafe {
+            let scaled = _mm256_mul_ps(_mm256_mul_ps(T::load(x.as_ptr()), first), second);
+            _mm256_storeu_si256(words.as_mut_ptr().cast(), swap_bytes_32(_mm256_cvtps_epi32(scaled)));
+        }
+    }
+    (T::PORTABLE.encode)(rest, factors, rest_of_vector)
+}
+
+/// 8 words, scaled and divided.
+///
+/// # Safety
+/// 32 bytes can be read at `from`; the processor has AVX2 and F16C.
+#[inline(always)]
+unsafe fn load_sums<const DIVIDE: bool>(from: *const u8, unit: __m256d, divisor: __m256d) -> [__m256d; 2] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let words = swap_bytes_32(_mm256_loadu_si256(from.cast()));
+        [_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words)].map(|half| {
+            let sum = _mm256_mul_pd(_mm256_cvtepi32_pd(half), unit);
+            if DIVIDE { _mm256_div_pd(sum, divisor) } else { sum }
+        })
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn decode<T: Float>(vector: &[u8], unscale: Unscale, output: &mut [T]) {
+    if unscale.divisor == 1.0 {
+        decode_as::<T, false>(vector, unscale, output)
+    } else {
+        decode_as::<T, true>(vector, unscale, output)
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn decode_as<T: Float, const DIVIDE: bool>(vector: &[u8], unscale: Unscale, output: &mut [T]) {
+    let (steps, rest) = output.as_chunks_mut::<STEP>();
+    let (words, rest_of_vector) = vector.as_chunks::<{ 4 * STEP }>();
+    let (unit, divisor) = (_mm256_set1_pd(unscale.unit), _mm256_set1_pd(unscale.divisor));
+    for (x, words) in steps.iter_mut().zip(words) {
+        // SAFETY: `x` and `words` are 8 elements each.
+        unsafe {
+            let [first, last] = load_sums::<DIVIDE>(words.as_ptr(), unit, divisor);
+            T::store(x.as_mut_ptr(), first, last);
+        }
+    }
+    (T::PORTABLE.decode)(rest_of_vector, unscale, rest)
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32]) {
+    if unscale.divisor == 1.0 {
+        return read_i32(vector, output);
+    }
+    let (steps, rest) = output.as_chunks_mut::<STEP>();
+    let (words, rest_of_vector) = vector.as_chunks::<{ 4 * STEP }>();
+    let (unit, divisor) = (_mm256_set1_pd(1.0), _mm256_set1_pd(unscale.divisor));
+    for (x, words) in steps.iter_mut().zip(words) {
+        // SAFETY: `x` and `words` are 8 elements each.
+        unsafe {
+            let [first, last] = load_sums::<true>(words.as_ptr(), unit, divisor).map(|sum| _mm256_cvttpd_epi32(sum));
+            _mm256_storeu_si256(x.as_mut_ptr().cast(), _mm256_set_m128i(last, first));
+        }
+    }
+    portable::decode_i32(rest_of_vector, unscale, rest)
+}
+
+/// 8 elements and 8 of the packet, added in binary32.
+///
+/// # Safety
+/// 8 elements can be read at `x` and at `bytes`, and written at `sum`; the processor has AVX2 and F16C.
+#[inline(always)]
+unsafe fn add_step<T: Half>(x: *const T, bytes: *const u8, sum: *mut T) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let other = swap_bytes_16(_mm_loadu_si128(bytes.cast()));
+        T::store_f32(sum, _mm256_add_ps(T::load(x), T::widen(other)));
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn add_16<T: Half>(input: &[T], bytes: &[u8], output: &mut [T]) {
+    let (xs, rest) = input.as_chunks::<STEP>();
+    let (others, rest_of_bytes) = bytes.as_chunks::<{ 2 * STEP }>();
+    let (sums, rest_of_output) = output.as_chunks_mut::<STEP>();
+    for ((x, other), sum) in xs.iter().zip(others).zip(sums) {
+        // SAFETY: each is 8 elements.
+        unsafe { add_step(x.as_ptr(), other.as_ptr(), sum.as_mut_ptr()) }
+    }
+    (T::PORTABLE.add)(rest, rest_of_bytes, rest_of_output)
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn add_in_place_16<T: Half>(data: &mut [T], bytes: &[u8]) {
+    let (xs, rest) = data.as_chunks_mut::<STEP>();
+    let (others, rest_of_bytes) = bytes.as_chunks::<{ 2 * STEP }>();
+    for (x, other) in xs.iter_mut().zip(others) {
+        // SAFETY: each is 8 elements.
+        unsafe { add_step(x.as_ptr(), other.as_ptr(), x.as_mut_ptr()) }
+    }
+    (T::PORTABLE.add_in_place)(rest, rest_of_bytes)
+}
