@@ -1,9 +1,15 @@
 //! Where a switch is: `HOST:PORT`, or `HOST` alone for the default port.
 
-/// The port of a switch that was not told another.
-pub const DEFAULT_PORT: u16 = 17777;
+use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Parses `HOST[:PORT]`, with `[..]` around an IPv6 address that a port follows.
+use tributary_net::switch_daemon::SwitchOptions;
+
+use crate::failure::Failure;
+
+/// The port of a switch that was not told another.
+pub const DEFAULT_PORT: u16 = SwitchOptions::DEFAULT_PORT;
+
+/// Parses `HOST[:PORT]`, with `[..]` around an IPv6 address that a port follows; the port is always there afterwards.
 pub fn parse_switch(text: &str) -> Result<String, String> {
     let with_default = match text.rsplit_once(':') {
         _ if text.is_empty() => return Err("an address is empty; write HOST:PORT, for example 10.0.0.1:17777".into()),
@@ -17,6 +23,15 @@ pub fn parse_switch(text: &str) -> Result<String, String> {
         None => format!("{text}:{DEFAULT_PORT}"),
     };
     Ok(with_default)
+}
+
+/// The first address of a switch that was parsed.
+pub fn resolve(switch: &str) -> Result<SocketAddr, Failure> {
+    let found = switch.to_socket_addrs().ok().and_then(|mut found| found.next());
+    found.ok_or_else(|| {
+        let name = switch.rsplit_once(':').map_or(switch, |(name, _)| name);
+        Failure::new(format!("the name '{name}' is unknown: write the address as numbers, or add it to /etc/hosts"))
+    })
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ pub enum Failure {
     Usage(String),
     /// It could not be done: exit code 1.
     Failed(String),
-    /// A signal asked it to stop before it was done: exit code 130.
-    Interrupted,
+    /// As `Failed`, where stdout holds the JSON object already.
+    Told(String),
     /// Whoever read our output went away: nothing to say, and nobody to say it to.
     ReaderGone,
 }
@@ -36,10 +36,10 @@ impl Failure {
         let (code, sentence) = match self {
             Failure::Usage(sentence) => (2, sentence.as_str()),
             Failure::Failed(sentence) => (1, sentence.as_str()),
-            Failure::Interrupted => (130, "interrupted"),
+            Failure::Told(sentence) => (1, sentence.as_str()),
             Failure::ReaderGone => return 0,
         };
-        if json {
+        if json && !matches!(self, Failure::Told(_)) {
             // The sentence goes to stderr whatever becomes of stdout.
             let _ = output::json(&json!({ "error": sentence }));
         }

@@ -17,12 +17,13 @@ use std::ffi::OsString;
 use clap::Parser;
 use clap::error::ErrorKind;
 
+pub use crate::address::parse_switch;
 use crate::commands::Cli;
 use crate::failure::Failure;
 pub use crate::program::Program;
 
 /// Runs the program with these arguments, its name first, and returns the exit code: 0 when all went well,
-/// 1 when the command failed, 2 when it was called wrongly, 130 when it was interrupted.
+/// 1 when the command failed, 2 when it was called wrongly.
 pub fn run(program: &Program, args: impl IntoIterator<Item = OsString>) -> i32 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -38,12 +39,18 @@ pub fn run(program: &Program, args: impl IntoIterator<Item = OsString>) -> i32 {
 
 /// Help and version are no errors; everything else is told as all our errors are.
 fn not_parsed(error: &clap::Error) -> i32 {
-    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    if asked {
-        // A reader that went away (`tributary --help | head -1`) is no error either.
-        let _ = error.print();
-        return 0;
-    }
+    let code = match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => 2,
+        _ => return Failure::Usage(sentence(error)).report(false),
+    };
+    // A reader that went away (`tributary --help | head -1`) is no error.
+    let _ = error.print();
+    code
+}
+
+/// What clap says, without its own "error:".
+fn sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
-    Failure::Usage(text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_string()).report(false)
+    text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_string()
 }

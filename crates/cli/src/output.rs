@@ -29,6 +29,14 @@ pub fn start_log() {
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).try_init();
 }
 
+/// Numbers in a row: `0, 2, 3`; a dash where there are none.
+pub fn list(numbers: &[u16]) -> String {
+    match numbers {
+        [] => "-".to_string(),
+        _ => numbers.iter().map(u16::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
 /// Rows under headings, columns as wide as their widest cell; numbers to the right.
 #[derive(Default)]
 pub struct Table {
@@ -74,7 +82,7 @@ impl Table {
 
     fn is_numeric(&self, column: usize) -> bool {
         let mut below = self.rows.iter().skip(1).filter_map(|row| row.get(column)).peekable();
-        below.peek().is_some() && below.all(|text| text.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
+        below.peek().is_some() && below.all(|text| text.parse::<f64>().is_ok())
     }
 }
 

@@ -21,7 +21,7 @@ Examples:
   Who uses the switch, what is stuck:  tributary status --switch 10.0.0.1
   What is wrong with this machine:     tributary doctor --switch 10.0.0.1
 
-Errors are one sentence on stderr. Exit codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted.
+Errors are one sentence on stderr. Exit codes: 0 done, 1 failed, 2 called wrongly.
 TRIBUTARY_SWITCH stands for --switch; TRIBUTARY_LOG=debug shows the log.";
 
 /// Sums tensors inside the network instead of at the hosts.

@@ -1,0 +1,153 @@
+//! A job of `world` workers over the loopback interface, for profiles: `cargo run --release --example loopback -- --help`.
+//!
+//! Shards and workers are threads of this process, so that one `perf record` sees all of them. Prints goodput (bits of
+//! tensor over the median time), latency percentiles, packets per run each way, and CPU seconds by thread.
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::ExitCode;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use support::{LocalSwitch, on_every_rank};
+use tributary_net::group::{Group, GroupStats};
+use tributary_numeric::ReduceOp;
+use tributary_proto::registry::Protocol;
+
+const HELP: &str = "options: world=4 shards=2 elements=6250000 iters=20 k=0 slots=0 protocol=switchml\n\
+                    k=0: as many as the path holds; slots=0: from the bandwidth-delay product";
+
+fn main() -> ExitCode {
+    match options() {
+        Ok(options) => {
+            run(&options);
+            ExitCode::SUCCESS
+        }
+        Err(wrong) => {
+            eprintln!("{wrong}\n{HELP}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Options {
+    world: u16,
+    shards: u16,
+    elements: usize,
+    iters: usize,
+    k: u16,
+    slots: u16,
+    protocol: Protocol,
+}
+
+fn options() -> Result<Options, String> {
+    let mut given: BTreeMap<String, String> = BTreeMap::new();
+    for argument in std::env::args().skip(1) {
+        let (name, value) = argument.split_once('=').ok_or(format!("{argument} is not of the form name=value"))?;
+        given.insert(name.to_string(), value.to_string());
+    }
+    let mut number = |name: &str, default: usize| {
+        given.remove(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name}={text} is no number")))
+    };
+    let (world, shards) = (number("world", 4)? as u16, number("shards", 2)? as u16);
+    let (elements, iters) = (number("elements", 6_250_000)?, number("iters", 20)?);
+    let (k, slots) = (number("k", 0)? as u16, number("slots", 0)? as u16);
+    let protocol = given.remove("protocol").unwrap_or("switchml".to_string());
+    let protocol = Protocol::from_name(&protocol).ok_or(format!("{protocol} is no protocol"))?;
+    given.keys().next().map_or(Ok(()), |name| Err(format!("there is no option {name}")))?;
+    Ok(Options { world, shards, elements, iters, k, slots, protocol })
+}
+
+struct Measured {
+    seconds: Vec<f64>,
+    stats: GroupStats,
+}
+
+fn run(options: &Options) {
+    let switch = LocalSwitch::start(options.shards);
+    let barrier = Barrier::new(usize::from(options.world));
+    let cpu = std::sync::Mutex::new(BTreeMap::new());
+    let adjust = |connect: &mut tributary_net::group::ConnectOptions| {
+        connect.elements_per_packet = (options.k > 0).then_some(options.k);
+        connect.slots = (options.slots > 0).then_some(options.slots);
+        connect.protocol = options.protocol;
+    };
+    let start = Instant::now();
+    let measured = on_every_rank(&switch, "loopback", options.world, adjust, |group, rank| {
+        if rank == 0 {
+            let info = group.info();
+            println!("k {} slots {} round trip {:?}", info.elements_per_packet, info.slots, info.round_trip);
+        }
+        let measured = measure(&group, options, &barrier);
+        if rank == 0 {
+            *cpu.lock().expect("no panics") = cpu_by_thread();
+        }
+        // Threads end with their ranks; all are counted before.
+        barrier.wait();
+        measured
+    });
+    println!("{:.2} s in all", start.elapsed().as_secs_f64());
+    report(options, &measured, &cpu.lock().expect("no panics"));
+    for shard in &switch.shards {
+        println!("shard: {:?}", shard.report().expect("the shard runs").socket);
+    }
+}
+
+fn measure(group: &Group, options: &Options, barrier: &Barrier) -> Measured {
+    let input: Vec<f32> = (0..options.elements).map(|i| (i as f32).sin()).collect();
+    let mut output = vec![0.0; options.elements];
+    let timeout = Duration::from_secs(60);
+    let mut seconds = Vec::with_capacity(options.iters);
+    for round in 0..options.iters + 2 {
+        barrier.wait();
+        let start = Instant::now();
+        group.allreduce(&input, &mut output, ReduceOp::Sum, timeout).expect("the collective ends well");
+        if round >= 2 {
+            seconds.push(start.elapsed().as_secs_f64());
+        }
+    }
+    seconds.sort_by(f64::total_cmp);
+    Measured { seconds, stats: group.stats().expect("the driver runs") }
+}
+
+fn report(options: &Options, measured: &[Measured], cpu: &BTreeMap<String, f64>) {
+    let at = |measured: &Measured, part: f64| measured.seconds[(measured.seconds.len() as f64 * part) as usize];
+    let bytes = options.elements as f64 * 4.0;
+    for (rank, one) in measured.iter().enumerate() {
+        let (socket, host) = (&one.stats.socket, &one.stats.host);
+        println!(
+            "rank {rank}: p10 {:.1} us, median {:.1} us, p90 {:.1} us, {:.2} Gbit/s; packets per run: {:.1} out, {:.1} in; \
+             {} sent, {} again, {} overflows",
+            at(one, 0.1) * 1e6,
+            at(one, 0.5) * 1e6,
+            at(one, 0.9) * 1e6,
+            8e-9 * bytes / at(one, 0.5),
+            socket.tx_packets as f64 / socket.tx_runs as f64,
+            socket.rx_packets as f64 / socket.rx_runs as f64,
+            host.packets_sent,
+            host.retransmissions,
+            socket.rx_overflows,
+        );
+    }
+    let gigabytes = bytes * (options.iters + 2) as f64 * 1e-9;
+    for (thread, seconds) in cpu {
+        println!("{thread:>16}: {seconds:.2} s of CPU, {:.3} s per GB", seconds / gigabytes);
+    }
+}
+
+/// User and system seconds of each thread, by its name; threads of one name are added up.
+fn cpu_by_thread() -> BTreeMap<String, f64> {
+    let mut seconds = BTreeMap::new();
+    for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let Ok(stat) = fs::read_to_string(task.path().join("stat")) else { continue };
+        let Some((name, rest)) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')) else { continue };
+        let ticks = |field: usize| rest.split_whitespace().nth(field).and_then(|text| text.parse::<f64>().ok());
+        // Fields 14 and 15 of proc_pid_stat(5), of which the first two are before the bracket's end; 100 ticks a second.
+        let total = ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0);
+        *seconds.entry(name.to_string()).or_insert(0.0) += total / 100.0;
+    }
+    seconds
+}

@@ -1,0 +1,183 @@
+//! How a worker becomes a member: find the way, join, try the way with a packet of full length.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tributary_proto::config::{HostConfig, JobConfig, TimerConfig};
+use tributary_proto::ids::{ShardId, WorkerId};
+use tributary_proto::time::{Span, Time};
+use tributary_proto::wire::{COMMON_LEN, Common};
+
+use super::engine::Engine;
+use super::error::ConnectError;
+use super::link::Link;
+use super::options::{ConnectOptions, GroupInfo};
+use super::shared::{Identity, Shared};
+use crate::clock::{self, Clock};
+use crate::pool_size;
+use crate::rendezvous::{JoinAnswer, JoinRequest, Rendezvous};
+use crate::udp::UdpPort;
+use crate::udp::path::Path;
+use crate::wake::{self, Waker};
+
+/// Headers of every protocol fit this.
+const HEADER_LEN: usize = 32;
+/// Longer packets save nothing, and the loopback interface would offer 64 KiB.
+const MAX_MTU: u32 = 9000;
+/// What a worker asks the kernel for, each way.
+const SOCKET_BUFFER: usize = 8 << 20;
+/// Between two tries of the way.
+const PING_AGAIN: Span = Span::from_millis(100);
+/// How long the way is tried with packets of full length, and then how long with short ones.
+const PING_PATIENCE: Span = Span::from_millis(2_000);
+
+/// Joins a job.
+pub fn connect(
+    options: &ConnectOptions,
+    rendezvous: Arc<dyn Rendezvous>,
+) -> Result<(Arc<Shared>, GroupInfo), ConnectError> {
+    options.check()?;
+    let switch = resolve(&options.switch)?;
+    let socket_error = |source| ConnectError::Socket { switch, source };
+    let path = Path::to(switch).map_err(socket_error)?;
+    let udp = UdpPort::open((path.local, 0).into(), SOCKET_BUFFER, SOCKET_BUFFER).map_err(socket_error)?;
+    let local = udp.local_addr();
+    let answer = rendezvous.join(&request(options, switch, &path, local))?;
+
+    let host = options.protocol.host(&host_config(options, &answer));
+    let (key, job) = (answer.key, answer.job_id);
+    let header = Common { protocol: options.protocol.code(), kind: 0, job, key };
+    let waker = Waker::new().map_err(socket_error)?;
+    let socket = udp.as_fd().try_clone_to_owned().map_err(socket_error)?;
+    let mut engine = Engine::new(Clock::start(), Link::new(udp, header, &answer), host);
+    let full = HEADER_LEN + 4 * usize::from(answer.elements_per_packet);
+    let round_trip = try_way(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| {
+        rendezvous.leave(job, key, options.rank);
+    })?;
+
+    let info = GroupInfo {
+        switch: options.switch.clone(),
+        job: options.job.clone(),
+        rank: options.rank,
+        world: options.world,
+        protocol: options.protocol,
+        slots: answer.slots,
+        elements_per_packet: answer.elements_per_packet,
+        mtu: path.mtu,
+        shards: answer.shards,
+        local,
+        round_trip,
+    };
+    let identity = Identity {
+        switch: options.switch.clone(),
+        job: options.job.clone(),
+        job_id: job,
+        key,
+        rank: options.rank,
+        world: options.world,
+    };
+    Ok((Arc::new(Shared::new(identity, rendezvous, engine, socket, waker)), info))
+}
+
+/// The first address of the switch's name.
+pub fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
+    let error = |source| ConnectError::Resolve { switch: switch.to_string(), source };
+    let mut addresses = switch.to_socket_addrs().map_err(error)?;
+    addresses.next().ok_or_else(|| error(io::ErrorKind::NotFound.into()))
+}
+
+fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, local: SocketAddr) -> JoinRequest {
+    let max_elements = max_elements(path);
+    let elements = options.elements_per_packet.unwrap_or(max_elements);
+    let packet_bytes = HEADER_LEN + 4 * usize::from(elements);
+    JoinRequest {
+        job: options.job.clone(),
+        rank: options.rank,
+        world: options.world,
+        protocol: options.protocol,
+        udp: local,
+        elements_per_packet: options.elements_per_packet,
+        max_elements_per_packet: max_elements,
+        slots: options.slots,
+        suggested_slots: pool_size::suggested(path.link_bits_per_s, control_round_trip(switch), packet_bytes),
+        timeout: options.timeout,
+    }
+}
+
+/// As many elements as one packet on this way holds: a multiple of 8, at which vectors of registers end.
+fn max_elements(path: &Path) -> u16 {
+    let payload = Path { mtu: path.mtu.min(MAX_MTU), ..*path }.max_payload();
+    let elements = payload.saturating_sub(HEADER_LEN) / 4;
+    (elements / 8 * 8) as u16
+}
+
+/// The time of one TCP handshake with the control API. Zero where nobody answers: the join will say why.
+fn control_round_trip(switch: SocketAddr) -> Duration {
+    let start = Instant::now();
+    let connected = TcpStream::connect_timeout(&switch, Duration::from_secs(1));
+    if connected.is_ok() { start.elapsed() } else { Duration::ZERO }
+}
+
+fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
+    HostConfig {
+        job: JobConfig {
+            job: answer.job_id,
+            key: answer.key,
+            world: options.world,
+            slots: answer.slots,
+            elements_per_packet: answer.elements_per_packet,
+            shards: answer.shards.len() as u16,
+        },
+        worker: WorkerId(options.rank),
+        timers: TimerConfig::default(),
+    }
+}
+
+/// Sends pings of full length until every shard has answered; says what is wrong if one does not. Returns the round
+/// trip.
+fn try_way(
+    engine: &mut Engine,
+    waker: &Waker,
+    full: usize,
+    options: &ConnectOptions,
+    answer: &JoinAnswer,
+    mtu: u32,
+) -> Result<Duration, ConnectError> {
+    let silent = match ping_all(engine, waker, full, answer.shards.len()) {
+        Ok(round_trip) => return Ok(round_trip),
+        Err(silent) => silent,
+    };
+    let shard = answer.shards[silent.index()];
+    Err(match ping_all(engine, waker, COMMON_LEN, answer.shards.len()) {
+        Ok(_) => ConnectError::PathTooNarrow { shard, bytes: full, mtu },
+        Err(_) => ConnectError::UdpSilent { switch: options.switch.clone(), job: options.job.clone(), shard },
+    })
+}
+
+/// The last round trip, or the first shard that has not answered.
+fn ping_all(engine: &mut Engine, waker: &Waker, len: usize, shards: usize) -> Result<Duration, ShardId> {
+    let clock = engine.clock;
+    let deadline = clock.now() + PING_PATIENCE;
+    let (mut sent, mut again) = (Time::ZERO, Time::ZERO);
+    loop {
+        let heard: Vec<(ShardId, Time)> = engine.link.shards_heard(len).collect();
+        if heard.len() == shards {
+            let last = heard.iter().map(|&(_, at)| at).max().unwrap_or(sent);
+            return Ok(clock::duration(last.since(sent)));
+        }
+        let now = clock.now();
+        if now >= deadline {
+            let missing = (0..shards as u16).map(ShardId).find(|shard| !heard.iter().any(|(other, _)| other == shard));
+            return Err(missing.expect("fewer were heard than there are"));
+        }
+        if again <= now {
+            engine.link.ping(now, len);
+            (sent, again) = (now, now + PING_AGAIN);
+        }
+        let ready = wake::wait(engine.link.as_fd(), waker, Some(clock::duration(again.since(now))));
+        engine.turn(ready.packets);
+    }
+}

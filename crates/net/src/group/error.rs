@@ -1,0 +1,104 @@
+//! What can go wrong with a group, in sentences for people.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tributary_proto::host::CollectiveError;
+
+use crate::rendezvous::JoinError;
+
+/// Why a worker could not join its job.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// An option that cannot be.
+    #[error("{0}")]
+    Option(String),
+    /// The switch's name means no address.
+    #[error("cannot find the switch {switch}: {source}")]
+    Resolve {
+        /// As it was given.
+        switch: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// No socket, or no way to the switch.
+    #[error("cannot open a UDP socket towards the switch {switch}: {source}")]
+    Socket {
+        /// The switch.
+        switch: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The control API did not let us in.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The control API works, packets do not arrive.
+    #[error(
+        "the switch {switch} admitted job \"{job}\", but UDP packets to {shard} are not answered; is a firewall in \
+         between, or does the switch listen at another address?"
+    )]
+    UdpSilent {
+        /// The switch.
+        switch: String,
+        /// The job.
+        job: String,
+        /// The silent part of the switch.
+        shard: SocketAddr,
+    },
+    /// Short packets arrive, packets of the job's length do not.
+    #[error(
+        "short UDP packets reach {shard}, packets of {bytes} bytes do not: the way has a smaller MTU than the {mtu} \
+         that the kernel believes; choose fewer elements per packet"
+    )]
+    PathTooNarrow {
+        /// The part of the switch that was tried.
+        shard: SocketAddr,
+        /// UDP payload bytes of the job's packets.
+        bytes: usize,
+        /// The path MTU as the kernel knows it.
+        mtu: u32,
+    },
+}
+
+/// Why a collective failed. Every text names the job, the switch and this rank.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GroupError {
+    /// The collective failed; the group is broken.
+    #[error("{place}: {sentence}")]
+    Failed {
+        /// Job, switch and rank.
+        place: String,
+        /// What is wrong and, where known, what to do.
+        sentence: String,
+        /// The machine's reason.
+        cause: CollectiveError,
+    },
+    /// An earlier collective failed.
+    #[error("{place}: an earlier collective failed ({cause}); connect again to go on")]
+    Broken {
+        /// Job, switch and rank.
+        place: String,
+        /// Why the earlier one failed.
+        cause: CollectiveError,
+    },
+    /// A wait was over before the collective.
+    #[error("{place}: the collective is still running; wait for it again")]
+    StillRunning {
+        /// Job, switch and rank.
+        place: String,
+    },
+    /// Input and output differ in length.
+    #[error("the input has {input} elements and the output {output}; they must agree")]
+    Lengths {
+        /// Elements of the input.
+        input: usize,
+        /// Elements of the output.
+        output: usize,
+    },
+    /// A panic in the driver: a fault of ours.
+    #[error("{place}: the driver has stopped after a fault of its own; connect again to go on")]
+    DriverFault {
+        /// Job, switch and rank.
+        place: String,
+    },
+}

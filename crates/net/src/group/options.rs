@@ -1,0 +1,98 @@
+//! What a caller says when it joins, and what it may ask afterwards.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tributary_proto::host::HostStats;
+use tributary_proto::registry::Protocol;
+
+use super::error::ConnectError;
+use crate::udp::SocketCounters;
+
+/// Ranks in a job at most.
+const MAX_WORLD: u16 = 1023;
+
+/// How a worker joins its job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// The switch's control address, `host:port`.
+    pub switch: String,
+    /// The job's name.
+    pub job: String,
+    /// This worker's rank.
+    pub rank: u16,
+    /// Number of ranks.
+    pub world: u16,
+    /// How long to wait for the other ranks.
+    pub timeout: Duration,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Elements per packet; as many as the path MTU holds, if `None`.
+    pub elements_per_packet: Option<u16>,
+    /// Slots over all shards; from the bandwidth-delay product, if `None`.
+    pub slots: Option<u16>,
+}
+
+impl ConnectOptions {
+    pub(super) fn check(&self) -> Result<(), ConnectError> {
+        let ConnectOptions { rank, world, .. } = self;
+        let wrong = if !(1..=MAX_WORLD).contains(world) {
+            format!("a world of {world} ranks is not possible; it has 1 to {MAX_WORLD}")
+        } else if rank >= world {
+            format!("rank {rank} is not in a world of {world}; ranks go from 0 to {}", world - 1)
+        } else if self.elements_per_packet == Some(0) || self.slots == Some(0) {
+            "elements per packet and slots must be at least 1".to_string()
+        } else {
+            return Ok(());
+        };
+        Err(ConnectError::Option(wrong))
+    }
+}
+
+/// What a group is, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupInfo {
+    /// The switch as the caller named it.
+    pub switch: String,
+    /// The job's name.
+    pub job: String,
+    /// Our rank.
+    pub rank: u16,
+    /// Number of ranks.
+    pub world: u16,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Slots over all shards.
+    pub slots: u16,
+    /// Elements per packet.
+    pub elements_per_packet: u16,
+    /// Bytes of the longest IP packet on the way to the switch.
+    pub mtu: u32,
+    /// The UDP address of each part of the switch.
+    pub shards: Vec<SocketAddr>,
+    /// Our own UDP address.
+    pub local: SocketAddr,
+    /// The round trip of a packet of full length to the switch and back, idle.
+    pub round_trip: Duration,
+}
+
+/// What a group counted since it was connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupStats {
+    /// The machine's account.
+    pub host: HostStats,
+    /// The socket's account.
+    pub socket: SocketCounters,
+    /// Packets from addresses that are neither the switch's nor a peer's.
+    pub strangers: u64,
+    /// Elements of completed collectives.
+    pub elements_reduced: u64,
+}
+
+impl GroupStats {
+    /// The fraction of blocks that were summed in the network, 0 to 1; 0 before the first.
+    pub fn in_network(&self) -> f64 {
+        let blocks = self.host.blocks_in_network + self.host.blocks_at_hosts;
+        if blocks == 0 { 0.0 } else { self.host.blocks_in_network as f64 / blocks as f64 }
+    }
+}

@@ -1,0 +1,90 @@
+//! A collective that is under way, as its caller holds it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tributary_proto::host::CollectiveError;
+
+use super::error::GroupError;
+use super::shared::Shared;
+
+/// How a collective ended.
+pub type Outcome = Result<(), CollectiveError>;
+
+/// The meeting point of a caller and whoever drives the machine.
+#[derive(Default)]
+pub struct Completion {
+    done: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    outcome: Option<Outcome>,
+    sleepers: usize,
+}
+
+impl Completion {
+    /// The collective has ended: its memory is the caller's again.
+    pub fn complete(&self, outcome: Outcome) {
+        let mut state = self.lock();
+        state.outcome = Some(outcome);
+        self.done.store(true, Ordering::Release);
+        if state.sleepers > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// True when the collective has ended.
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// How it ended, if it has.
+    pub fn outcome(&self) -> Option<Outcome> {
+        if self.is_done() { self.lock().outcome.clone() } else { None }
+    }
+
+    /// Sleeps until the collective has ended, or for about `patience`.
+    pub fn sleep(&self, patience: Duration) {
+        let mut state = self.lock();
+        state.sleepers += 1;
+        if state.outcome.is_none() {
+            state = self.changed.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.sleepers -= 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code panics while it holds this lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A collective that was submitted. Dropping it does not end the collective, nor free its memory.
+pub struct Pending {
+    pub(super) shared: Arc<Shared>,
+    pub(super) completion: Arc<Completion>,
+}
+
+impl Pending {
+    /// True when the collective has ended, well or not: its memory is the caller's again.
+    pub fn is_done(&self) -> bool {
+        self.completion.is_done() || self.shared.is_dead()
+    }
+
+    /// Waits until the collective has ended, or `timeout` has passed: then [`GroupError::StillRunning`], and the
+    /// memory must be left alone until a later wait, or [`Pending::is_done`], says otherwise. `None` waits for the
+    /// end, which the collective's own timeout bounds.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<(), GroupError> {
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        match self.shared.drive(&self.completion, until) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => Err(self.shared.explain(error)),
+            None if self.shared.is_dead() => Err(self.shared.driver_fault()),
+            None => Err(self.shared.still_running()),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Who runs a group's machine: one *leader* at a time.
+//!
+//! A thread that waits for a collective leads by itself: it sleeps on the socket and gives the engine its turns, so
+//! that a small tensor costs no hand-over between threads. When nobody waits, the group's own I/O thread leads. The
+//! leader sleeps outside of the engine's lock; others may submit meanwhile, and call the leader awake if its sleep is
+//! too long for them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+use tributary_proto::host::{CollectiveError, SubmitError};
+use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::tensor::Tensor;
+use tributary_proto::time::Time;
+
+use super::engine::Engine;
+use super::error::GroupError;
+use super::options::GroupStats;
+use super::pending::{Completion, Outcome};
+use crate::clock::{self, Clock};
+use crate::rendezvous::{Rendezvous, Standing};
+use crate::wake::{self, Waker};
+
+/// How long the I/O thread leaves an idle machine alone after a caller led it: the next call is likely near, and two
+/// threads that sleep on one socket would both wake up.
+const REST: Duration = Duration::from_millis(20);
+/// How long a group that is closed goes on for the sake of peers that may need a packet again.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// Who this worker is, for messages and for the control API.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The switch as the caller named it.
+    pub switch: String,
+    /// The job's name.
+    pub job: String,
+    /// Its id in packets.
+    pub job_id: JobId,
+    /// The members' secret.
+    pub key: JobKey,
+    /// Our rank.
+    pub rank: u16,
+    /// Number of ranks.
+    pub world: u16,
+}
+
+/// What a group, its I/O thread and its pending collectives share.
+pub struct Shared {
+    identity: Identity,
+    rendezvous: Arc<dyn Rendezvous>,
+    clock: Clock,
+    socket: OwnedFd,
+    waker: Waker,
+    state: Mutex<State>,
+    /// The I/O thread sleeps here while a caller leads, or while there is nothing to do.
+    io_thread: Condvar,
+    /// The first failure, as the control API explained it.
+    explanation: OnceLock<String>,
+}
+
+struct State {
+    engine: Engine,
+    leader: Leader,
+    /// Until when a caller that leads sleeps on the socket.
+    caller_sleeps_until: Option<Time>,
+    io_thread: IoThread,
+    /// When a caller last led.
+    last_led: Time,
+    closing: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leader {
+    Nobody,
+    IoThread,
+    Caller,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IoThread {
+    Awake,
+    /// On its condition: nobody needs it, as far as it knows.
+    Rests,
+    /// On the socket, until then; perhaps although a caller has taken the lead meanwhile.
+    SleepsUntil(Time),
+}
+
+impl State {
+    fn sleeps(&mut self, who: Leader, until: Option<Time>) {
+        match who {
+            Leader::Caller => self.caller_sleeps_until = until,
+            _ => self.io_thread = until.map_or(IoThread::Awake, IoThread::SleepsUntil),
+        }
+    }
+}
+
+impl Shared {
+    /// Shares an engine; `socket` is a second descriptor of its socket, to sleep on.
+    pub fn new(
+        identity: Identity,
+        rendezvous: Arc<dyn Rendezvous>,
+        engine: Engine,
+        socket: OwnedFd,
+        waker: Waker,
+    ) -> Shared {
+        Shared {
+            identity,
+            rendezvous,
+            clock: engine.clock,
+            socket,
+            waker,
+            state: Mutex::new(State {
+                engine,
+                leader: Leader::Nobody,
+                caller_sleeps_until: None,
+                io_thread: IoThread::Awake,
+                last_led: Time::ZERO,
+                closing: false,
+            }),
+            io_thread: Condvar::new(),
+            explanation: OnceLock::new(),
+        }
+    }
+
+    /// Starts a collective. With `hand_over` somebody else is called to drive it; without, the caller drives it.
+    pub fn submit(
+        &self,
+        tensor: Box<dyn Tensor>,
+        timeout: Duration,
+        hand_over: bool,
+    ) -> Result<Arc<Completion>, GroupError> {
+        let completion = Arc::new(Completion::default());
+        let mut state = self.lock().ok_or_else(|| self.driver_fault())?;
+        let submitted = state.engine.submit(tensor, clock::span(timeout), Arc::clone(&completion));
+        submitted.map_err(|SubmitError::Broken(cause)| GroupError::Broken { place: self.place(), cause })?;
+        if hand_over {
+            self.call_leader(&state);
+        }
+        Ok(completion)
+    }
+
+    /// Waits for a collective, and drives the machine meanwhile if nobody else does. `None` if it has not ended when
+    /// `until` is reached.
+    pub fn drive(&self, completion: &Completion, until: Option<Instant>) -> Option<Outcome> {
+        if let Some(outcome) = completion.outcome() {
+            return Some(outcome);
+        }
+        let until = until.map(|until| self.clock.now() + clock::span(until.saturating_duration_since(Instant::now())));
+        let mut state = self.lock()?;
+        let mut leading = false;
+        loop {
+            let outcome = completion.outcome();
+            let now = self.clock.now();
+            if outcome.is_some() || until.is_some_and(|until| until <= now) {
+                if leading {
+                    (state.leader, state.last_led) = (Leader::Nobody, now);
+                    if state.engine.is_busy() {
+                        self.call_leader(&state);
+                    }
+                }
+                return outcome;
+            }
+            if !leading && state.leader == Leader::Caller {
+                drop(state);
+                let patience = until.map_or(Duration::from_secs(1), |until| clock::duration(until.since(now)));
+                completion.sleep(patience);
+                state = self.lock()?;
+                continue;
+            }
+            (leading, state.leader) = (true, Leader::Caller);
+            state = self.lead(state, Leader::Caller, until)?;
+        }
+    }
+
+    /// The I/O thread: leads while nobody else does.
+    pub fn run_io_thread(&self) {
+        let Some(mut state) = self.lock() else { return };
+        while !state.closing {
+            let rested = clock::duration(self.clock.now().since(state.last_led)) >= REST;
+            if state.leader != Leader::Caller && (rested || state.engine.is_busy()) {
+                state.leader = Leader::IoThread;
+                let Some(next) = self.lead(state, Leader::IoThread, None) else { return };
+                state = next;
+            } else {
+                state.io_thread = IoThread::Rests;
+                let Ok((next, _)) = self.io_thread.wait_timeout(state, REST) else { return };
+                state = next;
+                state.io_thread = IoThread::Awake;
+            }
+        }
+    }
+
+    /// One sleep and one turn of a leader; no turn if another has taken the lead meanwhile.
+    fn lead<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        me: Leader,
+        until: Option<Time>,
+    ) -> Option<MutexGuard<'a, State>> {
+        let due = state.engine.next_turn();
+        let due = until.map_or(due, |until| due.min(until));
+        state.sleeps(me, Some(due));
+        drop(state);
+        let sleep = clock::duration(due.since(self.clock.now()));
+        let ready = wake::wait(self.socket.as_fd(), &self.waker, Some(sleep));
+        let mut state = self.lock()?;
+        state.sleeps(me, None);
+        if state.leader == me {
+            // Only the leader takes the call, or it might miss it in the other thread's favour.
+            if ready.woken {
+                self.waker.clear();
+            }
+            state.engine.turn(ready.packets);
+        }
+        Some(state)
+    }
+
+    /// Sees to it that somebody leads, and wakes up in time for the engine's next turn.
+    fn call_leader(&self, state: &State) {
+        let asleep_until = match (state.leader, state.io_thread) {
+            (Leader::Caller, _) => state.caller_sleeps_until,
+            (_, IoThread::SleepsUntil(until)) => Some(until),
+            (_, IoThread::Rests) => return self.io_thread.notify_one(),
+            (_, IoThread::Awake) => None,
+        };
+        if asleep_until.is_some_and(|until| until > state.engine.next_turn()) {
+            self.waker.wake();
+        }
+    }
+
+    /// Ends the group's part in the job: what is under way fails, peers get a last chance to ask again.
+    pub fn close(&self) {
+        let Some(mut state) = self.lock() else { return };
+        state.closing = true;
+        state.leader = Leader::Caller;
+        if !state.engine.is_settled() {
+            state.engine.abort();
+        }
+        let until = self.clock.now() + clock::span(LINGER);
+        while state.engine.is_busy() && self.clock.now() < until {
+            let Some(next) = self.lead(state, Leader::Caller, Some(until)) else { return };
+            state = next;
+        }
+        self.io_thread.notify_one();
+        self.waker.wake();
+        drop(state);
+        self.rendezvous.leave(self.identity.job_id, self.identity.key, self.identity.rank);
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> Option<GroupStats> {
+        let state = self.lock()?;
+        Some(GroupStats {
+            host: state.engine.host.stats().clone(),
+            socket: *state.engine.link.counters(),
+            strangers: state.engine.link.strangers(),
+            elements_reduced: state.engine.elements_reduced,
+        })
+    }
+
+    /// A panic has stopped the machine; nobody touches it, nor any tensor, after that.
+    pub fn is_dead(&self) -> bool {
+        self.state.is_poisoned()
+    }
+
+    /// The error for a machine that a panic has stopped.
+    pub fn driver_fault(&self) -> GroupError {
+        GroupError::DriverFault { place: self.place() }
+    }
+
+    /// The error for a wait that was too short.
+    pub fn still_running(&self) -> GroupError {
+        GroupError::StillRunning { place: self.place() }
+    }
+
+    /// The error for a collective that failed, with what the control API knows about a silent switch.
+    pub fn explain(&self, cause: CollectiveError) -> GroupError {
+        let sentence = self.explanation.get_or_init(|| match cause {
+            CollectiveError::SwitchSilent { .. } => self.explain_silence(&cause),
+            _ => cause.to_string(),
+        });
+        GroupError::Failed { place: self.place(), sentence: sentence.clone(), cause }
+    }
+
+    fn explain_silence(&self, cause: &CollectiveError) -> String {
+        let Identity { switch, job, job_id, key, .. } = &self.identity;
+        match self.rendezvous.standing(*job_id, *key) {
+            Standing::Installed => {
+                format!("{cause}, although its control API does; is a firewall in between, or the switch overloaded?")
+            }
+            Standing::Unknown => format!(
+                "the switch {switch} no longer knows job \"{job}\": it was restarted, or took the job's slots back; \
+                 connect again to go on"
+            ),
+            Standing::Unreachable(how) => format!("{cause}, and its control API does not answer either: {how}"),
+        }
+    }
+
+    fn place(&self) -> String {
+        let Identity { switch, job, rank, world, .. } = &self.identity;
+        format!("job \"{job}\" at switch {switch}, rank {rank} of {world}")
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.lock().ok()
+    }
+}

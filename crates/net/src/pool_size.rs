@@ -1,0 +1,63 @@
+//! The pool size `s` (SwitchML, appendix C): the bandwidth-delay product in packets, as a power of two.
+//!
+//! "The delay refers to the end-to-end delay, including the end-host processing time." With kernels and threads between
+//! machine and wire, that time is the larger part: a run of packets waits for a thread to wake up on each of three
+//! machines in turn. A worker proposes [`suggested`]; the switch grants no more than [`largest`].
+
+use std::time::Duration;
+
+/// The speed of a link that does not tell its own.
+const UNKNOWN_LINK_BITS_PER_S: u64 = 10_000_000_000;
+/// End-host processing on the way of a packet and of its result: three wake-ups and six copies of a run.
+const PROCESSING: Duration = Duration::from_micros(600);
+/// Fewer slots than this fill no run of segments.
+const FEWEST: u64 = 32;
+/// As many as the wire format's index holds, rounded down.
+const MOST: u64 = 1 << 14;
+/// What the kernel charges a socket's buffer for a packet, over its bytes.
+const BUFFER_OVERHEAD: usize = 2;
+
+/// The pool size over all shards that keeps one worker's link busy.
+pub fn suggested(link_bits_per_s: Option<u64>, round_trip: Duration, packet_bytes: usize) -> u16 {
+    let bytes_per_s = link_bits_per_s.unwrap_or(UNKNOWN_LINK_BITS_PER_S) / 8;
+    let delay = round_trip + PROCESSING;
+    let product = u128::from(bytes_per_s) * delay.as_nanos() / 1_000_000_000;
+    let packets = u64::try_from(product).unwrap_or(MOST).div_ceil(packet_bytes.max(1) as u64);
+    packets.clamp(FEWEST, MOST).next_power_of_two() as u16
+}
+
+/// The largest pool over all shards whose packets, from all workers at once, fit the shards' receive buffers of
+/// `receive_buffer` bytes each: one more would be dropped by the switch's own kernel. A power of two.
+pub fn largest(receive_buffer: usize, shards: usize, world: u16, packet_bytes: usize) -> u16 {
+    let for_one_slot = usize::from(world.max(1)) * packet_bytes.max(1) * BUFFER_OVERHEAD;
+    let slots = (receive_buffer / for_one_slot * shards).clamp(1, MOST as usize);
+    1 << slots.ilog2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GBIT: u64 = 1_000_000_000;
+
+    #[test]
+    fn follows_the_bandwidth_delay_product() {
+        let round_trip = Duration::from_micros(100);
+        // 1 Gbit/s for 700 us are 87.5 kB: 60 packets.
+        assert_eq!(suggested(Some(GBIT), round_trip, 1472), 64);
+        assert_eq!(suggested(Some(10 * GBIT), round_trip, 1472), 1024);
+        assert_eq!(suggested(Some(10 * GBIT), round_trip, 8960), 128);
+        assert_eq!(suggested(None, round_trip, 8960), 128, "an unknown link counts as 10 Gbit/s");
+        assert_eq!(suggested(Some(u64::MAX), Duration::from_secs(100), 1), MOST as u16);
+        assert_eq!(suggested(Some(1), Duration::ZERO, 1472), FEWEST as u16);
+    }
+
+    #[test]
+    fn fits_the_receive_buffers_of_the_shards() {
+        // What a system without our settings grants: 416 KiB.
+        assert_eq!(largest(425_984, 1, 4, 1472), 32);
+        assert_eq!(largest(425_984, 2, 4, 1472), 64);
+        assert_eq!(largest(8 << 20, 2, 4, 8960), 128);
+        assert_eq!(largest(1000, 1, 1000, 8960), 1, "never none");
+    }
+}

@@ -1,0 +1,192 @@
+//! Real sums over real sockets on the loopback interface: exact, on every rank, for every size.
+
+mod support;
+
+use std::sync::Arc;
+use std::thread;
+
+use support::{LocalSwitch, PATIENCE, on_every_rank};
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::tensor::Spec;
+
+/// Element `i` of `rank`'s tensor in the collective `round`: of all magnitudes, and wrapping.
+fn value(rank: u16, round: u32, i: usize) -> i32 {
+    (i as i32).wrapping_mul(2_654_435_761u32 as i32) ^ (i32::from(rank) << 20).wrapping_add(round as i32 * 77)
+}
+
+fn input(rank: u16, round: u32, len: usize) -> Vec<i32> {
+    (0..len).map(|i| value(rank, round, i)).collect()
+}
+
+fn check(world: u16, round: u32, output: &[i32]) {
+    for (i, &sum) in output.iter().enumerate() {
+        let expected = (0..world).map(|rank| value(rank, round, i)).fold(0, i32::wrapping_add);
+        assert_eq!(sum, expected, "element {i} of {} in round {round}", output.len());
+    }
+}
+
+#[test]
+fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size() {
+    for (world, shards) in [(1, 1), (2, 2), (3, 1), (8, 2)] {
+        let switch = LocalSwitch::start(shards);
+        on_every_rank(
+            &switch,
+            "sizes",
+            world,
+            |_| {},
+            |group, rank| {
+                for (round, len) in [0, 1, 63, 64, 65, 2232, 2233, 100_000, 0, 1_000_007, 5].into_iter().enumerate() {
+                    let round = round as u32;
+                    let mut output = vec![0; len];
+                    let input = input(rank, round, len);
+                    group.allreduce(&input, &mut output, ReduceOp::Sum, PATIENCE).unwrap();
+                    check(world, round, &output);
+                }
+                assert_eq!(group.stats().unwrap().in_network(), 1.0);
+            },
+        );
+    }
+}
+
+#[test]
+fn input_and_output_may_be_the_same_memory() {
+    let switch = LocalSwitch::start(2);
+    on_every_rank(
+        &switch,
+        "in place",
+        3,
+        |_| {},
+        |group, rank| {
+            let mut data = input(rank, 9, 70_001);
+            group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+            check(3, 9, &data);
+        },
+    );
+}
+
+#[test]
+fn floats_come_out_bit_identical_and_close_to_the_exact_sum() {
+    let switch = LocalSwitch::start(1);
+    let outputs = on_every_rank(
+        &switch,
+        "floats",
+        4,
+        |_| {},
+        |group, rank| {
+            let input: Vec<f32> = (0..300_000).map(|i| (i as f32 * 0.37 + f32::from(rank)).sin()).collect();
+            let mut output = vec![0.0; input.len()];
+            group.allreduce(&input, &mut output, ReduceOp::Avg, PATIENCE).unwrap();
+            output
+        },
+    );
+    for output in &outputs {
+        assert!(output.iter().map(|x| x.to_bits()).eq(outputs[0].iter().map(|x| x.to_bits())));
+    }
+    for (i, &mean) in outputs[0].iter().enumerate() {
+        let exact: f64 = (0..4).map(|rank| f64::from((i as f32 * 0.37 + rank as f32).sin())).sum::<f64>() / 4.0;
+        // Theorem 1's bound for 4 ranks and magnitudes up to 1, with room for the last rounding to binary32.
+        assert!((f64::from(mean) - exact).abs() < 4.0 / f64::from(1u32 << 27) + 1e-7, "element {i}: {mean}, {exact}");
+    }
+}
+
+#[test]
+fn short_packets_and_few_slots_give_the_same_sums() {
+    for (elements, slots) in [(64, 2), (256, 8), (1, 1)] {
+        let switch = LocalSwitch::start(1);
+        let adjust = |options: &mut tributary_net::group::ConnectOptions| {
+            (options.elements_per_packet, options.slots) = (Some(elements), Some(slots));
+        };
+        on_every_rank(&switch, "short", 2, adjust, |group, rank| {
+            let len = 40 * usize::from(elements) + 1;
+            let mut output = vec![0; len];
+            group.allreduce(&input(rank, 3, len), &mut output, ReduceOp::Sum, PATIENCE).unwrap();
+            check(2, 3, &output);
+        });
+    }
+}
+
+#[test]
+fn two_jobs_at_once_do_not_see_each_other() {
+    let switch = LocalSwitch::start(2);
+    thread::scope(|scope| {
+        for (job, base) in [("a", 0), ("b", 1000)] {
+            let switch = Arc::clone(&switch);
+            scope.spawn(move || {
+                on_every_rank(
+                    &switch,
+                    job,
+                    3,
+                    |_| {},
+                    |group, rank| {
+                        for round in base..base + 30 {
+                            let mut output = vec![0; 20_011];
+                            group.allreduce(&input(rank, round, 20_011), &mut output, ReduceOp::Sum, PATIENCE).unwrap();
+                            check(3, round, &output);
+                        }
+                    },
+                );
+            });
+        }
+    });
+}
+
+#[test]
+fn tensors_in_flight_together_stream_back_to_back() {
+    let switch = LocalSwitch::start(2);
+    on_every_rank(
+        &switch,
+        "stream",
+        3,
+        |_| {},
+        |group, rank| {
+            let lens: Vec<usize> = (0..40).map(|i| (i * 7919) % 30_000).collect();
+            let inputs: Vec<_> = lens.iter().enumerate().map(|(i, &len)| input(rank, i as u32, len)).collect();
+            let mut outputs: Vec<_> = lens.iter().map(|&len| vec![0i32; len]).collect();
+            let mut pending = Vec::new();
+            for (input, output) in inputs.iter().zip(&mut outputs) {
+                let spec = Spec { elements: input.len() as u32, dtype: DType::I32, op: ReduceOp::Sum };
+                // SAFETY: inputs and outputs stay where they are, untouched, until all are waited for below.
+                let started =
+                    unsafe { group.submit(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, PATIENCE) };
+                pending.push(started.unwrap());
+            }
+            // Waited for in the opposite order: the first to end are found ended.
+            for pending in pending.iter().rev() {
+                pending.wait(Some(PATIENCE)).unwrap();
+                assert!(pending.is_done());
+            }
+            for (round, output) in outputs.iter().enumerate() {
+                check(3, round as u32, output);
+            }
+        },
+    );
+}
+
+#[test]
+fn one_group_serves_many_threads_that_wait() {
+    let switch = LocalSwitch::start(1);
+    on_every_rank(
+        &switch,
+        "threads",
+        2,
+        |_| {},
+        |group, rank| {
+            let lens = [50_000usize, 1, 200_000, 3_000];
+            let mut outputs: Vec<_> = lens.iter().map(|&len| vec![0i32; len]).collect();
+            let inputs: Vec<_> = lens.iter().map(|&len| input(rank, len as u32, len)).collect();
+            thread::scope(|scope| {
+                for (input, output) in inputs.iter().zip(&mut outputs) {
+                    let spec = Spec { elements: input.len() as u32, dtype: DType::I32, op: ReduceOp::Sum };
+                    // SAFETY: the scope ends, and with it the wait, before inputs and outputs do.
+                    let pending =
+                        unsafe { group.submit(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, PATIENCE) }
+                            .unwrap();
+                    scope.spawn(move || pending.wait(None).unwrap());
+                }
+            });
+            for (output, len) in outputs.iter().zip(lens) {
+                check(2, len as u32, output);
+            }
+        },
+    );
+}

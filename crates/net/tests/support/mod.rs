@@ -1,0 +1,150 @@
+//! A switch without HTTP: real shards on the loopback interface, and a rendezvous in memory.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use tributary_net::group::{ConnectOptions, Group};
+use tributary_net::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing};
+use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
+use tributary_proto::config::JobConfig;
+use tributary_proto::ids::{JobId, JobKey, ShardId};
+use tributary_proto::registry::Protocol;
+
+/// No test waits longer than this for what must come.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Shards, and the jobs that meet there.
+pub struct LocalSwitch {
+    pub shards: Vec<ShardHandle>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    meetings: BTreeMap<String, Meeting>,
+    next_job: u16,
+    installed: Vec<JobId>,
+}
+
+#[derive(Default)]
+struct Meeting {
+    requests: BTreeMap<u16, JoinRequest>,
+    answer: Option<JoinAnswer>,
+}
+
+impl LocalSwitch {
+    pub fn start(shards: u16) -> Arc<LocalSwitch> {
+        let open = |shard| {
+            ShardHandle::start(&ShardOptions {
+                shard: ShardId(shard),
+                listen: ([127, 0, 0, 1], 0).into(),
+                receive_buffer: 16 << 20,
+                send_buffer: 16 << 20,
+            })
+            .expect("a socket on the loopback interface")
+        };
+        let shards = (0..shards).map(open).collect();
+        let state = Mutex::new(State { next_job: 1, ..State::default() });
+        Arc::new(LocalSwitch { shards, state, changed: Condvar::new() })
+    }
+
+    pub fn options(&self, job: &str, rank: u16, world: u16) -> ConnectOptions {
+        ConnectOptions {
+            switch: self.shards[0].udp_addr().to_string(),
+            job: job.to_string(),
+            rank,
+            world,
+            timeout: PATIENCE,
+            protocol: Protocol::SwitchMl,
+            elements_per_packet: None,
+            slots: None,
+        }
+    }
+
+    fn install(&self, id: JobId, requests: &BTreeMap<u16, JoinRequest>) -> JoinAnswer {
+        let shards = self.shards.len() as u16;
+        let elements = |r: &JoinRequest| r.elements_per_packet.unwrap_or(r.max_elements_per_packet);
+        let slots = |r: &JoinRequest| r.slots.unwrap_or(r.suggested_slots);
+        let elements_per_packet = requests.values().map(elements).min().expect("members");
+        let slots = requests.values().map(slots).max().expect("members").next_multiple_of(shards);
+        let key = JobKey(0x5eed ^ u64::from(id.0));
+        let peers: Vec<_> = requests.values().map(|request| request.udp).collect();
+        for shard in &self.shards {
+            let config = JobConfig { job: id, key, world: peers.len() as u16, slots, elements_per_packet, shards };
+            let protocol = requests[&0].protocol;
+            shard.install(JobInstall { protocol, config, members: peers.clone() }).expect("room for a job");
+        }
+        let shards = self.shards.iter().map(ShardHandle::udp_addr).collect();
+        JoinAnswer { job_id: id, key, shards, slots, elements_per_packet, peers }
+    }
+
+    /// Takes a job out, as a switch does that has restarted.
+    pub fn forget(&self, job: &str) {
+        let mut state = self.state.lock().unwrap();
+        let id = state.meetings.remove(job).and_then(|meeting| meeting.answer).expect("a job").job_id;
+        state.installed.retain(|&other| other != id);
+        self.shards.iter().for_each(|shard| assert!(shard.remove(id).unwrap()));
+    }
+}
+
+impl Rendezvous for LocalSwitch {
+    fn join(&self, request: &JoinRequest) -> Result<JoinAnswer, JoinError> {
+        let mut state = self.state.lock().unwrap();
+        let meeting = state.meetings.entry(request.job.clone()).or_default();
+        meeting.requests.insert(request.rank, request.clone());
+        if meeting.requests.len() == usize::from(request.world) {
+            let requests = meeting.requests.clone();
+            let id = JobId(state.next_job);
+            state.next_job += 1;
+            state.installed.push(id);
+            let answer = self.install(id, &requests);
+            state.meetings.get_mut(&request.job).unwrap().answer = Some(answer);
+            self.changed.notify_all();
+        }
+        loop {
+            if let Some(answer) = &state.meetings[&request.job].answer {
+                return Ok(answer.clone());
+            }
+            let (next, time) = self.changed.wait_timeout(state, request.timeout).unwrap();
+            if time.timed_out() {
+                return Err(JoinError::Refused("some rank did not come".to_string()));
+            }
+            state = next;
+        }
+    }
+
+    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16) {}
+
+    fn standing(&self, job: JobId, _key: JobKey) -> Standing {
+        let known = self.state.lock().unwrap().installed.contains(&job);
+        if known { Standing::Installed } else { Standing::Unknown }
+    }
+}
+
+/// Runs `work` on every rank of a job, each on a thread of its own; the results by rank.
+pub fn on_every_rank<T: Send>(
+    switch: &Arc<LocalSwitch>,
+    job: &str,
+    world: u16,
+    adjust: impl Fn(&mut ConnectOptions) + Sync,
+    work: impl Fn(Group, u16) -> T + Sync,
+) -> Vec<T> {
+    thread::scope(|scope| {
+        let rank = |rank| {
+            let (adjust, work) = (&adjust, &work);
+            scope.spawn(move || {
+                let mut options = switch.options(job, rank, world);
+                adjust(&mut options);
+                let rendezvous: Arc<dyn Rendezvous> = switch.clone();
+                let group = Group::connect_through(&options, rendezvous).expect("the rank joins");
+                work(group, rank)
+            })
+        };
+        let threads: Vec<_> = (0..world).map(rank).collect();
+        threads.into_iter().map(|thread| thread.join().expect("the rank ends well")).collect()
+    })
+}
