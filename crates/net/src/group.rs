@@ -26,8 +26,8 @@ use crate::client::HttpRendezvous;
 use crate::memory;
 use crate::rendezvous::Rendezvous;
 
-/// Elements in one collective of a machine at most; larger tensors are several.
-const MAX_ELEMENTS: usize = 1 << 31;
+/// Elements in one collective of a machine at most; larger tensors are several, cut at multiples of this.
+pub const MAX_ELEMENTS: usize = 1 << 31;
 
 /// One worker of a job. Ranks call the same collectives in the same order. Dropping it leaves the job.
 pub struct Group {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
-use tributary_net::{ConnectError, GroupError};
+use tributary_net::group::{ConnectError, GroupError};
 use tributary_proto::host::CollectiveError;
 
 /// A time that Python gives in seconds.
@@ -46,14 +46,9 @@ pub fn closed(py: Python<'_>) -> PyErr {
     raise(py, "Closed", ("this group was closed; connect again".to_string(),))
 }
 
-fn raise<'py>(py: Python<'py>, class: &str, arguments: impl IntoPyObject<'py, Target = PyTuple>) -> PyErr
-where
-{
-    let made = py
-        .import("tributary.errors")
-        .and_then(|module| module.getattr(class))
-        .and_then(|class| class.call1(arguments.into_pyobject(py).map_err(Into::into)?.into_bound()));
-    match made {
+fn raise<'py, A: PyCallArgs<'py>>(py: Python<'py>, class: &str, arguments: A) -> PyErr {
+    let class = py.import("tributary.errors").and_then(|module| module.getattr(class));
+    match class.and_then(|class| class.call1(arguments)) {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tributary_net::ConnectOptions;
+use tributary_net::group::{ConnectOptions, MAX_ELEMENTS};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::registry::Protocol;
+use tributary_proto::tensor::Spec;
 
 use crate::errors;
 use crate::pending::{Flight, Pending};
@@ -29,7 +30,7 @@ pub struct Group {
 
 struct Inner {
     /// None once closed.
-    group: Option<tributary_net::Group>,
+    group: Option<tributary_net::group::Group>,
     /// Collectives whose memory must live on, even if Python has forgotten them.
     flights: Vec<Arc<Flight>>,
 }
@@ -82,14 +83,29 @@ impl Group {
         let (input, output) = (input.unbind(), output.unbind());
         let mut inner = self.lock();
         let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
-        // SAFETY: `memory` checked that both arrays are contiguous, aligned and long enough; the flight holds references
-        // to both, and the group holds the flight until the collective completes.
-        let pending = unsafe { group.submit(from, to, elements, dtype, op, timeout) };
-        let pending = pending.map_err(|error| errors::of_group(py, &error))?;
-        let flight = Arc::new(Flight { pending, _input: input, _output: output });
-        inner.flights.retain(|flight| !flight.pending.is_done());
+        let mut flight = Flight { parts: Vec::with_capacity(1), _input: input, _output: output };
+        let mut outcome = Ok(());
+        for start in (0..elements.max(1)).step_by(MAX_ELEMENTS) {
+            let spec = Spec { elements: (elements - start).min(MAX_ELEMENTS) as u32, dtype, op };
+            let offset = start * dtype.size();
+            // SAFETY: `memory` checked that both arrays are contiguous, aligned and long enough. The flight holds
+            // references to both, and the group holds the flight until the collective has ended.
+            let part = unsafe { group.submit(from.wrapping_add(offset), to.wrapping_add(offset), spec, timeout) };
+            match part {
+                Ok(part) => flight.parts.push(part),
+                Err(error) => {
+                    outcome = Err(errors::of_group(py, &error));
+                    break;
+                }
+            }
+        }
+        let flight = Arc::new(flight);
+        let ended: Vec<_> = inner.flights.extract_if(.., |flight| flight.is_done()).collect();
         inner.flights.push(Arc::clone(&flight));
-        Ok(Pending::new(flight))
+        // Arrays may run Python code when they go: not while we hold the lock.
+        drop(inner);
+        drop(ended);
+        outcome.map(|()| Pending::new(flight))
     }
 
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -104,7 +120,7 @@ impl Group {
         dict.set_item("slots", info.slots)?;
         dict.set_item("elements_per_packet", info.elements_per_packet)?;
         dict.set_item("mtu", info.mtu)?;
-        dict.set_item("shards", info.shards)?;
+        dict.set_item("shards", info.shards.len())?;
         Ok(dict)
     }
 
@@ -124,7 +140,7 @@ impl Group {
         dict.set_item("packets_sent", stats.host.packets_sent)?;
         dict.set_item("retransmissions", stats.host.retransmissions)?;
         dict.set_item("packets_received", stats.host.packets_received)?;
-        dict.set_item("in_network", stats.in_network)?;
+        dict.set_item("in_network", stats.in_network())?;
         dict.set_item("drops", drops)?;
         Ok(dict)
     }
@@ -155,11 +171,11 @@ impl Drop for Group {
 
 /// Connects in a thread of its own, so that Ctrl-C reaches Python meanwhile. A connect that was given up finishes there
 /// and leaves the job at once.
-fn connect_interruptibly(py: Python<'_>, options: ConnectOptions) -> PyResult<tributary_net::Group> {
+fn connect_interruptibly(py: Python<'_>, options: ConnectOptions) -> PyResult<tributary_net::group::Group> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         // Fails if nobody waits any more; the group comes back in the error and is dropped.
-        let _ = sender.send(tributary_net::Group::connect(&options));
+        let _ = sender.send(tributary_net::group::Group::connect(&options));
     });
     let receiver = Mutex::new(receiver);
     loop {
@@ -177,7 +193,7 @@ fn memory(array: &Bound<'_, PyUntypedArray>, dtype: DType, elements: usize, writ
     const ALIGNED: i32 = numpy::npyffi::NPY_ARRAY_ALIGNED;
     const WRITEABLE: i32 = numpy::npyffi::NPY_ARRAY_WRITEABLE;
     // SAFETY: a bound array's object is alive, and its fields are only read.
-    let (data, flags) = unsafe { ((*array.as_array_ptr()).data, (*array.as_array_ptr()).flags) };
+    let (data, flags) = unsafe { ((*array.as_array_ptr()).fields.data, (*array.as_array_ptr()).fields.flags) };
     let fits = array.is_c_contiguous()
         && flags & ALIGNED != 0
         && (!write || flags & WRITEABLE != 0)

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use tributary_net::{RunningSwitch, SwitchOptions};
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 
 /// A running switch; stopped at the latest when it is collected.
 #[pyclass(frozen, module = "tributary._core")]

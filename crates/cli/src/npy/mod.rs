@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use half::{bf16, f16};
 use tributary_numeric::DType;
 
-pub use header::{Header, Order};
+pub use header::Header;
 
 /// Why a file is no array that can be summed.
 #[derive(Debug, thiserror::Error)]

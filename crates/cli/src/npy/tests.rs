@@ -1,5 +1,6 @@
 //! Files as numpy writes them, and files as nobody should.
 
+use super::header::Order;
 use super::*;
 
 /// A file with this dictionary and body, of version 1.0.

@@ -55,8 +55,9 @@ fn check_floats(
         // One rounding for the result, and one for every hop of a ring.
         let bound = (quantisation + (ranks + 1.0) * rounding * (magnitude + quantisation)) / divisor;
         let (expected, got) = (sum / divisor, value(index));
-        // Written so that a NaN is wrong too.
-        if !((got - expected).abs() <= bound) {
+        // False for a NaN too.
+        let right = (got - expected).abs() <= bound;
+        if !right {
             return Err(format!(
                 "the result is wrong: element {index} is {got:e} and should be {expected:e}, give or take {bound:.1e}"
             ));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tributary_net::{ConnectOptions, Group};
+use tributary_net::group::{ConnectOptions, Group};
 use tributary_numeric::{DType, Element, ReduceOp};
 use tributary_proto::registry::Protocol;
 
@@ -114,7 +114,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ate_per_s: elements as f64 / seconds,
         packets_sent: stats.host.packets_sent,
         retransmissions: stats.host.retransmissions,
-        in_network: stats.in_network,
+        in_network: stats.in_network(),
         checked,
         job: args.job,
     };

@@ -3,7 +3,8 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tributary_net::{ConnectOptions, Group, RunningSwitch, SwitchOptions};
+use tributary_net::group::{ConnectOptions, Group};
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::registry::Protocol;
 
