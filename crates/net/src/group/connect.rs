@@ -16,7 +16,6 @@ use super::error::ConnectError;
 use super::link::Link;
 use super::options::{ConnectOptions, GroupInfo};
 use super::shared::{Identity, Shared};
-use crate::client::HttpRendezvous;
 use crate::clock::{self, Clock};
 use crate::pool_size;
 use crate::rendezvous::{JoinAnswer, JoinRequest, Rendezvous};
@@ -34,12 +33,6 @@ const SOCKET_BUFFER: usize = 8 << 20;
 const PING_AGAIN: Span = Span::from_millis(100);
 /// How long the way is tried with packets of full length, and then how long with short ones.
 const PING_PATIENCE: Span = Span::from_millis(2_000);
-
-/// The switch's own control API.
-pub fn over_http(options: &ConnectOptions) -> Result<Arc<dyn Rendezvous>, ConnectError> {
-    options.check()?;
-    Ok(Arc::new(HttpRendezvous::new(resolve(&options.switch)?)?))
-}
 
 /// Joins a job.
 pub fn connect(
@@ -89,7 +82,8 @@ pub fn connect(
     Ok((Arc::new(Shared::new(identity, rendezvous, engine, socket, waker)), info))
 }
 
-fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
+/// The first address of the switch's name.
+pub fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
     let error = |source| ConnectError::Resolve { switch: switch.to_string(), source };
     let mut addresses = switch.to_socket_addrs().map_err(error)?;
     addresses.next().ok_or_else(|| error(io::ErrorKind::NotFound.into()))
