@@ -1,1 +1,56 @@
-//! tributary-cli
+//! The program `tributary` as a library: the plain binary and the Python package's console script run the same code.
+//!
+//! Start with [`run`], then `commands/mod.rs`, which declares every subcommand; each has a file or folder of its own
+//! with its flags (`Args`) and its `run`. What people and scripts see goes through `output.rs`, what goes wrong through
+//! `failure.rs`.
+
+mod address;
+mod commands;
+mod failure;
+mod npy;
+mod output;
+mod program;
+mod stage;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+pub use crate::address::parse_switch;
+use crate::commands::Cli;
+use crate::failure::Failure;
+pub use crate::program::Program;
+
+/// Runs the program with these arguments, its name first, and returns the exit code: 0 when all went well,
+/// 1 when the command failed, 2 when it was called wrongly.
+pub fn run(program: &Program, args: impl IntoIterator<Item = OsString>) -> i32 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => return not_parsed(&error),
+    };
+    output::start_log();
+    let json = cli.command.json();
+    match cli.command.run(program) {
+        Ok(()) => 0,
+        Err(failure) => failure.report(json),
+    }
+}
+
+/// Help and version are no errors; everything else is told as all our errors are.
+fn not_parsed(error: &clap::Error) -> i32 {
+    let code = match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => 2,
+        _ => return Failure::Usage(sentence(error)).report(false),
+    };
+    // A reader that went away (`tributary --help | head -1`) is no error.
+    let _ = error.print();
+    code
+}
+
+/// What clap says, without its own "error:".
+fn sentence(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_string()
+}

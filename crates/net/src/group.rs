@@ -22,11 +22,12 @@ pub use self::error::{ConnectError, GroupError};
 pub use self::options::{ConnectOptions, GroupInfo, GroupStats};
 pub use self::pending::Pending;
 use self::shared::Shared;
+use crate::client::HttpRendezvous;
 use crate::memory;
 use crate::rendezvous::Rendezvous;
 
-/// Elements in one collective of a machine at most; larger tensors are several.
-const MAX_ELEMENTS: usize = 1 << 31;
+/// Elements in one collective of a machine at most; larger tensors are several, cut at multiples of this.
+pub const MAX_ELEMENTS: usize = 1 << 31;
 
 /// One worker of a job. Ranks call the same collectives in the same order. Dropping it leaves the job.
 pub struct Group {
@@ -36,6 +37,12 @@ pub struct Group {
 }
 
 impl Group {
+    /// Joins a job at the switch that the options name; returns when all ranks are there.
+    pub fn connect(options: &ConnectOptions) -> Result<Group, ConnectError> {
+        let switch = connect::resolve(&options.switch)?;
+        Group::connect_through(options, Arc::new(HttpRendezvous::new(switch)?))
+    }
+
     /// Joins a job through a control plane of the caller's choice; returns when all ranks are there.
     pub fn connect_through(options: &ConnectOptions, rendezvous: Arc<dyn Rendezvous>) -> Result<Group, ConnectError> {
         let (shared, info) = connect::connect(options, rendezvous)?;

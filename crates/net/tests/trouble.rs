@@ -6,11 +6,12 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::Barrier;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::{ConnectError, Group, GroupError};
 use tributary_net::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing};
+use tributary_net::shard::ShardReport;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::drop_reason::DropReason;
 use tributary_proto::host::CollectiveError;
@@ -157,7 +158,9 @@ fn strangers_are_counted_by_reason_and_change_no_result() {
             },
         );
     });
-    let report = switch.shards[0].report().unwrap();
+    // The last of it may still be on its way to the shard.
+    let all_seen = |report: &ShardReport| report.strangers.total() + report.jobs[0].report.drops.total() >= 6 * COPIES;
+    let report = eventually(|| switch.shards[0].report().unwrap(), all_seen);
     let job = &report.jobs[0].report;
     // A packet that the kernel had no room for was never seen.
     assert_eq!(report.socket.rx_overflows, 0, "the buffer holds what is thrown");
@@ -166,6 +169,18 @@ fn strangers_are_counted_by_reason_and_change_no_result() {
     }
     assert_eq!(job.drops.get(DropReason::WrongKey), COPIES);
     assert_eq!(job.drops.get(DropReason::NotAMember), COPIES);
+}
+
+/// Looks again until what is seen is `right`, or patience ends.
+fn eventually<T>(look: impl Fn() -> T, right: impl Fn(&T) -> bool) -> T {
+    let start = Instant::now();
+    loop {
+        let seen = look();
+        if right(&seen) || start.elapsed() > PATIENCE {
+            return seen;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// One packet of each kind that a stranger may send; the key is the one that the test's rendezvous gives to job 1.

@@ -1,1 +1,20 @@
-//! tributary-testbed
+//! A network on one machine: a star of Linux network namespaces whose links have a rate, an MTU and faults.
+//!
+//! Start at [`Star`]: a switch box (a bridge in a namespace of its own, where the daemon runs) and N hosts, each behind
+//! one veth pair. Links are shaped in both directions (`link.rs`); they can lose, double and reorder packets
+//! (`faults.rs`). Programs run inside with [`Namespace::command`]. Everything is private to the namespaces, needs root,
+//! and is gone when the [`Star`] is dropped; what a killed program left behind goes when the next star is built.
+
+mod bpf;
+mod error;
+mod faults;
+mod link;
+mod namespace;
+mod star;
+mod tool;
+
+pub use error::TestbedError;
+pub use faults::Faults;
+pub use link::Shaping;
+pub use namespace::Namespace;
+pub use star::{Star, StarOptions, requirements};

@@ -82,7 +82,8 @@ pub fn connect(
     Ok((Arc::new(Shared::new(identity, rendezvous, engine, socket, waker)), info))
 }
 
-fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
+/// The first address of the switch's name.
+pub fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
     let error = |source| ConnectError::Resolve { switch: switch.to_string(), source };
     let mut addresses = switch.to_socket_addrs().map_err(error)?;
     addresses.next().ok_or_else(|| error(io::ErrorKind::NotFound.into()))

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -38,14 +39,15 @@ struct Meeting {
 
 impl LocalSwitch {
     pub fn start(shards: u16) -> Arc<LocalSwitch> {
+        LocalSwitch::start_at(Ipv4Addr::LOCALHOST, shards)
+    }
+
+    pub fn start_at(ip: Ipv4Addr, shards: u16) -> Arc<LocalSwitch> {
         let open = |shard| {
-            ShardHandle::start(&ShardOptions {
-                shard: ShardId(shard),
-                listen: ([127, 0, 0, 1], 0).into(),
-                receive_buffer: 16 << 20,
-                send_buffer: 16 << 20,
-            })
-            .expect("a socket on the loopback interface")
+            let listen = (ip, 0).into();
+            let options =
+                ShardOptions { shard: ShardId(shard), listen, receive_buffer: 16 << 20, send_buffer: 16 << 20 };
+            ShardHandle::start(&options).expect("a socket")
         };
         let shards = (0..shards).map(open).collect();
         let state = Mutex::new(State { next_job: 1, ..State::default() });

@@ -1,7 +1,9 @@
-//! A job of `world` workers over the loopback interface, for profiles: `cargo run --release --example loopback -- --help`.
+//! One job for profiles, over the loopback interface or over a star of namespaces (with root):
+//! `cargo run --release -p tributary-net --example allreduce -- links=10`.
 //!
 //! Shards and workers are threads of this process, so that one `perf record` sees all of them. Prints goodput (bits of
-//! tensor over the median time), latency percentiles, packets per run each way, and CPU seconds by thread.
+//! tensor over the median time), latency percentiles, packets per run each way, and CPU seconds by thread. The program's
+//! `bench` is the measure of the product; this is the magnifying glass.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -9,16 +11,21 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::ExitCode;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{LocalSwitch, on_every_rank};
-use tributary_net::group::{Group, GroupStats};
+use support::LocalSwitch;
+use tributary_net::group::{ConnectOptions, Group, GroupStats};
+use tributary_net::rendezvous::Rendezvous;
 use tributary_numeric::ReduceOp;
 use tributary_proto::registry::Protocol;
+use tributary_testbed::{Shaping, Star, StarOptions};
 
-const HELP: &str = "options: world=4 shards=2 elements=6250000 iters=20 k=0 slots=0 protocol=switchml\n\
-                    k=0: as many as the path holds; slots=0: from the bandwidth-delay product";
+const HELP: &str = "options: world=4 shards=2 elements=6250000 iters=20 k=0 slots=0 protocol=switchml mtu=1500 \
+                    links=loopback\n\
+                    k=0: as many as the path holds; slots=0: from the bandwidth-delay product;\n\
+                    links: loopback, unshaped, or Gbit/s of each link of a star of network namespaces";
 
 fn main() -> ExitCode {
     match options() {
@@ -41,6 +48,9 @@ struct Options {
     k: u16,
     slots: u16,
     protocol: Protocol,
+    mtu: u16,
+    /// Of a star; the loopback interface without.
+    links: Option<Shaping>,
 }
 
 fn options() -> Result<Options, String> {
@@ -55,10 +65,19 @@ fn options() -> Result<Options, String> {
     let (world, shards) = (number("world", 4)? as u16, number("shards", 2)? as u16);
     let (elements, iters) = (number("elements", 6_250_000)?, number("iters", 20)?);
     let (k, slots) = (number("k", 0)? as u16, number("slots", 0)? as u16);
+    let mtu = number("mtu", 1500)? as u16;
+    let links = match given.remove("links").as_deref() {
+        None | Some("loopback") => None,
+        Some("unshaped") => Some(Shaping::Unshaped),
+        Some(gbps) => {
+            let gbps = gbps.parse().map_err(|_| format!("links={gbps} is no rate"))?;
+            Some(Shaping::gbps(gbps).map_err(|error| error.to_string())?)
+        }
+    };
     let protocol = given.remove("protocol").unwrap_or("switchml".to_string());
     let protocol = Protocol::from_name(&protocol).ok_or(format!("{protocol} is no protocol"))?;
     given.keys().next().map_or(Ok(()), |name| Err(format!("there is no option {name}")))?;
-    Ok(Options { world, shards, elements, iters, k, slots, protocol })
+    Ok(Options { world, shards, elements, iters, k, slots, protocol, mtu, links })
 }
 
 struct Measured {
@@ -67,27 +86,31 @@ struct Measured {
 }
 
 fn run(options: &Options) {
-    let switch = LocalSwitch::start(options.shards);
-    let barrier = Barrier::new(usize::from(options.world));
-    let cpu = std::sync::Mutex::new(BTreeMap::new());
-    let adjust = |connect: &mut tributary_net::group::ConnectOptions| {
-        connect.elements_per_packet = (options.k > 0).then_some(options.k);
-        connect.slots = (options.slots > 0).then_some(options.slots);
-        connect.protocol = options.protocol;
+    let star = options.links.map(|shaping| {
+        let options = StarOptions { mtu: options.mtu, ..StarOptions::new(usize::from(options.world), shaping) };
+        Star::build(options).expect("a star")
+    });
+    let switch = match &star {
+        None => LocalSwitch::start(options.shards),
+        Some(star) => {
+            let start = || LocalSwitch::start_at(star.switch_addr(), options.shards);
+            star.switch_box().inside(start).expect("the switch box")
+        }
     };
-    let start = Instant::now();
-    let measured = on_every_rank(&switch, "loopback", options.world, adjust, |group, rank| {
-        if rank == 0 {
-            let info = group.info();
-            println!("k {} slots {} round trip {:?}", info.elements_per_packet, info.slots, info.round_trip);
-        }
-        let measured = measure(&group, options, &barrier);
-        if rank == 0 {
-            *cpu.lock().expect("no panics") = cpu_by_thread();
-        }
-        // Threads end with their ranks; all are counted before.
-        barrier.wait();
-        measured
+    let barrier = Barrier::new(usize::from(options.world));
+    let (cpu, start) = (Mutex::new(BTreeMap::new()), Instant::now());
+    let measured: Vec<Measured> = thread::scope(|scope| {
+        let rank = |rank: u16| {
+            let (switch, star, barrier, cpu) = (&switch, &star, &barrier, &cpu);
+            let work = move || worker(switch, options, rank, barrier, cpu);
+            let inside = move || match star {
+                None => work(),
+                Some(star) => star.host(usize::from(rank)).inside(work).expect("a host's namespace"),
+            };
+            thread::Builder::new().name(format!("rank-{rank}")).spawn_scoped(scope, inside).expect("a thread")
+        };
+        let threads: Vec<_> = (0..options.world).map(rank).collect();
+        threads.into_iter().map(|thread| thread.join().expect("the rank ends well")).collect()
     });
     println!("{:.2} s in all", start.elapsed().as_secs_f64());
     report(options, &measured, &cpu.lock().expect("no panics"));
@@ -96,15 +119,48 @@ fn run(options: &Options) {
     }
 }
 
-fn measure(group: &Group, options: &Options, barrier: &Barrier) -> Measured {
-    let input: Vec<f32> = (0..options.elements).map(|i| (i as f32).sin()).collect();
+fn worker(
+    switch: &Arc<LocalSwitch>,
+    options: &Options,
+    rank: u16,
+    barrier: &Barrier,
+    cpu: &Mutex<BTreeMap<String, f64>>,
+) -> Measured {
+    let connect = ConnectOptions {
+        elements_per_packet: (options.k > 0).then_some(options.k),
+        slots: (options.slots > 0).then_some(options.slots),
+        protocol: options.protocol,
+        ..switch.options("bench", rank, options.world)
+    };
+    let rendezvous: Arc<dyn Rendezvous> = switch.clone();
+    let group = Group::connect_through(&connect, rendezvous).expect("the rank joins");
+    if rank == 0 {
+        let info = group.info();
+        println!("k {} slots {} round trip {:?}", info.elements_per_packet, info.slots, info.round_trip);
+    }
+    let input: Vec<f32> = (0..options.elements).map(|i| (i % 1009) as f32 - 504.0).collect();
+    barrier.wait();
+    let before = cpu_by_thread();
+    let measured = measure(&group, options, &input, barrier);
+    if rank == 0 {
+        *cpu.lock().expect("no panics") = cpu_by_thread()
+            .into_iter()
+            .map(|(name, s)| (name.clone(), s - before.get(&name).unwrap_or(&0.0)))
+            .collect();
+    }
+    // Threads end with their ranks; all are counted before.
+    barrier.wait();
+    measured
+}
+
+fn measure(group: &Group, options: &Options, input: &[f32], barrier: &Barrier) -> Measured {
     let mut output = vec![0.0; options.elements];
     let timeout = Duration::from_secs(60);
     let mut seconds = Vec::with_capacity(options.iters);
     for round in 0..options.iters + 2 {
         barrier.wait();
         let start = Instant::now();
-        group.allreduce(&input, &mut output, ReduceOp::Sum, timeout).expect("the collective ends well");
+        group.allreduce(input, &mut output, ReduceOp::Sum, timeout).expect("the collective ends well");
         if round >= 2 {
             seconds.push(start.elapsed().as_secs_f64());
         }

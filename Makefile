@@ -1,0 +1,55 @@
+# What a person types. `make help` lists it.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help build test test-tools check demo bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: $(VENV)/.tools ## Build into .venv: .venv/bin/tributary and .venv/bin/python with the package
+	$(VENV)/bin/maturin develop --release --quiet
+	@echo "ready: $(VENV)/bin/tributary and $(PYTHON)"
+
+# The virtual environment with what the build needs. Debian splits venv off python3.
+$(VENV)/.tools: pyproject.toml
+	@command -v cargo >/dev/null || { echo "make: cargo is missing; install Rust 1.90 or newer (rustup)" >&2; exit 1; }
+	@python3 -c 'import venv, ensurepip' 2>/dev/null || scripts/apt-install python3-venv
+	test -x $(PYTHON) || python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet 'maturin>=1.9.4,<2' 'numpy>=1.24'
+	@touch $@
+
+test: build test-tools check ## Everything that must hold
+	cargo test --workspace --quiet
+	$(PYTHON) -m pytest
+
+check: test-tools ## Formatting, lints and types only
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	$(VENV)/bin/ruff check python tests
+	$(VENV)/bin/ruff format --check python tests
+	$(VENV)/bin/mypy
+
+test-tools: $(VENV)/.test-tools
+
+$(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
+	scripts/apt-install iproute2 nftables
+	$(PYTHON) -m pip install --quiet 'pytest>=8' 'ruff>=0.12' 'mypy>=1.16' 'ml_dtypes>=0.4'
+	@touch $@
+
+demo: build ## Watch a switch and four workers sum real tensors
+	$(VENV)/bin/tributary demo
+
+bench: build ## Measure ours against host-based allreduce over the same links
+	$(VENV)/bin/tributary bench
+
+clean: ## Remove what was built
+	rm -rf target $(VENV) dist python/tributary/*.so
+	find python tests -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf .pytest_cache .ruff_cache .mypy_cache

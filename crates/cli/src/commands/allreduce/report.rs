@@ -1,0 +1,92 @@
+//! What `tributary allreduce` says at its end: a short table, or one JSON object.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// The measures of one worker.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Protocol by name.
+    pub protocol: &'static str,
+    /// The job's name.
+    pub job: String,
+    /// This worker.
+    pub rank: u16,
+    /// Number of workers.
+    pub world: u16,
+    /// Elements of the tensor.
+    pub elements: usize,
+    /// Type of its elements.
+    pub dtype: &'static str,
+    /// Operator by name.
+    pub op: &'static str,
+    /// Number of collectives.
+    pub iters: usize,
+    /// Median completion time in seconds.
+    pub seconds: f64,
+    /// Bits of the tensor over the median completion time, in units of 10^9.
+    pub goodput_gbps: f64,
+    /// Elements of the tensor over the median completion time ("aggregated tensor elements per second").
+    pub ate_per_s: f64,
+    /// Packets that this worker sent, retransmissions included, over all collectives.
+    pub packets_sent: u64,
+    /// Packets that it sent again.
+    pub retransmissions: u64,
+    /// Fraction of the blocks whose sum was made in the network.
+    pub in_network: f64,
+    /// True if the result was compared with what it should be (`--elements`).
+    pub checked: bool,
+}
+
+impl Report {
+    /// The table for people.
+    pub fn table(&self) -> String {
+        let job = format!("{} (rank {} of {}, {})", self.job, self.rank, self.world, self.protocol);
+        let tensor = format!("{} {} elements, {}", self.elements, self.dtype, self.op);
+        let result = if self.checked { "right on this rank: compared with the sum of all ranks' data" } else { "" };
+        let rows = [
+            ("job", job),
+            ("tensor", tensor),
+            ("time", format!("{} (median of {})", in_words(self.seconds), self.iters)),
+            ("goodput", format!("{:.3} Gbit/s", self.goodput_gbps)),
+            ("ATE/s", format!("{:.3} million", self.ate_per_s / 1e6)),
+            ("packets", format!("{} sent, {} of them again", self.packets_sent, self.retransmissions)),
+            ("in network", format!("{:.1} % of the blocks", self.in_network * 100.0)),
+            ("result", result.to_string()),
+        ];
+        let filled = rows.iter().filter(|(_, value)| !value.is_empty());
+        filled.map(|(name, value)| format!("{name:<12}{value}")).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The median of some durations, in seconds; the mean of the two in the middle where their number is even.
+pub fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    let middle = times.len() / 2;
+    if times.len() % 2 == 1 {
+        times[middle].as_secs_f64()
+    } else {
+        (times[middle - 1] + times[middle]).as_secs_f64() / 2.0
+    }
+}
+
+fn in_words(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-3 => format!("{:.1} us", s * 1e6),
+        s if s < 1.0 => format!("{:.3} ms", s * 1e3),
+        s => format!("{s:.3} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        let times = |millis: &[u64]| millis.iter().map(|&ms| Duration::from_millis(ms)).collect::<Vec<_>>();
+        assert_eq!(median(times(&[9, 1, 2])), 0.002);
+        assert_eq!(median(times(&[100, 1, 2, 4])), 0.003);
+    }
+}

@@ -1,0 +1,94 @@
+//! PyTorch's Gloo as a contender: one `python -m tributary.peers.gloo` on every host of a star.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Stdio};
+use std::time::Duration;
+
+use serde::Deserialize;
+use tributary_testbed::Star;
+
+use crate::failure::Failure;
+use crate::program::Program;
+use crate::stage::{Interrupt, Process};
+
+/// Importing PyTorch on every host of a busy machine takes a while.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
+/// For one run of collectives, heavy loss included.
+const RUN_TIMEOUT: Duration = Duration::from_secs(300);
+const RENDEZVOUS_PORT: u16 = 29500;
+
+/// A world of Gloo ranks that waits for work.
+pub struct Gloo {
+    ranks: Vec<(Process, ChildStdin)>,
+    /// PyTorch's version.
+    pub version: String,
+}
+
+/// What one rank measured; the names are those of its JSON.
+#[derive(Clone, Debug, Deserialize)]
+pub struct RankReport {
+    /// Median completion time.
+    pub seconds: f64,
+    /// CPU time of the rank's process during the collectives.
+    pub cpu_seconds: f64,
+    /// TCP segments that its host sent again meanwhile.
+    pub retransmissions: u64,
+}
+
+#[derive(Deserialize)]
+struct Joined {
+    torch: String,
+}
+
+/// The interpreter that has the package: the one that started us, else the environment's, else the system's.
+pub fn default_python(program: &Program) -> PathBuf {
+    if let [python, module, ..] = program.words()
+        && module == OsStr::new("-m")
+    {
+        return python.into();
+    }
+    match std::env::var_os("VIRTUAL_ENV") {
+        Some(environment) => Path::new(&environment).join("bin/python"),
+        None => "python3".into(),
+    }
+}
+
+impl Gloo {
+    /// Starts a rank on every host and waits until all have met.
+    pub fn join(star: &Star, python: &Path, interrupt: &Interrupt) -> Result<Gloo, Failure> {
+        let world = star.options().hosts;
+        let rendezvous = format!("{}:{RENDEZVOUS_PORT}", star.host_addr(0));
+        let mut ranks = Vec::new();
+        for rank in 0..world {
+            let mut command = star.host(rank).command(python)?;
+            command
+                .args(["-m", "tributary.peers.gloo", "--rank", &rank.to_string(), "--world", &world.to_string()])
+                .args(["--rendezvous", &rendezvous, "--interface", star.host_device()])
+                .stdin(Stdio::piped());
+            let mut process = Process::spawn("Gloo", command, interrupt)?;
+            let input = process.take_input().ok_or_else(|| Failure::new("Gloo was started without an input"))?;
+            ranks.push((process, input));
+        }
+        let mut version = String::new();
+        for (process, _) in &mut ranks {
+            let joined: Joined = parse(&process.next_line(JOIN_TIMEOUT)?)?;
+            version = joined.torch;
+        }
+        Ok(Gloo { ranks, version })
+    }
+
+    /// One run: so many collectives, back to back, of a tensor of so many elements.
+    pub fn run(&mut self, elements: usize, iters: u32) -> Result<Vec<RankReport>, Failure> {
+        for (_, input) in &mut self.ranks {
+            // A rank that is gone says why below.
+            let _ = writeln!(input, "{elements} {iters}");
+        }
+        self.ranks.iter_mut().map(|(process, _)| parse(&process.next_line(RUN_TIMEOUT)?)).collect()
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T, Failure> {
+    serde_json::from_str(line).map_err(|error| Failure::new(format!("Gloo said '{line}': {error}")))
+}

@@ -1,0 +1,188 @@
+//! Runs the plan: for each star, all contenders in turns, with each loss.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tributary_numeric::DType;
+use tributary_proto::registry::Protocol;
+use tributary_testbed::{Faults, Star, StarOptions};
+
+use super::gloo::Gloo;
+use super::plan::{Plan, StarPlan};
+use super::report::{Contender, Machine, Report, Row, Sample};
+use crate::failure::Failure;
+use crate::npy::{Array, Data, Header};
+use crate::program::Program;
+use crate::stage::{Interrupt, JobRun, Place, Random, Softirq, Stage};
+
+/// For one collective, heavy loss included.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Measures everything. Without a Python, or one without PyTorch, Gloo is left out, and the report says why.
+pub fn run(plan: &Plan, program: &Program, python: Option<&Path>, interrupt: &Interrupt) -> Result<Report, Failure> {
+    let inputs = Inputs::make(plan)?;
+    let progress = progress(plan, python.is_some());
+    let mut report = Report::new(Machine::here(), plan);
+    for star in &plan.stars {
+        let mut bench = StarBench::open(plan, star, &inputs, program, python, interrupt)?;
+        if let Some(reason) = &bench.no_gloo {
+            report.leave_gloo_out(reason);
+        }
+        report.torch = report.torch.take().or(bench.gloo.as_ref().map(|gloo| gloo.version.clone()));
+        report.add(bench.rows(&progress)?);
+        bench.stage.close()?;
+    }
+    progress.finish_and_clear();
+    Ok(report)
+}
+
+/// Arrays of normal numbers, one of each size for each rank; gone when dropped.
+struct Inputs {
+    folder: tempfile::TempDir,
+}
+
+impl Inputs {
+    fn make(plan: &Plan) -> Result<Inputs, Failure> {
+        let folder = tempfile::Builder::new().prefix("tributary-bench-").tempdir()?;
+        for rank in 0..plan.most_hosts() {
+            let mut random = Random::new(rank as u64);
+            for (name, elements) in [("large", plan.elements), ("small", plan.small_elements)] {
+                let header = Header::vector(DType::F32, elements);
+                let array = Array { header, data: Data::F32(random.normals(elements)) };
+                std::fs::write(folder.path().join(format!("{name}-{rank}.npy")), array.to_bytes())?;
+            }
+        }
+        Ok(Inputs { folder })
+    }
+
+    fn of(&self, name: &str, hosts: u16) -> Vec<PathBuf> {
+        (0..hosts).map(|rank| self.folder.path().join(format!("{name}-{rank}.npy"))).collect()
+    }
+}
+
+/// One star with its switch and, where there is one, its world of Gloo.
+struct StarBench<'a> {
+    plan: &'a Plan,
+    star: &'a StarPlan,
+    inputs: &'a Inputs,
+    stage: Stage,
+    gloo: Option<Gloo>,
+    /// Why there is no Gloo, where it was wanted.
+    no_gloo: Option<String>,
+}
+
+impl<'a> StarBench<'a> {
+    fn open(
+        plan: &'a Plan,
+        star: &'a StarPlan,
+        inputs: &'a Inputs,
+        program: &Program,
+        python: Option<&Path>,
+        interrupt: &Interrupt,
+    ) -> Result<StarBench<'a>, Failure> {
+        let options = StarOptions { mtu: plan.mtu, ..StarOptions::new(star.hosts.into(), star.rate.shaping()) };
+        let place = Star::build(options)?;
+        let joined = python.map(|python| Gloo::join(&place, python, interrupt));
+        interrupt.check()?;
+        let (gloo, no_gloo) = match joined {
+            Some(Ok(gloo)) => (Some(gloo), None),
+            Some(Err(Failure::Failed(sentence))) => (None, Some(sentence)),
+            Some(Err(other)) => return Err(other),
+            None => (None, None),
+        };
+        let stage = Stage::open(program, Place::Star(place), plan.shards, interrupt)?;
+        Ok(StarBench { plan, star, inputs, stage, gloo, no_gloo })
+    }
+
+    /// A row for each loss; the repetitions go round all losses, so that a slow minute of the machine hits each alike.
+    fn rows(&mut self, progress: &ProgressBar) -> Result<Vec<Row>, Failure> {
+        let mut rows: Vec<Row> =
+            self.star.losses.iter().map(|&loss| Row::new(self.star.hosts, self.star.rate, loss)).collect();
+        for _ in 0..self.plan.repetitions {
+            for row in &mut rows {
+                if let Some(star) = self.stage.place_mut().star_mut() {
+                    star.set_faults(Faults::loss(row.loss_percent))?;
+                }
+                self.turn(row, progress)?;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// One run of each contender, large tensor and small.
+    fn turn(&mut self, row: &mut Row, progress: &ProgressBar) -> Result<(), Failure> {
+        for contender in Contender::ALL {
+            if contender == Contender::Gloo && self.gloo.is_none() {
+                continue;
+            }
+            progress.set_message(format!(
+                "{}, {} hosts, {}, {} % loss",
+                contender.name(),
+                row.hosts,
+                row.rate,
+                row.loss_percent
+            ));
+            let sample = match contender {
+                Contender::Switchml => self.ours(Protocol::SwitchMl)?,
+                Contender::Ring => self.ours(Protocol::Ring)?,
+                Contender::Gloo => self.gloo()?,
+            };
+            row.samples.push((contender, sample));
+            progress.inc(1);
+        }
+        Ok(())
+    }
+
+    fn ours(&mut self, protocol: Protocol) -> Result<Sample, Failure> {
+        let mut job = JobRun {
+            protocol,
+            inputs: self.inputs.of("large", self.star.hosts),
+            outputs: Vec::new(),
+            iters: self.plan.iters,
+            timeout: TIMEOUT,
+        };
+        let (softirq, switch_cpu) = (Softirq::read(), self.stage.switch_cpu_seconds());
+        let workers = self.stage.allreduce(&job)?;
+        let switch_cpu = self.stage.switch_cpu_seconds() - switch_cpu;
+        let softirq_seconds = softirq.elapsed();
+        job.inputs = self.inputs.of("small", self.star.hosts);
+        job.iters = self.plan.small_iters;
+        let small = self.stage.allreduce(&job)?;
+        Ok(Sample {
+            seconds: slowest(workers.iter().map(|worker| worker.seconds)),
+            small_seconds: slowest(small.iter().map(|worker| worker.seconds)),
+            cpu_seconds: workers.iter().map(|worker| worker.cpu_seconds).sum::<f64>() + switch_cpu,
+            softirq_seconds,
+            retransmissions: workers.iter().map(|worker| worker.retransmissions).sum(),
+            packets_sent: Some(workers.iter().map(|worker| worker.packets_sent).sum()),
+        })
+    }
+
+    fn gloo(&mut self) -> Result<Sample, Failure> {
+        let gloo = self.gloo.as_mut().ok_or_else(|| Failure::new("Gloo did not join"))?;
+        let softirq = Softirq::read();
+        let ranks = gloo.run(self.plan.elements, self.plan.iters)?;
+        let softirq_seconds = softirq.elapsed();
+        let small = gloo.run(self.plan.small_elements, self.plan.small_iters)?;
+        Ok(Sample {
+            seconds: slowest(ranks.iter().map(|rank| rank.seconds)),
+            small_seconds: slowest(small.iter().map(|rank| rank.seconds)),
+            cpu_seconds: ranks.iter().map(|rank| rank.cpu_seconds).sum(),
+            softirq_seconds,
+            retransmissions: ranks.iter().map(|rank| rank.retransmissions).sum(),
+            packets_sent: None,
+        })
+    }
+}
+
+fn slowest(seconds: impl Iterator<Item = f64>) -> f64 {
+    seconds.fold(0.0, f64::max)
+}
+
+fn progress(plan: &Plan, with_gloo: bool) -> ProgressBar {
+    let rows: usize = plan.stars.iter().map(|star| star.losses.len()).sum();
+    let contenders = if with_gloo { Contender::ALL.len() } else { Contender::ALL.len() - 1 };
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left: {msg}").expect("a right template");
+    ProgressBar::new((rows * contenders) as u64 * u64::from(plan.repetitions)).with_style(style)
+}

@@ -1,0 +1,90 @@
+//! `tributary bench`: ours, our ring and PyTorch's Gloo over the same links, in one run.
+//!
+//! `plan.rs` says what is measured, `measure.rs` does it on one star after the other, `gloo.rs` is the peer, `report.rs`
+//! what people and scripts get to see.
+
+mod gloo;
+mod measure;
+mod plan;
+mod report;
+
+use std::path::PathBuf;
+
+use crate::failure::Failure;
+use crate::output;
+use crate::program::Program;
+use crate::stage::Interrupt;
+
+use plan::{Plan, Rate};
+
+const EXAMPLES: &str = "\
+Examples:
+  tributary bench                                    everything that docs/performance.md reports, some minutes
+  tributary bench --hosts 4 --rate-gbps 1,10         two stars of four hosts
+  tributary bench --hosts 8 --loss-percent 0,0.1,1   how loss stretches the completion time
+  tributary bench --quick                            a minute, tiny tensors: that it runs, not how fast
+
+Needs root (network namespaces), iproute2 and nftables. Gloo comes with PyTorch: pip install 'tributary[torch]'.
+
+Every link is shaped in both directions by a token bucket that counts Ethernet frames (1,514 bytes for a full packet).
+Goodput is bits of tensor over the median completion time at the slowest worker, of collectives back to back; runs of
+the contenders take turns. CPU s/GB is the CPU time of all processes, switch included, for each 10^9 bytes of tensor.
+Gloo's retransmissions are TCP segments.";
+
+/// The flags of `tributary bench`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Hosts around the switch [default: 4,8]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(2..=64))]
+    pub hosts: Vec<u16>,
+    /// Rates of the links in Gbit/s, or 'unshaped' [default: 1]
+    #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = plan::parse_rate)]
+    pub rate_gbps: Vec<Rate>,
+    /// Packets that vanish, of each link and direction [default: 0]
+    #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = plan::parse_percent)]
+    pub loss_percent: Vec<f64>,
+    /// Megabytes (10^6) of float32 in the tensor [default: 25]
+    #[arg(long, value_name = "MB", conflicts_with = "elements", value_parser = plan::parse_megabytes)]
+    pub size_mb: Option<f64>,
+    /// Elements of float32 in the tensor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub elements: Option<u32>,
+    /// Collectives in one run of a contender; their median counts [default: 5]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    pub iters: Option<u32>,
+    /// Runs of each contender, taking turns; their median counts [default: 3]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    pub repetitions: Option<u32>,
+    /// Threads of the switch
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub shards: u16,
+    /// Bytes of the longest IP packet
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..=9000))]
+    pub mtu: u16,
+    /// Tiny tensors and one repetition: shows that it runs, not how fast
+    #[arg(long)]
+    pub quick: bool,
+    /// The Python that has PyTorch [default: the one that runs this program, or python3]
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// Leave Gloo out
+    #[arg(long)]
+    pub no_gloo: bool,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the bench.
+pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
+    tributary_testbed::requirements()?;
+    let interrupt = Interrupt::on_signals()?;
+    let peer = (!args.no_gloo).then(|| args.python.clone().unwrap_or_else(|| gloo::default_python(program)));
+    let report = measure::run(&Plan::new(&args), program, peer.as_deref(), &interrupt)?;
+    match args.json {
+        true => output::json(&report)?,
+        false => output::line(&report.render())?,
+    }
+    Ok(())
+}

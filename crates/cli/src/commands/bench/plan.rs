@@ -1,0 +1,193 @@
+//! What is measured: which stars, which loss on them, how much data, how often.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use tributary_testbed::Shaping;
+
+use super::Args;
+
+/// The rate of every link of a star.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// As fast as the machine copies.
+    Unshaped,
+    /// So many Gbit/s each way.
+    Gbps(f64),
+}
+
+impl Rate {
+    /// The same for the testbed. The parser has checked the range.
+    pub fn shaping(self) -> Shaping {
+        match self {
+            Rate::Unshaped => Shaping::Unshaped,
+            Rate::Gbps(gbps) => Shaping::BitsPerSecond((gbps * 1e9).round() as u64),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rate::Unshaped => f.write_str("unshaped"),
+            Rate::Gbps(gbps) => write!(f, "{gbps} Gbit/s"),
+        }
+    }
+}
+
+impl Serialize for Rate {
+    /// A number, or null where there is no limit.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Rate::Unshaped => serializer.serialize_none(),
+            Rate::Gbps(gbps) => serializer.serialize_some(gbps),
+        }
+    }
+}
+
+/// One star, and the losses that it is measured with, the loss-free case first where there is one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StarPlan {
+    /// Hosts around the switch.
+    pub hosts: u16,
+    /// Of every link.
+    pub rate: Rate,
+    /// In percent, of each link and direction.
+    pub losses: Vec<f64>,
+}
+
+/// Everything that one bench measures.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// One after the other.
+    pub stars: Vec<StarPlan>,
+    /// Float32 elements of the tensor.
+    pub elements: usize,
+    /// Collectives in one run.
+    pub iters: u32,
+    /// Runs of each contender.
+    pub repetitions: u32,
+    /// Float32 elements of the small tensor: 1 KiB.
+    pub small_elements: usize,
+    /// Collectives of it in one run.
+    pub small_iters: u32,
+    /// Threads of the switch.
+    pub shards: u16,
+    /// Bytes of the longest IP packet.
+    pub mtu: u16,
+}
+
+impl Plan {
+    /// The plan that the flags ask for; what docs/performance.md reports, where they name no star.
+    pub fn new(args: &Args) -> Plan {
+        let megabytes = args.size_mb.unwrap_or(if args.quick { 1.0 } else { 25.0 });
+        Plan {
+            stars: stars(args),
+            elements: args.elements.map_or((megabytes * 1e6 / 4.0).round() as usize, |elements| elements as usize),
+            iters: args.iters.unwrap_or(if args.quick { 2 } else { 5 }),
+            repetitions: args.repetitions.unwrap_or(if args.quick { 1 } else { 3 }),
+            small_elements: 256,
+            small_iters: if args.quick { 20 } else { 500 },
+            shards: args.shards,
+            mtu: args.mtu,
+        }
+    }
+
+    /// Most hosts of any star.
+    pub fn most_hosts(&self) -> usize {
+        self.stars.iter().map(|star| usize::from(star.hosts)).max().unwrap_or(0)
+    }
+}
+
+fn stars(args: &Args) -> Vec<StarPlan> {
+    let star = |hosts, rate, losses: &[f64]| StarPlan { hosts, rate, losses: losses.to_vec() };
+    if args.hosts.is_empty() && args.rate_gbps.is_empty() && args.loss_percent.is_empty() {
+        if args.quick {
+            return vec![star(2, Rate::Gbps(1.0), &[0.0, 1.0])];
+        }
+        return vec![
+            star(4, Rate::Gbps(1.0), &[0.0, 0.1, 1.0]),
+            star(8, Rate::Gbps(1.0), &[0.0]),
+            star(4, Rate::Gbps(10.0), &[0.0]),
+            star(4, Rate::Unshaped, &[0.0]),
+        ];
+    }
+    let or = |given: &[f64], default: f64| if given.is_empty() { vec![default] } else { given.to_vec() };
+    let mut losses = or(&args.loss_percent, 0.0);
+    losses.sort_by(f64::total_cmp);
+    let hosts = if args.hosts.is_empty() { vec![4, 8] } else { args.hosts.clone() };
+    let rates = if args.rate_gbps.is_empty() { vec![Rate::Gbps(1.0)] } else { args.rate_gbps.clone() };
+    rates
+        .iter()
+        .flat_map(|&rate| hosts.iter().map(move |&hosts| (hosts, rate)))
+        .map(|(h, r)| star(h, r, &losses))
+        .collect()
+}
+
+/// `unshaped`, or a number of Gbit/s.
+pub fn parse_rate(text: &str) -> Result<Rate, String> {
+    if text == "unshaped" {
+        return Ok(Rate::Unshaped);
+    }
+    let gbps: f64 = text.parse().map_err(|_| "it is a number of Gbit/s or 'unshaped'".to_string())?;
+    Shaping::gbps(gbps).map(|_| Rate::Gbps(gbps)).map_err(|error| error.to_string())
+}
+
+/// A share of packets that may vanish.
+pub fn parse_percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=50.0).contains(&percent) => Ok(percent),
+        _ => Err("it is a percentage from 0 to 50".to_string()),
+    }
+}
+
+/// A size of which every machine has some.
+pub fn parse_megabytes(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(megabytes) if (1e-5..=10_000.0).contains(&megabytes) => Ok(megabytes),
+        _ => Err("it is a number of megabytes from 0.00001 to 10000".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn plan(line: &str) -> Plan {
+        Plan::new(&Cli::try_parse_from(std::iter::once("bench").chain(line.split_whitespace())).expect("flags").args)
+    }
+
+    #[test]
+    fn without_flags_every_row_of_the_performance_page_is_measured() {
+        let plan = plan("");
+        assert_eq!(plan.elements, 6_250_000);
+        assert_eq!(plan.stars.len(), 4);
+        assert_eq!(plan.stars[0].losses, [0.0, 0.1, 1.0]);
+        assert_eq!(plan.most_hosts(), 8);
+    }
+
+    #[test]
+    fn flags_give_every_combination_with_the_least_loss_first() {
+        let plan = plan("--hosts 2,3 --rate-gbps 10,unshaped --loss-percent 1,0 --elements 64");
+        let stars: Vec<(u16, Rate)> = plan.stars.iter().map(|star| (star.hosts, star.rate)).collect();
+        assert_eq!(stars, [(2, Rate::Gbps(10.0)), (3, Rate::Gbps(10.0)), (2, Rate::Unshaped), (3, Rate::Unshaped)]);
+        assert!(plan.stars.iter().all(|star| star.losses == [0.0, 1.0]));
+        assert_eq!(plan.elements, 64);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        assert!(parse_rate("fast").unwrap_err().contains("unshaped"));
+        assert!(parse_rate("0").unwrap_err().contains("cannot be shaped"));
+        assert!(parse_percent("51").is_err() && parse_percent("NaN").is_err());
+        assert!(parse_megabytes("0").is_err());
+    }
+}

@@ -1,0 +1,342 @@
+//! What the bench says: one row for each star and loss, one line in it for each contender.
+
+use std::fs;
+
+use serde::Serialize;
+
+use super::plan::{Plan, Rate};
+use crate::output::Table;
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Contender {
+    /// The switch sums.
+    Switchml,
+    /// Our hosts sum.
+    Ring,
+    /// PyTorch's hosts sum.
+    Gloo,
+}
+
+impl Contender {
+    /// In the order in which they take turns.
+    pub const ALL: [Contender; 3] = [Contender::Switchml, Contender::Ring, Contender::Gloo];
+
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Contender::Switchml => "switchml",
+            Contender::Ring => "ring",
+            Contender::Gloo => "Gloo",
+        }
+    }
+}
+
+/// One run of one contender: medians over its collectives, sums over its processes.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// Completion time at the slowest worker.
+    pub seconds: f64,
+    /// The same of the small tensor.
+    pub small_seconds: f64,
+    /// CPU time of all processes, the switch included.
+    pub cpu_seconds: f64,
+    /// The whole machine's time in soft interrupts, part of which is in `cpu_seconds` too.
+    pub softirq_seconds: f64,
+    /// Packets or TCP segments sent again.
+    pub retransmissions: u64,
+    /// By the workers; unknown for TCP.
+    pub packets_sent: Option<u64>,
+}
+
+/// The medians of a contender's runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    /// Who.
+    pub contender: Contender,
+    /// Median completion time of the tensor.
+    pub seconds: f64,
+    /// Bits of tensor over that, in 10^9.
+    pub goodput_gbps: f64,
+    /// Elements of tensor over that.
+    pub ate_per_s: f64,
+    /// Goodput over Gloo's.
+    pub times_gloo: Option<f64>,
+    /// Completion time over the loss-free one on the same star.
+    pub times_loss_free: Option<f64>,
+    /// Median completion time of 1 KiB.
+    pub small_us: f64,
+    /// CPU time of all processes for 10^9 bytes of tensor.
+    pub cpu_s_per_gb: f64,
+    /// The machine's time in soft interrupts for 10^9 bytes of tensor.
+    pub softirq_s_per_gb: f64,
+    /// In one run.
+    pub retransmissions: u64,
+    /// In one run, by the workers.
+    pub packets_sent: Option<u64>,
+}
+
+/// One star with one loss.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// Hosts around the switch.
+    pub hosts: u16,
+    /// Of every link.
+    #[serde(rename = "rate_gbps")]
+    pub rate: Rate,
+    /// Of each link and direction.
+    pub loss_percent: f64,
+    /// One for each contender that ran.
+    pub lines: Vec<Line>,
+    /// Every run, until they are settled into lines.
+    #[serde(skip)]
+    pub samples: Vec<(Contender, Sample)>,
+}
+
+/// The machine that the figures are of.
+#[derive(Debug, Serialize)]
+pub struct Machine {
+    /// CPUs that this process may use.
+    pub cpus: usize,
+    /// The CPU's own name.
+    pub cpu: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// What TCP does about loss here, which Gloo depends on.
+    pub tcp_congestion_control: String,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// On this machine.
+    pub machine: Machine,
+    /// PyTorch's version.
+    pub torch: Option<String>,
+    /// Float32 elements of the tensor.
+    pub elements: usize,
+    /// Collectives in one run.
+    pub iters: u32,
+    /// Runs of each contender.
+    pub repetitions: u32,
+    /// Threads of the switch.
+    pub shards: u16,
+    /// Bytes of the longest IP packet.
+    pub mtu: u16,
+    /// The figures.
+    pub rows: Vec<Row>,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+}
+
+impl Machine {
+    /// This one.
+    pub fn here() -> Machine {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
+        let cpuinfo = read("/proc/cpuinfo");
+        let model =
+            cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(": ").nth(1));
+        Machine {
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            cpu: model.unwrap_or("unknown").to_string(),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            tcp_congestion_control: read("/proc/sys/net/ipv4/tcp_congestion_control"),
+        }
+    }
+}
+
+impl Row {
+    /// A row that nobody has run for.
+    pub fn new(hosts: u16, rate: Rate, loss_percent: f64) -> Row {
+        Row { hosts, rate, loss_percent, lines: Vec::new(), samples: Vec::new() }
+    }
+
+    /// The runs' medians; the report fills in what depends on other lines.
+    fn line(&self, contender: Contender, elements: usize, iters: u32) -> Option<Line> {
+        let runs: Vec<&Sample> = self.samples.iter().filter(|(who, _)| *who == contender).map(|(_, run)| run).collect();
+        let median = |of: &dyn Fn(&Sample) -> f64| median(runs.iter().map(|run| of(run)).collect());
+        let seconds = median(&|run| run.seconds)?;
+        let bytes = elements as f64 * 4.0;
+        let gigabytes_of_run = bytes * f64::from(iters) / 1e9;
+        Some(Line {
+            contender,
+            seconds,
+            goodput_gbps: bytes * 8.0 / seconds / 1e9,
+            ate_per_s: elements as f64 / seconds,
+            times_gloo: None,
+            times_loss_free: None,
+            small_us: median(&|run| run.small_seconds)? * 1e6,
+            cpu_s_per_gb: median(&|run| run.cpu_seconds)? / gigabytes_of_run,
+            softirq_s_per_gb: median(&|run| run.softirq_seconds)? / gigabytes_of_run,
+            retransmissions: median(&|run| run.retransmissions as f64)? as u64,
+            packets_sent: runs.first()?.packets_sent,
+        })
+    }
+}
+
+impl Report {
+    /// A report without figures.
+    pub fn new(machine: Machine, plan: &Plan) -> Report {
+        Report {
+            machine,
+            torch: None,
+            elements: plan.elements,
+            iters: plan.iters,
+            repetitions: plan.repetitions,
+            shards: plan.shards,
+            mtu: plan.mtu,
+            rows: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Says, once, why there is no Gloo.
+    pub fn leave_gloo_out(&mut self, reason: &str) {
+        let note = format!("Gloo was left out. {reason}");
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Takes the rows of one star, the loss-free one first where there is one.
+    pub fn add(&mut self, mut rows: Vec<Row>) {
+        for row in &mut rows {
+            row.lines = Contender::ALL.into_iter().filter_map(|who| row.line(who, self.elements, self.iters)).collect();
+            let gloo = row.lines.iter().find(|line| line.contender == Contender::Gloo).map(|line| line.goodput_gbps);
+            for line in &mut row.lines {
+                line.times_gloo = gloo.map(|gloo| line.goodput_gbps / gloo);
+            }
+        }
+        let loss_free: Vec<(Contender, f64)> = rows
+            .iter()
+            .filter(|row| row.loss_percent == 0.0)
+            .flat_map(|row| row.lines.iter().map(|line| (line.contender, line.seconds)))
+            .collect();
+        for line in rows.iter_mut().filter(|row| row.loss_percent > 0.0).flat_map(|row| &mut row.lines) {
+            let base = loss_free.iter().find(|(who, _)| *who == line.contender);
+            line.times_loss_free = base.map(|(_, seconds)| line.seconds / seconds);
+        }
+        self.rows.extend(rows);
+    }
+
+    /// The tables for people.
+    pub fn render(&self) -> String {
+        let Machine { cpus, cpu, kernel, tcp_congestion_control } = &self.machine;
+        let mut text = format!(
+            "{:.1} MB of float32, median of {} x {} collectives; {} switch thread(s), MTU {}\n\
+             {cpus} CPUs ({cpu}), Linux {kernel}, TCP {tcp_congestion_control}{}\n\n",
+            self.elements as f64 * 4.0 / 1e6,
+            self.repetitions,
+            self.iters,
+            self.shards,
+            self.mtu,
+            self.torch.as_ref().map_or(String::new(), |version| format!(", PyTorch {version}")),
+        );
+        text += &self.table().render();
+        for note in &self.notes {
+            text += &format!("\n\n{note}");
+        }
+        text
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new([
+            "hosts",
+            "links",
+            "loss %",
+            "who",
+            "Gbit/s",
+            "x Gloo",
+            "x loss-free",
+            "M ATE/s",
+            "1 KiB us",
+            "CPU s/GB",
+            "softirq s/GB",
+            "sent again",
+        ]);
+        let or_blank = |number: Option<f64>| number.map_or("-".to_string(), |number| format!("{number:.2}"));
+        for row in &self.rows {
+            for line in &row.lines {
+                table.row([
+                    row.hosts.to_string(),
+                    row.rate.to_string(),
+                    row.loss_percent.to_string(),
+                    line.contender.name().to_string(),
+                    format!("{:.3}", line.goodput_gbps),
+                    or_blank(line.times_gloo),
+                    or_blank(line.times_loss_free),
+                    format!("{:.1}", line.ate_per_s / 1e6),
+                    format!("{:.0}", line.small_us),
+                    format!("{:.2}", line.cpu_s_per_gb),
+                    format!("{:.2}", line.softirq_s_per_gb),
+                    line.retransmissions.to_string(),
+                ]);
+            }
+        }
+        table
+    }
+}
+
+/// The middle value; the mean of the two in the middle where their number is even.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        len if len % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(loss_percent: f64, runs: &[(Contender, f64)]) -> Row {
+        let sample = |seconds: f64| Sample { seconds, ..Sample::default() };
+        let samples = runs.iter().map(|&(who, seconds)| (who, sample(seconds))).collect();
+        Row { samples, ..Row::new(4, Rate::Gbps(1.0), loss_percent) }
+    }
+
+    fn report() -> Report {
+        Report {
+            machine: Machine::here(),
+            torch: None,
+            elements: 1_000_000,
+            iters: 1,
+            repetitions: 3,
+            shards: 1,
+            mtu: 1500,
+            rows: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn lines_are_medians_and_compare_with_gloo_and_with_no_loss() {
+        use Contender::{Gloo, Switchml};
+        let mut report = report();
+        let clean = row(0.0, &[(Switchml, 9.0), (Switchml, 1.0), (Switchml, 2.0), (Gloo, 4.0)]);
+        let lossy = row(1.0, &[(Switchml, 3.0), (Gloo, 12.0)]);
+        report.add(vec![clean, lossy]);
+        let line = |row: usize, who| report.rows[row].lines.iter().find(|line| line.contender == who).expect("a line");
+        assert_eq!(line(0, Switchml).seconds, 2.0);
+        assert_eq!(line(0, Switchml).goodput_gbps, 0.016);
+        assert_eq!(line(0, Switchml).times_gloo, Some(2.0));
+        assert_eq!(line(0, Switchml).times_loss_free, None);
+        assert_eq!(line(1, Switchml).times_loss_free, Some(1.5));
+        assert_eq!(line(1, Gloo).times_loss_free, Some(3.0));
+    }
+
+    #[test]
+    fn a_contender_that_did_not_run_has_no_line_and_the_reason_is_told_once() {
+        let mut report = report();
+        report.add(vec![row(0.0, &[(Contender::Ring, 1.0)])]);
+        report.leave_gloo_out("There is no PyTorch.");
+        report.leave_gloo_out("There is no PyTorch.");
+        assert_eq!(report.rows[0].lines.len(), 1);
+        assert_eq!(report.rows[0].lines[0].times_gloo, None);
+        assert_eq!(report.render().matches("Gloo was left out. There is no PyTorch.").count(), 1);
+    }
+}

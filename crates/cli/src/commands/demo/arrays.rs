@@ -1,0 +1,114 @@
+//! The arrays that the demo's workers load: five parts, in each of which magnitudes differ in another way.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use tributary_numeric::DType;
+
+use crate::failure::Failure;
+use crate::npy::{Array, Data, Header};
+use crate::stage::Random;
+
+/// How the values of a part are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Normal with variance 1, as gradients nearly are.
+    Normal,
+    /// A few values are thousands of times the typical.
+    HeavyTailed,
+    /// Normal times 1e-30.
+    Tiny,
+    /// Normal times 1e30.
+    Huge,
+    /// Each rank another of the four: what is small vanishes beside what is huge, and must not do harm.
+    Mixed,
+}
+
+impl Part {
+    /// In the order in which they lie in an array.
+    pub const ALL: [Part; 5] = [Part::Normal, Part::HeavyTailed, Part::Tiny, Part::Huge, Part::Mixed];
+
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Normal => "normal",
+            Part::HeavyTailed => "heavy-tailed",
+            Part::Tiny => "tiny (1e-30)",
+            Part::Huge => "huge (1e30)",
+            Part::Mixed => "another on each rank",
+        }
+    }
+
+    /// Where it lies in an array of `elements`.
+    pub fn range(self, elements: usize) -> Range<usize> {
+        let index = self as usize;
+        elements * index / Part::ALL.len()..elements * (index + 1) / Part::ALL.len()
+    }
+
+    fn pair(self, rank: usize, random: &mut Random) -> [f64; 2] {
+        match self {
+            Part::Normal => random.normal_pair(),
+            Part::HeavyTailed => random.heavy_tailed_pair(),
+            Part::Tiny => random.normal_pair().map(|value| value * 1e-30),
+            Part::Huge => random.normal_pair().map(|value| value * 1e30),
+            Part::Mixed => Part::ALL[rank % 4].pair(rank, random),
+        }
+    }
+}
+
+/// The array of a rank.
+pub fn array(rank: usize, elements: usize) -> Vec<f32> {
+    let mut random = Random::new(rank as u64 + 1);
+    let mut values = Vec::with_capacity(elements + 1);
+    for part in Part::ALL {
+        let end = part.range(elements).end;
+        while values.len() < end {
+            values.extend(part.pair(rank, &mut random).map(|value| value as f32));
+        }
+        values.truncate(end);
+    }
+    values
+}
+
+/// Writes an array for each rank and says where.
+pub fn write(folder: &Path, ranks: usize, elements: usize) -> Result<Vec<PathBuf>, Failure> {
+    let write_one = |rank: usize| -> Result<PathBuf, Failure> {
+        let path = folder.join(format!("input-{rank}.npy"));
+        let data = Data::F32(array(rank, elements));
+        std::fs::write(&path, Array { header: Header::vector(DType::F32, elements), data }.to_bytes())?;
+        Ok(path)
+    };
+    std::thread::scope(|scope| {
+        let write_one = &write_one;
+        let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || write_one(rank))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_cover_an_array_of_any_length() {
+        for elements in [0, 1, 4, 7, 1000] {
+            let ends: Vec<usize> = Part::ALL.iter().map(|part| part.range(elements).end).collect();
+            assert_eq!(Part::Normal.range(elements).start, 0);
+            assert_eq!(ends[4], elements);
+            assert!(ends.is_sorted());
+            assert_eq!(array(0, elements).len(), elements);
+        }
+    }
+
+    #[test]
+    fn every_value_is_finite_and_ranks_differ() {
+        let (a, b) = (array(0, 10_000), array(1, 10_000));
+        assert!(a.iter().chain(&b).all(|value| value.is_finite()));
+        assert_ne!(a, b);
+        assert!(a[Part::Huge.range(10_000)].iter().any(|value| value.abs() > 1e29));
+        assert!(a[Part::Tiny.range(10_000)].iter().all(|value| value.abs() < 1e-28));
+    }
+}

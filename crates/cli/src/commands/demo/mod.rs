@@ -1,0 +1,137 @@
+//! `tributary demo`: a switch and four workers as processes sum real arrays, and we look over their shoulders.
+//!
+//! `arrays.rs` makes what they sum, `check.rs` holds the result to Theorem 1, `report.rs` shows it.
+
+mod arrays;
+mod check;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tributary_proto::registry::Protocol;
+use tributary_testbed::{Shaping, Star, StarOptions};
+
+use crate::failure::Failure;
+use crate::npy::Array;
+use crate::output;
+use crate::program::Program;
+use crate::stage::{Interrupt, JobRun, Place, Stage, WorkerReport};
+
+use check::{Allowed, Verdict};
+use report::{Line, Report};
+
+const WORKERS: usize = 4;
+const LINK_GBPS: f64 = 1.0;
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Arrays, two protocols, two checks.
+const STEPS: u64 = 5;
+
+/// The flags of `tributary demo`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Elements of each worker's array
+    #[arg(long, value_name = "N", default_value_t = 6_250_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub elements: u32,
+    /// Sums of the same arrays, back to back; times are medians
+    #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub iters: u32,
+    /// Use loopback even where network namespaces are possible
+    #[arg(long)]
+    pub loopback: bool,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the demo.
+pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
+    let interrupt = Interrupt::on_signals()?;
+    let progress = progress();
+    let (place, setting) = place(args.loopback)?;
+    let folder = tempfile::Builder::new().prefix("tributary-demo-").tempdir()?;
+
+    progress.set_message("making an array for each worker");
+    let inputs = arrays::write(folder.path(), WORKERS, args.elements as usize)?;
+    progress.inc(1);
+
+    let mut stage = Stage::open(program, place, 1, &interrupt)?;
+    let mut report = Report::new(setting, WORKERS, args.elements as usize, args.iters);
+    for protocol in [Protocol::SwitchMl, Protocol::Ring] {
+        progress.set_message(format!("{WORKERS} workers sum {} times with {}", args.iters, protocol.name()));
+        let job = JobRun {
+            protocol,
+            inputs: inputs.clone(),
+            outputs: outputs(folder.path(), protocol),
+            iters: args.iters,
+            timeout: TIMEOUT,
+        };
+        let workers = stage.allreduce(&job)?;
+        progress.inc(1);
+        progress.set_message(format!("comparing {}'s result with a float64 sum", protocol.name()));
+        let verdict = judge(&job, &workers)?;
+        report.lines.push(Line::new(protocol, &workers, verdict));
+        progress.inc(1);
+    }
+    stage.close()?;
+    progress.finish_and_clear();
+    match args.json {
+        true => output::json(&report)?,
+        false => output::line(&report.render())?,
+    }
+    match report.complaint() {
+        Some(complaint) => Err(Failure::new(complaint)),
+        None => Ok(()),
+    }
+}
+
+/// A star where that is possible, else loopback; and a sentence that says which, and why.
+fn place(loopback: bool) -> Result<(Place, String), Failure> {
+    if loopback {
+        return Ok((Place::Loopback, "on loopback, as asked: the goodput is this machine's, not a network's".into()));
+    }
+    match Star::build(StarOptions::new(WORKERS, Shaping::gbps(LINK_GBPS)?)) {
+        Ok(star) => {
+            let setting = format!("in network namespaces with links of {LINK_GBPS} Gbit/s each way");
+            Ok((Place::Star(star), setting))
+        }
+        Err(reason) => Ok((
+            Place::Loopback,
+            format!("on loopback, so that the goodput is this machine's, not a network's: {reason}"),
+        )),
+    }
+}
+
+fn outputs(folder: &Path, protocol: Protocol) -> Vec<PathBuf> {
+    (0..WORKERS).map(|rank| folder.join(format!("{}-{rank}.npy", protocol.name()))).collect()
+}
+
+/// Compares what the workers wrote with what they loaded.
+fn judge(job: &JobRun, workers: &[WorkerReport]) -> Result<Verdict, Failure> {
+    let inputs = floats(&job.inputs)?;
+    let outputs = floats(&job.outputs)?;
+    let block = workers.first().map_or(1, |worker| usize::from(worker.elements_per_packet.max(1)));
+    let allowed = match job.protocol {
+        Protocol::SwitchMl => Allowed::Theorem1 { block },
+        Protocol::Ring => Allowed::FloatSum,
+    };
+    Ok(check::judge(&inputs, &outputs, allowed))
+}
+
+fn floats(paths: &[PathBuf]) -> Result<Vec<Vec<f32>>, Failure> {
+    paths
+        .iter()
+        .map(|path| match Array::read(path, None)?.data {
+            crate::npy::Data::F32(values) => Ok(values),
+            other => Err(Failure::new(format!("{} holds {} and should hold f32", path.display(), other.dtype()))),
+        })
+        .collect()
+}
+
+fn progress() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {bar:30} {elapsed} {msg}").expect("a right template");
+    let progress = ProgressBar::new(STEPS).with_style(style);
+    progress.enable_steady_tick(Duration::from_millis(100));
+    progress
+}

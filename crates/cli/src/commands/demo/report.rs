@@ -1,0 +1,182 @@
+//! What the demo says at its end.
+
+use serde::Serialize;
+use tributary_proto::registry::Protocol;
+
+use super::arrays::Part;
+use super::check::Verdict;
+use crate::output::Table;
+use crate::stage::WorkerReport;
+
+/// One protocol's run.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    /// Who summed.
+    pub protocol: &'static str,
+    /// Median completion time at the slowest worker.
+    pub seconds: f64,
+    /// Bits of tensor over that, in 10^9.
+    pub goodput_gbps: f64,
+    /// Elements of tensor over that.
+    pub ate_per_s: f64,
+    /// By all workers, over all sums.
+    pub packets_sent: u64,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Fraction of the blocks whose sum was made in the network.
+    pub in_network: f64,
+    /// Whether the result is right.
+    pub verdict: Verdict,
+}
+
+impl Line {
+    /// Takes the workers' own accounts together.
+    pub fn new(protocol: Protocol, workers: &[WorkerReport], verdict: Verdict) -> Line {
+        let seconds = workers.iter().map(|worker| worker.seconds).fold(0.0, f64::max);
+        let elements = workers.first().map_or(0, |worker| worker.elements) as f64;
+        Line {
+            protocol: protocol.name(),
+            seconds,
+            goodput_gbps: elements * 32.0 / seconds / 1e9,
+            ate_per_s: elements / seconds,
+            packets_sent: workers.iter().map(|worker| worker.packets_sent).sum(),
+            retransmissions: workers.iter().map(|worker| worker.retransmissions).sum(),
+            in_network: workers.iter().map(|worker| worker.in_network).fold(1.0, f64::min),
+            verdict,
+        }
+    }
+
+    fn title(&self) -> String {
+        let who = if self.in_network > 0.0 { "the switch sums" } else { "the hosts sum" };
+        format!("{}: {who}", self.protocol)
+    }
+
+    fn sentence(&self) -> String {
+        let bound = match self.in_network > 0.0 {
+            true => "within Theorem 1's bound of the float64 sum",
+            false => "within the bound of a float32 sum",
+        };
+        match self.verdict.holds() {
+            true => format!("{}: right. Every element is {bound}, and all ranks hold the same bits.", self.protocol),
+            false => format!("{}: WRONG.", self.protocol),
+        }
+    }
+}
+
+/// Everything that the demo found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Where it ran, as the end of a sentence.
+    pub setting: String,
+    /// Number of workers.
+    pub workers: usize,
+    /// Elements of each array.
+    pub elements: usize,
+    /// Sums of the same arrays.
+    pub iters: u32,
+    /// One for each protocol.
+    pub lines: Vec<Line>,
+}
+
+impl Report {
+    /// A report without runs.
+    pub fn new(setting: String, workers: usize, elements: usize, iters: u32) -> Report {
+        Report { setting, workers, elements, iters, lines: Vec::new() }
+    }
+
+    /// What is wrong, if anything is.
+    pub fn complaint(&self) -> Option<String> {
+        self.lines.iter().find(|line| !line.verdict.holds()).map(|line| {
+            let worst = line.verdict.worst();
+            match line.verdict.identical {
+                false => format!("{}: the ranks' results differ", line.protocol),
+                true => format!(
+                    "{}: a sum is {:.1e} from the float64 sum, where {:.1e} is allowed",
+                    line.protocol, worst.error, worst.bound
+                ),
+            }
+        })
+    }
+
+    /// The tables for people.
+    pub fn render(&self) -> String {
+        let megabytes = self.elements as f64 * 4.0 / 1e6;
+        let head = format!(
+            "{} workers and a switch, {}.\nEach worker summed its own array of {} float32 ({megabytes:.1} MB) {} times with \
+             the others'.\n",
+            self.workers, self.setting, self.elements, self.iters
+        );
+        let verdicts: Vec<String> = self.lines.iter().map(Line::sentence).collect();
+        format!("{head}\n{}\n\n{}\n\n{}", self.speeds().render(), self.errors().render(), verdicts.join("\n"))
+    }
+
+    fn speeds(&self) -> Table {
+        let mut table = Table::new(["", "Gbit/s", "M ATE/s", "packets", "sent again", "summed in the network"]);
+        for line in &self.lines {
+            table.row([
+                line.title(),
+                format!("{:.3}", line.goodput_gbps),
+                format!("{:.1}", line.ate_per_s / 1e6),
+                line.packets_sent.to_string(),
+                line.retransmissions.to_string(),
+                format!("{:.0} %", line.in_network * 100.0),
+            ]);
+        }
+        table
+    }
+
+    /// Errors by part: the switch's against Theorem 1, and the ring's own.
+    fn errors(&self) -> Table {
+        let headings = self
+            .lines
+            .iter()
+            .flat_map(|line| [format!("{}: error", line.protocol), "bound".to_string(), "error / bound".to_string()]);
+        let mut table = Table::new(std::iter::once("values".to_string()).chain(headings));
+        for (index, part) in Part::ALL.iter().enumerate() {
+            let cells = self.lines.iter().flat_map(|line| {
+                let extreme = &line.verdict.extremes[index];
+                [format!("{:.1e}", extreme.error), format!("{:.1e}", extreme.bound), format!("{:.2}", extreme.share)]
+            });
+            table.row(std::iter::once(part.name().to_string()).chain(cells));
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Extreme;
+    use super::*;
+
+    fn report(share: f64, identical: bool) -> Report {
+        let worker = WorkerReport {
+            seconds: 0.5,
+            elements: 1_000_000,
+            packets_sent: 10,
+            retransmissions: 1,
+            in_network: 1.0,
+            elements_per_packet: 360,
+            cpu_seconds: 0.1,
+        };
+        let extremes = vec![Extreme { error: share, bound: 1.0, share }; Part::ALL.len()];
+        let mut report = Report::new("on loopback".to_string(), 2, 1_000_000, 5);
+        let verdict = Verdict { identical, extremes };
+        report.lines.push(Line::new(Protocol::SwitchMl, &[worker.clone(), worker], verdict));
+        report
+    }
+
+    #[test]
+    fn a_right_result_is_said_to_be_right() {
+        let report = report(0.5, true);
+        assert_eq!(report.complaint(), None);
+        assert_eq!(report.lines[0].packets_sent, 20);
+        assert_eq!(report.lines[0].goodput_gbps, 0.064);
+        assert!(report.render().contains("switchml: right."));
+    }
+
+    #[test]
+    fn a_wrong_one_is_a_failure_with_a_sentence() {
+        assert!(report(1.5, true).complaint().is_some_and(|text| text.contains("where 1.0e0 is allowed")));
+        assert!(report(0.5, false).complaint().is_some_and(|text| text.contains("differ")));
+    }
+}

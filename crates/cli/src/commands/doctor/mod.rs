@@ -1,0 +1,132 @@
+//! `tributary doctor`: what is wrong, and the command that mends it.
+//!
+//! Checks of the machine are in `machine.rs`, of the network in `network.rs`, and the proof that sums come out right
+//! in `smoke.rs`.
+
+mod machine;
+mod network;
+mod smoke;
+
+use serde::Serialize;
+
+use crate::address::parse_switch;
+use crate::failure::Failure;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  tributary doctor                       this machine
+  tributary doctor --switch 10.0.0.1     this machine and the way to that switch
+  tributary doctor --json | jq '.checks[] | select(.level != \"ok\")'
+
+Every line is ok, warn (it works, slower) or fail (it does not work), with the command that mends it. Exit code 1 if
+something fails.";
+
+/// The flags of `tributary doctor`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Check the way to this switch too
+    #[arg(long, value_name = "ADDR:PORT", env = "TRIBUTARY_SWITCH", value_parser = parse_switch)]
+    pub switch: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// It works, with less speed or safety.
+    Warn,
+    /// It does not work.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+pub struct Check {
+    /// What was looked at.
+    pub name: &'static str,
+    /// How bad it is.
+    pub level: Level,
+    /// What was found.
+    pub found: String,
+    /// What mends it.
+    pub remedy: Option<String>,
+}
+
+impl Check {
+    /// As it should be.
+    pub fn ok(name: &'static str, found: impl Into<String>) -> Check {
+        Check { name, level: Level::Ok, found: found.into(), remedy: None }
+    }
+
+    /// It works, but could be better.
+    pub fn warn(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Check {
+        Check { name, level: Level::Warn, found: found.into(), remedy: Some(remedy.into()) }
+    }
+
+    /// It does not work.
+    pub fn fail(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Check {
+        Check { name, level: Level::Fail, found: found.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn line(&self) -> String {
+        let level = match self.level {
+            Level::Ok => "ok  ",
+            Level::Warn => "warn",
+            Level::Fail => "fail",
+        };
+        let remedy = self.remedy.iter().map(|remedy| format!("\n{:24}-> {remedy}", ""));
+        format!("{level}  {:<16}  {}{}", self.name, self.found, remedy.collect::<String>())
+    }
+}
+
+/// Runs every check; prints each as soon as it is done.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let mut checks = Vec::new();
+    let mut add = |found: Vec<Check>| -> Result<(), Failure> {
+        for check in found {
+            if !args.json {
+                output::line(&check.line())?;
+            }
+            checks.push(check);
+        }
+        Ok(())
+    };
+    add(machine::checks())?;
+    add(network::local())?;
+    match &args.switch {
+        None => add(vec![smoke::embedded()])?,
+        Some(switch) => {
+            let reach = network::way_to(switch);
+            let reached = reach.iter().all(|check| check.level != Level::Fail);
+            add(reach)?;
+            if reached {
+                add(vec![smoke::at(switch)])?;
+            }
+        }
+    }
+    let failed: Vec<&str> = checks.iter().filter(|check| check.level == Level::Fail).map(|check| check.name).collect();
+    let warned = checks.iter().filter(|check| check.level == Level::Warn).count();
+    if args.json {
+        output::json(&serde_json::json!({ "ok": failed.is_empty(), "checks": checks }))?;
+    }
+    if !failed.is_empty() {
+        return Err(Failure::Told(format!(
+            "{} of {} checks failed: {}",
+            failed.len(),
+            checks.len(),
+            failed.join(", ")
+        )));
+    }
+    if !args.json {
+        let warnings = if warned == 1 { "1 warning".to_string() } else { format!("{warned} warnings") };
+        output::line(&format!("{} checks, nothing fails, {warnings}", checks.len()))?;
+    }
+    Ok(())
+}

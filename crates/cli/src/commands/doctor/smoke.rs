@@ -1,0 +1,76 @@
+//! The proof: two ranks in this process sum through a switch.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tributary_net::group::{ConnectOptions, Group};
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+use tributary_numeric::ReduceOp;
+use tributary_proto::registry::Protocol;
+
+use super::Check;
+
+const NAME: &str = "smoke test";
+const ELEMENTS: usize = 100_000;
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Two ranks and a switch in this process, over the loopback interface.
+pub fn embedded() -> Check {
+    match RunningSwitch::start(&SwitchOptions::new((Ipv4Addr::LOCALHOST, 0).into())) {
+        Err(error) => Check::fail(NAME, error.to_string(), "allow this process to use the loopback interface"),
+        Ok(switch) => {
+            let check = at(&switch.listen_addr().to_string());
+            switch.stop();
+            check
+        }
+    }
+}
+
+/// Two ranks in this process, at a switch.
+pub fn at(switch: &str) -> Check {
+    // A name of its own, so that two doctors do not meet.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let job = format!("doctor-{}-{}", std::process::id(), now.as_nanos());
+    let start = Instant::now();
+    let outcome = std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..2)
+            .map(|rank| {
+                let job = &job;
+                scope.spawn(move || one_rank(switch, job, rank))
+            })
+            .collect();
+        ranks.into_iter().try_for_each(|rank| rank.join().expect("a rank does not panic"))
+    });
+    match outcome {
+        Ok(()) => {
+            let millis = start.elapsed().as_secs_f64() * 1e3;
+            Check::ok(NAME, format!("two ranks summed {ELEMENTS} elements right, {millis:.0} ms with joining"))
+        }
+        Err(sentence) => {
+            let remedy = "if TCP works and UDP does not, open the switch's UDP ports in the firewalls on the way";
+            Check::fail(NAME, sentence, remedy)
+        }
+    }
+}
+
+fn one_rank(switch: &str, job: &str, rank: u16) -> Result<(), String> {
+    let options = ConnectOptions {
+        switch: switch.to_string(),
+        job: job.to_string(),
+        rank,
+        world: 2,
+        timeout: TIMEOUT,
+        protocol: Protocol::SwitchMl,
+        elements_per_packet: None,
+        slots: None,
+    };
+    let group = Group::connect(&options).map_err(|error| error.to_string())?;
+    let input: Vec<i32> = (0..ELEMENTS as i32).map(|i| i + i32::from(rank)).collect();
+    let mut output = vec![0; ELEMENTS];
+    group.allreduce(&input, &mut output, ReduceOp::Sum, TIMEOUT).map_err(|error| error.to_string())?;
+    group.close();
+    match (0..ELEMENTS as i32).zip(output).find(|&(i, sum)| sum != 2 * i + 1) {
+        None => Ok(()),
+        Some((i, sum)) => Err(format!("element {i} came out as {sum} and should be {}", 2 * i + 1)),
+    }
+}

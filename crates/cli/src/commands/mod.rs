@@ -1,0 +1,75 @@
+//! The subcommands: one line each here, one file or folder each beside this one.
+
+mod allreduce;
+mod bench;
+mod demo;
+mod doctor;
+mod status;
+mod switch;
+
+use crate::failure::Failure;
+use crate::program::Program;
+
+const EXAMPLES: &str = "\
+Examples:
+  One machine, three terminals: a switch and a job of two workers.
+    tributary switch
+    tributary allreduce --switch 127.0.0.1 --job hello --rank 0 --world 2 --elements 1000000
+    tributary allreduce --switch 127.0.0.1 --job hello --rank 1 --world 2 --elements 1000000
+
+  See it work on its own:             tributary demo
+  Who uses the switch, what is stuck:  tributary status --switch 10.0.0.1
+  What is wrong with this machine:     tributary doctor --switch 10.0.0.1
+
+Errors are one sentence on stderr. Exit codes: 0 done, 1 failed, 2 called wrongly.
+TRIBUTARY_SWITCH stands for --switch; TRIBUTARY_LOG=debug shows the log.";
+
+/// Sums tensors inside the network instead of at the hosts.
+#[derive(clap::Parser)]
+#[command(name = "tributary", version, after_help = EXAMPLES, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Serve as an aggregation switch for many jobs at once, until SIGTERM or Ctrl-C
+    Switch(switch::Args),
+    /// Be one worker of a job: sum an array with the other workers
+    Allreduce(allreduce::Args),
+    /// Show a switch's jobs: members, slots, memory, packets, drops, and who is missing
+    Status(status::Args),
+    /// Find out what is wrong with this machine or the way to a switch, and what mends it
+    Doctor(doctor::Args),
+    /// Measure ours against host-based allreduce over the same links
+    Bench(bench::Args),
+    /// Watch a switch and four workers sum real tensors
+    Demo(demo::Args),
+}
+
+impl Command {
+    /// True if a script reads our output.
+    pub fn json(&self) -> bool {
+        match self {
+            Command::Switch(args) => args.json,
+            Command::Allreduce(args) => args.json,
+            Command::Status(args) => args.json,
+            Command::Doctor(args) => args.json,
+            Command::Bench(args) => args.json,
+            Command::Demo(args) => args.json,
+        }
+    }
+
+    /// Carries the command out.
+    pub fn run(self, program: &Program) -> Result<(), Failure> {
+        match self {
+            Command::Switch(args) => switch::run(args),
+            Command::Allreduce(args) => allreduce::run(args),
+            Command::Status(args) => status::run(args),
+            Command::Doctor(args) => doctor::run(args),
+            Command::Bench(args) => bench::run(args, program),
+            Command::Demo(args) => demo::run(args, program),
+        }
+    }
+}

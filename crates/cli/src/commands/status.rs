@@ -1,0 +1,152 @@
+//! `tributary status`: what a switch knows of its jobs.
+
+use std::collections::BTreeMap;
+
+use tributary_net::client;
+use tributary_net::status::{JobStatus, SwitchInfo, SwitchStatus};
+
+use crate::address::{parse_switch, resolve};
+use crate::failure::Failure;
+use crate::output::{self, Table, list};
+
+const EXAMPLES: &str = "\
+Examples:
+  tributary status --switch 10.0.0.1
+  watch tributary status --switch 10.0.0.1
+  tributary status --switch 10.0.0.1 --json | jq '.jobs[] | {name, state, missing, waiting_for}'
+
+MISSING are ranks that have not come, or fell silent without a word. A job that stands still WAITS FOR the ranks whose
+contributions to some block have not arrived. Rates are of the last second or so.";
+
+/// The flags of `tributary status`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The switch; port 17777 where none is given
+    #[arg(long, value_name = "ADDR:PORT", env = "TRIBUTARY_SWITCH", value_parser = parse_switch)]
+    pub switch: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Asks the switch and prints its answer.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let status = client::status(resolve(&args.switch)?)?;
+    match args.json {
+        true => output::json(&status)?,
+        false => output::line(&text(&status))?,
+    }
+    Ok(())
+}
+
+fn text(status: &SwitchStatus) -> String {
+    let mut lines = about_switch(&status.switch);
+    lines.push(String::new());
+    if status.jobs.is_empty() {
+        lines.push("no jobs".to_string());
+        return lines.join("\n");
+    }
+    lines.push(jobs(&status.jobs));
+    let drops = status.jobs.iter().filter(|job| !job.drops.is_empty());
+    let drops: Vec<String> = drops.map(|job| format!("dropped of {}: {}", job.name, counts(&job.drops))).collect();
+    if !drops.is_empty() {
+        lines.push(String::new());
+        lines.extend(drops);
+    }
+    lines.join("\n")
+}
+
+fn about_switch(switch: &SwitchInfo) -> Vec<String> {
+    let sum = |figure: fn(&tributary_net::status::ShardStatus) -> f64| switch.shards.iter().map(figure).sum::<f64>();
+    let shards =
+        if switch.shards.len() == 1 { "1 shard".to_string() } else { format!("{} shards", switch.shards.len()) };
+    let mut lines = vec![
+        format!("switch {}, tributary {}, up {}", switch.listen, switch.version, duration(switch.uptime_s)),
+        format!(
+            "{shards}, {:.1} of {} MiB held by jobs; in {:.2} Gbit/s ({:.0} packets/s), out {:.2} Gbit/s",
+            mib(switch.memory_used_bytes),
+            switch.memory_bytes >> 20,
+            sum(|shard| shard.rx_gbps),
+            sum(|shard| shard.rx_packets_per_s),
+            sum(|shard| shard.tx_gbps),
+        ),
+    ];
+    if !switch.strangers.is_empty() {
+        lines.push(format!("packets of no job: {}", counts(&switch.strangers)));
+    }
+    for shard in &switch.shards {
+        if !shard.alive {
+            lines.push(format!("shard {} at {} HAS ENDED: restart the switch", shard.shard, shard.udp));
+        }
+        if shard.rx_overflows > 0 {
+            lines.push(format!(
+                "shard {}: {} packets lost in a receive buffer of {} KiB: sysctl -w net.core.rmem_max=16777216",
+                shard.shard,
+                shard.rx_overflows,
+                shard.receive_buffer_bytes >> 10
+            ));
+        }
+        if shard.tx_failures > 0 {
+            lines.push(format!("shard {}: {} packets could not be sent", shard.shard, shard.tx_failures));
+        }
+    }
+    lines
+}
+
+fn jobs(jobs: &[JobStatus]) -> String {
+    let mut table = Table::new([
+        "JOB",
+        "STATE",
+        "PROTOCOL",
+        "RANKS",
+        "MISSING",
+        "WAITS FOR",
+        "SLOTS",
+        "ELEMENTS",
+        "MIB",
+        "GBIT/S",
+        "MATE/S",
+        "PACKETS",
+        "RESENDS",
+        "AGE",
+    ]);
+    for job in jobs {
+        let here = job.members.iter().filter(|member| member.state == "present").count();
+        table.row([
+            job.name.clone(),
+            job.state.clone(),
+            job.protocol.clone(),
+            format!("{here}/{}", job.world),
+            list(&job.missing),
+            list(&job.waiting_for),
+            job.slots.to_string(),
+            job.elements_per_packet.to_string(),
+            format!("{:.1}", mib(job.memory_bytes)),
+            format!("{:.2}", job.goodput_gbps),
+            format!("{:.1}", job.ate_per_s / 1e6),
+            job.packets.to_string(),
+            job.unicast_resends.to_string(),
+            duration(job.age_s),
+        ]);
+    }
+    table.render()
+}
+
+fn counts(counts: &BTreeMap<String, u64>) -> String {
+    counts.iter().map(|(reason, count)| format!("{reason} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+fn duration(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0..60 => format!("{seconds:.0} s"),
+        60..3_600 => format!("{} min", whole / 60),
+        3_600..86_400 => format!("{} h {} min", whole / 3_600, whole / 60 % 60),
+        _ => format!("{} d {} h", whole / 86_400, whole / 3_600 % 24),
+    }
+}

@@ -1,0 +1,122 @@
+//! `tributary switch`: the aggregation daemon.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tributary_control::Limits;
+use tributary_control::config::SwitchConfigFile;
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+
+use crate::failure::Failure;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  tributary switch                                   every address of this machine, port 17777
+  tributary switch --listen 10.0.0.1:17777 --cores 2 --memory 256
+  tributary switch --http 127.0.0.1:9100             Prometheus: http://127.0.0.1:9100/metrics
+  tributary switch --config /etc/tributary.toml
+
+The file has these keys; flags win over it:
+  listen = \"10.0.0.1:17777\"
+  http = \"127.0.0.1:9100\"
+  cores = 2
+  memory_mib = 256
+  max_jobs = 64
+  lease_s = 10.0             a member that is silent for so long is lost
+  grace_s = 30.0             a job with a lost member is removed so long after
+  [[quota]]                  the first whose pattern fits the job's name counts
+  jobs = \"team-a-*\"
+  memory_mib = 64
+  max_slots = 512
+  max_world = 16
+
+Packets come by UDP and control by TCP at the same port; with --cores above 1 the further threads receive at UDP ports
+that the system assigns. /status, /jobs and /metrics are served there too. Ends on SIGTERM or Ctrl-C with exit code 0.";
+
+/// The flags of `tributary switch`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Where to listen, UDP for packets and TCP for control [default: 0.0.0.0:17777]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Threads that aggregate, each with its own share of the slots [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub cores: Option<u16>,
+    /// Memory for slots that all jobs share, in MiB [default: 64]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    pub memory: Option<u64>,
+    /// Serve /status, /jobs and /metrics on this address too
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub http: Option<SocketAddr>,
+    /// Read the settings from a TOML file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print one JSON object when ready, and one at the end
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Serves until a signal asks to stop.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let options = options(&args)?;
+    // Before the ports are open: a signal that comes then is kept, not lost.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let switch = RunningSwitch::start(&options)?;
+    tell_ready(&switch, &options, args.json)?;
+    let signal = signals.forever().next();
+    switch.stop();
+    let name = if signal == Some(SIGINT) { "SIGINT" } else { "SIGTERM" };
+    match args.json {
+        true => output::json(&json!({ "event": "stopped", "signal": name }))?,
+        false => output::line(&format!("stopped by {name}"))?,
+    }
+    Ok(())
+}
+
+/// Defaults, then the file, then the flags.
+fn options(args: &Args) -> Result<SwitchOptions, Failure> {
+    let file = match &args.config {
+        None => SwitchConfigFile::default(),
+        Some(path) => {
+            let text = fs::read_to_string(path);
+            let text = text.map_err(|error| Failure::new(format!("cannot read '{}': {error}", path.display())))?;
+            SwitchConfigFile::parse(&text).map_err(|error| Failure::new(format!("'{}': {error}", path.display())))?
+        }
+    };
+    let everywhere = (Ipv4Addr::UNSPECIFIED, SwitchOptions::DEFAULT_PORT).into();
+    let mut options = SwitchOptions::new(args.listen.or(file.listen).unwrap_or(everywhere));
+    let mut limits = Limits::new(options.memory_bytes as u64, options.shards as u16);
+    file.apply(&mut limits);
+    options.shards = args.cores.unwrap_or(limits.shards).into();
+    options.memory_bytes = args.memory.map_or(limits.memory_bytes, |mib| mib << 20) as usize;
+    options.http = args.http.or(file.http);
+    options.max_jobs = limits.max_jobs;
+    options.quotas = limits.quotas;
+    options.timers = limits.timers;
+    Ok(options)
+}
+
+fn tell_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> Result<(), Failure> {
+    let (listen, http) = (switch.listen_addr(), switch.http_addr());
+    let memory_mib = options.memory_bytes >> 20;
+    if json {
+        let shards = switch.shard_addrs();
+        output::json(&json!({
+            "event": "listening", "listen": listen, "http": http, "cores": options.shards, "shards": shards,
+            "memory_mib": memory_mib, "pid": std::process::id(),
+        }))?;
+        return Ok(());
+    }
+    let shards = if options.shards == 1 { "1 shard".to_string() } else { format!("{} shards", options.shards) };
+    let http = http.map(|http| format!(", http://{http}")).unwrap_or_default();
+    output::line(&format!(
+        "listening on udp+tcp {listen}{http}, {shards}, {memory_mib} MiB; stop with Ctrl-C or SIGTERM"
+    ))?;
+    Ok(())
+}

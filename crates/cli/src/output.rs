@@ -1,0 +1,100 @@
+//! Everything that the program prints: lines and JSON to stdout, complaints and the log to stderr.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use tracing_subscriber::EnvFilter;
+
+/// Prints a line to stdout.
+pub fn line(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
+}
+
+/// Prints a value as one line of JSON to stdout.
+pub fn json(value: &impl Serialize) -> io::Result<()> {
+    line(&serde_json::to_string(value)?)
+}
+
+/// Prints a line to stderr; where even that is impossible, nobody is there to be told.
+pub fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Sends the log to stderr: warnings, or what `TRIBUTARY_LOG` asks for (`debug`, `tributary_net=trace`).
+pub fn start_log() {
+    let filter = EnvFilter::try_from_env("TRIBUTARY_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    // Fails only where a log is set up already, as in an embedding process: then that one serves.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).try_init();
+}
+
+/// Numbers in a row: `0, 2, 3`; a dash where there are none.
+pub fn list(numbers: &[u16]) -> String {
+    match numbers {
+        [] => "-".to_string(),
+        _ => numbers.iter().map(u16::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Rows under headings, columns as wide as their widest cell; numbers to the right.
+#[derive(Default)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these headings.
+    pub fn new<S: Into<String>>(headings: impl IntoIterator<Item = S>) -> Table {
+        let mut table = Table::default();
+        table.row(headings);
+        table
+    }
+
+    /// Adds a row.
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// The table as text, without a newline at the end.
+    pub fn render(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let cell = |row: &'_ [String], column: usize| row.get(column).cloned().unwrap_or_default();
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| self.rows.iter().map(|row| cell(row, column).chars().count()).max().unwrap_or(0))
+            .collect();
+        let right: Vec<bool> = (0..columns).map(|column| self.is_numeric(column)).collect();
+        let lines: Vec<String> = self
+            .rows
+            .iter()
+            .map(|row| {
+                let cells: Vec<String> = (0..columns)
+                    .map(|column| {
+                        let (text, width) = (cell(row, column), widths[column]);
+                        if right[column] { format!("{text:>width$}") } else { format!("{text:<width$}") }
+                    })
+                    .collect();
+                cells.join("  ").trim_end().to_string()
+            })
+            .collect();
+        lines.join("\n")
+    }
+
+    fn is_numeric(&self, column: usize) -> bool {
+        let mut below = self.rows.iter().skip(1).filter_map(|row| row.get(column)).peekable();
+        below.peek().is_some() && below.all(|text| text.parse::<f64>().is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell_and_numbers_stand_to_the_right() {
+        let mut table = Table::new(["job", "packets"]);
+        table.row(["train", "7"]);
+        table.row(["a", "1234567890"]);
+        assert_eq!(table.render(), "job       packets\ntrain           7\na      1234567890");
+    }
+}

@@ -1,0 +1,36 @@
+//! How to start this program once more: the demo and the bench run a switch and workers as processes of their own.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::Command;
+
+/// The words before the subcommand: the binary's path, or a Python interpreter with `-m tributary`.
+#[derive(Clone, Debug)]
+pub struct Program {
+    launcher: Vec<OsString>,
+}
+
+impl Program {
+    /// This process's own executable; wrong inside an interpreter.
+    pub fn this_binary() -> io::Result<Program> {
+        Ok(Program { launcher: vec![std::env::current_exe()?.into_os_string()] })
+    }
+
+    /// What the embedding interpreter says; never empty.
+    pub fn launched_by(launcher: Vec<OsString>) -> Program {
+        assert!(!launcher.is_empty(), "a program has at least a path");
+        Program { launcher }
+    }
+
+    /// The words before the subcommand, for another program's command line (`ip netns exec ...`).
+    pub fn words(&self) -> &[OsString] {
+        &self.launcher
+    }
+
+    /// A process of this program; the caller adds the subcommand.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.launcher[0]);
+        command.args(&self.launcher[1..]);
+        command
+    }
+}

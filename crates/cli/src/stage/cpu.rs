@@ -1,0 +1,52 @@
+//! CPU time: of one process, and of the kernel's network processing on the whole machine.
+
+use std::fs;
+
+/// Units of /proc's times per second; fixed in the kernel's interface to programs on every machine that Rust runs on.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// CPU seconds, user and system, that a process has used; 0 if it is gone.
+pub fn seconds_of(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, in parentheses, may hold blanks: fields count from behind it. utime and stime are fields 14 and 15 of
+    // all, which is 12 and 13 behind the name.
+    let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
+    let fields: Vec<f64> = behind.split_whitespace().skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
+    fields.iter().sum::<f64>() / TICKS_PER_SECOND
+}
+
+/// A reading of the time that all CPUs spent in soft interrupts. What a process's own sends cause is in that process's
+/// time too, so that the two must not be added: this shows how much of the work is the kernel's network.
+pub struct Softirq {
+    seconds: f64,
+}
+
+impl Softirq {
+    /// The reading of now.
+    pub fn read() -> Softirq {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        // cpu user nice system idle iowait irq softirq ...
+        let ticks = stat.lines().next().and_then(|line| line.split_whitespace().nth(7)?.parse::<f64>().ok());
+        Softirq { seconds: ticks.unwrap_or(0.0) / TICKS_PER_SECOND }
+    }
+
+    /// Seconds since this reading.
+    pub fn elapsed(&self) -> f64 {
+        Softirq::read().seconds - self.seconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_works_uses_cpu_time() {
+        let before = seconds_of(std::process::id());
+        let mut x = 1u64;
+        while seconds_of(std::process::id()) <= before {
+            x = std::hint::black_box(x.wrapping_mul(3));
+        }
+        assert_eq!(seconds_of(u32::MAX), 0.0);
+    }
+}

@@ -1,0 +1,34 @@
+//! Ctrl-C and SIGTERM, as a flag that waiting code looks at: so everything that was started is taken down in order.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::failure::Failure;
+
+/// True once somebody asked us to stop.
+#[derive(Clone, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// From now on the two signals set this flag. A second one ends the process as it always did.
+    pub fn on_signals() -> io::Result<Interrupt> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_default(signal, flag.clone())?;
+            signal_hook::flag::register(signal, flag.clone())?;
+        }
+        Ok(Interrupt(flag))
+    }
+
+    /// An error once we were asked to stop.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.0.load(Ordering::Relaxed) {
+            Err(Failure::new("interrupted; everything that was started is taken down"))
+        } else {
+            Ok(())
+        }
+    }
+}

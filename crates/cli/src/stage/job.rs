@@ -1,0 +1,71 @@
+//! One job on a stage: a `tributary allreduce` for each rank.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use tributary_proto::registry::Protocol;
+
+use super::{Process, START_TIMEOUT, Stage};
+use crate::failure::Failure;
+
+/// What a job does.
+pub struct JobRun {
+    /// Who sums.
+    pub protocol: Protocol,
+    /// The array of each rank.
+    pub inputs: Vec<PathBuf>,
+    /// Where each rank writes its result; empty where nobody wants it.
+    pub outputs: Vec<PathBuf>,
+    /// Collectives back to back.
+    pub iters: u32,
+    /// For each of them.
+    pub timeout: Duration,
+}
+
+/// What a worker says at its end; the names are those of its JSON.
+#[derive(Clone, Debug, Deserialize)]
+pub struct WorkerReport {
+    /// Median completion time.
+    pub seconds: f64,
+    /// Elements of the tensor.
+    pub elements: usize,
+    /// Over all collectives, retransmissions included.
+    pub packets_sent: u64,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Fraction of the blocks whose sum was made in the network.
+    pub in_network: f64,
+    /// Elements of one block.
+    pub elements_per_packet: u16,
+    /// CPU time of the worker's process during the collectives.
+    pub cpu_seconds: f64,
+}
+
+/// Runs a job on a stage.
+pub fn run(stage: &Stage, run: &JobRun) -> Result<Vec<WorkerReport>, Failure> {
+    let mut workers = Vec::new();
+    for (rank, input) in run.inputs.iter().enumerate() {
+        let mut command = stage.place.worker_command(&stage.program, rank)?;
+        command
+            .args(["allreduce", "--switch", &stage.switch_addr, "--json", "--protocol", run.protocol.name()])
+            .args(["--job", &format!("{}-{}", run.protocol.name(), stage.jobs)])
+            .args(["--rank", &rank.to_string(), "--world", &run.inputs.len().to_string()])
+            .args(["--iters", &run.iters.to_string(), "--timeout", &run.timeout.as_secs_f64().to_string()])
+            .arg("--input")
+            .arg(input);
+        if let Some(output) = run.outputs.get(rank) {
+            command.arg("--output").arg(output);
+        }
+        workers.push(Process::spawn(format!("rank {rank} ({})", run.protocol.name()), command, &stage.interrupt)?);
+    }
+    let deadline = Instant::now() + START_TIMEOUT + run.timeout * run.iters;
+    // Dropping the workers that are left, on an error, ends them too.
+    workers.into_iter().map(|worker| report(worker, deadline)).collect()
+}
+
+fn report(worker: Process, deadline: Instant) -> Result<WorkerReport, Failure> {
+    let lines = worker.finish(deadline)?;
+    let last = lines.last().map(String::as_str).unwrap_or_default();
+    serde_json::from_str(last).map_err(|error| Failure::new(format!("a worker ended with '{last}': {error}")))
+}

@@ -1,0 +1,80 @@
+//! A stage for the demo and the bench: a switch and workers as real processes of this program, in a star of network
+//! namespaces or on loopback.
+//!
+//! Start with [`Stage`], which is the place with a running switch; [`Stage::allreduce`] runs one job on it.
+
+mod cpu;
+mod interrupt;
+mod job;
+mod place;
+mod process;
+mod random;
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::program::Program;
+
+pub use cpu::Softirq;
+pub use interrupt::Interrupt;
+pub use job::{JobRun, WorkerReport};
+pub use place::Place;
+pub use process::Process;
+pub use random::Random;
+
+/// How long a program may take to say that it is ready, on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A place with a running switch.
+pub struct Stage {
+    program: Program,
+    place: Place,
+    switch: Process,
+    /// Where workers find it.
+    switch_addr: String,
+    jobs: u32,
+    interrupt: Interrupt,
+}
+
+impl Stage {
+    /// Starts a switch with `shards` threads in `place` and waits until it serves.
+    pub fn open(program: &Program, place: Place, shards: u16, interrupt: &Interrupt) -> Result<Stage, Failure> {
+        let mut command = place.switch_command(program)?;
+        command.args(["switch", "--listen", &place.listen(), "--cores", &shards.to_string(), "--json"]);
+        let mut switch = Process::spawn("the switch", command, interrupt)?;
+        let ready = switch.next_line(START_TIMEOUT)?;
+        let switch_addr = serde_json::from_str::<Value>(&ready)
+            .ok()
+            .and_then(|ready| ready.get("listen")?.as_str().map(str::to_string))
+            .ok_or_else(|| Failure::new(format!("the switch began with '{ready}', which names no address")))?;
+        Ok(Stage { program: program.clone(), place, switch, switch_addr, jobs: 0, interrupt: interrupt.clone() })
+    }
+
+    /// Where everything runs.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Where everything runs, to change it.
+    pub fn place_mut(&mut self) -> &mut Place {
+        &mut self.place
+    }
+
+    /// CPU seconds that the switch has used.
+    pub fn switch_cpu_seconds(&self) -> f64 {
+        cpu::seconds_of(self.switch.pid())
+    }
+
+    /// Runs one job to its end: one worker for each input. The reports come by rank.
+    pub fn allreduce(&mut self, run: &JobRun) -> Result<Vec<WorkerReport>, Failure> {
+        self.jobs += 1;
+        job::run(self, run)
+    }
+
+    /// Ends the switch as an operator does, and fails if it did not end well.
+    pub fn close(self) -> Result<(), Failure> {
+        self.switch.terminate(START_TIMEOUT)
+    }
+}

@@ -1,0 +1,133 @@
+//! A child process whose output we read, and which never outlives us.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use crate::stage::Interrupt;
+
+/// How often we look whether a child has ended.
+const POLL: Duration = Duration::from_millis(2);
+/// How often we look whether we are asked to stop while a child says nothing.
+const LISTEN: Duration = Duration::from_millis(100);
+
+/// A running child; dropping it kills it.
+pub struct Process {
+    /// What it is to people: "rank 3", "the switch".
+    name: String,
+    child: Child,
+    lines: Receiver<String>,
+    complaints: Option<JoinHandle<String>>,
+    interrupt: Interrupt,
+}
+
+impl Process {
+    /// Starts a command with its output going to us.
+    pub fn spawn(name: impl Into<String>, mut command: Command, interrupt: &Interrupt) -> Result<Process, Failure> {
+        let name = name.into();
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child =
+            command.spawn().map_err(|error| Failure::new(format!("{name} could not be started: {error}")))?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let (sender, lines) = channel();
+        if let Some(stdout) = stdout {
+            std::thread::spawn(move || {
+                // Ends with the child's output, or when nobody listens any more.
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    if sender.send(line).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        let complaints = stderr.map(|mut stderr| {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                // What came before an error still tells something.
+                let _ = stderr.read_to_end(&mut bytes);
+                String::from_utf8_lossy(&bytes).trim().to_string()
+            })
+        });
+        Ok(Process { name, child, lines, complaints, interrupt: interrupt.clone() })
+    }
+
+    /// The kernel's number for it.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its input, if the command kept it open; once.
+    pub fn take_input(&mut self) -> Option<std::process::ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// The next line of its output.
+    pub fn next_line(&mut self, timeout: Duration) -> Result<String, Failure> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            self.interrupt.check()?;
+            match self.lines.recv_timeout(LISTEN) {
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.wait_until(deadline)?;
+                    return Err(self.failure(status));
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
+                    return Err(Failure::new(format!("{} has said nothing for {} s", self.name, timeout.as_secs())));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Waits for its end; its lines if that was a success, else what it complained about.
+    pub fn finish(mut self, deadline: Instant) -> Result<Vec<String>, Failure> {
+        let status = self.wait_until(deadline)?;
+        if !status.success() {
+            return Err(self.failure(status));
+        }
+        // The pipe closes with the child, so that this ends.
+        Ok(self.lines.iter().collect())
+    }
+
+    /// Asks it to end (SIGTERM) and waits for that.
+    pub fn terminate(mut self, timeout: Duration) -> Result<(), Failure> {
+        // SAFETY: kill takes two numbers. The child has not been waited for, so the pid is still its own.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
+        let status = self.wait_until(Instant::now() + timeout)?;
+        if status.success() { Ok(()) } else { Err(self.failure(status)) }
+    }
+
+    fn wait_until(&mut self, deadline: Instant) -> Result<ExitStatus, Failure> {
+        loop {
+            self.interrupt.check()?;
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() >= deadline {
+                return Err(Failure::new(format!("{} did not end in time", self.name)));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn failure(&mut self, status: ExitStatus) -> Failure {
+        let complaints = self.complaints.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let complaint = complaints.lines().last().unwrap_or("").trim_start_matches("tributary: error: ");
+        match complaint {
+            "" => Failure::new(format!("{} failed ({status})", self.name)),
+            complaint => Failure::new(format!("{}: {complaint}", self.name)),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only where it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

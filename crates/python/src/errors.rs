@@ -1,0 +1,55 @@
+//! Our errors as the exceptions of `tributary.errors`.
+
+use std::time::Duration;
+
+use pyo3::call::PyCallArgs;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tributary_net::group::{ConnectError, GroupError};
+use tributary_proto::host::CollectiveError;
+
+/// A time that Python gives in seconds.
+pub fn seconds(value: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|_| PyValueError::new_err(format!("a timeout is a number of seconds from 0 on, not {value}")))
+}
+
+/// The job could not be joined.
+pub fn of_connect(py: Python<'_>, error: &ConnectError) -> PyErr {
+    match error {
+        ConnectError::Option(sentence) => PyValueError::new_err(sentence.clone()),
+        _ => raise(py, "ConnectError", (error.to_string(),)),
+    }
+}
+
+/// A collective could not complete.
+pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
+    let sentence = error.to_string();
+    let cause = match error {
+        GroupError::Failed { cause, .. } | GroupError::Broken { cause, .. } => cause,
+        _ => return raise(py, "CollectiveError", (sentence,)),
+    };
+    match cause {
+        CollectiveError::Missing { missing, .. } => {
+            let ranks: Vec<u16> = missing.iter().map(|worker| worker.0).collect();
+            raise(py, "CollectiveTimeout", (sentence, ranks))
+        }
+        CollectiveError::PeerSilent { worker, .. } => raise(py, "CollectiveTimeout", (sentence, vec![worker.0])),
+        CollectiveError::SwitchSilent { .. } => raise(py, "SwitchLost", (sentence,)),
+        CollectiveError::Mismatch { .. } => raise(py, "Mismatch", (sentence,)),
+        CollectiveError::Aborted => raise(py, "CollectiveError", (sentence,)),
+    }
+}
+
+/// The group was closed.
+pub fn closed(py: Python<'_>) -> PyErr {
+    raise(py, "Closed", ("this group was closed; connect again".to_string(),))
+}
+
+fn raise<'py, A: PyCallArgs<'py>>(py: Python<'py>, class: &str, arguments: A) -> PyErr {
+    let class = py.import("tributary.errors").and_then(|module| module.getattr(class));
+    match class.and_then(|class| class.call1(arguments)) {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,212 @@
+//! One worker of a job.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tributary_net::group::{ConnectOptions, MAX_ELEMENTS};
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::registry::Protocol;
+use tributary_proto::tensor::Spec;
+
+use crate::errors;
+use crate::pending::{Flight, Pending};
+
+/// How often a connect looks whether Python has a signal to handle.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A worker; leaves the job at the latest when it is collected.
+#[pyclass(frozen, module = "tributary._core")]
+pub struct Group {
+    inner: Mutex<Inner>,
+    switch: String,
+    job: String,
+}
+
+struct Inner {
+    /// None once closed.
+    group: Option<tributary_net::group::Group>,
+    /// Collectives whose memory must live on, even if Python has forgotten them.
+    flights: Vec<Arc<Flight>>,
+}
+
+#[pymethods]
+impl Group {
+    #[staticmethod]
+    #[pyo3(signature = (switch, job, rank, world_size, timeout, protocol, elements_per_packet=None, slots=None))]
+    #[allow(clippy::too_many_arguments)] // They are Python's.
+    fn connect(
+        py: Python<'_>,
+        switch: &str,
+        job: &str,
+        rank: u16,
+        world_size: u16,
+        timeout: f64,
+        protocol: &str,
+        elements_per_packet: Option<u16>,
+        slots: Option<u16>,
+    ) -> PyResult<Group> {
+        let options = ConnectOptions {
+            switch: tributary_cli::parse_switch(switch).map_err(PyValueError::new_err)?,
+            job: job.to_string(),
+            rank,
+            world: world_size,
+            timeout: errors::seconds(timeout)?,
+            protocol: Protocol::from_name(protocol).ok_or_else(|| unknown_protocol(protocol))?,
+            elements_per_packet,
+            slots,
+        };
+        let (switch, job) = (options.switch.clone(), options.job.clone());
+        let group = connect_interruptibly(py, options)?;
+        Ok(Group { inner: Mutex::new(Inner { group: Some(group), flights: Vec::new() }), switch, job })
+    }
+
+    fn submit(
+        &self,
+        py: Python<'_>,
+        input: Bound<'_, PyUntypedArray>,
+        output: Bound<'_, PyUntypedArray>,
+        dtype: &str,
+        op: &str,
+        timeout: f64,
+    ) -> PyResult<Pending> {
+        let dtype = DType::from_name(dtype).ok_or_else(|| PyValueError::new_err(format!("no type {dtype}")))?;
+        let op = ReduceOp::from_name(op).ok_or_else(|| PyValueError::new_err(format!("no operator {op}")))?;
+        let timeout = errors::seconds(timeout)?;
+        let elements = input.len();
+        let (from, to) = (memory(&input, dtype, elements, false)?, memory(&output, dtype, elements, true)?);
+        let (input, output) = (input.unbind(), output.unbind());
+        let mut inner = self.lock();
+        let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
+        let mut flight = Flight { parts: Vec::with_capacity(1), _input: input, _output: output };
+        let mut outcome = Ok(());
+        for start in (0..elements.max(1)).step_by(MAX_ELEMENTS) {
+            let spec = Spec { elements: (elements - start).min(MAX_ELEMENTS) as u32, dtype, op };
+            let offset = start * dtype.size();
+            // SAFETY: `memory` checked that both arrays are contiguous, aligned and long enough. The flight holds
+            // references to both, and the group holds the flight until the collective has ended.
+            let part = unsafe { group.submit(from.wrapping_add(offset), to.wrapping_add(offset), spec, timeout) };
+            match part {
+                Ok(part) => flight.parts.push(part),
+                Err(error) => {
+                    outcome = Err(errors::of_group(py, &error));
+                    break;
+                }
+            }
+        }
+        let flight = Arc::new(flight);
+        let ended: Vec<_> = inner.flights.extract_if(.., |flight| flight.is_done()).collect();
+        inner.flights.push(Arc::clone(&flight));
+        // Arrays may run Python code when they go: not while we hold the lock.
+        drop(inner);
+        drop(ended);
+        outcome.map(|()| Pending::new(flight))
+    }
+
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let inner = self.lock();
+        let info = inner.group.as_ref().ok_or_else(|| errors::closed(py))?.info();
+        let dict = PyDict::new(py);
+        dict.set_item("switch", &self.switch)?;
+        dict.set_item("job", &self.job)?;
+        dict.set_item("rank", info.rank)?;
+        dict.set_item("world_size", info.world)?;
+        dict.set_item("protocol", info.protocol.name())?;
+        dict.set_item("slots", info.slots)?;
+        dict.set_item("elements_per_packet", info.elements_per_packet)?;
+        dict.set_item("mtu", info.mtu)?;
+        dict.set_item("shards", info.shards.len())?;
+        Ok(dict)
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let inner = self.lock();
+        let stats = inner
+            .group
+            .as_ref()
+            .ok_or_else(|| errors::closed(py))?
+            .stats()
+            .map_err(|error| errors::of_group(py, &error))?;
+        let drops = PyDict::new(py);
+        for (reason, count) in stats.host.drops.iter().filter(|&(_, count)| count > 0) {
+            drops.set_item(reason.name(), count)?;
+        }
+        let dict = PyDict::new(py);
+        dict.set_item("packets_sent", stats.host.packets_sent)?;
+        dict.set_item("retransmissions", stats.host.retransmissions)?;
+        dict.set_item("packets_received", stats.host.packets_received)?;
+        dict.set_item("in_network", stats.in_network())?;
+        dict.set_item("drops", drops)?;
+        Ok(dict)
+    }
+
+    fn close(&self, py: Python<'_>) {
+        let group = self.lock().group.take();
+        if let Some(group) = group {
+            py.detach(|| group.close());
+        }
+        // Nothing is under way any more. Dropped outside the lock: arrays may run Python code when they go.
+        let flights = std::mem::take(&mut self.lock().flights);
+        drop(flights);
+    }
+}
+
+impl Group {
+    /// Held only for moments that never wait for the interpreter.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        Python::attach(|py| self.close(py));
+    }
+}
+
+/// Connects in a thread of its own, so that Ctrl-C reaches Python meanwhile. A connect that was given up finishes there
+/// and leaves the job at once.
+fn connect_interruptibly(py: Python<'_>, options: ConnectOptions) -> PyResult<tributary_net::group::Group> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        // Fails if nobody waits any more; the group comes back in the error and is dropped.
+        let _ = sender.send(tributary_net::group::Group::connect(&options));
+    });
+    let receiver = Mutex::new(receiver);
+    loop {
+        let answer = py.detach(|| receiver.lock().expect("one thread").recv_timeout(SIGNAL_INTERVAL));
+        match answer {
+            Ok(outcome) => return outcome.map_err(|error| errors::of_connect(py, &error)),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => panic!("the connecting thread panicked"),
+        }
+    }
+}
+
+/// The array's memory, if it is what the machine can work on. The package sees to it; this makes sure.
+fn memory(array: &Bound<'_, PyUntypedArray>, dtype: DType, elements: usize, write: bool) -> PyResult<*mut u8> {
+    const ALIGNED: i32 = numpy::npyffi::NPY_ARRAY_ALIGNED;
+    const WRITEABLE: i32 = numpy::npyffi::NPY_ARRAY_WRITEABLE;
+    // SAFETY: a bound array's object is alive, and its fields are only read.
+    let (data, flags) = unsafe { ((*array.as_array_ptr()).fields.data, (*array.as_array_ptr()).fields.flags) };
+    let fits = array.is_c_contiguous()
+        && flags & ALIGNED != 0
+        && (!write || flags & WRITEABLE != 0)
+        && array.len() == elements
+        && array.dtype().itemsize() == dtype.size();
+    if fits {
+        Ok(data.cast())
+    } else {
+        Err(PyValueError::new_err(format!("the array is not {elements} {dtype} elements of flat memory")))
+    }
+}
+
+fn unknown_protocol(name: &str) -> PyErr {
+    let known: Vec<&str> = Protocol::ALL.iter().map(|protocol| protocol.name()).collect();
+    PyValueError::new_err(format!("there is no protocol '{name}'; use {}", known.join(" or ")))
+}

@@ -1,0 +1,29 @@
+//! `tributary._core`: conversion between Python and the crates, and nothing else. The package around it is in
+//! `python/tributary`.
+
+mod errors;
+mod group;
+mod pending;
+mod switch;
+
+use std::ffi::OsString;
+
+use pyo3::prelude::*;
+
+/// Runs the command line program and returns its exit code.
+///
+/// `argv` is the program's name and its arguments, `launcher` the words that start the program again.
+#[pyfunction]
+fn main(py: Python<'_>, argv: Vec<OsString>, launcher: Vec<OsString>) -> i32 {
+    py.detach(|| tributary_cli::run(&tributary_cli::Program::launched_by(launcher), argv))
+}
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_class::<group::Group>()?;
+    module.add_class::<pending::Pending>()?;
+    module.add_class::<switch::Switch>()?;
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! A switch in threads of the Python process.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+
+/// A running switch; stopped at the latest when it is collected.
+#[pyclass(frozen, module = "tributary._core")]
+pub struct Switch {
+    running: Mutex<Option<RunningSwitch>>,
+    address: String,
+    http_address: Option<String>,
+}
+
+#[pymethods]
+impl Switch {
+    #[new]
+    fn new(py: Python<'_>, listen: &str, cores: u16, memory_mib: u64, http: Option<&str>) -> PyResult<Switch> {
+        let mut options = SwitchOptions::new(address(listen)?);
+        options.shards = cores.into();
+        options.memory_bytes = (memory_mib << 20) as usize;
+        options.http = http.map(address).transpose()?;
+        let running = py.detach(|| RunningSwitch::start(&options)).map_err(|e| PyOSError::new_err(e.to_string()))?;
+        let address = running.listen_addr().to_string();
+        let http_address = running.http_addr().map(|http| http.to_string());
+        Ok(Switch { running: Mutex::new(Some(running)), address, http_address })
+    }
+
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn http_address(&self) -> Option<&str> {
+        self.http_address.as_deref()
+    }
+
+    fn stop(&self, py: Python<'_>) {
+        let running = self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        if let Some(running) = running {
+            py.detach(|| running.stop());
+        }
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        Python::attach(|py| self.stop(py));
+    }
+}
+
+fn address(text: &str) -> PyResult<SocketAddr> {
+    text.parse().map_err(|_| PyValueError::new_err(format!("'{text}' is no ADDR:PORT, for example 127.0.0.1:17777")))
+}

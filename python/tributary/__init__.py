@@ -1,0 +1,38 @@
+"""Tributary sums tensors inside the network.
+
+>>> import numpy as np, tributary
+>>> with tributary.connect("10.0.0.1:17777", job="train", rank=0, world_size=4) as group:
+...     total = group.allreduce(np.ones(1_000_000, np.float32))
+"""
+
+from tributary._core import __version__
+from tributary.errors import (
+    Closed,
+    CollectiveError,
+    CollectiveTimeout,
+    ConnectError,
+    Mismatch,
+    SwitchLost,
+    TributaryError,
+    Unsupported,
+)
+from tributary.group import Group, GroupInfo, GroupStats, Handle, connect
+from tributary.switch import Switch
+
+__all__ = [
+    "Closed",
+    "CollectiveError",
+    "CollectiveTimeout",
+    "ConnectError",
+    "Group",
+    "GroupInfo",
+    "GroupStats",
+    "Handle",
+    "Mismatch",
+    "Switch",
+    "SwitchLost",
+    "TributaryError",
+    "Unsupported",
+    "__version__",
+    "connect",
+]

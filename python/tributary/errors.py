@@ -1,0 +1,43 @@
+"""What can go wrong. Every error is a sentence that says what happened and what to do."""
+
+from collections.abc import Sequence
+
+
+class TributaryError(RuntimeError):
+    """The base of every error that Tributary raises."""
+
+
+class ConnectError(TributaryError, ConnectionError):
+    """The job could not be joined: no switch, a switch that is full, ranks that never came or that differ."""
+
+
+class CollectiveError(TributaryError):
+    """A collective cannot complete. The group is of no use after it; connect again."""
+
+
+class CollectiveTimeout(CollectiveError, TimeoutError):
+    """Some ranks did not contribute in time.
+
+    Attributes:
+        missing: the ranks that the switch has not heard of, ascending.
+    """
+
+    def __init__(self, message: str, missing: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.missing: tuple[int, ...] = tuple(missing)
+
+
+class SwitchLost(CollectiveError, ConnectionError):
+    """The switch does not answer, or does not know the job any more."""
+
+
+class Mismatch(CollectiveError, ValueError):
+    """Ranks brought different sizes, types or operators to one collective."""
+
+
+class Unsupported(TributaryError, TypeError):
+    """An element type or operator that the protocol cannot sum; nothing was sent."""
+
+
+class Closed(TributaryError):
+    """The group was closed."""

@@ -1,0 +1,177 @@
+"""One worker of a job: :func:`connect` joins, :class:`Group` sums."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+
+from tributary import _core
+from tributary._arrays import Array, Flat, check_op
+from tributary.errors import TributaryError
+
+
+@dataclass(frozen=True)
+class GroupInfo:
+    """What the members of a job agreed on."""
+
+    switch: str
+    job: str
+    rank: int
+    world_size: int
+    protocol: str
+    #: Slots of the switch that the job holds, over all shards.
+    slots: int
+    #: Elements that one packet carries.
+    elements_per_packet: int
+    #: Bytes that the path to the switch carries in one IP packet.
+    mtu: int
+    #: Threads of the switch that serve the job.
+    shards: int
+
+
+@dataclass(frozen=True)
+class GroupStats:
+    """What this worker counted since it joined."""
+
+    packets_sent: int
+    retransmissions: int
+    packets_received: int
+    #: The share of blocks whose sum was made in the network, 0.0 to 1.0.
+    in_network: float
+    #: Packets of no use, by reason.
+    drops: dict[str, int]
+
+
+class Handle:
+    """A collective under way. Leave its arrays alone until it is done."""
+
+    def __init__(self, pending: _core.Pending, flat: Flat) -> None:
+        self._pending = pending
+        self._flat = flat
+        self._result: Array | None = None
+
+    def wait(self, timeout: float | None = None) -> Array:
+        """Wait for the result and return it.
+
+        Raises `TimeoutError` where `timeout` seconds pass first; the collective then goes on, and its own timeout still
+        holds. Raises the collective's error if it failed.
+        """
+        if self._result is None:
+            if not self._pending.wait(timeout):
+                raise TimeoutError(f"the collective is still under way after {timeout} s; wait again")
+            self._result = self._flat.finish()
+        return self._result
+
+    def done(self) -> bool:
+        """Whether the collective has ended, well or not."""
+        return self._pending.is_done()
+
+    @property
+    def result(self) -> Array:
+        """The result of a collective that is done."""
+        if not self.done():
+            raise TributaryError("the collective is still under way; wait() for it first")
+        return self.wait()
+
+
+class Group:
+    """One worker of a job. Made by :func:`connect`; a context manager that leaves the job at its end.
+
+    All ranks call the same collectives in the same order. Calls may come from several threads where the caller keeps
+    that order.
+    """
+
+    def __init__(self, core: _core.Group, timeout: float) -> None:
+        """Made by :func:`connect`."""
+        self._core = core
+        self._timeout = timeout
+        self._pid = os.getpid()
+        self.info = GroupInfo(**core.info())
+
+    @property
+    def rank(self) -> int:
+        """This worker, 0 to world_size - 1."""
+        return self.info.rank
+
+    @property
+    def world_size(self) -> int:
+        """Number of workers."""
+        return self.info.world_size
+
+    def allreduce(
+        self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
+    ) -> Array:
+        """Sum (or average) an array over all ranks and return the result, the same bits on every rank.
+
+        Args:
+            x: float32, float16, bfloat16 (`ml_dtypes`) or int32; any shape and memory layout. Ranks agree on the type
+                and the number of elements; element i in C order is added to element i in C order.
+            op: "sum" or "avg". Sums of integers wrap modulo 2^32, averages of integers round towards zero.
+            out: where to put the result; may be `x` itself. A new array of x's layout if None.
+            timeout: seconds until the other ranks are given up; the group's if None.
+
+        """
+        return self.allreduce_async(x, op=op, out=out, timeout=timeout).wait()
+
+    def allreduce_async(
+        self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
+    ) -> Handle:
+        """Start :meth:`allreduce` and return at once. Several collectives under way travel back to back."""
+        if os.getpid() != self._pid:
+            raise TributaryError("this group was made before a fork; connect in the new process")
+        flat = Flat(x, out)
+        seconds = self._timeout if timeout is None else timeout
+        pending = self._core.submit(flat.input, flat.output, flat.dtype, check_op(op), seconds)
+        return Handle(pending, flat)
+
+    def stats(self) -> GroupStats:
+        """What this worker counted since it joined."""
+        return GroupStats(**self._core.stats())
+
+    def close(self) -> None:
+        """Leave the job. Collectives that are under way fail. Harmless when called again."""
+        self._core.close()
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f"<tributary.Group rank {info.rank} of {info.world_size} in job {info.job!r} at {info.switch}>"
+
+
+def connect(
+    switch: str,
+    *,
+    job: str,
+    rank: int,
+    world_size: int,
+    timeout: float = 30.0,
+    protocol: str = "switchml",
+    elements_per_packet: int | None = None,
+    slots: int | None = None,
+) -> Group:
+    """Join a job and wait for its other members.
+
+    Args:
+        switch: "HOST:PORT", or "HOST" for port 17777.
+        job: the job's name, the same on every rank.
+        rank: this worker, 0 to world_size - 1.
+        world_size: number of workers.
+        timeout: seconds until the other workers are given up, now and in every collective.
+        protocol: "switchml" (the switch sums) or "ring" (the hosts sum).
+        elements_per_packet: as many as the path's MTU holds if None.
+        slots: the switch's slots for this job; from the bandwidth-delay product if None.
+
+    """
+    options: dict[str, Any] = {"elements_per_packet": elements_per_packet, "slots": slots}
+    return Group(_core.Group.connect(switch, job, rank, world_size, timeout, protocol, **options), timeout)

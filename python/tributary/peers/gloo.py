@@ -1,0 +1,87 @@
+"""One rank of PyTorch's Gloo allreduce, as ``tributary bench`` runs it on every host.
+
+Started with rank, world size, the address of rank 0 and the interface, it joins and then obeys lines on its input,
+``ELEMENTS ITERS``: it sums that many float32 that often, back to back, and answers with one line of JSON. It ends with
+its input.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process, user and system."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def retransmitted_segments() -> int:
+    """TCP segments that this network namespace sent again."""
+    names, values = [line.split() for line in Path("/proc/self/net/snmp").read_text().splitlines() if line[:4] == "Tcp:"]
+    return int(values[names.index("RetransSegs")])
+
+
+def measure(dist: Any, source: Any, iters: int) -> dict[str, float | int]:
+    """Sum a copy of ``source`` that often; the median time, and what it cost."""
+    data = source.clone()
+    dist.all_reduce(data)  # Warm up: connections, buffers.
+    seconds = []
+    cpu = 0.0
+    segments = retransmitted_segments()
+    for _ in range(iters):
+        # Gloo sums in place: without fresh data the values would grow to infinity.
+        data.copy_(source)
+        cpu_start, start = cpu_seconds(), time.perf_counter()
+        dist.all_reduce(data)
+        seconds.append(time.perf_counter() - start)
+        cpu += cpu_seconds() - cpu_start
+    return {
+        "seconds": statistics.median(seconds),
+        "cpu_seconds": cpu,
+        "retransmissions": retransmitted_segments() - segments,
+    }
+
+
+def main() -> int:
+    """Join, then obey until the input ends."""
+    parser = argparse.ArgumentParser(prog="python -m tributary.peers.gloo", description=__doc__)
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--world", type=int, required=True)
+    parser.add_argument("--rendezvous", metavar="ADDR:PORT", required=True)
+    parser.add_argument("--interface", required=True)
+    parser.add_argument("--timeout", type=float, metavar="S", default=120.0)
+    args = parser.parse_args()
+    os.environ["GLOO_SOCKET_IFNAME"] = args.interface
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError as error:
+        print(f"PyTorch cannot be imported ({error}); install it with: pip install 'tributary[torch]'", file=sys.stderr)
+        return 3
+    torch.set_num_threads(1)
+    torch.manual_seed(args.rank)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"tcp://{args.rendezvous}",
+        rank=args.rank,
+        world_size=args.world,
+        timeout=timedelta(seconds=args.timeout),
+    )
+    print(json.dumps({"torch": torch.__version__}), flush=True)
+    for line in sys.stdin:
+        elements, iters = (int(word) for word in line.split())
+        print(json.dumps(measure(dist, torch.randn(elements), iters)), flush=True)
+    dist.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

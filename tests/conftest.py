@@ -1,0 +1,55 @@
+"""What the tests share: a switch daemon, processes for ranks, the program."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import Any
+
+import pytest
+
+from program import Daemon
+
+#: Processes that stay up between tests, so that a test with eight ranks does not start eight interpreters.
+WORKERS = 8
+
+
+@pytest.fixture(scope="session")
+def daemon() -> Iterator[Daemon]:
+    """A switch with two threads that all tests share which do not break it."""
+    daemon = Daemon("--cores", "2", "--http", "127.0.0.1:0")
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture(scope="session")
+def workers() -> Iterator[ProcessPoolExecutor]:
+    """Processes for ranks."""
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+Ranks = Callable[..., list[Any]]
+
+
+@pytest.fixture
+def ranks(workers: ProcessPoolExecutor) -> Ranks:
+    """Call ``function(rank, world, *args)`` once a rank, each in a process of its own; return what they return."""
+
+    def call(function: Callable[..., Any], world: int, *args: Any) -> list[Any]:
+        futures: list[Future[Any]] = [workers.submit(function, rank, world, *args) for rank in range(world)]
+        return [future.result(timeout=60) for future in futures]
+
+    return call
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def job() -> str:
+    """A job's name that nobody else has."""
+    return f"test-{os.getpid()}-{next(_numbers)}"

@@ -1,0 +1,124 @@
+"""What one rank does, in a process of its own: functions for the ``ranks`` fixture."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+import tributary
+
+Array = npt.NDArray[Any]
+
+SIZES = [0, 1, 63, 64, 65, 1_000_007]
+DTYPES: dict[str, Any] = {
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "i32": np.int32,
+}
+
+
+def connect(rank: int, world: int, switch: str, job: str, timeout: float = 20.0, **options: Any) -> tributary.Group:
+    """Join with a timeout that fits tests."""
+    return tributary.connect(switch, job=job, rank=rank, world_size=world, timeout=timeout, **options)
+
+
+def data(rank: int, size: int, dtype: str) -> Array:
+    """A rank's array: floats over many magnitudes, integers over their whole range."""
+    random = np.random.default_rng([rank, size])
+    if dtype == "i32":
+        return random.integers(-(2**31), 2**31, size, dtype=np.int32)
+    magnitudes = 2.0 ** random.integers(-12, 3, size)
+    return np.asarray((random.standard_normal(size) * magnitudes).astype(DTYPES[dtype]))
+
+
+def expected(world: int, size: int, dtype: str, op: str) -> tuple[Array, Array]:
+    """The exact result, and how far a rank's may be from it."""
+    arrays = [data(rank, size, dtype) for rank in range(world)]
+    if dtype == "i32":
+        total = np.sum(np.array(arrays, dtype=np.int32), axis=0, dtype=np.int32)
+        if op == "avg":
+            total = np.trunc(total / world).astype(np.int32)
+        return total, np.zeros(size)
+    exact = np.array(arrays, dtype=np.float64)
+    divisor = world if op == "avg" else 1
+    largest = np.abs(exact).max(initial=0.0)
+    # Theorem 1 with the largest input of the whole tensor, and f at least half of the paper's, whose 2^m is at most
+    # twice the largest input; then the result's own rounding, or one for every hop of a ring.
+    quantisation = 4 * world * world * largest / (2**31 - 1)
+    epsilon = float(ml_dtypes.finfo(DTYPES[dtype]).eps)
+    rounding = (world + 1) * epsilon * (np.abs(exact).sum(axis=0) + quantisation)
+    return exact.sum(axis=0) / divisor, (quantisation + rounding) / divisor
+
+
+def digest(array: Array) -> str:
+    """The bits of an array."""
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+def sums(rank: int, world: int, switch: str, job: str, protocol: str) -> list[str]:
+    """Every size, type and operator; check the values and return the bits."""
+    digests = []
+    with connect(rank, world, switch, job, protocol=protocol) as group:
+        for size in SIZES:
+            for dtype in DTYPES:
+                for op in ("sum", "avg"):
+                    x = data(rank, size, dtype)
+                    before = digest(x)
+                    result = group.allreduce(x, op=op)
+                    assert result.dtype == x.dtype
+                    assert digest(x) == before, "the input was touched"
+                    exact, bound = expected(world, size, dtype, op)
+                    wrong = ~(np.abs(result.astype(np.float64) - exact.astype(np.float64)) <= bound)
+                    assert not wrong.any(), (size, dtype, op, np.flatnonzero(wrong)[:5])
+                    digests.append(digest(result))
+        in_network = group.stats().in_network
+        assert in_network == (1.0 if protocol == "switchml" else 0.0)
+    return digests
+
+
+def large(rank: int, world: int, switch: str, job: str) -> str:
+    """64 MiB at once."""
+    with connect(rank, world, switch, job) as group:
+        x = np.full(16 << 20, rank + 1, np.int32)
+        group.allreduce(x, out=x)
+        assert (x == world * (world + 1) // 2).all()
+        return digest(x)
+
+
+def burst(rank: int, world: int, switch: str, job: str) -> list[str]:
+    """Two hundred collectives of random sizes, many in flight."""
+    random = np.random.default_rng(7)
+    sizes = [int(size) for size in random.integers(0, 20_000, 200)]
+    with connect(rank, world, switch, job) as group:
+        handles = [group.allreduce_async(data(rank, size, "i32")) for size in sizes]
+        results = [handle.wait() for handle in handles]
+    for size, result in zip(sizes, results, strict=True):
+        np.testing.assert_array_equal(result, expected(world, size, "i32", "sum")[0])
+    return [digest(result) for result in results]
+
+
+def failing(rank: int, world: int, switch: str, job: str, brings: list[dict[str, Any]]) -> tuple[str, str]:
+    """Join and sum what this rank brings; return the error's type and sentence."""
+    mine = {"world": world, "size": 1000, "dtype": np.float32, "op": "sum"} | brings[rank]
+    try:
+        with connect(rank, mine["world"], switch, job, timeout=3.0) as group:
+            group.allreduce(np.ones(mine["size"], mine["dtype"]), op=mine["op"])
+    except tributary.TributaryError as error:
+        return type(error).__name__, str(error)
+    return "", "nothing went wrong"
+
+
+def bereaved(rank: int, world: int, switch: str, job: str, elements: int) -> tuple[str, str, tuple[int, ...]]:
+    """Sum until somebody is missed; return the error's type, its sentence, and who is missing."""
+    with connect(rank, world, switch, job, timeout=3.0) as group:
+        x = np.ones(elements, np.float32)
+        try:
+            while True:
+                group.allreduce(x)
+        except tributary.CollectiveError as error:
+            return type(error).__name__, str(error), getattr(error, "missing", ())

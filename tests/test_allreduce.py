@@ -1,0 +1,35 @@
+"""Sums come out right: every size, type, operator, world and protocol, with the same bits on every rank."""
+
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+import rank
+from conftest import Ranks
+from program import Daemon
+
+
+@pytest.mark.parametrize("protocol", ["switchml", "ring"])
+@pytest.mark.parametrize("world", [1, 2, 3, 8])
+def test_every_rank_gets_the_same_right_bits(ranks: Ranks, daemon: Daemon, job: str, world: int, protocol: str) -> None:
+    digests = ranks(rank.sums, world, daemon.address, job, protocol)
+    assert len(digests[0]) == len(rank.SIZES) * len(rank.DTYPES) * 2
+    assert all(other == digests[0] for other in digests)
+
+
+def test_64_mib_in_place(ranks: Ranks, daemon: Daemon, job: str) -> None:
+    digests = ranks(rank.large, 2, daemon.address, job)
+    assert digests[0] == digests[1]
+
+
+def test_two_hundred_collectives_in_flight(ranks: Ranks, daemon: Daemon, job: str) -> None:
+    digests = ranks(rank.burst, 3, daemon.address, job)
+    assert digests[0] == digests[1] == digests[2]
+
+
+def test_two_jobs_at_once_do_not_meet(workers: ProcessPoolExecutor, daemon: Daemon, job: str) -> None:
+    futures = [
+        workers.submit(rank.burst, number, 2, daemon.address, f"{job}-{name}") for name in "ab" for number in range(2)
+    ]
+    digests = [future.result(timeout=60) for future in futures]
+    assert all(other == digests[0] for other in digests)

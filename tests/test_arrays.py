@@ -1,0 +1,215 @@
+"""Arrays of every layout, in and out: two ranks as threads of this process, with a switch inside it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import tributary
+
+Array = npt.NDArray[Any]
+Both = Callable[[Callable[[tributary.Group], Any]], list[Any]]
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[Both]:
+    """Call a function with each of two groups, at once."""
+    with tributary.Switch() as switch, ThreadPoolExecutor(2) as threads:
+
+        def join(rank: int) -> tributary.Group:
+            return tributary.connect(switch.address, job="arrays", rank=rank, world_size=2, timeout=10.0)
+
+        groups = list(threads.map(join, range(2)))
+        # Two ranks wait for each other in one process: that works only because the interpreter is released meanwhile.
+        yield lambda function: list(threads.map(function, groups))
+        for group in groups:
+            group.close()
+
+
+def grid(group: tributary.Group) -> Array:
+    """A small array that differs between ranks."""
+    return (np.arange(24, dtype=np.float32) * (1 + group.rank)).reshape(2, 3, 4)
+
+
+SUM = (np.arange(24, dtype=np.float32) * 3).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_result_keeps_shape_and_order(both: Both, order: Literal["C", "F"]) -> None:
+    for result in both(lambda group: group.allreduce(np.asarray(grid(group), order=order))):
+        np.testing.assert_array_equal(result, SUM)
+        assert result.flags[f"{order}_CONTIGUOUS"]
+
+
+def test_ranks_with_different_orders_add_the_same_elements(both: Both) -> None:
+    for result in both(lambda group: group.allreduce(np.asarray(grid(group), order="CF"[group.rank]))):
+        np.testing.assert_array_equal(result, SUM)
+
+
+VIEWS: dict[str, Callable[[Array], Array]] = {
+    "every other": lambda x: x[::2],
+    "backwards": lambda x: x[:, ::-1, 1:3],
+    "transposed": lambda x: x.transpose(2, 0, 1),
+    "broadcast": lambda x: np.broadcast_to(x[0, 0, 0], (5, 5)),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_views_that_are_not_contiguous(both: Both, view: Callable[[Array], Array]) -> None:
+    for result in both(lambda group: group.allreduce(view(grid(group)))):
+        np.testing.assert_array_equal(result, view(SUM))
+
+
+def test_no_dimensions_and_no_elements(both: Both) -> None:
+    for result in both(lambda group: group.allreduce(np.float32(group.rank + 1))):
+        assert result.shape == ()
+        assert result == 3.0
+    for result in both(lambda group: group.allreduce(np.empty((3, 0, 2), np.int32))):
+        assert result.shape == (3, 0, 2)
+
+
+def test_foreign_byte_order(both: Both) -> None:
+    for result in both(lambda group: group.allreduce(np.arange(10, dtype=">i4"))):
+        assert result.dtype == np.dtype(">i4")
+        np.testing.assert_array_equal(result, np.arange(10) * 2)
+
+
+def test_bfloat16(both: Both) -> None:
+    for result in both(lambda group: group.allreduce(np.array([1.5, -2.0], ml_dtypes.bfloat16))):
+        assert result.dtype == ml_dtypes.bfloat16
+        np.testing.assert_array_equal(result.astype(np.float32), [3.0, -4.0])
+
+
+def test_infinities_and_nans_stay_where_they_are(both: Both) -> None:
+    def reduce(group: tributary.Group) -> Array:
+        x = np.ones(1000, np.float32)
+        if group.rank == 0:
+            x[[3, 500, 501]] = np.inf, -np.inf, np.nan
+        return group.allreduce(x)
+
+    first, second = both(reduce)
+    assert first.tobytes() == second.tobytes()
+    assert np.flatnonzero(~np.isfinite(first)).tolist() == [3, 500, 501]
+
+
+def test_out_takes_the_result(both: Both) -> None:
+    def reduce(group: tributary.Group) -> None:
+        for out in (
+            np.empty((2, 3, 4), np.float32),
+            np.empty((4, 3, 2), np.float32).T,
+            np.empty((2, 6, 4), np.float32),
+        ):
+            target = out[:, ::2] if out.shape == (2, 6, 4) else out
+            assert group.allreduce(grid(group), out=target) is target
+            np.testing.assert_array_equal(target, SUM)
+
+    both(reduce)
+
+
+def test_in_place(both: Both) -> None:
+    def reduce(group: tributary.Group) -> None:
+        x = grid(group)
+        assert group.allreduce(x, out=x) is x
+        np.testing.assert_array_equal(x, SUM)
+        view = grid(group)[:, 1]
+        group.allreduce(view, out=view)
+        np.testing.assert_array_equal(view, SUM[:, 1])
+
+    both(reduce)
+
+
+def test_an_out_that_overlaps_the_input_elsewhere(both: Both) -> None:
+    def reduce(group: tributary.Group) -> None:
+        memory = np.arange(100_001, dtype=np.int32)
+        group.allreduce(memory[:-1], out=memory[1:])
+        np.testing.assert_array_equal(memory[1:], np.arange(100_000) * 2)
+
+    both(reduce)
+
+
+def test_several_in_flight_come_back_in_any_order(both: Both) -> None:
+    def reduce(group: tributary.Group) -> None:
+        handles = [group.allreduce_async(np.full(n, n, np.int32)) for n in (100_000, 1, 0, 5000)]
+        for n, handle in zip((5000, 0, 1, 100_000), reversed(handles), strict=True):
+            np.testing.assert_array_equal(handle.wait(), np.full(n, 2 * n))
+            assert handle.done()
+            assert handle.result is handle.wait()
+
+    both(reduce)
+
+
+def test_memory_lives_until_a_forgotten_collective_has_ended(both: Both) -> None:
+    def reduce(group: tributary.Group) -> Array:
+        for n in range(50):
+            group.allreduce_async(np.full(100_000, n, np.int32))
+            gc.collect()
+        return group.allreduce(np.ones(3, np.int32))
+
+    for result in both(reduce):
+        np.testing.assert_array_equal(result, [2, 2, 2])
+
+
+def test_a_wait_that_is_too_short_can_be_repeated(both: Both) -> None:
+    waited = threading.Event()
+
+    def reduce(group: tributary.Group) -> Array:
+        x = np.ones(10, np.int32)
+        if group.rank == 1:
+            waited.wait(10)
+            return group.allreduce(x)
+        handle = group.allreduce_async(x)
+        with pytest.raises(TimeoutError, match="still under way"):
+            handle.wait(0.05)
+        with pytest.raises(tributary.TributaryError, match="still under way"):
+            _ = handle.result
+        waited.set()
+        return handle.wait()
+
+    for result in both(reduce):
+        np.testing.assert_array_equal(result, np.full(10, 2))
+
+
+def test_what_cannot_be_summed_is_refused_before_anything_is_sent(both: Both) -> None:
+    def refuse(group: tributary.Group) -> None:
+        with pytest.raises(
+            tributary.Unsupported, match=r"float64 cannot be summed; use float32, float16, bfloat16, int32"
+        ):
+            group.allreduce([1.0, 2.0])
+        with pytest.raises(tributary.Unsupported, match="no operator 'max'; use sum or avg"):
+            group.allreduce(np.ones(1, np.float32), op="max")
+        with pytest.raises(ValueError, match=r"out is float32\[3\] where x is float32\[2\]"):
+            group.allreduce(np.ones(2, np.float32), out=np.ones(3, np.float32))
+        frozen = np.ones(2, np.float32)
+        frozen.flags.writeable = False
+        with pytest.raises(ValueError, match="read-only"):
+            group.allreduce(np.ones(2, np.float32), out=frozen)
+        with pytest.raises(ValueError, match="seconds"):
+            group.allreduce(np.ones(2, np.float32), timeout=-1.0)
+        np.testing.assert_array_equal(group.allreduce(np.ones(2, np.float32)), [2, 2])
+
+    both(refuse)
+
+
+def test_a_group_tells_what_it_is_and_what_it_did() -> None:
+    with tributary.Switch(cores=2) as switch:
+        group = tributary.connect(switch.address, job="info", rank=0, world_size=1, elements_per_packet=64, slots=16)
+        with group:
+            group.allreduce(np.ones(6400, np.float32))
+            info, stats = group.info, group.stats()
+            assert (info.switch, info.job, info.rank, info.world_size) == (switch.address, "info", 0, 1)
+            assert (info.protocol, info.elements_per_packet, info.slots, info.shards) == ("switchml", 64, 16, 2)
+            assert stats.packets_sent >= 100
+            assert stats.packets_sent - stats.retransmissions == 100
+            assert stats.in_network == 1.0
+            assert "rank 0 of 1" in repr(group)
+        with pytest.raises(tributary.Closed, match="was closed"):
+            group.allreduce(np.ones(1, np.float32))
+        group.close()

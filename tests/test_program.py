@@ -1,0 +1,256 @@
+"""The program: arrays in files, figures, help, exit codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import program
+from program import Daemon
+
+Array = npt.NDArray[Any]
+
+#: A worker that finds out what is wrong before it looks for its switch.
+ONE_RANK = ["allreduce", "--switch", "127.0.0.1:9", "--job", "a", "--rank", "0", "--world", "1"]
+
+
+def rank_of(daemon: Daemon, job: str, number: int, world: int, *flags: str) -> list[str]:
+    """The command line of one worker."""
+    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world", str(world)]
+    return ["allreduce", *place, "--timeout", "20", *flags]
+
+
+def sum_files(daemon: Daemon, job: str, folder: Path, arrays: list[Array], *flags: str) -> list[Array]:
+    """Write arrays to files, sum them, read the results."""
+    commands = []
+    for number, array in enumerate(arrays):
+        np.save(folder / f"in{number}.npy", array)
+        files = ["--input", str(folder / f"in{number}.npy"), "--output", str(folder / f"out{number}.npy")]
+        commands.append(rank_of(daemon, job, number, len(arrays), *files, *flags))
+    for result in program.run_all(*commands):
+        assert result.returncode == 0, result.stderr
+    return [np.load(folder / f"out{number}.npy") for number in range(len(arrays))]
+
+
+ARRAYS: dict[str, list[Array]] = {
+    "vectors": [np.arange(1000, dtype=np.float32) * n for n in (1, 2, 3)],
+    "C and Fortran order": [
+        np.asarray(np.arange(60, dtype=np.int32).reshape(3, 4, 5), order=order) for order in ("C", "F")
+    ],
+    "one number": [np.array(n, np.float16) for n in (1, 2)],
+    "nothing": [np.empty((0, 7), np.float32) for _ in range(2)],
+    "big-endian": [np.arange(9, dtype=">i4").reshape(3, 3) for _ in range(2)],
+}
+
+
+@pytest.mark.parametrize("arrays", ARRAYS.values(), ids=ARRAYS)
+def test_an_output_has_its_inputs_form(daemon: Daemon, job: str, tmp_path: Path, arrays: list[Array]) -> None:
+    results = sum_files(daemon, job, tmp_path, arrays)
+    for array, result in zip(arrays, results, strict=True):
+        np.testing.assert_array_equal(result, sum(arrays))
+        assert (result.shape, result.dtype) == (array.shape, array.dtype)
+        assert result.flags.f_contiguous == array.flags.f_contiguous
+
+
+def test_bf16_comes_from_raw_files_and_from_f32(daemon: Daemon, job: str, tmp_path: Path) -> None:
+    x = np.array([1.5, -3.0, 1e30], ml_dtypes.bfloat16)
+    raw, plain = x.view("V2"), x.astype(np.float32)
+    results = sum_files(daemon, job, tmp_path, [raw, plain], "--dtype", "bf16")
+    assert results[0].dtype == np.dtype("V2")
+    assert results[1].dtype == np.float32
+    np.testing.assert_array_equal(results[0].view(ml_dtypes.bfloat16).astype(np.float32), results[1])
+    np.testing.assert_array_equal(results[1], plain * 2)
+
+
+def test_an_output_may_replace_its_input(daemon: Daemon, job: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.npy"
+    np.save(file, np.ones(5000, np.float32))
+    flags = ["--input", str(file), "--output", str(file), "--op", "avg"]
+    assert program.run(*rank_of(daemon, job, 0, 1, *flags)).returncode == 0
+    np.testing.assert_array_equal(np.load(file), np.ones(5000, np.float32))
+
+
+@pytest.mark.parametrize("protocol", ["switchml", "ring"])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i32"])
+def test_made_up_data_is_checked_and_measured(daemon: Daemon, job: str, dtype: str, protocol: str) -> None:
+    flags = ["--elements", "100003", "--iters", "3", "--dtype", dtype, "--protocol", protocol, "--json"]
+    for result in program.run_all(*(rank_of(daemon, job, number, 3, *flags) for number in range(3))):
+        report = program.last_json(result)
+        size = 2 if dtype.endswith("16") else 4
+        assert report["checked"] is True
+        assert (report["world"], report["elements"], report["iters"]) == (3, 100_003, 3)
+        assert (report["dtype"], report["protocol"]) == (dtype, protocol)
+        assert report["ate_per_s"] == pytest.approx(100_003 / report["seconds"])
+        assert report["goodput_gbps"] == pytest.approx(100_003 * size * 8 / report["seconds"] / 1e9)
+        assert report["packets_sent"] > report["retransmissions"] >= 0
+        assert report["in_network"] == (1.0 if protocol == "switchml" else 0.0)
+
+
+def test_a_person_gets_a_table(daemon: Daemon, job: str) -> None:
+    result = program.run(*rank_of(daemon, job, 0, 1, "--elements", "1000"))
+    assert result.returncode == 0, result.stderr
+    for word in ("goodput", "Gbit/s", "ATE/s", "right on this rank", "in network  100.0 %"):
+        assert word in result.stdout
+    assert result.stderr == ""
+
+
+WRONG_FILES: dict[str, tuple[bytes, str]] = {
+    "text": (b"hello", "is no .npy file"),
+    "empty": (b"", "is no .npy file"),
+    "cut off": (b"\x93NUMPY\x01\x00\x76\x00{'descr'", "header is cut off"),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), WRONG_FILES.values(), ids=WRONG_FILES)
+def test_a_wrong_file_is_a_sentence(tmp_path: Path, content: bytes, words: str) -> None:
+    file = tmp_path / "wrong.npy"
+    file.write_bytes(content)
+    sentence = program.sentence(program.run(*ONE_RANK, "--input", str(file)))
+    assert words in sentence
+    assert str(file) in sentence
+
+
+def test_files_that_numpy_wrote_and_nobody_can_sum(tmp_path: Path) -> None:
+    np.save(tmp_path / "double.npy", np.ones(3))
+    sentence = program.sentence(program.run(*ONE_RANK, "--input", str(tmp_path / "double.npy")))
+    assert "'<f8'" in sentence
+    assert "f32 (f4), f16 (f2), bf16 (V2) and i32 (i4)" in sentence
+    np.save(tmp_path / "integers.npy", np.ones(3, np.int32))
+    flags = ["--input", str(tmp_path / "integers.npy"), "--dtype", "f32"]
+    assert "holds i32 and --dtype asks for f32" in program.sentence(program.run(*ONE_RANK, *flags))
+    sentence = program.sentence(program.run(*ONE_RANK, "--input", str(tmp_path / "absent.npy")))
+    assert "cannot read" in sentence
+    assert "absent.npy" in sentence
+    flags = ["--elements", "5", "--output", str(tmp_path / "no" / "folder.npy")]
+    assert "cannot write" in program.sentence(program.run(*ONE_RANK, *flags))
+
+
+WRONG_CALLS = {
+    "unknown command": ["fly"],
+    "unknown flag": ["status", "--switch", "127.0.0.1", "--fast"],
+    "no data": ONE_RANK,
+    "two kinds of data": [*ONE_RANK, "--elements", "1", "--input", "x.npy"],
+    "rank outside world": [*ONE_RANK[:-3], "1", "--world", "1", "--elements", "1"],
+    "no world": [*ONE_RANK[:-1], "0", "--elements", "1"],
+    "wrong type": [*ONE_RANK, "--elements", "1", "--dtype", "f64"],
+    "wrong operator": [*ONE_RANK, "--elements", "1", "--op", "max"],
+    "wrong timeout": [*ONE_RANK, "--elements", "1", "--timeout", "0"],
+    "wrong port": ["status", "--switch", "127.0.0.1:99999"],
+    "wrong address": ["switch", "--listen", "everywhere"],
+}
+
+
+@pytest.mark.parametrize("words", WRONG_CALLS.values(), ids=WRONG_CALLS)
+def test_a_wrong_call_is_told_with_exit_code_2(words: list[str]) -> None:
+    assert program.sentence(program.run(*words), code=2)
+
+
+def test_no_command_teaches() -> None:
+    result = program.run()
+    assert result.returncode == 2
+    assert "Examples:" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["switch", "allreduce", "status", "doctor", "bench", "demo"])
+def test_every_command_teaches(command: str) -> None:
+    result = program.run(command, "--help")
+    assert result.returncode == 0
+    assert "Examples:" in result.stdout
+    assert "--json" in result.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(daemon: Daemon) -> None:
+    command = f"'{program.PROGRAM}' status --switch {daemon.address} | true"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_switch_ends_cleanly_on(number: int) -> None:
+    result = Daemon().stop(number)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_port_in_use_is_a_sentence(daemon: Daemon) -> None:
+    sentence = program.sentence(program.run("switch", "--listen", daemon.address))
+    assert daemon.address in sentence
+    assert "in use" in sentence
+
+
+def test_a_switch_reads_its_file_and_flags_win(tmp_path: Path) -> None:
+    file = tmp_path / "switch.toml"
+    file.write_text('listen = "127.0.0.1:1"\ncores = 3\nmemory_mib = 8\nhttp = "127.0.0.1:0"\n')
+    daemon = Daemon("--config", str(file))
+    assert daemon.ready["cores"] == 3
+    assert daemon.ready["memory_mib"] == 8
+    assert daemon.ready["http"].startswith("127.0.0.1:")
+    assert daemon.address != "127.0.0.1:1"
+    daemon.stop()
+    file.write_text("speed = 11\n")
+    sentence = program.sentence(program.run("switch", "--config", str(file)))
+    assert "speed" in sentence
+    assert str(file) in sentence
+
+
+def test_status_shows_jobs_and_who_is_missing(daemon: Daemon, job: str) -> None:
+    waiting = program.start(*rank_of(daemon, job, 1, 3, "--elements", "10", "--timeout", "10"))
+    try:
+        for _ in range(100):
+            status = program.last_json(program.run("status", "--switch", daemon.address, "--json"))
+            found = [entry for entry in status["jobs"] if entry["name"] == job]
+            if found:
+                break
+        assert found[0]["missing"] == [0, 2]
+        assert found[0]["world"] == 3
+        table = program.run("status", "--switch", daemon.address).stdout
+        line = next(line for line in table.splitlines() if job in line)
+        assert "0, 2" in line
+    finally:
+        waiting.kill()
+        program.finish(waiting)
+
+
+def test_status_of_no_switch_is_a_sentence() -> None:
+    assert "127.0.0.1:9" in program.sentence(program.run("status", "--switch", "127.0.0.1:9"))
+
+
+def test_metrics_and_jobs_are_served_at_both_addresses(daemon: Daemon, job: str) -> None:
+    assert program.run(*rank_of(daemon, job, 0, 1, "--elements", "100000")).returncode == 0
+    for address in (daemon.address, daemon.ready["http"]):
+        with urllib.request.urlopen(f"http://{address}/metrics") as answer:
+            text = answer.read().decode()
+        assert "# TYPE tributary_" in text
+        assert text.rstrip().endswith("# EOF")
+        with urllib.request.urlopen(f"http://{address}/jobs") as answer:
+            assert isinstance(json.load(answer), dict | list)
+
+
+def test_doctor_checks_the_way_to_a_switch(daemon: Daemon) -> None:
+    report = program.last_json(program.run("doctor", "--switch", daemon.address, "--json"))
+    levels = {check["name"]: check["level"] for check in report["checks"]}
+    assert levels["TCP"] == levels["switch"] == levels["smoke test"] == "ok"
+    assert report["ok"] is True
+    for check in report["checks"]:
+        assert check["found"]
+        assert (check["remedy"] is None) == (check["level"] == "ok")
+
+
+def test_doctor_tries_a_switch_of_its_own() -> None:
+    result = program.run("doctor")
+    assert result.returncode == 0, result.stdout
+    assert "two ranks summed" in result.stdout
+
+
+def test_doctor_says_what_mends_an_unreachable_switch() -> None:
+    result = program.run("doctor", "--switch", "127.0.0.1:9")
+    assert "TCP" in program.sentence(result)
+    assert "tributary switch --listen" in result.stdout

@@ -1,0 +1,171 @@
+"""Trouble speaks: every error is a sentence that names who, and it reaches every rank."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import program
+import rank
+import tributary
+from conftest import Ranks
+from program import Daemon
+
+
+def test_a_rank_that_never_comes_is_named(daemon: Daemon, job: str) -> None:
+    with pytest.raises(tributary.ConnectError, match=r"ranks? 1, 2\b"):
+        tributary.connect(daemon.address, job=job, rank=0, world_size=3, timeout=0.5)
+
+
+@pytest.mark.parametrize(
+    ("brings", "who"),
+    [
+        ([{}, {"size": 1001}], ["1000 f32", "1001 f32"]),
+        ([{}, {"dtype": np.int32}], ["f32", "i32"]),
+        ([{}, {"op": "avg"}], ["sum of", "avg of"]),
+        ([{}, {}, {"size": 5}], ["1000 f32", "5 f32"]),
+    ],
+    ids=["size", "type", "operator", "size of a third"],
+)
+def test_ranks_that_bring_different_things_all_hear_who_and_how(
+    ranks: Ranks, daemon: Daemon, job: str, brings: list[dict[str, Any]], who: list[str]
+) -> None:
+    for kind, sentence in ranks(rank.failing, len(brings), daemon.address, job, brings):
+        assert kind == "Mismatch", sentence
+        assert f"rank {len(brings) - 1} brings" in sentence
+        for part in who:
+            assert part in sentence
+
+
+def test_ranks_with_different_world_sizes_all_hear_who(ranks: Ranks, daemon: Daemon, job: str) -> None:
+    for kind, sentence in ranks(rank.failing, 2, daemon.address, job, [{"world": 2}, {"world": 3}]):
+        assert kind == "ConnectError", sentence
+        for part in (job, "world", "rank 0", "rank 1", "2", "3"):
+            assert part in sentence
+
+
+def test_a_second_process_with_the_same_rank_is_turned_away(daemon: Daemon, job: str) -> None:
+    with tributary.connect(daemon.address, job=job, rank=0, world_size=1) as group:
+        with pytest.raises(tributary.ConnectError, match="rank 0") as caught:
+            tributary.connect(daemon.address, job=job, rank=0, world_size=1, timeout=1.0)
+        assert job in str(caught.value)
+        assert group.allreduce(np.ones(3, np.float32)).tolist() == [1, 1, 1]
+
+
+def test_an_unreachable_switch_is_named() -> None:
+    with pytest.raises(tributary.ConnectError, match=r"127\.0\.0\.1:9"):
+        tributary.connect("127.0.0.1:9", job="a", rank=0, world_size=1, timeout=1.0)
+    with pytest.raises(tributary.ConnectError, match=r"no-such-host\.invalid"):
+        tributary.connect("no-such-host.invalid:17777", job="a", rank=0, world_size=1, timeout=1.0)
+
+
+def test_options_that_cannot_be_are_told() -> None:
+    with pytest.raises(ValueError, match="rank 3"):
+        tributary.connect("127.0.0.1", job="a", rank=3, world_size=2)
+    with pytest.raises(ValueError, match="use switchml or ring"):
+        tributary.connect("127.0.0.1", job="a", rank=0, world_size=2, protocol="smoke")
+    with pytest.raises(ValueError, match="port"):
+        tributary.connect("127.0.0.1:http", job="a", rank=0, world_size=2)
+
+
+def worker(daemon: Daemon, job: str, number: int, world: int, *flags: str) -> subprocess.Popen[str]:
+    """A worker from a shell that sums until it is stopped."""
+    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world", str(world)]
+    return program.start("allreduce", *place, "--elements", "200000", "--iters", "1000000", "--timeout", "3", *flags)
+
+
+def wait_until_running(daemon: Daemon, job: str) -> None:
+    """Wait until the switch counts packets of a job."""
+    for _ in range(300):
+        status = program.last_json(program.run("status", "--switch", daemon.address, "--json"))
+        if any(entry["name"] == job and entry["packets"] > 1000 for entry in status["jobs"]):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"job {job} never ran")
+
+
+def test_a_worker_killed_in_the_middle_is_named_on_every_other_rank(
+    workers: ProcessPoolExecutor, daemon: Daemon, job: str
+) -> None:
+    others = [workers.submit(rank.bereaved, number, 4, daemon.address, job, 200_000) for number in (0, 2)]
+    victim, shell = worker(daemon, job, 1, 4), worker(daemon, job, 3, 4)
+    wait_until_running(daemon, job)
+    victim.kill()
+    program.finish(victim)
+    for other in others:
+        kind, sentence, missing = other.result(timeout=30)
+        assert (kind, missing) == ("CollectiveTimeout", (1,)), sentence
+        assert "rank 1 " in sentence
+        assert "block" in sentence
+    assert "rank 1 did not contribute" in program.sentence(program.finish(shell))
+
+
+def test_a_switch_killed_in_the_middle_is_named_and_its_successor_serves(
+    workers: ProcessPoolExecutor, ranks: Ranks, job: str
+) -> None:
+    daemon = Daemon()
+    others = [workers.submit(rank.bereaved, number, 2, daemon.address, job, 200_000) for number in range(2)]
+    wait_until_running(daemon, job)
+    daemon.kill()
+    for other in others:
+        kind, sentence, _ = other.result(timeout=30)
+        assert kind == "SwitchLost", sentence
+        assert daemon.address in sentence
+    successor = Daemon(listen=daemon.address)
+    assert successor.address == daemon.address
+    digests = ranks(rank.burst, 2, successor.address, job)
+    assert digests[0] == digests[1]
+    successor.stop()
+
+
+def test_a_restarted_switch_that_does_not_know_the_job_is_told(workers: ProcessPoolExecutor, job: str) -> None:
+    daemon = Daemon()
+    others = [workers.submit(rank.bereaved, number, 2, daemon.address, job, 200_000) for number in range(2)]
+    wait_until_running(daemon, job)
+    daemon.kill()
+    successor = Daemon(listen=daemon.address)
+    for other in others:
+        kind, sentence, _ = other.result(timeout=30)
+        assert kind == "SwitchLost", sentence
+        assert "no longer knows job" in sentence
+    successor.stop()
+
+
+SCRIPT = """
+import numpy, sys, tributary
+with tributary.Switch() as switch:
+    {action}
+"""
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "print('ready', flush=True); tributary.connect(switch.address, job='a', rank=0, world_size=2)",
+        "import threading, time\n"
+        "    t = threading.Thread(target=lambda: time.sleep(60), daemon=True); t.start()\n"
+        "    other = threading.Thread(target=lambda: globals().update(g=tributary.connect("
+        "switch.address, job='a', rank=1, world_size=2)), daemon=True); other.start()\n"
+        "    group = tributary.connect(switch.address, job='a', rank=0, world_size=2); other.join()\n"
+        "    print('ready', flush=True); group.allreduce(numpy.ones(3, numpy.float32))",
+    ],
+    ids=["connect", "allreduce"],
+)
+def test_ctrl_c_ends_a_wait(action: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(action=action)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert "KeyboardInterrupt" in err
+    assert process.returncode != 0
