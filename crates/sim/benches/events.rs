@@ -11,7 +11,7 @@ use tributary_sim::events::{Event, EventId, EventKind, EventQueue};
 /// A packet of 1,024 bytes at 100 Gbit/s; every eighth link was idle and waits for the wire's 1 us too.
 fn ahead(step: u64) -> u64 {
     let packet = 81_920 + step.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 977;
-    if step % 8 == 0 { packet + 1_000_000 } else { packet }
+    if step.is_multiple_of(8) { packet + 1_000_000 } else { packet }
 }
 
 fn hold(c: &mut Criterion) {
