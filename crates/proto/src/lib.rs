@@ -15,6 +15,7 @@ pub mod pipeline;
 pub mod registry;
 pub mod switch;
 pub mod tensor;
+pub mod tensors;
 pub mod time;
 pub mod values;
 pub mod wire;
