@@ -1,22 +1,27 @@
 //! The switch's arithmetic: vectors of big-endian 32-bit integers in packets, native accumulators in memory.
+//!
+//! Every function panics if lengths disagree: `vector.len() == 4 * lanes.len()`.
 
-/// `lanes <- vector`. The lengths agree: `vector.len() == 4 * lanes.len()`.
+use crate::kernels;
+
+/// `lanes <- vector`.
 pub fn store_be(lanes: &mut [u32], vector: &[u8]) {
-    for (lane, bytes) in lanes.iter_mut().zip(vector.chunks_exact(4)) {
-        *lane = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    }
+    check(lanes, vector);
+    (kernels::best().store_be)(lanes, vector)
 }
 
 /// `lanes <- lanes + vector`, modulo 2^32.
 pub fn add_be(lanes: &mut [u32], vector: &[u8]) {
-    for (lane, bytes) in lanes.iter_mut().zip(vector.chunks_exact(4)) {
-        *lane = lane.wrapping_add(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
-    }
+    check(lanes, vector);
+    (kernels::best().add_be)(lanes, vector)
 }
 
 /// `vector <- lanes`.
 pub fn load_be(lanes: &[u32], vector: &mut [u8]) {
-    for (lane, bytes) in lanes.iter().zip(vector.chunks_exact_mut(4)) {
-        bytes.copy_from_slice(&lane.to_be_bytes());
-    }
+    check(lanes, vector);
+    (kernels::best().load_be)(lanes, vector)
+}
+
+fn check(lanes: &[u32], vector: &[u8]) {
+    assert_eq!(vector.len(), 4 * lanes.len(), "a vector has 4 bytes for each lane");
 }

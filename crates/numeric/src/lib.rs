@@ -1,12 +1,19 @@
 //! Numbers on their way through the network: element types, operators, block floating point and the kernels.
 //!
 //! Start at [`DType`] and [`ReduceOp`] (what can be summed), then [`Scale`] (how a block of floats becomes 32-bit
-//! fixed point, SwitchML §4.6 and appendix E), then [`lanes`] (what a switch does with the vectors of packets).
-//! This is the only crate with unsafe arithmetic.
+//! fixed point, SwitchML §4.6 and appendix E), then [`codec`] (what a host does with elements) and [`lanes`] (what a
+//! switch does with the vectors of packets). `docs/numerics.md` has the bounds and their proofs.
+//! This is the only crate with unsafe arithmetic: the SIMD files of [`kernels`].
 
+pub mod codec;
 mod dtype;
+mod element;
+pub mod kernels;
 pub mod lanes;
+mod non_finite;
 mod scale;
 
 pub use dtype::{DType, ReduceOp};
+pub use element::Element;
+pub use half::{bf16, f16};
 pub use scale::{BlockExponent, Scale};

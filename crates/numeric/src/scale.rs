@@ -1,9 +1,9 @@
 //! Block floating point: the exponent that ranks agree on, and the scaling factor that follows from it.
 //!
-//! SwitchML §4.6 and appendix E. The factor is a power of two, `f = 2^shift`, the largest that keeps the sum of `world`
-//! scaled elements inside 32 bits (Theorem 2). A power of two makes `f * x` exact in binary32, so that rounding to an
-//! integer is the only error; it is at most half a unit per rank, which keeps Theorem 1's bound `n/f` for the paper's
-//! larger `f = (2^31-1)/(n * 2^m)` too.
+//! SwitchML §4.6 and appendix E. The factor is a power of two, `f = 2^shift`, the largest for which the sum of `world`
+//! scaled elements stays inside 32 bits (Theorem 2). It is at least half of the paper's `(2^31-1)/(n * 2^m)`, scaling
+//! by it is exact, and rounding to nearest errs by half a unit where the paper allows a whole one: so Theorem 1's bound
+//! `n/f` holds with the paper's `f`. `docs/numerics.md` has the proofs.
 //!
 //! A block with a non-finite element in any rank spends the high bits of each 32-bit word on two counters, of positive
 //! and of negative infinities (a NaN counts as both); the rest holds the finite sum with a smaller `f`.
@@ -20,10 +20,37 @@ pub struct BlockExponent {
 impl BlockExponent {
     /// The block of zeros, or of nothing: the neutral element of [`BlockExponent::join`].
     pub const ZERO: BlockExponent = BlockExponent { exponent: i16::MIN, non_finite: false };
+    /// The exponent of the smallest denormal of binary32.
+    pub const MIN: i16 = -149;
+    /// The exponent of binary32's largest numbers.
+    pub const MAX: i16 = 128;
 
     /// What two ranks' blocks say together.
     pub fn join(self, other: BlockExponent) -> BlockExponent {
         BlockExponent { exponent: self.exponent.max(other.exponent), non_finite: self.non_finite | other.non_finite }
+    }
+
+    /// The exponent of a block whose largest finite magnitude has these bits as a binary32.
+    pub fn of_magnitude(bits: u32) -> BlockExponent {
+        let (biased, fraction) = ((bits >> 23) as i16, bits & 0x7f_ffff);
+        let exponent = match biased {
+            0 if fraction == 0 => return BlockExponent::ZERO,
+            // A denormal is fraction * 2^-149.
+            0 => BlockExponent::MIN + (u32::BITS - (fraction - 1).leading_zeros()) as i16,
+            _ => biased - 127 + i16::from(fraction != 0),
+        };
+        BlockExponent { exponent, non_finite: false }
+    }
+
+    /// Theorem 1's bound `n/f` on the error of a sum over `world` ranks, with the paper's `f = (2^31-1)/(n * 2^m)`.
+    /// Holds for blocks without non-finite elements; the rounding of the result to its own type comes on top.
+    pub fn paper_bound(self, world: u16) -> f64 {
+        let n = f64::from(world);
+        if self == BlockExponent::ZERO {
+            0.0
+        } else {
+            n * n * power_of_two(self.exponent.into()) / (2f64.powi(31) - 1.0)
+        }
     }
 }
 
@@ -39,22 +66,47 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The scale that `world` ranks use for a block whose agreed exponent is `block`.
+    /// The most ranks that one sum may have: their two counters leave 12 bits to the finite part.
+    pub const MAX_WORLD: u16 = 1023;
+
+    /// The scale that `world` ranks, 1 to [`Scale::MAX_WORLD`], use for a block whose agreed exponent is `block`.
+    /// Exponents that no binary32 has (such as those of zeros) count as the nearest that one has.
     pub fn new(block: BlockExponent, world: u16) -> Scale {
-        let n = u32::from(world.max(1));
-        let counter_bits = if block.non_finite { u32::BITS - n.leading_zeros() } else { 0 };
-        // n * (f * 2^m + 1/2) must stay below 2^(31 - 2 * counter_bits): the world's own bits, and one for the sign.
-        let world_bits = (n as f64).log2().ceil() as i32;
-        let shift = if block.exponent == i16::MIN {
-            0
-        } else {
-            30 - 2 * counter_bits as i32 - world_bits - i32::from(block.exponent)
-        };
-        Scale { shift, counter_bits, world }
+        debug_assert!((1..=Scale::MAX_WORLD).contains(&world));
+        let world_bits = u16::BITS - world.leading_zeros();
+        let counter_bits = if block.non_finite { world_bits } else { 0 };
+        let exponent = block.exponent.clamp(BlockExponent::MIN, BlockExponent::MAX);
+        // world < 2^world_bits and |f * x| <= f * 2^m = 2^(sum_bits - world_bits), an integer that rounding cannot
+        // exceed: the sum stays below 2^sum_bits. At 1023 ranks with counters sum_bits - world_bits is still 1.
+        let sum_bits = 31 - 2 * counter_bits as i32;
+        Scale { shift: sum_bits - world_bits as i32 - i32::from(exponent), counter_bits, world }
     }
 
     /// Integers, which need no scaling.
     pub fn integer(world: u16) -> Scale {
         Scale { shift: 0, counter_bits: 0, world }
     }
+
+    /// The largest distance of a decoded sum from the exact one, `n/2f`, before it is rounded to its own type. Never
+    /// above [`BlockExponent::paper_bound`] where all elements are finite. An average's is `world` times smaller.
+    pub fn bound(self) -> f64 {
+        f64::from(self.world) / 2.0 * power_of_two(-self.shift)
+    }
+
+    /// `f` as two factors of binary32 that are normal for every shift of [`Scale::new`]. Multiplying by one after the
+    /// other errs only where the product is below 2^-126 and so becomes 0 anyway.
+    pub(crate) fn factors(self) -> [f32; 2] {
+        let first = self.shift.clamp(-126, 127);
+        [power_of_two(first) as f32, power_of_two((self.shift - first).clamp(-126, 127)) as f32]
+    }
+
+    /// `1/f`, exact.
+    pub(crate) fn unit(self) -> f64 {
+        power_of_two(-self.shift)
+    }
+}
+
+/// `2^exponent` for exponents of normal binary64 numbers; those outside count as the nearest.
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((exponent.clamp(-1022, 1023) + 1023) as u64) << 52)
 }

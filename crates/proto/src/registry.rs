@@ -3,6 +3,7 @@
 use crate::config::{HostConfig, SwitchConfig};
 use crate::host::Host;
 use crate::switch::Switch;
+use crate::switchml::{SwitchMl, SwitchMlHost};
 use crate::values::Values;
 
 /// A protocol that this build speaks.
@@ -40,7 +41,7 @@ impl Protocol {
     /// A worker's machine.
     pub fn host(self, config: &HostConfig) -> Box<dyn Host> {
         match self {
-            Protocol::SwitchMl => todo!("{config:?}"),
+            Protocol::SwitchMl => Box::new(SwitchMlHost::new(config)),
             Protocol::Ring => todo!(),
         }
     }
@@ -48,7 +49,7 @@ impl Protocol {
     /// A switch's machine for one job in one shard; `None` where the protocol needs forwarding only.
     pub fn switch<V: Values>(self, config: &SwitchConfig) -> Option<Box<dyn Switch>> {
         match self {
-            Protocol::SwitchMl => todo!("{config:?}"),
+            Protocol::SwitchMl => Some(Box::new(SwitchMl::<V>::new(config))),
             Protocol::Ring => None,
         }
     }

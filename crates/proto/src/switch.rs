@@ -40,6 +40,10 @@ impl PortView for NoQueues {
     }
 }
 
+/// Bytes that a buffer for `Switch::poll_transmit` holds at least, however short the job's packets are: a notice about
+/// 1,023 members fits.
+pub const MIN_TRANSMIT_LEN: usize = 256;
+
 /// A packet that a switch made itself: the first `len` bytes of the buffer that it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emission {
@@ -76,7 +80,7 @@ pub trait Switch: Send {
     fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, ports: &dyn PortView) -> Verdict;
     /// The time of `poll_timeout` has come.
     fn handle_timeout(&mut self, now: Time);
-    /// The next packet that the switch makes itself; `buf` holds a full packet of the job.
+    /// The next packet that the switch makes itself; `buf` holds a full packet of the job, and [`MIN_TRANSMIT_LEN`].
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission>;
     /// When to call `handle_timeout`, if nothing else happens before.
     fn poll_timeout(&self) -> Option<Time>;

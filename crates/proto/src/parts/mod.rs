@@ -1,3 +1,4 @@
 //! What protocols share.
 
 pub mod rtt;
+pub mod slot_lists;

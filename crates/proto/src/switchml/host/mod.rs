@@ -1,0 +1,406 @@
+//! A worker: Algorithm 4 over the continuous stream of appendix B, with the exponent look-ahead of §4.6.
+//!
+//! Each slot goes its own way: its block is sent, the result comes, its next block (`s` further in the stream) follows
+//! at once. A block of floats whose exponent ranks could not agree on in the phase before, because some rank did not
+//! know the block yet, is preceded by a phase that carries the exponent alone (PROBE).
+
+mod deadlines;
+mod recovery;
+mod send_queue;
+mod stream;
+
+use std::collections::VecDeque;
+
+use tributary_numeric::{BlockExponent, Scale};
+
+use self::deadlines::{Deadlines, Due};
+use self::recovery::Recovery;
+use self::send_queue::SendQueue;
+use self::stream::{Op, Stream};
+use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch, Report};
+use crate::config::HostConfig;
+use crate::drop_reason::DropReason;
+use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::ids::{OpId, WorkerId};
+use crate::packet::{Addr, Ecn, Packet, Transmit};
+use crate::registry::Protocol;
+use crate::time::Time;
+use crate::values::FINGERPRINT_LEN;
+use crate::wire::{COMMON_LEN, Common, kind};
+
+/// What a slot does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its next block was not submitted yet.
+    Idle,
+    /// Ranks agree on the exponent of its block.
+    Probe,
+    /// Ranks sum its block.
+    Update,
+    /// Ranks disagree on what its block is.
+    Refused,
+}
+
+struct Slot {
+    /// The block of the stream that it works on, or waits for.
+    block: u64,
+    /// How many times it was used.
+    phase: u32,
+    stage: Stage,
+    /// The exponent of its block, if ranks agree.
+    agreed: Option<BlockExponent>,
+    /// A packet of this phase has left.
+    in_flight: bool,
+    /// The phase began when the one before it ended.
+    in_step: bool,
+}
+
+/// What the switch last said about a slot.
+struct Heard {
+    slot: u16,
+    phase: u32,
+    missing: Vec<WorkerId>,
+}
+
+/// A worker's machine.
+pub struct SwitchMlHost {
+    config: HostConfig,
+    common: [u8; COMMON_LEN],
+    stream: Stream,
+    slots: Vec<Slot>,
+    queue: SendQueue,
+    recovery: Recovery,
+    deadlines: Deadlines,
+    /// The slot to ask about.
+    question: Option<u16>,
+    heard: Option<Heard>,
+    /// The collective that must fail as soon as those before it are complete.
+    failing: Option<(OpId, CollectiveError)>,
+    broken: Option<CollectiveError>,
+    events: VecDeque<HostEvent>,
+    stats: HostStats,
+}
+
+impl SwitchMlHost {
+    /// A worker that has nothing to do.
+    pub fn new(config: &HostConfig) -> SwitchMlHost {
+        let job = &config.job;
+        let mut common = [0; COMMON_LEN];
+        Common { protocol: Protocol::SwitchMl.code(), kind: 0, job: job.job, key: job.key }.emit(&mut common);
+        let slot = |idx| Slot {
+            block: u64::from(idx),
+            phase: 0,
+            stage: Stage::Idle,
+            agreed: None,
+            in_flight: false,
+            in_step: false,
+        };
+        SwitchMlHost {
+            common,
+            stream: Stream::new(job.elements_per_packet),
+            slots: (0..job.slots).map(slot).collect(),
+            queue: SendQueue::new(job.slots),
+            recovery: Recovery::new(config),
+            deadlines: Deadlines::default(),
+            question: None,
+            heard: None,
+            failing: None,
+            broken: None,
+            events: VecDeque::new(),
+            stats: HostStats::default(),
+            config: config.clone(),
+        }
+    }
+
+    /// Starts a slot whose block was submitted.
+    fn start(&mut self, idx: u16, in_step: bool) {
+        let slot = &mut self.slots[usize::from(idx)];
+        let Some(op) = self.stream.op_of(slot.block) else {
+            slot.stage = Stage::Idle;
+            return;
+        };
+        slot.stage = if op.needs_exponent(slot.block) && slot.agreed.is_none() { Stage::Probe } else { Stage::Update };
+        slot.in_step = in_step;
+        self.queue.push(idx);
+    }
+
+    fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        let common = Common::parse(packet.bytes)?;
+        if common.job != self.config.job.job {
+            return Err(DropReason::UnknownJob);
+        }
+        if common.key != self.config.job.key {
+            return Err(DropReason::WrongKey);
+        }
+        if common.protocol != Protocol::SwitchMl.code() {
+            return Err(DropReason::WrongProtocol);
+        }
+        if common.kind == kind::PONG {
+            return Ok(());
+        }
+        let header = Header::parse(packet.bytes)?;
+        let slot = self.slots.get(usize::from(header.idx)).ok_or(DropReason::BadField)?;
+        if from != Addr::Switch(self.recovery.shard_of(header.idx)) {
+            return Err(DropReason::NotAMember);
+        }
+        match header.phase.wrapping_sub(slot.phase) as i32 {
+            ..0 => return Err(DropReason::Stale),
+            1.. => return Err(DropReason::Ahead),
+            0 if !slot.in_flight => return Err(DropReason::Unexpected),
+            0 => {}
+        }
+        match Kind::of(packet.bytes)? {
+            Kind::Result => self.result(now, &header, packet),
+            Kind::Report => self.report(&header, Report::parse(packet.bytes)?),
+            Kind::Mismatch => self.mismatch(&header, Mismatch::parse(packet.bytes)?),
+            Kind::Update | Kind::Probe | Kind::Query => Err(DropReason::BadKind),
+        }
+    }
+
+    /// The answer to the slot's phase (Algorithm 4, lines 10 to 18).
+    fn result(&mut self, now: Time, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
+        let (world, stride) = (self.config.job.world, self.slots.len() as u64);
+        let slot = &mut self.slots[usize::from(header.idx)];
+        let op = self.stream.op_of_mut(slot.block).expect("a slot in flight has a block");
+        if header.spec != op.spec {
+            return Err(DropReason::BadField);
+        }
+        let range = if slot.stage == Stage::Probe { 0..0 } else { op.range(slot.block) };
+        if packet.wire_len != HEADER_LEN + 4 * range.len()
+            || packet.bytes.len() != HEADER_LEN + op.tensor.vector_len(range.len())
+        {
+            return Err(DropReason::BadLength);
+        }
+        match slot.stage {
+            Stage::Probe => {
+                slot.agreed = Some(header.look_ahead.agreed().ok_or(DropReason::BadField)?);
+            }
+            Stage::Update => {
+                if !range.is_empty() {
+                    let scale = scale(op, slot.agreed, world);
+                    op.tensor.decode(range, scale, &packet.bytes[HEADER_LEN..]);
+                }
+                op.remaining -= 1;
+                self.stats.blocks_in_network += 1;
+                slot.block += stride;
+                slot.agreed = header.look_ahead.agreed();
+            }
+            Stage::Idle | Stage::Refused => unreachable!("such slots are not in flight"),
+        }
+        slot.phase = slot.phase.wrapping_add(1);
+        slot.in_flight = false;
+        self.recovery.answered(now, header.idx, &mut self.queue);
+        self.start(header.idx, true);
+        self.settle();
+        Ok(())
+    }
+
+    fn report(&mut self, header: &Header, report: Report<'_>) -> Result<(), DropReason> {
+        let missing = report.missing().collect();
+        self.heard = Some(Heard { slot: header.idx, phase: header.phase, missing });
+        Ok(())
+    }
+
+    fn mismatch(&mut self, header: &Header, mismatch: Mismatch) -> Result<(), DropReason> {
+        let slot = &mut self.slots[usize::from(header.idx)];
+        slot.stage = Stage::Refused;
+        slot.in_flight = false;
+        self.recovery.forget(header.idx);
+        let op = self.stream.op_of(slot.block).expect("a slot in flight has a block").id;
+        let Mismatch { a, a_spec, b, b_spec } = mismatch;
+        if self.failing.as_ref().is_none_or(|(earlier, _)| op < *earlier) {
+            self.failing = Some((op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op }));
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
+    fn settle(&mut self) {
+        while let Some(front) = self.stream.front() {
+            if let Some((op, error)) = &self.failing
+                && *op == front.id
+            {
+                let error = error.clone();
+                return self.fail(error);
+            }
+            if front.remaining > 0 {
+                return;
+            }
+            let Op { id, tensor, .. } = self.stream.pop().expect("there is a front");
+            self.deadlines.complete(id);
+            self.events.push_back(HostEvent::Done { op: id, tensor });
+        }
+    }
+
+    /// Everything that is queued fails, and so does everything later.
+    fn fail(&mut self, error: CollectiveError) {
+        while let Some(Op { id, tensor, .. }) = self.stream.pop() {
+            self.deadlines.complete(id);
+            self.events.push_back(HostEvent::Failed { op: id, tensor, error: error.clone() });
+        }
+        for (idx, slot) in self.slots.iter_mut().enumerate() {
+            slot.stage = Stage::Idle;
+            slot.in_flight = false;
+            self.recovery.forget(idx as u16);
+        }
+        self.queue.clear();
+        self.question = None;
+        self.broken.get_or_insert(error);
+    }
+
+    /// The slot that waits with the earliest block. Searched for: needed only when something is wrong.
+    fn oldest_waiting(&self) -> Option<u16> {
+        let waits = |slot: &Slot| matches!(slot.stage, Stage::Probe | Stage::Update);
+        (0..self.slots.len() as u16)
+            .filter(|&idx| waits(&self.slots[usize::from(idx)]))
+            .min_by_key(|&idx| self.slots[usize::from(idx)].block)
+    }
+
+    /// Why a deadline has passed.
+    fn diagnose(&self) -> CollectiveError {
+        if let Some((_, error)) = &self.failing {
+            return error.clone();
+        }
+        let Some(idx) = self.oldest_waiting() else { return CollectiveError::Aborted };
+        let slot = &self.slots[usize::from(idx)];
+        let op = self.stream.op_of(slot.block).expect("a slot that waits has a block");
+        let (block, op) = (op.local(slot.block), op.id);
+        match &self.heard {
+            Some(heard) if heard.slot == idx && heard.phase == slot.phase && !heard.missing.is_empty() => {
+                CollectiveError::Missing { missing: heard.missing.clone(), slot: u32::from(idx), block, op }
+            }
+            _ => CollectiveError::SwitchSilent { shard: self.recovery.shard_of(idx), block, op },
+        }
+    }
+
+    /// What this rank says about the block behind `block` in the same slot.
+    fn look_ahead(&self, block: u64) -> LookAhead {
+        let next = block + self.slots.len() as u64;
+        match self.stream.op_of(next) {
+            Some(op) => LookAhead::known(op.exponent(next)),
+            None => LookAhead::UNKNOWN,
+        }
+    }
+
+    /// Writes the slot's packet; gives its length in memory and on the wire.
+    fn write(&self, idx: u16, kind: Kind, buf: &mut [u8]) -> (usize, usize) {
+        let slot = &self.slots[usize::from(idx)];
+        let op = self.stream.op_of(slot.block).expect("a slot that sends has a block");
+        let look_ahead = match kind {
+            Kind::Update => self.look_ahead(slot.block),
+            Kind::Probe => LookAhead::known(op.exponent(slot.block)),
+            _ => LookAhead::UNKNOWN,
+        };
+        buf[..COMMON_LEN].copy_from_slice(&self.common);
+        kind.put(buf);
+        Header { wid: self.config.worker, idx, look_ahead, phase: slot.phase, spec: op.spec }.emit(buf);
+        if kind != Kind::Update {
+            return (HEADER_LEN, HEADER_LEN);
+        }
+        let range = op.range(slot.block);
+        let elements = range.len();
+        let len = HEADER_LEN + op.tensor.vector_len(elements);
+        if elements > 0 {
+            let scale = scale(op, slot.agreed, self.config.job.world);
+            op.tensor.encode(range, scale, &mut buf[HEADER_LEN..len]);
+        }
+        (len, HEADER_LEN + 4 * elements)
+    }
+
+    fn transmit(&mut self, idx: u16, (len, wire_len): (usize, usize)) -> Transmit {
+        self.stats.packets_sent += 1;
+        Transmit { to: Addr::Switch(self.recovery.shard_of(idx)), len, wire_len, ecn: Ecn::NotCapable }
+    }
+}
+
+fn scale(op: &Op, agreed: Option<BlockExponent>, world: u16) -> Scale {
+    if op.spec.dtype.is_float() {
+        Scale::new(agreed.expect("floats are sent when their exponent is agreed"), world)
+    } else {
+        Scale::integer(world)
+    }
+}
+
+impl Host for SwitchMlHost {
+    fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
+        if let Some(error) = self.broken.as_ref().or(self.failing.as_ref().map(|(_, error)| error)) {
+            return Err(SubmitError::Broken(error.clone()));
+        }
+        let (id, blocks) = self.stream.push(collective.tensor);
+        if let Some(at) = collective.deadline {
+            self.deadlines.push(now, id, at);
+        }
+        let slots = self.slots.len() as u64;
+        for block in blocks.take(self.slots.len()) {
+            let idx = (block % slots) as u16;
+            let slot = &self.slots[usize::from(idx)];
+            if slot.stage == Stage::Idle && slot.block == block {
+                self.start(idx, false);
+            }
+        }
+        Ok(id)
+    }
+
+    fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        let received = self.receive(now, from, packet);
+        match received {
+            Ok(()) => self.stats.packets_received += 1,
+            Err(reason) => self.stats.drops.count(reason),
+        }
+        received
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.recovery.handle_timeout(now, &mut self.queue);
+        match self.deadlines.poll(now) {
+            Some(Due::Failed) => self.fail(self.diagnose()),
+            Some(Due::Ask) => self.question = self.oldest_waiting(),
+            None => {}
+        }
+    }
+
+    fn abort(&mut self, _now: Time) {
+        self.fail(CollectiveError::Aborted);
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        if let Some(idx) = self.question.take()
+            && matches!(self.slots[usize::from(idx)].stage, Stage::Probe | Stage::Update)
+        {
+            let written = self.write(idx, Kind::Query, buf);
+            return Some(self.transmit(idx, written));
+        }
+        loop {
+            let idx = self.queue.pop()?;
+            let kind = match self.slots[usize::from(idx)].stage {
+                Stage::Probe => Kind::Probe,
+                Stage::Update => Kind::Update,
+                Stage::Idle | Stage::Refused => continue,
+            };
+            let written = self.write(idx, kind, buf);
+            let slot = &mut self.slots[usize::from(idx)];
+            slot.in_flight = true;
+            if self.recovery.sent(now, idx, slot.in_step) {
+                self.stats.retransmissions += 1;
+            }
+            return Some(self.transmit(idx, written));
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<HostEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.recovery.poll_timeout().into_iter().chain(self.deadlines.next()).min()
+    }
+
+    fn max_packet_len(&self) -> usize {
+        HEADER_LEN + (4 * usize::from(self.config.job.elements_per_packet)).max(FINGERPRINT_LEN)
+    }
+
+    fn stats(&self) -> &HostStats {
+        &self.stats
+    }
+}

@@ -1,0 +1,36 @@
+//! Slots whose packet is to be sent, first come first served: in slot order as long as nothing is lost, so that a
+//! driver finds runs of equal-sized packets for one shard.
+
+use std::collections::VecDeque;
+
+/// A queue that holds each slot at most once.
+pub struct SendQueue {
+    fifo: VecDeque<u16>,
+    queued: Vec<bool>,
+}
+
+impl SendQueue {
+    /// An empty queue for slots 0 to `slots` - 1.
+    pub fn new(slots: u16) -> SendQueue {
+        SendQueue { fifo: VecDeque::with_capacity(usize::from(slots)), queued: vec![false; usize::from(slots)] }
+    }
+
+    /// Adds a slot, unless it waits already.
+    pub fn push(&mut self, slot: u16) {
+        if !std::mem::replace(&mut self.queued[usize::from(slot)], true) {
+            self.fifo.push_back(slot);
+        }
+    }
+
+    /// The next slot.
+    pub fn pop(&mut self) -> Option<u16> {
+        let slot = self.fifo.pop_front()?;
+        self.queued[usize::from(slot)] = false;
+        Some(slot)
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        while self.pop().is_some() {}
+    }
+}

@@ -1,0 +1,106 @@
+//! All collectives of a host as one continuous stream of blocks (appendix B, the stream buffer manager).
+//!
+//! Blocks are numbered through all collectives; block `g` uses slot `g mod s`. A collective of no elements has one
+//! block without a vector: a barrier.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use tributary_numeric::BlockExponent;
+
+use crate::ids::OpId;
+use crate::tensor::{Spec, Tensor};
+
+/// A collective that is not complete.
+pub struct Op {
+    /// Its number.
+    pub id: OpId,
+    /// Its data.
+    pub tensor: Box<dyn Tensor>,
+    /// What the tensor says of itself.
+    pub spec: Spec,
+    first_block: u64,
+    blocks: u64,
+    elements_per_packet: u64,
+    /// Blocks whose result has not come.
+    pub remaining: u64,
+}
+
+impl Op {
+    /// The block's number within the collective.
+    pub fn local(&self, block: u64) -> u32 {
+        (block - self.first_block) as u32
+    }
+
+    /// The elements of a block.
+    pub fn range(&self, block: u64) -> Range<usize> {
+        let start = (block - self.first_block) * self.elements_per_packet;
+        let end = (start + self.elements_per_packet).min(u64::from(self.spec.elements));
+        start as usize..end as usize
+    }
+
+    /// True if ranks must agree on an exponent before they can send the block.
+    pub fn needs_exponent(&self, block: u64) -> bool {
+        self.spec.dtype.is_float() && !self.range(block).is_empty()
+    }
+
+    /// What this rank says about the block's magnitude.
+    pub fn exponent(&self, block: u64) -> BlockExponent {
+        if self.needs_exponent(block) { self.tensor.exponent(self.range(block)) } else { BlockExponent::ZERO }
+    }
+}
+
+/// The collectives that are not complete, in the order of submission.
+pub struct Stream {
+    elements_per_packet: u64,
+    ops: VecDeque<Op>,
+    next_op: u64,
+    next_block: u64,
+}
+
+impl Stream {
+    /// An empty stream of blocks of up to `elements_per_packet`.
+    pub fn new(elements_per_packet: u16) -> Stream {
+        Stream { elements_per_packet: u64::from(elements_per_packet), ops: VecDeque::new(), next_op: 0, next_block: 0 }
+    }
+
+    /// Appends a collective; gives its number and its blocks.
+    pub fn push(&mut self, tensor: Box<dyn Tensor>) -> (OpId, Range<u64>) {
+        let (id, spec, first_block) = (OpId(self.next_op), tensor.spec(), self.next_block);
+        let blocks = u64::from(spec.elements).div_ceil(self.elements_per_packet).max(1);
+        let elements_per_packet = self.elements_per_packet;
+        self.ops.push_back(Op { id, tensor, spec, first_block, blocks, elements_per_packet, remaining: blocks });
+        self.next_op += 1;
+        self.next_block += blocks;
+        (id, first_block..self.next_block)
+    }
+
+    fn index_of(&self, block: u64) -> Option<usize> {
+        let front = self.ops.front()?;
+        debug_assert!(block >= front.first_block, "a slot works on a block of a collective that is complete");
+        if block < front.first_block + front.blocks {
+            return Some(0);
+        }
+        (block < self.next_block).then(|| self.ops.partition_point(|op| op.first_block <= block) - 1)
+    }
+
+    /// The collective of a block, if it was submitted.
+    pub fn op_of(&self, block: u64) -> Option<&Op> {
+        self.index_of(block).map(|index| &self.ops[index])
+    }
+
+    /// The same, to write to.
+    pub fn op_of_mut(&mut self, block: u64) -> Option<&mut Op> {
+        self.index_of(block).map(|index| &mut self.ops[index])
+    }
+
+    /// The oldest collective.
+    pub fn front(&self) -> Option<&Op> {
+        self.ops.front()
+    }
+
+    /// Takes the oldest collective out.
+    pub fn pop(&mut self) -> Option<Op> {
+        self.ops.pop_front()
+    }
+}

@@ -1,0 +1,12 @@
+//! SwitchML (Sapio et al., NSDI 2021): a pool of slots in the switch, self-clocked by the hosts.
+//!
+//! Start with [`wire`]; then the switch's decision table (`switch/slot.rs`, Algorithm 3); then [`host`] (Algorithm 4,
+//! with the stream of appendix B). `docs/protocols/switchml.md` goes through the paper section by section.
+
+pub mod host;
+mod layout;
+pub mod switch;
+pub mod wire;
+
+pub use host::SwitchMlHost;
+pub use switch::SwitchMl;

@@ -1,0 +1,268 @@
+//! The switch's side: Algorithm 3 for one job in one shard, alone or in levels (§7).
+
+mod notices;
+mod pool;
+mod slot;
+
+use std::marker::PhantomData;
+
+use self::notices::Notices;
+use self::pool::{Block, Pool, VersionId};
+use self::slot::{Action, Relation, State, on_contribution, on_mismatch, on_parent_result};
+use super::layout;
+use super::wire::{HEADER_LEN, Header, Kind, Mismatch, put_look_ahead, put_wid};
+use crate::config::{Parent, SwitchConfig};
+use crate::drop_reason::DropReason;
+use crate::ids::{GroupId, PortId, WorkerId};
+use crate::packet::PacketMut;
+use crate::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
+use crate::time::Time;
+use crate::values::Values;
+
+/// One job's slots in one shard of one switch.
+pub struct SwitchMl<V> {
+    members: Vec<PortId>,
+    group: GroupId,
+    parent: Option<Parent>,
+    elements_per_packet: u32,
+    pool: Pool<V>,
+    notices: Notices,
+    counters: Counters,
+    values: PhantomData<V>,
+}
+
+#[derive(Default)]
+struct Counters {
+    blocks_completed: u64,
+    contributions: u64,
+    unicast_resends: u64,
+}
+
+/// A contribution whose fields are in range.
+struct Contribution {
+    version: VersionId,
+    wid: WorkerId,
+    ingress: PortId,
+    header: Header,
+    block: Block,
+}
+
+impl<V: Values> SwitchMl<V> {
+    /// A machine with all its memory.
+    pub fn new(config: &SwitchConfig) -> SwitchMl<V> {
+        let slots = layout::slots_of(&config.job, config.shard);
+        SwitchMl {
+            members: config.members.clone(),
+            group: config.group,
+            parent: config.parent,
+            elements_per_packet: u32::from(config.job.elements_per_packet),
+            pool: Pool::new(slots, config.members.len(), usize::from(config.job.elements_per_packet)),
+            notices: Notices::new(config),
+            counters: Counters::default(),
+            values: PhantomData,
+        }
+    }
+
+    fn receive(&mut self, ingress: PortId, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
+        let header = Header::parse(&packet.bytes[..packet.len])?;
+        let kind = Kind::of(packet.bytes)?;
+        let version = self.pool.version(header.idx, header.phase).ok_or(DropReason::BadField)?;
+        if self.parent.is_some_and(|parent| parent.port == ingress) {
+            return match kind {
+                Kind::Result => self.parent_result(version, &header, packet),
+                Kind::Mismatch => self.mismatch_elsewhere(version, &header, packet, true),
+                Kind::Report => Ok(Verdict::Group(self.group)),
+                Kind::Update | Kind::Probe | Kind::Query => Err(DropReason::BadKind),
+            };
+        }
+        if self.members.get(header.wid.index()) != Some(&ingress) {
+            return Err(DropReason::WrongWorker);
+        }
+        match kind {
+            Kind::Update | Kind::Probe => {
+                let elements = self.vector_elements(kind, &header, packet)?;
+                let block = Block { kind, spec: header.spec, elements };
+                self.contribution(Contribution { version, wid: header.wid, ingress, header, block }, packet)
+            }
+            Kind::Query => Ok(self.query(version, ingress, header, packet)),
+            Kind::Mismatch => self.mismatch_elsewhere(version, &header, packet, false),
+            Kind::Result | Kind::Report => Err(DropReason::BadKind),
+        }
+    }
+
+    /// The length of the packet's vector, if it is that of a block of its collective.
+    fn vector_elements(&self, kind: Kind, header: &Header, packet: &PacketMut<'_>) -> Result<u32, DropReason> {
+        let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
+        let (elements, total) = ((bytes / 4) as u32, header.spec.elements);
+        let fits = bytes % 4 == 0
+            && packet.len == HEADER_LEN + V::buffer_len(elements as usize)
+            && match kind {
+                Kind::Probe => elements == 0,
+                _ if elements == self.elements_per_packet => total >= elements,
+                _ => elements == total % self.elements_per_packet && (elements > 0 || total == 0),
+            };
+        if fits { Ok(elements) } else { Err(DropReason::BadLength) }
+    }
+
+    fn contribution(&mut self, from: Contribution, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
+        let Contribution { version, wid, header, .. } = from;
+        let held = self.pool.get(version);
+        let relation = Relation::of(header.phase, held.phase);
+        let shadow_complete = self.pool.shadow_complete(version, header.phase);
+        match on_contribution(relation, held.state, self.pool.has_seen(version, wid), shadow_complete) {
+            Action::Begin => {
+                self.pool.begin(version, header.phase, from.block);
+                Ok(self.add(version, &header, packet))
+            }
+            Action::Add if held.block == from.block => Ok(self.add(version, &header, packet)),
+            Action::Add if held.block.spec == header.spec && held.block.kind == from.block.kind => {
+                Err(DropReason::BadLength)
+            }
+            Action::Add => Err(self.mismatch_here(version, &header)),
+            Action::TellMismatch => {
+                self.notices.tell_mismatch(Verdict::Port(from.ingress), header);
+                self.notices.tell_parent(header);
+                Err(DropReason::Mismatch)
+            }
+            Action::ResendResult | Action::ResendPartial if held.block != from.block => Err(DropReason::BadLength),
+            Action::ResendResult => {
+                self.counters.unicast_resends += 1;
+                self.write(version, Kind::Result, packet);
+                Ok(Verdict::Port(from.ingress))
+            }
+            Action::ResendPartial => Ok(self.send_to_parent(version, packet)),
+            Action::Drop(reason) => Err(reason),
+        }
+    }
+
+    /// Lines 6 to 17.
+    fn add(&mut self, version: VersionId, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
+        let count = self.pool.add(version, header, &packet.bytes[HEADER_LEN..packet.len]);
+        self.counters.contributions += 1;
+        if usize::from(count) < self.members.len() {
+            return Verdict::Consume;
+        }
+        if self.parent.is_some() {
+            self.pool.set_state(version, State::AwaitsParent);
+            return self.send_to_parent(version, packet);
+        }
+        self.counters.blocks_completed += 1;
+        self.pool.set_state(version, State::Complete);
+        self.write(version, Kind::Result, packet);
+        Verdict::Group(self.group)
+    }
+
+    /// Makes the packet one that carries what the version holds.
+    fn write(&self, version: VersionId, kind: Kind, packet: &mut PacketMut<'_>) {
+        kind.put(packet.bytes);
+        put_look_ahead(packet.bytes, self.pool.get(version).look_ahead);
+        self.pool.load(version, &mut packet.bytes[HEADER_LEN..packet.len]);
+    }
+
+    fn send_to_parent(&self, version: VersionId, packet: &mut PacketMut<'_>) -> Verdict {
+        let parent = self.parent.expect("only a switch with a parent awaits it");
+        self.write(version, self.pool.get(version).block.kind, packet);
+        put_wid(packet.bytes, parent.worker);
+        Verdict::Port(parent.port)
+    }
+
+    /// The final sum comes down: it takes the partial sum's place, so that children who ask again get it from here.
+    fn parent_result(
+        &mut self,
+        version: VersionId,
+        header: &Header,
+        packet: &PacketMut<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let held = self.pool.get(version);
+        on_parent_result(Relation::of(header.phase, held.phase), held.state)?;
+        let elements = held.block.elements as usize;
+        if packet.len != HEADER_LEN + V::buffer_len(elements) || packet.wire_len != HEADER_LEN + 4 * elements {
+            return Err(DropReason::BadLength);
+        }
+        if header.spec != held.block.spec {
+            return Err(DropReason::Mismatch);
+        }
+        self.pool.finish(version, header.look_ahead, &packet.bytes[HEADER_LEN..packet.len]);
+        self.counters.blocks_completed += 1;
+        Ok(Verdict::Group(self.group))
+    }
+
+    /// Ranks below this switch disagree: all of them are told, and the switch above tells all others.
+    fn mismatch_here(&mut self, version: VersionId, header: &Header) -> DropReason {
+        let a = self.pool.first_seen(version).expect("somebody began the phase");
+        let mismatch = Mismatch { a, a_spec: self.pool.get(version).block.spec, b: header.wid, b_spec: header.spec };
+        self.pool.note(version, mismatch);
+        self.notices.tell_mismatch(Verdict::Group(self.group), *header);
+        self.notices.tell_parent(*header);
+        DropReason::Mismatch
+    }
+
+    /// Another switch has found that ranks disagree.
+    fn mismatch_elsewhere(
+        &mut self,
+        version: VersionId,
+        header: &Header,
+        packet: &PacketMut<'_>,
+        from_above: bool,
+    ) -> Result<Verdict, DropReason> {
+        let mismatch = Mismatch::parse(&packet.bytes[..packet.len])?;
+        let held = self.pool.get(version);
+        let relation = Relation::of(header.phase, held.phase);
+        on_mismatch(relation, held.state, self.pool.shadow_complete(version, header.phase))?;
+        if relation == Relation::Next {
+            self.pool.begin(version, header.phase, Block { kind: Kind::Probe, spec: header.spec, elements: 0 });
+        }
+        self.pool.note(version, mismatch);
+        if !from_above {
+            self.notices.tell_parent(*header);
+        }
+        Ok(Verdict::Group(self.group))
+    }
+
+    /// Who is missing? If all are here, the switch above knows.
+    fn query(&mut self, version: VersionId, ingress: PortId, header: Header, packet: &mut PacketMut<'_>) -> Verdict {
+        let held = self.pool.get(version);
+        match self.parent {
+            Some(parent) if held.phase == header.phase && held.state == State::AwaitsParent => {
+                put_wid(packet.bytes, parent.worker);
+                Verdict::Port(parent.port)
+            }
+            _ => {
+                self.notices.report(Verdict::Port(ingress), header);
+                Verdict::Consume
+            }
+        }
+    }
+}
+
+impl<V: Values> Switch for SwitchMl<V> {
+    fn process(&mut self, _now: Time, ingress: PortId, packet: &mut PacketMut<'_>, _ports: &dyn PortView) -> Verdict {
+        self.receive(ingress, packet).unwrap_or_else(Verdict::Drop)
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_transmit(&mut self, _now: Time, buf: &mut [u8]) -> Option<Emission> {
+        self.notices.poll(&self.pool, buf)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.pool.memory_bytes() + self.members.capacity() * size_of::<PortId>() + self.notices.memory_bytes()
+    }
+
+    fn report(&self) -> SwitchReport {
+        let missing = self.pool.missing();
+        SwitchReport {
+            slots: self.pool.slots(),
+            slots_waiting: self.pool.slots_waiting(),
+            missing,
+            blocks_completed: self.counters.blocks_completed,
+            contributions: self.counters.contributions,
+            unicast_resends: self.counters.unicast_resends,
+        }
+    }
+}

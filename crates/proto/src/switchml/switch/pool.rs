@@ -1,0 +1,208 @@
+//! The slots' memory: for each slot two versions with phase, count, bitmap and accumulator. All taken at once.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use tributary_numeric::{DType, ReduceOp};
+
+use super::slot::{Relation, State};
+use crate::ids::WorkerId;
+use crate::switchml::wire::{Header, Kind, LookAhead, Mismatch};
+use crate::tensor::Spec;
+use crate::values::Values;
+
+/// What contributions to one phase of a slot must have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// UPDATE or PROBE.
+    pub kind: Kind,
+    /// The collective.
+    pub spec: Spec,
+    /// Elements of the vector.
+    pub elements: u32,
+}
+
+/// One version of one slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Version {
+    /// The phase that it serves or served last.
+    pub phase: u32,
+    /// What it holds.
+    pub state: State,
+    count: u16,
+    /// What the contributors say together about their next blocks.
+    pub look_ahead: LookAhead,
+    /// What they contribute to.
+    pub block: Block,
+}
+
+/// Where a version lies in the pool: twice the slot within the shard, plus the parity of the phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionId(usize);
+
+/// All slots of one job in one shard.
+pub struct Pool<V> {
+    slots: Range<u16>,
+    versions: Vec<Version>,
+    /// `seen[2, s, n]` of Algorithm 3; `words` for each version.
+    seen: Vec<u64>,
+    words: usize,
+    /// `pool[2, s]`; `lane_count` for each version.
+    lanes: Vec<u32>,
+    lane_count: usize,
+    children: usize,
+    mismatches: Vec<Option<Mismatch>>,
+    values: PhantomData<V>,
+}
+
+impl<V: Values> Pool<V> {
+    /// New slots for `children` contributors and vectors of up to `elements`.
+    pub fn new(slots: Range<u16>, children: usize, elements: usize) -> Pool<V> {
+        let versions = 2 * slots.len();
+        let (words, lane_count) = (children.div_ceil(64), V::lane_count(elements));
+        let nothing = Spec { elements: 0, dtype: DType::I32, op: ReduceOp::Sum };
+        let unused = |version: usize| Version {
+            // Phases 0 and 1 come next.
+            phase: (version as u32 % 2).wrapping_sub(2),
+            state: State::Unused,
+            count: 0,
+            look_ahead: LookAhead::UNKNOWN,
+            block: Block { kind: Kind::Probe, spec: nothing, elements: 0 },
+        };
+        Pool {
+            slots,
+            versions: (0..versions).map(unused).collect(),
+            seen: vec![0; versions * words],
+            words,
+            lanes: vec![0; versions * lane_count],
+            lane_count,
+            children,
+            mismatches: vec![None; versions],
+            values: PhantomData,
+        }
+    }
+
+    /// The version that serves this phase of this slot, if the slot is here.
+    pub fn version(&self, idx: u16, phase: u32) -> Option<VersionId> {
+        self.slots.contains(&idx).then(|| VersionId(2 * usize::from(idx - self.slots.start) + (phase % 2) as usize))
+    }
+
+    /// What a version holds.
+    pub fn get(&self, id: VersionId) -> &Version {
+        &self.versions[id.0]
+    }
+
+    /// True if the other version holds the result of the phase before `phase`, or that phase is before the first.
+    pub fn shadow_complete(&self, id: VersionId, phase: u32) -> bool {
+        let shadow = &self.versions[id.0 ^ 1];
+        shadow.phase == phase.wrapping_sub(1) && matches!(shadow.state, State::Complete | State::Unused)
+    }
+
+    /// `seen[ver, idx, wid]`.
+    pub fn has_seen(&self, id: VersionId, wid: WorkerId) -> bool {
+        self.seen[id.0 * self.words + wid.index() / 64] & 1 << (wid.index() % 64) != 0
+    }
+
+    /// Takes a version for a new phase.
+    pub fn begin(&mut self, id: VersionId, phase: u32, block: Block) {
+        self.seen[id.0 * self.words..][..self.words].fill(0);
+        // The neutral element of the look-ahead's join.
+        let look_ahead = LookAhead::known(tributary_numeric::BlockExponent::ZERO);
+        self.versions[id.0] = Version { phase, state: State::Open, count: 0, look_ahead, block };
+    }
+
+    /// Adds one contribution, which was not seen and is of the version's block; gives the new count.
+    pub fn add(&mut self, id: VersionId, header: &Header, vector: &[u8]) -> u16 {
+        let wid = header.wid.index();
+        self.seen[id.0 * self.words + wid / 64] |= 1 << (wid % 64);
+        let version = &mut self.versions[id.0];
+        version.count += 1;
+        version.look_ahead = version.look_ahead.join(header.look_ahead);
+        let lanes = &mut self.lanes[id.0 * self.lane_count..][..vector.len() / 4];
+        match version.count {
+            1 => V::store(lanes, vector),
+            _ => V::add(lanes, vector),
+        }
+        version.count
+    }
+
+    /// Puts the parent's result in place of the partial sum.
+    pub fn finish(&mut self, id: VersionId, look_ahead: LookAhead, vector: &[u8]) {
+        V::store(&mut self.lanes[id.0 * self.lane_count..][..vector.len() / 4], vector);
+        self.versions[id.0].look_ahead = look_ahead;
+        self.versions[id.0].state = State::Complete;
+    }
+
+    /// Writes the accumulator to a vector.
+    pub fn load(&self, id: VersionId, vector: &mut [u8]) {
+        V::load(&self.lanes[id.0 * self.lane_count..][..vector.len() / 4], vector);
+    }
+
+    /// Changes what a version is said to hold.
+    pub fn set_state(&mut self, id: VersionId, state: State) {
+        self.versions[id.0].state = state;
+    }
+
+    /// Notes that ranks disagree on a version's block.
+    pub fn note(&mut self, id: VersionId, mismatch: Mismatch) {
+        self.versions[id.0].state = State::Mismatched;
+        self.mismatches[id.0] = Some(mismatch);
+    }
+
+    /// The note, if the slot's phase has one.
+    pub fn mismatch(&self, idx: u16, phase: u32) -> Option<Mismatch> {
+        let id = self.version(idx, phase)?;
+        let version = self.get(id);
+        if version.phase == phase && version.state == State::Mismatched { self.mismatches[id.0] } else { None }
+    }
+
+    /// The lowest child that contributed.
+    pub fn first_seen(&self, id: VersionId) -> Option<WorkerId> {
+        (0..self.children as u16).map(WorkerId).find(|&wid| self.has_seen(id, wid))
+    }
+
+    /// True if the child has contributed to this phase of the slot, as far as the slot remembers.
+    pub fn has_contributed(&self, idx: u16, phase: u32, wid: WorkerId) -> bool {
+        self.version(idx, phase).is_some_and(|id| match Relation::of(phase, self.get(id).phase) {
+            Relation::Same => self.get(id).state != State::Unused && self.has_seen(id, wid),
+            Relation::Earlier => true,
+            Relation::Next | Relation::Later => false,
+        })
+    }
+
+    /// Number of children.
+    pub fn children(&self) -> usize {
+        self.children
+    }
+
+    /// Number of slots.
+    pub fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = VersionId> + '_ {
+        (0..self.versions.len())
+            .map(VersionId)
+            .filter(|&id| matches!(self.get(id).state, State::Open | State::AwaitsParent))
+    }
+
+    /// Number of slots whose sum is not complete.
+    pub fn slots_waiting(&self) -> u32 {
+        // Of the two versions of a slot at most one is incomplete: the other is its shadow copy.
+        self.waiting().count() as u32
+    }
+
+    /// Children that some incomplete sum waits for, ascending.
+    pub fn missing(&self) -> Vec<WorkerId> {
+        let waits_for = |&wid: &WorkerId| self.waiting().any(|id| !self.has_seen(id, wid));
+        (0..self.children as u16).map(WorkerId).filter(waits_for).collect()
+    }
+
+    /// Bytes of everything above.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&self.versions[..])
+            + size_of_val(&self.seen[..])
+            + size_of_val(&self.lanes[..])
+            + size_of_val(&self.mismatches[..])
+    }
+}

@@ -1,0 +1,204 @@
+//! What a switch does with a packet for a slot: Algorithm 3 as a decision table, with full phases in place of `ver`.
+//!
+//! A slot has two versions; phase `p` uses version `p mod 2`, and the other version is its shadow copy. The table is
+//! written out in `docs/protocols/switchml.md` and tested row by row below.
+
+use crate::drop_reason::DropReason;
+
+/// What a version of a slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing: the slot is new.
+    Unused,
+    /// Some children's contributions.
+    Open,
+    /// All children's; the switch above has the partial sum and has not answered.
+    AwaitsParent,
+    /// The result.
+    Complete,
+    /// A note that ranks disagree.
+    Mismatched,
+}
+
+/// How a packet's phase relates to the one that its version holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Over.
+    Earlier,
+    /// The same.
+    Same,
+    /// The one after the shadow copy's.
+    Next,
+    /// One that cannot have begun.
+    Later,
+}
+
+impl Relation {
+    /// Phases are serial numbers modulo 2^32, and both are of the same version: their difference is even.
+    pub fn of(phase: u32, held: u32) -> Relation {
+        match phase.wrapping_sub(held) as i32 {
+            0 => Relation::Same,
+            2 => Relation::Next,
+            difference if difference < 0 => Relation::Earlier,
+            _ => Relation::Later,
+        }
+    }
+}
+
+/// What to do with a contribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Take the version for the new phase, then add.
+    Begin,
+    /// Add it (line 6).
+    Add,
+    /// Send the result to the one who asked (line 20).
+    ResendResult,
+    /// Send the partial sum to the switch above again (§7).
+    ResendPartial,
+    /// Tell the one who asked that ranks disagree.
+    TellMismatch,
+    /// Nothing.
+    Drop(DropReason),
+}
+
+/// A contribution: UPDATE or PROBE. `shadow_complete`: the other version holds the result of the phase before the
+/// packet's, so that every child has the result of this version's last phase, which may go.
+pub fn on_contribution(relation: Relation, state: State, seen: bool, shadow_complete: bool) -> Action {
+    match (relation, state) {
+        (Relation::Earlier, _) | (Relation::Same, State::Unused) => Action::Drop(DropReason::Stale),
+        (Relation::Next, State::Unused | State::Complete) if shadow_complete => Action::Begin,
+        (Relation::Next | Relation::Later, _) => Action::Drop(DropReason::Ahead),
+        (Relation::Same, State::Open) if !seen => Action::Add,
+        (Relation::Same, State::Open) => Action::Drop(DropReason::Duplicate),
+        (Relation::Same, State::AwaitsParent) => Action::ResendPartial,
+        (Relation::Same, State::Complete) => Action::ResendResult,
+        (Relation::Same, State::Mismatched) => Action::TellMismatch,
+    }
+}
+
+/// What to do with the parent's RESULT: `Ok` to keep and multicast it.
+pub fn on_parent_result(relation: Relation, state: State) -> Result<(), DropReason> {
+    match (relation, state) {
+        (Relation::Earlier, _) | (Relation::Same, State::Unused) => Err(DropReason::Stale),
+        (Relation::Next | Relation::Later, _) => Err(DropReason::Ahead),
+        (Relation::Same, State::AwaitsParent) => Ok(()),
+        (Relation::Same, State::Complete) => Err(DropReason::Duplicate),
+        // The parent cannot have a sum without ours.
+        (Relation::Same, State::Open) => Err(DropReason::Unexpected),
+        (Relation::Same, State::Mismatched) => Err(DropReason::Mismatch),
+    }
+}
+
+/// What to do with a MISMATCH from the switch above or from one below: `Ok` to note it and tell all children.
+pub fn on_mismatch(relation: Relation, state: State, shadow_complete: bool) -> Result<(), DropReason> {
+    match (relation, state) {
+        (Relation::Earlier, _) | (Relation::Same, State::Unused) => Err(DropReason::Stale),
+        (Relation::Same, State::Open | State::AwaitsParent) => Ok(()),
+        (Relation::Same, State::Complete) => Err(DropReason::Unexpected),
+        (Relation::Same, State::Mismatched) => Err(DropReason::Duplicate),
+        (Relation::Next, State::Unused | State::Complete) if shadow_complete => Ok(()),
+        (Relation::Next | Relation::Later, _) => Err(DropReason::Ahead),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Relation::*;
+    use super::State::*;
+    use super::*;
+
+    const STALE: Action = Action::Drop(DropReason::Stale);
+    const AHEAD: Action = Action::Drop(DropReason::Ahead);
+    const DUPLICATE: Action = Action::Drop(DropReason::Duplicate);
+
+    /// Relation, state, seen, shadow complete, action; `None` stands for both values.
+    type Row = (Relation, State, Option<bool>, Option<bool>, Action);
+    const CONTRIBUTIONS: [Row; 23] = [
+        (Earlier, Unused, None, None, STALE),
+        (Earlier, Open, None, None, STALE),
+        (Earlier, AwaitsParent, None, None, STALE),
+        (Earlier, Complete, None, None, STALE),
+        (Earlier, Mismatched, None, None, STALE),
+        (Same, Unused, None, None, STALE),
+        (Same, Open, Some(false), None, Action::Add),
+        (Same, Open, Some(true), None, DUPLICATE),
+        (Same, AwaitsParent, None, None, Action::ResendPartial),
+        (Same, Complete, None, None, Action::ResendResult),
+        (Same, Mismatched, None, None, Action::TellMismatch),
+        (Next, Unused, None, Some(true), Action::Begin),
+        (Next, Unused, None, Some(false), AHEAD),
+        (Next, Open, None, None, AHEAD),
+        (Next, AwaitsParent, None, None, AHEAD),
+        (Next, Complete, None, Some(true), Action::Begin),
+        (Next, Complete, None, Some(false), AHEAD),
+        (Next, Mismatched, None, None, AHEAD),
+        (Later, Unused, None, None, AHEAD),
+        (Later, Open, None, None, AHEAD),
+        (Later, AwaitsParent, None, None, AHEAD),
+        (Later, Complete, None, None, AHEAD),
+        (Later, Mismatched, None, None, AHEAD),
+    ];
+
+    /// relation, state, shadow complete, what becomes of the parent's RESULT, and of a MISMATCH.
+    type Answer = Result<(), DropReason>;
+    const NOTICES: [(Relation, State, Option<bool>, Answer, Answer); 14] = {
+        use DropReason::{Ahead, Duplicate, Mismatch, Stale, Unexpected};
+        [
+            (Earlier, Unused, None, Err(Stale), Err(Stale)),
+            (Earlier, Open, None, Err(Stale), Err(Stale)),
+            (Earlier, AwaitsParent, None, Err(Stale), Err(Stale)),
+            (Earlier, Complete, None, Err(Stale), Err(Stale)),
+            (Same, Unused, None, Err(Stale), Err(Stale)),
+            (Same, Open, None, Err(Unexpected), Ok(())),
+            (Same, AwaitsParent, None, Ok(()), Ok(())),
+            (Same, Complete, None, Err(Duplicate), Err(Unexpected)),
+            (Same, Mismatched, None, Err(Mismatch), Err(Duplicate)),
+            (Next, Complete, Some(true), Err(Ahead), Ok(())),
+            (Next, Complete, Some(false), Err(Ahead), Err(Ahead)),
+            (Next, Unused, Some(true), Err(Ahead), Ok(())),
+            (Next, Mismatched, None, Err(Ahead), Err(Ahead)),
+            (Later, Complete, None, Err(Ahead), Err(Ahead)),
+        ]
+    };
+
+    fn both(value: Option<bool>) -> Vec<bool> {
+        value.map_or(vec![false, true], |value| vec![value])
+    }
+
+    #[test]
+    fn the_table_holds_row_by_row_and_leaves_nothing_out() {
+        let mut rows = 0;
+        for (relation, state, seen, shadow, action) in CONTRIBUTIONS {
+            for seen in both(seen) {
+                for shadow in both(shadow) {
+                    assert_eq!(
+                        on_contribution(relation, state, seen, shadow),
+                        action,
+                        "{relation:?} {state:?} seen={seen} shadow={shadow}"
+                    );
+                    rows += 1;
+                }
+            }
+        }
+        assert_eq!(rows, 4 * 5 * 2 * 2);
+    }
+
+    #[test]
+    fn notices_from_other_switches_follow_their_table() {
+        for (relation, state, shadow, result, mismatch) in NOTICES {
+            assert_eq!(on_parent_result(relation, state), result, "{relation:?} {state:?}");
+            for shadow in both(shadow) {
+                assert_eq!(on_mismatch(relation, state, shadow), mismatch, "{relation:?} {state:?} {shadow}");
+            }
+        }
+    }
+
+    #[test]
+    fn phases_compare_as_serial_numbers() {
+        assert_eq!(Relation::of(1, u32::MAX), Next);
+        assert_eq!(Relation::of(u32::MAX, 1), Earlier);
+        assert_eq!(Relation::of(3, u32::MAX), Later);
+        assert_eq!(Relation::of(7, 7), Same);
+    }
+}

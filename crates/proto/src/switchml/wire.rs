@@ -1,0 +1,240 @@
+//! SwitchML's own header and the bodies of its two notices. Big-endian; `docs/wire.md` draws them.
+//!
+//! ```text
+//!  16    18    20      21         22         24      28         32
+//!  | wid | idx | flags | dtype/op | exponent | phase | elements | vector or body ...
+//! ```
+//!
+//! The paper's `ver` is `phase mod 2`; its `off` follows from the phase, which every host keeps for each slot.
+
+use tributary_numeric::{BlockExponent, DType, ReduceOp};
+
+use crate::drop_reason::DropReason;
+use crate::ids::WorkerId;
+use crate::tensor::Spec;
+use crate::wire::{COMMON_LEN, u16, u32};
+
+/// Bytes of the common header and of this protocol's own.
+pub const HEADER_LEN: usize = COMMON_LEN + 16;
+/// Bytes of a MISMATCH: header and body.
+pub const MISMATCH_LEN: usize = HEADER_LEN + 16;
+
+/// Where the common header keeps the kind.
+const KIND_AT: usize = 4;
+const NON_FINITE: u8 = 1;
+const UNKNOWN: u8 = 2;
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// A rank's block; upwards. From a switch of a lower level: the sum of its children's blocks.
+    Update = crate::wire::kind::FIRST_OWN,
+    /// The sum; downwards.
+    Result,
+    /// A rank's exponent of its block, without the block; upwards. Answered by `Result`, without a vector.
+    Probe,
+    /// Who has contributed to the slot's phase? Upwards.
+    Query,
+    /// The answer to `Query`: a bitmap.
+    Report,
+    /// Ranks disagree on what they reduce: downwards to hosts, both ways between switches.
+    Mismatch,
+}
+
+impl Kind {
+    /// Every kind, in the order of its code.
+    pub const ALL: [Kind; 6] = [Kind::Update, Kind::Result, Kind::Probe, Kind::Query, Kind::Report, Kind::Mismatch];
+
+    /// The kind with this code in the common header.
+    pub fn from_code(code: u8) -> Option<Kind> {
+        Kind::ALL.get(usize::from(code.checked_sub(Kind::Update as u8)?)).copied()
+    }
+
+    /// The kind of a packet whose common header was checked.
+    pub fn of(bytes: &[u8]) -> Result<Kind, DropReason> {
+        Kind::from_code(bytes[KIND_AT]).ok_or(DropReason::BadKind)
+    }
+
+    /// Makes a packet one of this kind.
+    pub fn put(self, bytes: &mut [u8]) {
+        bytes[KIND_AT] = self as u8;
+    }
+}
+
+/// What a rank says about the block that comes next in the slot (§4.6), or what all ranks say together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookAhead {
+    /// The block's magnitude.
+    pub exponent: BlockExponent,
+    /// Some rank does not know its next block yet: the exponent is no agreement.
+    pub unknown: bool,
+}
+
+impl LookAhead {
+    /// Nothing is known about the next block.
+    pub const UNKNOWN: LookAhead = LookAhead { exponent: BlockExponent::ZERO, unknown: true };
+
+    /// A rank that knows its next block.
+    pub fn known(exponent: BlockExponent) -> LookAhead {
+        LookAhead { exponent, unknown: false }
+    }
+
+    /// What two ranks say together.
+    pub fn join(self, other: LookAhead) -> LookAhead {
+        LookAhead { exponent: self.exponent.join(other.exponent), unknown: self.unknown | other.unknown }
+    }
+
+    /// The exponent that ranks agree on, if each of them knew its block.
+    pub fn agreed(self) -> Option<BlockExponent> {
+        (!self.unknown).then_some(self.exponent)
+    }
+}
+
+/// The protocol's own header as a plain value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Who contributes. In results: whose contribution was the last, or who asked again.
+    pub wid: WorkerId,
+    /// The slot.
+    pub idx: u16,
+    /// The sender's next block in this slot; in results all ranks'. For `Probe` and its result: this block.
+    pub look_ahead: LookAhead,
+    /// How many times the slot was used before, modulo 2^32.
+    pub phase: u32,
+    /// The collective that the block belongs to.
+    pub spec: Spec,
+}
+
+impl Header {
+    /// Reads the header behind a common header that was checked.
+    pub fn parse(bytes: &[u8]) -> Result<Header, DropReason> {
+        let bytes: &[u8; HEADER_LEN] = bytes.first_chunk().ok_or(DropReason::Truncated)?;
+        let flags = bytes[20];
+        if flags & !(NON_FINITE | UNKNOWN) != 0 {
+            return Err(DropReason::BadField);
+        }
+        let exponent = BlockExponent { exponent: u16(bytes, 22) as i16, non_finite: flags & NON_FINITE != 0 };
+        Ok(Header {
+            wid: WorkerId(u16(bytes, 16)),
+            idx: u16(bytes, 18),
+            look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
+            phase: u32(bytes, 24),
+            spec: parse_spec(bytes[21], u32(bytes, 28))?,
+        })
+    }
+
+    /// Writes the header behind the common one.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        bytes[16..18].copy_from_slice(&self.wid.0.to_be_bytes());
+        bytes[18..20].copy_from_slice(&self.idx.to_be_bytes());
+        bytes[21] = dtype_op(&self.spec);
+        bytes[24..28].copy_from_slice(&self.phase.to_be_bytes());
+        bytes[28..32].copy_from_slice(&self.spec.elements.to_be_bytes());
+        put_look_ahead(bytes, self.look_ahead);
+    }
+}
+
+/// Rewrites who a packet is from.
+pub fn put_wid(bytes: &mut [u8], wid: WorkerId) {
+    bytes[16..18].copy_from_slice(&wid.0.to_be_bytes());
+}
+
+/// Rewrites the exponent and the flags.
+pub fn put_look_ahead(bytes: &mut [u8], look_ahead: LookAhead) {
+    let LookAhead { exponent, unknown } = look_ahead;
+    bytes[20] = if exponent.non_finite { NON_FINITE } else { 0 } | if unknown { UNKNOWN } else { 0 };
+    bytes[22..24].copy_from_slice(&exponent.exponent.to_be_bytes());
+}
+
+fn dtype_op(spec: &Spec) -> u8 {
+    (spec.dtype as u8) << 4 | spec.op as u8
+}
+
+fn parse_spec(dtype_op: u8, elements: u32) -> Result<Spec, DropReason> {
+    let dtype = DType::from_code(dtype_op >> 4).ok_or(DropReason::BadField)?;
+    let op = ReduceOp::from_code(dtype_op & 15).ok_or(DropReason::BadField)?;
+    Ok(Spec { elements, dtype, op })
+}
+
+/// The body of a `Report`: who has contributed to the slot's phase.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    children: u16,
+    bitmap: &'a [u8],
+}
+
+impl<'a> Report<'a> {
+    /// Bytes of a whole REPORT about `children` children.
+    pub fn packet_len(children: usize) -> usize {
+        HEADER_LEN + 2 + children.div_ceil(8)
+    }
+
+    /// Reads the body behind the headers.
+    pub fn parse(bytes: &'a [u8]) -> Result<Report<'a>, DropReason> {
+        let (count, bitmap) =
+            bytes.get(HEADER_LEN..).and_then(|body| body.split_first_chunk::<2>()).ok_or(DropReason::Truncated)?;
+        let children = u16::from_be_bytes(*count);
+        if bitmap.len() != usize::from(children).div_ceil(8) {
+            return Err(DropReason::BadLength);
+        }
+        Ok(Report { children, bitmap })
+    }
+
+    /// Writes a body; child `w` is bit `w mod 8` of byte `w / 8`. Gives the packet's length.
+    pub fn emit(bytes: &mut [u8], children: u16, has_contributed: impl Fn(WorkerId) -> bool) -> usize {
+        let len = Report::packet_len(usize::from(children));
+        let body = &mut bytes[HEADER_LEN..len];
+        body.fill(0);
+        body[..2].copy_from_slice(&children.to_be_bytes());
+        for child in (0..children).filter(|&child| has_contributed(WorkerId(child))) {
+            body[2 + usize::from(child / 8)] |= 1 << (child % 8);
+        }
+        len
+    }
+
+    /// Those that have not contributed, ascending.
+    pub fn missing(&self) -> impl Iterator<Item = WorkerId> + 'a {
+        let bitmap = self.bitmap;
+        (0..self.children).filter(|&child| bitmap[usize::from(child / 8)] & 1 << (child % 8) == 0).map(WorkerId)
+    }
+}
+
+/// The body of a `Mismatch`: two ranks, and what each brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// One rank.
+    pub a: WorkerId,
+    /// What it brings.
+    pub a_spec: Spec,
+    /// The other.
+    pub b: WorkerId,
+    /// What that one brings.
+    pub b_spec: Spec,
+}
+
+impl Mismatch {
+    /// Reads the body behind the headers.
+    pub fn parse(bytes: &[u8]) -> Result<Mismatch, DropReason> {
+        let body = bytes.get(HEADER_LEN..).ok_or(DropReason::Truncated)?;
+        let body: &[u8; MISMATCH_LEN - HEADER_LEN] = body.try_into().map_err(|_| DropReason::BadLength)?;
+        Ok(Mismatch {
+            a: WorkerId(u16(body, 0)),
+            a_spec: parse_spec(body[4], u32(body, 8))?,
+            b: WorkerId(u16(body, 2)),
+            b_spec: parse_spec(body[5], u32(body, 12))?,
+        })
+    }
+
+    /// Writes the body behind the headers.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        let body = &mut bytes[HEADER_LEN..MISMATCH_LEN];
+        body[0..2].copy_from_slice(&self.a.0.to_be_bytes());
+        body[2..4].copy_from_slice(&self.b.0.to_be_bytes());
+        body[4] = dtype_op(&self.a_spec);
+        body[5] = dtype_op(&self.b_spec);
+        body[6..8].fill(0);
+        body[8..12].copy_from_slice(&self.a_spec.elements.to_be_bytes());
+        body[12..16].copy_from_slice(&self.b_spec.elements.to_be_bytes());
+    }
+}

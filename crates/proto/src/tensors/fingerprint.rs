@@ -1,0 +1,298 @@
+//! Fingerprints in place of elements: every sum proves that each rank's contribution is in it exactly once.
+//!
+//! Rank `r` contributes to a block the words `(a_r * h, b_r * h', 1)`, modulo 2^64. `a_r` and `b_r` are fixed random
+//! numbers; `h` and `h'` are odd and depend on the collective, the block and its scale. Contributions add up, so the sum
+//! over all ranks is `(A * h, B * h', world)` with `A = sum of a_r` and `B = sum of b_r`. A sum in which rank `r` is
+//! counted `c_r` times equals it only if the `a_r` and the `b_r`, weighted by `c_r - 1`, both add up to 0: a chance of
+//! 2^-128 for weights that know nothing of those numbers. A contribution to another block, collective or scale has another `h`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use tributary_numeric::{BlockExponent, Scale};
+
+use super::coverage::Coverage;
+use crate::tensor::{Spec, Tensor};
+use crate::values::FINGERPRINT_LEN;
+
+/// The three words of a contribution or of a sum of several.
+type Words = [u64; 3];
+
+/// The sums of `a_r` and `b_r` over the first ranks of a world; one is shared by all tensors of a job.
+#[derive(Debug)]
+pub struct Roster {
+    /// Entry `r` sums over the ranks below `r`.
+    prefix: Vec<[u64; 2]>,
+}
+
+impl Roster {
+    /// For the ranks 0 to `world` - 1.
+    pub fn new(world: u16) -> Arc<Roster> {
+        let mut prefix = vec![[0u64; 2]];
+        for rank in 0..world {
+            let [a, b] = constants(rank);
+            let [sum_a, sum_b] = prefix[prefix.len() - 1];
+            prefix.push([sum_a.wrapping_add(a), sum_b.wrapping_add(b)]);
+        }
+        Arc::new(Roster { prefix })
+    }
+
+    fn world(&self) -> u16 {
+        (self.prefix.len() - 1) as u16
+    }
+
+    /// The sums over `run`, which may pass from the last rank to rank 0.
+    fn sum(&self, run: Run) -> [u64; 2] {
+        let world = usize::from(self.world());
+        let (first, end) = (usize::from(run.first), usize::from(run.first) + usize::from(run.count));
+        let between = |from: usize, to: usize| [0, 1].map(|i| self.prefix[to][i].wrapping_sub(self.prefix[from][i]));
+        if end <= world {
+            return between(first, end);
+        }
+        let (tail, head) = (between(first, world), between(0, end - world));
+        [0, 1].map(|i| tail[i].wrapping_add(head[i]))
+    }
+}
+
+/// Ranks that follow each other in a ring: what a partial sum of ring allreduce holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    first: u16,
+    count: u16,
+}
+
+/// What is known about a range of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The sum over some ranks in ring order.
+    Partial(Run),
+    /// Some other partial sum; its words are kept.
+    Kept,
+    /// The sum over all ranks, proven.
+    Verified,
+    /// Not that sum.
+    Faulty,
+}
+
+/// What a checker asks after a collective.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verification {
+    /// Elements whose sum is proven.
+    pub verified: usize,
+    /// Ranges whose final sum is wrong, each with the number of contributions that it claims to hold.
+    pub faulty: Vec<(Range<usize>, u64)>,
+    /// Ranges without a final sum.
+    pub missing: Vec<Range<usize>>,
+}
+
+impl Verification {
+    /// Every element's sum is proven.
+    pub fn is_complete(&self) -> bool {
+        self.faulty.is_empty() && self.missing.is_empty()
+    }
+}
+
+/// A [`Tensor`] whose blocks are fingerprints. Its memory does not grow with the tensor while blocks finish in order.
+#[derive(Clone, Debug)]
+pub struct FingerprintTensor {
+    spec: Spec,
+    roster: Arc<Roster>,
+    rank: u16,
+    collective: u64,
+    states: Coverage<State>,
+    /// Words that are neither proven nor those of a [`Run`], by the start of their range.
+    kept: BTreeMap<usize, Words>,
+    faulty: Vec<(Range<usize>, u64)>,
+}
+
+impl FingerprintTensor {
+    /// The part of `rank` in a collective. `collective` names job and collective, and is the same on all ranks.
+    pub fn new(spec: Spec, roster: Arc<Roster>, rank: u16, collective: u64) -> FingerprintTensor {
+        assert!(rank < roster.world(), "rank {rank} is none of {}", roster.world());
+        FingerprintTensor {
+            spec,
+            roster,
+            rank,
+            collective,
+            states: Coverage::new(),
+            kept: BTreeMap::new(),
+            faulty: Vec::new(),
+        }
+    }
+
+    /// What the output holds now.
+    pub fn verification(&self) -> Verification {
+        let (mut verified, mut missing, mut end) = (0, Vec::new(), 0);
+        let done = self.states.iter().filter(|(_, state)| matches!(state, State::Verified | State::Faulty));
+        for (range, state) in done {
+            if range.start > end {
+                missing.push(end..range.start);
+            }
+            end = range.end;
+            verified += if state == State::Verified { range.len() } else { 0 };
+        }
+        let elements = self.spec.elements as usize;
+        if end < elements {
+            missing.push(end..elements);
+        }
+        Verification { verified, faulty: self.faulty.clone(), missing }
+    }
+
+    /// The words of a run of ranks for a block.
+    fn words(&self, run: Run, block: &Range<usize>, scale: Option<Scale>) -> Words {
+        let [a, b] = self.roster.sum(run);
+        let [h, h2] = self.block_factors(block, scale);
+        [a.wrapping_mul(h), b.wrapping_mul(h2), run.count.into()]
+    }
+
+    fn own(&self) -> Run {
+        Run { first: self.rank, count: 1 }
+    }
+
+    fn all(&self) -> Run {
+        Run { first: 0, count: self.roster.world() }
+    }
+
+    /// `h` and `h'`: odd, so that no contribution is lost by multiplication.
+    fn block_factors(&self, block: &Range<usize>, scale: Option<Scale>) -> [u64; 2] {
+        let scale = scale.map_or(0, |scale| 1 << 63 | (scale.shift as u32 as u64) << 8 | u64::from(scale.counter_bits));
+        let h = [block.start as u64, block.end as u64, scale]
+            .into_iter()
+            .fold(mix(self.collective), |hash, word| mix(hash ^ word));
+        [h | 1, mix(h) | 1]
+    }
+
+    /// The block's largest exponent over all ranks, and that of `rank`, which has it or a smaller one.
+    fn exponents(&self, block: &Range<usize>) -> (i16, i16) {
+        let [h, _] = self.block_factors(block, None);
+        let largest = (h >> 8 & 31) as i16 - 16;
+        let has_it = (h >> 16) % u64::from(self.roster.world()) == u64::from(self.rank);
+        let below = (mix(h ^ u64::from(self.rank)) & 7) as i16;
+        (largest, if has_it { largest } else { largest - below })
+    }
+
+    fn finish(&mut self, block: Range<usize>, words: Words, right: bool) {
+        self.kept.remove(&block.start);
+        if !right {
+            self.kept.insert(block.start, words);
+            self.faulty.push((block.clone(), words[2]));
+        }
+        self.states.set(block, if right { State::Verified } else { State::Faulty });
+    }
+}
+
+impl Tensor for FingerprintTensor {
+    fn spec(&self) -> Spec {
+        self.spec
+    }
+
+    fn vector_len(&self, elements: usize) -> usize {
+        if elements == 0 { 0 } else { FINGERPRINT_LEN }
+    }
+    fn exponent(&self, block: Range<usize>) -> BlockExponent {
+        if !self.spec.dtype.is_float() || block.is_empty() {
+            return BlockExponent::ZERO;
+        }
+        BlockExponent { exponent: self.exponents(&block).1, non_finite: false }
+    }
+    fn encode(&self, block: Range<usize>, scale: Scale, vector: &mut [u8]) {
+        if !block.is_empty() {
+            put(self.words(self.own(), &block, Some(scale)), vector);
+        }
+    }
+    /// A block that is decoded twice is faulty, and so is one whose agreed exponent is below that of any rank.
+    fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]) {
+        if block.is_empty() {
+            return;
+        }
+        let words = get(vector);
+        let agreed = BlockExponent { exponent: self.exponents(&block).0, non_finite: false };
+        let safe = !self.spec.dtype.is_float() || scale.shift <= Scale::new(agreed, self.roster.world()).shift;
+        let first = !self.states.touches(&block);
+        let right = words == self.words(self.all(), &block, Some(scale));
+        self.finish(block, words, safe && first && right);
+    }
+
+    fn native_len(&self, elements: usize) -> usize {
+        self.vector_len(elements)
+    }
+    fn read_input(&self, block: Range<usize>, bytes: &mut [u8]) {
+        if !block.is_empty() {
+            put(self.words(self.own(), &block, None), bytes);
+        }
+    }
+    /// What was never written reads as words that no sum has.
+    fn read_output(&self, block: Range<usize>, bytes: &mut [u8]) {
+        if block.is_empty() {
+            return;
+        }
+        let words = match self.states.get(&block) {
+            Some(State::Verified) => self.words(self.all(), &block, None),
+            Some(State::Partial(run)) => self.words(run, &block, None),
+            Some(State::Kept | State::Faulty) => self.kept.get(&block.start).copied().unwrap_or([u64::MAX; 3]),
+            None => [u64::MAX; 3],
+        };
+        put(words, bytes);
+    }
+    fn accumulate(&mut self, block: Range<usize>, bytes: &[u8]) {
+        if block.is_empty() {
+            return;
+        }
+        let (own, partial) = (self.words(self.own(), &block, None), get(bytes));
+        let sum: Words = std::array::from_fn(|i| own[i].wrapping_add(partial[i]));
+        let world = u64::from(self.roster.world());
+        if sum == self.words(self.all(), &block, None) {
+            return self.finish(block, sum, true);
+        }
+        if sum[2] >= world {
+            return self.finish(block, sum, false);
+        }
+        let count = sum[2] as u16;
+        let run = Run { first: (self.rank + 1 + self.roster.world() - count) % self.roster.world(), count };
+        if count > 0 && sum == self.words(run, &block, None) {
+            self.kept.remove(&block.start);
+            return self.states.set(block, State::Partial(run));
+        }
+        self.kept.insert(block.start, sum);
+        self.states.set(block, State::Kept);
+    }
+    fn write(&mut self, block: Range<usize>, bytes: &[u8]) {
+        if block.is_empty() {
+            return;
+        }
+        let words = get(bytes);
+        let right = words == self.words(self.all(), &block, None);
+        self.finish(block, words, right);
+    }
+    /// Fingerprints stand for sums; an average is a sum that was proven.
+    fn divide(&mut self, _block: Range<usize>, _world: u16) {}
+}
+
+/// The fixed random numbers `a_r` and `b_r`.
+fn constants(rank: u16) -> [u64; 2] {
+    let a = mix(0x7472_6962_7574_6172 ^ u64::from(rank));
+    [a | 1, mix(a) | 1]
+}
+
+/// A step of splitmix64 (Steele, Lea and Flood, 2014).
+fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+fn put(words: Words, bytes: &mut [u8]) {
+    for (word, bytes) in words.iter().zip(bytes.as_chunks_mut().0) {
+        *bytes = word.to_be_bytes();
+    }
+}
+
+fn get(bytes: &[u8]) -> Words {
+    let words: [_; 3] = std::array::from_fn(|i| bytes.as_chunks().0.get(i).copied());
+    words.map(|word| word.map_or(u64::MAX, u64::from_be_bytes))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Jobs, hosts and pipelines for the tests.
+
+use tributary_proto::config::{HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
+use tributary_proto::host::{Collective, Host, HostEvent};
+use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
+use tributary_proto::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::registry::Protocol;
+use tributary_proto::time::{Span, Time};
+use tributary_proto::values::{Elements, Values};
+
+use crate::harness::Network;
+use crate::harness::link::LinkConfig;
+use crate::tensor::PlainTensor;
+
+pub fn job(world: u16, slots: u16, elements_per_packet: u16) -> JobConfig {
+    JobConfig { job: JobId(1), key: JobKey(0x5EED), world, slots, elements_per_packet, shards: 1 }
+}
+
+pub fn host(job: &JobConfig, worker: u16) -> Box<dyn Host> {
+    let config = HostConfig { job: job.clone(), worker: WorkerId(worker), timers: TimerConfig::default() };
+    Protocol::SwitchMl.host(&config)
+}
+
+/// The pipelines of a switch whose children are behind ports 0 to `children` - 1, one a shard.
+pub fn pipelines<V: Values>(job: &JobConfig, children: u16, parent: Option<Parent>) -> Vec<Pipeline> {
+    (0..job.shards)
+        .map(|shard| {
+            let mut pipeline = Pipeline::default();
+            install::<V>(&mut pipeline, job, children, ShardId(shard), parent);
+            pipeline
+        })
+        .collect()
+}
+
+pub fn install<V: Values>(
+    pipeline: &mut Pipeline,
+    job: &JobConfig,
+    children: u16,
+    shard: ShardId,
+    parent: Option<Parent>,
+) {
+    let members: Vec<PortId> = (0..children).map(PortId).collect();
+    let config = SwitchConfig {
+        job: JobConfig { world: children, ..job.clone() },
+        shard,
+        members: members.clone(),
+        group: GroupId(0),
+        parent,
+    };
+    let installed = InstalledJob {
+        protocol: Protocol::SwitchMl.code(),
+        key: job.key,
+        members,
+        others: parent.iter().map(|parent| parent.port).collect(),
+        machine: Protocol::SwitchMl.switch::<V>(&config),
+    };
+    pipeline.install(job.job, installed);
+}
+
+/// All ranks of a job round one switch.
+pub fn star(seed: u64, link: LinkConfig, job: &JobConfig) -> Network {
+    let hosts = (0..job.world).map(|worker| host(job, worker)).collect();
+    Network::star(seed, link, hosts, pipelines::<Elements>(job, job.world, None))
+}
+
+pub fn at_ms(ms: u64) -> Time {
+    Time::ZERO + Span::from_millis(ms)
+}
+
+/// Rank `rank`'s input of the `op`th collective: small integers, so that floats sum exactly too.
+pub fn input(rank: u16, op: usize, elements: usize) -> Vec<i32> {
+    let seed = 7919 * i64::from(rank) + 104_729 * op as i64;
+    (0..elements as i64).map(|i| ((seed + i * 31) % 2001 - 1000) as i32).collect()
+}
+
+pub fn sum(world: u16, op: usize, elements: usize) -> Vec<i32> {
+    let mut sum = vec![0i32; elements];
+    for rank in 0..world {
+        sum.iter_mut().zip(input(rank, op, elements)).for_each(|(sum, value)| *sum += value);
+    }
+    sum
+}
+
+pub fn collective(rank: u16, op: usize, elements: usize, float: bool) -> Collective {
+    let input = input(rank, op, elements);
+    let tensor = if float {
+        PlainTensor::f32(input.into_iter().map(|value| value as f32).collect())
+    } else {
+        PlainTensor::i32(input)
+    };
+    Collective { tensor: Box::new(tensor), deadline: None }
+}
+
+/// Checks that every host completed exactly these collectives, in their order, with the right sums.
+pub fn check_sums(events: Vec<Vec<HostEvent>>, sizes: &[(usize, bool)]) {
+    let world = events.len() as u16;
+    for (rank, events) in events.into_iter().enumerate() {
+        assert_eq!(events.len(), sizes.len(), "rank {rank}");
+        for (index, (event, &(elements, float))) in events.into_iter().zip(sizes).enumerate() {
+            let HostEvent::Done { op, tensor } = event else { panic!("collective {index} of rank {rank} failed") };
+            assert_eq!(op.0 as usize, index);
+            let mut bytes = vec![0; 4 * elements];
+            tensor.read_output(0..elements, &mut bytes);
+            let words = bytes.chunks_exact(4).map(|bytes| u32::from_ne_bytes(bytes.try_into().unwrap()));
+            let values: Vec<i32> =
+                words.map(|word| if float { f32::from_bits(word).round() as i32 } else { word as i32 }).collect();
+            assert!(values == sum(world, index, elements), "collective {index} of {elements} elements, rank {rank}");
+        }
+    }
+}
+
+/// Submits the same collectives on all ranks at once, runs until all are complete, and checks the sums.
+pub fn reduce(network: &mut Network, sizes: &[(usize, bool)], limit: Time) {
+    let world = network.hosts.len() as u16;
+    for (op, &(elements, float)) in sizes.iter().enumerate() {
+        for rank in 0..world {
+            network.submit(usize::from(rank), collective(rank, op, elements, float)).unwrap();
+        }
+    }
+    let events = network.run_until_idle(limit);
+    check_sums(events, sizes);
+}
