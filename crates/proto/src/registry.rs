@@ -38,6 +38,14 @@ impl Protocol {
         Protocol::ALL.into_iter().find(|protocol| protocol.name() == name)
     }
 
+    /// True if switches hold slots for the protocol; false where they need to forward only.
+    pub const fn aggregates_in_switch(self) -> bool {
+        match self {
+            Protocol::SwitchMl => true,
+            Protocol::Ring => false,
+        }
+    }
+
     /// A worker's machine.
     pub fn host(self, config: &HostConfig) -> Box<dyn Host> {
         match self {
