@@ -22,8 +22,8 @@ fn main() {
     for _ in 0..runs {
         let start = Instant::now();
         let graph = leaf_spine(32, 32, 32, spec, spec, Span::ZERO);
-        let settings = Settings { seed: 1, balancing: Balancing::Random, nic_bytes: 16 << 10, longest_payload: 0 };
-        let mut simulation = Simulation::new(&graph, &settings);
+        let settings = Settings { balancing: Balancing::Random, ..Settings::default() };
+        let mut simulation = Simulation::new(graph, settings);
         let set_up = start.elapsed();
         let cpu = cpu_seconds();
         permutation(&mut simulation, settings.seed, 1024, 1024);

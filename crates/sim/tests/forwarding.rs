@@ -16,7 +16,7 @@ fn spec(gbit: u64, queue_bytes: u64) -> LinkSpec {
 }
 
 fn simulation(graph: &Graph, balancing: Balancing) -> Simulation {
-    Simulation::new(graph, &Settings { seed: 1, balancing, nic_bytes: 16 << 10, longest_payload: 0 })
+    Simulation::new(graph.clone(), Settings { balancing, ..Settings::default() })
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_message_takes_its_transmission_one_packet_more_for_each_hop_and_the_delays(
     sim.run(END);
     let packet = Span::from_nanos(80);
     let expected = Time::ZERO + packet.times(100 + 3) + Span::from_micros(4) + Span::from_nanos(500).times(3);
-    assert_eq!(sim.flows.all()[0].end, Some(expected));
+    assert_eq!(sim.traffic.flows.all()[0].end, Some(expected));
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn two_senders_share_a_bottleneck_and_its_queue_overflows() {
     assert_eq!(middle.max_queue_bytes, 100_000);
     assert_eq!(middle.packets + middle.losses[LossCause::QueueFull as usize], 2000);
     assert!(middle.packets.abs_diff(1000 + 100) <= 2, "{} got through", middle.packets);
-    let received: u32 = sim.flows.all().iter().map(|flow| flow.received).sum();
+    let received: u32 = sim.traffic.flows.all().iter().map(|flow| flow.received).sum();
     assert_eq!(u64::from(received), middle.packets);
 }
 
@@ -80,7 +80,7 @@ fn every_way_of_balancing_brings_every_packet_home() {
             let mut sim = simulation(graph, balancing);
             permutation(&mut sim, 5, 50, 1500);
             assert!(!sim.run(END));
-            assert!(sim.flows.all().iter().all(|flow| flow.end.is_some()), "{balancing:?}");
+            assert!(sim.traffic.flows.all().iter().all(|flow| flow.end.is_some()), "{balancing:?}");
         }
     }
 }
@@ -111,8 +111,8 @@ fn a_default_port_is_left_only_when_its_queue_is_half_full() {
 fn one_seed_gives_one_trace() {
     let run = |seed| {
         let graph = leaf_spine(4, 4, 4, spec(100, 20_000), spec(100, 20_000), Span::ZERO);
-        let settings = Settings { seed, balancing: Balancing::Random, nic_bytes: 16 << 10, longest_payload: 0 };
-        let mut sim = Simulation::new(&graph, &settings);
+        let settings = Settings { seed, balancing: Balancing::Random, ..Settings::default() };
+        let mut sim = Simulation::new(graph, settings);
         permutation(&mut sim, seed, 100, 1024);
         sim.run(END);
         sim.fabric.trace_hash()

@@ -25,6 +25,11 @@ impl TimerTable {
         TimerTable { armed: vec![NEVER; machines], heap: BinaryHeap::new() }
     }
 
+    /// Room for so many machines.
+    pub fn grow(&mut self, machines: usize) {
+        self.armed.resize(self.armed.len().max(machines), NEVER);
+    }
+
     /// The machine wants to be woken at `deadline`, or not at all. It may be woken earlier, never later.
     pub fn set(&mut self, machine: u32, deadline: Option<Time>) {
         let Some(deadline) = deadline else { return };
@@ -36,6 +41,7 @@ impl TimerTable {
     }
 
     /// The instant of the next look, if there is one.
+    #[inline]
     pub fn earliest(&mut self) -> Option<Time> {
         while let Some(&Reverse((time, machine))) = self.heap.peek() {
             if self.armed[machine as usize] == time {

@@ -1,6 +1,7 @@
 //! All links of a network, the events of their packets, and what is lost on the way.
 
-use tributary_proto::ids::NodeId;
+use tributary_proto::ids::{NodeId, PortId};
+use tributary_proto::switch::PortView;
 use tributary_proto::time::{Span, Time};
 
 use super::link::{Link, LinkCounters};
@@ -26,6 +27,40 @@ impl LinkId {
     }
 }
 
+/// What a UDP payload costs on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing {
+    /// Bytes before and behind the UDP payload.
+    pub overhead: u16,
+    /// Bytes of the shortest packet, overhead included.
+    pub minimum: u16,
+}
+
+impl Framing {
+    /// UDP and IPv4 headers, Ethernet header and check sequence, preamble and inter-packet gap: 66 bytes; an Ethernet
+    /// frame of 64 bytes at least.
+    pub const ETHERNET: Framing = Framing { overhead: 8 + 20 + 18 + 20, minimum: 64 + 20 };
+
+    /// Bytes on a link of a packet with so much UDP payload.
+    pub fn bytes_on_link(self, payload: usize) -> u16 {
+        let bytes = payload + usize::from(self.overhead);
+        u16::try_from(bytes).expect("packets were checked to fit when the job was planned").max(self.minimum)
+    }
+}
+
+/// The queues behind one switch's ports, as its programs see them.
+pub struct Queues<'a> {
+    links: &'a [Link],
+    ports: &'a [LinkId],
+    now: Time,
+}
+
+impl PortView for Queues<'_> {
+    fn queued_bytes(&self, port: PortId) -> u64 {
+        self.ports.get(port.index()).map_or(0, |link| self.links[link.index()].queued_bytes(self.now))
+    }
+}
+
 /// A packet that a fault took out of its link's order.
 struct Stray {
     packet: Packet,
@@ -40,6 +75,8 @@ pub struct Fabric {
     pub queue: EventQueue,
     /// What packets carry.
     pub payloads: Payloads,
+    /// What that costs on a link.
+    pub framing: Framing,
     links: Vec<Link>,
     /// For each node, where its ports begin in `ports`; one more at the end.
     first_port: Vec<u32>,
@@ -59,7 +96,7 @@ pub struct Fabric {
 
 impl Fabric {
     /// The network of a graph, at rest. Payloads are at most `longest_payload` bytes in memory.
-    pub fn new(graph: &Graph, longest_payload: usize) -> Fabric {
+    pub fn new(graph: &Graph, framing: Framing, longest_payload: usize) -> Fabric {
         let nodes = graph.nodes();
         let (first_port, ports) = graph.ports();
         let mut port_of = vec![0u16; graph.edges().len() * 2];
@@ -81,6 +118,7 @@ impl Fabric {
             now: Time::ZERO,
             queue: EventQueue::new(horizon, links.len()),
             payloads: Payloads::new(longest_payload),
+            framing,
             first_port,
             ports,
             serials: vec![0; nodes],
@@ -138,6 +176,12 @@ impl Fabric {
         &self.links
     }
 
+    /// The payloads, and the queues behind a switch's ports.
+    pub fn payloads_and_queues(&mut self, node: NodeId) -> (&mut Payloads, Queues<'_>) {
+        let (first, end) = (self.first_port[node.index()] as usize, self.first_port[node.index() + 1] as usize);
+        (&mut self.payloads, Queues { links: &self.links, ports: &self.ports[first..end], now: self.now })
+    }
+
     /// What went through a link and what was lost there.
     pub fn counters(&self, link: LinkId) -> LinkCounters {
         LinkCounters { losses: self.losses[link.index()], ..self.links[link.index()].counters() }
@@ -166,7 +210,7 @@ impl Fabric {
         }
     }
 
-    /// Notes that a packet reached the one that it was for.
+    /// Notes that a packet reached the one that it was for, who now holds its payload.
     #[inline]
     pub fn taken(&mut self, node: NodeId, packet: &Packet) {
         if self.tracer.is_some() {
@@ -291,7 +335,7 @@ impl Fabric {
                 return None;
             }
             if let Some(delay) = fate.copy_after {
-                self.payloads.share(packet.payload);
+                self.payloads.share(packet.payload, 1);
                 self.record(to, Happening::Doubled { link: id }, &packet);
                 self.stray(id, packet, delay);
             }
@@ -345,7 +389,7 @@ impl Fabric {
     #[cold]
     fn record(&mut self, node: NodeId, what: Happening, packet: &Packet) {
         let Some(tracer) = &mut self.tracer else { return };
-        let payload = if packet.payload.is_none() { &[][..] } else { self.payloads.get(packet.payload) };
+        let payload = if packet.payload.is_none() { &[][..] } else { self.payloads.get(packet.payload).0 };
         tracer.record(&TraceEvent { time: self.now, node, what, packet: *packet }, payload);
     }
 }

@@ -9,7 +9,7 @@ mod payload;
 mod ring;
 mod trace;
 
-pub use fabric::{Fabric, LinkId};
+pub use fabric::{Fabric, Framing, LinkId, Queues};
 pub use link::{Link, LinkCounters, LinkSpec, Rate};
 pub use packet::{Packet, PacketFlags};
 pub use payload::{PayloadId, Payloads};
