@@ -4,6 +4,7 @@
 //! Two families of calls serve the two families of protocols: *fixed point* for those that sum in the network
 //! (`exponent`, `encode`, `decode`), *native* for those that sum at hosts (`read_input` … `write`).
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 
@@ -27,8 +28,9 @@ impl fmt::Display for Spec {
 }
 
 /// The input and the output of one collective. Input and output may be the same memory: a machine never encodes a
-/// block again after it has decoded that block.
-pub trait Tensor: Send {
+/// block again after it has decoded that block. `Any`, so that the driver that handed it over can take its own type
+/// back.
+pub trait Tensor: Any + Send {
     /// Size, type and operator.
     fn spec(&self) -> Spec;
 

@@ -1,1 +1,14 @@
-//! tributary-sim
+//! The virtual driver: a deterministic packet-level simulator that runs the protocols' own machines.
+//!
+//! Start with [`driver::Simulation`], the main loop. Below it: [`events`] (what happens next), [`net`] (links and what
+//! they carry), [`topology`] (who is connected to whom), [`routing`] (which way a packet goes), [`faults`] (what goes
+//! wrong).
+
+pub mod driver;
+pub mod events;
+pub mod faults;
+pub mod net;
+pub mod rng;
+pub mod routing;
+pub mod topology;
+pub mod workload;

@@ -1,0 +1,69 @@
+//! An allreduce of 4 MiB over 1,024 hosts (32 leaves, 32 spines) with the protocols' own machines. Prints packet-hops
+//! per CPU second. `cargo run --release --example allreduce [PROTOCOL] [HOSTS] [TREES] [SLOTS]`
+
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::config::TimerConfig;
+use tributary_proto::ids::NodeId;
+use tributary_proto::registry::Protocol;
+use tributary_proto::tensor::Spec;
+use tributary_proto::time::{Span, Time};
+use tributary_sim::driver::{JobPlan, Settings, Simulation};
+use tributary_sim::net::{LinkSpec, Rate};
+use tributary_sim::topology::leaf_spine;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let protocol = args.next().and_then(|name| Protocol::from_name(&name)).unwrap_or(Protocol::SwitchMl);
+    let mut number = |default: u32| args.next().and_then(|number| number.parse().ok()).unwrap_or(default);
+    let (hosts, trees, slots) = (number(1024), number(1), number(512));
+    let spec = LinkSpec {
+        rate: Rate(100_000_000_000),
+        delay: Span::from_micros(1),
+        queue_bytes: 1 << 20,
+        mark_bytes: Some(100_000),
+    };
+    let mut sim = Simulation::new(leaf_spine(32, 32, 32, spec, spec, Span::from_nanos(300)), Settings::default());
+    let installed = sim.install(JobPlan {
+        name: "allreduce".into(),
+        protocol,
+        members: (0..hosts).map(|host| NodeId(host * 1024 / hosts)).collect(),
+        spec: Spec { elements: 1 << 20, dtype: DType::F32, op: ReduceOp::Sum },
+        iterations: 1,
+        start: Time::ZERO,
+        compute: Span::ZERO,
+        elements_per_packet: 256,
+        slots: slots as u16,
+        roots: (32..32 + trees).collect(),
+        timers: TimerConfig::default(),
+        timeout: None,
+    });
+    let job = installed.expect("a job that fits");
+    let cpu = cpu_seconds();
+    sim.run(Time(u64::MAX));
+    let cpu = cpu_seconds() - cpu;
+    let job = sim.traffic.jobs.get(job);
+    let end = job.iterations[0].end.map_or(f64::NAN, Time::as_secs_f64);
+    println!(
+        "{:.2} M hops/s   {:.2} M events/s   {} hops in {:.3} CPU s   {} KiB resident   complete: {}   {:.1} us   {:.1} Gbit/s",
+        sim.fabric.hops() as f64 / cpu / 1e6,
+        sim.events() as f64 / cpu / 1e6,
+        sim.fabric.hops(),
+        cpu,
+        resident_kib(),
+        job.is_complete() && job.complaints.is_empty(),
+        end * 1e6,
+        f64::from(1 << 25) / end / 1e9,
+    );
+}
+
+/// User and system time of this process.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    stat.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(0.0) * 1e-9
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}

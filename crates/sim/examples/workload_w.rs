@@ -1,0 +1,57 @@
+//! Workload W: 32 leaves, 32 spines, 32 hosts a leaf, 100 Gbit/s, 1 us a link; every host sends 1,024 packets of
+//! 1,024 bytes to one host of a random permutation, over a random spine for each packet. Prints packet-hops per CPU
+//! second. `cargo run --release --example workload_w [RUNS]`
+
+use std::time::Instant;
+
+use tributary_proto::time::{Span, Time};
+use tributary_sim::driver::{Settings, Simulation};
+use tributary_sim::net::{LinkSpec, Rate};
+use tributary_sim::routing::Balancing;
+use tributary_sim::topology::leaf_spine;
+use tributary_sim::workload::permutation;
+
+fn main() {
+    let runs: u64 = std::env::args().nth(1).and_then(|runs| runs.parse().ok()).unwrap_or(5);
+    let spec = LinkSpec {
+        rate: Rate(100_000_000_000),
+        delay: Span::from_micros(1),
+        queue_bytes: 1 << 20,
+        mark_bytes: Some(100_000),
+    };
+    for _ in 0..runs {
+        let start = Instant::now();
+        let graph = leaf_spine(32, 32, 32, spec, spec, Span::ZERO);
+        let settings = Settings { balancing: Balancing::Random, ..Settings::default() };
+        let mut simulation = Simulation::new(graph, settings);
+        let set_up = start.elapsed();
+        let cpu = cpu_seconds();
+        permutation(&mut simulation, settings.seed, 1024, 1024);
+        simulation.run(Time(u64::MAX));
+        let cpu = cpu_seconds() - cpu;
+        let fabric = &simulation.fabric;
+        println!(
+            "{:.2} M hops/s   {} hops in {:.3} CPU s   set-up {:.1} ms   simulated {:.1} us   {} KiB of links   {} KiB resident   trace {:016x}",
+            fabric.hops() as f64 / cpu / 1e6,
+            fabric.hops(),
+            cpu,
+            set_up.as_secs_f64() * 1e3,
+            fabric.now.as_secs_f64() * 1e6,
+            fabric.memory_bytes() / 1024,
+            resident_kib(),
+            fabric.trace_hash(),
+        );
+    }
+}
+
+/// User and system time of this process.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    stat.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(0.0) * 1e-9
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,145 @@
+//! Puts a job into the network: its trees into switches, its machines into hosts.
+
+use tributary_proto::config::{HostConfig, JobConfig, Parent, SwitchConfig};
+use tributary_proto::ids::{GroupId, JobId, JobKey, NodeId, PortId, ShardId, WorkerId};
+use tributary_proto::pipeline::InstalledJob;
+use tributary_proto::values::{Fingerprint, Values};
+
+use super::jobs::{Job, JobIndex, JobPlan};
+use super::seat::{Seat, SeatId};
+use super::simulation::Simulation;
+use crate::events::{EventId, EventKind};
+use crate::rng::{Purpose, Rng};
+use crate::topology::{Tree, TreeSwitch};
+
+/// Why a job cannot be put into the network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstallError {
+    /// Nobody to reduce.
+    #[error("job \"{0}\" has no hosts")]
+    NoMembers(String),
+    /// More than a job may have.
+    #[error("job \"{0}\" has {1} hosts; a job has at most 1,023 ranks")]
+    TooManyMembers(String, usize),
+    /// More than jobs have numbers.
+    #[error("job \"{0}\" is one too many: at most 65,534 jobs fit")]
+    TooManyJobs(String),
+    /// A pool that does not divide among the trees.
+    #[error("job \"{name}\" has {slots} slots and {trees} trees: slots must be a multiple of the trees, and not 0")]
+    Slots {
+        /// The job.
+        name: String,
+        /// Its slots.
+        slots: u16,
+        /// Its trees.
+        trees: usize,
+    },
+    /// More trees than a packet can tell apart, or none.
+    #[error("job \"{0}\" has {1} trees; 1 to 255 are possible")]
+    Trees(String, usize),
+    /// Packets of no or too many elements.
+    #[error("job \"{0}\" has {1} elements in a packet; 1 to 16,000 are possible")]
+    Elements(String, u16),
+}
+
+/// The longest job's packets must fit into 65,535 bytes with their headers.
+const MOST_ELEMENTS: u16 = 16_000;
+/// A rank has ten bits in the machines' headers.
+const MOST_MEMBERS: usize = 1023;
+const MOST_TREES: usize = 255;
+
+fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError> {
+    let name = || plan.name.clone();
+    if installed >= usize::from(u16::MAX) - 1 {
+        return Err(InstallError::TooManyJobs(name()));
+    }
+    match plan.members.len() {
+        0 => return Err(InstallError::NoMembers(name())),
+        members if members > MOST_MEMBERS && !plan.protocol.aggregates_in_switch() => {
+            return Err(InstallError::TooManyMembers(name(), members));
+        }
+        _ => {}
+    }
+    if !(1..=MOST_TREES).contains(&plan.roots.len()) {
+        return Err(InstallError::Trees(name(), plan.roots.len()));
+    }
+    if plan.slots == 0 || !usize::from(plan.slots).is_multiple_of(plan.roots.len()) {
+        return Err(InstallError::Slots { name: name(), slots: plan.slots, trees: plan.roots.len() });
+    }
+    if !(1..=MOST_ELEMENTS).contains(&plan.elements_per_packet) {
+        return Err(InstallError::Elements(name(), plan.elements_per_packet));
+    }
+    Ok(())
+}
+
+impl Simulation {
+    /// Adds a job. Its ranks submit their first collectives at the plan's start.
+    pub fn install(&mut self, plan: JobPlan) -> Result<JobIndex, InstallError> {
+        check(&plan, self.traffic.jobs.all().len())?;
+        let index = self.traffic.jobs.next_index();
+        let config = JobConfig {
+            job: JobId(index.0 + 1),
+            key: JobKey(Rng::new(self.settings.seed, Purpose::Keys, u64::from(index.0)).bits()),
+            world: plan.members.len() as u16,
+            slots: plan.slots,
+            elements_per_packet: plan.elements_per_packet,
+            shards: plan.roots.len() as u16,
+        };
+        let places = self.install_trees(&plan, &config);
+        let first_switches = places.iter().map(|&(switch, _)| switch).collect();
+        for (rank, &member) in plan.members.iter().enumerate() {
+            let worker = if plan.protocol.aggregates_in_switch() { places[rank].1 } else { rank as u16 };
+            let machine = HostConfig { job: config.clone(), worker: WorkerId(worker), timers: plan.timers };
+            self.seat(index, WorkerId(rank as u16), member, &plan, &machine);
+        }
+        let job = Job::new(index, plan, config.key, self.graph.hosts(), first_switches);
+        self.traffic.jobs.push(job);
+        Ok(index)
+    }
+
+    /// The job's machines in switches; gives for each rank its switch and its place there.
+    fn install_trees(&mut self, plan: &JobPlan, config: &JobConfig) -> Vec<(NodeId, u16)> {
+        let trees: Vec<Tree> =
+            plan.roots.iter().map(|&root| Tree::new(&self.graph, &self.table, &plan.members, root)).collect();
+        if plan.protocol.aggregates_in_switch() {
+            for (lane, tree) in trees.iter().enumerate() {
+                for switch in &tree.switches {
+                    self.install_switch(plan, config, ShardId(lane as u16), switch);
+                }
+            }
+        }
+        trees.into_iter().next().map(|tree| tree.places).unwrap_or_default()
+    }
+
+    fn install_switch(&mut self, plan: &JobPlan, config: &JobConfig, shard: ShardId, place: &TreeSwitch) {
+        let switch = &mut self.switches[(place.node.0 - self.graph.hosts()) as usize];
+        let members: Vec<PortId> = place.children.iter().map(|&port| PortId(port)).collect();
+        let group: GroupId = switch.add_group(members.clone());
+        let parent = place.parent.map(|(port, place)| Parent { port: PortId(port), worker: WorkerId(place) });
+        let machine = plan.protocol.switch::<Fingerprint>(&SwitchConfig {
+            job: JobConfig { world: members.len() as u16, ..config.clone() },
+            shard,
+            members: members.clone(),
+            group,
+            parent,
+        });
+        while switch.pipelines.len() <= shard.index() {
+            switch.pipelines.push(Default::default());
+        }
+        let others = parent.iter().map(|parent| parent.port).collect();
+        let installed = InstalledJob { protocol: plan.protocol.code(), key: config.key, members, others, machine };
+        switch.pipelines[shard.index()].install(config.job, installed);
+    }
+
+    fn seat(&mut self, job: JobIndex, rank: WorkerId, host: NodeId, plan: &JobPlan, config: &HostConfig) {
+        let id = SeatId(self.traffic.seats.len() as u32);
+        let machine = plan.protocol.host(config);
+        let longest = machine.max_packet_len().max(Fingerprint::buffer_len(1));
+        let scratch = &mut self.traffic.scratch;
+        scratch.resize(scratch.len().max(longest), 0);
+        self.traffic.seats.push(Seat { host, job, rank, machine, eager: false, alive: true, submitted: 0 });
+        self.hosts[host.index()].seats.push(id);
+        self.seat_timers.grow(self.traffic.seats.len());
+        self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
+    }
+}

@@ -1,0 +1,211 @@
+//! Jobs: who takes part, what they reduce, and what came of it.
+
+use std::sync::Arc;
+
+use tributary_proto::host::{CollectiveError, HostEvent};
+use tributary_proto::ids::{JobKey, NodeId, WorkerId};
+use tributary_proto::registry::Protocol;
+use tributary_proto::tensor::Spec;
+use tributary_proto::tensors::{FingerprintTensor, Roster, Verification};
+use tributary_proto::time::{Span, Time};
+
+/// A job's number in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobIndex(pub u16);
+
+impl JobIndex {
+    /// The bit that tells jobs from flows in [`crate::net::Packet::flow`].
+    const BIT: u32 = 1 << 31;
+
+    /// What packets of the job carry as their flow.
+    pub fn flow(self) -> u32 {
+        JobIndex::BIT | u32::from(self.0)
+    }
+
+    /// The job of a packet's flow, if it is one.
+    pub fn of_flow(flow: u32) -> Option<JobIndex> {
+        (flow & JobIndex::BIT != 0).then_some(JobIndex(flow as u16))
+    }
+}
+
+/// What is asked of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobPlan {
+    /// The name in reports.
+    pub name: String,
+    /// How it reduces.
+    pub protocol: Protocol,
+    /// The hosts, by rank.
+    pub members: Vec<NodeId>,
+    /// The tensor of each collective.
+    pub spec: Spec,
+    /// Collectives, one after the other.
+    pub iterations: u32,
+    /// When ranks submit the first one.
+    pub start: Time,
+    /// Time between a collective's end at a rank and its next submission there.
+    pub compute: Span,
+    /// Elements of a packet.
+    pub elements_per_packet: u16,
+    /// Pool size over all trees.
+    pub slots: u16,
+    /// The switches at the top of its trees, by number; blocks go round robin over them.
+    pub roots: Vec<u32>,
+    /// Retransmission timers of its hosts.
+    pub timers: tributary_proto::config::TimerConfig,
+    /// A collective fails after so long.
+    pub timeout: Option<Span>,
+}
+
+/// One collective of a job.
+#[derive(Clone, Debug, Default)]
+pub struct Iteration {
+    /// The first submission.
+    pub start: Option<Time>,
+    /// The last completion so far.
+    pub end: Option<Time>,
+    /// Ranks that have completed.
+    pub completed: u32,
+}
+
+/// What must not happen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wrong {
+    /// A sum that is not every contribution exactly once.
+    Sum(Verification),
+    /// A collective that failed.
+    Failed(CollectiveError),
+}
+
+/// Where and when it happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Complaint {
+    /// When.
+    pub time: Time,
+    /// Whose.
+    pub rank: WorkerId,
+    /// Which collective.
+    pub iteration: u32,
+    /// What.
+    pub what: Wrong,
+}
+
+/// A job under way.
+pub struct Job {
+    /// What is asked of it.
+    pub plan: JobPlan,
+    /// What its members and switches share.
+    pub key: JobKey,
+    /// The hosts, by rank.
+    pub members: Vec<NodeId>,
+    /// Its collectives so far.
+    pub iterations: Vec<Iteration>,
+    /// What went wrong.
+    pub complaints: Vec<Complaint>,
+    /// Ranks that have nothing left to submit or to wait for.
+    pub finished: u32,
+    first_switches: Vec<NodeId>,
+    ranks: Vec<u16>,
+    roster: Arc<Roster>,
+    index: JobIndex,
+}
+
+const NO_RANK: u16 = u16::MAX;
+
+impl Job {
+    /// A job before its start. `first_switches` are those that its members send to, by rank.
+    pub fn new(index: JobIndex, plan: JobPlan, key: JobKey, hosts: u32, first_switches: Vec<NodeId>) -> Job {
+        let mut ranks = vec![NO_RANK; hosts as usize];
+        for (rank, member) in plan.members.iter().enumerate() {
+            ranks[member.index()] = rank as u16;
+        }
+        Job {
+            key,
+            members: plan.members.clone(),
+            iterations: vec![Iteration::default(); plan.iterations as usize],
+            complaints: Vec::new(),
+            finished: 0,
+            first_switches,
+            ranks,
+            roster: Roster::new(plan.members.len() as u16),
+            index,
+            plan,
+        }
+    }
+
+    /// The switch that a rank sends its contributions to.
+    pub fn first_switch(&self, rank: WorkerId) -> NodeId {
+        self.first_switches[rank.index()]
+    }
+
+    /// The rank of a host, if it is a member.
+    pub fn rank_of(&self, host: NodeId) -> Option<WorkerId> {
+        self.ranks.get(host.index()).copied().filter(|&rank| rank != NO_RANK).map(WorkerId)
+    }
+
+    /// A rank's part in a collective, which begins now.
+    pub fn tensor(&mut self, rank: WorkerId, iteration: u32, now: Time) -> FingerprintTensor {
+        self.iterations[iteration as usize].start.get_or_insert(now);
+        let collective = u64::from(self.index.0) << 32 | u64::from(iteration);
+        FingerprintTensor::new(self.plan.spec, self.roster.clone(), rank.0, collective)
+    }
+
+    /// What a rank's machine says. True if its collective is complete and right.
+    pub fn hear(&mut self, rank: WorkerId, event: HostEvent, now: Time) -> bool {
+        let (op, what) = match event {
+            HostEvent::Failed { op, error, .. } => (op, Some(Wrong::Failed(error))),
+            HostEvent::Done { op, tensor } => {
+                let tensor: Box<dyn std::any::Any> = tensor;
+                let tensor = tensor.downcast::<FingerprintTensor>().expect("the tensor that was submitted");
+                let verification = tensor.verification();
+                (op, (!verification.is_complete()).then_some(Wrong::Sum(verification)))
+            }
+        };
+        let iteration = op.0 as u32;
+        if let Some(what) = what {
+            self.complaints.push(Complaint { time: now, rank, iteration, what });
+            return false;
+        }
+        let state = &mut self.iterations[iteration as usize];
+        state.completed += 1;
+        state.end = Some(now);
+        true
+    }
+
+    /// Every rank has completed every collective.
+    pub fn is_complete(&self) -> bool {
+        let world = self.members.len() as u32;
+        self.iterations.iter().all(|iteration| iteration.completed == world)
+    }
+}
+
+/// All jobs of a run.
+#[derive(Default)]
+pub struct Jobs(Vec<Job>);
+
+impl Jobs {
+    /// The index of the next job.
+    pub fn next_index(&self) -> JobIndex {
+        JobIndex(self.0.len() as u16)
+    }
+
+    /// Adds a job, whose index is `next_index`.
+    pub fn push(&mut self, job: Job) {
+        self.0.push(job);
+    }
+
+    /// One job.
+    pub fn get(&self, index: JobIndex) -> &Job {
+        &self.0[usize::from(index.0)]
+    }
+
+    /// One job.
+    pub fn get_mut(&mut self, index: JobIndex) -> &mut Job {
+        &mut self.0[usize::from(index.0)]
+    }
+
+    /// All jobs, by index.
+    pub fn all(&self) -> &[Job] {
+        &self.0
+    }
+}

@@ -1,0 +1,18 @@
+//! Runs hosts and switches on the fabric: takes the next event, and lets whoever it concerns act.
+//!
+//! Start with [`Simulation`]. A host's machine in a job is a [`Seat`]; a switch's machines sit in pipelines, one for
+//! each tree of a job.
+
+mod flows;
+mod host;
+mod install;
+mod jobs;
+mod seat;
+mod simulation;
+mod switch;
+
+pub use flows::{Flow, FlowId, Flows};
+pub use install::InstallError;
+pub use jobs::{Complaint, Iteration, Job, JobIndex, JobPlan, Jobs, Wrong};
+pub use seat::{Seat, SeatId};
+pub use simulation::{Settings, Simulation, Traffic};

@@ -1,0 +1,86 @@
+//! A host's part in a job: a machine, and what the driver knows about it.
+
+use tributary_proto::host::{Host, HostEvent};
+use tributary_proto::ids::{NodeId, ShardId, WorkerId};
+use tributary_proto::packet::{Addr, Packet as MachinePacket};
+use tributary_proto::time::Time;
+
+use super::jobs::{JobIndex, Jobs};
+use crate::net::{Fabric, Packet, PacketFlags};
+
+/// A seat of [`super::Simulation`]; also its machine's timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SeatId(pub u32);
+
+/// One member of one job.
+pub struct Seat {
+    /// Where it sits.
+    pub host: NodeId,
+    /// Its job ...
+    pub job: JobIndex,
+    /// ... and its rank there.
+    pub rank: WorkerId,
+    /// Its machine.
+    pub machine: Box<dyn Host>,
+    /// The machine may have something to send.
+    pub eager: bool,
+    /// Its host runs.
+    pub alive: bool,
+    /// Collectives submitted so far.
+    pub submitted: u32,
+}
+
+/// Where a host's machine writes its packets before the fabric has them.
+pub type Scratch = Vec<u8>;
+
+impl Seat {
+    /// The machine's next packet, on its way.
+    pub fn next_packet(&mut self, fabric: &mut Fabric, jobs: &Jobs, scratch: &mut Scratch) -> Option<Packet> {
+        let longest = self.machine.max_packet_len();
+        let Some(transmit) = self.machine.poll_transmit(fabric.now, &mut scratch[..longest]) else {
+            self.eager = false;
+            return None;
+        };
+        let job = jobs.get(self.job);
+        let (dst, lane) = match transmit.to {
+            Addr::Switch(shard) => (job.first_switch(self.rank), shard.0 as u8),
+            Addr::Worker(worker) => (job.members[worker.index()], 0),
+        };
+        Some(Packet {
+            arrival: fabric.now,
+            src: self.host,
+            dst,
+            serial: fabric.next_serial(self.host),
+            flow: self.job.flow(),
+            payload: fabric.payloads.store(&scratch[..transmit.len], transmit.wire_len),
+            bytes: fabric.framing.bytes_on_link(transmit.wire_len),
+            lane,
+            flags: PacketFlags::new(transmit.ecn, 0),
+        })
+    }
+
+    /// A packet for the machine. Packets of no use are counted by it.
+    pub fn receive(&mut self, fabric: &Fabric, jobs: &Jobs, packet: &Packet) {
+        let from = match jobs.get(self.job).rank_of(packet.src) {
+            Some(worker) => Addr::Worker(worker),
+            None => Addr::Switch(ShardId(u16::from(packet.lane))),
+        };
+        let (bytes, wire_len) = fabric.payloads.get(packet.payload);
+        let packet = MachinePacket { bytes, wire_len, ecn: packet.flags.ecn() };
+        let _ = self.machine.handle_packet(fabric.now, from, packet);
+        self.eager = true;
+    }
+
+    /// The machine's timer has come, or may have.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.alive && self.machine.poll_timeout().is_some_and(|due| due <= now) {
+            self.machine.handle_timeout(now);
+            self.eager = true;
+        }
+    }
+
+    /// The next thing that the machine says.
+    pub fn poll_event(&mut self) -> Option<HostEvent> {
+        self.machine.poll_event()
+    }
+}

@@ -1,0 +1,137 @@
+//! A switch: forwards what is not for it, and lets its programs work on what is.
+
+use tributary_proto::ids::{GroupId, NodeId, PortId};
+use tributary_proto::packet::PacketMut;
+use tributary_proto::pipeline::Pipeline;
+use tributary_proto::switch::Verdict;
+
+use super::seat::Scratch;
+use crate::net::{Fabric, LinkId, Packet};
+use crate::routing::{Chooser, Table};
+
+/// A switch's side of the driver.
+pub struct SwitchNode {
+    /// The switch ...
+    pub node: NodeId,
+    /// ... and its number among switches.
+    pub index: u32,
+    /// Its programs: a pipeline for each lane, that is, for each tree of a job.
+    pub pipelines: Vec<Pipeline>,
+    chooser: Chooser,
+    groups: Vec<Vec<PortId>>,
+    /// Packets for a lane that no job uses here.
+    pub strangers: u64,
+}
+
+impl SwitchNode {
+    /// A switch without programs.
+    pub fn new(node: NodeId, index: u32, chooser: Chooser) -> SwitchNode {
+        SwitchNode { node, index, chooser, pipelines: Vec::new(), groups: Vec::new(), strangers: 0 }
+    }
+
+    /// Installs a multicast group.
+    pub fn add_group(&mut self, ports: Vec<PortId>) -> GroupId {
+        self.groups.push(ports);
+        GroupId(self.groups.len() as u16 - 1)
+    }
+
+    /// Sends a packet on its way.
+    #[inline]
+    pub fn forward(&mut self, fabric: &mut Fabric, table: &Table, packet: Packet) {
+        let ports = table.next_hops(self.index, packet.dst).0;
+        if ports.is_empty() {
+            fabric.lose_unroutable(self.node, &packet);
+            return;
+        }
+        let port = self.chooser.choose(fabric, self.node, ports, &packet);
+        fabric.send(fabric.port(self.node, port), packet);
+    }
+
+    /// Lets the program that a packet is for work on it.
+    pub fn process(&mut self, fabric: &mut Fabric, table: &Table, from: LinkId, packet: Packet, scratch: &mut Scratch) {
+        fabric.taken(self.node, &packet);
+        let Some(pipeline) = self.pipelines.get_mut(usize::from(packet.lane)) else {
+            self.strangers += 1;
+            fabric.payloads.release(packet.payload);
+            return;
+        };
+        let payload = fabric.payloads.own(packet.payload);
+        let (now, ingress) = (fabric.now, PortId(fabric.link(from).to_port));
+        let (payloads, queues) = fabric.payloads_and_queues(self.node);
+        let (bytes, wire_len) = payloads.get_mut(payload);
+        let len = bytes.len();
+        let mut rewritten = PacketMut { bytes, len, wire_len, ecn: packet.flags.ecn() };
+        let verdict = pipeline.process(now, ingress, &mut rewritten, &queues);
+        let (len, wire_len, ecn) = (rewritten.len, rewritten.wire_len, rewritten.ecn);
+        payloads.set_len(payload, len, wire_len);
+        let mut packet = Packet { src: self.node, payload, bytes: fabric.framing.bytes_on_link(wire_len), ..packet };
+        packet.flags.set_ecn(ecn);
+        self.carry_out(fabric, table, verdict, packet);
+        self.emit(fabric, table, usize::from(packet.lane), packet.flow, scratch);
+    }
+
+    /// Runs the timers of all programs.
+    pub fn handle_timeout(&mut self, fabric: &mut Fabric, table: &Table, scratch: &mut Scratch) {
+        for lane in 0..self.pipelines.len() {
+            self.pipelines[lane].handle_timeout(fabric.now);
+            self.emit(fabric, table, lane, 0, scratch);
+        }
+    }
+
+    /// Sends what the programs of a lane make themselves.
+    fn emit(&mut self, fabric: &mut Fabric, table: &Table, lane: usize, flow: u32, scratch: &mut Scratch) {
+        while let Some(emission) = self.pipelines[lane].poll_transmit(fabric.now, scratch) {
+            let payload = fabric.payloads.store(&scratch[..emission.len], emission.wire_len);
+            let packet = Packet {
+                arrival: fabric.now,
+                src: self.node,
+                dst: self.node,
+                serial: 0,
+                flow,
+                payload,
+                bytes: fabric.framing.bytes_on_link(emission.wire_len),
+                lane: lane as u8,
+                flags: crate::net::PacketFlags::new(emission.ecn, 0),
+            };
+            self.carry_out(fabric, table, emission.verdict, packet);
+        }
+    }
+
+    /// Does what a verdict says with a packet whose payload this switch holds.
+    fn carry_out(&mut self, fabric: &mut Fabric, table: &Table, verdict: Verdict, packet: Packet) {
+        match verdict {
+            Verdict::Consume | Verdict::Drop(_) => fabric.payloads.release(packet.payload),
+            Verdict::Port(port) => self.send_copies(fabric, std::iter::once(port), 1, packet),
+            Verdict::Multicast(set) => self.send_copies(fabric, set.iter(), set.len(), packet),
+            Verdict::Group(group) => {
+                let ports = &self.groups[group.index()];
+                self.send_copies(fabric, ports.iter().copied(), ports.len(), packet);
+            }
+            Verdict::Route(node) => {
+                let packet = Packet { dst: node, serial: fabric.next_serial(self.node), ..packet };
+                fabric.made(&packet);
+                self.forward(fabric, table, packet);
+            }
+        }
+    }
+
+    /// One copy out of each port, for whoever is at its other end.
+    fn send_copies(&self, fabric: &mut Fabric, ports: impl Iterator<Item = PortId>, count: usize, packet: Packet) {
+        if count == 0 {
+            return fabric.payloads.release(packet.payload);
+        }
+        fabric.payloads.share(packet.payload, count as u32 - 1);
+        let links = fabric.ports(self.node).len();
+        for port in ports {
+            // A program may name the port that a stranger came from, which leads nowhere.
+            if port.index() >= links {
+                fabric.payloads.release(packet.payload);
+                continue;
+            }
+            let link = fabric.port(self.node, port.0);
+            let packet = Packet { dst: fabric.link(link).to, serial: fabric.next_serial(self.node), ..packet };
+            fabric.made(&packet);
+            fabric.send(link, packet);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The timers of machines: one for each host and switch, changed after every packet and seldom due.
+//!
+//! A machine's deadline nearly always moves away (each answer restarts a retransmission timer). The table therefore
+//! keeps the earliest deadline that it was told since the last look, and asks again when that one comes: moving a
+//! deadline away costs one comparison.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use tributary_proto::time::Time;
+
+const NEVER: Time = Time(u64::MAX);
+
+/// When to look at which machine again.
+#[derive(Default)]
+pub struct TimerTable {
+    /// For each machine, the time of its one valid entry in `heap`.
+    armed: Vec<Time>,
+    heap: BinaryHeap<Reverse<(Time, u32)>>,
+}
+
+impl TimerTable {
+    /// A table for `machines` machines, none of which waits.
+    pub fn new(machines: usize) -> TimerTable {
+        TimerTable { armed: vec![NEVER; machines], heap: BinaryHeap::new() }
+    }
+
+    /// Room for so many machines.
+    pub fn grow(&mut self, machines: usize) {
+        self.armed.resize(self.armed.len().max(machines), NEVER);
+    }
+
+    /// The machine wants to be woken at `deadline`, or not at all. It may be woken earlier, never later.
+    pub fn set(&mut self, machine: u32, deadline: Option<Time>) {
+        let Some(deadline) = deadline else { return };
+        let armed = &mut self.armed[machine as usize];
+        if deadline < *armed {
+            *armed = deadline;
+            self.heap.push(Reverse((deadline, machine)));
+        }
+    }
+
+    /// The instant of the next look, if there is one.
+    #[inline]
+    pub fn earliest(&mut self) -> Option<Time> {
+        while let Some(&Reverse((time, machine))) = self.heap.peek() {
+            if self.armed[machine as usize] == time {
+                return Some(time);
+            }
+            self.heap.pop();
+        }
+        None
+    }
+
+    /// The machine to look at, if the next look is due by `now`. Its deadline must be `set` again afterwards.
+    pub fn pop_due(&mut self, now: Time) -> Option<u32> {
+        if self.earliest()? > now {
+            return None;
+        }
+        let Reverse((_, machine)) = self.heap.pop()?;
+        self.armed[machine as usize] = NEVER;
+        Some(machine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wakes_at_the_earliest_deadline_that_it_was_told() {
+        let mut timers = TimerTable::new(2);
+        timers.set(0, Some(Time(50)));
+        timers.set(1, Some(Time(40)));
+        timers.set(0, Some(Time(30)));
+        timers.set(0, Some(Time(90)));
+        assert_eq!(timers.earliest(), Some(Time(30)));
+        assert_eq!(timers.pop_due(Time(29)), None);
+        assert_eq!(timers.pop_due(Time(30)), Some(0));
+        timers.set(0, Some(Time(90)));
+        assert_eq!(timers.pop_due(Time(60)), Some(1));
+        assert_eq!(timers.earliest(), Some(Time(90)));
+    }
+
+    #[test]
+    fn deadlines_of_one_instant_go_by_machine() {
+        let mut timers = TimerTable::new(3);
+        for machine in [2, 0, 1] {
+            timers.set(machine, Some(Time(7)));
+        }
+        let order: Vec<_> = std::iter::from_fn(|| timers.pop_due(Time(7))).collect();
+        assert_eq!(order, [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_machine_without_deadline_is_left_alone() {
+        let mut timers = TimerTable::new(1);
+        timers.set(0, None);
+        assert_eq!(timers.earliest(), None);
+    }
+}

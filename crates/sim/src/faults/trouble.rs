@@ -1,0 +1,63 @@
+//! What a troubled link does to the packets that come out of it.
+
+use tributary_proto::time::Span;
+
+use crate::net::LossCause;
+use crate::rng::{Purpose, Rng};
+
+/// Probabilities, each for every packet on its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TroubleSpec {
+    /// The packet is lost.
+    pub loss: f64,
+    /// Bits flip; the frame check drops it.
+    pub corruption: f64,
+    /// It arrives twice, the second time up to `longest_delay` later.
+    pub duplication: f64,
+    /// It is delayed, and so may be overtaken.
+    pub reordering: f64,
+    /// Delays are drawn evenly from zero to this.
+    pub longest_delay: Span,
+}
+
+/// A troubled link's account of itself.
+pub struct LinkTrouble {
+    spec: TroubleSpec,
+    rng: Rng,
+}
+
+/// What becomes of one packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// It does not arrive.
+    pub lost: Option<LossCause>,
+    /// A second one arrives so much later.
+    pub copy_after: Option<Span>,
+    /// It arrives so much later.
+    pub delayed_by: Option<Span>,
+}
+
+impl LinkTrouble {
+    /// Trouble on one link.
+    pub fn new(spec: TroubleSpec, seed: u64, link: u32) -> LinkTrouble {
+        LinkTrouble { spec, rng: Rng::new(seed, Purpose::LinkFaults, u64::from(link)) }
+    }
+
+    /// The fate of the next packet.
+    pub fn draw(&mut self) -> Fate {
+        let mut fate = Fate::default();
+        if self.rng.chance(self.spec.loss) {
+            fate.lost = Some(LossCause::Lost);
+        } else if self.rng.chance(self.spec.corruption) {
+            fate.lost = Some(LossCause::Corrupted);
+        } else {
+            fate.copy_after = self.rng.chance(self.spec.duplication).then(|| self.delay());
+            fate.delayed_by = self.rng.chance(self.spec.reordering).then(|| self.delay());
+        }
+        fate
+    }
+
+    fn delay(&mut self) -> Span {
+        Span((self.rng.unit() * self.spec.longest_delay.0 as f64) as u64)
+    }
+}

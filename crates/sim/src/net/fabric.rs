@@ -1,0 +1,395 @@
+//! All links of a network, the events of their packets, and what is lost on the way.
+
+use tributary_proto::ids::{NodeId, PortId};
+use tributary_proto::switch::PortView;
+use tributary_proto::time::{Span, Time};
+
+use super::link::{Link, LinkCounters};
+use super::trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};
+use super::{Packet, Payloads};
+use crate::events::{EventId, EventKind, EventQueue};
+use crate::faults::LinkTrouble;
+use crate::topology::Graph;
+
+/// One direction of a cable. The other direction is [`LinkId::reverse`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+impl LinkId {
+    /// The same cable, the other way.
+    pub fn reverse(self) -> LinkId {
+        LinkId(self.0 ^ 1)
+    }
+
+    /// The number as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a UDP payload costs on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing {
+    /// Bytes before and behind the UDP payload.
+    pub overhead: u16,
+    /// Bytes of the shortest packet, overhead included.
+    pub minimum: u16,
+}
+
+impl Framing {
+    /// UDP and IPv4 headers, Ethernet header and check sequence, preamble and inter-packet gap: 66 bytes; an Ethernet
+    /// frame of 64 bytes at least.
+    pub const ETHERNET: Framing = Framing { overhead: 8 + 20 + 18 + 20, minimum: 64 + 20 };
+
+    /// Bytes on a link of a packet with so much UDP payload.
+    pub fn bytes_on_link(self, payload: usize) -> u16 {
+        let bytes = payload + usize::from(self.overhead);
+        u16::try_from(bytes).expect("packets were checked to fit when the job was planned").max(self.minimum)
+    }
+}
+
+/// The queues behind one switch's ports, as its programs see them.
+pub struct Queues<'a> {
+    links: &'a [Link],
+    ports: &'a [LinkId],
+    now: Time,
+}
+
+impl PortView for Queues<'_> {
+    fn queued_bytes(&self, port: PortId) -> u64 {
+        self.ports.get(port.index()).map_or(0, |link| self.links[link.index()].queued_bytes(self.now))
+    }
+}
+
+/// A packet that a fault took out of its link's order.
+struct Stray {
+    packet: Packet,
+    link: LinkId,
+}
+
+/// The network in motion.
+pub struct Fabric {
+    /// The present.
+    pub now: Time,
+    /// What happens next.
+    pub queue: EventQueue,
+    /// What packets carry.
+    pub payloads: Payloads,
+    /// What that costs on a link.
+    pub framing: Framing,
+    links: Vec<Link>,
+    /// For each node, where its ports begin in `ports`; one more at the end.
+    first_port: Vec<u32>,
+    /// The outgoing link of each port, node after node.
+    ports: Vec<LinkId>,
+    /// The number of packets that each node has made.
+    serials: Vec<u32>,
+    losses: Vec<[u64; LossCause::ALL.len()]>,
+    troubles: Vec<Option<Box<LinkTrouble>>>,
+    node_down: Vec<bool>,
+    strays: Vec<Stray>,
+    free_strays: Vec<u32>,
+    hash: TraceHash,
+    tracer: Option<Box<dyn Tracer>>,
+    hops: u64,
+}
+
+impl Fabric {
+    /// The network of a graph, at rest. Payloads are at most `longest_payload` bytes in memory.
+    pub fn new(graph: &Graph, framing: Framing, longest_payload: usize) -> Fabric {
+        let nodes = graph.nodes();
+        let (first_port, ports) = graph.ports();
+        let mut port_of = vec![0u16; graph.edges().len() * 2];
+        for node in 0..nodes {
+            let own = &ports[first_port[node] as usize..first_port[node + 1] as usize];
+            for (port, link) in own.iter().enumerate() {
+                port_of[link.index()] = port as u16;
+            }
+        }
+        let mut links = Vec::with_capacity(port_of.len());
+        for edge in graph.edges() {
+            for (to, spec) in [(edge.b, &edge.a_to_b), (edge.a, &edge.b_to_a)] {
+                let id = LinkId(links.len() as u32);
+                links.push(Link::new(spec, to, port_of[id.reverse().index()], graph.latency(to)));
+            }
+        }
+        let horizon = links.iter().map(|link| link.delay() + link.transmission(1500)).max().unwrap_or(Span::ZERO);
+        Fabric {
+            now: Time::ZERO,
+            queue: EventQueue::new(horizon, links.len()),
+            payloads: Payloads::new(longest_payload),
+            framing,
+            first_port,
+            ports,
+            serials: vec![0; nodes],
+            losses: vec![Default::default(); links.len()],
+            troubles: (0..links.len()).map(|_| None).collect(),
+            node_down: vec![false; nodes],
+            strays: Vec::new(),
+            free_strays: Vec::new(),
+            hash: TraceHash::new(nodes),
+            tracer: None,
+            hops: 0,
+            links,
+        }
+    }
+
+    /// Lets someone see everything from now on.
+    pub fn set_tracer(&mut self, tracer: Option<Box<dyn Tracer>>) {
+        self.tracer = tracer;
+    }
+
+    /// The tracer, handed back.
+    pub fn take_tracer(&mut self) -> Option<Box<dyn Tracer>> {
+        self.tracer.take()
+    }
+
+    /// The number of the next packet that a node makes.
+    #[inline]
+    pub fn next_serial(&mut self, node: NodeId) -> u32 {
+        let serial = &mut self.serials[node.index()];
+        let this = *serial;
+        *serial = serial.wrapping_add(1);
+        this
+    }
+
+    /// The outgoing links of a node, by port.
+    #[inline]
+    pub fn ports(&self, node: NodeId) -> &[LinkId] {
+        &self.ports[self.first_port[node.index()] as usize..self.first_port[node.index() + 1] as usize]
+    }
+
+    /// The outgoing link of one port.
+    #[inline]
+    pub fn port(&self, node: NodeId, port: u16) -> LinkId {
+        self.ports[self.first_port[node.index()] as usize + usize::from(port)]
+    }
+
+    /// A link.
+    #[inline]
+    pub fn link(&self, link: LinkId) -> &Link {
+        &self.links[link.index()]
+    }
+
+    /// All links, by id.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// The payloads, and the queues behind a switch's ports.
+    pub fn payloads_and_queues(&mut self, node: NodeId) -> (&mut Payloads, Queues<'_>) {
+        let (first, end) = (self.first_port[node.index()] as usize, self.first_port[node.index() + 1] as usize);
+        (&mut self.payloads, Queues { links: &self.links, ports: &self.ports[first..end], now: self.now })
+    }
+
+    /// What went through a link and what was lost there.
+    pub fn counters(&self, link: LinkId) -> LinkCounters {
+        LinkCounters { losses: self.losses[link.index()], ..self.links[link.index()].counters() }
+    }
+
+    /// Packets that came out of links so far.
+    pub fn hops(&self) -> u64 {
+        self.hops
+    }
+
+    /// The hash of all arrivals and losses so far.
+    pub fn trace_hash(&self) -> u64 {
+        self.hash.value()
+    }
+
+    /// True if packets to a node are lost because it is dead.
+    pub fn is_down(&self, node: NodeId) -> bool {
+        self.node_down[node.index()]
+    }
+
+    /// Notes that a node made a packet.
+    #[inline]
+    pub fn made(&mut self, packet: &Packet) {
+        if self.tracer.is_some() {
+            self.record(packet.src, Happening::Made, packet);
+        }
+    }
+
+    /// Notes that a packet reached the one that it was for, who now holds its payload.
+    #[inline]
+    pub fn taken(&mut self, node: NodeId, packet: &Packet) {
+        if self.tracer.is_some() {
+            self.record(node, Happening::Taken, packet);
+        }
+    }
+
+    /// Sends a packet into a link. A packet that the link does not take is lost, and its payload given back.
+    #[inline]
+    pub fn send(&mut self, id: LinkId, mut packet: Packet) -> bool {
+        let link = &mut self.links[id.index()];
+        if link.troubled && link.down {
+            self.lose(id, self.near_end(id), LossCause::LinkDown, &packet);
+            return false;
+        }
+        let Some(arrival) = link.enqueue(self.now, &mut packet) else {
+            self.lose(id, self.near_end(id), LossCause::QueueFull, &packet);
+            return false;
+        };
+        if link.was_idle() {
+            self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
+        }
+        if self.tracer.is_some() {
+            self.record_joined(id, &packet);
+        }
+        true
+    }
+
+    /// The packet whose arrival event has come; `None` if a fault took it.
+    #[inline]
+    pub fn arrive(&mut self, id: LinkId) -> Option<Packet> {
+        let link = &mut self.links[id.index()];
+        let (packet, next) = link.arrive();
+        let packet = packet?;
+        let (to, troubled) = (link.to, link.troubled);
+        if let Some(next) = next {
+            self.queue.push(next, EventId::new(EventKind::Arrival, id.0));
+        }
+        if troubled {
+            return self.arrive_in_trouble(id, packet);
+        }
+        self.came_out(id, to, &packet);
+        Some(packet)
+    }
+
+    /// The packet on its own whose arrival event has come, and the link that it comes from.
+    pub fn arrive_stray(&mut self, number: u32) -> Option<(LinkId, Packet)> {
+        let Stray { packet, link } = self.strays[number as usize];
+        self.free_strays.push(number);
+        let to = self.links[link.index()].to;
+        if self.node_down[to.index()] {
+            self.lose(link, to, LossCause::NodeDown, &packet);
+            return None;
+        }
+        self.came_out(link, to, &packet);
+        Some((link, packet))
+    }
+
+    /// Gives up a packet for which there is no path.
+    pub fn lose_unroutable(&mut self, node: NodeId, packet: &Packet) {
+        self.hash.add(node, self.now, u32::MAX, packet);
+        self.record(node, Happening::Lost { link: None, cause: LossCause::NoRoute }, packet);
+        self.payloads.release(packet.payload);
+    }
+
+    /// Takes a link down or brings it back. What is on the wire when it is down is lost.
+    pub fn set_link_down(&mut self, link: LinkId, down: bool) {
+        self.links[link.index()].down = down;
+        self.refresh_trouble(link);
+    }
+
+    /// Kills a node or brings it back: what arrives there is lost. The node's own driver is told apart.
+    pub fn set_node_down(&mut self, node: NodeId, down: bool) {
+        self.node_down[node.index()] = down;
+        let incoming: Vec<LinkId> = self.ports(node).iter().map(|link| link.reverse()).collect();
+        for link in incoming {
+            self.refresh_trouble(link);
+        }
+    }
+
+    /// Sets what a link does to packets, or heals it.
+    pub fn set_trouble(&mut self, link: LinkId, trouble: Option<LinkTrouble>) {
+        self.troubles[link.index()] = trouble.map(Box::new);
+        self.refresh_trouble(link);
+    }
+
+    /// Bytes of memory behind links and payloads.
+    pub fn memory_bytes(&self) -> usize {
+        self.links.iter().map(Link::memory_bytes).sum::<usize>() + self.payloads.memory_bytes()
+    }
+
+    fn refresh_trouble(&mut self, id: LinkId) {
+        let link = &mut self.links[id.index()];
+        link.troubled = link.down || self.troubles[id.index()].is_some() || self.node_down[link.to.index()];
+    }
+
+    #[inline]
+    fn came_out(&mut self, id: LinkId, to: NodeId, packet: &Packet) {
+        self.hops += 1;
+        self.hash.add(to, self.now, id.0, packet);
+        if self.tracer.is_some() {
+            self.record(to, Happening::Arrived { link: id }, packet);
+        }
+    }
+
+    #[cold]
+    fn arrive_in_trouble(&mut self, id: LinkId, packet: Packet) -> Option<Packet> {
+        let link = &self.links[id.index()];
+        let to = link.to;
+        if link.down {
+            self.lose(id, to, LossCause::LinkDown, &packet);
+            return None;
+        }
+        if self.node_down[to.index()] {
+            self.lose(id, to, LossCause::NodeDown, &packet);
+            return None;
+        }
+        if let Some(trouble) = &mut self.troubles[id.index()] {
+            let fate = trouble.draw();
+            if let Some(cause) = fate.lost {
+                self.lose(id, to, cause, &packet);
+                return None;
+            }
+            if let Some(delay) = fate.copy_after {
+                self.payloads.share(packet.payload, 1);
+                self.record(to, Happening::Doubled { link: id }, &packet);
+                self.stray(id, packet, delay);
+            }
+            if let Some(delay) = fate.delayed_by {
+                self.record(to, Happening::Strayed { link: id }, &packet);
+                self.stray(id, packet, delay);
+                return None;
+            }
+        }
+        self.came_out(id, to, &packet);
+        Some(packet)
+    }
+
+    fn stray(&mut self, link: LinkId, packet: Packet, delay: Span) {
+        let stray = Stray { packet, link };
+        let number = match self.free_strays.pop() {
+            Some(number) => {
+                self.strays[number as usize] = stray;
+                number
+            }
+            None => {
+                self.strays.push(stray);
+                self.strays.len() as u32 - 1
+            }
+        };
+        self.queue.push(self.now + delay, EventId::new(EventKind::Stray, number));
+    }
+
+    /// `node` is where it happened, so that each node's chain of hashes is its own.
+    #[cold]
+    fn lose(&mut self, link: LinkId, node: NodeId, cause: LossCause, packet: &Packet) {
+        self.losses[link.index()][cause as usize] += 1;
+        self.hash.add(node, self.now, !(link.0 << 3 | cause as u32), packet);
+        self.record(node, Happening::Lost { link: Some(link), cause }, packet);
+        self.payloads.release(packet.payload);
+    }
+
+    fn near_end(&self, link: LinkId) -> NodeId {
+        self.links[link.reverse().index()].to
+    }
+
+    #[cold]
+    fn record_joined(&mut self, id: LinkId, packet: &Packet) {
+        let link = &self.links[id.index()];
+        let end = link.busy_until();
+        let start = Time(end.0 - link.transmission(u64::from(packet.bytes)).0);
+        let node = self.near_end(id);
+        self.record(node, Happening::Joined { link: id, start, end }, packet);
+    }
+
+    #[cold]
+    fn record(&mut self, node: NodeId, what: Happening, packet: &Packet) {
+        let Some(tracer) = &mut self.tracer else { return };
+        let payload = if packet.payload.is_none() { &[][..] } else { self.payloads.get(packet.payload).0 };
+        tracer.record(&TraceEvent { time: self.now, node, what, packet: *packet }, payload);
+    }
+}

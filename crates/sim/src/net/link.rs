@@ -1,0 +1,216 @@
+//! One direction of a cable with the output queue before it, as a pipe: when a packet joins the queue, its departure
+//! and arrival are known at once (`max(now, busy) + transmission`), and only the first arrival is an event.
+//!
+//! The queue is therefore never stored by itself. What waits is `busy_until - now`, in time; its limit and its marking
+//! threshold are kept in time too, so that no packet costs a division.
+
+use tributary_proto::ids::NodeId;
+use tributary_proto::time::{Span, Time};
+
+use super::ring::Ring;
+use super::{LossCause, Packet};
+
+/// What a link is, in either direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSpec {
+    /// Bits per second.
+    pub rate: Rate,
+    /// Propagation.
+    pub delay: Span,
+    /// Bytes that the output queue holds, the packet in transmission included.
+    pub queue_bytes: u64,
+    /// A packet that finds more bytes than this in the queue is marked, if its sender takes part in ECN.
+    pub mark_bytes: Option<u64>,
+}
+
+/// Bits per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(pub u64);
+
+impl Rate {
+    /// The slowest rate at which the longest packet's time still fits: 10 kbit/s.
+    pub const MIN: Rate = Rate(10_000);
+    /// The fastest rate that the fixed point resolves to 0.02 %: 100 Tbit/s.
+    pub const MAX: Rate = Rate(100_000_000_000_000);
+
+    /// Picoseconds for a byte with 16 bits of fraction, rounded up so that no link ever exceeds its rate.
+    fn ps_per_byte(self) -> u64 {
+        ((8_000_000_000_000u128 << 16).div_ceil(u128::from(self.0))) as u64
+    }
+
+    /// Time that so many bytes take.
+    pub fn time_of(self, bytes: u64) -> Span {
+        Span(((u128::from(bytes) * u128::from(self.ps_per_byte())) >> 16).min(u128::from(u64::MAX)) as u64)
+    }
+}
+
+/// What went through one direction of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Packets that joined the queue.
+    pub packets: u64,
+    /// Their bytes, framing included.
+    pub bytes: u64,
+    /// Packets that were marked.
+    pub marks: u64,
+    /// The most bytes that ever waited, the packet in transmission included.
+    pub max_queue_bytes: u64,
+    /// Packets that were lost here, by cause.
+    pub losses: [u64; LossCause::ALL.len()],
+}
+
+/// One direction of a cable. The first cache line is what joining the queue touches, the second what arriving does.
+#[repr(C, align(64))]
+pub struct Link {
+    busy_until: Time,
+    ps_per_byte: u64,
+    delay: Span,
+    /// The queue's size, as time.
+    limit: Span,
+    /// The marking threshold, as time; never reached if there is none.
+    mark_above: Span,
+    packets: u64,
+    bytes: u64,
+    max_backlog: Span,
+
+    ring: Ring,
+    /// The node at the far end ...
+    pub to: NodeId,
+    /// ... and the port where packets come in there.
+    pub to_port: u16,
+    /// Whether packets need more care than queueing: the link may lose them, or is down.
+    pub troubled: bool,
+    /// Nothing gets through.
+    pub down: bool,
+    marks: u64,
+}
+
+impl Link {
+    /// A link to a node. `latency` is what packets spend inside that node before they reach an output queue.
+    pub fn new(spec: &LinkSpec, to: NodeId, to_port: u16, latency: Span) -> Link {
+        Link {
+            busy_until: Time::ZERO,
+            ps_per_byte: spec.rate.ps_per_byte(),
+            delay: spec.delay + latency,
+            limit: spec.rate.time_of(spec.queue_bytes),
+            mark_above: spec.mark_bytes.map_or(Span(u64::MAX), |bytes| spec.rate.time_of(bytes)),
+            packets: 0,
+            bytes: 0,
+            max_backlog: Span::ZERO,
+            ring: Ring::default(),
+            to,
+            to_port,
+            troubled: false,
+            down: false,
+            marks: 0,
+        }
+    }
+
+    /// Puts a packet into the queue, and says when it will arrive; `None` if the queue has no room.
+    #[inline]
+    pub(super) fn enqueue(&mut self, now: Time, packet: &mut Packet) -> Option<Time> {
+        let start = self.busy_until.max(now);
+        let backlog = start.since(now);
+        let transmission = Span((u64::from(packet.bytes) * self.ps_per_byte) >> 16);
+        let filled = backlog + transmission;
+        if filled > self.limit {
+            return None;
+        }
+        if backlog > self.mark_above && packet.flags.mark() {
+            self.marks += 1;
+        }
+        self.busy_until = start + transmission;
+        self.packets += 1;
+        self.bytes += u64::from(packet.bytes);
+        self.max_backlog = self.max_backlog.max(filled);
+        packet.arrival = self.busy_until + self.delay;
+        self.ring.push(*packet);
+        Some(packet.arrival)
+    }
+
+    /// The packet that arrives first, and the arrival of the one behind it.
+    #[inline]
+    pub(super) fn arrive(&mut self) -> (Option<Packet>, Option<Time>) {
+        let packet = self.ring.pop();
+        (packet, self.ring.front().map(|next| next.arrival))
+    }
+
+    /// Packets in the queue and on the wire.
+    #[inline]
+    pub fn in_flight(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// True if the head of the ring is the only one, that is, its arrival must be scheduled.
+    #[inline]
+    pub(super) fn was_idle(&self) -> bool {
+        self.ring.len() == 1
+    }
+
+    /// True if nothing is in the queue or on the wire.
+    pub fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// When the queue will be empty, if nothing joins it.
+    #[inline]
+    pub fn busy_until(&self) -> Time {
+        self.busy_until
+    }
+
+    /// What waits, as time.
+    #[inline]
+    pub fn backlog(&self, now: Time) -> Span {
+        self.busy_until.since(now)
+    }
+
+    /// True if more than half of the queue is taken.
+    #[inline]
+    pub fn over_half(&self, now: Time) -> bool {
+        self.backlog(now).0 > self.limit.0 / 2
+    }
+
+    /// Bytes that wait, the rest of the packet in transmission included.
+    #[inline]
+    pub fn queued_bytes(&self, now: Time) -> u64 {
+        self.bytes_of(self.backlog(now))
+    }
+
+    fn bytes_of(&self, span: Span) -> u64 {
+        match span.0.checked_mul(1 << 16) {
+            Some(scaled) => scaled / self.ps_per_byte,
+            None => ((u128::from(span.0) << 16) / u128::from(self.ps_per_byte)) as u64,
+        }
+    }
+
+    /// Time that a packet of so many bytes takes here.
+    pub fn transmission(&self, bytes: u64) -> Span {
+        Span(((u128::from(bytes) * u128::from(self.ps_per_byte)) >> 16) as u64)
+    }
+
+    /// Propagation and the far node's latency.
+    pub fn delay(&self) -> Span {
+        self.delay
+    }
+
+    /// What went through. Losses are counted by the fabric.
+    pub fn counters(&self) -> LinkCounters {
+        LinkCounters {
+            packets: self.packets,
+            bytes: self.bytes,
+            marks: self.marks,
+            max_queue_bytes: self.bytes_of(self.max_backlog),
+            losses: [0; LossCause::ALL.len()],
+        }
+    }
+
+    /// Time that the link spent sending, from the beginning to now.
+    pub fn busy_time(&self, now: Time) -> Span {
+        Span(self.transmission(self.bytes).0.saturating_sub(self.backlog(now).0))
+    }
+
+    /// Bytes of memory behind the link.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Link>() + self.ring.memory_bytes()
+    }
+}

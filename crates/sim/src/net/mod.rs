@@ -1,0 +1,16 @@
+//! The network: packets, links with their output queues, and the fabric that moves packets along them.
+//!
+//! Start with [`Fabric`]; a [`Link`] is one direction of a cable together with the output queue before it.
+
+mod fabric;
+mod link;
+mod packet;
+mod payload;
+mod ring;
+mod trace;
+
+pub use fabric::{Fabric, Framing, LinkId, Queues};
+pub use link::{Link, LinkCounters, LinkSpec, Rate};
+pub use packet::{Packet, PacketFlags};
+pub use payload::{PayloadId, Payloads};
+pub use trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};

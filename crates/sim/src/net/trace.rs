@@ -1,0 +1,139 @@
+//! What happened: a hash of everything that always runs, and a full record for those who ask.
+
+use tributary_proto::ids::NodeId;
+use tributary_proto::time::Time;
+
+use super::{LinkId, Packet};
+use crate::rng::mix;
+
+/// Why the network lost a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum LossCause {
+    /// No room in the output queue.
+    QueueFull = 0,
+    /// The link was down.
+    LinkDown = 1,
+    /// The node at the far end was dead.
+    NodeDown = 2,
+    /// A fault lost it on the wire.
+    Lost = 3,
+    /// A fault flipped bits; the frame check found it.
+    Corrupted = 4,
+    /// No path leads to its destination.
+    NoRoute = 5,
+}
+
+impl LossCause {
+    /// Every cause, in order.
+    pub const ALL: [LossCause; 6] = [
+        LossCause::QueueFull,
+        LossCause::LinkDown,
+        LossCause::NodeDown,
+        LossCause::Lost,
+        LossCause::Corrupted,
+        LossCause::NoRoute,
+    ];
+
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LossCause::QueueFull => "queue_full",
+            LossCause::LinkDown => "link_down",
+            LossCause::NodeDown => "node_down",
+            LossCause::Lost => "lost",
+            LossCause::Corrupted => "corrupted",
+            LossCause::NoRoute => "no_route",
+        }
+    }
+}
+
+/// One thing that happened to one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// A node made it.
+    Made,
+    /// It joined a link's queue, and will leave it during this time.
+    Joined {
+        /// The link.
+        link: LinkId,
+        /// When its first bit leaves.
+        start: Time,
+        /// When its last bit has left.
+        end: Time,
+    },
+    /// It came out of a link.
+    Arrived {
+        /// The link.
+        link: LinkId,
+    },
+    /// A fault put a second one beside it.
+    Doubled {
+        /// The link.
+        link: LinkId,
+    },
+    /// A fault took it out of its link's order.
+    Strayed {
+        /// The link.
+        link: LinkId,
+    },
+    /// The network lost it.
+    Lost {
+        /// Where, if on a link.
+        link: Option<LinkId>,
+        /// Why.
+        cause: LossCause,
+    },
+    /// It reached the one that it was for.
+    Taken,
+}
+
+/// One line of the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceEvent {
+    /// When.
+    pub time: Time,
+    /// The node where it happened.
+    pub node: NodeId,
+    /// What.
+    pub what: Happening,
+    /// The packet as it was then.
+    pub packet: Packet,
+}
+
+/// One who wants to know everything.
+pub trait Tracer: Send {
+    /// Called in the order in which things happen. `payload` is what the packet carries, as it lies in memory.
+    fn record(&mut self, event: &TraceEvent, payload: &[u8]);
+}
+
+/// A hash of all packets' arrivals and losses: one chain for each node, so that it does not matter which thread a
+/// node runs on.
+pub struct TraceHash(Vec<u64>);
+
+impl TraceHash {
+    pub(super) fn new(nodes: usize) -> TraceHash {
+        TraceHash((0..nodes as u64).map(|node| mix(node + 1)).collect())
+    }
+
+    /// Takes in one arrival (or loss, with a `what` of its own) at a node.
+    #[inline]
+    pub(super) fn add(&mut self, node: NodeId, time: Time, what: u32, packet: &Packet) {
+        let chain = &mut self.0[node.index()];
+        let who = u64::from(packet.src.0) << 32 | u64::from(packet.serial);
+        let how = u64::from(what) << 32 | u64::from(packet.bytes) << 8 | u64::from(packet.flags.bits());
+        *chain = fold(*chain ^ time.0, who ^ 0x9e37_79b9_7f4a_7c15) ^ fold(how, 0xd6e8_feb8_6659_fd93);
+    }
+
+    /// The hash of everything so far.
+    pub fn value(&self) -> u64 {
+        self.0.iter().fold(0, |hash, &chain| mix(hash.rotate_left(7) ^ chain))
+    }
+}
+
+/// The 128-bit product of two words, folded.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}

@@ -1,0 +1,134 @@
+//! Random numbers whose streams never change: xoshiro256++ (Blackman and Vigna, 2019), one generator for each purpose
+//! and thing, so that no draw shifts another's sequence.
+
+/// What a generator is for. The numbers are part of the streams: never change one, add at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Purpose {
+    /// A switch's choice among paths.
+    Paths = 1,
+    /// Which hosts a job runs on.
+    Placement = 2,
+    /// Which switches are the roots of trees.
+    Roots = 3,
+    /// Whom a host sends background traffic to.
+    Background = 4,
+    /// What a link does to packets.
+    LinkFaults = 5,
+    /// The permutation of a permutation workload.
+    Permutation = 6,
+    /// What swarm tests make of a seed.
+    World = 7,
+    /// A host's delays of its own (operating system noise, start offsets).
+    HostNoise = 8,
+    /// A job's key.
+    Keys = 9,
+    /// When background flows start and how long they are.
+    Arrivals = 10,
+}
+
+/// A generator.
+#[derive(Clone, Debug)]
+pub struct Rng([u64; 4]);
+
+impl Rng {
+    /// The generator of one purpose for one thing (a node, a link, a job).
+    pub fn new(seed: u64, purpose: Purpose, which: u64) -> Rng {
+        let mut state = seed ^ mix(purpose as u64 ^ mix(which));
+        Rng(std::array::from_fn(|_| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            mix(state)
+        }))
+    }
+
+    /// 64 random bits.
+    #[inline]
+    pub fn bits(&mut self) -> u64 {
+        let s = &mut self.0;
+        let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
+        let t = s[1] << 17;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= t;
+        s[3] = s[3].rotate_left(45);
+        result
+    }
+
+    /// A number below `bound`, which is not 0. (Uneven by less than `bound / 2^32`.)
+    #[inline]
+    pub fn below(&mut self, bound: u32) -> u32 {
+        (((self.bits() >> 32) * u64::from(bound)) >> 32) as u32
+    }
+
+    /// True with this probability.
+    #[inline]
+    pub fn chance(&mut self, probability: f64) -> bool {
+        self.unit() < probability
+    }
+
+    /// A number in [0, 1).
+    #[inline]
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// Puts a slice into random order (Fisher and Yates).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for end in (1..items.len()).rev() {
+            items.swap(end, self.below(end as u32 + 1) as usize);
+        }
+    }
+
+    /// A permutation of `0..n` that leaves no number at its place, for `n` of at least 2 (Sattolo).
+    pub fn derangement(&mut self, n: usize) -> Vec<u32> {
+        let mut items: Vec<u32> = (0..n as u32).collect();
+        for end in (1..n).rev() {
+            items.swap(end, self.below(end as u32) as usize);
+        }
+        items
+    }
+}
+
+/// The finalizer of splitmix64: a hash of one word.
+#[inline]
+pub fn mix(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_xoshiro256_plus_plus() {
+        let mut rng = Rng([1, 2, 3, 4]);
+        let expected = [41_943_041, 58_720_359, 3_588_806_011_781_223, 3_591_011_842_654_386];
+        assert_eq!(std::array::from_fn(|_| rng.bits()), expected);
+    }
+
+    #[test]
+    fn streams_never_change() {
+        let mut rng = Rng::new(1, Purpose::Paths, 0);
+        assert_eq!([rng.bits(), rng.bits()], [2_628_605_492_052_061_779, 5_131_200_495_342_158_724]);
+    }
+
+    #[test]
+    fn things_have_streams_of_their_own() {
+        let first = |purpose, which| Rng::new(7, purpose, which).bits();
+        assert_ne!(first(Purpose::Paths, 0), first(Purpose::Paths, 1));
+        assert_ne!(first(Purpose::Paths, 0), first(Purpose::Placement, 0));
+    }
+
+    #[test]
+    fn a_derangement_moves_every_number() {
+        let mut rng = Rng::new(3, Purpose::Permutation, 0);
+        let mut places = rng.derangement(100);
+        assert!(places.iter().enumerate().all(|(place, &number)| place != number as usize));
+        places.sort_unstable();
+        assert_eq!(places, (0..100).collect::<Vec<_>>());
+    }
+}

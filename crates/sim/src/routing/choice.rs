@@ -1,0 +1,139 @@
+//! The choice among equally short paths, packet by packet.
+
+use tributary_proto::time::{Span, Time};
+
+use crate::net::{Fabric, Packet};
+use crate::rng::{Purpose, Rng, mix};
+use tributary_proto::ids::NodeId;
+
+/// How a switch chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balancing {
+    /// By a hash of source, destination and flow: a flow keeps its path.
+    Ecmp,
+    /// The ports in turn, packet by packet.
+    RoundRobin,
+    /// At random, packet by packet.
+    Random,
+    /// A flow keeps its path until it pauses for so long; then a random one.
+    Flowlet {
+        /// The pause.
+        gap: Span,
+    },
+    /// The port with the fewest bytes in its queue, packet by packet; a random one of those.
+    LeastQueued,
+    /// The destination's own port unless its queue is more than half full, then the one with the fewest bytes
+    /// (Canary §5.2).
+    DefaultUnlessHalfFull,
+}
+
+/// Flowlets that a switch tells apart.
+const FLOWLETS: usize = 1024;
+
+#[derive(Clone, Copy)]
+struct Flowlet {
+    last: Time,
+    choice: u16,
+}
+
+/// What one switch remembers to choose.
+pub struct Chooser {
+    balancing: Balancing,
+    rng: Rng,
+    turn: u32,
+    salt: u64,
+    /// Default ports are the destination's number divided by this, modulo the number of ports.
+    divisor: u32,
+    flowlets: Box<[Flowlet]>,
+}
+
+impl Chooser {
+    /// The chooser of switch number `switch`. `divisor` spreads default ports on higher levels: the number of hosts
+    /// for each default port below.
+    pub fn new(balancing: Balancing, seed: u64, switch: u32, divisor: u32) -> Chooser {
+        let mut rng = Rng::new(seed, Purpose::Paths, u64::from(switch));
+        let flowlets = match balancing {
+            Balancing::Flowlet { .. } => vec![Flowlet { last: Time::ZERO, choice: u16::MAX }; FLOWLETS],
+            _ => Vec::new(),
+        };
+        Chooser {
+            balancing,
+            salt: rng.bits(),
+            turn: rng.below(1 << 16),
+            divisor: divisor.max(1),
+            rng,
+            flowlets: flowlets.into_boxed_slice(),
+        }
+    }
+
+    /// One of the ports, for one packet. There is at least one.
+    #[inline]
+    pub fn choose(&mut self, fabric: &Fabric, node: NodeId, ports: &[u16], packet: &Packet) -> u16 {
+        if let [port] = ports {
+            return *port;
+        }
+        let count = ports.len() as u32;
+        match self.balancing {
+            Balancing::Random => ports[self.rng.below(count) as usize],
+            Balancing::RoundRobin => {
+                self.turn = self.turn.wrapping_add(1);
+                ports[(self.turn % count) as usize]
+            }
+            Balancing::Ecmp => ports[scale(self.hash(packet), count)],
+            Balancing::Flowlet { gap } => self.flowlet(fabric.now, gap, ports, packet),
+            Balancing::LeastQueued => {
+                let first = self.rng.below(count) as usize;
+                least_queued(fabric, node, ports, first)
+            }
+            Balancing::DefaultUnlessHalfFull => {
+                let default = (packet.dst.0 / self.divisor % count) as usize;
+                let link = fabric.port(node, ports[default]);
+                if fabric.link(link).over_half(fabric.now) || fabric.link(link).down {
+                    least_queued(fabric, node, ports, default)
+                } else {
+                    ports[default]
+                }
+            }
+        }
+    }
+
+    fn hash(&self, packet: &Packet) -> u64 {
+        let ends = u64::from(packet.src.0) << 32 | u64::from(packet.dst.0);
+        mix(ends ^ mix(self.salt ^ u64::from(packet.flow) << 8 ^ u64::from(packet.lane)))
+    }
+
+    fn flowlet(&mut self, now: Time, gap: Span, ports: &[u16], packet: &Packet) -> u16 {
+        let place = scale(self.hash(packet), FLOWLETS as u32);
+        let flowlet = &mut self.flowlets[place];
+        if flowlet.choice == u16::MAX || now.since(flowlet.last) >= gap {
+            flowlet.choice = self.rng.below(1 << 16) as u16;
+        }
+        flowlet.last = now;
+        ports[usize::from(flowlet.choice) % ports.len()]
+    }
+}
+
+/// The port with the fewest bytes that is not down; ties go to the first one from `first` on.
+fn least_queued(fabric: &Fabric, node: NodeId, ports: &[u16], first: usize) -> u16 {
+    let load = |port: u16| {
+        let link = fabric.link(fabric.port(node, port));
+        if link.down { u64::MAX } else { link.queued_bytes(fabric.now) }
+    };
+    let (mut best, mut least) = (ports[first], load(ports[first]));
+    for step in 1..ports.len() {
+        if least == 0 {
+            break;
+        }
+        let port = ports[(first + step) % ports.len()];
+        let bytes = load(port);
+        if bytes < least {
+            (best, least) = (port, bytes);
+        }
+    }
+    best
+}
+
+/// Scales the high bits of a hash to `0..count`.
+fn scale(hash: u64, count: u32) -> usize {
+    (((hash >> 32) * u64::from(count)) >> 32) as usize
+}

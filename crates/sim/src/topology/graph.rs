@@ -1,0 +1,201 @@
+//! A network as a graph.
+
+use tributary_proto::ids::NodeId;
+use tributary_proto::time::Span;
+
+use crate::net::{LinkId, LinkSpec};
+
+/// A cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// One end.
+    pub a: NodeId,
+    /// The other end.
+    pub b: NodeId,
+    /// From `a` to `b`: link `2 * i` of edge `i`.
+    pub a_to_b: LinkSpec,
+    /// From `b` to `a`: link `2 * i + 1`.
+    pub b_to_a: LinkSpec,
+}
+
+/// Why a graph is no network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GraphError {
+    /// Nothing to send or receive.
+    #[error("the network has no hosts")]
+    NoHosts,
+    /// A host without a way out.
+    #[error("host {0} has no link")]
+    Unconnected(u32),
+    /// More than one way out.
+    #[error("host {0} has {1} links; a host has one")]
+    Multihomed(u32, usize),
+    /// Two hosts with a cable between them and no switch.
+    #[error("a link joins the hosts {0} and {1}; links join hosts to switches, or switches")]
+    HostToHost(u32, u32),
+    /// Two parts that cannot reach each other.
+    #[error("the network falls apart: no path leads from host 0 to {0}")]
+    Disconnected(String),
+    /// A switch with more ports than ports have numbers.
+    #[error("switch {0} has {1} ports; at most 65,534 fit")]
+    TooManyPorts(u32, usize),
+    /// A cable to itself.
+    #[error("a link joins {0} to itself")]
+    Loop(String),
+    /// A cable to nowhere.
+    #[error("a link names node {0}, and there are {1}")]
+    NoSuchNode(u32, usize),
+}
+
+/// Hosts, switches and cables.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    hosts: u32,
+    /// For each switch its level above the hosts: 1 for those that hosts are connected to.
+    levels: Vec<u8>,
+    edges: Vec<Edge>,
+    switch_latency: Span,
+}
+
+impl Graph {
+    /// A graph without cables.
+    pub fn new(hosts: u32, levels: Vec<u8>, switch_latency: Span) -> Graph {
+        Graph { hosts, levels, edges: Vec::new(), switch_latency }
+    }
+
+    /// Joins two nodes, with the same properties both ways.
+    pub fn connect(&mut self, a: NodeId, b: NodeId, spec: LinkSpec) {
+        self.edges.push(Edge { a, b, a_to_b: spec, b_to_a: spec });
+    }
+
+    /// Number of hosts.
+    pub fn hosts(&self) -> u32 {
+        self.hosts
+    }
+
+    /// Number of switches.
+    pub fn switches(&self) -> u32 {
+        self.levels.len() as u32
+    }
+
+    /// Number of hosts and switches.
+    pub fn nodes(&self) -> usize {
+        self.hosts as usize + self.levels.len()
+    }
+
+    /// The node of the `index`-th switch.
+    pub fn switch(&self, index: u32) -> NodeId {
+        NodeId(self.hosts + index)
+    }
+
+    /// Which switch a node is; `None` for hosts.
+    pub fn switch_index(&self, node: NodeId) -> Option<u32> {
+        node.0.checked_sub(self.hosts)
+    }
+
+    /// A switch's level above the hosts; 0 for a host.
+    pub fn level(&self, node: NodeId) -> u8 {
+        self.switch_index(node).map_or(0, |switch| self.levels[switch as usize])
+    }
+
+    /// What packets spend inside a node before they reach an output queue.
+    pub fn latency(&self, node: NodeId) -> Span {
+        if node.0 < self.hosts { Span::ZERO } else { self.switch_latency }
+    }
+
+    /// The cables. Edge `i` is the links `2 * i` and `2 * i + 1`.
+    pub fn edges(&self) -> &[Edge] {
+        &self.edges
+    }
+
+    /// "host 3", "switch 0".
+    pub fn name(&self, node: NodeId) -> String {
+        match self.switch_index(node) {
+            Some(switch) => format!("switch {switch}"),
+            None => format!("host {node}"),
+        }
+    }
+
+    /// Where a link comes from and goes to.
+    pub fn ends(&self, link: LinkId) -> (NodeId, NodeId) {
+        let edge = &self.edges[link.index() / 2];
+        if link.0 & 1 == 0 { (edge.a, edge.b) } else { (edge.b, edge.a) }
+    }
+
+    /// The outgoing links of every node in the order of the cables: where each node's begin, and the links.
+    pub fn ports(&self) -> (Vec<u32>, Vec<LinkId>) {
+        let mut first = vec![0u32; self.nodes() + 1];
+        for edge in &self.edges {
+            first[edge.a.index() + 1] += 1;
+            first[edge.b.index() + 1] += 1;
+        }
+        for node in 0..self.nodes() {
+            first[node + 1] += first[node];
+        }
+        let mut next = first.clone();
+        let mut links = vec![LinkId(0); self.edges.len() * 2];
+        for (index, edge) in self.edges.iter().enumerate() {
+            for (node, link) in [(edge.a, 2 * index), (edge.b, 2 * index + 1)] {
+                links[next[node.index()] as usize] = LinkId(link as u32);
+                next[node.index()] += 1;
+            }
+        }
+        (first, links)
+    }
+
+    /// Says what keeps the graph from being a network, if anything does.
+    pub fn check(&self) -> Result<(), GraphError> {
+        if self.hosts == 0 {
+            return Err(GraphError::NoHosts);
+        }
+        for edge in &self.edges {
+            self.check_edge(edge)?;
+        }
+        let (first, _) = self.ports();
+        for node in 0..self.nodes() {
+            let ports = (first[node + 1] - first[node]) as usize;
+            match self.switch_index(NodeId(node as u32)) {
+                None if ports == 0 => return Err(GraphError::Unconnected(node as u32)),
+                None if ports > 1 => return Err(GraphError::Multihomed(node as u32, ports)),
+                Some(switch) if ports > 65_534 => return Err(GraphError::TooManyPorts(switch, ports)),
+                _ => {}
+            }
+        }
+        self.check_connected()
+    }
+
+    fn check_edge(&self, edge: &Edge) -> Result<(), GraphError> {
+        for node in [edge.a, edge.b] {
+            if node.index() >= self.nodes() {
+                return Err(GraphError::NoSuchNode(node.0, self.nodes()));
+            }
+        }
+        if edge.a == edge.b {
+            return Err(GraphError::Loop(self.name(edge.a)));
+        }
+        if edge.a.0 < self.hosts && edge.b.0 < self.hosts {
+            return Err(GraphError::HostToHost(edge.a.0, edge.b.0));
+        }
+        Ok(())
+    }
+
+    fn check_connected(&self) -> Result<(), GraphError> {
+        let (first, links) = self.ports();
+        let mut seen = vec![false; self.nodes()];
+        let mut reached = vec![0usize];
+        seen[0] = true;
+        while let Some(node) = reached.pop() {
+            for &link in &links[first[node] as usize..first[node + 1] as usize] {
+                let (_, to) = self.ends(link);
+                if !std::mem::replace(&mut seen[to.index()], true) {
+                    reached.push(to.index());
+                }
+            }
+        }
+        // A switch without hosts behind it does no harm; a host that cannot be reached does.
+        match seen[..self.hosts as usize].iter().position(|&seen| !seen) {
+            Some(host) => Err(GraphError::Disconnected(self.name(NodeId(host as u32)))),
+            None => Ok(()),
+        }
+    }
+}

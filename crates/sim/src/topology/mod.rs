@@ -1,0 +1,11 @@
+//! Who is connected to whom: hosts, switches and cables, and the shapes that the papers use.
+//!
+//! Hosts are the nodes `0..hosts`, switches follow. A host has one cable.
+
+mod graph;
+mod shapes;
+mod trees;
+
+pub use graph::{Edge, Graph, GraphError};
+pub use shapes::{Clos, dumbbell, leaf_spine, star};
+pub use trees::{Tree, TreeSwitch};

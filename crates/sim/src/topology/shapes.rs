@@ -1,0 +1,141 @@
+//! The shapes that the papers use.
+
+use tributary_proto::ids::NodeId;
+use tributary_proto::time::Span;
+
+use super::Graph;
+use crate::net::LinkSpec;
+
+/// Hosts around one switch.
+pub fn star(hosts: u32, spec: LinkSpec, switch_latency: Span) -> Graph {
+    let mut graph = Graph::new(hosts, vec![1], switch_latency);
+    for host in 0..hosts {
+        graph.connect(NodeId(host), graph.switch(0), spec);
+    }
+    graph
+}
+
+/// Two switches with hosts on each side and one cable between them. Hosts `0..left` are on the left.
+pub fn dumbbell(left: u32, right: u32, host: LinkSpec, middle: LinkSpec, switch_latency: Span) -> Graph {
+    let mut graph = Graph::new(left + right, vec![1, 1], switch_latency);
+    for number in 0..left + right {
+        graph.connect(NodeId(number), graph.switch(u32::from(number >= left)), host);
+    }
+    graph.connect(graph.switch(0), graph.switch(1), middle);
+    graph
+}
+
+/// A two-level fat tree: every leaf is connected to every spine. Host `h` is on leaf `h / hosts_per_leaf`; a leaf's
+/// ports are its hosts, then the spines.
+pub fn leaf_spine(
+    leaves: u32,
+    spines: u32,
+    hosts_per_leaf: u32,
+    host: LinkSpec,
+    up: LinkSpec,
+    switch_latency: Span,
+) -> Graph {
+    let hosts = leaves * hosts_per_leaf;
+    let levels = (0..leaves + spines).map(|switch| if switch < leaves { 1 } else { 2 }).collect();
+    let mut graph = Graph::new(hosts, levels, switch_latency);
+    for number in 0..hosts {
+        graph.connect(NodeId(number), graph.switch(number / hosts_per_leaf), host);
+    }
+    for leaf in 0..leaves {
+        for spine in 0..spines {
+            graph.connect(graph.switch(leaf), graph.switch(leaves + spine), up);
+        }
+    }
+    graph
+}
+
+/// A folded Clos network of three levels: pods of edge and aggregation switches under a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clos {
+    /// Pods.
+    pub pods: u32,
+    /// Edge switches in each pod.
+    pub edges: u32,
+    /// Aggregation switches in each pod; each is connected to every edge switch of its pod.
+    pub aggregations: u32,
+    /// Core switches that each aggregation switch is connected to. Those of the same number in all pods share them.
+    pub cores: u32,
+    /// Hosts on each edge switch.
+    pub hosts_per_edge: u32,
+}
+
+impl Clos {
+    /// The fat tree of switches with `k` ports (Al-Fares et al., 2008): `k^3 / 4` hosts.
+    pub fn fat_tree(k: u32) -> Clos {
+        Clos { pods: k, edges: k / 2, aggregations: k / 2, cores: k / 2, hosts_per_edge: k / 2 }
+    }
+
+    /// The graph. Switches are numbered edges first, then aggregations, then cores.
+    pub fn graph(&self, host: LinkSpec, lower: LinkSpec, upper: LinkSpec, switch_latency: Span) -> Graph {
+        let (edges, aggregations) = (self.pods * self.edges, self.pods * self.aggregations);
+        let cores = self.aggregations * self.cores;
+        let levels = (0..edges + aggregations + cores)
+            .map(|switch| 1 + u8::from(switch >= edges) + u8::from(switch >= edges + aggregations))
+            .collect();
+        let hosts = edges * self.hosts_per_edge;
+        let mut graph = Graph::new(hosts, levels, switch_latency);
+        for number in 0..hosts {
+            graph.connect(NodeId(number), graph.switch(number / self.hosts_per_edge), host);
+        }
+        for edge in 0..edges {
+            for aggregation in 0..self.aggregations {
+                let above = edges + edge / self.edges * self.aggregations + aggregation;
+                graph.connect(graph.switch(edge), graph.switch(above), lower);
+            }
+        }
+        for aggregation in 0..aggregations {
+            for core in 0..self.cores {
+                let above = edges + aggregations + aggregation % self.aggregations * self.cores + core;
+                graph.connect(graph.switch(edges + aggregation), graph.switch(above), upper);
+            }
+        }
+        graph
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::{LinkId, Rate};
+
+    const SPEC: LinkSpec =
+        LinkSpec { rate: Rate(100_000_000_000), delay: Span(1_000_000), queue_bytes: 1 << 20, mark_bytes: None };
+
+    fn degrees(graph: &Graph) -> Vec<u32> {
+        let (first, _) = graph.ports();
+        first.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    }
+
+    #[test]
+    fn a_leaf_has_hosts_below_and_spines_above() {
+        let graph = leaf_spine(4, 3, 2, SPEC, SPEC, Span::ZERO);
+        assert_eq!(graph.check(), Ok(()));
+        assert_eq!(degrees(&graph)[..8], [1; 8]);
+        assert_eq!(degrees(&graph)[8..], [5, 5, 5, 5, 4, 4, 4]);
+        let (first, links) = graph.ports();
+        let leaf = graph.switch(1);
+        let ports: Vec<u32> =
+            links[first[9] as usize..first[10] as usize].iter().map(|&link| graph.ends(link).1.0).collect();
+        assert_eq!((graph.ends(LinkId(4)), ports), ((NodeId(2), leaf), vec![2, 3, 12, 13, 14]));
+    }
+
+    #[test]
+    fn the_fat_tree_of_four_port_switches_has_sixteen_hosts_and_twenty_switches() {
+        let graph = Clos::fat_tree(4).graph(SPEC, SPEC, SPEC, Span::ZERO);
+        assert_eq!(graph.check(), Ok(()));
+        assert_eq!((graph.hosts(), graph.switches()), (16, 20));
+        assert!(degrees(&graph)[16..].iter().all(|&ports| ports == 4));
+    }
+
+    #[test]
+    fn a_dumbbell_has_one_cable_in_the_middle() {
+        let graph = dumbbell(3, 2, SPEC, SPEC, Span::ZERO);
+        assert_eq!(graph.check(), Ok(()));
+        assert_eq!(degrees(&graph), [1, 1, 1, 1, 1, 4, 3]);
+    }
+}

@@ -1,0 +1,5 @@
+//! What hosts are given to do.
+
+mod permutation;
+
+pub use permutation::permutation;

@@ -1,0 +1,97 @@
+//! Protocols' machines on simulated networks.
+
+use tributary_proto::config::TimerConfig;
+use tributary_proto::ids::NodeId;
+use tributary_proto::registry::Protocol;
+use tributary_proto::tensor::Spec;
+use tributary_proto::time::{Span, Time};
+use tributary_sim::driver::{JobPlan, Settings, Simulation};
+use tributary_sim::net::{LinkSpec, Rate};
+use tributary_sim::routing::Balancing;
+use tributary_sim::topology::{Clos, Graph, leaf_spine, star};
+
+use tributary_numeric::{DType, ReduceOp};
+
+const END: Time = Time(u64::MAX);
+
+fn spec(gbit: u64) -> LinkSpec {
+    LinkSpec { rate: Rate(gbit * 1_000_000_000), delay: Span::from_micros(1), queue_bytes: 16 << 20, mark_bytes: None }
+}
+
+fn plan(protocol: Protocol, members: impl Iterator<Item = u32>, elements: u32) -> JobPlan {
+    JobPlan {
+        name: "job".into(),
+        protocol,
+        members: members.map(NodeId).collect(),
+        spec: Spec { elements, dtype: DType::I32, op: ReduceOp::Sum },
+        iterations: 1,
+        start: Time::ZERO,
+        compute: Span::ZERO,
+        elements_per_packet: 256,
+        slots: 512,
+        roots: vec![0],
+        timers: TimerConfig::default(),
+        timeout: None,
+    }
+}
+
+fn run(graph: Graph, plan: JobPlan) -> Simulation {
+    let settings = Settings { balancing: Balancing::Ecmp, ..Settings::default() };
+    let mut sim = Simulation::new(graph, settings);
+    let job = sim.install(plan).unwrap();
+    assert!(!sim.run(END), "nothing is left to happen");
+    let job = sim.traffic.jobs.get(job);
+    assert_eq!(job.complaints, []);
+    assert!(job.is_complete());
+    assert_eq!(sim.fabric.payloads.in_use(), 0, "no payload is left behind");
+    sim
+}
+
+fn seconds(sim: &Simulation) -> f64 {
+    sim.traffic.jobs.all()[0].iterations[0].end.unwrap().as_secs_f64()
+}
+
+#[test]
+fn one_switch_takes_the_tensor_at_line_rate_plus_one_round_trip() {
+    let elements = 1 << 20;
+    let sim = run(star(8, spec(100), Span::ZERO), plan(Protocol::SwitchMl, 0..8, elements));
+    // 4,096 packets of 32 + 1,024 + 66 bytes, one more behind the switch, and two microseconds each way.
+    let packet = 1122.0 * 8.0 / 100e9;
+    let expected = 4096.0 * packet + packet + 2e-6;
+    assert!((seconds(&sim) / expected - 1.0).abs() < 0.01, "{} and not {expected}", seconds(&sim));
+}
+
+#[test]
+fn trees_of_any_depth_and_number_sum_every_contribution_once() {
+    let two = leaf_spine(4, 4, 4, spec(100), spec(100), Span::from_nanos(300));
+    for roots in [vec![4], vec![4, 5], vec![4, 5, 6, 7]] {
+        run(two.clone(), JobPlan { roots, ..plan(Protocol::SwitchMl, 0..16, 100_000) });
+    }
+    let three = Clos::fat_tree(4).graph(spec(10), spec(10), spec(10), Span::from_nanos(300));
+    for roots in [vec![16], vec![16, 17, 18, 19], vec![8, 0]] {
+        run(three.clone(), JobPlan { roots, ..plan(Protocol::SwitchMl, [1, 2, 7, 9, 12, 15].into_iter(), 100_000) });
+    }
+}
+
+#[test]
+fn iterations_follow_each_other_with_time_to_compute_between() {
+    let compute = Span::from_micros(100);
+    let plan = JobPlan { iterations: 5, compute, ..plan(Protocol::SwitchMl, 0..4, 10_000) };
+    let sim = run(star(4, spec(100), Span::ZERO), plan);
+    let iterations = &sim.traffic.jobs.all()[0].iterations;
+    for pair in iterations.windows(2) {
+        assert_eq!(pair[1].start.unwrap(), pair[0].end.unwrap() + compute);
+    }
+}
+
+#[test]
+fn several_jobs_share_hosts_and_switches() {
+    let graph = leaf_spine(2, 2, 4, spec(100), spec(100), Span::ZERO);
+    let mut sim = Simulation::new(graph, Settings::default());
+    for job in 0..3 {
+        let plan = plan(Protocol::SwitchMl, 0..8, 50_000);
+        sim.install(JobPlan { name: format!("job {job}"), roots: vec![2 + job % 2], ..plan }).unwrap();
+    }
+    assert!(!sim.run(END));
+    assert!(sim.traffic.jobs.all().iter().all(|job| job.is_complete() && job.complaints.is_empty()));
+}
