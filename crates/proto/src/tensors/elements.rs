@@ -138,7 +138,7 @@ impl<S: Storage> ElementTensor<S> {
     }
 }
 
-impl<S: Storage> Tensor for ElementTensor<S> {
+impl<S: Storage + 'static> Tensor for ElementTensor<S> {
     fn spec(&self) -> Spec {
         Spec { elements: self.elements, dtype: S::Element::DTYPE, op: self.op }
     }
