@@ -1,8 +1,8 @@
 //! The real driver: the machines of `tributary-proto` over UDP.
 //!
 //! Start with [`rendezvous`] (what a worker and a switch must know of each other), then [`shard`] (one core of a
-//! switch) and [`group`] (one worker). [`udp`] is the port that both sides send and receive through. [`switch_daemon`]
-//! is a whole switch, with its control plane over HTTP; [`client`] speaks to it.
+//! switch) and [`group`] (one worker). [`udp`] is the port that both sides send and receive through.
+//! [`switch_daemon`] is a whole switch, with its control plane over HTTP; [`client`] speaks to it.
 #![deny(unsafe_code)]
 
 pub mod client;
