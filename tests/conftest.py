@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import tributary
 from program import Daemon
 
 #: Processes that stay up between tests, so that a test with eight ranks does not start eight interpreters.
@@ -41,7 +42,11 @@ def ranks(workers: ProcessPoolExecutor) -> Ranks:
 
     def call(function: Callable[..., Any], world: int, *args: Any) -> list[Any]:
         futures: list[Future[Any]] = [workers.submit(function, rank, world, *args) for rank in range(world)]
-        return [future.result(timeout=60) for future in futures]
+        # A rank that failed makes others fail after it: the cause is the one that does not complain of ranks.
+        errors = [error for future in futures if (error := future.exception(timeout=60)) is not None]
+        for error in sorted(errors, key=lambda error: isinstance(error, tributary.CollectiveError)):
+            raise error
+        return [future.result() for future in futures]
 
     return call
 

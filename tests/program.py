@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +80,14 @@ class Daemon:
         """Ask it to end, and wait."""
         self.process.send_signal(number)
         return finish(self.process)
+
+
+def await_job(daemon: Daemon, job: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Ask the switch until it tells of a job of which the condition holds."""
+    for _ in range(200):
+        status = last_json(run("status", "--switch", daemon.address, "--json"))
+        for entry in status["jobs"]:
+            if entry["name"] == job and condition(entry):
+                return dict(entry)
+        time.sleep(0.05)
+    raise AssertionError(f"job {job} never came to this: {status}")

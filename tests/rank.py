@@ -20,6 +20,8 @@ DTYPES: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16,
     "i32": np.int32,
 }
+#: Distance from one to the next number.
+EPSILON = {"f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 
 
 def connect(rank: int, world: int, switch: str, job: str, timeout: float = 20.0, **options: Any) -> tributary.Group:
@@ -43,14 +45,14 @@ def expected(world: int, size: int, dtype: str, op: str) -> tuple[Array, Array]:
         total = np.sum(np.array(arrays, dtype=np.int32), axis=0, dtype=np.int32)
         if op == "avg":
             total = np.trunc(total / world).astype(np.int32)
-        return total, np.zeros(size)
+        return np.asarray(total), np.zeros(size)
     exact = np.array(arrays, dtype=np.float64)
     divisor = world if op == "avg" else 1
     largest = np.abs(exact).max(initial=0.0)
     # Theorem 1 with the largest input of the whole tensor, and f at least half of the paper's, whose 2^m is at most
     # twice the largest input; then the result's own rounding, or one for every hop of a ring.
     quantisation = 4 * world * world * largest / (2**31 - 1)
-    epsilon = float(ml_dtypes.finfo(DTYPES[dtype]).eps)
+    epsilon = EPSILON[dtype]
     rounding = (world + 1) * epsilon * (np.abs(exact).sum(axis=0) + quantisation)
     return exact.sum(axis=0) / divisor, (quantisation + rounding) / divisor
 
@@ -104,7 +106,7 @@ def burst(rank: int, world: int, switch: str, job: str) -> list[str]:
 
 def failing(rank: int, world: int, switch: str, job: str, brings: list[dict[str, Any]]) -> tuple[str, str]:
     """Join and sum what this rank brings; return the error's type and sentence."""
-    mine = {"world": world, "size": 1000, "dtype": np.float32, "op": "sum"} | brings[rank]
+    mine: dict[str, Any] = {"world": world, "size": 1000, "dtype": np.float32, "op": "sum"} | brings[rank]
     try:
         with connect(rank, mine["world"], switch, job, timeout=3.0) as group:
             group.allreduce(np.ones(mine["size"], mine["dtype"]), op=mine["op"])

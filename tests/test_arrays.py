@@ -50,7 +50,7 @@ def test_a_result_keeps_shape_and_order(both: Both, order: Literal["C", "F"]) ->
 
 
 def test_ranks_with_different_orders_add_the_same_elements(both: Both) -> None:
-    for result in both(lambda group: group.allreduce(np.asarray(grid(group), order="CF"[group.rank]))):
+    for result in both(lambda group: group.allreduce(np.asarray(grid(group), order="C" if group.rank == 0 else "F"))):
         np.testing.assert_array_equal(result, SUM)
 
 
@@ -206,8 +206,8 @@ def test_a_group_tells_what_it_is_and_what_it_did() -> None:
             info, stats = group.info, group.stats()
             assert (info.switch, info.job, info.rank, info.world_size) == (switch.address, "info", 0, 1)
             assert (info.protocol, info.elements_per_packet, info.slots, info.shards) == ("switchml", 64, 16, 2)
-            assert stats.packets_sent >= 100
-            assert stats.packets_sent - stats.retransmissions == 100
+            # 100 blocks, and one packet a slot to agree on the first exponents.
+            assert stats.packets_sent - stats.retransmissions == 116
             assert stats.in_network == 1.0
             assert "rank 0 of 1" in repr(group)
         with pytest.raises(tributary.Closed, match="was closed"):

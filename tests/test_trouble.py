@@ -81,22 +81,12 @@ def worker(daemon: Daemon, job: str, number: int, world: int, *flags: str) -> su
     return program.start("allreduce", *place, "--elements", "200000", "--iters", "1000000", "--timeout", "3", *flags)
 
 
-def wait_until_running(daemon: Daemon, job: str) -> None:
-    """Wait until the switch counts packets of a job."""
-    for _ in range(300):
-        status = program.last_json(program.run("status", "--switch", daemon.address, "--json"))
-        if any(entry["name"] == job and entry["packets"] > 1000 for entry in status["jobs"]):
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"job {job} never ran")
-
-
 def test_a_worker_killed_in_the_middle_is_named_on_every_other_rank(
     workers: ProcessPoolExecutor, daemon: Daemon, job: str
 ) -> None:
     others = [workers.submit(rank.bereaved, number, 4, daemon.address, job, 200_000) for number in (0, 2)]
     victim, shell = worker(daemon, job, 1, 4), worker(daemon, job, 3, 4)
-    wait_until_running(daemon, job)
+    program.await_job(daemon, job, lambda entry: bool(entry["packets"] > 1000))
     victim.kill()
     program.finish(victim)
     for other in others:
@@ -112,7 +102,7 @@ def test_a_switch_killed_in_the_middle_is_named_and_its_successor_serves(
 ) -> None:
     daemon = Daemon()
     others = [workers.submit(rank.bereaved, number, 2, daemon.address, job, 200_000) for number in range(2)]
-    wait_until_running(daemon, job)
+    program.await_job(daemon, job, lambda entry: bool(entry["packets"] > 1000))
     daemon.kill()
     for other in others:
         kind, sentence, _ = other.result(timeout=30)
@@ -128,7 +118,7 @@ def test_a_switch_killed_in_the_middle_is_named_and_its_successor_serves(
 def test_a_restarted_switch_that_does_not_know_the_job_is_told(workers: ProcessPoolExecutor, job: str) -> None:
     daemon = Daemon()
     others = [workers.submit(rank.bereaved, number, 2, daemon.address, job, 200_000) for number in range(2)]
-    wait_until_running(daemon, job)
+    program.await_job(daemon, job, lambda entry: bool(entry["packets"] > 1000))
     daemon.kill()
     successor = Daemon(listen=daemon.address)
     for other in others:

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tributary_net::client;
-use tributary_net::status::{JobStatus, SwitchInfo, SwitchStatus};
+use tributary_net::status::{JobStatus, ShardStatus, SwitchInfo, SwitchStatus};
 
 use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
@@ -58,7 +58,7 @@ fn text(status: &SwitchStatus) -> String {
 }
 
 fn about_switch(switch: &SwitchInfo) -> Vec<String> {
-    let sum = |figure: fn(&tributary_net::status::ShardStatus) -> f64| switch.shards.iter().map(figure).sum::<f64>();
+    let sum = |figure: fn(&ShardStatus) -> f64| switch.shards.iter().map(figure).sum::<f64>();
     let shards =
         if switch.shards.len() == 1 { "1 shard".to_string() } else { format!("{} shards", switch.shards.len()) };
     let mut lines = vec![

@@ -92,7 +92,9 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
     let machines = || parts.iter().filter_map(|part| part.report.machine.as_ref());
     let elements = u64::from(view.elements_per_packet);
     let blocks: u64 = machines().map(|machine| machine.blocks_completed).sum();
-    let ate_per_s = parts.iter().map(|part| part.blocks_per_s).sum::<f64>() * elements as f64;
+    // A sum of no floats is -0.0, which looks odd in a table.
+    let total = |rate: fn(&ShardJob) -> f64| parts.iter().fold(0.0, |total, part| total + rate(part));
+    let ate_per_s = total(|part| part.blocks_per_s) * elements as f64;
     let waiting_for: BTreeSet<WorkerId> = machines().flat_map(|machine| machine.missing.iter().copied()).collect();
     JobStatus {
         name: view.name.as_str().to_owned(),
@@ -109,7 +111,7 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
         elements_per_packet: view.elements_per_packet,
         memory_bytes: view.memory_bytes,
         packets: parts.iter().map(|part| part.report.packets).sum(),
-        packets_per_s: parts.iter().map(|part| part.packets_per_s).sum(),
+        packets_per_s: total(|part| part.packets_per_s),
         blocks,
         contributions: machines().map(|machine| machine.contributions).sum(),
         unicast_resends: machines().map(|machine| machine.unicast_resends).sum(),

@@ -69,20 +69,13 @@ pub fn way_to(switch: &str) -> Vec<Check> {
 
 fn path(address: SocketAddr) -> Check {
     match Path::to(address) {
-        Err(error) => Check::fail(
-            "path",
-            format!("no way to {address}: {error}"),
-            "ip route get".to_string() + &format!(" {}", address.ip()),
-        ),
+        Err(error) => {
+            Check::fail("path", format!("no way to {address}: {error}"), format!("ip route get {}", address.ip()))
+        }
         Ok(path) => {
-            let elements = path.max_payload().saturating_sub(32) / 4;
             let speed = path.link_bits_per_s.map(|bits| format!(", first link {} Mbit/s", bits / 1_000_000));
-            let found = format!(
-                "from {} to {address}, MTU {}: {elements} elements in a packet{}",
-                path.local,
-                path.mtu,
-                speed.unwrap_or_default()
-            );
+            let speed = speed.unwrap_or_default();
+            let found = format!("from {} to {address}, MTU {}{speed}", path.local, path.mtu);
             match path.mtu {
                 1500.. => Check::ok("path", found),
                 _ => Check::warn("path", found, "raise the MTU of the links on the way: ip link set dev NAME mtu 1500"),
