@@ -5,7 +5,17 @@ use std::fs;
 /// Units of /proc's times per second; fixed in the kernel's interface to programs on every machine that Rust runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// CPU seconds, user and system, that a process has used; 0 if it is gone.
+/// CPU seconds, user and system, that this process has used, all threads together.
+pub fn own_seconds() -> f64 {
+    // SAFETY: a rusage is numbers only, for which all zeros is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a whole rusage that lives through the call. With this argument it cannot fail.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// CPU seconds, user and system, that a process has used, in steps of 10 ms; 0 if it is gone.
 pub fn seconds_of(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name, in parentheses, may hold blanks: fields count from behind it. utime and stime are fields 14 and 15 of

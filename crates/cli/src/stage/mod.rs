@@ -3,7 +3,7 @@
 //!
 //! Start with [`Stage`], which is the place with a running switch; [`Stage::allreduce`] runs one job on it.
 
-mod cpu;
+pub mod cpu;
 mod interrupt;
 mod job;
 mod place;
@@ -17,7 +17,6 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::program::Program;
 
-pub use cpu::Softirq;
 pub use interrupt::Interrupt;
 pub use job::{JobRun, WorkerReport};
 pub use place::Place;

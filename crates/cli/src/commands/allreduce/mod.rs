@@ -15,6 +15,7 @@ use crate::address::parse_switch;
 use crate::failure::Failure;
 use crate::npy::{Array, Data, Destination, Header};
 use crate::output;
+use crate::stage::cpu;
 
 use report::{Report, median};
 
@@ -32,7 +33,8 @@ element i in C order, whatever the files' orders. The output has the input's sha
 floats before they are summed and back afterwards; bf16 in a file is two raw bytes (V2), as numpy with ml_dtypes writes.
 
 With --json the last line is one object: protocol, job, rank, world, elements, dtype, op, iters, seconds (median),
-goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent, retransmissions, in_network (fraction), checked.";
+goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent, retransmissions, in_network (fraction),
+elements_per_packet, cpu_seconds (of the collectives), checked.";
 
 /// The flags of `tributary allreduce`.
 #[derive(clap::Args)]
@@ -89,8 +91,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let array = load(&args)?;
     let destination = args.output.as_deref().map(Destination::open).transpose()?;
     let group = Group::connect(&options(&args))?;
+    let cpu_start = cpu::own_seconds();
     let (result, seconds) = sum(&group, &array.data, &args)?;
+    let cpu_seconds = cpu::own_seconds() - cpu_start;
     let stats = group.stats()?;
+    let elements_per_packet = group.info().elements_per_packet;
     group.close();
 
     let checked = args.input.is_none();
@@ -115,6 +120,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         packets_sent: stats.host.packets_sent,
         retransmissions: stats.host.retransmissions,
         in_network: stats.in_network(),
+        elements_per_packet,
+        cpu_seconds,
         checked,
         job: args.job,
     };

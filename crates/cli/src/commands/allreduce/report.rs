@@ -35,6 +35,10 @@ pub struct Report {
     pub retransmissions: u64,
     /// Fraction of the blocks whose sum was made in the network.
     pub in_network: f64,
+    /// Elements of one packet.
+    pub elements_per_packet: u16,
+    /// CPU time of this process, user and system, over all collectives.
+    pub cpu_seconds: f64,
     /// True if the result was compared with what it should be (`--elements`).
     pub checked: bool,
 }

@@ -14,7 +14,8 @@ use super::report::{Contender, Machine, Report, Row, Sample};
 use crate::failure::Failure;
 use crate::npy::{Array, Data, Header};
 use crate::program::Program;
-use crate::stage::{Interrupt, JobRun, Place, Random, Softirq, Stage};
+use crate::stage::cpu::Softirq;
+use crate::stage::{Interrupt, JobRun, Place, Random, Stage};
 
 /// For one collective, heavy loss included.
 const TIMEOUT: Duration = Duration::from_secs(60);
