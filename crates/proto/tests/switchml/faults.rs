@@ -1,9 +1,15 @@
 //! Whatever the network does to packets, every collective ends with the right sum.
 
+use tributary_proto::config::JobConfig;
+use tributary_proto::host::HostEvent;
+use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId};
+use tributary_proto::pipeline::Pipeline;
 use tributary_proto::time::Span;
+use tributary_proto::values::Elements;
 
-use crate::harness::link::LinkConfig;
-use crate::setup::{at_ms, job, reduce, star};
+use crate::harness::Network;
+use crate::harness::link::{LinkConfig, SplitMix};
+use crate::setup::{at_ms, check_sums, collective, host, install, job, reduce, star};
 
 const SIZES: [(usize, bool); 9] =
     [(0, false), (1, true), (63, true), (64, false), (65, true), (100_003, true), (0, true), (360, false), (361, true)];
@@ -36,4 +42,80 @@ fn sums_are_right_whatever_is_lost_doubled_or_late() {
             reduce(&mut network, &SIZES, at_ms(1_000_000));
         }
     }
+}
+
+#[test]
+fn two_hundred_collectives_of_random_sizes_stream_back_to_back() {
+    for (seed, loss, shards) in [(1, 0.0, 1), (2, 0.01, 1), (3, 0.05, 4)] {
+        let mut rng = SplitMix(seed);
+        let sizes: Vec<(usize, bool)> = (0..200)
+            .map(|_| {
+                let limit = [2, 70, 3000, 20_000][rng.below(4) as usize];
+                (rng.below(limit) as usize, rng.chance(0.7))
+            })
+            .collect();
+        let job = JobConfig { shards, ..job(4, 16, 64) };
+        let mut network = star(seed, LinkConfig { loss, ..LinkConfig::default() }, &job);
+        let memory: Vec<usize> = memory_bytes(&network, &job);
+        reduce(&mut network, &sizes, at_ms(1_000_000));
+        assert_eq!(memory_bytes(&network, &job), memory);
+        for pipeline in &network.switches[0].pipelines {
+            assert_eq!(pipeline.report(job.job).unwrap().machine.unwrap().slots_waiting, 0, "no slot is left waiting");
+        }
+    }
+}
+
+fn memory_bytes(network: &Network, job: &JobConfig) -> Vec<usize> {
+    network.switches[0].pipelines.iter().map(|pipeline| pipeline.report(job.job).unwrap().memory_bytes).collect()
+}
+
+/// Ranks submit at their own pace: the next collective when the one before it is complete, or after some thinking.
+#[test]
+fn ranks_may_be_out_of_step() {
+    for seed in 0..10 {
+        let mut rng = SplitMix(seed);
+        let sizes: Vec<(usize, bool)> = (0..30).map(|op| (rng.below(2000) as usize, op % 3 > 0)).collect();
+        let mut network = star(seed, LinkConfig { loss: 0.02, ..LinkConfig::default() }, &job(3, 8, 64));
+        for rank in 0..3 {
+            let mut at = 0;
+            for (op, &(elements, float)) in sizes.iter().enumerate() {
+                at += rng.below(3);
+                network.submit_at(at_ms(at), usize::from(rank), collective(rank, op, elements, float));
+            }
+        }
+        let events = network.run_until_idle(at_ms(100_000));
+        check_sums(events, &sizes);
+    }
+}
+
+/// Two jobs in one pipeline, each with its own hosts behind its own ports.
+#[test]
+fn two_jobs_do_not_see_each_other() {
+    let first = job(2, 8, 64);
+    let second = JobConfig { job: JobId(2), key: JobKey(77), world: 3, slots: 4, elements_per_packet: 32, shards: 1 };
+    let mut pipeline = Pipeline::default();
+    install::<Elements>(&mut pipeline, &first, (0..2).map(PortId).collect(), GroupId(1), ShardId(0), None);
+    install::<Elements>(&mut pipeline, &second, (2..5).map(PortId).collect(), GroupId(2), ShardId(0), None);
+    let hosts = (0..2).map(|rank| host(&first, rank)).chain((0..3).map(|rank| host(&second, rank))).collect();
+    let mut network = Network::star(1, LinkConfig { loss: 0.05, ..LinkConfig::default() }, hosts, vec![pipeline]);
+    network.switches[0].groups.insert(GroupId(1), (0..2).map(PortId).collect());
+    network.switches[0].groups.insert(GroupId(2), (2..5).map(PortId).collect());
+    let sizes = [[(5000, true), (100, false)], [(70, true), (9000, true)]];
+    for (job, ranks) in [(0, 0..2), (1, 2..5)] {
+        for (rank, host) in ranks.enumerate() {
+            for (op, &(elements, float)) in sizes[job].iter().enumerate() {
+                network.submit(host, collective(rank as u16, op, elements, float)).unwrap();
+            }
+        }
+    }
+    let mut events = network.run_until_idle(at_ms(100_000));
+    check_sums(events.split_off(2), &sizes[1]);
+    check_sums(events, &sizes[0]);
+    // One job goes; the other goes on.
+    assert!(network.switches[0].pipelines[0].remove(second.job));
+    for rank in 0..2 {
+        network.submit(usize::from(rank), collective(rank, 2, 1000, true)).unwrap();
+    }
+    let events = network.run_until_idle(at_ms(200_000));
+    assert!(events[..2].iter().all(|events| matches!(events[..], [HostEvent::Done { .. }])));
 }

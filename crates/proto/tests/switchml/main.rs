@@ -3,6 +3,12 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod appendix_a;
 mod faults;
+mod late;
+mod levels;
+mod loss_cost;
 mod setup;
-mod tensor;
+mod strangers;
+mod traces;
+mod trouble;

@@ -1,16 +1,17 @@
 //! Jobs, hosts and pipelines for the tests.
 
+use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::config::{HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
 use tributary_proto::host::{Collective, Host, HostEvent};
 use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
 use tributary_proto::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::registry::Protocol;
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::time::{Span, Time};
 use tributary_proto::values::{Elements, Values};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
-use crate::tensor::PlainTensor;
 
 pub fn job(world: u16, slots: u16, elements_per_packet: u16) -> JobConfig {
     JobConfig { job: JobId(1), key: JobKey(0x5EED), world, slots, elements_per_packet, shards: 1 }
@@ -26,7 +27,8 @@ pub fn pipelines<V: Values>(job: &JobConfig, children: u16, parent: Option<Paren
     (0..job.shards)
         .map(|shard| {
             let mut pipeline = Pipeline::default();
-            install::<V>(&mut pipeline, job, children, ShardId(shard), parent);
+            let members = (0..children).map(PortId).collect();
+            install::<V>(&mut pipeline, job, members, GroupId(0), ShardId(shard), parent);
             pipeline
         })
         .collect()
@@ -35,16 +37,16 @@ pub fn pipelines<V: Values>(job: &JobConfig, children: u16, parent: Option<Paren
 pub fn install<V: Values>(
     pipeline: &mut Pipeline,
     job: &JobConfig,
-    children: u16,
+    members: Vec<PortId>,
+    group: GroupId,
     shard: ShardId,
     parent: Option<Parent>,
 ) {
-    let members: Vec<PortId> = (0..children).map(PortId).collect();
     let config = SwitchConfig {
-        job: JobConfig { world: children, ..job.clone() },
+        job: JobConfig { world: members.len() as u16, ..job.clone() },
         shard,
         members: members.clone(),
-        group: GroupId(0),
+        group,
         parent,
     };
     let installed = InstalledJob {
@@ -81,14 +83,17 @@ pub fn sum(world: u16, op: usize, elements: usize) -> Vec<i32> {
     sum
 }
 
+/// Input and output in one memory, so that a block that is encoded after it was decoded is seen.
+pub fn in_place<T: Element>(data: Vec<T>, op: ReduceOp) -> Collective {
+    Collective { tensor: Box::new(ElementTensor::new(InPlaceStorage::new(data), op)), deadline: None }
+}
+
 pub fn collective(rank: u16, op: usize, elements: usize, float: bool) -> Collective {
     let input = input(rank, op, elements);
-    let tensor = if float {
-        PlainTensor::f32(input.into_iter().map(|value| value as f32).collect())
-    } else {
-        PlainTensor::i32(input)
-    };
-    Collective { tensor: Box::new(tensor), deadline: None }
+    match float {
+        true => in_place(input.into_iter().map(|value| value as f32).collect(), ReduceOp::Sum),
+        false => in_place(input, ReduceOp::Sum),
+    }
 }
 
 /// Checks that every host completed exactly these collectives, in their order, with the right sums.
@@ -101,7 +106,7 @@ pub fn check_sums(events: Vec<Vec<HostEvent>>, sizes: &[(usize, bool)]) {
             assert_eq!(op.0 as usize, index);
             let mut bytes = vec![0; 4 * elements];
             tensor.read_output(0..elements, &mut bytes);
-            let words = bytes.chunks_exact(4).map(|bytes| u32::from_ne_bytes(bytes.try_into().unwrap()));
+            let words = bytes.chunks_exact(4).map(|bytes| u32::from_be_bytes(bytes.try_into().unwrap()));
             let values: Vec<i32> =
                 words.map(|word| if float { f32::from_bits(word).round() as i32 } else { word as i32 }).collect();
             assert!(values == sum(world, index, elements), "collective {index} of {elements} elements, rank {rank}");

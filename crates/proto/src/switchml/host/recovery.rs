@@ -1,27 +1,27 @@
-//! When to send a packet again: timeouts, results that overtake, and patience with stragglers.
+//! When to send a packet again: results that overtake, timeouts, and patience with stragglers.
 //!
-//! * Every slot that waits is in a list of its shard and of the number of times it was sent; the list is in the order
-//!   of sending, so its front is the first to time out.
-//! * Results of one shard come in the order of sending. A slot that was sent [`Recovery::reorder`] packets before one
-//!   that is answered now has probably lost its packet: it is sent again at once.
-//! * A shard that has said nothing for a whole timeout is *silent*: most likely some rank is still computing. Then only
-//!   [`PROBES`] slots are sent again, and the others are parked until an answer comes.
+//! * Results of one shard come in the order of sending. A slot that is overtaken by [`Recovery::reorder`] packets has
+//!   probably lost one, and is sent again at once.
+//! * Every slot that waits is in a list of its shard and of the number of times it was sent, in the order of sending;
+//!   so the front of a list is the first to time out.
+//! * A shard that says nothing at all is *quiet*: either the last few packets of a collective are lost, or some rank is
+//!   still computing. Then only [`PROBES`] slots at a time are sent again, soon at first and then ever more rarely; the
+//!   other timers rest until an answer comes.
 
 use super::send_queue::SendQueue;
-use crate::config::{HostConfig, JobConfig};
+use crate::config::{HostConfig, JobConfig, TimerConfig};
 use crate::ids::ShardId;
 use crate::parts::rtt::RttEstimator;
 use crate::parts::slot_lists::SlotLists;
 use crate::switchml::layout;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
-/// Slots of a silent shard that are sent again.
-const PROBES: u16 = 8;
-/// Distinct back-offs: a slot that was sent more often waits as long as one that was sent so often.
+/// Slots of a quiet shard that are sent again at a time.
+const PROBES: usize = 8;
+/// Distinct back-offs, and lists of one shard: a slot that was sent more often waits as long as one sent so often.
 const BACK_OFFS: usize = 8;
-/// Lists of one shard: one for each back-off, and one of parked slots.
-const LISTS: usize = BACK_OFFS + 1;
-const PARKED: usize = BACK_OFFS;
+/// Packets that drivers hand to the network at a time, at most.
+const BATCH: u64 = 44;
 /// Packets sent again for each answer that overtook them: more would be a burst.
 const RESENDS_PER_ANSWER: usize = 4;
 
@@ -31,8 +31,6 @@ struct Flight {
     sent_at: Time,
     /// The last sending's number among those of its shard.
     number: u64,
-    /// The silence in which the slot was chosen to be sent again.
-    silence: u32,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -41,25 +39,26 @@ struct Shard {
     sent: u64,
     /// Slots that wait for an answer.
     waiting: u32,
-    /// The last answer, or the first sending after none was awaited.
-    heard_at: Time,
-    /// The end of the last silence: timeouts count from here.
+    /// The last answer or probe, or the first sending after nothing was awaited.
+    stirred_at: Time,
+    /// Probes since the last answer: the shard is quiet if there are any.
+    probes: u32,
+    /// The end of the last quiet: timeouts count from here.
     resumed_at: Time,
-    /// Silences so far, plus one.
-    silence: u32,
-    /// Slots that are sent again in this silence.
-    probes: u16,
+    /// The last answer to a slot that was sent before any that still waits after one sending: those only queue.
+    in_order_at: Time,
 }
 
 /// The timers of one host's slots.
 pub struct Recovery {
     job: JobConfig,
+    timers: TimerConfig,
     rtt: RttEstimator,
+    /// The shortest time to an answer so far: a round trip without queues, or nearly.
+    fastest: Option<Span>,
     flights: Vec<Flight>,
     shards: Vec<Shard>,
     lists: SlotLists,
-    /// How many packets sent later may be answered earlier.
-    reorder: u64,
     /// The slot whose round trip is measured: one at a time, so that a straggler spoils one sample, not `s`.
     timed: Option<u16>,
 }
@@ -70,151 +69,178 @@ impl Recovery {
         let job = config.job.clone();
         let (shards, slots) = (usize::from(job.shards), job.slots);
         Recovery {
-            reorder: u64::from(slots / job.shards / 4).clamp(3, 132),
             job,
+            timers: config.timers,
             rtt: RttEstimator::new(config.timers),
+            fastest: None,
             flights: vec![Flight::default(); usize::from(slots)],
-            shards: vec![Shard { silence: 1, ..Shard::default() }; shards],
-            lists: SlotLists::new(shards * LISTS, slots),
+            shards: vec![Shard::default(); shards],
+            lists: SlotLists::new(shards * BACK_OFFS, slots),
             timed: None,
         }
     }
 
-    fn shard(&self, slot: u16) -> usize {
-        layout::shard_of(&self.job, slot).index()
+    /// The shard that owns a slot.
+    pub fn shard_of(&self, slot: u16) -> ShardId {
+        layout::shard_of(&self.job, slot)
     }
 
     /// A packet leaves. `in_step`: the slot's last result has just come, so that this round trip measures the network
     /// and not the distance between ranks. True if the packet was sent before.
     pub fn sent(&mut self, now: Time, slot: u16, in_step: bool) -> bool {
-        let shard = self.shard(slot);
+        let shard = self.shard_of(slot).index();
         let (flight, state) = (&mut self.flights[usize::from(slot)], &mut self.shards[shard]);
         if flight.sends == 0 {
             if state.waiting == 0 {
-                state.heard_at = now;
+                (state.stirred_at, state.probes) = (now, 0);
             }
             state.waiting += 1;
             if in_step && self.timed.is_none() {
                 self.timed = Some(slot);
             }
         } else if self.timed == Some(slot) {
+            // Karn's rule: of a packet that was sent twice nobody knows which one is answered.
             self.timed = None;
         }
-        flight.sends += 1;
-        flight.sent_at = now;
-        flight.number = state.sent;
+        *flight = Flight { sends: flight.sends + 1, sent_at: now, number: state.sent };
         state.sent += 1;
         let back_off = (flight.sends as usize - 1).min(BACK_OFFS - 1);
         let again = flight.sends > 1;
-        self.lists.push(shard * LISTS + back_off, slot);
+        self.lists.push(shard * BACK_OFFS + back_off, slot);
         again
     }
 
     /// A slot's answer came. Slots that it overtook are queued to be sent again.
     pub fn answered(&mut self, now: Time, slot: u16, queue: &mut SendQueue) {
-        let shard = self.shard(slot);
+        let shard = self.shard_of(slot).index();
         let flight = self.flights[usize::from(slot)];
-        self.end_silence(now, shard);
-        if self.timed == Some(slot) {
+        let state = &mut self.shards[shard];
+        state.stirred_at = now;
+        if state.probes > 0 {
+            (state.probes, state.resumed_at) = (0, now);
             self.timed = None;
+        }
+        if self.timed == Some(slot) {
             self.rtt.sample(now.since(flight.sent_at));
         }
         self.forget(slot);
-        // Of a packet that was sent twice nobody knows which one is answered.
+        let front = self.lists.first(shard * BACK_OFFS);
+        if front.is_some_and(|front| self.flights[usize::from(front)].number > flight.number) {
+            self.shards[shard].in_order_at = now;
+        }
         if flight.sends == 1 {
+            let took = now.since(flight.sent_at);
+            self.fastest = Some(self.fastest.map_or(took, |fastest| fastest.min(took)));
             self.resend_overtaken(shard, flight.number, queue);
         }
     }
 
     /// The slot waits no longer.
     pub fn forget(&mut self, slot: u16) {
-        if self.flights[usize::from(slot)].sends > 0 {
-            let shard = self.shard(slot);
+        let shard = self.shard_of(slot).index();
+        let flight = &mut self.flights[usize::from(slot)];
+        if std::mem::take(&mut flight.sends) > 0 {
             self.shards[shard].waiting -= 1;
         }
         self.lists.remove(slot);
-        self.flights[usize::from(slot)].sends = 0;
         if self.timed == Some(slot) {
             self.timed = None;
         }
     }
 
-    fn end_silence(&mut self, now: Time, shard: usize) {
-        let state = &mut self.shards[shard];
-        state.heard_at = now;
-        if state.probes > 0 {
-            state.probes = 0;
-            state.silence += 1;
-            state.resumed_at = now;
-            self.lists.prepend(shard * LISTS + PARKED, shard * LISTS);
-            self.timed = None;
-        }
+    /// How many packets that were sent later may be answered earlier.
+    fn reorder(&self, shard: usize) -> u64 {
+        u64::from(self.shards[shard].waiting / 4).clamp(3, 3 * BATCH)
     }
 
     fn resend_overtaken(&mut self, shard: usize, answered: u64, queue: &mut SendQueue) {
         let mut resends = 0;
-        for list in shard * LISTS..shard * LISTS + BACK_OFFS {
+        let reorder = self.reorder(shard);
+        for list in shard * BACK_OFFS..(shard + 1) * BACK_OFFS {
             while let Some(slot) = self.lists.first(list) {
-                if self.flights[usize::from(slot)].number + self.reorder >= answered || resends == RESENDS_PER_ANSWER {
+                if self.flights[usize::from(slot)].number + reorder >= answered || resends == RESENDS_PER_ANSWER {
                     break;
                 }
-                self.lists.remove(slot);
-                queue.push(slot);
+                self.resend(slot, queue);
                 resends += 1;
             }
         }
     }
 
+    fn resend(&mut self, slot: u16, queue: &mut SendQueue) {
+        self.lists.remove(slot);
+        queue.push(slot);
+    }
+
     /// Queues the slots whose time has come.
     pub fn handle_timeout(&mut self, now: Time, queue: &mut SendQueue) {
         for shard in 0..self.shards.len() {
-            let silent = self.shards[shard].heard_at + self.rtt.rto(1) <= now;
+            if self.shards[shard].waiting > 0 && self.probe_at(shard) <= now {
+                self.probe(now, shard, queue);
+            }
+            if self.shards[shard].probes > 0 {
+                continue;
+            }
             for back_off in 0..BACK_OFFS {
-                while let Some(slot) = self.lists.first(shard * LISTS + back_off) {
+                while let Some(slot) = self.lists.first(shard * BACK_OFFS + back_off) {
                     if self.due(shard, back_off, slot) > now {
                         break;
                     }
-                    if !silent || self.may_probe(shard, slot) {
-                        self.lists.remove(slot);
-                        queue.push(slot);
-                    } else {
-                        self.lists.push(shard * LISTS + PARKED, slot);
-                    }
+                    self.resend(slot, queue);
                 }
             }
         }
     }
 
-    fn may_probe(&mut self, shard: usize, slot: u16) -> bool {
-        let (flight, state) = (&mut self.flights[usize::from(slot)], &mut self.shards[shard]);
-        if flight.silence != state.silence {
-            if state.probes == PROBES {
-                return false;
+    /// Sends some slots of a quiet shard again: those that were sent least often, the oldest first.
+    fn probe(&mut self, now: Time, shard: usize, queue: &mut SendQueue) {
+        let mut probes = 0;
+        for list in shard * BACK_OFFS..(shard + 1) * BACK_OFFS {
+            while probes < PROBES
+                && let Some(slot) = self.lists.first(list)
+            {
+                self.resend(slot, queue);
+                probes += 1;
             }
-            state.probes += 1;
-            flight.silence = state.silence;
         }
-        true
+        self.shards[shard].probes += 1;
+        self.shards[shard].stirred_at = now;
     }
 
+    /// A shard that says nothing for two undisturbed round trips is quiet.
+    fn probe_at(&self, shard: usize) -> Time {
+        let Shard { stirred_at, probes, .. } = self.shards[shard];
+        let patience = self.fastest.map_or(self.timers.initial_rto, |fastest| fastest.times(2));
+        let patience = patience.max(self.timers.min_rto).times(1 << probes.min(16));
+        stirred_at + patience.min(self.timers.max_rto)
+    }
+
+    /// When the front of a list times out. As long as answers come in order, a packet that was sent once is not late,
+    /// however long the queue that it stands in.
     fn due(&self, shard: usize, back_off: usize, slot: u16) -> Time {
-        let from = self.flights[usize::from(slot)].sent_at.max(self.shards[shard].resumed_at);
+        let Shard { resumed_at, in_order_at, .. } = self.shards[shard];
+        let from = self.flights[usize::from(slot)].sent_at.max(resumed_at);
+        let from = if back_off == 0 { from.max(in_order_at) } else { from };
         from + self.rtt.rto(back_off as u32 + 1)
     }
 
     /// When the first timer runs out.
     pub fn poll_timeout(&self) -> Option<Time> {
-        (0..self.shards.len())
-            .flat_map(|shard| (0..BACK_OFFS).map(move |back_off| (shard, back_off)))
-            .filter_map(|(shard, back_off)| {
-                let slot = self.lists.first(shard * LISTS + back_off)?;
-                Some(self.due(shard, back_off, slot))
-            })
-            .min()
+        (0..self.shards.len()).filter_map(|shard| self.shard_timeout(shard)).min()
     }
 
-    /// The shard that owns a slot.
-    pub fn shard_of(&self, slot: u16) -> ShardId {
-        layout::shard_of(&self.job, slot)
+    fn shard_timeout(&self, shard: usize) -> Option<Time> {
+        if self.shards[shard].waiting == 0 {
+            return None;
+        }
+        let probe = self.probe_at(shard);
+        if self.shards[shard].probes > 0 {
+            return Some(probe);
+        }
+        let front = |back_off| {
+            let slot = self.lists.first(shard * BACK_OFFS + back_off)?;
+            Some(self.due(shard, back_off, slot))
+        };
+        (0..BACK_OFFS).filter_map(front).chain([probe]).min()
     }
 }

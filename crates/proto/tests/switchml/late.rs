@@ -1,0 +1,64 @@
+//! Why packets carry the whole phase and not only its last bit, the paper's `ver`.
+
+use tributary_proto::drop_reason::DropReason;
+use tributary_proto::host::Host;
+use tributary_proto::ids::{GroupId, PortId, ShardId};
+use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::pipeline::Pipeline;
+use tributary_proto::switch::{NoQueues, Verdict};
+use tributary_proto::time::Time;
+use tributary_proto::values::Elements;
+
+use crate::setup::{collective, host, job, pipelines, sum};
+
+const K: usize = 4;
+const NOW: Time = Time::ZERO;
+
+fn update(host: &mut Box<dyn Host>) -> Vec<u8> {
+    let mut buf = vec![0; 64];
+    let len = host.poll_transmit(NOW, &mut buf).expect("an update").len;
+    buf.truncate(len);
+    buf
+}
+
+fn process(switch: &mut Pipeline, worker: usize, packet: &[u8]) -> (Verdict, Vec<u8>) {
+    let mut bytes = packet.to_vec();
+    let verdict =
+        switch.process(NOW, PortId(worker as u16), &mut PacketMut::new(&mut bytes, Ecn::NotCapable), &NoQueues);
+    (verdict, bytes)
+}
+
+/// The network holds back a copy of rank 0's update of phase 0 and delivers it in phase 2, which has the same version.
+#[test]
+fn a_copy_from_two_phases_ago_is_not_taken_for_a_contribution() {
+    let job = job(2, 1, K as u16);
+    let mut hosts = [host(&job, 0), host(&job, 1)];
+    let mut switch = pipelines::<Elements>(&job, 2, None).remove(0);
+    for (rank, host) in hosts.iter_mut().enumerate() {
+        host.submit(NOW, collective(rank as u16, 0, 3 * K, false)).unwrap();
+    }
+    let mut late = Vec::new();
+    for phase in 0..2 {
+        let updates = hosts.each_mut().map(update);
+        if phase == 0 {
+            late = updates[0].clone();
+        }
+        assert_eq!(process(&mut switch, 0, &updates[0]).0, Verdict::Consume);
+        let (verdict, result) = process(&mut switch, 1, &updates[1]);
+        assert_eq!(verdict, Verdict::Group(GroupId(0)));
+        for host in &mut hosts {
+            let packet = Packet { bytes: &result, wire_len: result.len(), ecn: Ecn::NotCapable };
+            host.handle_packet(NOW, Addr::Switch(ShardId(0)), packet).unwrap();
+            let again = host.handle_packet(NOW, Addr::Switch(ShardId(0)), packet);
+            assert_eq!(again, Err(DropReason::Stale), "nor does a host take a result twice");
+        }
+    }
+    let updates = hosts.each_mut().map(update);
+    assert_eq!(process(&mut switch, 1, &updates[1]).0, Verdict::Consume);
+    // With one bit, `seen[0, x, 0]` is 0 since phase 1: the copy would be added, and the sum be wrong.
+    assert_eq!(process(&mut switch, 0, &late).0, Verdict::Drop(DropReason::Stale));
+    let (verdict, result) = process(&mut switch, 0, &updates[0]);
+    assert_eq!(verdict, Verdict::Group(GroupId(0)));
+    let expected: Vec<u8> = sum(2, 0, 3 * K)[2 * K..].iter().flat_map(|value| value.to_be_bytes()).collect();
+    assert_eq!(result[32..], expected);
+}

@@ -1,0 +1,59 @@
+//! Fingerprints in place of elements make the same packets at the same times; and the same seed the same bytes.
+
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::config::JobConfig;
+use tributary_proto::host::{Collective, HostEvent};
+use tributary_proto::tensor::{Spec, Tensor};
+use tributary_proto::tensors::{FingerprintTensor, Roster};
+use tributary_proto::values::{Elements, Fingerprint, Values};
+
+use crate::harness::Network;
+use crate::harness::link::LinkConfig;
+use crate::harness::nodes::TraceEntry;
+use crate::setup::{at_ms, collective, host, job, pipelines};
+
+const SIZES: [usize; 6] = [1, 0, 65, 5000, 360, 20_000];
+
+fn trace<V: Values>(job: &JobConfig, collective: impl Fn(u16, usize, usize) -> Collective) -> Vec<TraceEntry> {
+    let hosts = (0..job.world).map(|rank| host(job, rank)).collect();
+    let link = LinkConfig { loss: 0.02, duplicate: 0.02, reorder: 0.02, ..LinkConfig::default() };
+    let mut network = Network::star(7, link, hosts, pipelines::<V>(job, job.world, None));
+    network.record_trace();
+    for (op, &elements) in SIZES.iter().enumerate() {
+        for rank in 0..job.world {
+            network.submit(usize::from(rank), collective(rank, op, elements)).unwrap();
+        }
+    }
+    for events in network.run_until_idle(at_ms(100_000)) {
+        assert_eq!(events.len(), SIZES.len());
+        assert!(events.iter().all(|event| matches!(event, HostEvent::Done { .. })));
+    }
+    network.trace.unwrap()
+}
+
+#[test]
+fn fingerprints_make_the_same_packets_as_elements() {
+    for (shards, float) in [(1, true), (2, true), (2, false)] {
+        let job = JobConfig { shards, ..job(4, 16, 64) };
+        let roster = Roster::new(job.world);
+        let real = trace::<Elements>(&job, |rank, op, elements| collective(rank, op, elements, float));
+        let prints = trace::<Fingerprint>(&job, |rank, op, elements| {
+            let dtype = if float { DType::F32 } else { DType::I32 };
+            let spec = Spec { elements: elements as u32, dtype, op: ReduceOp::Sum };
+            let tensor = FingerprintTensor::new(spec, roster.clone(), rank, op as u64);
+            assert_eq!(tensor.spec(), spec);
+            Collective { tensor: Box::new(tensor), deadline: None }
+        });
+        // All but the bytes in memory.
+        let packets =
+            |trace: &[TraceEntry]| trace.iter().map(|e| (e.time, e.from, e.to, e.wire_len)).collect::<Vec<_>>();
+        assert!(packets(&real) == packets(&prints), "{shards} shards, float: {float}");
+    }
+}
+
+#[test]
+fn one_seed_makes_one_trace() {
+    let job = job(4, 16, 64);
+    let run = || trace::<Elements>(&job, |rank, op, elements| collective(rank, op, elements, true));
+    assert!(run() == run());
+}
