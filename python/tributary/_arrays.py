@@ -40,9 +40,19 @@ class Flat:
         return self.result
 
 
+#: What was looked up already: numpy's own names are slow to ask for.
+_known: dict[np.dtype[Any], str] = {}
+
+
 def dtype_name(array: Array) -> str:
     """Our name of the array's element type."""
-    name = array.dtype.name
+    known = _known.get(array.dtype)
+    if known is None:
+        known = _known[array.dtype] = _look_up(array.dtype.name)
+    return known
+
+
+def _look_up(name: str) -> str:
     if name not in DTYPES:
         supported = ", ".join(DTYPES)
         raise Unsupported(f"arrays of {name} cannot be summed; use {supported}, for example x.astype(np.float32)")
@@ -79,4 +89,4 @@ def native_copy(array: Array) -> Array:
 
 def overlap_apart(a: Array, b: Array) -> bool:
     """Whether two flat arrays share memory without being the same memory."""
-    return np.may_share_memory(a, b) and a.__array_interface__["data"] != b.__array_interface__["data"]
+    return a is not b and np.may_share_memory(a, b) and a.__array_interface__["data"] != b.__array_interface__["data"]
