@@ -78,7 +78,7 @@ impl Timers {
 
     /// Silence after which a process that claims the rank anew is believed.
     pub fn succession(&self) -> Span {
-        self.keepalive.times(2)
+        self.keepalive.times(3)
     }
 }
 

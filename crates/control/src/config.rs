@@ -156,7 +156,7 @@ mod tests {
             ("listen = \"here\"", "line 1: invalid socket address"),
             ("memory_mib = 0", "memory_mib = 0"),
             ("max_jobs = 5000", "max_jobs = 5000: it may be 1 to 4096"),
-            ("lease_s = 0.5", "lease_s = 0.5: it may be 2 to 86400"),
+            ("lease_s = 0.5", "lease_s = 0.5: it may be 3 to 86400"),
             ("grace_s = nan", "grace_s = NaN"),
             ("[[quota]]\njobs = \"\"", "empty pattern"),
             ("cores = ", "line 1: "),

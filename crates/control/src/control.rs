@@ -1,8 +1,8 @@
 //! The jobs of one switch as a state machine: joins, leaves and signs of life in, effects out.
 //!
 //! After every input the driver carries out all of [`Control::poll_effect`], in order, then reads
-//! [`Control::poll_timeout`]. Before [`Control::handle_timeout`] it tells the newest signs of life, so that nobody is
-//! called lost on old news. Same inputs, same outputs, always.
+//! [`Control::poll_timeout`]. Before [`Control::handle_timeout`] it tells the newest signs of life. Nobody's silence is
+//! judged but there, so that nobody is called lost on old news. Same inputs, same outputs, always.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -83,6 +83,8 @@ pub struct Control {
     last_id: JobId,
     last_ticket: Ticket,
     effects: VecDeque<Effect>,
+    /// Something may be decided as soon as the newest signs of life are known.
+    pub(crate) urgent: bool,
     stopping: bool,
 }
 
@@ -99,6 +101,7 @@ impl Control {
             last_id: JobId(0),
             last_ticket: Ticket(0),
             effects: VecDeque::new(),
+            urgent: false,
             stopping: false,
         }
     }
@@ -128,7 +131,7 @@ impl Control {
         let whole = self.owners.get(name).is_some_and(|id| self.running[id].is_whole());
         if whole {
             self.contenders.push(Contender { name: name.clone(), seat });
-            self.settle_contests(now);
+            self.urgent = true;
             return Ok(());
         }
         self.found(now, name, seat)
@@ -169,9 +172,8 @@ impl Control {
         if !job.leave(now, rank) {
             return Err(Refusal::BadRank { rank, world });
         }
+        self.urgent |= self.awaits_signs();
         self.reap(now);
-        self.settle_contests(now);
-        self.expire_rendezvous(now);
         Ok(())
     }
 
@@ -198,13 +200,20 @@ impl Control {
     /// The time of [`Control::poll_timeout`] has come. Harmless when called early.
     pub fn handle_timeout(&mut self, now: Time) {
         self.quarrels.retain(|_, quarrel| now < quarrel.until);
-        self.expire_leases(now);
-        self.settle_contests(now);
-        self.expire_rendezvous(now);
+        self.urgent = true;
+        // What one decision sets free may decide the next. Ends, because each removes a job or answers a join.
+        while std::mem::take(&mut self.urgent) {
+            self.expire_leases(now);
+            self.settle_contests(now);
+            self.expire_rendezvous(now);
+        }
     }
 
-    /// When to call [`Control::handle_timeout`], if nothing else happens before.
+    /// When to call [`Control::handle_timeout`], if nothing else happens before. A time that is past means now.
     pub fn poll_timeout(&self) -> Option<Time> {
+        if self.urgent {
+            return Some(Time::ZERO);
+        }
         let forming = self.forming.iter().map(|(name, forming)| self.forming_due(name, forming));
         let running = self.running.values().filter_map(|job| job.due(&self.limits.timers));
         let contests = self.contenders.iter().map(|contender| self.contest_due(contender));
@@ -214,7 +223,7 @@ impl Control {
 
     /// True while a decision hangs on members' signs of life, so that the driver should bring them often.
     pub fn awaits_signs(&self) -> bool {
-        !self.contenders.is_empty() || self.forming.values().any(|forming| forming.full_since.is_some())
+        !self.contenders.is_empty() || self.forming.values().any(Forming::is_full)
     }
 
     /// What to do next.
@@ -261,6 +270,8 @@ impl Control {
     /// Takes a job out; returns the joins that still waited for its installation.
     pub(crate) fn remove(&mut self, id: JobId) -> Vec<Ticket> {
         let Some(job) = self.running.remove(&id) else { return Vec::new() };
+        // Its name and its memory may be what others wait for.
+        self.urgent |= self.awaits_signs();
         if self.owners.get(&job.plan.name) == Some(&id) {
             self.owners.remove(&job.plan.name);
         }

@@ -32,7 +32,7 @@ impl Seat {
 pub(crate) struct Forming {
     pub seats: BTreeMap<u16, Seat>,
     pub since: Time,
-    /// When the last rank came, if only memory is missing now.
+    /// Since when it has been known that all ranks are there and a predecessor still holds memory.
     pub full_since: Option<Time>,
 }
 
@@ -44,6 +44,10 @@ impl Forming {
     /// What the ranks so far agree on. A forming job has at least one seat.
     pub fn world(&self) -> u16 {
         self.requests().next().map_or(0, |request| request.world)
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.seats.len() >= usize::from(self.world())
     }
 
     pub fn missing(&self) -> Vec<u16> {
@@ -164,17 +168,28 @@ impl Control {
         seats.into_keys().collect()
     }
 
-    /// Admits the job if all ranks are there and its memory is free, or will not become free by waiting.
+    /// Admits the job if all ranks are there, unless it has predecessors: whether they live is judged on the newest
+    /// signs of life only.
     fn try_complete(&mut self, now: Time, name: &JobName) {
         let Some(forming) = self.forming.get_mut(name) else { return };
-        if forming.seats.len() < usize::from(forming.world()) {
-            // A rank may have asked again, for a larger world.
-            forming.full_since = None;
+        // A rank may have asked again, for a larger world.
+        forming.full_since = None;
+        if !forming.is_full() {
             return;
         }
+        if self.predecessors(name).next().is_some() {
+            self.urgent = true;
+            return;
+        }
+        self.complete(now, name);
+    }
+
+    /// Admits a job with all its ranks if its memory is free, or will not become free by waiting for predecessors.
+    fn complete(&mut self, now: Time, name: &JobName) {
+        self.retire_predecessors(now, name);
+        let Some(forming) = self.forming.get_mut(name) else { return };
         let full_since = *forming.full_since.get_or_insert(now);
         let wish = forming.wish(self.limits.shards);
-        self.retire_predecessors(now, name);
         let ideal = grant(&self.limits, name, wish, self.free(name, true));
         let granted = grant(&self.limits, name, wish, self.free(name, false));
         if granted != ideal && now < full_since + self.limits.timers.succession() {
@@ -214,8 +229,8 @@ impl Control {
         let names: Vec<JobName> = self.forming.keys().cloned().collect();
         for name in names {
             let forming = &self.forming[&name];
-            if forming.full_since.is_some() {
-                self.try_complete(now, &name);
+            if forming.is_full() {
+                self.complete(now, &name);
             } else if let Some(waited) = self.most_impatient(forming, now) {
                 let (missing, world) = (forming.missing(), forming.world());
                 self.fail_forming(&name, &Refusal::NotComing { job: name.clone(), missing, world, waited });

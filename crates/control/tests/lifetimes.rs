@@ -109,13 +109,29 @@ fn a_packet_that_was_under_way_when_its_sender_died_does_not_count_as_life() {
     let successor = world.join("a", request(0, 1, 2));
     world.pass(millis(100), &[]);
     world.hear(&plan, [0]);
-    world.pass(secs(1.2), &[]);
+    world.pass(world.timers().succession(), &[]);
     assert!(world.answer(successor).is_ok());
+}
+
+#[test]
+fn old_news_of_a_live_member_do_not_give_its_name_away() {
+    let mut world = World::new(64 * MIB);
+    let plan = world.start("a", 1, 1);
+    // The shards were last asked long ago; what they know now is told before anything is decided.
+    world.now += secs(5.0);
+    let ticket = world.control.join(world.now, &plan.name, request(0, 1, 2), tributary_proto::ids::JobKey(9));
+    assert_eq!(world.control.poll_effect(), None, "not decided yet");
+    assert!(world.control.poll_timeout().is_some_and(|due| due <= world.now), "the driver is to look at once");
+    world.hear(&plan, [0]);
+    world.tick();
+    assert!(world.waits(ticket));
+    world.pass(secs(1.0), &[(&plan, &[0])]);
+    assert_eq!(world.refusal(ticket).0, "rank_taken");
 }
 
 /// All ranks are killed without a word and start again at once, as launchers do after a failure.
 #[test]
-fn killed_ranks_that_start_again_at_once_are_a_new_job_within_two_keepalives() {
+fn killed_ranks_that_start_again_at_once_are_a_new_job_within_three_keepalives() {
     for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
         let mut world = World::new(64 * MIB);
         let old = world.start("a", 3, 1);

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 /// The speed of a link that does not tell its own.
 const UNKNOWN_LINK_BITS_PER_S: u64 = 10_000_000_000;
-/// End-host processing on the way of a packet and of its result: three wake-ups and six copies of a run.
-const PROCESSING: Duration = Duration::from_micros(600);
-/// Fewer slots than this fill no run of segments.
-const FEWEST: u64 = 32;
+/// End-host processing on the way of a packet and of its result, beyond that of a round trip without data: six copies
+/// of a run, and the sums. More slots than the link needs cost time: they no longer fit the caches of switch and worker.
+const PROCESSING: Duration = Duration::from_micros(200);
+/// Fewer slots than this fill no runs of segments.
+const FEWEST: u64 = 64;
 /// As many as the wire format's index holds, rounded down.
 const MOST: u64 = 1 << 14;
 /// What the kernel charges a socket's buffer for a packet, over its bytes.
@@ -42,12 +43,11 @@ mod tests {
 
     #[test]
     fn follows_the_bandwidth_delay_product() {
-        let round_trip = Duration::from_micros(100);
-        // 1 Gbit/s for 700 us are 87.5 kB: 60 packets.
-        assert_eq!(suggested(Some(GBIT), round_trip, 1472), 64);
-        assert_eq!(suggested(Some(10 * GBIT), round_trip, 1472), 1024);
-        assert_eq!(suggested(Some(10 * GBIT), round_trip, 8960), 128);
-        assert_eq!(suggested(None, round_trip, 8960), 128, "an unknown link counts as 10 Gbit/s");
+        let round_trip = Duration::from_micros(80);
+        // 10 Gbit/s for 280 us are 350 kB: 238 packets.
+        assert_eq!(suggested(Some(10 * GBIT), round_trip, 1472), 256);
+        assert_eq!(suggested(Some(100 * GBIT), round_trip, 8960), 512);
+        assert_eq!(suggested(None, round_trip, 1472), 256, "an unknown link counts as 10 Gbit/s");
         assert_eq!(suggested(Some(u64::MAX), Duration::from_secs(100), 1), MOST as u16);
         assert_eq!(suggested(Some(1), Duration::ZERO, 1472), FEWEST as u16);
     }

@@ -117,7 +117,7 @@ pub struct JobStatus {
     pub contributions: u64,
     /// Results sent again to single members.
     pub unicast_resends: u64,
-    /// Bytes of tensor summed: 4 for each element of each completed block.
+    /// Bytes of tensor summed: 4 for each element of each completed block; a tensor's short last block counts as full.
     pub goodput_bytes: u64,
     /// The same in Gbit/s, lately.
     pub goodput_gbps: f64,

@@ -131,7 +131,6 @@ fn inputs() -> impl Strategy<Value = (usize, usize, Vec<u32>, Vec<u8>)> {
 macro_rules! agree {
     ($name:ident, $type:ty, $field:ident, $from_bits:expr) => {
         proptest! {
-            #![proptest_config(ProptestConfig::with_cases(400))]
             #[test]
             fn $name((before, offset, bits, words) in inputs(), world in 1..=Scale::MAX_WORLD) {
                 let any: Vec<$type> = bits.iter().map(|&bits| $from_bits(bits)).collect();

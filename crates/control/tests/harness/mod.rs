@@ -113,13 +113,24 @@ impl World {
 
     pub fn tick(&mut self) {
         self.control.handle_timeout(self.now);
-        self.carry_out();
+        self.effects();
         if let Some(due) = self.control.poll_timeout() {
             assert!(due > self.now, "a timer that is due stays due: the driver would spin");
         }
     }
 
+    fn is_due(&self) -> bool {
+        self.control.poll_timeout().is_some_and(|due| due <= self.now)
+    }
+
     pub fn carry_out(&mut self) {
+        self.effects();
+        if self.is_due() {
+            self.tick();
+        }
+    }
+
+    fn effects(&mut self) {
         while let Some(effect) = self.control.poll_effect() {
             match effect {
                 Effect::Install(plan) => {

@@ -306,8 +306,9 @@ fn add_in_place_16<T: Half>(data: &mut [T], bytes: &[u8]) {
     let (xs, rest) = data.as_chunks_mut::<STEP>();
     let (others, rest_of_bytes) = bytes.as_chunks::<{ 2 * STEP }>();
     for (x, other) in xs.iter_mut().zip(others) {
+        let x = x.as_mut_ptr();
         // SAFETY: each is 8 elements.
-        unsafe { add_step(x.as_ptr(), other.as_ptr(), x.as_mut_ptr()) }
+        unsafe { add_step(x, other.as_ptr(), x) }
     }
     (T::PORTABLE.add_in_place)(rest, rest_of_bytes)
 }

@@ -32,7 +32,8 @@ pub enum Kind {
     Update = crate::wire::kind::FIRST_OWN,
     /// The sum; downwards.
     Result,
-    /// A rank's exponent of its block, without the block; upwards. Answered by `Result`, without a vector.
+    /// A rank's exponent of this block, not of the next one; upwards. Without the block, or with a block that is scaled
+    /// by a guess. Answered by `Result`.
     Probe,
     /// Who has contributed to the slot's phase? Upwards.
     Query,

@@ -5,6 +5,7 @@ mod harness;
 
 mod appendix_a;
 mod faults;
+mod guess;
 mod late;
 mod levels;
 mod loss_cost;

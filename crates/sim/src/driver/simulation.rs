@@ -66,7 +66,7 @@ pub struct Simulation {
 impl Simulation {
     /// The network of a graph that was checked, at rest.
     pub fn new(graph: Graph, settings: Settings) -> Simulation {
-        let fabric = Fabric::new(&graph, settings.framing, MIN_TRANSMIT_LEN);
+        let fabric = Fabric::new(&graph, settings.framing);
         let hosts = (0..graph.hosts()).map(|host| HostNode::new(NodeId(host), &fabric, settings.nic_bytes)).collect();
         let table = Table::new(&graph, |_| true);
         let divisors = default_divisors(&graph);
@@ -124,6 +124,7 @@ impl Simulation {
             match event {
                 Some(event) if event.time == next => {
                     self.fabric.queue.pop();
+                    self.fabric.prefetch();
                     self.handle(event);
                 }
                 _ => self.handle_timers(next),

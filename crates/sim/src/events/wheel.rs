@@ -13,6 +13,7 @@ use tributary_proto::time::{Span, Time};
 use super::{Event, EventId};
 
 const NIL: u32 = u32::MAX;
+const BUCKETS_PER_EVENT: usize = 1;
 
 /// An event in a bucket's list; free nodes are a list too.
 #[derive(Clone, Copy)]
@@ -51,7 +52,7 @@ impl EventQueue {
     /// A queue whose usual event is at most `horizon` ahead, with about `pending` of them at a time. Any event fits
     /// and comes out in order; these two only decide how fast.
     pub fn new(horizon: Span, pending: usize) -> EventQueue {
-        let buckets = (pending.saturating_mul(8)).clamp(1 << 10, 1 << 18).next_power_of_two();
+        let buckets = (pending.saturating_mul(BUCKETS_PER_EVENT)).clamp(1 << 10, 1 << 18).next_power_of_two();
         let width = (horizon.0 / buckets as u64 + 1).next_power_of_two();
         let words = buckets / 64;
         EventQueue {
@@ -107,6 +108,13 @@ impl EventQueue {
             self.late.pop();
         }
         Some(next)
+    }
+
+    /// The event that comes `ahead` events after the next one, if that is known without effort.
+    #[inline]
+    pub fn upcoming(&self, ahead: usize) -> Option<EventId> {
+        let place = self.current.len().checked_sub(1 + ahead)?;
+        self.current.get(place).map(|event| event.id)
     }
 
     /// Number of pending events.

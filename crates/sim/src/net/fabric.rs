@@ -27,6 +27,10 @@ impl LinkId {
     }
 }
 
+/// How many events ahead packets and payloads are fetched: time enough for main memory.
+const PACKETS_AHEAD: usize = 5;
+const PAYLOADS_AHEAD: usize = 2;
+
 /// What a UDP payload costs on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
@@ -95,8 +99,8 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// The network of a graph, at rest. Payloads are at most `longest_payload` bytes in memory.
-    pub fn new(graph: &Graph, framing: Framing, longest_payload: usize) -> Fabric {
+    /// The network of a graph, at rest.
+    pub fn new(graph: &Graph, framing: Framing) -> Fabric {
         let nodes = graph.nodes();
         let (first_port, ports) = graph.ports();
         let mut port_of = vec![0u16; graph.edges().len() * 2];
@@ -117,7 +121,7 @@ impl Fabric {
         Fabric {
             now: Time::ZERO,
             queue: EventQueue::new(horizon, links.len()),
-            payloads: Payloads::new(longest_payload),
+            payloads: Payloads::default(),
             framing,
             first_port,
             ports,
@@ -254,6 +258,24 @@ impl Fabric {
         }
         self.came_out(id, to, &packet);
         Some(packet)
+    }
+
+    /// Fetches what the events to come will touch: packets first, then what they carry.
+    #[inline]
+    pub fn prefetch(&self) {
+        if let Some(link) = self.arriving(PACKETS_AHEAD) {
+            link.prefetch_front();
+        }
+        if let Some(link) = self.arriving(PAYLOADS_AHEAD) {
+            self.payloads.prefetch(link.front_payload());
+        }
+    }
+
+    /// The link of an arrival that comes so many events from now.
+    #[inline]
+    fn arriving(&self, ahead: usize) -> Option<&Link> {
+        let id = self.queue.upcoming(ahead)?;
+        (id.kind() == EventKind::Arrival).then(|| &self.links[id.number() as usize])
     }
 
     /// The packet on its own whose arrival event has come, and the link that it comes from.

@@ -8,7 +8,7 @@ use tributary_proto::ids::NodeId;
 use tributary_proto::time::{Span, Time};
 
 use super::ring::Ring;
-use super::{LossCause, Packet};
+use super::{LossCause, Packet, PayloadId};
 
 /// What a link is, in either direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +133,18 @@ impl Link {
     pub(super) fn arrive(&mut self) -> (Option<Packet>, Option<Time>) {
         let packet = self.ring.pop();
         (packet, self.ring.front().map(|next| next.arrival))
+    }
+
+    /// Fetches the memory of the packet that arrives first.
+    #[inline]
+    pub(super) fn prefetch_front(&self) {
+        self.ring.prefetch_front();
+    }
+
+    /// The payload of the packet that arrives first.
+    #[inline]
+    pub(super) fn front_payload(&self) -> PayloadId {
+        self.ring.front().map_or(PayloadId::NONE, |packet| packet.payload)
     }
 
     /// Packets in the queue and on the wire.

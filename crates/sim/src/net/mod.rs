@@ -6,6 +6,7 @@ mod fabric;
 mod link;
 mod packet;
 mod payload;
+mod prefetch;
 mod ring;
 mod trace;
 

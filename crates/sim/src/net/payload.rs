@@ -2,6 +2,8 @@
 //!
 //! With fingerprints nearly all packets are short and a few notices are not; so the two sizes.
 
+use super::prefetch::prefetch;
+
 /// A payload in [`Payloads`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadId(u32);
@@ -17,78 +19,149 @@ impl PayloadId {
         self == PayloadId::NONE
     }
 
+    fn is_long(self) -> bool {
+        self.0 & PayloadId::LONG != 0
+    }
+
     fn index(self) -> usize {
         (self.0 & !PayloadId::LONG) as usize
     }
 }
 
+/// Bytes of a short payload: headers and a fingerprint. SwitchML's take 56, which leaves a whole payload of the most
+/// frequent kind and its own header in one cache line.
+const SHORT: usize = 120;
+const NIL: u32 = u32::MAX;
+
+/// Who holds a payload and how long it is.
 #[derive(Clone, Copy)]
 struct Header {
-    /// Packets that carry it; 0 when free.
+    /// Packets that carry it; when free, the next free piece.
     holders: u32,
-    /// Bytes in use, or the next free piece.
-    len: u32,
+    /// Bytes in use.
+    len: u16,
     /// UDP payload bytes that it stands for on the wire.
-    wire_len: u32,
+    wire_len: u16,
+}
+
+#[repr(C, align(64))]
+#[derive(Clone)]
+struct ShortPiece {
+    header: Header,
+    bytes: [u8; SHORT],
+}
+
+#[derive(Clone)]
+struct LongPiece {
+    header: Header,
+    bytes: Box<[u8]>,
+}
+
+/// A piece of either size.
+trait Piece: Clone {
+    fn new(header: Header, bytes: &[u8]) -> Self;
+    fn header(&mut self) -> &mut Header;
+    fn bytes(&mut self) -> &mut [u8];
+}
+
+impl Piece for ShortPiece {
+    fn new(header: Header, bytes: &[u8]) -> ShortPiece {
+        let mut piece = ShortPiece { header, bytes: [0; SHORT] };
+        piece.bytes[..bytes.len()].copy_from_slice(bytes);
+        piece
+    }
+    fn header(&mut self) -> &mut Header {
+        &mut self.header
+    }
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Piece for LongPiece {
+    fn new(header: Header, bytes: &[u8]) -> LongPiece {
+        LongPiece { header, bytes: bytes.into() }
+    }
+    fn header(&mut self) -> &mut Header {
+        &mut self.header
+    }
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
 }
 
 /// Payloads of one size.
-struct Pieces {
-    stride: usize,
-    bytes: Vec<u8>,
-    headers: Vec<Header>,
+struct Pieces<P> {
+    pieces: Vec<P>,
     free: u32,
 }
 
-const NIL: u32 = u32::MAX;
-
-impl Pieces {
-    fn new(stride: usize) -> Pieces {
-        Pieces { stride, bytes: Vec::new(), headers: Vec::new(), free: NIL }
-    }
-
-    fn take(&mut self, header: Header) -> usize {
+impl<P: Piece> Pieces<P> {
+    /// A place for a payload; what is in a place that was free is written over.
+    fn store(&mut self, header: Header, bytes: &[u8]) -> u32 {
         if self.free == NIL {
-            self.headers.push(header);
-            self.bytes.resize(self.bytes.len() + self.stride, 0);
-            return self.headers.len() - 1;
+            self.pieces.push(P::new(header, bytes));
+            return self.pieces.len() as u32 - 1;
         }
-        let index = self.free as usize;
-        self.free = self.headers[index].len;
-        self.headers[index] = header;
+        let index = self.free;
+        let piece = &mut self.pieces[index as usize];
+        self.free = piece.header().holders;
+        match piece.bytes().get_mut(..bytes.len()) {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                *piece.header() = header;
+            }
+            None => *piece = P::new(header, bytes),
+        }
         index
     }
 
-    fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + self.headers.capacity() * size_of::<Header>()
+    /// True if that was the last holder.
+    fn release(&mut self, index: usize) -> bool {
+        let header = self.pieces[index].header();
+        header.holders -= 1;
+        if header.holders > 0 {
+            return false;
+        }
+        header.holders = self.free;
+        self.free = index as u32;
+        true
+    }
+
+    /// A copy with one holder, who holds the original no longer.
+    fn copy(&mut self, index: usize) -> u32 {
+        let mut copy = self.pieces[index].clone();
+        self.pieces[index].header().holders -= 1;
+        copy.header().holders = 1;
+        let (header, len) = (*copy.header(), usize::from(copy.header().len));
+        self.store(header, &copy.bytes()[..len])
     }
 }
 
 /// All payloads of a network.
 pub struct Payloads {
-    short: Pieces,
-    long: Pieces,
+    short: Pieces<ShortPiece>,
+    long: Pieces<LongPiece>,
     in_use: usize,
 }
 
-/// Bytes of a short payload: SwitchML's headers and a fingerprint are 56.
-const SHORT: usize = 64;
+impl Default for Payloads {
+    fn default() -> Payloads {
+        let (short, long) = (Pieces { pieces: Vec::new(), free: NIL }, Pieces { pieces: Vec::new(), free: NIL });
+        Payloads { short, long, in_use: 0 }
+    }
+}
 
 impl Payloads {
-    /// Payloads of at most `longest` bytes.
-    pub fn new(longest: usize) -> Payloads {
-        Payloads { short: Pieces::new(SHORT), long: Pieces::new(longest.next_multiple_of(64).max(SHORT)), in_use: 0 }
-    }
-
     /// A new payload with these bytes, which stand for `wire_len` bytes of UDP payload. It has one holder.
     pub fn store(&mut self, bytes: &[u8], wire_len: usize) -> PayloadId {
         self.in_use += 1;
-        let header = Header { holders: 1, len: bytes.len() as u32, wire_len: wire_len as u32 };
-        let (pieces, bit) = if bytes.len() <= SHORT { (&mut self.short, 0) } else { (&mut self.long, PayloadId::LONG) };
-        let index = pieces.take(header);
-        let start = index * pieces.stride;
-        pieces.bytes[start..start + bytes.len()].copy_from_slice(bytes);
-        PayloadId(index as u32 | bit)
+        let header = Header { holders: 1, len: bytes.len() as u16, wire_len: wire_len as u16 };
+        if bytes.len() <= SHORT {
+            PayloadId(self.short.store(header, bytes))
+        } else {
+            PayloadId(self.long.store(header, bytes) | PayloadId::LONG)
+        }
     }
 
     /// `more` more packets carry it.
@@ -100,56 +173,61 @@ impl Payloads {
 
     /// One packet less carries it; the last one frees it. Nothing happens to [`PayloadId::NONE`].
     pub fn release(&mut self, id: PayloadId) {
-        if id.is_none() {
-            return;
-        }
-        let pieces = self.pieces(id);
-        let header = &mut pieces.headers[id.index()];
-        header.holders -= 1;
-        if header.holders == 0 {
-            header.len = pieces.free;
-            pieces.free = id.index() as u32;
-            self.in_use -= 1;
-        }
+        let freed = match id {
+            PayloadId::NONE => false,
+            id if id.is_long() => self.long.release(id.index()),
+            id => self.short.release(id.index()),
+        };
+        self.in_use -= usize::from(freed);
     }
 
     /// A payload with the same content that the caller alone holds; takes over the caller's hold on `id`.
     pub fn own(&mut self, id: PayloadId) -> PayloadId {
-        let pieces = self.pieces(id);
-        let header = pieces.headers[id.index()];
-        if header.holders == 1 {
+        if self.header(id).holders == 1 {
             return id;
         }
-        pieces.headers[id.index()].holders -= 1;
-        let copy = pieces.take(Header { holders: 1, ..header });
-        let from = id.index() * pieces.stride;
-        pieces.bytes.copy_within(from..from + header.len as usize, copy * pieces.stride);
         self.in_use += 1;
-        PayloadId(copy as u32 | id.0 & PayloadId::LONG)
+        if id.is_long() {
+            PayloadId(self.long.copy(id.index()) | PayloadId::LONG)
+        } else {
+            PayloadId(self.short.copy(id.index()))
+        }
     }
 
     /// Shortens a payload, and says what it stands for on the wire now.
     pub fn set_len(&mut self, id: PayloadId, len: usize, wire_len: usize) {
         let header = self.header(id);
-        debug_assert!(len <= header.len as usize);
-        (header.len, header.wire_len) = (len as u32, wire_len as u32);
+        debug_assert!(len <= usize::from(header.len));
+        (header.len, header.wire_len) = (len as u16, wire_len as u16);
     }
 
     /// The bytes, and how many bytes of UDP payload they stand for on the wire.
     pub fn get(&self, id: PayloadId) -> (&[u8], usize) {
-        let pieces = if id.0 & PayloadId::LONG == 0 { &self.short } else { &self.long };
-        let header = pieces.headers[id.index()];
-        let start = id.index() * pieces.stride;
-        (&pieces.bytes[start..start + header.len as usize], header.wire_len as usize)
+        let (header, bytes) = if id.is_long() {
+            let piece = &self.long.pieces[id.index()];
+            (piece.header, &piece.bytes[..])
+        } else {
+            let piece = &self.short.pieces[id.index()];
+            (piece.header, &piece.bytes[..])
+        };
+        (&bytes[..usize::from(header.len)], usize::from(header.wire_len))
     }
 
-    /// The same, to be rewritten. The caller alone holds them (see [`Payloads::own`]).
+    /// Fetches a payload's memory.
+    #[inline]
+    pub fn prefetch(&self, id: PayloadId) {
+        if let Some(piece) = self.short.pieces.get(id.index()) {
+            prefetch(piece);
+        }
+    }
+
+    /// The same as [`Payloads::get`], to be rewritten. The caller alone holds them (see [`Payloads::own`]).
     pub fn get_mut(&mut self, id: PayloadId) -> (&mut [u8], usize) {
-        let pieces = self.pieces(id);
-        let header = pieces.headers[id.index()];
+        let header = *self.header(id);
         debug_assert_eq!(header.holders, 1);
-        let start = id.index() * pieces.stride;
-        (&mut pieces.bytes[start..start + header.len as usize], header.wire_len as usize)
+        let bytes =
+            if id.is_long() { self.long.pieces[id.index()].bytes() } else { self.short.pieces[id.index()].bytes() };
+        (&mut bytes[..usize::from(header.len)], usize::from(header.wire_len))
     }
 
     /// Payloads that some packet carries.
@@ -159,15 +237,12 @@ impl Payloads {
 
     /// Bytes of memory behind them.
     pub fn memory_bytes(&self) -> usize {
-        self.short.memory_bytes() + self.long.memory_bytes()
-    }
-
-    fn pieces(&mut self, id: PayloadId) -> &mut Pieces {
-        if id.0 & PayloadId::LONG == 0 { &mut self.short } else { &mut self.long }
+        let long: usize = self.long.pieces.iter().map(|piece| size_of::<LongPiece>() + piece.bytes.len()).sum();
+        self.short.pieces.capacity() * size_of::<ShortPiece>() + long
     }
 
     fn header(&mut self, id: PayloadId) -> &mut Header {
-        &mut self.pieces(id).headers[id.index()]
+        if id.is_long() { self.long.pieces[id.index()].header() } else { self.short.pieces[id.index()].header() }
     }
 }
 
@@ -178,7 +253,7 @@ mod tests {
     #[test]
     fn a_shared_payload_is_copied_before_it_is_rewritten() {
         for len in [3, SHORT, SHORT + 1] {
-            let mut payloads = Payloads::new(200);
+            let mut payloads = Payloads::default();
             let first = payloads.store(&vec![7; len], 1000);
             payloads.share(first, 1);
             let second = payloads.own(first);
@@ -192,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_last_holder_frees_it() {
-        let mut payloads = Payloads::new(8);
+        let mut payloads = Payloads::default();
         let first = payloads.store(b"abc", 3);
         payloads.share(first, 2);
         payloads.release(first);

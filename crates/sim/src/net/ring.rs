@@ -1,6 +1,7 @@
 //! A queue of packets in one piece of memory that doubles when it is full and never shrinks.
 
 use super::Packet;
+use super::prefetch::prefetch;
 
 /// First in, first out.
 #[derive(Default)]
@@ -48,6 +49,14 @@ impl Ring {
     #[inline]
     pub(super) fn front(&self) -> Option<&Packet> {
         if self.len == 0 { None } else { Some(&self.places[self.place(0)]) }
+    }
+
+    /// Fetches the first packet's memory.
+    #[inline]
+    pub(super) fn prefetch_front(&self) {
+        if let Some(front) = self.front() {
+            prefetch(front);
+        }
     }
 
     /// Bytes of memory behind it.

@@ -2,7 +2,9 @@
 //!
 //! Each slot goes its own way: its block is sent, the result comes, its next block (`s` further in the stream) follows
 //! at once. A block of floats whose exponent ranks could not agree on in the phase before, because some rank did not
-//! know the block yet, is preceded by a phase that carries the exponent alone (PROBE).
+//! know the block yet, is preceded by a phase that agrees on it (PROBE). In collectives that fit into the pool that
+//! phase carries the block too, scaled by the slot's last exponent: if ranks then agree on just that one, it is the sum,
+//! and a small tensor took one round trip. Results are the same to the bit either way.
 
 mod deadlines;
 mod recovery;
@@ -35,6 +37,8 @@ enum Stage {
     Idle,
     /// Ranks agree on the exponent of its block.
     Probe,
+    /// The same, and they sum the block as if the slot's last exponent were the one.
+    Guess,
     /// Ranks sum its block.
     Update,
     /// Ranks disagree on what its block is.
@@ -49,6 +53,8 @@ struct Slot {
     stage: Stage,
     /// The exponent of its block, if ranks agree.
     agreed: Option<BlockExponent>,
+    /// The last exponent that ranks agreed on and used here.
+    last: Option<BlockExponent>,
     /// A packet of this phase has left.
     in_flight: bool,
     /// The phase began when the one before it ended.
@@ -92,6 +98,7 @@ impl SwitchMlHost {
             phase: 0,
             stage: Stage::Idle,
             agreed: None,
+            last: None,
             in_flight: false,
             in_step: false,
         };
@@ -114,12 +121,22 @@ impl SwitchMlHost {
 
     /// Starts a slot whose block was submitted.
     fn start(&mut self, idx: u16, in_step: bool) {
+        let pool = self.slots.len() as u64;
         let slot = &mut self.slots[usize::from(idx)];
         let Some(op) = self.stream.op_of(slot.block) else {
             slot.stage = Stage::Idle;
             return;
         };
-        slot.stage = if op.needs_exponent(slot.block) && slot.agreed.is_none() { Stage::Probe } else { Stage::Update };
+        slot.stage = if !op.needs_exponent(slot.block) {
+            Stage::Update
+        } else if slot.agreed.is_some() {
+            slot.last = slot.agreed;
+            Stage::Update
+        } else if slot.last.is_some() && op.blocks <= pool {
+            Stage::Guess
+        } else {
+            Stage::Probe
+        };
         slot.in_step = in_step;
         self.queue.push(idx);
     }
@@ -171,21 +188,23 @@ impl SwitchMlHost {
         {
             return Err(DropReason::BadLength);
         }
-        match slot.stage {
-            Stage::Probe => {
-                slot.agreed = Some(header.look_ahead.agreed().ok_or(DropReason::BadField)?);
-            }
-            Stage::Update => {
-                if !range.is_empty() {
-                    let scale = scale(op, slot.agreed, world);
-                    op.tensor.decode(range, scale, &packet.bytes[HEADER_LEN..]);
-                }
-                op.remaining -= 1;
-                self.stats.blocks_in_network += 1;
-                slot.block += stride;
-                slot.agreed = header.look_ahead.agreed();
-            }
+        let joined = header.look_ahead.agreed();
+        let (summed_with, next) = match slot.stage {
+            // Whoever probes knows its block.
+            Stage::Probe | Stage::Guess if joined.is_none() => return Err(DropReason::BadField),
+            Stage::Guess if joined == slot.last => (Some(joined), None),
+            Stage::Probe | Stage::Guess => (None, joined),
+            Stage::Update => (Some(slot.agreed), joined),
             Stage::Idle | Stage::Refused => unreachable!("such slots are not in flight"),
+        };
+        slot.agreed = next;
+        if let Some(exponent) = summed_with {
+            if !range.is_empty() {
+                op.tensor.decode(range, scale(op, exponent, world), &packet.bytes[HEADER_LEN..]);
+            }
+            op.remaining -= 1;
+            self.stats.blocks_in_network += 1;
+            slot.block += stride;
         }
         slot.phase = slot.phase.wrapping_add(1);
         slot.in_flight = false;
@@ -249,11 +268,14 @@ impl SwitchMlHost {
         self.broken.get_or_insert(error);
     }
 
+    fn waits(&self, idx: u16) -> bool {
+        matches!(self.slots[usize::from(idx)].stage, Stage::Probe | Stage::Guess | Stage::Update)
+    }
+
     /// The slot that waits with the earliest block. Searched for: needed only when something is wrong.
     fn oldest_waiting(&self) -> Option<u16> {
-        let waits = |slot: &Slot| matches!(slot.stage, Stage::Probe | Stage::Update);
         (0..self.slots.len() as u16)
-            .filter(|&idx| waits(&self.slots[usize::from(idx)]))
+            .filter(|&idx| self.waits(idx))
             .min_by_key(|&idx| self.slots[usize::from(idx)].block)
     }
 
@@ -292,18 +314,21 @@ impl SwitchMlHost {
             Kind::Probe => LookAhead::known(op.exponent(slot.block)),
             _ => LookAhead::UNKNOWN,
         };
+        let scaled_by = match slot.stage {
+            Stage::Guess => slot.last,
+            _ => slot.agreed,
+        };
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
         Header { wid: self.config.worker, idx, look_ahead, phase: slot.phase, spec: op.spec }.emit(buf);
-        if kind != Kind::Update {
+        if kind == Kind::Query || slot.stage == Stage::Probe {
             return (HEADER_LEN, HEADER_LEN);
         }
         let range = op.range(slot.block);
         let elements = range.len();
         let len = HEADER_LEN + op.tensor.vector_len(elements);
         if elements > 0 {
-            let scale = scale(op, slot.agreed, self.config.job.world);
-            op.tensor.encode(range, scale, &mut buf[HEADER_LEN..len]);
+            op.tensor.encode(range, scale(op, scaled_by, self.config.job.world), &mut buf[HEADER_LEN..len]);
         }
         (len, HEADER_LEN + 4 * elements)
     }
@@ -366,7 +391,7 @@ impl Host for SwitchMlHost {
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         if let Some(idx) = self.question.take()
-            && matches!(self.slots[usize::from(idx)].stage, Stage::Probe | Stage::Update)
+            && self.waits(idx)
         {
             let written = self.write(idx, Kind::Query, buf);
             return Some(self.transmit(idx, written));
@@ -374,7 +399,7 @@ impl Host for SwitchMlHost {
         loop {
             let idx = self.queue.pop()?;
             let kind = match self.slots[usize::from(idx)].stage {
-                Stage::Probe => Kind::Probe,
+                Stage::Probe | Stage::Guess => Kind::Probe,
                 Stage::Update => Kind::Update,
                 Stage::Idle | Stage::Refused => continue,
             };

@@ -207,12 +207,16 @@ impl Recovery {
         self.shards[shard].stirred_at = now;
     }
 
-    /// A shard that says nothing for two undisturbed round trips is quiet.
+    /// A shard that says nothing for two undisturbed round trips, while no other shard says anything either, is quiet.
+    /// As long as others answer, its packets may stand in the same queue behind theirs: it has its whole timeout then.
     fn probe_at(&self, shard: usize) -> Time {
         let Shard { stirred_at, probes, .. } = self.shards[shard];
-        let patience = self.fastest.map_or(self.timers.initial_rto, |fastest| fastest.times(2));
-        let patience = patience.max(self.timers.min_rto).times(1 << probes.min(16));
-        stirred_at + patience.min(self.timers.max_rto)
+        let stirred_last = self.shards.iter().map(|shard| shard.stirred_at).max().unwrap_or(stirred_at);
+        let undisturbed = self.fastest.map_or(self.timers.initial_rto, |fastest| fastest.times(2));
+        let undisturbed = undisturbed.max(self.timers.min_rto);
+        let backed_off = |patience: Span| patience.times(1 << probes.min(16)).min(self.timers.max_rto);
+        let alone = stirred_at + backed_off(undisturbed.max(self.rtt.rto(1)));
+        alone.min(stirred_last + backed_off(undisturbed))
     }
 
     /// When the front of a list times out. As long as answers come in order, a packet that was sent once is not late,

@@ -20,7 +20,8 @@ pub struct Op {
     /// What the tensor says of itself.
     pub spec: Spec,
     first_block: u64,
-    blocks: u64,
+    /// How many blocks it has.
+    pub blocks: u64,
     elements_per_packet: u64,
     /// Blocks whose result has not come.
     pub remaining: u64,

@@ -97,7 +97,7 @@ impl<V: Values> SwitchMl<V> {
         let fits = bytes % 4 == 0
             && packet.len == HEADER_LEN + V::buffer_len(elements as usize)
             && match kind {
-                Kind::Probe => elements == 0,
+                Kind::Probe if elements == 0 => true,
                 _ if elements == self.elements_per_packet => total >= elements,
                 _ => elements == total % self.elements_per_packet && (elements > 0 || total == 0),
             };

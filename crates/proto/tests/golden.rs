@@ -1,0 +1,145 @@
+//! The bytes of every kind of packet, as the machines write them, against the files in `tests/golden/`.
+//!
+//! A change of the wire format is seen here first. If it is wanted: raise `wire::VERSION`, run with
+//! `TRIBUTARY_BLESS=1`, and look at the difference.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use tributary_numeric::ReduceOp;
+use tributary_proto::config::{HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::host::{Collective, Host};
+use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
+use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::registry::Protocol;
+use tributary_proto::switch::{NoQueues, Switch, Verdict};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::time::{Span, Time};
+use tributary_proto::values::Elements;
+use tributary_proto::wire::{Common, kind};
+
+const JOB: JobId = JobId(0x0102);
+const KEY: JobKey = JobKey(0xA1A2_A3A4_A5A6_A7A8);
+
+/// Compares packets, each with a line that explains it, with a file of hexadecimal digits.
+fn check(name: &str, packets: &[(&str, Vec<u8>)]) {
+    let mut text = String::new();
+    for (what, bytes) in packets {
+        writeln!(text, "# {what}").unwrap();
+        for line in bytes.chunks(16) {
+            let words: Vec<String> =
+                line.chunks(2).map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+            writeln!(text, "{}", words.join(" ")).unwrap();
+        }
+    }
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(format!("{name}.hex"));
+    if std::env::var_os("TRIBUTARY_BLESS").is_some() {
+        std::fs::write(&path, &text).expect("the golden file is written");
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(text, golden, "{name}: the bytes on the wire have changed");
+}
+
+#[test]
+fn the_common_header() {
+    let mut packets = Vec::new();
+    for (what, kind) in [("PING", kind::PING), ("PONG", kind::PONG)] {
+        let mut bytes = vec![0; 16];
+        Common { protocol: Protocol::SwitchMl.code(), kind, job: JOB, key: KEY }.emit(&mut bytes);
+        packets.push((what, bytes));
+    }
+    check("common", &packets);
+}
+
+fn job() -> JobConfig {
+    JobConfig { job: JOB, key: KEY, world: 2, slots: 2, elements_per_packet: 4, shards: 1 }
+}
+
+fn switchml_host(rank: u16) -> Box<dyn Host> {
+    let config = HostConfig { job: job(), worker: WorkerId(rank), timers: TimerConfig::default() };
+    Protocol::SwitchMl.host(&config)
+}
+
+fn switchml_switch() -> Box<dyn Switch> {
+    let config = SwitchConfig {
+        job: job(),
+        shard: ShardId(0),
+        members: vec![PortId(0), PortId(1)],
+        group: GroupId(0),
+        parent: None,
+    };
+    Protocol::SwitchMl.switch::<Elements>(&config).expect("SwitchML has a program")
+}
+
+fn f32s(values: &[f32]) -> Collective {
+    let tensor = ElementTensor::new(InPlaceStorage::new(values.to_vec()), ReduceOp::Sum);
+    Collective { tensor: Box::new(tensor), deadline: Some(Time::ZERO + Span::from_millis(100)) }
+}
+
+fn sent(host: &mut Box<dyn Host>, now: Time) -> Vec<u8> {
+    let mut buf = vec![0; host.max_packet_len()];
+    let len = host.poll_transmit(now, &mut buf).expect("a packet").len;
+    buf.truncate(len);
+    buf
+}
+
+fn processed(switch: &mut Box<dyn Switch>, from: u16, packet: &[u8]) -> (Verdict, Vec<u8>) {
+    let mut bytes = packet.to_vec();
+    let verdict = switch.process(Time::ZERO, PortId(from), &mut PacketMut::new(&mut bytes, Ecn::NotCapable), &NoQueues);
+    (verdict, bytes)
+}
+
+fn notice(switch: &mut Box<dyn Switch>) -> Vec<u8> {
+    let mut buf = vec![0; 1500];
+    let len = switch.poll_transmit(Time::ZERO, &mut buf).expect("a notice").len;
+    buf.truncate(len);
+    buf
+}
+
+#[test]
+fn switchml() {
+    let (mut hosts, mut switch) = ([switchml_host(0), switchml_host(1)], switchml_switch());
+    let mut packets = Vec::new();
+    // Four elements in block 0, one in block 1, and the next collective's in block 2, in slot 0 again.
+    for (rank, host) in hosts.iter_mut().enumerate() {
+        host.submit(Time::ZERO, f32s(&[1.0, -2.0, 0.5, 3.0 + rank as f32, 0.25])).unwrap();
+        host.submit(Time::ZERO, f32s(&[f32::INFINITY, 1e-3])).unwrap();
+    }
+    let probes = hosts.each_mut().map(|host| sent(host, Time::ZERO));
+    packets.push(("PROBE of rank 1: slot 0, phase 0, 5 elements in all, exponent 2", probes[1].clone()));
+    processed(&mut switch, 0, &probes[0]);
+    let (_, agreed) = processed(&mut switch, 1, &probes[1]);
+    packets.push(("RESULT of the probes", agreed.clone()));
+    // Slot 1's probes are not needed here.
+    hosts.iter_mut().for_each(|host| drop(sent(host, Time::ZERO)));
+    for host in &mut hosts {
+        let packet = Packet { bytes: &agreed, wire_len: agreed.len(), ecn: Ecn::NotCapable };
+        host.handle_packet(Time::ZERO, Addr::Switch(ShardId(0)), packet).unwrap();
+    }
+    let updates = hosts.each_mut().map(|host| sent(host, Time::ZERO));
+    packets.push(("UPDATE of rank 1: slot 0, phase 1; its next block is not finite", updates[1].clone()));
+    processed(&mut switch, 0, &updates[0]);
+
+    let asks_at = hosts[0].poll_timeout().map(|_| Time::ZERO + Span::from_millis(75)).expect("a timer");
+    hosts[0].handle_timeout(asks_at);
+    let query = sent(&mut hosts[0], asks_at);
+    packets.push(("QUERY of rank 0 about slot 0, phase 1", query.clone()));
+    assert_eq!(processed(&mut switch, 0, &query).0, Verdict::Consume);
+    packets.push(("REPORT: rank 1 of 2 is missing", notice(&mut switch)));
+
+    let mut odd = updates[1].clone();
+    odd[31] += 1;
+    odd.truncate(32 + 16);
+    processed(&mut switch, 1, &odd);
+    packets.push(("MISMATCH: rank 0 brings 5 f32, rank 1 brings 6", notice(&mut switch)));
+
+    let mut switch = switchml_switch();
+    for probe in [&probes[0], &probes[1]] {
+        processed(&mut switch, u16::from(probe[17]), probe);
+    }
+    processed(&mut switch, 0, &updates[0]);
+    let (verdict, result) = processed(&mut switch, 1, &updates[1]);
+    assert_eq!(verdict, Verdict::Group(GroupId(0)));
+    packets.push(("RESULT of the updates", result));
+    check("switchml", &packets);
+}
