@@ -13,6 +13,7 @@ pub mod packet;
 pub mod parts;
 pub mod pipeline;
 pub mod registry;
+pub mod ring;
 pub mod switch;
 pub mod switchml;
 pub mod tensor;

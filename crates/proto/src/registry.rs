@@ -2,6 +2,7 @@
 
 use crate::config::{HostConfig, SwitchConfig};
 use crate::host::Host;
+use crate::ring::RingHost;
 use crate::switch::Switch;
 use crate::switchml::{SwitchMl, SwitchMlHost};
 use crate::values::Values;
@@ -50,7 +51,7 @@ impl Protocol {
     pub fn host(self, config: &HostConfig) -> Box<dyn Host> {
         match self {
             Protocol::SwitchMl => Box::new(SwitchMlHost::new(config)),
-            Protocol::Ring => todo!(),
+            Protocol::Ring => Box::new(RingHost::new(config)),
         }
     }
 

@@ -40,7 +40,8 @@ impl RttEstimator {
     /// The timeout of a packet that was sent `sends` times: doubled for each time after the first.
     pub fn rto(&self, sends: u32) -> Span {
         let base = match self.smoothed {
-            Some(smoothed) => smoothed + self.variation.times(4),
+            // On a path that does not vary at all, a queue that grows by a packet must not look like a loss.
+            Some(smoothed) => smoothed + self.variation.times(4).max(Span(smoothed.0 / 8)),
             None => self.timers.initial_rto,
         };
         let doubled = base.max(self.timers.min_rto).times(1 << sends.saturating_sub(1).min(16));
@@ -72,6 +73,15 @@ mod tests {
         assert_eq!(rtt.rto(2), Span::from_millis(40));
         assert_eq!(rtt.rto(3), Span::from_millis(80));
         assert_eq!(rtt.rto(60), TimerConfig::default().max_rto);
+    }
+
+    #[test]
+    fn leaves_room_for_a_round_trip_a_little_longer_than_all_before() {
+        let mut rtt = estimator();
+        for _ in 0..100 {
+            rtt.sample(Span::from_millis(4));
+        }
+        assert!(rtt.rto(1) > Span::from_micros(4_400), "{}", rtt.rto(1));
     }
 
     #[test]

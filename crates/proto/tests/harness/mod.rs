@@ -9,6 +9,7 @@
 #![allow(dead_code)] // Each test binary uses its own part.
 
 pub mod events;
+pub mod golden;
 pub mod link;
 pub mod nodes;
 
@@ -17,7 +18,7 @@ use tributary_proto::ids::{GroupId, OpId, PortId, ShardId};
 use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::pipeline::Pipeline;
 use tributary_proto::switch::Verdict;
-use tributary_proto::time::Time;
+use tributary_proto::time::{Span, Time};
 
 use events::{Event, EventQueue};
 use link::{Link, LinkConfig, SplitMix};
@@ -48,6 +49,8 @@ pub struct Network {
     pub switches: Vec<SwitchNode>,
     /// Every packet put on a link, if recording.
     pub trace: Option<Vec<TraceEntry>>,
+    /// Hosts' timers fire at multiples of this: late, as a kernel's do. Zero for on time.
+    pub timer_grain: Span,
     queue: EventQueue,
     buf: Vec<u8>,
 }
@@ -100,6 +103,7 @@ impl Network {
             hosts: net_hosts,
             switches: net_switches,
             trace: None,
+            timer_grain: Span::ZERO,
             queue: EventQueue::default(),
             buf: Vec::new(),
         };
@@ -129,6 +133,12 @@ impl Network {
     /// Submits when the time has come: a straggler, if that is late. It must be accepted then.
     pub fn submit_at(&mut self, at: Time, host: usize, collective: Collective) {
         self.queue.push(at, Event::Submit { host, collective });
+    }
+
+    /// The driver of a host gives up all that is queued there.
+    pub fn abort(&mut self, host: usize) {
+        self.hosts[host].machine.abort(self.now);
+        self.drain_host(host);
     }
 
     /// From here on the host says and hears nothing.
@@ -168,6 +178,11 @@ impl Network {
     pub fn run_until_idle(&mut self, limit: Time) -> Vec<Vec<HostEvent>> {
         while self.step(limit) {}
         self.hosts.iter_mut().map(|host| std::mem::take(&mut host.events)).collect()
+    }
+
+    /// When the last host was told the last thing: the completion time, where `now` may be that of an idle timer.
+    pub fn last_event(&self) -> Time {
+        self.hosts.iter().map(|host| host.last_event).max().unwrap_or_default()
     }
 
     /// Runs to a point in time, which is `now` afterwards. Events stay with the hosts until `run_until_idle`.
@@ -236,8 +251,10 @@ impl Network {
         let node = &mut self.hosts[host];
         while let Some(event) = node.machine.poll_event() {
             node.events.push(event);
+            node.last_event = self.now;
         }
-        let due = node.machine.poll_timeout().map(|due| due.max(self.now));
+        let grain = self.timer_grain.0.max(1);
+        let due = node.machine.poll_timeout().map(|due| Time(due.max(self.now).0.div_ceil(grain) * grain));
         if due != node.timer {
             node.timer = due;
             due.inspect(|&due| self.queue.push(due, Event::Timer { node: Node::Host(host) }));

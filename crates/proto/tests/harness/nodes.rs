@@ -39,11 +39,13 @@ pub struct HostNode {
     /// What the machine told its caller and nobody has taken yet.
     pub events: Vec<HostEvent>,
     pub timer: Option<Time>,
+    /// When the machine last told its caller something.
+    pub last_event: Time,
 }
 
 impl HostNode {
     pub fn new(machine: Box<dyn Host>, port: Port) -> HostNode {
-        HostNode { machine, port, alive: true, events: Vec::new(), timer: None }
+        HostNode { machine, port, alive: true, events: Vec::new(), timer: None, last_event: Time::ZERO }
     }
 }
 

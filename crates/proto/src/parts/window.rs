@@ -1,0 +1,234 @@
+//! How many packets may be on their way: slow start, then additive increase; halved on loss, and cut in proportion to
+//! the share of marked packets where the network marks (DCTCP, RFC 8257).
+//!
+//! Counts packets, not bytes, since every protocol here sends packets of one size. Transmissions are numbered by the
+//! caller in the order of sending; a *round* ends when one that was sent after its start is acknowledged.
+
+use crate::time::Span;
+
+/// Bounds of a window, in packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowLimits {
+    /// At the start.
+    pub initial: u32,
+    /// Never fewer; after a timeout just as many.
+    pub min: u32,
+    /// Never more.
+    pub max: u32,
+}
+
+/// What one acknowledgement says.
+#[derive(Clone, Copy, Debug)]
+pub struct Acked {
+    /// Packets that it acknowledges for the first time.
+    pub packets: u32,
+    /// Packets that it reports as marked for the first time.
+    pub marked: u32,
+    /// The newest transmission that is known to have arrived.
+    pub newest: u64,
+    /// The number of the next transmission.
+    pub next: u64,
+    /// A round trip that it measures.
+    pub rtt: Option<Span>,
+    /// The window, not the lack of data, held the sender back. A window that is not used does not grow (RFC 7661).
+    pub limited: bool,
+}
+
+/// The gain `g` with which the estimate of the marked share moves (RFC 8257 §3.3).
+const MARK_GAIN: f64 = 1.0 / 16.0;
+
+/// A congestion window.
+#[derive(Clone, Debug)]
+pub struct CongestionWindow {
+    limits: WindowLimits,
+    packets: f64,
+    /// Slow start ends here.
+    threshold: f64,
+    /// The share of packets that the network marks.
+    marked_share: f64,
+    round_end: u64,
+    round_acked: u32,
+    round_marked: u32,
+    round_rtt: Option<Span>,
+    base_rtt: Option<Span>,
+    /// Losses and marks of transmissions before this one have been answered.
+    answered_before: u64,
+}
+
+impl CongestionWindow {
+    /// A window that knows nothing of the path.
+    pub fn new(limits: WindowLimits) -> CongestionWindow {
+        CongestionWindow {
+            limits,
+            packets: f64::from(limits.initial),
+            threshold: f64::INFINITY,
+            marked_share: 1.0,
+            round_end: 0,
+            round_acked: 0,
+            round_marked: 0,
+            round_rtt: None,
+            base_rtt: None,
+            answered_before: 0,
+        }
+    }
+
+    /// Packets that may be on their way.
+    pub fn packets(&self) -> usize {
+        self.packets as usize
+    }
+
+    /// True until the first loss, mark or long queue.
+    pub fn in_slow_start(&self) -> bool {
+        self.packets < self.threshold
+    }
+
+    /// The estimated share of packets that the network marks: `alpha` of DCTCP.
+    pub fn marked_share(&self) -> f64 {
+        self.marked_share
+    }
+
+    /// Takes in an acknowledgement.
+    pub fn on_ack(&mut self, acked: Acked) {
+        self.round_acked += acked.packets;
+        self.round_marked += acked.marked;
+        if let Some(rtt) = acked.rtt {
+            self.round_rtt = Some(self.round_rtt.map_or(rtt, |least| least.min(rtt)));
+            self.base_rtt = Some(self.base_rtt.map_or(rtt, |least| least.min(rtt)));
+        }
+        if acked.marked > 0 && acked.newest >= self.answered_before {
+            self.answered_before = acked.next;
+            self.shrink_to(self.packets * (1.0 - self.marked_share / 2.0));
+        } else if acked.limited && acked.newest >= self.answered_before {
+            self.grow(acked.packets);
+        }
+        if acked.newest >= self.round_end {
+            self.end_round(acked.next);
+        }
+    }
+
+    /// A packet was lost whose last transmission had this number; `next` is the next one's. True if the window is cut
+    /// for it, and not for others of the same round already.
+    pub fn on_loss(&mut self, transmission: u64, next: u64) -> bool {
+        if transmission < self.answered_before {
+            return false;
+        }
+        self.answered_before = next;
+        self.shrink_to(self.packets / 2.0);
+        true
+    }
+
+    /// Nothing was heard for several timeouts.
+    pub fn on_silence(&mut self) {
+        self.threshold = (self.packets / 2.0).max(f64::from(self.limits.min));
+        self.packets = f64::from(self.limits.min);
+    }
+
+    fn grow(&mut self, acked: u32) {
+        let acked = f64::from(acked);
+        let grown = if self.in_slow_start() { self.packets + acked } else { self.packets + acked / self.packets };
+        self.packets = grown.min(f64::from(self.limits.max));
+    }
+
+    fn shrink_to(&mut self, packets: f64) {
+        self.packets = packets.max(f64::from(self.limits.min));
+        self.threshold = self.packets;
+    }
+
+    fn end_round(&mut self, next: u64) {
+        let share = f64::from(self.round_marked.min(self.round_acked)) / f64::from(self.round_acked.max(1));
+        self.marked_share += MARK_GAIN * (share - self.marked_share);
+        // A queue as long as the path itself: slow start has filled the path, whether or not anybody says so.
+        let queued = matches!((self.round_rtt, self.base_rtt), (Some(round), Some(base)) if round >= base.times(2));
+        if queued && self.in_slow_start() {
+            self.threshold = self.packets;
+        }
+        self.round_end = next;
+        self.round_acked = 0;
+        self.round_marked = 0;
+        self.round_rtt = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: WindowLimits = WindowLimits { initial: 10, min: 2, max: 200 };
+
+    /// A path that is acknowledged a whole window at a time.
+    struct Path {
+        window: CongestionWindow,
+        sent: u64,
+    }
+
+    impl Path {
+        fn new() -> Path {
+            Path { window: CongestionWindow::new(LIMITS), sent: 0 }
+        }
+
+        fn round(&mut self, marked: u32, rtt: Span) {
+            let packets = self.window.packets() as u32;
+            self.sent += u64::from(packets);
+            let acked =
+                Acked { packets, marked, newest: self.sent - 1, next: self.sent, rtt: Some(rtt), limited: true };
+            self.window.on_ack(acked);
+        }
+    }
+
+    #[test]
+    fn doubles_each_round_in_slow_start_up_to_the_limit() {
+        let mut path = Path::new();
+        for expected in [20, 40, 80, 160, 200, 200] {
+            path.round(0, Span::from_micros(50));
+            assert_eq!(path.window.packets(), expected);
+        }
+    }
+
+    #[test]
+    fn halves_once_for_all_losses_of_a_round_then_adds_one_a_round() {
+        let mut path = Path::new();
+        (0..3).for_each(|_| path.round(0, Span::from_micros(50)));
+        let next = path.sent + 80;
+        let cuts: Vec<bool> = (0..5).map(|packet| path.window.on_loss(path.sent + packet, next)).collect();
+        assert_eq!(cuts, [true, false, false, false, false]);
+        assert_eq!(path.window.packets(), 40);
+        path.sent = next;
+        for expected in [41, 42, 43] {
+            path.round(0, Span::from_micros(50));
+            assert_eq!(path.window.packets(), expected);
+        }
+    }
+
+    #[test]
+    fn few_marks_cost_little_once_the_share_is_known() {
+        let mut path = Path::new();
+        (0..3).for_each(|_| path.round(0, Span::from_micros(50)));
+        (0..100).for_each(|_| path.round(0, Span::from_micros(50)));
+        let before = path.window.packets();
+        path.round(1, Span::from_micros(50));
+        assert!(path.window.packets() >= before * 9 / 10, "{} of {before}", path.window.packets());
+        (0..200).for_each(|_| path.round(path.window.packets() as u32, Span::from_micros(50)));
+        assert!(path.window.marked_share() > 0.99);
+        assert_eq!(path.window.packets(), LIMITS.min as usize);
+    }
+
+    #[test]
+    fn a_queue_as_long_as_the_path_ends_slow_start() {
+        let mut path = Path::new();
+        path.round(0, Span::from_micros(50));
+        path.round(0, Span::from_micros(110));
+        assert!(!path.window.in_slow_start());
+    }
+
+    #[test]
+    fn does_not_grow_while_it_is_not_used_and_falls_to_the_minimum_in_silence() {
+        let mut path = Path::new();
+        let idle = Acked { packets: 5, marked: 0, newest: 4, next: 5, rtt: None, limited: false };
+        path.window.on_ack(idle);
+        assert_eq!(path.window.packets(), 10);
+        path.window.on_silence();
+        assert_eq!(path.window.packets(), 2);
+        path.round(0, Span::from_micros(50));
+        assert_eq!(path.window.packets(), 4);
+    }
+}

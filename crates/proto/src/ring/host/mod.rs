@@ -1,0 +1,319 @@
+//! The ring's machine: collectives in order, a link from the predecessor, a link to the successor.
+
+mod transmit;
+mod trouble;
+
+use std::collections::VecDeque;
+
+use self::trouble::Broken;
+use super::item::Item;
+use super::receiver::Receiver;
+use super::running::Running;
+use super::sender::Sender;
+use super::watch::Watch;
+use super::wire::{self, Ack, Data, HEADER_LEN, MAX_CONTROL_LEN, Notice};
+use crate::config::HostConfig;
+use crate::drop_reason::DropReason;
+use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::ids::{OpId, WorkerId};
+use crate::packet::{Addr, Packet, Transmit};
+use crate::time::{Span, Time};
+use crate::values::FINGERPRINT_LEN;
+
+/// Own blocks of so many collectives are under way at once; `op` in packets is 16 bits wide.
+const COLLECTIVES_UNDER_WAY: u64 = 1024;
+/// A complete collective is reported though the successor has not acknowledged all of it, after so many of the longest
+/// retransmission timeouts: its process may have ended, and the last acknowledgement been lost.
+const LINGER_RTOS: u64 = 2;
+
+/// A packet of a collective that this rank has not submitted yet.
+struct Early {
+    op: u64,
+    data: Data,
+    vector: Box<[u8]>,
+}
+
+/// One rank of a ring.
+pub struct RingHost {
+    config: HostConfig,
+    predecessor: WorkerId,
+    successor: WorkerId,
+    /// Collectives from `first_op` on, in order.
+    ops: VecDeque<Running>,
+    first_op: u64,
+    /// The first collective that may have own blocks to send.
+    own_op: u64,
+    /// Blocks to pass on, in the order of their arrival.
+    forwards: VecDeque<Item>,
+    early: VecDeque<Early>,
+    sender: Sender,
+    receiver: Receiver,
+    watch: Watch,
+    broken: Option<Broken>,
+    /// The earliest of all collectives.
+    deadline: Option<Time>,
+    events: VecDeque<HostEvent>,
+    stats: HostStats,
+}
+
+impl RingHost {
+    /// A rank that has submitted nothing.
+    pub fn new(config: &HostConfig) -> RingHost {
+        let (me, world) = (config.worker.0, config.job.world);
+        let predecessor = WorkerId((me + world - 1) % world);
+        let successor = WorkerId((me + 1) % world);
+        RingHost {
+            predecessor,
+            successor,
+            ops: VecDeque::new(),
+            first_op: 0,
+            own_op: 0,
+            forwards: VecDeque::new(),
+            early: VecDeque::new(),
+            sender: Sender::new(config.timers),
+            receiver: Receiver::default(),
+            watch: Watch::new(config.worker, predecessor, successor),
+            broken: None,
+            deadline: None,
+            events: VecDeque::new(),
+            stats: HostStats::default(),
+            config: config.clone(),
+        }
+    }
+
+    fn next_op(&self) -> u64 {
+        self.first_op + self.ops.len() as u64
+    }
+
+    fn running(&mut self, op: u64) -> Option<&mut Running> {
+        self.ops.get_mut(op.checked_sub(self.first_op)? as usize)
+    }
+
+    fn handle(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        let kind = wire::parse_common(packet.bytes, &self.config.job)?;
+        let Addr::Worker(from) = from else { return Err(DropReason::NotAMember) };
+        let world = self.config.job.world;
+        if from.0 >= world || world == 1 {
+            return Err(DropReason::NotAMember);
+        }
+        if from != self.predecessor && from != self.successor {
+            return Err(DropReason::WrongWorker);
+        }
+        match kind {
+            wire::DATA if from == self.predecessor => self.handle_data(now, packet),
+            wire::ACK if from == self.successor => self.handle_ack(now, packet.bytes),
+            wire::NOTICE if from == self.predecessor => {
+                let notice = Notice::parse(packet.bytes, world)?;
+                self.watch.heard_of(now, notice.worker);
+                Ok(())
+            }
+            wire::FAULT => self.handle_fault(now, from, packet.bytes),
+            _ => Err(DropReason::BadKind),
+        }
+    }
+
+    fn handle_data(&mut self, now: Time, packet: Packet<'_>) -> Result<(), DropReason> {
+        let data = Data::parse(packet.bytes)?;
+        if packet.bytes.len() > self.max_packet_len() {
+            return Err(DropReason::BadLength);
+        }
+        self.watch.heard(now);
+        let distance = i64::from(data.op.wrapping_sub(self.first_op as u16) as i16);
+        let op = self.first_op.checked_add_signed(distance).ok_or(DropReason::Stale)?;
+        if let Some(broken) = self.broken.as_mut().filter(|broken| broken.from_op <= op) {
+            broken.tell_predecessor = true;
+            return Err(DropReason::Unexpected);
+        }
+        let seq = self.receiver.check(&data)?;
+        if op < self.first_op {
+            return Err(DropReason::Stale);
+        }
+        let vector = &packet.bytes[HEADER_LEN..];
+        if op >= self.next_op() {
+            if seq >= self.receiver.limit(self.early.len()) {
+                self.receiver.announce();
+                return Err(DropReason::Unexpected);
+            }
+            self.early.push_back(Early { op, data, vector: vector.into() });
+        } else {
+            self.apply(now, op, &data, vector)?;
+        }
+        self.receiver.accept(seq, &data, packet.ecn);
+        Ok(())
+    }
+
+    /// Reduces or writes one block of a collective that is here.
+    fn apply(&mut self, now: Time, op: u64, data: &Data, vector: &[u8]) -> Result<(), DropReason> {
+        let running = &mut self.ops[(op - self.first_op) as usize];
+        if running.spec != data.spec {
+            let mine = running.spec;
+            self.break_with_mismatch(now, op, mine, data.spec);
+            return Err(DropReason::Mismatch);
+        }
+        let forward = running.apply(data, vector)?;
+        if let Some((block, phase)) = forward {
+            self.forwards.push_back(Item { op, block, phase });
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    fn handle_ack(&mut self, now: Time, bytes: &[u8]) -> Result<(), DropReason> {
+        let (ack, words, count) = Ack::parse(bytes)?;
+        let (ops, first_op) = (&mut self.ops, self.first_op);
+        self.sender.handle_ack(now, &ack, &words[..count], |item| {
+            // A collective that was handed back is before the first.
+            if let Some(running) = item.op.checked_sub(first_op).and_then(|index| ops.get_mut(index as usize)) {
+                running.unacknowledged -= 1;
+            }
+        })?;
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Hands back, in order, what is complete and acknowledged, or complete for so long that nobody may listen any more.
+    fn settle(&mut self, now: Time) {
+        let linger = self.linger();
+        while let Some(front) = self.ops.front_mut() {
+            if front.to_receive > 0 || front.to_send > 0 {
+                break;
+            }
+            let finished_at = *front.finished_at.get_or_insert(now);
+            let patient = finished_at + linger > now && front.deadline.is_none_or(|deadline| deadline > now);
+            if front.unacknowledged > 0 && patient {
+                break;
+            }
+            self.hand_back();
+        }
+    }
+
+    /// The first collective is complete; packets that the successor has not acknowledged are copied.
+    fn hand_back(&mut self) {
+        let Some(running) = self.ops.pop_front() else { return };
+        let op = self.first_op;
+        self.first_op += 1;
+        if running.unacknowledged > 0 {
+            for sent in self.sender.unacknowledged(op) {
+                sent.copy = Some(running.copy(sent.item.block, sent.item.phase));
+            }
+        }
+        self.stats.blocks_at_hosts += u64::from(running.total_blocks());
+        if running.deadline.is_some() && running.deadline == self.deadline {
+            self.deadline = self.ops.iter().filter_map(|running| running.deadline).min();
+        }
+        self.skip_spent();
+        self.events.push_back(HostEvent::Done { op: OpId(op), tensor: running.tensor });
+    }
+
+    /// Moves `own_op` on to the first collective that has own blocks left.
+    fn skip_spent(&mut self) {
+        self.own_op = self.own_op.max(self.first_op);
+        while self.ops.get((self.own_op - self.first_op) as usize).is_some_and(|running| !running.has_own()) {
+            self.own_op += 1;
+        }
+        self.own_op = self.own_op.min(self.next_op());
+    }
+
+    fn has_own(&self) -> bool {
+        self.own_op < self.next_op() && self.own_op < self.first_op + COLLECTIVES_UNDER_WAY
+    }
+
+    fn linger(&self) -> Span {
+        self.config.timers.max_rto.times(LINGER_RTOS)
+    }
+}
+
+impl Host for RingHost {
+    fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
+        let op = self.next_op();
+        if let Some(broken) = self.broken.as_mut().filter(|broken| broken.from_op <= op) {
+            let error = broken.error.clone();
+            if std::mem::replace(&mut broken.caller_knows, true) {
+                return Err(SubmitError::Broken(error));
+            }
+            // The others heard of the trouble before this rank came to it: here it is the first that fails.
+            self.events.push_back(HostEvent::Failed { op: OpId(op), tensor: collective.tensor, error });
+            return Ok(OpId(op));
+        }
+        let deadline = collective.deadline;
+        let mut running = Running::new(now, op, collective, self.config.worker, &self.config.job);
+        if self.config.job.world == 1 {
+            running.complete_alone();
+        }
+        self.ops.push_back(running);
+        self.deadline = [self.deadline, deadline].into_iter().flatten().min();
+        self.skip_spent();
+        self.settle(now);
+        let kept = self.early.len();
+        for early in std::mem::take(&mut self.early) {
+            if early.op != op {
+                self.early.push_back(early);
+            } else if self.broken.as_ref().is_none_or(|broken| broken.from_op > op)
+                && let Err(reason) = self.apply(now, op, &early.data, &early.vector)
+            {
+                self.stats.drops.count(reason);
+            }
+        }
+        if self.early.len() < kept {
+            self.receiver.announce();
+        }
+        Ok(OpId(op))
+    }
+
+    fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        let outcome = self.handle(now, from, packet);
+        match outcome {
+            Ok(()) => self.stats.packets_received += 1,
+            Err(reason) => self.stats.drops.count(reason),
+        }
+        outcome
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        let more = self.has_more();
+        self.sender.handle_timeout(now, more);
+        self.settle(now);
+        self.check_deadlines(now);
+        self.repeat_fault(now);
+        if let Some((since, period)) = self.waiting() {
+            self.watch.handle_timeout(now, since, period);
+        }
+    }
+
+    fn abort(&mut self, now: Time) {
+        while self.ops.front().is_some_and(|front| front.to_receive == 0 && front.to_send == 0) {
+            self.hand_back();
+        }
+        if self.broken.is_none() || !self.ops.is_empty() {
+            self.break_with(now, self.first_op, CollectiveError::Aborted, None);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        let transmit = self.transmit_control(now, buf).or_else(|| self.transmit_data(now, buf))?;
+        self.stats.packets_sent += 1;
+        Some(transmit)
+    }
+
+    fn poll_event(&mut self) -> Option<HostEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let waits = self.waiting().map(|(since, period)| self.watch.poll_timeout(since, period));
+        let relay = self.watch.poll_relay(self.notice_period());
+        let linger = self.ops.front().and_then(|front| front.finished_at).map(|at| at + self.linger());
+        let repeat = self.broken.as_ref().and_then(|broken| broken.repeat).map(|(at, _)| at);
+        let timers = [self.sender.poll_timeout(self.has_more()), self.deadline, waits, relay, linger, repeat];
+        timers.into_iter().flatten().min()
+    }
+
+    fn max_packet_len(&self) -> usize {
+        let vector = (4 * usize::from(self.config.job.elements_per_packet)).max(FINGERPRINT_LEN);
+        (HEADER_LEN + vector).max(MAX_CONTROL_LEN)
+    }
+
+    fn stats(&self) -> &HostStats {
+        &self.stats
+    }
+}

@@ -1,0 +1,93 @@
+//! What the machine sends next: faults, acknowledgements, notices, then blocks.
+
+use super::super::item::{Item, Numbers};
+use super::super::wire::{self, Data, HEADER_LEN, MAX_ACK_WORDS, Notice};
+use super::RingHost;
+use crate::ids::OpId;
+use crate::packet::{Addr, Ecn, Transmit};
+use crate::time::Time;
+
+impl RingHost {
+    /// True if there is something to send for the first time.
+    pub(super) fn has_more(&self) -> bool {
+        !self.forwards.is_empty() || self.has_own()
+    }
+
+    /// What to send next: what goes on before what begins, so that what is under way stays little.
+    fn next_item(&mut self) -> Option<Item> {
+        if let Some(item) = self.forwards.pop_front() {
+            return Some(item);
+        }
+        if !self.has_own() {
+            return None;
+        }
+        let op = self.own_op;
+        let block = self.running(op)?.next_own()?;
+        self.skip_spent();
+        Some(Item { op, block, phase: wire::Phase::Reduce })
+    }
+
+    pub(super) fn transmit_data(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        if self.sender.may_resend(now) {
+            return self.transmit_again(now, buf);
+        }
+        if !self.sender.may_send(now) {
+            return None;
+        }
+        let item = self.next_item()?;
+        let numbers = self.sender.send(now, item, self.has_more());
+        let running = &mut self.ops[(item.op - self.first_op) as usize];
+        running.to_send -= 1;
+        let (len, wire_len) = running.read(item.block, item.phase, &mut buf[HEADER_LEN..]);
+        let header = running.header(item.block, item.phase);
+        let transmit = self.emit_data(header, numbers, HEADER_LEN + len, HEADER_LEN + wire_len, buf);
+        self.settle(now);
+        Some(transmit)
+    }
+
+    fn transmit_again(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        let (numbers, sent) = self.sender.resend(now)?;
+        let (header, len, wire_len) = match &sent.copy {
+            Some(copy) => {
+                buf[HEADER_LEN..HEADER_LEN + copy.vector.len()].copy_from_slice(&copy.vector);
+                (copy.header, HEADER_LEN + copy.vector.len(), copy.wire_len)
+            }
+            None => {
+                let Item { op, block, phase } = sent.item;
+                let running = &self.ops[(op - self.first_op) as usize];
+                let (len, wire_len) = running.read(block, phase, &mut buf[HEADER_LEN..]);
+                (running.header(block, phase), HEADER_LEN + len, HEADER_LEN + wire_len)
+            }
+        };
+        self.stats.retransmissions += 1;
+        Some(self.emit_data(header, numbers, len, wire_len, buf))
+    }
+
+    fn emit_data(&self, header: Data, numbers: Numbers, len: usize, wire_len: usize, buf: &mut [u8]) -> Transmit {
+        wire::emit_common(buf, wire::DATA, &self.config.job);
+        let Numbers { seq, attempt, ack_now } = numbers;
+        Data { seq: seq as u32, attempt, ack_now, ..header }.emit(buf);
+        Transmit { to: Addr::Worker(self.successor), len, wire_len, ecn: Ecn::Capable }
+    }
+
+    /// A packet without a vector, if one is due.
+    pub(super) fn transmit_control(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        let (kind, to, len) = if let Some((to, len)) = self.emit_fault(buf) {
+            (wire::FAULT, to, len)
+        } else if let Some(len) = self.emit_ack(buf) {
+            (wire::ACK, self.predecessor, len)
+        } else {
+            let period = self.notice_period();
+            let worker = self.watch.take_relay(now, period)?;
+            (wire::NOTICE, self.successor, Notice { op: OpId(self.first_op), worker }.emit(buf))
+        };
+        wire::emit_common(buf, kind, &self.config.job);
+        Some(Transmit { to: Addr::Worker(to), len, wire_len: len, ecn: Ecn::NotCapable })
+    }
+
+    fn emit_ack(&mut self, buf: &mut [u8]) -> Option<usize> {
+        let mut words = [0; MAX_ACK_WORDS];
+        let (ack, count) = self.receiver.poll_ack(self.early.len(), &mut words)?;
+        Some(ack.emit(&words[..count], buf))
+    }
+}

@@ -1,0 +1,395 @@
+//! The sending end of the link to the successor: what is on its way, what was lost, and what the window allows.
+//!
+//! Transmissions are numbered in the order of sending, apart from the sequence numbers of packets: a packet that was
+//! sent again has a new transmission number. An acknowledgement echoes the packet *and attempt* that caused it, so that
+//! round trips and losses are known without ambiguity also for packets that were sent again (compare RFC 8985, RACK).
+
+use std::collections::VecDeque;
+
+use super::item::{Item, Numbers, PacketCopy};
+use super::receiver::PACKETS_PER_ACK;
+use super::seq::{SeqSet, WINDOW, expand};
+use super::wire::{Ack, MAX_ATTEMPT};
+use crate::config::TimerConfig;
+use crate::drop_reason::DropReason;
+use crate::parts::pacer::Pacer;
+use crate::parts::rtt::RttEstimator;
+use crate::parts::window::{Acked, CongestionWindow, WindowLimits};
+use crate::time::{Span, Time};
+
+/// A transmission is lost when one that was sent so many later has arrived ...
+const LATER_ARRIVALS: u64 = 3;
+/// ... times the patience, which doubles up to this with each packet that turns out late rather than lost.
+const MAX_PATIENCE: u64 = 16;
+/// The successor is asked to speak so often in a window, but needs not for fewer than 8 packets at a time.
+const ACKS_PER_WINDOW: usize = 4;
+
+/// A window is sent in this part of a round trip, in per cent of speed: twice as fast while it may double, and a bit
+/// faster than it is acknowledged after that, so that the window and not the pace decides (as Linux does).
+const SLOW_START_PACE: u64 = 200;
+const PACE: u64 = 125;
+/// A window leaves in so many bursts, of so many packets each.
+const BURSTS_PER_WINDOW: u64 = 4;
+const LEAST_BURST: u64 = 4;
+const MOST_BURST: u64 = 32;
+
+/// Never less than lets a lost packet show by later arrivals.
+const LIMITS: WindowLimits = WindowLimits { initial: 16, min: 1 + LATER_ARRIVALS as u32, max: WINDOW as u32 };
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    OnItsWay,
+    Lost,
+    /// Acknowledged, or of no use any more.
+    Over,
+}
+
+/// A packet that was sent.
+#[derive(Debug)]
+pub struct Sent {
+    /// What it carries.
+    pub item: Item,
+    /// The packet, if its tensor was handed back before the acknowledgement came.
+    pub copy: Option<PacketCopy>,
+    transmission: u64,
+    sent_at: Time,
+    attempt: u8,
+    state: State,
+}
+
+/// The link's sending end.
+#[derive(Debug)]
+pub struct Sender {
+    /// The lowest packet that is not over; `sent[0]`.
+    base: u64,
+    sent: VecDeque<Sent>,
+    /// Packets that the successor acknowledged, over and above `base`.
+    acknowledged: SeqSet,
+    /// Transmission and packet, oldest first; obsolete where the packet was sent again or is over.
+    order: VecDeque<(u64, u64)>,
+    /// Packets to send again, in the order of their loss; obsolete where one is over.
+    lost: VecDeque<u64>,
+    on_its_way: usize,
+    next_transmission: u64,
+    newest_arrived: Option<(u64, Time)>,
+    /// How much later transmissions may overtake earlier ones: a factor.
+    patience: u64,
+    /// Packets since the successor was last asked to speak.
+    unasked: usize,
+    /// The successor has no place from here on.
+    limit: u64,
+    marks: u16,
+    window: CongestionWindow,
+    rtt: RttEstimator,
+    pacer: Pacer,
+    /// Timeouts since the last progress.
+    timeouts: u32,
+    /// The timeout is counted from here.
+    timer_start: Time,
+    /// The successor said something since the last timeout.
+    heard: bool,
+    /// One packet may be sent whatever the windows say, to make the successor speak.
+    probe: bool,
+}
+
+impl Sender {
+    /// A link that has carried nothing.
+    pub fn new(timers: TimerConfig) -> Sender {
+        Sender {
+            base: 0,
+            sent: VecDeque::new(),
+            acknowledged: SeqSet::default(),
+            order: VecDeque::new(),
+            lost: VecDeque::new(),
+            on_its_way: 0,
+            next_transmission: 0,
+            newest_arrived: None,
+            patience: 1,
+            unasked: 0,
+            limit: WINDOW,
+            marks: 0,
+            window: CongestionWindow::new(LIMITS),
+            rtt: RttEstimator::new(timers),
+            pacer: Pacer::default(),
+            timeouts: 0,
+            timer_start: Time::ZERO,
+            heard: false,
+            probe: false,
+        }
+    }
+
+    fn next_seq(&self) -> u64 {
+        self.base + self.sent.len() as u64
+    }
+
+    fn window_is_open(&self) -> bool {
+        self.probe || self.on_its_way < self.window.packets()
+    }
+
+    /// True if a lost packet waits to be sent again and may be.
+    pub fn may_resend(&mut self, now: Time) -> bool {
+        while self.lost.front().is_some_and(|&seq| self.entry(seq).is_none_or(|sent| sent.state != State::Lost)) {
+            self.lost.pop_front();
+        }
+        !self.lost.is_empty() && self.window_is_open() && self.pacer.is_open(now)
+    }
+
+    /// True if a new packet may be sent.
+    pub fn may_send(&self, now: Time) -> bool {
+        self.has_room() && self.window_is_open() && self.pacer.is_open(now)
+    }
+
+    /// True if the successor has a place for one more new packet.
+    fn has_room(&self) -> bool {
+        let room = self.next_seq() < self.limit || self.probe && self.on_its_way == 0;
+        room && (self.sent.len() as u64) < WINDOW
+    }
+
+    /// The next lost packet goes out once more; call only after [`Sender::may_resend`].
+    pub fn resend(&mut self, now: Time) -> Option<(Numbers, &Sent)> {
+        let seq = self.lost.pop_front()?;
+        self.count_transmission(now, seq);
+        let sent = self.sent.get_mut((seq - self.base) as usize)?;
+        sent.transmission = self.next_transmission - 1;
+        sent.sent_at = now;
+        sent.attempt = sent.attempt % MAX_ATTEMPT + 1;
+        sent.state = State::OnItsWay;
+        Some((Numbers { seq, attempt: sent.attempt, ack_now: true }, sent))
+    }
+
+    /// A new packet goes out; call only after [`Sender::may_send`]. `more` says that another one waits.
+    pub fn send(&mut self, now: Time, item: Item, more: bool) -> Numbers {
+        let seq = self.next_seq();
+        self.count_transmission(now, seq);
+        let transmission = self.next_transmission - 1;
+        self.sent.push_back(Sent { item, copy: None, transmission, sent_at: now, attempt: 1, state: State::OnItsWay });
+        self.unasked += 1;
+        let enough = (self.window.packets() / ACKS_PER_WINDOW).clamp(1, PACKETS_PER_ACK as usize);
+        // A full window holds a packet that asks, since it holds several times `enough`.
+        let ack_now = self.unasked >= enough || !more;
+        if ack_now {
+            self.unasked = 0;
+        }
+        Numbers { seq, attempt: 1, ack_now }
+    }
+
+    fn count_transmission(&mut self, now: Time, seq: u64) {
+        if self.on_its_way == 0 {
+            self.timer_start = now;
+        }
+        if let Some(rtt) = self.rtt.smoothed() {
+            let window = self.window.packets() as u64;
+            let gain = if self.window.in_slow_start() { SLOW_START_PACE } else { PACE };
+            let burst = (window / BURSTS_PER_WINDOW).clamp(LEAST_BURST, MOST_BURST);
+            self.pacer.on_sent(now, Span(rtt.0 * 100 / (window * gain)), burst as u32);
+        }
+        self.order.push_back((self.next_transmission, seq));
+        self.next_transmission += 1;
+        self.on_its_way += 1;
+        self.probe = false;
+    }
+
+    fn entry(&self, seq: u64) -> Option<&Sent> {
+        self.sent.get(seq.checked_sub(self.base)? as usize)
+    }
+
+    /// Takes in an acknowledgement; tells of each item that arrived.
+    pub fn handle_ack(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        words: &[u64],
+        mut arrived: impl FnMut(Item),
+    ) -> Result<(), DropReason> {
+        let cum = expand(self.base, ack.cum).ok_or(DropReason::Stale)?;
+        let limit = expand(cum, ack.limit).ok_or(DropReason::BadField)?;
+        if cum > self.next_seq() || limit > cum + WINDOW {
+            return Err(DropReason::BadField);
+        }
+        self.limit = self.limit.max(limit);
+        self.heard = true;
+        let full = self.on_its_way + LATER_ARRIVALS as usize >= self.window.packets();
+        let limited = full || !self.pacer.is_open(now);
+        let rtt = self.handle_echo(now, ack);
+        let mut fresh = 0;
+        for seq in self.base..cum {
+            fresh += u32::from(self.acknowledge(seq, &mut arrived));
+        }
+        for (index, &word) in words.iter().enumerate() {
+            let first = cum / 64 * 64 + 64 * index as u64;
+            if first >= self.next_seq() {
+                break;
+            }
+            let mut news = word & !self.acknowledged.word(first);
+            while news != 0 {
+                let seq = first + u64::from(news.trailing_zeros());
+                news &= news - 1;
+                fresh += u32::from(self.acknowledge(seq, &mut arrived));
+            }
+        }
+        self.advance();
+        if fresh > 0 {
+            self.timeouts = 0;
+            self.timer_start = now;
+        }
+        let marked = u32::from(ack.marks.wrapping_sub(self.marks)).min(fresh);
+        self.marks = ack.marks;
+        if fresh > 0 {
+            let newest = self.newest_arrived.map_or(0, |(transmission, _)| transmission);
+            let next = self.next_transmission;
+            self.window.on_ack(Acked { packets: fresh, marked, newest, next, rtt, limited });
+        }
+        self.find_losses();
+        Ok(())
+    }
+
+    /// The transmission that made the successor speak: its round trip, if it was the packet's last.
+    fn handle_echo(&mut self, now: Time, ack: &Ack) -> Option<Span> {
+        let seq = expand(self.base, ack.echo_seq)?;
+        if ack.echo_attempt == 0 {
+            return None;
+        }
+        let sent = self.entry(seq)?;
+        let (transmission, sent_at) = (sent.transmission, sent.sent_at);
+        let last = sent.attempt == ack.echo_attempt;
+        if !last || sent.state == State::Lost {
+            // A transmission that was taken for lost has arrived after all: the path reorders.
+            self.patience = (2 * self.patience).min(MAX_PATIENCE);
+        }
+        if !last {
+            return None;
+        }
+        self.note_arrival(transmission, sent_at);
+        let rtt = now.since(sent_at);
+        self.rtt.sample(rtt);
+        Some(rtt)
+    }
+
+    fn note_arrival(&mut self, transmission: u64, sent_at: Time) {
+        if self.newest_arrived.is_none_or(|(newest, _)| newest < transmission) {
+            self.newest_arrived = Some((transmission, sent_at));
+        }
+    }
+
+    /// True if the packet was not known to have arrived.
+    fn acknowledge(&mut self, seq: u64, arrived: &mut impl FnMut(Item)) -> bool {
+        let Some(sent) = seq.checked_sub(self.base).and_then(|index| self.sent.get_mut(index as usize)) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut sent.state, State::Over);
+        if !self.acknowledged.insert(seq) {
+            return false;
+        }
+        self.on_its_way -= usize::from(before == State::OnItsWay);
+        if before == State::Over {
+            return false;
+        }
+        arrived(sent.item);
+        sent.copy = None;
+        let (transmission, sent_at, attempt) = (sent.transmission, sent.sent_at, sent.attempt);
+        if attempt == 1 {
+            self.note_arrival(transmission, sent_at);
+        }
+        true
+    }
+
+    fn advance(&mut self) {
+        let old = self.base;
+        while self.sent.front().is_some_and(|sent| sent.state == State::Over) {
+            self.sent.pop_front();
+            self.base += 1;
+        }
+        self.acknowledged.rise(old, self.base);
+    }
+
+    /// What was sent well before something that has arrived is lost: some transmissions before, or a round trip.
+    fn find_losses(&mut self) {
+        let Some((newest, newest_sent_at)) = self.newest_arrived else { return };
+        while let Some(&(transmission, seq)) = self.order.front() {
+            let current = self.entry(seq).filter(|sent| sent.transmission == transmission);
+            if let Some(sent) = current.filter(|sent| sent.state == State::OnItsWay) {
+                let overtaken = transmission + LATER_ARRIVALS * self.patience <= newest;
+                let gap = newest_sent_at.since(sent.sent_at);
+                let long_before = self.rtt.smoothed().is_some_and(|rtt| gap > rtt.times(self.patience));
+                if !overtaken && !long_before {
+                    return;
+                }
+                self.lose(seq);
+                // The first packet of a series of losses goes out at once, though the window has just been cut.
+                self.probe |= self.window.on_loss(transmission, self.next_transmission);
+            }
+            self.order.pop_front();
+        }
+    }
+
+    fn lose(&mut self, seq: u64) {
+        self.sent[(seq - self.base) as usize].state = State::Lost;
+        self.on_its_way -= 1;
+        self.lost.push_back(seq);
+    }
+
+    /// When the pace lets more packets go, or the successor has been silent for too long. `more` says that there is
+    /// something to send.
+    pub fn poll_timeout(&self, more: bool) -> Option<Time> {
+        let paced = self.window_is_open() && (!self.lost.is_empty() || more && self.has_room());
+        let paced = paced.then(|| self.pacer.due());
+        [self.retransmission_timeout(more), paced].into_iter().flatten().min()
+    }
+
+    fn retransmission_timeout(&self, more: bool) -> Option<Time> {
+        let waits = self.on_its_way > 0 || more && !self.probe && self.next_seq() >= self.limit;
+        waits.then(|| self.timer_start + self.rtt.rto(self.timeouts + 1))
+    }
+
+    /// Acts on a timeout, if it has come: probes first, and gives up what is on its way only after that. Copies whose
+    /// time is over are dropped.
+    pub fn handle_timeout(&mut self, now: Time, more: bool) {
+        if self.retransmission_timeout(more).is_none_or(|due| due > now) {
+            return;
+        }
+        self.timeouts += 1;
+        self.timer_start = now;
+        self.probe = true;
+        while let Some((transmission, seq)) = self.order.pop_front() {
+            let current = self.entry(seq).filter(|sent| sent.transmission == transmission);
+            if current.is_some_and(|sent| sent.state == State::OnItsWay) {
+                self.lose(seq);
+                if self.timeouts == 1 {
+                    break;
+                }
+            }
+        }
+        self.forget(|sent| sent.copy.as_ref().and_then(|copy| copy.until).is_some_and(|until| until <= now));
+        let heard = std::mem::take(&mut self.heard);
+        if self.timeouts > 1 && !heard {
+            self.window.on_silence();
+        }
+    }
+
+    /// Timeouts in a row without progress.
+    pub fn timeouts(&self) -> u32 {
+        self.timeouts
+    }
+
+    /// Packets of one collective that are not over, to be given copies of their bytes.
+    pub fn unacknowledged(&mut self, op: u64) -> impl Iterator<Item = &mut Sent> {
+        self.sent.iter_mut().filter(move |sent| sent.item.op == op && sent.state != State::Over)
+    }
+
+    /// Nobody needs the packets of these collectives any more, except where copies were made.
+    pub fn forget_from(&mut self, op: u64) {
+        self.forget(|sent| sent.item.op >= op && sent.copy.is_none());
+    }
+
+    fn forget(&mut self, which: impl Fn(&Sent) -> bool) {
+        for sent in self.sent.iter_mut().filter(|sent| which(sent)) {
+            self.on_its_way -= usize::from(sent.state == State::OnItsWay);
+            sent.state = State::Over;
+            sent.copy = None;
+        }
+        self.advance();
+    }
+}
+
+#[cfg(test)]
+mod tests;

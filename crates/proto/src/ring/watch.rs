@@ -1,0 +1,108 @@
+//! Who is silent? Each rank hears only its predecessor, and that one may be waiting itself.
+//!
+//! A rank that waits and hears nothing at all tells its successor so in a notice, which goes round the ring. A rank that
+//! passes notices on is not silent. So every rank learns of the one behind which nothing comes.
+
+use crate::ids::WorkerId;
+use crate::time::{Span, Time};
+
+/// What a rank knows about the ranks before it.
+#[derive(Debug)]
+pub struct Watch {
+    predecessor: WorkerId,
+    successor: WorkerId,
+    me: WorkerId,
+    last_heard: Time,
+    last_originated: Time,
+    /// A notice named this rank, and no data came after it.
+    suspect: Option<WorkerId>,
+    /// A notice that waits to be passed on.
+    relay: Option<WorkerId>,
+    last_relayed: Option<Time>,
+}
+
+/// A rank that hears notices itself waits so many periods before it blames its predecessor.
+const PATIENCE: u64 = 3;
+/// While the silence lasts, the notice is sent again so often in a period, since notices are lost too ...
+const NOTICES_PER_PERIOD: u64 = 4;
+/// ... and passed on at most so often; the latest wins.
+const RELAYS_PER_PERIOD: u64 = 8;
+
+impl Watch {
+    /// A rank of a job with more than one.
+    pub fn new(me: WorkerId, predecessor: WorkerId, successor: WorkerId) -> Watch {
+        Watch {
+            predecessor,
+            successor,
+            me,
+            last_heard: Time::ZERO,
+            last_originated: Time::ZERO,
+            suspect: None,
+            relay: None,
+            last_relayed: None,
+        }
+    }
+
+    /// The predecessor sent data.
+    pub fn heard(&mut self, now: Time) {
+        self.last_heard = now;
+        self.suspect = None;
+    }
+
+    /// The predecessor sent a notice.
+    pub fn heard_of(&mut self, now: Time, worker: WorkerId) {
+        self.last_heard = now;
+        if worker == self.me {
+            return;
+        }
+        self.suspect = Some(worker);
+        if worker != self.successor {
+            self.relay = Some(worker);
+        }
+    }
+
+    /// When the predecessor's silence is worth a notice, for a collective that waits since `since`.
+    pub fn due(&self, since: Time, period: Span) -> Time {
+        let patience = if self.suspect.is_some() { period.times(PATIENCE) } else { period };
+        self.last_heard.max(since) + patience
+    }
+
+    /// When to send the next notice.
+    pub fn poll_timeout(&self, since: Time, period: Span) -> Time {
+        self.due(since, period).max(self.last_originated + Span(period.0 / NOTICES_PER_PERIOD))
+    }
+
+    /// Originates a notice, if one is due.
+    pub fn handle_timeout(&mut self, now: Time, since: Time, period: Span) {
+        if self.poll_timeout(since, period) > now {
+            return;
+        }
+        self.last_originated = now;
+        self.suspect = None;
+        self.relay = (self.predecessor != self.successor).then_some(self.predecessor);
+        self.last_relayed = None;
+    }
+
+    /// When the notice that waits may be sent.
+    pub fn poll_relay(&self, period: Span) -> Option<Time> {
+        self.relay?;
+        Some(self.last_relayed.map_or(Time::ZERO, |last| last + Span(period.0 / RELAYS_PER_PERIOD)))
+    }
+
+    /// The rank to be named to the successor now.
+    pub fn take_relay(&mut self, now: Time, period: Span) -> Option<WorkerId> {
+        self.poll_relay(period).filter(|&due| due <= now)?;
+        self.last_relayed = Some(now);
+        self.relay.take()
+    }
+
+    /// The rank to blame for a collective that waits since `since`: `mute` says that the successor does not answer.
+    pub fn culprit(&self, now: Time, since: Time, period: Span, mute: bool) -> WorkerId {
+        match self.suspect {
+            _ if self.due(since, period) <= now => self.predecessor,
+            Some(worker) => worker,
+            None if mute => self.successor,
+            None => self.predecessor,
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The ring's packets behind the common header. Big-endian; `docs/protocols/ring.md` draws them.
+
+use tributary_numeric::{DType, ReduceOp};
+
+use crate::config::JobConfig;
+use crate::drop_reason::DropReason;
+use crate::host::CollectiveError;
+use crate::ids::{OpId, WorkerId};
+use crate::registry::Protocol;
+use crate::tensor::Spec;
+use crate::wire::{COMMON_LEN, Common, kind, u16, u32};
+
+/// To the successor: one block.
+pub const DATA: u8 = kind::FIRST_OWN;
+/// To the predecessor: what arrived.
+pub const ACK: u8 = kind::FIRST_OWN + 1;
+/// To the successor: a rank is silent.
+pub const NOTICE: u8 = kind::FIRST_OWN + 2;
+/// To both neighbours: collectives fail.
+pub const FAULT: u8 = kind::FIRST_OWN + 3;
+
+/// Bytes of both headers of every packet of the ring.
+pub const HEADER_LEN: usize = COMMON_LEN + 16;
+/// Words of selective acknowledgement that a packet holds at most: 1,024 packets, from any bit of the first word on.
+pub const MAX_ACK_WORDS: usize = 17;
+/// Bytes of the longest packet without a vector.
+pub const MAX_CONTROL_LEN: usize = HEADER_LEN + 8 * MAX_ACK_WORDS;
+/// `attempt` runs from 1 to this and over again.
+pub const MAX_ATTEMPT: u8 = 0x3F;
+
+const GATHER: u8 = 0x80;
+const ACK_NOW: u8 = 0x40;
+const FAULT_SILENT: u8 = 1;
+const FAULT_MISMATCH: u8 = 2;
+
+/// Which half of the algorithm a block is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Reduce-scatter: a partial sum.
+    Reduce,
+    /// All-gather: the result.
+    Gather,
+}
+
+/// The header of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Counts the packets of this link, modulo 2^32.
+    pub seq: u32,
+    /// The block's first element.
+    pub offset: u32,
+    /// What the sender brings to the collective.
+    pub spec: Spec,
+    /// The collective, modulo 2^16.
+    pub op: u16,
+    /// Partial sum or result.
+    pub phase: Phase,
+    /// The sender waits for an acknowledgement.
+    pub ack_now: bool,
+    /// How often the packet was sent, 1 to [`MAX_ATTEMPT`] and over again.
+    pub attempt: u8,
+}
+
+/// The header of an acknowledgement; the words follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// Every packet before this one has arrived.
+    pub cum: u32,
+    /// Packets from this one on have no place yet.
+    pub limit: u32,
+    /// The packet that made the receiver speak, ...
+    pub echo_seq: u32,
+    /// ... and which transmission of it; 0 if none.
+    pub echo_attempt: u8,
+    /// Packets so far that arrived with a congestion mark, modulo 2^16.
+    pub marks: u16,
+}
+
+/// A rank that nothing was heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The collective that waits.
+    pub op: OpId,
+    /// The silent rank.
+    pub worker: WorkerId,
+}
+
+/// The end of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The first collective that fails.
+    pub op: OpId,
+    /// Why.
+    pub error: CollectiveError,
+}
+
+/// Writes the common header.
+pub fn emit_common(bytes: &mut [u8], kind: u8, job: &JobConfig) {
+    Common { protocol: Protocol::Ring.code(), kind, job: job.job, key: job.key }.emit(bytes);
+}
+
+/// Reads the common header of a packet for this job.
+pub fn parse_common(bytes: &[u8], job: &JobConfig) -> Result<u8, DropReason> {
+    let common = Common::parse(bytes)?;
+    if common.job != job.job {
+        return Err(DropReason::UnknownJob);
+    }
+    if common.key != job.key {
+        return Err(DropReason::WrongKey);
+    }
+    if common.protocol != Protocol::Ring.code() {
+        return Err(DropReason::WrongProtocol);
+    }
+    Ok(common.kind)
+}
+
+fn own_header(bytes: &[u8]) -> Result<&[u8; 16], DropReason> {
+    bytes.get(COMMON_LEN..).and_then(|own| own.first_chunk()).ok_or(DropReason::Truncated)
+}
+
+fn spec_code(spec: &Spec) -> u8 {
+    (spec.dtype as u8) << 4 | spec.op as u8
+}
+
+fn parse_spec(elements: u32, code: u8) -> Result<Spec, DropReason> {
+    let dtype = DType::from_code(code >> 4).ok_or(DropReason::BadField)?;
+    let op = ReduceOp::from_code(code & 0x0F).ok_or(DropReason::BadField)?;
+    Ok(Spec { elements, dtype, op })
+}
+
+impl Data {
+    /// Writes the header behind the common one.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        let own = &mut bytes[COMMON_LEN..HEADER_LEN];
+        own[0..4].copy_from_slice(&self.seq.to_be_bytes());
+        own[4..8].copy_from_slice(&self.offset.to_be_bytes());
+        own[8..12].copy_from_slice(&self.spec.elements.to_be_bytes());
+        own[12..14].copy_from_slice(&self.op.to_be_bytes());
+        own[14] = spec_code(&self.spec);
+        let gather = if self.phase == Phase::Gather { GATHER } else { 0 };
+        own[15] = gather | if self.ack_now { ACK_NOW } else { 0 } | self.attempt & MAX_ATTEMPT;
+    }
+
+    /// Reads the header of a whole packet.
+    pub fn parse(bytes: &[u8]) -> Result<Data, DropReason> {
+        let own = own_header(bytes)?;
+        let attempt = own[15] & MAX_ATTEMPT;
+        if attempt == 0 {
+            return Err(DropReason::BadField);
+        }
+        Ok(Data {
+            seq: u32(own, 0),
+            offset: u32(own, 4),
+            spec: parse_spec(u32(own, 8), own[14])?,
+            op: u16(own, 12),
+            phase: if own[15] & GATHER != 0 { Phase::Gather } else { Phase::Reduce },
+            ack_now: own[15] & ACK_NOW != 0,
+            attempt,
+        })
+    }
+}
+
+impl Ack {
+    /// Writes the header and the words; returns the packet's length.
+    pub fn emit(&self, words: &[u64], bytes: &mut [u8]) -> usize {
+        let own = &mut bytes[COMMON_LEN..];
+        own[0..4].copy_from_slice(&self.cum.to_be_bytes());
+        own[4..8].copy_from_slice(&self.limit.to_be_bytes());
+        own[8..12].copy_from_slice(&self.echo_seq.to_be_bytes());
+        own[12..14].copy_from_slice(&self.marks.to_be_bytes());
+        own[14] = self.echo_attempt;
+        own[15] = words.len() as u8;
+        for (word, bytes) in words.iter().zip(own[16..].chunks_exact_mut(8)) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
+        HEADER_LEN + 8 * words.len()
+    }
+
+    /// Reads the header and the words; how many there are comes last.
+    pub fn parse(bytes: &[u8]) -> Result<(Ack, [u64; MAX_ACK_WORDS], usize), DropReason> {
+        let own = own_header(bytes)?;
+        let count = own[15] as usize;
+        if count > MAX_ACK_WORDS || own[14] > MAX_ATTEMPT {
+            return Err(DropReason::BadField);
+        }
+        if bytes.len() != HEADER_LEN + 8 * count {
+            return Err(DropReason::BadLength);
+        }
+        let mut words = [0; MAX_ACK_WORDS];
+        for (word, bytes) in words.iter_mut().zip(bytes[HEADER_LEN..].chunks_exact(8)) {
+            *word = u64::from_be_bytes(bytes.try_into().expect("8 bytes"));
+        }
+        let ack = Ack {
+            cum: u32(own, 0),
+            limit: u32(own, 4),
+            echo_seq: u32(own, 8),
+            marks: u16(own, 12),
+            echo_attempt: own[14],
+        };
+        Ok((ack, words, count))
+    }
+}
+
+impl Notice {
+    /// Writes the header; returns the packet's length.
+    pub fn emit(&self, bytes: &mut [u8]) -> usize {
+        let own = &mut bytes[COMMON_LEN..HEADER_LEN];
+        own.fill(0);
+        own[0..8].copy_from_slice(&self.op.0.to_be_bytes());
+        own[8..10].copy_from_slice(&self.worker.0.to_be_bytes());
+        HEADER_LEN
+    }
+
+    /// Reads a whole packet of a job with `world` ranks.
+    pub fn parse(bytes: &[u8], world: u16) -> Result<Notice, DropReason> {
+        let own = own_header(bytes)?;
+        Ok(Notice { op: parse_op(own), worker: parse_worker(own, 8, world)? })
+    }
+}
+
+impl Fault {
+    /// Writes the packet; returns its length. Errors of other protocols do not occur here.
+    pub fn emit(&self, bytes: &mut [u8]) -> usize {
+        let own = &mut bytes[COMMON_LEN..HEADER_LEN + 16];
+        own.fill(0);
+        own[0..8].copy_from_slice(&self.op.0.to_be_bytes());
+        match &self.error {
+            CollectiveError::Mismatch { a, a_spec, b, b_spec, .. } => {
+                own[8..10].copy_from_slice(&a.0.to_be_bytes());
+                own[10..12].copy_from_slice(&b.0.to_be_bytes());
+                own[12] = FAULT_MISMATCH;
+                for (spec, own) in [a_spec, b_spec].into_iter().zip(own[16..].chunks_exact_mut(8)) {
+                    own[0..4].copy_from_slice(&spec.elements.to_be_bytes());
+                    own[4] = spec_code(spec);
+                }
+                HEADER_LEN + 16
+            }
+            CollectiveError::PeerSilent { worker, .. } => {
+                own[8..10].copy_from_slice(&worker.0.to_be_bytes());
+                own[12] = FAULT_SILENT;
+                HEADER_LEN
+            }
+            other => unreachable!("the ring tells nobody of {other}"),
+        }
+    }
+
+    /// Reads a whole packet of a job with `world` ranks.
+    pub fn parse(bytes: &[u8], world: u16) -> Result<Fault, DropReason> {
+        let own = own_header(bytes)?;
+        let op = parse_op(own);
+        let a = parse_worker(own, 8, world)?;
+        let error = match own[12] {
+            FAULT_SILENT => CollectiveError::PeerSilent { worker: a, op },
+            FAULT_MISMATCH => {
+                let specs: &[u8; 16] = bytes[HEADER_LEN..].first_chunk().ok_or(DropReason::Truncated)?;
+                let (a_spec, b_spec) = (parse_spec(u32(specs, 0), specs[4])?, parse_spec(u32(specs, 8), specs[12])?);
+                CollectiveError::Mismatch { a, a_spec, b: parse_worker(own, 10, world)?, b_spec, op }
+            }
+            _ => return Err(DropReason::BadField),
+        };
+        Ok(Fault { op, error })
+    }
+}
+
+fn parse_op(own: &[u8; 16]) -> OpId {
+    OpId(u64::from_be_bytes(own[..8].try_into().expect("8 bytes")))
+}
+
+fn parse_worker(own: &[u8; 16], at: usize, world: u16) -> Result<WorkerId, DropReason> {
+    let worker = u16(own, at);
+    if worker < world { Ok(WorkerId(worker)) } else { Err(DropReason::BadField) }
+}
