@@ -4,6 +4,7 @@ mod allreduce;
 mod bench;
 mod demo;
 mod doctor;
+mod sim;
 mod status;
 mod switch;
 
@@ -18,6 +19,7 @@ Examples:
     tributary allreduce --switch 127.0.0.1 --job hello --rank 1 --world 2 --elements 1000000
 
   See it work on its own:             tributary demo
+  A thousand hosts on this machine:    tributary sim run experiments/workload-w.toml
   Who uses the switch, what is stuck:  tributary status --switch 10.0.0.1
   What is wrong with this machine:     tributary doctor --switch 10.0.0.1
 
@@ -46,6 +48,8 @@ pub enum Command {
     Bench(bench::Args),
     /// Watch a switch and four workers sum real tensors
     Demo(demo::Args),
+    /// Run protocols on simulated networks of any size
+    Sim(sim::Args),
 }
 
 impl Command {
@@ -58,6 +62,7 @@ impl Command {
             Command::Doctor(args) => args.json,
             Command::Bench(args) => args.json,
             Command::Demo(args) => args.json,
+            Command::Sim(args) => args.json(),
         }
     }
 
@@ -70,6 +75,7 @@ impl Command {
             Command::Doctor(args) => doctor::run(args),
             Command::Bench(args) => bench::run(args, program),
             Command::Demo(args) => demo::run(args, program),
+            Command::Sim(args) => sim::run(args),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::layout;
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, put_look_ahead, put_wid};
 use crate::config::{Parent, SwitchConfig};
 use crate::drop_reason::DropReason;
-use crate::ids::{GroupId, PortId, WorkerId};
+use crate::ids::{GroupId, PortId};
 use crate::packet::PacketMut;
 use crate::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::time::Time;
