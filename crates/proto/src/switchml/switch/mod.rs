@@ -144,7 +144,7 @@ impl<V: Values> SwitchMl<V> {
             return Verdict::Consume;
         }
         if self.parent.is_some() {
-            self.pool.await_parent(version);
+            self.pool.await_parent(now, version);
             return self.send_to_parent(version, packet);
         }
         self.counters.blocks_completed += 1;

@@ -35,7 +35,7 @@ pub struct Version {
     pub look_ahead: LookAhead,
     /// What they contribute to.
     pub block: Block,
-    /// When the result was complete here.
+    /// When all contributions were in, and then when the parent's result came.
     completed_at: Time,
     /// How long that was after the slot's result before it; zero if there was none.
     round: Span,
@@ -52,7 +52,7 @@ pub struct Pool<V> {
     /// `seen[2, s, n]` of Algorithm 3; `words` for each version.
     seen: Vec<u64>,
     words: usize,
-    /// Children whose packet was let go because it had crossed the result; laid out as `seen`.
+    /// Children whose packet was let go because it had crossed the answer; laid out as `seen`.
     excused: Vec<u64>,
     /// `pool[2, s]`; `lane_count` for each version.
     lanes: Vec<u32>,
@@ -141,21 +141,31 @@ impl<V: Values> Pool<V> {
 
     /// All contributions are in.
     pub fn complete(&mut self, now: Time, id: VersionId) {
+        self.all_in(now, id, State::Complete);
+    }
+
+    /// All children's contributions are in, and go to the switch above.
+    pub fn await_parent(&mut self, now: Time, id: VersionId) {
+        self.all_in(now, id, State::AwaitsParent);
+    }
+
+    fn all_in(&mut self, now: Time, id: VersionId, state: State) {
         let before = self.versions[id.0 ^ 1];
         let version = &mut self.versions[id.0];
-        version.state = State::Complete;
-        version.completed_at = now;
+        (version.state, version.completed_at) = (state, now);
         if before.state == State::Complete {
             version.round = now.since(before.completed_at);
         }
     }
 
-    /// True if a packet that asks for a result was probably sent before that can have arrived: less time has passed since
-    /// then than the slot took for its last round, which is at least a round trip. Only once for each child and phase: who
-    /// asks a second time has lost the result.
+    /// True if a packet that was counted already needs no answer: it comes when all are in, but less time has passed
+    /// since then than the slot took for its last round, which is at least a round trip. So it was probably sent before
+    /// the result can have arrived, and by several children at once. Only the first of each child and phase is let go:
+    /// who asks a second time has lost something, however long the last round was.
     pub fn crossed(&mut self, now: Time, id: VersionId, wid: WorkerId) -> bool {
         let version = &self.versions[id.0];
-        if version.state != State::Complete || now.since(version.completed_at) >= version.round {
+        let all_in = matches!(version.state, State::AwaitsParent | State::Complete);
+        if !all_in || now.since(version.completed_at) >= version.round {
             return false;
         }
         let (word, bit) = (&mut self.excused[id.0 * self.words + wid.index() / 64], 1 << (wid.index() % 64));
@@ -174,11 +184,6 @@ impl<V: Values> Pool<V> {
     /// Writes the accumulator to a vector.
     pub fn load(&self, id: VersionId, vector: &mut [u8]) {
         V::load(&self.lanes[id.0 * self.lane_count..][..vector.len() / 4], vector);
-    }
-
-    /// All children's contributions are in, and go to the switch above.
-    pub fn await_parent(&mut self, id: VersionId) {
-        self.versions[id.0].state = State::AwaitsParent;
     }
 
     /// Notes that ranks disagree on a version's block.

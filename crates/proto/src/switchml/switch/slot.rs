@@ -64,7 +64,7 @@ pub enum Action {
 
 /// A contribution: UPDATE or PROBE. `shadow_complete`: the other version holds the result of the phase before the
 /// packet's, so that every child has the result of this version's last phase, which may go. `crossed`: the packet was
-/// probably sent before the result can have arrived.
+/// probably sent before an answer can have arrived (see `Pool::crossed`).
 pub fn on_contribution(relation: Relation, state: State, seen: bool, shadow_complete: bool, crossed: bool) -> Action {
     match (relation, state) {
         (Relation::Earlier, _) | (Relation::Same, State::Unused) => Action::Drop(DropReason::Stale),
@@ -72,8 +72,8 @@ pub fn on_contribution(relation: Relation, state: State, seen: bool, shadow_comp
         (Relation::Next | Relation::Later, _) => Action::Drop(DropReason::Ahead),
         (Relation::Same, State::Open) if !seen => Action::Add,
         (Relation::Same, State::Open) => Action::Drop(DropReason::Duplicate),
+        (Relation::Same, State::AwaitsParent | State::Complete) if crossed => Action::Drop(DropReason::Crossed),
         (Relation::Same, State::AwaitsParent) => Action::ResendPartial,
-        (Relation::Same, State::Complete) if crossed => Action::Drop(DropReason::Crossed),
         (Relation::Same, State::Complete) => Action::ResendResult,
         (Relation::Same, State::Mismatched) => Action::TellMismatch,
     }
@@ -117,7 +117,7 @@ mod tests {
 
     /// Relation, state, seen, shadow complete, crossed, action; `None` stands for both values.
     type Row = (Relation, State, Option<bool>, Option<bool>, Option<bool>, Action);
-    const CONTRIBUTIONS: [Row; 24] = [
+    const CONTRIBUTIONS: [Row; 25] = [
         (Earlier, Unused, None, None, None, STALE),
         (Earlier, Open, None, None, None, STALE),
         (Earlier, AwaitsParent, None, None, None, STALE),
@@ -126,7 +126,8 @@ mod tests {
         (Same, Unused, None, None, None, STALE),
         (Same, Open, Some(false), None, None, Action::Add),
         (Same, Open, Some(true), None, None, DUPLICATE),
-        (Same, AwaitsParent, None, None, None, Action::ResendPartial),
+        (Same, AwaitsParent, None, None, Some(false), Action::ResendPartial),
+        (Same, AwaitsParent, None, None, Some(true), CROSSED),
         (Same, Complete, None, None, Some(false), Action::ResendResult),
         (Same, Complete, None, None, Some(true), CROSSED),
         (Same, Mismatched, None, None, None, Action::TellMismatch),
