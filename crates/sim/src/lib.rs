@@ -8,6 +8,7 @@ pub mod driver;
 pub mod events;
 pub mod faults;
 pub mod net;
+pub mod reproduce;
 pub mod rng;
 pub mod routing;
 pub mod topology;

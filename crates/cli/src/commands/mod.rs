@@ -4,6 +4,7 @@ mod allreduce;
 mod bench;
 mod demo;
 mod doctor;
+mod reproduce;
 mod status;
 mod switch;
 
@@ -46,6 +47,8 @@ pub enum Command {
     Bench(bench::Args),
     /// Watch a switch and four workers sum real tensors
     Demo(demo::Args),
+    /// Run what the papers published again, and see both results side by side
+    Reproduce(reproduce::Args),
 }
 
 impl Command {
@@ -58,6 +61,7 @@ impl Command {
             Command::Doctor(args) => args.json,
             Command::Bench(args) => args.json,
             Command::Demo(args) => args.json,
+            Command::Reproduce(args) => args.json,
         }
     }
 
@@ -70,6 +74,7 @@ impl Command {
             Command::Doctor(args) => doctor::run(args),
             Command::Bench(args) => bench::run(args, program),
             Command::Demo(args) => demo::run(args, program),
+            Command::Reproduce(args) => reproduce::run(args, program),
         }
     }
 }
