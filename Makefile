@@ -7,8 +7,9 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_QUIET := 1
 
-.PHONY: help build test test-tools check demo bench clean
+.PHONY: help build test test-tools check demo bench torch clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +49,9 @@ demo: build ## Watch a switch and four workers sum real tensors
 
 bench: build ## Measure ours against host-based allreduce over the same links
 	$(VENV)/bin/tributary bench
+
+torch: $(VENV)/.tools ## Install PyTorch into .venv: its Gloo is the peer in the bench
+	$(PYTHON) -m pip install 'torch>=2.4'
 
 clean: ## Remove what was built
 	rm -rf target $(VENV) dist python/tributary/*.so

@@ -20,12 +20,13 @@ use tributary_net::group::{ConnectOptions, Group, GroupStats};
 use tributary_net::rendezvous::Rendezvous;
 use tributary_numeric::ReduceOp;
 use tributary_proto::registry::Protocol;
-use tributary_testbed::{Shaping, Star, StarOptions};
+use tributary_testbed::{Faults, Shaping, Star, StarOptions};
 
 const HELP: &str = "options: world=4 shards=2 elements=6250000 iters=20 k=0 slots=0 protocol=switchml mtu=1500 \
-                    links=loopback\n\
+                    links=loopback loss=0\n\
                     k=0: as many as the path holds; slots=0: from the bandwidth-delay product;\n\
-                    links: loopback, unshaped, or Gbit/s of each link of a star of network namespaces";
+                    links: loopback, unshaped, or Gbit/s of each link of a star of network namespaces;\n\
+                    loss: percent of packets that each of these links loses each way";
 
 fn main() -> ExitCode {
     match options() {
@@ -51,6 +52,7 @@ struct Options {
     mtu: u16,
     /// Of a star; the loopback interface without.
     links: Option<Shaping>,
+    loss_percent: f64,
 }
 
 fn options() -> Result<Options, String> {
@@ -66,6 +68,8 @@ fn options() -> Result<Options, String> {
     let (elements, iters) = (number("elements", 6_250_000)?, number("iters", 20)?);
     let (k, slots) = (number("k", 0)? as u16, number("slots", 0)? as u16);
     let mtu = number("mtu", 1500)? as u16;
+    let loss = given.remove("loss").unwrap_or("0".to_string());
+    let loss_percent = loss.parse().map_err(|_| format!("loss={loss} is no number"))?;
     let links = match given.remove("links").as_deref() {
         None | Some("loopback") => None,
         Some("unshaped") => Some(Shaping::Unshaped),
@@ -77,7 +81,7 @@ fn options() -> Result<Options, String> {
     let protocol = given.remove("protocol").unwrap_or("switchml".to_string());
     let protocol = Protocol::from_name(&protocol).ok_or(format!("{protocol} is no protocol"))?;
     given.keys().next().map_or(Ok(()), |name| Err(format!("there is no option {name}")))?;
-    Ok(Options { world, shards, elements, iters, k, slots, protocol, mtu, links })
+    Ok(Options { world, shards, elements, iters, k, slots, protocol, mtu, links, loss_percent })
 }
 
 struct Measured {
@@ -87,7 +91,8 @@ struct Measured {
 
 fn run(options: &Options) {
     let star = options.links.map(|shaping| {
-        let options = StarOptions { mtu: options.mtu, ..StarOptions::new(usize::from(options.world), shaping) };
+        let faults = Faults::loss(options.loss_percent);
+        let options = StarOptions { mtu: options.mtu, faults, ..StarOptions::new(usize::from(options.world), shaping) };
         Star::build(options).expect("a star")
     });
     let switch = match &star {

@@ -15,6 +15,7 @@ use tributary_proto::ids::{JobId, JobKey};
 use tributary_proto::time::Time;
 
 use crate::clock::{Clock, duration};
+use crate::pool_size;
 use crate::shard::{JobInstall, ShardError, ShardHandle, ShardReport};
 
 /// What the control plane needs of a shard. Calls may block for milliseconds.
@@ -27,6 +28,8 @@ pub(crate) trait Shard: Send + Sync {
     fn report(&self) -> Result<ShardReport, ShardError>;
     /// The address that it receives at.
     fn udp_addr(&self) -> SocketAddr;
+    /// Bytes of receive buffer that the kernel granted.
+    fn receive_buffer(&self) -> usize;
 }
 
 impl Shard for ShardHandle {
@@ -41,6 +44,9 @@ impl Shard for ShardHandle {
     }
     fn udp_addr(&self) -> SocketAddr {
         ShardHandle::udp_addr(self)
+    }
+    fn receive_buffer(&self) -> usize {
+        ShardHandle::receive_buffer(self)
     }
 }
 
@@ -113,7 +119,8 @@ impl ControlPlane {
     }
 
     /// Joins a job; returns when it is complete or the join is refused. Dropping the future withdraws the join.
-    pub async fn join(&self, name: &JobName, request: JoinRequest) -> Admitted {
+    pub async fn join(&self, name: &JobName, mut request: JoinRequest) -> Admitted {
+        request.suggested_slots = request.suggested_slots.min(self.largest_pool(&request));
         let key = match getrandom::u64() {
             Ok(key) => JobKey(key),
             Err(error) => {
@@ -131,6 +138,14 @@ impl ControlPlane {
         self.changed.notify_one();
         let _withdrawal = Withdrawal { plane: self, ticket };
         answer.await.unwrap_or(Err(Refusal::Stopping))
+    }
+
+    /// The pool that the shards' receive buffers hold. Who insists on more gets more, and loses packets.
+    fn largest_pool(&self, request: &JoinRequest) -> u16 {
+        let elements = request.elements_per_packet.unwrap_or(request.max_elements_per_packet);
+        let packet_bytes = pool_size::packet_bytes(elements);
+        let buffer = self.shards.iter().map(|shard| shard.receive_buffer()).min().unwrap_or(0);
+        pool_size::largest(buffer, self.shards.len(), request.world, packet_bytes)
     }
 
     /// A member has ended its part of the job.

@@ -1,13 +1,14 @@
 //! One worker of a job: [`Group`].
 //!
 //! Below it, from the caller to the wire: `shared` (who drives), `engine` (the machine and its collectives under way),
-//! `link` (packets in runs). `connect` is how it comes to be, `pending` a collective that is under way.
+//! `link` and `outbox` (packets in runs). `connect` is how it comes to be, `pending` a collective that is under way.
 
 mod connect;
 mod engine;
 mod error;
 mod link;
 mod options;
+mod outbox;
 mod pending;
 mod shared;
 

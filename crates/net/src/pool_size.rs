@@ -1,4 +1,4 @@
-//! The pool size `s` (SwitchML, appendix C): the bandwidth-delay product in packets, as a power of two.
+//! How large a job's packets are, and how many are under way: the pool size `s` (SwitchML, appendix C) is the bandwidth-delay product in packets, as a power of two.
 //!
 //! "The delay refers to the end-to-end delay, including the end-host processing time." With kernels and threads between
 //! machine and wire, that time is the larger part: a run of packets waits for a thread to wake up on each of three
@@ -15,8 +15,22 @@ const PROCESSING: Duration = Duration::from_micros(200);
 const FEWEST: u64 = 64;
 /// As many as the wire format's index holds, rounded down.
 const MOST: u64 = 1 << 14;
-/// What the kernel charges a socket's buffer for a packet, over its bytes.
-const BUFFER_OVERHEAD: usize = 2;
+/// What the kernel charges a socket's buffer for a packet, over its bytes and half as many again for unused ends of pages.
+const BUFFER_OVERHEAD: usize = 768;
+
+/// Headers of every protocol fit this.
+const HEADER_LEN: usize = 32;
+
+/// Bytes of a job's longest packet.
+pub fn packet_bytes(elements_per_packet: u16) -> usize {
+    HEADER_LEN + 4 * usize::from(elements_per_packet)
+}
+
+/// The most elements that fit a UDP payload of so many bytes: a multiple of 8, at which vectors of registers end.
+pub fn elements_in(payload: usize) -> u16 {
+    let elements = payload.saturating_sub(HEADER_LEN) / 4;
+    (elements / 8 * 8) as u16
+}
 
 /// The pool size over all shards that keeps one worker's link busy.
 pub fn suggested(link_bits_per_s: Option<u64>, round_trip: Duration, packet_bytes: usize) -> u16 {
@@ -30,7 +44,7 @@ pub fn suggested(link_bits_per_s: Option<u64>, round_trip: Duration, packet_byte
 /// The largest pool over all shards whose packets, from all workers at once, fit the shards' receive buffers of
 /// `receive_buffer` bytes each: one more would be dropped by the switch's own kernel. A power of two.
 pub fn largest(receive_buffer: usize, shards: usize, world: u16, packet_bytes: usize) -> u16 {
-    let for_one_slot = usize::from(world.max(1)) * packet_bytes.max(1) * BUFFER_OVERHEAD;
+    let for_one_slot = usize::from(world.max(1)) * (packet_bytes + packet_bytes / 2 + BUFFER_OVERHEAD);
     let slots = (receive_buffer / for_one_slot * shards).clamp(1, MOST as usize);
     1 << slots.ilog2()
 }
@@ -53,11 +67,21 @@ mod tests {
     }
 
     #[test]
+    fn packets_fill_the_mtu() {
+        assert_eq!(elements_in(1500 - 28), 360);
+        assert_eq!(packet_bytes(360), 1472);
+        assert_eq!(elements_in(9000 - 28), 2232);
+        assert_eq!(elements_in(1500 - 48), 352, "IPv6 has a longer header");
+        assert_eq!(elements_in(10), 0);
+    }
+
+    #[test]
     fn fits_the_receive_buffers_of_the_shards() {
-        // What a system without our settings grants: 416 KiB.
+        // What a system without root or settings of ours grants: 416 KiB.
         assert_eq!(largest(425_984, 1, 4, 1472), 32);
         assert_eq!(largest(425_984, 2, 4, 1472), 64);
-        assert_eq!(largest(8 << 20, 2, 4, 8960), 128);
+        assert_eq!(largest(8 << 20, 2, 8, 1472), 512);
+        assert_eq!(largest(8 << 20, 2, 4, 8960), 256);
         assert_eq!(largest(1000, 1, 1000, 8960), 1, "never none");
     }
 }

@@ -98,6 +98,7 @@ pub enum ShardError {
 pub struct ShardHandle {
     shard: ShardId,
     udp: SocketAddr,
+    receive_buffer: usize,
     commands: Sender<Command>,
     waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
@@ -110,10 +111,17 @@ impl ShardHandle {
             let udp = UdpPort::open(options.listen, options.receive_buffer, options.send_buffer)?;
             let waker = Arc::new(Waker::new()?);
             let (sender, receiver) = mpsc::channel();
-            let addr = udp.local_addr();
+            let (addr, receive_buffer) = (udp.local_addr(), udp.counters().receive_buffer);
             let state = ShardThread::new(options.shard, udp, receiver, Arc::clone(&waker));
             let thread = Builder::new().name(format!("shard-{}", options.shard)).spawn(move || state.run())?;
-            Ok(ShardHandle { shard: options.shard, udp: addr, commands: sender, waker, thread: Some(thread) })
+            Ok(ShardHandle {
+                shard: options.shard,
+                udp: addr,
+                receive_buffer,
+                commands: sender,
+                waker,
+                thread: Some(thread),
+            })
         };
         open().map_err(|source| ShardError::Open { listen: options.listen, source })
     }
@@ -141,6 +149,11 @@ impl ShardHandle {
     /// The address that it receives at, with the port that the system chose.
     pub fn udp_addr(&self) -> SocketAddr {
         self.udp
+    }
+
+    /// Bytes of receive buffer that the kernel granted, as it counts them.
+    pub fn receive_buffer(&self) -> usize {
+        self.receive_buffer
     }
 
     /// Stops the thread and waits for its end.

@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use tributary_proto::ids::NodeId;
 use tributary_proto::time::{Span, Time};
 use tributary_sim::driver::{Settings, Simulation};
 use tributary_sim::net::{LinkSpec, Rate};
@@ -23,10 +24,11 @@ fn main() {
         let start = Instant::now();
         let graph = leaf_spine(32, 32, 32, spec, spec, Span::ZERO);
         let settings = Settings { balancing: Balancing::Random, ..Settings::default() };
+        let hosts: Vec<NodeId> = (0..graph.hosts()).map(NodeId).collect();
         let mut simulation = Simulation::new(graph, settings);
         let set_up = start.elapsed();
         let cpu = cpu_seconds();
-        permutation(&mut simulation, settings.seed, 1024, 1024);
+        permutation(&mut simulation, &hosts, settings.seed, 1024 * 1024, 1024);
         simulation.run(Time(u64::MAX));
         let cpu = cpu_seconds() - cpu;
         let fabric = &simulation.fabric;

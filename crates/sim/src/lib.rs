@@ -1,15 +1,21 @@
 //! The virtual driver: a deterministic packet-level simulator that runs the protocols' own machines.
 //!
-//! Start with [`driver::Simulation`], the main loop. Below it: [`events`] (what happens next), [`net`] (links and what
+//! Start with [`run`], which takes a [`config::Config`] to a [`report::Report`], and [`driver::Simulation`], the main
+//! loop. Below it: [`events`] (what happens next), [`net`] (links and what
 //! they carry), [`topology`] (who is connected to whom), [`routing`] (which way a packet goes), [`faults`] (what goes
 //! wrong).
 
+pub mod config;
 pub mod driver;
 pub mod events;
+pub mod experiment;
 pub mod faults;
 pub mod net;
+pub mod report;
 pub mod reproduce;
 pub mod rng;
 pub mod routing;
 pub mod topology;
 pub mod workload;
+
+pub use experiment::{run, run_watched};

@@ -9,6 +9,7 @@ use crate::bpf::{self, XdpLink};
 use crate::error::TestbedError;
 use crate::link::Shaping;
 use crate::namespace::Namespace;
+use crate::offload;
 use crate::tool;
 
 /// The slow class passes so many times what a full link sends through it: packets wait for each other there, and the
@@ -67,6 +68,7 @@ pub(crate) fn apply(
         0.0 => None,
         percent => Some(namespace.inside(|| bpf::drop_at_random(device, percent / 100.0))??),
     };
+    namespace.inside(|| offload::join_arriving(device, loss.is_some()))??;
     Ok(FaultyEnd { _loss: loss })
 }
 

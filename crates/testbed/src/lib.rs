@@ -10,6 +10,7 @@ mod error;
 mod faults;
 mod link;
 mod namespace;
+mod offload;
 mod star;
 mod tool;
 

@@ -25,7 +25,8 @@ def cpu_seconds() -> float:
 
 def retransmitted_segments() -> int:
     """TCP segments that this network namespace sent again."""
-    names, values = [line.split() for line in Path("/proc/self/net/snmp").read_text().splitlines() if line[:4] == "Tcp:"]
+    lines = Path("/proc/self/net/snmp").read_text().splitlines()
+    names, values = [line.split() for line in lines if line.startswith("Tcp:")]
     return int(values[names.index("RetransSegs")])
 
 
@@ -64,7 +65,7 @@ def main() -> int:
         import torch
         import torch.distributed as dist
     except ImportError as error:
-        print(f"PyTorch cannot be imported ({error}); install it with: pip install 'tributary[torch]'", file=sys.stderr)
+        print(f"PyTorch cannot be imported ({error}); install it with: pip install torch", file=sys.stderr)
         return 3
     torch.set_num_threads(1)
     torch.manual_seed(args.rank)

@@ -5,6 +5,7 @@ mod bench;
 mod demo;
 mod doctor;
 mod reproduce;
+mod sim;
 mod status;
 mod switch;
 
@@ -19,6 +20,7 @@ Examples:
     tributary allreduce --switch 127.0.0.1 --job hello --rank 1 --world 2 --elements 1000000
 
   See it work on its own:             tributary demo
+  A thousand hosts on this machine:    tributary sim run experiments/workload-w.toml
   Who uses the switch, what is stuck:  tributary status --switch 10.0.0.1
   What is wrong with this machine:     tributary doctor --switch 10.0.0.1
 
@@ -49,6 +51,8 @@ pub enum Command {
     Demo(demo::Args),
     /// Run what the papers published again, and see both results side by side
     Reproduce(reproduce::Args),
+    /// Run protocols on simulated networks of any size
+    Sim(sim::Args),
 }
 
 impl Command {
@@ -62,6 +66,7 @@ impl Command {
             Command::Bench(args) => args.json,
             Command::Demo(args) => args.json,
             Command::Reproduce(args) => args.json,
+            Command::Sim(args) => args.json(),
         }
     }
 
@@ -75,6 +80,7 @@ impl Command {
             Command::Bench(args) => bench::run(args, program),
             Command::Demo(args) => demo::run(args, program),
             Command::Reproduce(args) => reproduce::run(args, program),
+            Command::Sim(args) => sim::run(args),
         }
     }
 }

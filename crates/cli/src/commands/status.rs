@@ -15,8 +15,9 @@ Examples:
   watch tributary status --switch 10.0.0.1
   tributary status --switch 10.0.0.1 --json | jq '.jobs[] | {name, state, missing, waiting_for}'
 
-MISSING are ranks that have not come, or fell silent without a word. A job that stands still WAITS FOR the ranks whose
-contributions to some block have not arrived. Rates are of the last second or so.";
+MISSING are ranks that have not come, or fell silent without a word. A job that stands still
+WAITS FOR the ranks whose contributions to some block have not arrived. Rates are of the last
+second or so.";
 
 /// The flags of `tributary status`.
 #[derive(clap::Args)]

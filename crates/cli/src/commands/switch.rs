@@ -35,8 +35,9 @@ The file has these keys; flags win over it:
   max_slots = 512
   max_world = 16
 
-Packets come by UDP and control by TCP at the same port; with --cores above 1 the further threads receive at UDP ports
-that the system assigns. /status, /jobs and /metrics are served there too. Ends on SIGTERM or Ctrl-C with exit code 0.";
+Packets come by UDP and control by TCP at the same port; with --cores above 1 the further threads
+receive at UDP ports that the system assigns. /status, /jobs and /metrics are served there too.
+Ends on SIGTERM or Ctrl-C with exit code 0.";
 
 /// The flags of `tributary switch`.
 #[derive(clap::Args)]

@@ -28,12 +28,13 @@ impl Interrupt {
         &self.0
     }
 
+    /// True once we were asked to stop.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// An error once we were asked to stop.
     pub fn check(&self) -> Result<(), Failure> {
-        if self.0.load(Ordering::Relaxed) {
-            Err(Failure::new("interrupted; everything that was started is taken down"))
-        } else {
-            Ok(())
-        }
+        if self.is_set() { Err(Failure::new("interrupted; everything that was started is taken down")) } else { Ok(()) }
     }
 }

@@ -52,11 +52,6 @@ impl Stage {
     }
 
     /// Where everything runs.
-    pub fn place(&self) -> &Place {
-        &self.place
-    }
-
-    /// Where everything runs, to change it.
     pub fn place_mut(&mut self) -> &mut Place {
         &mut self.place
     }

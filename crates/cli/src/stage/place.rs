@@ -18,14 +18,6 @@ pub enum Place {
 }
 
 impl Place {
-    /// The star, if it is one.
-    pub fn star(&self) -> Option<&Star> {
-        match self {
-            Place::Star(star) => Some(star),
-            Place::Loopback => None,
-        }
-    }
-
     /// The star, if it is one, to change its faults.
     pub fn star_mut(&mut self) -> Option<&mut Star> {
         match self {

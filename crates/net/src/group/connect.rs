@@ -23,8 +23,6 @@ use crate::udp::UdpPort;
 use crate::udp::path::Path;
 use crate::wake::{self, Waker};
 
-/// Headers of every protocol fit this.
-const HEADER_LEN: usize = 32;
 /// Longer packets save nothing, and the loopback interface would offer 64 KiB.
 const MAX_MTU: u32 = 9000;
 /// What a worker asks the kernel for, each way.
@@ -53,7 +51,7 @@ pub fn connect(
     let waker = Waker::new().map_err(socket_error)?;
     let socket = udp.as_fd().try_clone_to_owned().map_err(socket_error)?;
     let mut engine = Engine::new(Clock::start(), Link::new(udp, header, &answer), host);
-    let full = HEADER_LEN + 4 * usize::from(answer.elements_per_packet);
+    let full = pool_size::packet_bytes(answer.elements_per_packet);
     let round_trip = try_way(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| {
         rendezvous.leave(job, key, options.rank);
     })?;
@@ -90,9 +88,9 @@ pub fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
 }
 
 fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, local: SocketAddr) -> JoinRequest {
-    let max_elements = max_elements(path);
+    let max_elements = pool_size::elements_in(Path { mtu: path.mtu.min(MAX_MTU), ..*path }.max_payload());
     let elements = options.elements_per_packet.unwrap_or(max_elements);
-    let packet_bytes = HEADER_LEN + 4 * usize::from(elements);
+    let packet_bytes = pool_size::packet_bytes(elements);
     JoinRequest {
         job: options.job.clone(),
         rank: options.rank,
@@ -105,13 +103,6 @@ fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, local: Soc
         suggested_slots: pool_size::suggested(path.link_bits_per_s, control_round_trip(switch), packet_bytes),
         timeout: options.timeout,
     }
-}
-
-/// As many elements as one packet on this way holds: a multiple of 8, at which vectors of registers end.
-fn max_elements(path: &Path) -> u16 {
-    let payload = Path { mtu: path.mtu.min(MAX_MTU), ..*path }.max_payload();
-    let elements = payload.saturating_sub(HEADER_LEN) / 4;
-    (elements / 8 * 8) as u16
 }
 
 /// The time of the fastest of some TCP handshakes with the control API: a busy machine delays most of them. Zero where

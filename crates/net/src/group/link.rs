@@ -7,22 +7,22 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use tributary_proto::host::Host;
 use tributary_proto::ids::{ShardId, WorkerId};
-use tributary_proto::packet::{Addr, Ecn, Packet, Transmit};
+use tributary_proto::packet::{Addr, Ecn, Packet};
 use tributary_proto::time::Time;
 use tributary_proto::wire::{COMMON_LEN, Common, kind};
 
+use super::outbox::{Addresses, Outbox};
 use crate::rendezvous::JoinAnswer;
-use crate::udp::{BATCH, Destination, Inbox, MAX_RUN, MAX_RUN_BYTES, SocketCounters, UdpPort, key_of};
+use crate::udp::{BATCH, Inbox, SocketCounters, UdpPort, key_of};
 
 /// Batches that one turn takes at most, so that others who want the engine get it.
 const BATCHES_IN_A_TURN: usize = 8;
 
-/// The socket, the addresses, and the run that is being gathered.
+/// The socket, the addresses, and what waits to be sent.
 pub struct Link {
     udp: UdpPort,
     header: Common,
-    shards: Vec<Destination>,
-    peers: Vec<Destination>,
+    addresses: Addresses,
     senders: HashMap<(IpAddr, u16), Addr>,
     inbox: Inbox,
     outbox: Outbox,
@@ -33,26 +33,16 @@ pub struct Link {
     pongs: Vec<Option<(usize, Time)>>,
 }
 
-/// Packets that wait to be sent together: neighbours in memory, for one receiver, all of one length but the last.
-struct Outbox {
-    memory: Box<[u8]>,
-    start: usize,
-    end: usize,
-    packets: usize,
-    /// The first packet, which those behind it continue.
-    first: Option<Transmit>,
-}
-
 impl Link {
     /// The way that the rendezvous has told.
     pub fn new(udp: UdpPort, header: Common, answer: &JoinAnswer) -> Link {
-        let shards = answer.shards.iter().enumerate().map(|(i, &a)| (key_of(a), Addr::Switch(ShardId(i as u16))));
-        let peers = answer.peers.iter().enumerate().map(|(i, &a)| (key_of(a), Addr::Worker(WorkerId(i as u16))));
+        let shards = answer.shards.iter().enumerate().map(|(i, &at)| (Addr::Switch(ShardId(i as u16)), at));
+        let peers = answer.peers.iter().enumerate().map(|(i, &at)| (Addr::Worker(WorkerId(i as u16)), at));
+        let known = peers.chain(shards);
         Link {
             header,
-            senders: peers.chain(shards).collect(),
-            shards: answer.shards.iter().map(|&shard| udp.destination(shard)).collect(),
-            peers: answer.peers.iter().map(|&peer| udp.destination(peer)).collect(),
+            senders: known.clone().map(|(addr, at)| (key_of(at), addr)).collect(),
+            addresses: known.map(|(addr, at)| (addr, udp.destination(at))).collect(),
             inbox: Inbox::new(),
             outbox: Outbox::new(),
             switch_last_told: Time::ZERO,
@@ -89,7 +79,8 @@ impl Link {
     pub fn ping(&mut self, now: Time, len: usize) {
         let mut packet = vec![0; len.max(COMMON_LEN)];
         Common { kind: kind::PING, ..self.header }.emit(&mut packet);
-        for shard in &self.shards {
+        let shards = (0..self.pongs.len() as u16).filter_map(|shard| self.addresses.get(&Addr::Switch(ShardId(shard))));
+        for shard in shards {
             self.udp.send(shard, &[IoSlice::new(&packet)], packet.len(), Ecn::NotCapable);
         }
         self.switch_last_told = now;
@@ -124,84 +115,30 @@ impl Link {
                 let packet = Packet { bytes, wire_len: bytes.len(), ecn: message.ecn };
                 // A packet of no use is counted by the machine, under its reason.
                 if host.handle_packet(now, from, packet).is_ok() {
-                    self.gather(host, now);
+                    self.outbox.gather(host, now, &self.addresses, &mut self.udp);
                 }
             }
         }
-        self.gather(host, now);
-        self.flush(now);
+        self.transmit(host, now);
     }
 
     /// Sends all that the machine wants sent.
     pub fn transmit(&mut self, host: &mut dyn Host, now: Time) {
-        self.gather(host, now);
+        self.outbox.gather(host, now, &self.addresses, &mut self.udp);
         self.flush(now);
     }
 
-    fn gather(&mut self, host: &mut dyn Host, now: Time) {
-        let longest = host.max_packet_len();
-        loop {
-            if self.outbox.room() < longest {
-                self.flush(now);
-            }
-            let Some(transmit) = host.poll_transmit(now, &mut self.outbox.memory[self.outbox.end..]) else { return };
-            if !self.outbox.continues(&transmit) {
-                // The new packet lies behind those that it does not continue, and begins the next run.
-                self.send_gathered(now);
-                self.outbox.first = Some(transmit);
-            }
-            self.outbox.packets += 1;
-            self.outbox.end += transmit.len;
-        }
-    }
-
     fn flush(&mut self, now: Time) {
-        self.send_gathered(now);
-        (self.outbox.start, self.outbox.end) = (0, 0);
-    }
-
-    fn send_gathered(&mut self, now: Time) {
-        let outbox = &mut self.outbox;
-        if let Some(first) = outbox.first.take() {
-            let to = match first.to {
-                Addr::Switch(shard) => self.shards.get(shard.index()),
-                Addr::Worker(worker) => self.peers.get(worker.index()),
-            };
-            let to = to.expect("machines send to the shards and workers of their job");
-            let bytes = &outbox.memory[outbox.start..outbox.end];
-            self.udp.send(to, &[IoSlice::new(bytes)], first.len, first.ecn);
-            if matches!(first.to, Addr::Switch(_)) {
-                self.switch_last_told = now;
-            }
+        self.outbox.flush(&self.addresses, &mut self.udp);
+        if self.outbox.take_told_switch() {
+            self.switch_last_told = now;
         }
-        (outbox.start, outbox.packets) = (outbox.end, 0);
     }
 }
 
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.udp.as_fd()
-    }
-}
-
-impl Outbox {
-    fn new() -> Outbox {
-        Outbox { memory: vec![0; 2 << 16].into_boxed_slice(), start: 0, end: 0, packets: 0, first: None }
-    }
-
-    fn room(&self) -> usize {
-        self.memory.len() - self.end
-    }
-
-    fn continues(&self, next: &Transmit) -> bool {
-        let bytes = self.end - self.start;
-        self.first.is_some_and(|first| {
-            (first.to, first.ecn) == (next.to, next.ecn)
-                && bytes == self.packets * first.len
-                && next.len <= first.len
-                && self.packets < MAX_RUN
-                && bytes + next.len <= MAX_RUN_BYTES
-        })
     }
 }
 

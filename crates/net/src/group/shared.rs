@@ -233,12 +233,13 @@ impl Shared {
     pub fn close(&self) {
         let Some(mut state) = self.lock() else { return };
         state.closing = true;
-        state.leader = Leader::Caller;
         if !state.engine.is_settled() {
             state.engine.abort();
         }
         let until = self.clock.now() + clock::span(LINGER);
         while state.engine.is_busy() && self.clock.now() < until {
+            // A caller whose collective has just failed has given the lead away.
+            state.leader = Leader::Caller;
             let Some(next) = self.lead(state, Leader::Caller, Some(until)) else { return };
             state = next;
         }

@@ -1,26 +1,18 @@
 //! Verdicts become sends: maximal runs of equal packets with the same verdict leave in one call for each receiver,
 //! straight from the memory that they were received to.
 
-use std::io::IoSlice;
 use std::ops::Range;
 
-use tributary_proto::ids::PortId;
 use tributary_proto::packet::Ecn;
 use tributary_proto::switch::Verdict;
 
 use super::ports::Ports;
-use crate::udp::{MAX_RUN, MAX_RUN_BYTES, UdpPort};
+use crate::udp::{Run, UdpPort};
 
-/// The run that is being gathered.
+/// The run that is being gathered, and its verdict.
 pub struct Forwarder {
     verdict: Verdict,
-    ecn: Ecn,
-    /// Bytes of each packet but the last.
-    segment: usize,
-    packets: usize,
-    bytes: usize,
-    /// Where in the memory its bytes lie; neighbours are joined.
-    pieces: Vec<Range<usize>>,
+    run: Run,
     /// Packets that could go nowhere.
     unroutable: u64,
 }
@@ -28,15 +20,7 @@ pub struct Forwarder {
 impl Forwarder {
     /// Nothing gathered.
     pub fn new() -> Forwarder {
-        Forwarder {
-            verdict: Verdict::Consume,
-            ecn: Ecn::NotCapable,
-            segment: 0,
-            packets: 0,
-            bytes: 0,
-            pieces: Vec::with_capacity(MAX_RUN),
-            unroutable: 0,
-        }
+        Forwarder { verdict: Verdict::Consume, run: Run::new(), unroutable: 0 }
     }
 
     /// Packets that could go nowhere.
@@ -57,68 +41,30 @@ impl Forwarder {
         if matches!(verdict, Verdict::Consume | Verdict::Drop(_)) {
             return;
         }
-        if !self.continues(&place, ecn, verdict) {
+        if verdict != self.verdict || !self.run.continues(&place, ecn) {
             self.flush(memory, ports, udp);
-            (self.verdict, self.ecn, self.segment) = (verdict, ecn, place.len());
+            self.verdict = verdict;
         }
-        self.packets += 1;
-        self.bytes += place.len();
-        match self.pieces.last_mut() {
-            Some(last) if last.end == place.start => last.end = place.end,
-            _ => self.pieces.push(place),
-        }
-    }
-
-    fn continues(&self, place: &Range<usize>, ecn: Ecn, verdict: Verdict) -> bool {
-        let all_equal = self.bytes == self.packets * self.segment;
-        self.packets > 0
-            && self.packets < MAX_RUN
-            && all_equal
-            && self.verdict == verdict
-            && self.ecn == ecn
-            && !place.is_empty()
-            && place.len() <= self.segment
-            && self.bytes + place.len() <= MAX_RUN_BYTES
+        self.run.push(place, ecn);
     }
 
     /// Sends what was gathered. The memory of the packets is free after that.
     pub fn flush(&mut self, memory: &[u8], ports: &Ports, udp: &mut UdpPort) {
-        if self.packets == 0 {
+        if self.run.packets() == 0 {
             return;
         }
-        let mut slices = [IoSlice::new(&[]); MAX_RUN];
-        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
-            *slice = IoSlice::new(&memory[piece.clone()]);
-        }
-        let run = Run { pieces: &slices[..self.pieces.len()], segment: self.segment, ecn: self.ecn };
-        let routed = match self.verdict {
-            Verdict::Port(port) => run.send(port, ports, udp),
-            Verdict::Multicast(set) => set.iter().all(|port| run.send(port, ports, udp)),
-            Verdict::Group(group) => ports.group(group).iter().all(|&port| run.send(port, ports, udp)),
+        let (run, mut reached) = (&self.run, 0);
+        let mut send = |port| run.send(ports.destination(port).inspect(|_| reached += 1).into_iter(), memory, udp);
+        match self.verdict {
+            Verdict::Port(port) => send(port),
+            Verdict::Multicast(set) => set.iter().for_each(send),
+            Verdict::Group(group) => ports.group(group).iter().for_each(|&port| send(port)),
             // A software switch is a star: it knows addresses, and no way to other nodes.
-            Verdict::Route(_) => false,
-            Verdict::Consume | Verdict::Drop(_) => true,
-        };
-        if !routed {
-            self.unroutable += self.packets as u64;
+            Verdict::Route(_) | Verdict::Consume | Verdict::Drop(_) => {}
         }
-        (self.packets, self.bytes) = (0, 0);
-        self.pieces.clear();
-    }
-}
-
-struct Run<'a> {
-    pieces: &'a [IoSlice<'a>],
-    segment: usize,
-    ecn: Ecn,
-}
-
-impl Run<'_> {
-    fn send(&self, port: PortId, ports: &Ports, udp: &mut UdpPort) -> bool {
-        let destination = ports.destination(port);
-        if let Some(destination) = destination {
-            udp.send(destination, self.pieces, self.segment, self.ecn);
+        if reached == 0 {
+            self.unroutable += self.run.packets() as u64;
         }
-        destination.is_some()
+        self.run.clear();
     }
 }

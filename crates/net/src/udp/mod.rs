@@ -6,6 +6,7 @@ mod counters;
 mod inbox;
 pub mod path;
 mod port;
+mod run;
 mod sys;
 
 use std::net::{IpAddr, SocketAddr};
@@ -15,6 +16,7 @@ use tributary_proto::packet::Ecn;
 pub use counters::SocketCounters;
 pub use inbox::{BATCH, Inbox, Message};
 pub use port::{Destination, MAX_RUN, MAX_RUN_BYTES, UdpPort};
+pub use run::Run;
 
 /// What identifies a remote socket: IPv4 is IPv4, however it is written, and flow labels do not count.
 pub fn key_of(address: SocketAddr) -> (IpAddr, u16) {

@@ -202,3 +202,27 @@ fn grow(fd: i32, force: i32, ask: i32, bytes: usize) -> io::Result<()> {
     let value = i32::try_from(bytes / 2).unwrap_or(i32::MAX / 2);
     sys::set_option(fd, libc::SOL_SOCKET, force, value).or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, ask, value))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_segmentation_offload_a_run_leaves_packet_by_packet() {
+        let open = || UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 20, 1 << 20).unwrap();
+        let (mut sender, mut receiver) = (open(), open());
+        sender.counters.segmentation_offload = false;
+        let to = sender.destination(receiver.local_addr());
+        let bytes: Vec<u8> = (0..250).collect();
+        sender.send(&to, &[IoSlice::new(&bytes[..30]), IoSlice::new(&bytes[30..])], 100, Ecn::Capable);
+        assert_eq!((sender.counters.tx_runs, sender.counters.tx_packets, sender.counters.tx_bytes), (3, 3, 250));
+        let (mut inbox, mut came) = (Inbox::new(), Vec::new());
+        // The loopback interface delivers before the send returns.
+        while receiver.receive(&mut inbox) > 0 {
+            for place in inbox.messages.iter().flat_map(|message| message.segments()) {
+                came.push(inbox.memory[place].to_vec());
+            }
+        }
+        assert!(came.iter().map(Vec::as_slice).eq(bytes.chunks(100)));
+    }
+}

@@ -81,9 +81,12 @@ impl LookAhead {
         LookAhead { exponent, unknown: false }
     }
 
-    /// What two ranks say together.
-    pub fn join(self, other: LookAhead) -> LookAhead {
-        LookAhead { exponent: self.exponent.join(other.exponent), unknown: self.unknown | other.unknown }
+    /// Takes in what another rank says. Field by field: a copy of the whole costs more than all else in its path.
+    #[inline]
+    pub fn join(&mut self, other: &LookAhead) {
+        self.exponent.exponent = self.exponent.exponent.max(other.exponent.exponent);
+        self.exponent.non_finite |= other.exponent.non_finite;
+        self.unknown |= other.unknown;
     }
 
     /// The exponent that ranks agree on, if each of them knew its block.
@@ -109,6 +112,7 @@ pub struct Header {
 
 impl Header {
     /// Reads the header behind a common header that was checked.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Header, DropReason> {
         let bytes: &[u8; HEADER_LEN] = bytes.first_chunk().ok_or(DropReason::Truncated)?;
         let flags = bytes[20];
@@ -116,16 +120,18 @@ impl Header {
             return Err(DropReason::BadField);
         }
         let exponent = BlockExponent { exponent: u16(bytes, 22) as i16, non_finite: flags & NON_FINITE != 0 };
+        let (dtype, op) = parse_dtype_op(bytes[21])?;
         Ok(Header {
             wid: WorkerId(u16(bytes, 16)),
             idx: u16(bytes, 18),
             look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
             phase: u32(bytes, 24),
-            spec: parse_spec(bytes[21], u32(bytes, 28))?,
+            spec: Spec { elements: u32(bytes, 28), dtype, op },
         })
     }
 
     /// Writes the header behind the common one.
+    #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[16..18].copy_from_slice(&self.wid.0.to_be_bytes());
         bytes[18..20].copy_from_slice(&self.idx.to_be_bytes());
@@ -142,6 +148,7 @@ pub fn put_wid(bytes: &mut [u8], wid: WorkerId) {
 }
 
 /// Rewrites the exponent and the flags.
+#[inline]
 pub fn put_look_ahead(bytes: &mut [u8], look_ahead: LookAhead) {
     let LookAhead { exponent, unknown } = look_ahead;
     bytes[20] = if exponent.non_finite { NON_FINITE } else { 0 } | if unknown { UNKNOWN } else { 0 };
@@ -152,10 +159,13 @@ fn dtype_op(spec: &Spec) -> u8 {
     (spec.dtype as u8) << 4 | spec.op as u8
 }
 
-fn parse_spec(dtype_op: u8, elements: u32) -> Result<Spec, DropReason> {
-    let dtype = DType::from_code(dtype_op >> 4).ok_or(DropReason::BadField)?;
-    let op = ReduceOp::from_code(dtype_op & 15).ok_or(DropReason::BadField)?;
-    Ok(Spec { elements, dtype, op })
+/// The pair and not a `Spec`: a `Result<Spec>` is packed so that reading it back stalls for as long as all the rest.
+#[inline]
+fn parse_dtype_op(byte: u8) -> Result<(DType, ReduceOp), DropReason> {
+    match (DType::from_code(byte >> 4), ReduceOp::from_code(byte & 15)) {
+        (Some(dtype), Some(op)) => Ok((dtype, op)),
+        _ => Err(DropReason::BadField),
+    }
 }
 
 /// The body of a `Report`: who has contributed to the slot's phase.
@@ -219,11 +229,12 @@ impl Mismatch {
     pub fn parse(bytes: &[u8]) -> Result<Mismatch, DropReason> {
         let body = bytes.get(HEADER_LEN..).ok_or(DropReason::Truncated)?;
         let body: &[u8; MISMATCH_LEN - HEADER_LEN] = body.try_into().map_err(|_| DropReason::BadLength)?;
+        let ((a_dtype, a_op), (b_dtype, b_op)) = (parse_dtype_op(body[4])?, parse_dtype_op(body[5])?);
         Ok(Mismatch {
             a: WorkerId(u16(body, 0)),
-            a_spec: parse_spec(body[4], u32(body, 8))?,
+            a_spec: Spec { elements: u32(body, 8), dtype: a_dtype, op: a_op },
             b: WorkerId(u16(body, 2)),
-            b_spec: parse_spec(body[5], u32(body, 12))?,
+            b_spec: Spec { elements: u32(body, 12), dtype: b_dtype, op: b_op },
         })
     }
 

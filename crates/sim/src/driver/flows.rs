@@ -14,53 +14,78 @@ pub struct Flow {
     pub src: NodeId,
     /// Who receives.
     pub dst: NodeId,
-    /// Bytes of each packet on a link, framing included.
+    /// Bytes of all packets on a link, framing included.
+    pub bytes: u64,
+    /// Bytes sent.
+    pub sent: u64,
+    /// Bytes received.
+    pub received: u64,
+    /// Bytes of each packet on a link but perhaps the last, framing included.
     pub packet_bytes: u16,
-    /// Packets of the message.
-    pub packets: u32,
-    /// Packets sent.
-    pub sent: u32,
-    /// Packets received.
-    pub received: u32,
     /// When the message came up at its sender.
     pub start: Time,
-    /// When its last packet was received.
+    /// When its last byte was received.
     pub end: Option<Time>,
 }
 
 /// All messages of a run.
 #[derive(Default)]
-pub struct Flows(Vec<Flow>);
+pub struct Flows {
+    flows: Vec<Flow>,
+    /// Packets and bytes of traffic that is no message, at their receivers.
+    pub background: Received,
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes on a link.
+    pub bytes: u64,
+}
+
+impl FlowId {
+    /// What packets that belong to no message carry.
+    pub const BACKGROUND: FlowId = FlowId((1 << 31) - 1);
+}
 
 impl Flows {
     /// Adds one.
-    pub fn add(&mut self, src: NodeId, dst: NodeId, packets: u32, packet_bytes: u16, start: Time) -> FlowId {
-        let id = FlowId(self.0.len() as u32);
-        self.0.push(Flow { src, dst, packet_bytes, packets, sent: 0, received: 0, start, end: None });
+    pub fn add(&mut self, src: NodeId, dst: NodeId, bytes: u64, packet_bytes: u16, start: Time) -> FlowId {
+        let id = FlowId(self.flows.len() as u32);
+        self.flows.push(Flow { src, dst, bytes, sent: 0, received: 0, packet_bytes, start, end: None });
         id
     }
 
     /// All of them, by id.
     pub fn all(&self) -> &[Flow] {
-        &self.0
+        &self.flows
     }
 
-    /// One of them.
-    pub fn get(&self, id: FlowId) -> &Flow {
-        &self.0[id.0 as usize]
-    }
-
-    pub(super) fn get_mut(&mut self, id: FlowId) -> &mut Flow {
-        &mut self.0[id.0 as usize]
-    }
-
-    /// Counts a packet at its receiver.
+    /// Takes the next packet of a message; gives its destination, its bytes, and whether it is the last.
     #[inline]
-    pub(super) fn receive(&mut self, id: FlowId, now: Time) {
-        let flow = self.get_mut(id);
-        flow.received += 1;
-        if flow.received == flow.packets {
-            flow.end = Some(now);
+    pub(super) fn next_packet(&mut self, id: FlowId) -> (NodeId, u16, bool) {
+        let flow = &mut self.flows[id.0 as usize];
+        let bytes = (flow.bytes - flow.sent).min(u64::from(flow.packet_bytes)) as u16;
+        flow.sent += u64::from(bytes);
+        (flow.dst, bytes, flow.sent == flow.bytes)
+    }
+
+    /// Counts a packet at its receiver; true if it completes its message.
+    #[inline]
+    pub(super) fn receive(&mut self, id: FlowId, bytes: u16, now: Time) -> bool {
+        let Some(flow) = self.flows.get_mut(id.0 as usize) else {
+            self.background.packets += 1;
+            self.background.bytes += u64::from(bytes);
+            return false;
+        };
+        let complete = flow.received == flow.bytes;
+        flow.received += u64::from(bytes);
+        if flow.received < flow.bytes || complete {
+            return false;
         }
+        flow.end = Some(now);
+        true
     }
 }

@@ -4,13 +4,28 @@ use std::collections::VecDeque;
 
 use tributary_proto::ids::NodeId;
 use tributary_proto::packet::Ecn;
-use tributary_proto::time::Span;
+use tributary_proto::time::{Span, Time};
 
-use super::flows::{FlowId, Flows};
+use super::flows::FlowId;
 use super::seat::SeatId;
 use super::simulation::Traffic;
 use crate::events::{EventId, EventKind};
 use crate::net::{Fabric, LinkId, Packet, PacketFlags, PayloadId};
+use crate::rng::Rng;
+use crate::workload::Uniform;
+
+const NEVER: Time = Time(u64::MAX);
+
+/// Delays that a host's own doings put before packets (operating system noise; Canary §5.2.5).
+#[derive(Clone, Debug)]
+pub struct Noise {
+    /// For each packet.
+    pub probability: f64,
+    /// How long the NIC stands still before it.
+    pub delay: Span,
+    /// Draws which.
+    pub rng: Rng,
+}
 
 /// A host's side of the driver.
 pub struct HostNode {
@@ -20,11 +35,15 @@ pub struct HostNode {
     pub uplink: LinkId,
     /// Its parts in jobs.
     pub seats: Vec<SeatId>,
+    /// Its parts in background traffic.
+    pub background: Vec<Uniform>,
+    /// Its own delays.
+    pub noise: Option<Noise>,
     /// It takes no packet while so much waits in the NIC.
     nic_limit: Span,
-    /// A [`EventKind::Nic`] event is pending.
-    armed: bool,
-    /// Whose turn it is: a seat, or after the last one the messages.
+    /// When the next [`EventKind::Nic`] event comes.
+    armed: Time,
+    /// Whose turn it is: a seat, then the messages, then background traffic.
     turn: usize,
     /// Messages that wait to be sent, in order.
     flows: VecDeque<FlowId>,
@@ -34,8 +53,17 @@ impl HostNode {
     /// A host at rest, whose NIC holds about `nic_bytes`.
     pub fn new(node: NodeId, fabric: &Fabric, nic_bytes: u64) -> HostNode {
         let uplink = fabric.port(node, 0);
-        let nic_limit = fabric.link(uplink).transmission(nic_bytes);
-        HostNode { node, uplink, seats: Vec::new(), nic_limit, armed: false, turn: 0, flows: VecDeque::new() }
+        HostNode {
+            node,
+            uplink,
+            seats: Vec::new(),
+            background: Vec::new(),
+            noise: None,
+            nic_limit: fabric.link(uplink).transmission(nic_bytes),
+            armed: NEVER,
+            turn: 0,
+            flows: VecDeque::new(),
+        }
     }
 
     /// A message came up.
@@ -43,71 +71,94 @@ impl HostNode {
         self.flows.push_back(flow);
     }
 
-    /// The NIC has sent what it had.
-    pub fn nic_ready(&mut self) {
-        self.armed = false;
+    /// The time has come for which the NIC was armed, or an earlier one.
+    pub fn nic_ready(&mut self, now: Time) {
+        if self.armed <= now {
+            self.armed = NEVER;
+        }
     }
 
     /// Fills the NIC from those who want to send; comes back when it is empty, if they may want more.
     pub fn fill_nic(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) {
-        loop {
+        let again = loop {
             let link = fabric.link(self.uplink);
             if link.down {
                 return;
             }
             if link.backlog(fabric.now) >= self.nic_limit {
-                break;
+                break link.busy_until();
             }
-            let Some(packet) = self.next_packet(fabric, traffic) else { return };
-            fabric.made(&packet);
-            fabric.send(self.uplink, packet);
-        }
-        if !self.armed {
-            self.armed = true;
-            let free = fabric.link(self.uplink).busy_until();
-            fabric.queue.push(free, EventId::new(EventKind::Nic, self.node.0));
-        }
-    }
-
-    /// One packet of the next one in turn who has any.
-    #[inline]
-    fn next_packet(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) -> Option<Packet> {
-        for _ in 0..=self.seats.len() {
-            let turn = self.turn;
-            self.turn = if turn == self.seats.len() { 0 } else { turn + 1 };
-            let packet = match self.seats.get(turn) {
-                Some(&seat) => {
-                    let Traffic { seats, jobs, scratch, .. } = traffic;
-                    let seat = &mut seats[seat.0 as usize];
-                    if seat.eager { seat.next_packet(fabric, jobs, scratch) } else { None }
+            match self.next_packet(fabric, traffic) {
+                Ok(packet) => {
+                    self.make_noise(fabric);
+                    fabric.made(&packet);
+                    fabric.send(self.uplink, packet);
                 }
-                None => self.next_of_flows(fabric, &mut traffic.flows),
-            };
-            if packet.is_some() {
-                return packet;
+                Err(NEVER) => return,
+                Err(wake) => break wake,
+            }
+        };
+        if again < self.armed {
+            self.armed = again;
+            fabric.queue.push(again, EventId::new(EventKind::Nic, self.node.0));
+        }
+    }
+
+    /// One packet of the next one in turn who has any, or the time when someone will.
+    #[inline]
+    fn next_packet(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) -> Result<Packet, Time> {
+        let (seats, turns) = (self.seats.len(), self.seats.len() + 1 + self.background.len());
+        let mut wake = NEVER;
+        for _ in 0..turns {
+            let turn = self.turn;
+            self.turn = if turn + 1 == turns { 0 } else { turn + 1 };
+            if turn < seats {
+                let Traffic { seats, jobs, scratch, .. } = traffic;
+                let seat = &mut seats[self.seats[turn].0 as usize];
+                if seat.eager
+                    && let Some(packet) = seat.next_packet(fabric, jobs, scratch)
+                {
+                    return Ok(packet);
+                }
+            } else if turn == seats {
+                if let Some(&id) = self.flows.front() {
+                    let (dst, bytes, last) = traffic.flows.next_packet(id);
+                    if last {
+                        self.flows.pop_front();
+                    }
+                    return Ok(self.plain_packet(fabric, dst, id, bytes));
+                }
+            } else {
+                match self.background[turn - seats - 1].poll(fabric.now) {
+                    Ok((dst, bytes)) => return Ok(self.plain_packet(fabric, dst, FlowId::BACKGROUND, bytes)),
+                    Err(next) => wake = wake.min(next),
+                }
             }
         }
-        None
+        Err(wake)
     }
 
     #[inline]
-    fn next_of_flows(&mut self, fabric: &mut Fabric, flows: &mut Flows) -> Option<Packet> {
-        let &id = self.flows.front()?;
-        let flow = flows.get_mut(id);
-        flow.sent += 1;
-        if flow.sent == flow.packets {
-            self.flows.pop_front();
-        }
-        Some(Packet {
+    fn plain_packet(&self, fabric: &mut Fabric, dst: NodeId, flow: FlowId, bytes: u16) -> Packet {
+        Packet {
             arrival: fabric.now,
             src: self.node,
-            dst: flow.dst,
+            dst,
             serial: fabric.next_serial(self.node),
-            flow: id.0,
+            flow: flow.0,
             payload: PayloadId::NONE,
-            bytes: flow.packet_bytes,
+            bytes,
             lane: 0,
             flags: PacketFlags::new(Ecn::Capable, 0),
-        })
+        }
+    }
+
+    #[inline]
+    fn make_noise(&mut self, fabric: &mut Fabric) {
+        if let Some(noise) = &mut self.noise
+            && noise.rng.chance(noise.probability)
+        {
+            fabric.stall(self.uplink, noise.delay);
+        }
     }
 }

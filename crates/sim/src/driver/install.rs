@@ -3,11 +3,13 @@
 use tributary_proto::config::{HostConfig, JobConfig, Parent, SwitchConfig};
 use tributary_proto::ids::{GroupId, JobId, JobKey, NodeId, PortId, ShardId, WorkerId};
 use tributary_proto::pipeline::InstalledJob;
+use tributary_proto::registry::Protocol;
 use tributary_proto::values::{Fingerprint, Values};
 
 use super::jobs::{Job, JobIndex, JobPlan};
 use super::seat::{Seat, SeatId};
 use super::simulation::Simulation;
+use super::switch::SwitchNode;
 use crate::events::{EventId, EventKind};
 use crate::rng::{Purpose, Rng};
 use crate::topology::{Tree, TreeSwitch};
@@ -72,6 +74,37 @@ fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError> {
     Ok(())
 }
 
+/// What a switch was told to run for one tree of one job.
+pub struct Program {
+    /// The switch, by number.
+    pub(super) switch: u32,
+    protocol: Protocol,
+    config: SwitchConfig,
+}
+
+impl Program {
+    /// Bytes that it holds there.
+    pub(super) fn memory_bytes(&self, switch: &SwitchNode) -> usize {
+        let report = switch.pipelines[self.config.shard.index()].report(self.config.job.job);
+        report.map_or(0, |report| report.memory_bytes)
+    }
+
+    fn install(&self, switch: &mut SwitchNode) {
+        let (config, lane) = (&self.config, self.config.shard.index());
+        while switch.pipelines.len() <= lane {
+            switch.pipelines.push(Default::default());
+        }
+        let installed = InstalledJob {
+            protocol: self.protocol.code(),
+            key: config.job.key,
+            members: config.members.clone(),
+            others: config.parent.iter().map(|parent| parent.port).collect(),
+            machine: self.protocol.switch::<Fingerprint>(config),
+        };
+        switch.pipelines[lane].install(config.job.job, installed);
+    }
+}
+
 impl Simulation {
     /// Adds a job. Its ranks submit their first collectives at the plan's start.
     pub fn install(&mut self, plan: JobPlan) -> Result<JobIndex, InstallError> {
@@ -116,19 +149,23 @@ impl Simulation {
         let members: Vec<PortId> = place.children.iter().map(|&port| PortId(port)).collect();
         let group: GroupId = switch.add_group(members.clone());
         let parent = place.parent.map(|(port, place)| Parent { port: PortId(port), worker: WorkerId(place) });
-        let machine = plan.protocol.switch::<Fingerprint>(&SwitchConfig {
+        let config = SwitchConfig {
             job: JobConfig { world: members.len() as u16, ..config.clone() },
             shard,
-            members: members.clone(),
+            members,
             group,
             parent,
-        });
-        while switch.pipelines.len() <= shard.index() {
-            switch.pipelines.push(Default::default());
+        };
+        let program = Program { switch: switch.index, protocol: plan.protocol, config };
+        program.install(switch);
+        self.programs.push(program);
+    }
+
+    /// Puts the programs of a switch back as they were before their first packet.
+    pub(super) fn reinstall(&mut self, switch: u32) {
+        for program in self.programs.iter().filter(|program| program.switch == switch) {
+            program.install(&mut self.switches[switch as usize]);
         }
-        let others = parent.iter().map(|parent| parent.port).collect();
-        let installed = InstalledJob { protocol: plan.protocol.code(), key: config.key, members, others, machine };
-        switch.pipelines[shard.index()].install(config.job, installed);
     }
 
     fn seat(&mut self, job: JobIndex, rank: WorkerId, host: NodeId, plan: &JobPlan, config: &HostConfig) {
@@ -137,7 +174,8 @@ impl Simulation {
         let longest = machine.max_packet_len().max(Fingerprint::buffer_len(1));
         let scratch = &mut self.traffic.scratch;
         scratch.resize(scratch.len().max(longest), 0);
-        self.traffic.seats.push(Seat { host, job, rank, machine, eager: false, alive: true, submitted: 0 });
+        self.traffic.seats.push(Seat { host, job, rank, machine, eager: false, alive: true, submitted: 0, open: true });
+        self.open += 1;
         self.hosts[host.index()].seats.push(id);
         self.seat_timers.grow(self.traffic.seats.len());
         self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));

@@ -102,8 +102,6 @@ pub struct Job {
     pub iterations: Vec<Iteration>,
     /// What went wrong.
     pub complaints: Vec<Complaint>,
-    /// Ranks that have nothing left to submit or to wait for.
-    pub finished: u32,
     first_switches: Vec<NodeId>,
     ranks: Vec<u16>,
     roster: Arc<Roster>,
@@ -124,7 +122,6 @@ impl Job {
             members: plan.members.clone(),
             iterations: vec![Iteration::default(); plan.iterations as usize],
             complaints: Vec::new(),
-            finished: 0,
             first_switches,
             ranks,
             roster: Roster::new(plan.members.len() as u16),
@@ -150,8 +147,8 @@ impl Job {
         FingerprintTensor::new(self.plan.spec, self.roster.clone(), rank.0, collective)
     }
 
-    /// What a rank's machine says. True if its collective is complete and right.
-    pub fn hear(&mut self, rank: WorkerId, event: HostEvent, now: Time) -> bool {
+    /// What a rank's machine says.
+    pub fn hear(&mut self, rank: WorkerId, event: HostEvent, now: Time) {
         let (op, what) = match event {
             HostEvent::Failed { op, error, .. } => (op, Some(Wrong::Failed(error))),
             HostEvent::Done { op, tensor } => {
@@ -164,12 +161,11 @@ impl Job {
         let iteration = op.0 as u32;
         if let Some(what) = what {
             self.complaints.push(Complaint { time: now, rank, iteration, what });
-            return false;
+            return;
         }
         let state = &mut self.iterations[iteration as usize];
         state.completed += 1;
         state.end = Some(now);
-        true
     }
 
     /// Every rank has completed every collective.

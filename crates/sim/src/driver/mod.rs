@@ -3,6 +3,7 @@
 //! Start with [`Simulation`]. A host's machine in a job is a [`Seat`]; a switch's machines sit in pipelines, one for
 //! each tree of a job.
 
+mod actions;
 mod flows;
 mod host;
 mod install;
@@ -11,7 +12,9 @@ mod seat;
 mod simulation;
 mod switch;
 
-pub use flows::{Flow, FlowId, Flows};
+pub use actions::Action;
+pub use flows::{Flow, FlowId, Flows, Received};
+pub use host::Noise;
 pub use install::InstallError;
 pub use jobs::{Complaint, Iteration, Job, JobIndex, JobPlan, Jobs, Wrong};
 pub use seat::{Seat, SeatId};

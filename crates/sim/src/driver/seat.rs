@@ -28,6 +28,8 @@ pub struct Seat {
     pub alive: bool,
     /// Collectives submitted so far.
     pub submitted: u32,
+    /// It has collectives to submit or to wait for.
+    pub open: bool,
 }
 
 /// Where a host's machine writes its packets before the fabric has them.

@@ -1,12 +1,14 @@
 //! The main loop.
 
-use tributary_proto::host::Collective;
+use tributary_proto::host::{Collective, HostEvent};
 use tributary_proto::ids::NodeId;
 use tributary_proto::switch::MIN_TRANSMIT_LEN;
 use tributary_proto::time::Time;
 
+use super::actions::Action;
 use super::flows::{FlowId, Flows};
-use super::host::HostNode;
+use super::host::{HostNode, Noise};
+use super::install::Program;
 use super::jobs::{JobIndex, Jobs};
 use super::seat::{Scratch, Seat, SeatId};
 use super::switch::SwitchNode;
@@ -14,6 +16,7 @@ use crate::events::{Event, EventId, EventKind, TimerTable};
 use crate::net::{Fabric, Framing, LinkId, Packet};
 use crate::routing::{Balancing, Chooser, Table};
 use crate::topology::Graph;
+use crate::workload::Uniform;
 
 /// What a simulation needs to know besides its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +63,9 @@ pub struct Simulation {
     pub(super) switches: Vec<SwitchNode>,
     pub(super) seat_timers: TimerTable,
     switch_timers: TimerTable,
+    plans: Vec<Action>,
+    pub(super) programs: Vec<Program>,
+    pub(super) open: u64,
     events: u64,
 }
 
@@ -85,6 +91,9 @@ impl Simulation {
             switches,
             seat_timers: TimerTable::new(0),
             switch_timers: TimerTable::new(graph.switches() as usize),
+            plans: Vec::new(),
+            programs: Vec::new(),
+            open: 0,
             events: 0,
             settings,
             graph,
@@ -101,35 +110,90 @@ impl Simulation {
         self.events
     }
 
-    /// A message comes up at its sender now.
-    pub fn send_message(&mut self, from: NodeId, to: NodeId, packets: u32, packet_bytes: u16) -> FlowId {
-        let flow = self.traffic.flows.add(from, to, packets, packet_bytes, self.fabric.now);
+    /// A message of so many bytes on a link, framing included, comes up at its sender now.
+    pub fn send_message(&mut self, from: NodeId, to: NodeId, bytes: u64, packet_bytes: u16) -> FlowId {
+        let flow = self.traffic.flows.add(from, to, bytes, packet_bytes, self.fabric.now);
+        self.open += 1;
         let host = &mut self.hosts[from.index()];
         host.start_flow(flow);
         host.fill_nic(&mut self.fabric, &mut self.traffic);
         flow
     }
 
+    /// Gives a host background traffic to send, without end.
+    pub fn add_background(&mut self, host: NodeId, source: Uniform) {
+        let host = &mut self.hosts[host.index()];
+        host.background.push(source);
+        host.fill_nic(&mut self.fabric, &mut self.traffic);
+    }
+
+    /// Gives a host delays of its own.
+    pub fn set_noise(&mut self, host: NodeId, noise: Option<Noise>) {
+        self.hosts[host.index()].noise = noise;
+    }
+
+    /// The most memory that the programs of one switch hold, in bytes.
+    pub fn switch_memory_bytes(&self) -> usize {
+        let mut bytes = vec![0; self.switches.len()];
+        for program in &self.programs {
+            bytes[program.switch as usize] += program.memory_bytes(&self.switches[program.switch as usize]);
+        }
+        bytes.into_iter().max().unwrap_or(0)
+    }
+
+    /// Messages and ranks of jobs that are not finished.
+    pub fn open(&self) -> u64 {
+        self.open
+    }
+
+    /// Plans something for a time that has not come.
+    pub fn plan(&mut self, time: Time, action: Action) {
+        self.fabric.queue.push(time, EventId::new(EventKind::Plan, self.plans.len() as u32));
+        self.plans.push(action);
+    }
+
+    /// Runs until all messages and jobs are finished, or `end`; true if that is so.
+    pub fn run_until_finished(&mut self, end: Time) -> bool {
+        while self.open > 0 && self.step(end) {}
+        self.open == 0
+    }
+
     /// Runs until nothing is left to happen, or until `end`; true if something is left.
     pub fn run(&mut self, end: Time) -> bool {
-        loop {
-            let event = self.fabric.queue.peek();
-            let timer = self.seat_timers.earliest().into_iter().chain(self.switch_timers.earliest()).min();
-            let Some(next) = event.map(|event| event.time).into_iter().chain(timer).min() else { return false };
-            if next > end {
-                return true;
-            }
-            self.fabric.now = next;
-            self.events += 1;
-            match event {
-                Some(event) if event.time == next => {
-                    self.fabric.queue.pop();
-                    self.fabric.prefetch();
-                    self.handle(event);
+        while self.step(end) {}
+        !self.fabric.queue.is_empty() || self.next_timer().is_some()
+    }
+
+    fn next_timer(&mut self) -> Option<Time> {
+        match (self.seat_timers.earliest(), self.switch_timers.earliest()) {
+            (Some(seat), Some(switch)) => Some(seat.min(switch)),
+            (seat, switch) => seat.or(switch),
+        }
+    }
+
+    /// The next event, if it comes by `end`.
+    #[inline]
+    pub fn step(&mut self, end: Time) -> bool {
+        let timer = self.next_timer();
+        match self.fabric.queue.peek() {
+            Some(event) if timer.is_none_or(|timer| event.time <= timer) => {
+                if event.time > end {
+                    return false;
                 }
-                _ => self.handle_timers(next),
+                self.fabric.queue.pop();
+                self.fabric.now = event.time;
+                self.events += 1;
+                self.fabric.prefetch();
+                self.handle(event);
+            }
+            _ => {
+                let Some(timer) = timer.filter(|&timer| timer <= end) else { return false };
+                self.fabric.now = timer;
+                self.events += 1;
+                self.handle_timers(timer);
             }
         }
+        true
     }
 
     #[inline]
@@ -143,7 +207,7 @@ impl Simulation {
             }
             EventKind::Nic => {
                 let host = &mut self.hosts[event.id.number() as usize];
-                host.nic_ready();
+                host.nic_ready(self.fabric.now);
                 host.fill_nic(&mut self.fabric, &mut self.traffic);
                 self.rearm(NodeId(event.id.number()));
             }
@@ -153,7 +217,8 @@ impl Simulation {
                 }
             }
             EventKind::Source => self.submit(SeatId(event.id.number())),
-            EventKind::Plan | EventKind::Departure => {}
+            EventKind::Plan => self.act(event.id.number()),
+            EventKind::Departure => {}
         }
     }
 
@@ -175,7 +240,10 @@ impl Simulation {
     fn receive(&mut self, host: NodeId, packet: Packet) {
         self.fabric.taken(host, &packet);
         match JobIndex::of_flow(packet.flow) {
-            None => self.traffic.flows.receive(FlowId(packet.flow), self.fabric.now),
+            None => {
+                let complete = self.traffic.flows.receive(FlowId(packet.flow), packet.bytes, self.fabric.now);
+                self.open -= u64::from(complete);
+            }
             Some(job) => self.receive_of_job(host, job, packet),
         }
     }
@@ -193,6 +261,11 @@ impl Simulation {
         self.fabric.payloads.release(packet.payload);
     }
 
+    fn act(&mut self, number: u32) {
+        let action = self.plans[number as usize];
+        self.carry_out(action);
+    }
+
     /// The drain rule of `proto::host`: transmit as far as the NIC takes it, then events, then the timeout.
     fn drain(&mut self, seat: SeatId) {
         let host = self.traffic.seats[seat.0 as usize].host;
@@ -207,18 +280,25 @@ impl Simulation {
         let seat = &mut seats[id.0 as usize];
         while let Some(event) = seat.poll_event() {
             let job = jobs.get_mut(seat.job);
-            let right = job.hear(seat.rank, event, self.fabric.now);
-            if right && seat.submitted < job.plan.iterations {
+            let done = matches!(event, HostEvent::Done { .. });
+            job.hear(seat.rank, event, self.fabric.now);
+            if done && seat.submitted < job.plan.iterations {
                 let at = self.fabric.now + job.plan.compute;
                 self.fabric.queue.push(at, EventId::new(EventKind::Source, id.0));
+            } else if seat.open {
+                seat.open = false;
+                self.open -= 1;
             }
         }
     }
 
     /// Sets the timers of a host's machines anew.
     fn rearm(&mut self, host: NodeId) {
-        for &seat in &self.hosts[host.index()].seats {
-            self.seat_timers.set(seat.0, self.traffic.seats[seat.0 as usize].machine.poll_timeout());
+        for &id in &self.hosts[host.index()].seats {
+            let seat = &self.traffic.seats[id.0 as usize];
+            if seat.alive {
+                self.seat_timers.set(id.0, seat.machine.poll_timeout());
+            }
         }
     }
 
@@ -234,10 +314,13 @@ impl Simulation {
         let deadline = job.plan.timeout.map(|timeout| now + timeout);
         let tensor = Box::new(job.tensor(seat.rank, seat.submitted, now));
         seat.submitted += 1;
-        // A job that failed refuses; it has complained already.
-        if seat.machine.submit(now, Collective { tensor, deadline }).is_ok() {
-            seat.eager = true;
-            self.drain(id);
+        match seat.machine.submit(now, Collective { tensor, deadline }) {
+            Ok(_) => {
+                seat.eager = true;
+                self.drain(id);
+            }
+            // A job that failed refuses; it has complained already.
+            Err(_) => self.open -= u64::from(std::mem::replace(&mut seat.open, false)),
         }
     }
 

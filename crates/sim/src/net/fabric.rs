@@ -4,7 +4,7 @@ use tributary_proto::ids::{NodeId, PortId};
 use tributary_proto::switch::PortView;
 use tributary_proto::time::{Span, Time};
 
-use super::link::{Link, LinkCounters};
+use super::link::{Link, LinkCounters, LinkSpec};
 use super::trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};
 use super::{Packet, Payloads};
 use crate::events::{EventId, EventKind, EventQueue};
@@ -90,6 +90,8 @@ pub struct Fabric {
     serials: Vec<u32>,
     losses: Vec<[u64; LossCause::ALL.len()]>,
     troubles: Vec<Option<Box<LinkTrouble>>>,
+    /// By edge.
+    cable_down: Vec<bool>,
     node_down: Vec<bool>,
     strays: Vec<Stray>,
     free_strays: Vec<u32>,
@@ -112,8 +114,11 @@ impl Fabric {
         }
         let mut links = Vec::with_capacity(port_of.len());
         for edge in graph.edges() {
-            for (to, spec) in [(edge.b, &edge.a_to_b), (edge.a, &edge.b_to_a)] {
+            for (from, to, spec) in [(edge.a, edge.b, &edge.a_to_b), (edge.b, edge.a, &edge.b_to_a)] {
                 let id = LinkId(links.len() as u32);
+                // What a host's NIC holds is up to the host.
+                let own = LinkSpec { queue_bytes: u64::MAX, mark_bytes: None, ..*spec };
+                let spec = if from.0 < graph.hosts() { &own } else { spec };
                 links.push(Link::new(spec, to, port_of[id.reverse().index()], graph.latency(to)));
             }
         }
@@ -128,6 +133,7 @@ impl Fabric {
             serials: vec![0; nodes],
             losses: vec![Default::default(); links.len()],
             troubles: (0..links.len()).map(|_| None).collect(),
+            cable_down: vec![false; links.len() / 2],
             node_down: vec![false; nodes],
             strays: Vec::new(),
             free_strays: Vec::new(),
@@ -222,12 +228,17 @@ impl Fabric {
         }
     }
 
+    /// Lets a link stand still for a while before the next packet.
+    pub fn stall(&mut self, link: LinkId, span: Span) {
+        self.links[link.index()].stall(self.now, span);
+    }
+
     /// Sends a packet into a link. A packet that the link does not take is lost, and its payload given back.
     #[inline]
     pub fn send(&mut self, id: LinkId, mut packet: Packet) -> bool {
         let link = &mut self.links[id.index()];
         if link.troubled && link.down {
-            self.lose(id, self.near_end(id), LossCause::LinkDown, &packet);
+            self.lose(id, self.near_end(id), self.why_down(id), &packet);
             return false;
         }
         let Some(arrival) = link.enqueue(self.now, &mut packet) else {
@@ -283,8 +294,8 @@ impl Fabric {
         let Stray { packet, link } = self.strays[number as usize];
         self.free_strays.push(number);
         let to = self.links[link.index()].to;
-        if self.node_down[to.index()] {
-            self.lose(link, to, LossCause::NodeDown, &packet);
+        if self.links[link.index()].down {
+            self.lose(link, to, self.why_down(link), &packet);
             return None;
         }
         self.came_out(link, to, &packet);
@@ -298,25 +309,27 @@ impl Fabric {
         self.payloads.release(packet.payload);
     }
 
-    /// Takes a link down or brings it back. What is on the wire when it is down is lost.
-    pub fn set_link_down(&mut self, link: LinkId, down: bool) {
-        self.links[link.index()].down = down;
-        self.refresh_trouble(link);
+    /// Takes a cable down, both ways, or brings it back. What is on it when it is down is lost.
+    pub fn set_cable_down(&mut self, link: LinkId, down: bool) {
+        self.cable_down[link.index() / 2] = down;
+        self.refresh(link);
+        self.refresh(link.reverse());
     }
 
-    /// Kills a node or brings it back: what arrives there is lost. The node's own driver is told apart.
+    /// Kills a node or brings it back: all its cables are down with it. The node's own driver is told apart.
     pub fn set_node_down(&mut self, node: NodeId, down: bool) {
         self.node_down[node.index()] = down;
-        let incoming: Vec<LinkId> = self.ports(node).iter().map(|link| link.reverse()).collect();
-        for link in incoming {
-            self.refresh_trouble(link);
+        for port in 0..self.ports(node).len() as u16 {
+            let link = self.port(node, port);
+            self.refresh(link);
+            self.refresh(link.reverse());
         }
     }
 
     /// Sets what a link does to packets, or heals it.
     pub fn set_trouble(&mut self, link: LinkId, trouble: Option<LinkTrouble>) {
         self.troubles[link.index()] = trouble.map(Box::new);
-        self.refresh_trouble(link);
+        self.refresh(link);
     }
 
     /// Bytes of memory behind links and payloads.
@@ -324,9 +337,17 @@ impl Fabric {
         self.links.iter().map(Link::memory_bytes).sum::<usize>() + self.payloads.memory_bytes()
     }
 
-    fn refresh_trouble(&mut self, id: LinkId) {
+    fn refresh(&mut self, id: LinkId) {
+        let near = self.near_end(id);
         let link = &mut self.links[id.index()];
-        link.troubled = link.down || self.troubles[id.index()].is_some() || self.node_down[link.to.index()];
+        let dead = self.node_down[link.to.index()] || self.node_down[near.index()];
+        link.down = self.cable_down[id.index() / 2] || dead;
+        link.troubled = link.down || self.troubles[id.index()].is_some();
+    }
+
+    /// Why a link that is down is so.
+    fn why_down(&self, id: LinkId) -> LossCause {
+        if self.cable_down[id.index() / 2] { LossCause::LinkDown } else { LossCause::NodeDown }
     }
 
     #[inline]
@@ -343,11 +364,7 @@ impl Fabric {
         let link = &self.links[id.index()];
         let to = link.to;
         if link.down {
-            self.lose(id, to, LossCause::LinkDown, &packet);
-            return None;
-        }
-        if self.node_down[to.index()] {
-            self.lose(id, to, LossCause::NodeDown, &packet);
+            self.lose(id, to, self.why_down(id), &packet);
             return None;
         }
         if let Some(trouble) = &mut self.troubles[id.index()] {

@@ -170,6 +170,11 @@ impl Link {
         self.busy_until
     }
 
+    /// Lets the link stand still for a while before the next packet.
+    pub(super) fn stall(&mut self, now: Time, span: Span) {
+        self.busy_until = self.busy_until.max(now) + span;
+    }
+
     /// What waits, as time.
     #[inline]
     pub fn backlog(&self, now: Time) -> Span {

@@ -14,7 +14,7 @@ pub enum LossCause {
     QueueFull = 0,
     /// The link was down.
     LinkDown = 1,
-    /// The node at the far end was dead.
+    /// The node at one end was dead.
     NodeDown = 2,
     /// A fault lost it on the wire.
     Lost = 3,

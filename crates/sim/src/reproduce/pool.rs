@@ -151,7 +151,7 @@ fn measure(job: &RackJob) -> Result<Point, ReproduceError> {
     let turns = Arc::new(Mutex::new(Turns { last: vec![None; usize::from(job.slots)], ..Turns::default() }));
     let mut sim = job.build()?;
     sim.fabric.set_tracer(Some(Box::new(Clock(turns.clone()))));
-    sim.run(Time(u64::MAX));
+    sim.run_until_finished(Time(u64::MAX));
     let run = job.finish(&sim)?;
     let turns = turns.lock().expect("the simulation is over");
     // A pool that takes the whole tensor at once has no turns: its round trip is the whole time.

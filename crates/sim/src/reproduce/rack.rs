@@ -18,6 +18,8 @@ use crate::topology::star;
 
 /// How often a long run looks whether it shall stop.
 const LOOK_EVERY: Span = Span::from_millis(1);
+/// A run that has not ended by then never will.
+const LATEST: Time = Time(600_000_000_000_000);
 
 /// The cables and the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -135,10 +137,11 @@ impl RackJob {
     /// Builds it and runs it to its end.
     pub fn run(&self, watch: &Watch<'_>) -> Result<RackRun, ReproduceError> {
         let mut sim = self.build()?;
-        let mut until = Time::ZERO + LOOK_EVERY;
-        while sim.run(until) {
+        while !sim.run_until_finished(sim.fabric.now + LOOK_EVERY) {
             watch.check()?;
-            until += LOOK_EVERY;
+            if sim.fabric.now > LATEST {
+                break;
+            }
         }
         self.finish(&sim)
     }

@@ -104,11 +104,11 @@ impl Timeline {
         let mut until = Time::ZERO;
         loop {
             until += Span::from_micros(self.interval_us);
-            let more = sim.run(until);
+            let finished = sim.run_until_finished(until);
             let sent = sim.traffic.seats[0].machine.stats().packets_sent;
             packets.push(sent - before);
             before = sent;
-            if !more {
+            if finished {
                 break;
             }
             context.watch.check()?;

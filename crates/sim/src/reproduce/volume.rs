@@ -105,7 +105,7 @@ fn count(job: &RackJob) -> Result<Vec<u64>, ReproduceError> {
     let mut sim = job.build()?;
     sim.fabric
         .set_tracer(Some(Box::new(Meter { framing_bytes: u64::from(job.rack.framing_bytes()), bytes: bytes.clone() })));
-    sim.run(Time(u64::MAX));
+    sim.run_until_finished(Time(u64::MAX));
     job.finish(&sim)?;
     let counts = bytes.lock().expect("the simulation is over").clone();
     Ok(counts)

@@ -1,5 +1,7 @@
 //! A network as a graph.
 
+use std::collections::VecDeque;
+
 use tributary_proto::ids::NodeId;
 use tributary_proto::time::Span;
 
@@ -66,6 +68,31 @@ impl Graph {
     /// Joins two nodes, with the same properties both ways.
     pub fn connect(&mut self, a: NodeId, b: NodeId, spec: LinkSpec) {
         self.edges.push(Edge { a, b, a_to_b: spec, b_to_a: spec });
+    }
+
+    /// Gives every switch its level: 1 where a host is connected, one more with each switch between.
+    pub fn set_levels_by_distance(&mut self) {
+        let (first, links) = self.ports();
+        let mut distance = vec![u8::MAX; self.nodes()];
+        let mut reached: VecDeque<usize> = (0..self.hosts as usize).collect();
+        distance[..self.hosts as usize].fill(0);
+        while let Some(node) = reached.pop_front() {
+            for &link in &links[first[node] as usize..first[node + 1] as usize] {
+                let to = self.ends(link).1.index();
+                if distance[to] == u8::MAX {
+                    distance[to] = distance[node].saturating_add(1).min(u8::MAX - 1);
+                    reached.push_back(to);
+                }
+            }
+        }
+        self.levels.copy_from_slice(&distance[self.hosts as usize..]);
+    }
+
+    /// Switches of the highest level, by number.
+    pub fn top_switches(&self) -> Vec<u32> {
+        let reachable = |level: &&u8| **level < u8::MAX;
+        let highest = self.levels.iter().filter(reachable).max().copied().unwrap_or(0);
+        (0..self.switches()).filter(|&switch| self.levels[switch as usize] == highest).collect()
     }
 
     /// Number of hosts.

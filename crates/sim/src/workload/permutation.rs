@@ -5,10 +5,10 @@ use tributary_proto::ids::NodeId;
 use crate::driver::Simulation;
 use crate::rng::{Purpose, Rng};
 
-/// Starts the messages of a random permutation without fixed points, all at once.
-pub fn permutation(simulation: &mut Simulation, seed: u64, packets: u32, packet_bytes: u16) {
-    let peers = Rng::new(seed, Purpose::Permutation, 0).derangement(simulation.graph().hosts() as usize);
-    for (host, &peer) in peers.iter().enumerate() {
-        simulation.send_message(NodeId(host as u32), NodeId(peer), packets, packet_bytes);
+/// Starts the messages of a random permutation of `hosts` without fixed points, all at once.
+pub fn permutation(simulation: &mut Simulation, hosts: &[NodeId], seed: u64, bytes: u64, packet_bytes: u16) {
+    let peers = Rng::new(seed, Purpose::Permutation, 0).derangement(hosts.len());
+    for (&host, &peer) in hosts.iter().zip(&peers) {
+        simulation.send_message(host, hosts[peer as usize], bytes, packet_bytes);
     }
 }

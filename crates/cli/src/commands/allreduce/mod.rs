@@ -21,20 +21,23 @@ use report::{Report, median};
 
 const EXAMPLES: &str = "\
 Examples:
+  export TRIBUTARY_SWITCH=10.0.0.1
   Sum four files; every rank gets the same sum, bit for bit:
-    tributary allreduce --switch 10.0.0.1 --job sum --rank 0 --world 4 --input mine.npy --output sum.npy
+    tributary allreduce --job sum --rank 0 --world 4 --input mine.npy --output sum.npy
   Measure, with data that checks itself:
-    tributary allreduce --switch 10.0.0.1 --job speed --rank 0 --world 4 --elements 6553600 --iters 20
+    tributary allreduce --job speed --rank 0 --world 4 --elements 6553600 --iters 20
   The same, summed by the hosts:
-    tributary allreduce --switch 10.0.0.1 --job speed --rank 0 --world 4 --elements 6553600 --protocol ring
+    tributary allreduce --job speed --rank 0 --world 4 --elements 6553600 --protocol ring
 
-All ranks need the same --job, --world, --op, --protocol, number of elements and type. Element i in C order is added to
-element i in C order, whatever the files' orders. The output has the input's shape, order and type. --dtype converts
-floats before they are summed and back afterwards; bf16 in a file is two raw bytes (V2), as numpy with ml_dtypes writes.
+All ranks need the same --job, --world, --op, --protocol, number of elements and type. Element i
+in C order is added to element i in C order, whatever the files' orders. The output has the
+input's shape, order and type. --dtype converts floats before they are summed and back
+afterwards; bf16 in a file is two raw bytes (V2), as numpy with ml_dtypes writes it.
 
-With --json the last line is one object: protocol, job, rank, world, elements, dtype, op, iters, seconds (median),
-goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent, retransmissions, in_network (fraction),
-elements_per_packet, cpu_seconds (of the collectives), checked.";
+With --json the last line is one object: protocol, job, rank, world, elements, dtype, op, iters,
+seconds (median), goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent,
+retransmissions, in_network (fraction), elements_per_packet, cpu_seconds (of the collectives),
+checked.";
 
 /// The flags of `tributary allreduce`.
 #[derive(clap::Args)]
@@ -100,7 +103,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
     let checked = args.input.is_none();
     if checked {
-        made_up::check(&result, args.world, args.op).map_err(Failure::new)?;
+        let roundings = if args.protocol.aggregates_in_switch() { 1 } else { args.world };
+        let expected = made_up::Expected { world: args.world, op: args.op, roundings };
+        expected.check(&result).map_err(Failure::new)?;
     }
     let (elements, dtype) = (result.len(), result.dtype());
     if let Some(destination) = destination {

@@ -24,7 +24,7 @@ Examples:
   tributary bench --hosts 8 --loss-percent 0,0.1,1   how loss stretches the completion time
   tributary bench --quick                            a minute, tiny tensors: that it runs, not how fast
 
-Needs root (network namespaces), iproute2 and nftables. Gloo comes with PyTorch: pip install 'tributary[torch]'.
+Needs root (network namespaces), iproute2 and nftables. Gloo comes with PyTorch: make torch, or pip install torch.
 
 Every link is shaped in both directions by a token bucket that counts Ethernet frames (1,514 bytes for a full packet).
 Goodput is bits of tensor over the median completion time at the slowest worker, of collectives back to back; runs of

@@ -28,8 +28,20 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Arrays, two protocols, two checks.
 const STEPS: u64 = 5;
 
+const EXAMPLES: &str = "\
+Examples:
+  tributary demo                     25 MB of float32 on each worker, links of 1 Gbit/s if root
+  tributary demo --elements 1000000 --iters 20
+  tributary demo --loopback --json   without network namespaces, for a script
+
+Real processes over real sockets: a switch, and four workers with a different .npy file each
+(normal, heavy-tailed, tiny and huge magnitudes). The result is compared with a float64 sum and
+the bound of SwitchML's Theorem 1, and the same arrays go through our host-based ring over the
+same links. With root the links are network namespaces with a rate, otherwise loopback.";
+
 /// The flags of `tributary demo`.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Elements of each worker's array
     #[arg(long, value_name = "N", default_value_t = 6_250_000, value_parser = clap::value_parser!(u32).range(1..))]

@@ -19,8 +19,8 @@ Examples:
   tributary doctor --switch 10.0.0.1     this machine and the way to that switch
   tributary doctor --json | jq '.checks[] | select(.level != \"ok\")'
 
-Every line is ok, warn (it works, slower) or fail (it does not work), with the command that mends it. Exit code 1 if
-something fails.";
+Every line is ok, warn (it works, slower) or fail (it does not work), with the command that mends
+it. Exit code 1 if something fails.";
 
 /// The flags of `tributary doctor`.
 #[derive(clap::Args)]

@@ -226,8 +226,14 @@ impl RingHost {
 impl Host for RingHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         let op = self.next_op();
-        if let Some(broken) = self.broken.as_ref().filter(|broken| broken.from_op <= op) {
-            return Err(SubmitError::Broken(broken.error.clone()));
+        if let Some(broken) = self.broken.as_mut().filter(|broken| broken.from_op <= op) {
+            let error = broken.error.clone();
+            if std::mem::replace(&mut broken.caller_knows, true) {
+                return Err(SubmitError::Broken(error));
+            }
+            // The others heard of the trouble before this rank came to it: here it is the first that fails.
+            self.events.push_back(HostEvent::Failed { op: OpId(op), tensor: collective.tensor, error });
+            return Ok(OpId(op));
         }
         let deadline = collective.deadline;
         let mut running = Running::new(now, op, collective, self.config.worker, &self.config.job);

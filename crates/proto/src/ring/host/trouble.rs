@@ -20,6 +20,8 @@ pub(super) struct Broken {
     pub(super) error: CollectiveError,
     /// The first collective that fails.
     pub(super) from_op: u64,
+    /// A collective of this rank has failed with the error.
+    pub(super) caller_knows: bool,
     pub(super) tell_predecessor: bool,
     tell_successor: bool,
     /// When to tell it again, and how many times more.
@@ -35,6 +37,7 @@ impl RingHost {
         }
         let kept = from_op.saturating_sub(self.first_op).min(self.ops.len() as u64);
         let first_failed = self.first_op + kept;
+        let caller_knows = self.ops.len() as u64 > kept;
         for (index, running) in self.ops.drain(kept as usize..).enumerate() {
             let op = OpId(first_failed + index as u64);
             self.events.push_back(HostEvent::Failed { op, tensor: running.tensor, error: error.clone() });
@@ -45,7 +48,8 @@ impl RingHost {
         self.deadline = self.ops.iter().filter_map(|running| running.deadline).min();
         self.skip_spent();
         let repeat = (self.config.job.world > 1).then(|| (now + self.config.timers.initial_rto, FAULT_TELLINGS - 1));
-        self.broken = Some(Broken { error, from_op, tell_predecessor: false, tell_successor: false, repeat });
+        let (tell_predecessor, tell_successor) = (false, false);
+        self.broken = Some(Broken { error, from_op, caller_knows, tell_predecessor, tell_successor, repeat });
         self.tell_all_but(told_by);
     }
 

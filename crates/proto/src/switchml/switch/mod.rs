@@ -13,7 +13,7 @@ use super::layout;
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, put_look_ahead, put_wid};
 use crate::config::{Parent, SwitchConfig};
 use crate::drop_reason::DropReason;
-use crate::ids::{GroupId, PortId, WorkerId};
+use crate::ids::{GroupId, PortId};
 use crate::packet::PacketMut;
 use crate::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::time::Time;
@@ -36,15 +36,6 @@ struct Counters {
     blocks_completed: u64,
     contributions: u64,
     unicast_resends: u64,
-}
-
-/// A contribution whose fields are in range.
-struct Contribution {
-    version: VersionId,
-    wid: WorkerId,
-    ingress: PortId,
-    header: Header,
-    block: Block,
 }
 
 impl<V: Values> SwitchMl<V> {
@@ -81,8 +72,7 @@ impl<V: Values> SwitchMl<V> {
         match kind {
             Kind::Update | Kind::Probe => {
                 let elements = self.vector_elements(kind, &header, packet)?;
-                let block = Block { kind, spec: header.spec, elements };
-                self.contribution(Contribution { version, wid: header.wid, ingress, header, block }, packet)
+                self.contribution(version, kind, elements, ingress, &header, packet)
             }
             Kind::Query => Ok(self.query(version, ingress, header, packet)),
             Kind::Mismatch => self.mismatch_elsewhere(version, &header, packet, false),
@@ -104,31 +94,40 @@ impl<V: Values> SwitchMl<V> {
         if fits { Ok(elements) } else { Err(DropReason::BadLength) }
     }
 
-    fn contribution(&mut self, from: Contribution, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
-        let Contribution { version, wid, header, .. } = from;
+    /// A contribution whose fields are in range.
+    #[inline]
+    fn contribution(
+        &mut self,
+        version: VersionId,
+        kind: Kind,
+        elements: u32,
+        ingress: PortId,
+        header: &Header,
+        packet: &mut PacketMut<'_>,
+    ) -> Result<Verdict, DropReason> {
         let held = self.pool.get(version);
         let relation = Relation::of(header.phase, held.phase);
         let shadow_complete = self.pool.shadow_complete(version, header.phase);
-        match on_contribution(relation, held.state, self.pool.has_seen(version, wid), shadow_complete) {
+        let same_spec = held.block.spec == header.spec && held.block.kind == kind;
+        let same_block = same_spec && held.block.elements == elements;
+        match on_contribution(relation, held.state, self.pool.has_seen(version, header.wid), shadow_complete) {
             Action::Begin => {
-                self.pool.begin(version, header.phase, from.block);
-                Ok(self.add(version, &header, packet))
+                self.pool.begin(version, header.phase, Block { kind, spec: header.spec, elements });
+                Ok(self.add(version, header, packet))
             }
-            Action::Add if held.block == from.block => Ok(self.add(version, &header, packet)),
-            Action::Add if held.block.spec == header.spec && held.block.kind == from.block.kind => {
-                Err(DropReason::BadLength)
-            }
-            Action::Add => Err(self.mismatch_here(version, &header)),
+            Action::Add if same_block => Ok(self.add(version, header, packet)),
+            Action::Add if same_spec => Err(DropReason::BadLength),
+            Action::Add => Err(self.mismatch_here(version, header)),
             Action::TellMismatch => {
-                self.notices.tell_mismatch(Verdict::Port(from.ingress), header);
-                self.notices.tell_parent(header);
+                self.notices.tell_mismatch(Verdict::Port(ingress), *header);
+                self.notices.tell_parent(*header);
                 Err(DropReason::Mismatch)
             }
-            Action::ResendResult | Action::ResendPartial if held.block != from.block => Err(DropReason::BadLength),
+            Action::ResendResult | Action::ResendPartial if !same_block => Err(DropReason::BadLength),
             Action::ResendResult => {
                 self.counters.unicast_resends += 1;
                 self.write(version, Kind::Result, packet);
-                Ok(Verdict::Port(from.ingress))
+                Ok(Verdict::Port(ingress))
             }
             Action::ResendPartial => Ok(self.send_to_parent(version, packet)),
             Action::Drop(reason) => Err(reason),

@@ -112,12 +112,13 @@ impl<V: Values> Pool<V> {
     }
 
     /// Adds one contribution, which was not seen and is of the version's block; gives the new count.
+    #[inline]
     pub fn add(&mut self, id: VersionId, header: &Header, vector: &[u8]) -> u16 {
         let wid = header.wid.index();
         self.seen[id.0 * self.words + wid / 64] |= 1 << (wid % 64);
         let version = &mut self.versions[id.0];
         version.count += 1;
-        version.look_ahead = version.look_ahead.join(header.look_ahead);
+        version.look_ahead.join(&header.look_ahead);
         let lanes = &mut self.lanes[id.0 * self.lane_count..][..vector.len() / 4];
         match version.count {
             1 => V::store(lanes, vector),

@@ -1,0 +1,44 @@
+//! `tributary sim`: the protocols' own machines on simulated networks.
+
+mod run;
+
+use crate::failure::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  tributary sim run experiments/workload-w.toml
+  tributary sim run FILE.toml --seed 7 --out results/
+  tributary sim run FILE.toml --json | jq .jobs[0].goodput_gbps
+
+A file describes network, jobs, background traffic and faults; docs/simulator.md shows every key. The same file and the
+same seed give the same packets on every machine: the last line but one of a report is the hash of all of them.";
+
+/// The flags of `tributary sim`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Run one experiment and report what it found
+    Run(run::Args),
+}
+
+impl Args {
+    /// True if a script reads our output.
+    pub fn json(&self) -> bool {
+        match &self.command {
+            Command::Run(args) => args.json,
+        }
+    }
+}
+
+/// Carries the subcommand out.
+pub fn run(args: Args) -> Result<(), Failure> {
+    match args.command {
+        Command::Run(args) => run::run(args),
+    }
+}

@@ -1,0 +1,91 @@
+//! `tributary sim run`: one experiment from a file.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tributary_sim::config::Config;
+use tributary_sim::experiment::Progress;
+
+use crate::failure::Failure;
+use crate::output;
+use crate::stage::Interrupt;
+
+/// The flags of `tributary sim run`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The experiment's file
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Use this seed instead of the file's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Write report.json, iterations.csv, flows.csv and links.csv into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the experiment and prints its report. Fails if a sum is wrong or something did not finish.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let config = read(&args)?;
+    let interrupt = Interrupt::on_signals()?;
+    let mut watch = Watch::new();
+    let outcome = tributary_sim::run_watched(&config, &mut |progress| {
+        watch.show(progress);
+        if interrupt.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    watch.bar.finish_and_clear();
+    let report = outcome?;
+    if let Some(directory) = &args.out {
+        let written = report.write_files(directory);
+        written.map_err(|error| Failure::new(format!("cannot write to {}: {error}", directory.display())))?;
+    }
+    match args.json {
+        true => output::json(&report)?,
+        false => output::line(&report.to_string())?,
+    }
+    match report.failure() {
+        None => Ok(()),
+        Some(sentence) => Err(Failure::Told(sentence)),
+    }
+}
+
+fn read(args: &Args) -> Result<Config, Failure> {
+    let file = args.file.display();
+    let text = fs::read_to_string(&args.file).map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
+    let mut config = Config::parse(&text).map_err(|error| Failure::new(format!("{file}: {error}")))?;
+    config.seed = args.seed.unwrap_or(config.seed);
+    Ok(config)
+}
+
+/// The progress of a run: simulated time and events per second.
+struct Watch {
+    bar: ProgressBar,
+    begun: Instant,
+    shown: Instant,
+}
+
+impl Watch {
+    fn new() -> Watch {
+        let style = ProgressStyle::with_template("{bar:30} {msg}").expect("a fixed template");
+        let bar = ProgressBar::new(1).with_style(style);
+        Watch { bar, begun: Instant::now(), shown: Instant::now() }
+    }
+
+    fn show(&mut self, progress: &Progress) {
+        if self.shown.elapsed() < Duration::from_millis(100) {
+            return;
+        }
+        self.shown = Instant::now();
+        self.bar.set_length(progress.total.max(1));
+        self.bar.set_position(progress.total.saturating_sub(progress.open));
+        let rate = progress.events as f64 / self.begun.elapsed().as_secs_f64() * 1e-6;
+        let (now, open) = (progress.now.as_secs_f64() * 1e6, progress.open);
+        self.bar.set_message(format!("{now:.1} us simulated, {rate:.1} M events/s, {open} of {} open", progress.total));
+    }
+}

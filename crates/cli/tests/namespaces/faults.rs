@@ -1,0 +1,69 @@
+//! Whatever the links do to packets, every result is exact and every collective ends.
+
+use tributary_testbed::Faults;
+
+use crate::network::{Network, checked};
+
+/// 300,000 elements are 834 packets up and as many down for each of four workers and five sums: 33,000 in all.
+const SUM: [&str; 6] = ["--elements", "300000", "--iters", "5", "--timeout", "60"];
+
+/// Integers, where one wrong contribution shows, and floats, over each protocol.
+fn every_sum_is_exact(faults: Faults) {
+    let Some(network) = Network::build(4, faults) else { return };
+    let mut sent_again = 0;
+    for protocol in ["switchml", "ring"] {
+        for dtype in ["i32", "f32"] {
+            let words = [&SUM[..], &["--protocol", protocol, "--dtype", dtype]].concat();
+            let reports = network.sum(&format!("{protocol}-{dtype}"), 4, &words);
+            sent_again += reports.iter().map(|report| report["retransmissions"].as_u64().unwrap()).sum::<u64>();
+        }
+    }
+    if faults.loss_percent > 0.0 {
+        assert!(sent_again > 0, "nothing was lost");
+    }
+}
+
+#[test]
+fn with_1_percent_loss_in_both_directions() {
+    every_sum_is_exact(Faults::loss(1.0));
+}
+
+#[test]
+fn with_5_percent_loss_in_both_directions() {
+    every_sum_is_exact(Faults::loss(5.0));
+}
+
+#[test]
+fn with_duplicates() {
+    let faults = Faults { duplicate_percent: 20.0, ..Faults::default() };
+    every_sum_is_exact(faults);
+    let Some(network) = Network::build(4, faults) else { return };
+    let reports = network.sum("doubled", 4, &SUM);
+    let sent: u64 = reports.iter().map(|report| report["packets_sent"].as_u64().unwrap()).sum();
+    let received: u64 = network.status().switch.shards.iter().map(|shard| shard.rx_packets).sum();
+    assert!(received > sent + sent / 20, "{received} packets came of {sent}: nothing was doubled");
+}
+
+#[test]
+fn with_reordering() {
+    every_sum_is_exact(Faults { reorder_percent: 20.0, ..Faults::default() });
+}
+
+#[test]
+fn with_all_of_it_at_once() {
+    every_sum_is_exact(Faults { loss_percent: 1.0, duplicate_percent: 5.0, reorder_percent: 5.0 });
+}
+
+#[test]
+fn all_ranks_write_the_same_bits_under_loss() {
+    let Some(network) = Network::build(4, Faults::loss(1.0)) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let outputs: Vec<String> =
+        (0..4).map(|rank| folder.path().join(format!("{rank}.npy")).display().to_string()).collect();
+    let workers: Vec<_> = (0..4)
+        .map(|rank| network.worker("bits", rank, 4, &["--elements", "100007", "--output", &outputs[rank]]))
+        .collect();
+    workers.into_iter().for_each(|worker| drop(checked(worker)));
+    let first = std::fs::read(&outputs[0]).unwrap();
+    assert!(outputs.iter().all(|output| std::fs::read(output).unwrap() == first));
+}

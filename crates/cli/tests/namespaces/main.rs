@@ -1,0 +1,8 @@
+//! The real program on a network of namespaces that loses, doubles and reorders packets, and on which processes die.
+//! Needs root, iproute2 and nftables: without them every test says so and passes.
+
+mod faults;
+mod network;
+mod soak;
+mod strangers;
+mod trouble;

@@ -1,0 +1,165 @@
+//! A star with a switch in it, and workers as processes.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tributary_net::client;
+use tributary_net::status::{JobStatus, SwitchStatus};
+use tributary_testbed::{Faults, Namespace, Shaping, Star, StarOptions, requirements};
+
+/// No test waits longer for anything; none depends on how long it takes.
+const HANG: Duration = Duration::from_secs(120);
+const PORT: u16 = 17777;
+
+/// One test at a time: each has a handful of busy processes.
+static TURN: Mutex<()> = Mutex::new(());
+
+pub struct Network {
+    pub star: Star,
+    switch: Child,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Network {
+    /// A star of 1 Gbit/s links with a switch; `None`, with the reason on stderr, where none can be built.
+    pub fn build(hosts: usize, faults: Faults) -> Option<Network> {
+        if let Err(reason) = requirements() {
+            eprintln!("skipped: {reason}");
+            return None;
+        }
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let options = StarOptions { faults, ..StarOptions::new(hosts, Shaping::gbps(1.0).unwrap()) };
+        let star = Star::build(options).unwrap();
+        let switch = start_switch(&star);
+        Some(Network { star, switch, _turn: turn })
+    }
+
+    pub fn switch_addr(&self) -> SocketAddr {
+        (self.star.switch_addr(), PORT).into()
+    }
+
+    /// Kills the switch as the kernel would.
+    pub fn kill_switch(&mut self) {
+        self.switch.kill().unwrap();
+        self.switch.wait().unwrap();
+    }
+
+    /// A new switch at the address of the one before.
+    pub fn restart_switch(&mut self) {
+        self.switch = start_switch(&self.star);
+    }
+
+    /// A worker on the host of its rank.
+    pub fn worker(&self, job: &str, rank: usize, world: usize, words: &[&str]) -> Child {
+        let mut command = tributary(self.star.host(rank));
+        command.args(["allreduce", "--switch", &self.switch_addr().to_string(), "--job", job, "--json"]);
+        command.args(["--rank", &rank.to_string(), "--world", &world.to_string()]).args(words);
+        command.spawn().unwrap()
+    }
+
+    /// One worker for each of the first `world` hosts.
+    pub fn workers(&self, job: &str, world: usize, words: &[&str]) -> Vec<Child> {
+        (0..world).map(|rank| self.worker(job, rank, world, words)).collect()
+    }
+
+    /// A job from beginning to end: every worker must end well, and say that it has checked the sum.
+    pub fn sum(&self, job: &str, world: usize, words: &[&str]) -> Vec<serde_json::Value> {
+        self.workers(job, world, words).into_iter().map(checked).collect()
+    }
+
+    pub fn status(&self) -> SwitchStatus {
+        let addr = self.switch_addr();
+        self.star.switch_box().inside(|| client::status(addr).unwrap()).unwrap()
+    }
+
+    /// Waits until the switch's state is as wanted.
+    pub fn until<T>(&self, what: &str, wanted: impl Fn(&SwitchStatus) -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            let status = self.status();
+            if let Some(found) = wanted(&status) {
+                return found;
+            }
+            assert!(start.elapsed() < HANG, "{what} does not come: {status:#?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until a job has completed so many blocks.
+    pub fn until_busy(&self, job: &str, blocks: u64) -> JobStatus {
+        let wanted = |status: &SwitchStatus| {
+            status.jobs.iter().find(|found| found.name == job && found.blocks >= blocks).cloned()
+        };
+        self.until("a busy job", wanted)
+    }
+
+    /// Memory of the switch's process that is in RAM.
+    pub fn switch_rss_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.switch.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        // Fails only where a test has killed it already.
+        let _ = self.switch.kill();
+        let _ = self.switch.wait();
+    }
+}
+
+fn start_switch(star: &Star) -> Child {
+    let mut command = tributary(star.switch_box());
+    command.args(["switch", "--listen", &format!("{}:{PORT}", star.switch_addr()), "--cores", "2"]);
+    let mut switch = command.stderr(Stdio::inherit()).spawn().unwrap();
+    let mut line = String::new();
+    // Says that it listens; nothing after that is read, and it says little.
+    BufReader::new(switch.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("listening on"), "{line}");
+    switch
+}
+
+fn tributary(place: &Namespace) -> Command {
+    let mut command = place.command(env!("CARGO_BIN_EXE_tributary")).unwrap();
+    command.env_remove("TRIBUTARY_SWITCH").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The output of a process that must end by itself.
+pub fn ended(mut child: Child) -> Output {
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > HANG {
+            child.kill().unwrap();
+            panic!("a worker hangs: {}", text(&child.wait_with_output().unwrap().stderr));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// The report of a worker that must end well.
+pub fn checked(child: Child) -> serde_json::Value {
+    let output = ended(child);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: serde_json::Value = serde_json::from_str(text(&output.stdout).lines().last().unwrap()).unwrap();
+    assert_eq!(report["checked"], true);
+    report
+}
+
+/// The one sentence of a worker that must fail.
+pub fn complaint(child: Child) -> String {
+    let output = ended(child);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("tributary: error: ") && stderr.trim_end().lines().count() == 1, "{stderr}");
+    stderr
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,187 @@
+//! What one packet costs the machines of SwitchML, beside the arithmetic alone.
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use tributary_numeric::{BlockExponent, ReduceOp, Scale, codec, lanes};
+use tributary_proto::config::{HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::host::{Collective, Host};
+use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
+use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::registry::Protocol;
+use tributary_proto::switch::{NoQueues, Verdict};
+use tributary_proto::switchml::wire::HEADER_LEN;
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::time::Time;
+use tributary_proto::values::Elements;
+
+const SLOTS: u16 = 256;
+const WORLD: u16 = 8;
+
+fn job(elements_per_packet: u16) -> JobConfig {
+    JobConfig { job: JobId(1), key: JobKey(2), world: WORLD, slots: SLOTS, elements_per_packet, shards: 1 }
+}
+
+fn pipeline(job: &JobConfig) -> Pipeline {
+    let members: Vec<PortId> = (0..WORLD).map(PortId).collect();
+    let config =
+        SwitchConfig { job: job.clone(), shard: ShardId(0), members: members.clone(), group: GroupId(0), parent: None };
+    let machine = Protocol::SwitchMl.switch::<Elements>(&config);
+    let mut pipeline = Pipeline::default();
+    let installed =
+        InstalledJob { protocol: Protocol::SwitchMl.code(), key: job.key, members, others: Vec::new(), machine };
+    pipeline.install(job.job, installed);
+    pipeline
+}
+
+fn host(job: &JobConfig, elements: usize) -> Box<dyn Host> {
+    let config = HostConfig { job: job.clone(), worker: WorkerId(0), timers: TimerConfig::default() };
+    let mut host = Protocol::SwitchMl.host(&config);
+    submit(&mut host, elements);
+    host
+}
+
+fn submit(host: &mut Box<dyn Host>, elements: usize) {
+    let tensor = ElementTensor::new(InPlaceStorage::new(vec![1.0f32; elements]), ReduceOp::Sum);
+    host.submit(Time::ZERO, Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
+}
+
+/// A run of packets of one rank for adjacent slots, as a driver hands them over.
+const RUN: usize = 32;
+
+/// The same packets for the next phase.
+fn next_phase(packets: &mut [Vec<u8>]) {
+    for bytes in packets {
+        let phase = u32::from_be_bytes(bytes[24..28].try_into().unwrap()) + 1;
+        bytes[24..28].copy_from_slice(&phase.to_be_bytes());
+    }
+}
+
+/// A run of each rank through the pipeline: of 8 packets for a slot, 7 are contributions and one completes it.
+fn switch(c: &mut Criterion) {
+    for k in [64, 256, 360] {
+        let job = job(k);
+        let mut pipeline = pipeline(&job);
+        let mut packets = integers(&job);
+        let mut group = c.benchmark_group(format!("switchml/switch/{k}"));
+        group.throughput(Throughput::Elements(RUN as u64 * u64::from(WORLD)));
+        let mut first = 0;
+        group.bench_function("runs of 8 ranks", |b| {
+            // Packets come fresh from the kernel; here a copy stands for that.
+            let mut scratch = packets[..RUN].to_vec();
+            b.iter(|| {
+                for rank in 0..WORLD {
+                    for (scratch, packet) in scratch.iter_mut().zip(&packets[first..]) {
+                        scratch.copy_from_slice(packet);
+                        scratch[17] = rank as u8;
+                    }
+                    for bytes in &mut scratch {
+                        let mut packet = PacketMut::new(bytes, Ecn::NotCapable);
+                        let verdict = pipeline.process(Time::ZERO, PortId(rank), &mut packet, &NoQueues);
+                        let last = rank + 1 == WORLD;
+                        assert_eq!(verdict, if last { Verdict::Group(GroupId(0)) } else { Verdict::Consume });
+                    }
+                }
+                first += RUN;
+                if first == packets.len() {
+                    first = 0;
+                    next_phase(&mut packets);
+                }
+            });
+        });
+        let mut pool = vec![vec![0u32; usize::from(k)]; 2 * usize::from(SLOTS)];
+        let (mut first, mut version) = (0, 0);
+        group.bench_function("arithmetic alone", |b| {
+            let mut scratch = packets[..RUN].to_vec();
+            b.iter(|| {
+                for rank in 0..WORLD {
+                    for (scratch, packet) in scratch.iter_mut().zip(&packets[first..]) {
+                        scratch.copy_from_slice(packet);
+                    }
+                    for (bytes, slot) in scratch.iter_mut().zip(first..) {
+                        let lanes = &mut pool[2 * slot + version];
+                        match rank {
+                            0 => lanes::store_be(lanes, &bytes[HEADER_LEN..]),
+                            _ => lanes::add_be(lanes, &bytes[HEADER_LEN..]),
+                        }
+                        if rank + 1 == WORLD {
+                            lanes::load_be(lanes, &mut bytes[HEADER_LEN..]);
+                        }
+                    }
+                }
+                first += RUN;
+                if first == packets.len() {
+                    (first, version) = (0, version ^ 1);
+                }
+            });
+        });
+        group.finish();
+    }
+}
+
+/// One update of integers for each slot.
+fn integers(job: &JobConfig) -> Vec<Vec<u8>> {
+    let config = HostConfig { job: job.clone(), worker: WorkerId(0), timers: TimerConfig::default() };
+    let mut host = Protocol::SwitchMl.host(&config);
+    let elements = usize::from(SLOTS) * usize::from(job.elements_per_packet);
+    let tensor = ElementTensor::new(InPlaceStorage::new(vec![7i32; elements]), ReduceOp::Sum);
+    host.submit(Time::ZERO, Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
+    drain(&mut host)
+}
+
+fn drain(host: &mut Box<dyn Host>) -> Vec<Vec<u8>> {
+    let mut buf = vec![0; host.max_packet_len()];
+    std::iter::from_fn(|| host.poll_transmit(Time::ZERO, &mut buf).map(|transmit| buf[..transmit.len].to_vec()))
+        .collect()
+}
+
+/// A result comes in, the next update goes out.
+fn worker(c: &mut Criterion) {
+    for k in [64, 256, 360] {
+        let job = job(k);
+        let mut group = c.benchmark_group(format!("switchml/host/{k}"));
+        group.throughput(Throughput::Bytes(4 * u64::from(k)));
+        let elements = 16 * usize::from(SLOTS) * usize::from(k);
+        group.bench_function("result and update", |b| {
+            let (mut machine, mut answers) = (host(&job, elements), VecDeque::<Vec<u8>>::new());
+            let mut buf = vec![0; machine.max_packet_len()];
+            b.iter(|| {
+                // The answer to a packet is the packet itself: all ranks have the same data, or none.
+                while answers.is_empty() {
+                    while machine.poll_event().is_some() {
+                        submit(&mut machine, elements);
+                    }
+                    answers.extend(drain(&mut machine));
+                }
+                let mut answer = answers.pop_front().unwrap();
+                answer[4] = 17;
+                let packet = Packet { bytes: &answer, wire_len: answer.len(), ecn: Ecn::NotCapable };
+                machine.handle_packet(Time::ZERO, Addr::Switch(ShardId(0)), packet).unwrap();
+                if let Some(transmit) = machine.poll_transmit(Time::ZERO, &mut buf) {
+                    answer.clear();
+                    answer.extend_from_slice(&buf[..transmit.len]);
+                    answers.push_back(answer);
+                }
+            });
+        });
+        group.bench_function("arithmetic alone", |b| {
+            let mut data = vec![1.0f32; elements];
+            let scale = Scale::new(BlockExponent { exponent: 1, non_finite: false }, WORLD);
+            let (mut vector, k) = (vec![0; 4 * usize::from(k)], usize::from(k));
+            let (mut at, pool) = (0, usize::from(SLOTS) * k);
+            b.iter(|| {
+                codec::decode(&vector, scale, ReduceOp::Sum, &mut data[at..at + k]);
+                at = (at + k) % (elements - 2 * pool);
+                let next = at + pool - k;
+                black_box(codec::exponent(&data[next + pool..next + pool + k]));
+                codec::encode(&data[next..next + k], scale, &mut vector);
+            });
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, switch, worker);
+criterion_main!(benches);

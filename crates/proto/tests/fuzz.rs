@@ -1,0 +1,64 @@
+//! The entry points of the fuzzers in `fuzz/`, driven on the stable compiler with bytes that are nearly right.
+
+#[path = "../../../fuzz/src/lib.rs"]
+mod entries;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// A plausible packet of SwitchML, without its vector.
+fn header() -> impl Strategy<Value = Vec<u8>> {
+    (any::<u8>(), 0..4u8, 0..5u8, 0..4u8, prop::sample::select(vec![0x11u8, 0x12, 0x41]), any::<i16>(), 0..4u8, 0..60u8)
+        .prop_map(|(kind, wid, idx, flags, dtype_op, exponent, phase, elements)| {
+            let mut bytes = vec![0x54, 0x42, 1, 1, kind, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7];
+            bytes.extend([0, wid, 0, idx, flags, dtype_op]);
+            bytes.extend(exponent.to_be_bytes());
+            bytes.extend([0, 0, 0, phase, 0, 0, 0, elements]);
+            bytes
+        })
+}
+
+/// A packet as `entries::packets` cuts it out of the input, with a vector of some words or a body of any length.
+fn record() -> impl Strategy<Value = Vec<u8>> {
+    let body = prop_oneof![vec(any::<u8>(), 0..40), (0..9usize).prop_flat_map(|words| vec(any::<u8>(), 4 * words))];
+    (any::<u8>(), header(), body, 0..10u8).prop_map(|(from, mut packet, body, cut)| {
+        packet.extend(body);
+        if cut == 0 {
+            packet.truncate(packet.len() / 2);
+        }
+        let mut record = vec![from, packet.len() as u8];
+        record.extend(packet);
+        record
+    })
+}
+
+fn input() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![vec(any::<u8>(), 0..600), vec(record(), 0..120).prop_map(|records| records.concat())]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn common_header(bytes in prop_oneof![vec(any::<u8>(), 0..40), header()]) {
+        entries::common_header(&bytes);
+    }
+
+    #[test]
+    fn switchml_wire(header in header(), body in vec(any::<u8>(), 0..140), cut in 0..200usize) {
+        let mut bytes = header;
+        bytes.extend(body);
+        bytes.truncate(cut);
+        entries::switchml_wire(&bytes);
+    }
+
+    #[test]
+    fn switchml_pipeline(bytes in input()) {
+        entries::switchml_pipeline(&bytes);
+    }
+
+    #[test]
+    fn switchml_host(bytes in input()) {
+        entries::switchml_host(&bytes);
+    }
+}

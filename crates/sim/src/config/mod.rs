@@ -1,0 +1,73 @@
+//! One file describes an experiment: network, jobs, background traffic, faults, seed.
+//!
+//! Unknown keys and impossible values are errors of one sentence. `docs/simulator.md` shows every key.
+
+mod fault;
+mod network;
+mod quantity;
+mod work;
+
+use serde::{Deserialize, Serialize};
+use tributary_proto::time::Span;
+
+pub use fault::{FaultSection, LinkSet, Links};
+pub use network::{
+    ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, Network, NodeName, NoiseSection,
+    Routing, StarShape,
+};
+pub use quantity::{Bytes, DataRate, Duration, Share};
+pub use work::{Hosts, JobSection, Pattern, Placement, Timeouts, TrafficSection};
+
+/// An experiment.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Everything random follows from it.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// The run ends at the latest after so much simulated time.
+    #[serde(default = "ten_seconds")]
+    pub end: Duration,
+    /// The network.
+    pub network: Network,
+    /// Ranks that reduce together.
+    #[serde(default, rename = "job", skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<JobSection>,
+    /// What else is on the network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traffic: Vec<TrafficSection>,
+    /// What goes wrong.
+    #[serde(default, rename = "fault", skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultSection>,
+}
+
+/// Why a file describes no experiment, in one sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub(crate) String);
+
+pub(crate) fn invalid(sentence: impl Into<String>) -> ConfigError {
+    ConfigError(sentence.into())
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn ten_seconds() -> Duration {
+    Duration(Span::from_millis(10_000))
+}
+
+impl Config {
+    /// Reads a file's text. Whether its parts fit together is found when it is built.
+    pub fn parse(text: &str) -> Result<Config, ConfigError> {
+        toml::from_str(text).map_err(|error| {
+            // Messages of the parser may have several lines; the sentence has one.
+            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+            match error.span() {
+                Some(span) => invalid(format!("line {}: {message}", text[..span.start].matches('\n').count() + 1)),
+                None => invalid(message),
+            }
+        })
+    }
+}

@@ -1,0 +1,443 @@
+//! The network in the file.
+
+use serde::{Deserialize, Serialize};
+use tributary_proto::ids::NodeId;
+use tributary_proto::time::Span;
+
+use super::quantity::{Bytes, DataRate, Duration, Share};
+use super::{ConfigError, invalid};
+use crate::net::{Framing, LinkSpec, Rate};
+use crate::routing::Balancing;
+use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
+
+/// `[network]`: one shape, and what all links and switches have in common.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Hosts round one switch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub star: Option<StarShape>,
+    /// Two switches with a link between them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dumbbell: Option<DumbbellShape>,
+    /// A two-level fat tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaf_spine: Option<LeafSpineShape>,
+    /// A folded Clos network of three levels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clos: Option<ClosShape>,
+    /// Any graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph: Option<GraphShape>,
+    /// Every link's rate.
+    #[serde(default = "defaults::rate")]
+    pub rate: DataRate,
+    /// Every link's propagation delay.
+    #[serde(default = "defaults::delay")]
+    pub delay: Duration,
+    /// What each output queue of a switch holds.
+    #[serde(default = "defaults::queue")]
+    pub queue: Bytes,
+    /// A packet that finds more than this in a queue is marked; nothing is marked if this is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark_above: Option<Bytes>,
+    /// Links between switches, where they differ.
+    #[serde(default, skip_serializing_if = "LinkOverride::is_empty")]
+    pub core: LinkOverride,
+    /// What a packet spends in a switch before it reaches an output queue.
+    #[serde(default)]
+    pub switch_latency: Duration,
+    /// How switches choose among equally short paths.
+    #[serde(default)]
+    pub routing: Routing,
+    /// The pause that ends a flowlet.
+    #[serde(default = "defaults::flowlet_gap")]
+    pub flowlet_gap: Duration,
+    /// Bytes that a UDP payload costs on a link.
+    #[serde(default = "defaults::overhead")]
+    pub overhead: Bytes,
+    /// Bytes on a link of the shortest packet.
+    #[serde(default = "defaults::shortest")]
+    pub shortest: Bytes,
+    /// What a host's NIC takes in advance.
+    #[serde(default = "defaults::nic_queue")]
+    pub nic_queue: Bytes,
+    /// Delays that hosts put before packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<NoiseSection>,
+}
+
+/// `noise`: operating system noise (Canary §5.2.5).
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoiseSection {
+    /// For each packet that a host sends.
+    pub probability: Share,
+    /// How long its NIC stands still before it.
+    pub delay: Duration,
+}
+
+/// `[network.core]`: links between switches, where they differ from those of hosts.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkOverride {
+    /// Rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<DataRate>,
+    /// Propagation delay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+    /// Output queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Bytes>,
+    /// Marking threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark_above: Option<Bytes>,
+}
+
+impl LinkOverride {
+    fn is_empty(&self) -> bool {
+        *self == LinkOverride::default()
+    }
+}
+
+/// `[network.star]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct StarShape {
+    /// Hosts.
+    pub hosts: u32,
+}
+
+/// `[network.dumbbell]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DumbbellShape {
+    /// Hosts on one side, numbered from 0.
+    pub left: u32,
+    /// Hosts on the other.
+    pub right: u32,
+}
+
+/// `[network.leaf_spine]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeafSpineShape {
+    /// Switches with hosts.
+    pub leaves: u32,
+    /// Switches above them, each connected to every leaf.
+    pub spines: u32,
+    /// Hosts on each leaf.
+    pub hosts_per_leaf: u32,
+}
+
+/// `[network.clos]`: `ports = k` for the fat tree of k-port switches, or all the numbers.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClosShape {
+    /// The fat tree of switches with so many ports (Al-Fares et al., 2008).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports: Option<u32>,
+    /// Pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pods: Option<u32>,
+    /// Edge switches of a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edges: Option<u32>,
+    /// Aggregation switches of a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aggregations: Option<u32>,
+    /// Core switches above each aggregation switch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
+    /// Hosts on each edge switch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts_per_edge: Option<u32>,
+}
+
+/// `[network.graph]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GraphShape {
+    /// Hosts.
+    pub hosts: u32,
+    /// Switches.
+    pub switches: u32,
+    /// Cables.
+    #[serde(rename = "link")]
+    pub links: Vec<GraphLink>,
+}
+
+/// `[[network.graph.link]]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GraphLink {
+    /// The ends: `["host 0", "switch 1"]`.
+    pub between: [NodeName; 2],
+    /// Rate, if not the network's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<DataRate>,
+    /// Delay, if not the network's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+    /// Output queues, if not the network's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Bytes>,
+}
+
+/// A node in the file: `"host 3"`, `"switch 0"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum NodeName {
+    /// A host.
+    Host(u32),
+    /// A switch.
+    Switch(u32),
+}
+
+impl TryFrom<String> for NodeName {
+    type Error = String;
+    fn try_from(text: String) -> Result<NodeName, String> {
+        let parsed = text.split_once(' ').and_then(|(kind, number)| {
+            let number = number.trim().parse().ok()?;
+            match kind {
+                "host" => Some(NodeName::Host(number)),
+                "switch" => Some(NodeName::Switch(number)),
+                _ => None,
+            }
+        });
+        parsed.ok_or_else(|| format!("\"{text}\" names no node: write \"host 3\" or \"switch 0\""))
+    }
+}
+
+impl From<NodeName> for String {
+    fn from(name: NodeName) -> String {
+        match name {
+            NodeName::Host(number) => format!("host {number}"),
+            NodeName::Switch(number) => format!("switch {number}"),
+        }
+    }
+}
+
+impl NodeName {
+    /// The node in a graph.
+    pub fn node(self, graph: &Graph) -> Result<NodeId, ConfigError> {
+        let (number, count, kind) = match self {
+            NodeName::Host(number) => (number, graph.hosts(), "hosts"),
+            NodeName::Switch(number) => (number, graph.switches(), "switches"),
+        };
+        if number >= count {
+            return Err(invalid(format!("{} does not exist: there are {count} {kind}, from 0", String::from(self))));
+        }
+        Ok(if kind == "hosts" { NodeId(number) } else { graph.switch(number) })
+    }
+}
+
+/// How switches choose among equally short paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Routing {
+    /// By a hash of source, destination and flow.
+    #[default]
+    Ecmp,
+    /// In turn, packet by packet.
+    RoundRobin,
+    /// At random, packet by packet.
+    Random,
+    /// At random, pause by pause.
+    Flowlet,
+    /// The shortest queue, packet by packet.
+    LeastQueued,
+    /// The destination's own port unless its queue is more than half full, then the shortest (Canary §5.2).
+    DefaultUnlessHalfFull,
+}
+
+mod defaults {
+    use super::*;
+
+    pub fn rate() -> DataRate {
+        DataRate(Rate(100_000_000_000))
+    }
+    pub fn delay() -> Duration {
+        Duration(Span::from_micros(1))
+    }
+    pub fn queue() -> Bytes {
+        Bytes(1 << 20)
+    }
+    pub fn flowlet_gap() -> Duration {
+        Duration(Span::from_micros(50))
+    }
+    pub fn overhead() -> Bytes {
+        Bytes(u64::from(Framing::ETHERNET.overhead))
+    }
+    pub fn shortest() -> Bytes {
+        Bytes(u64::from(Framing::ETHERNET.minimum))
+    }
+    pub fn nic_queue() -> Bytes {
+        Bytes(16 << 10)
+    }
+}
+
+/// More than this and a mistake is more likely than a purpose.
+const MOST_NODES: u64 = 1 << 21;
+const MOST_LINKS: u64 = 1 << 24;
+
+impl Network {
+    /// The graph, checked.
+    pub fn build(&self) -> Result<Graph, ConfigError> {
+        let shapes = [
+            self.star.is_some(),
+            self.dumbbell.is_some(),
+            self.leaf_spine.is_some(),
+            self.clos.is_some(),
+            self.graph.is_some(),
+        ];
+        if shapes.iter().filter(|&&set| set).count() != 1 {
+            return Err(invalid(
+                "the network needs exactly one shape: [network.star], [network.dumbbell], [network.leaf_spine], \
+                 [network.clos] or [network.graph]",
+            ));
+        }
+        self.check_size()?;
+        let latency = self.switch_latency.0;
+        let (host, core) = (self.host_link(), self.core_link());
+        let graph = if let Some(shape) = &self.star {
+            star(shape.hosts, host, latency)
+        } else if let Some(shape) = &self.dumbbell {
+            dumbbell(shape.left, shape.right, host, core, latency)
+        } else if let Some(shape) = &self.leaf_spine {
+            leaf_spine(shape.leaves, shape.spines, shape.hosts_per_leaf, host, core, latency)
+        } else if let Some(shape) = &self.clos {
+            shape.dimensions()?.graph(host, core, core, latency)
+        } else if let Some(shape) = &self.graph {
+            shape.build(host, core, latency)?
+        } else {
+            unreachable!("one shape is set")
+        };
+        graph.check().map_err(|error| invalid(error.to_string()))?;
+        Ok(graph)
+    }
+
+    /// What a UDP payload costs on a link.
+    pub fn framing(&self) -> Result<Framing, ConfigError> {
+        let fits = |bytes: Bytes, what: &str| match u16::try_from(bytes.0) {
+            Ok(bytes) if bytes <= 1000 => Ok(bytes),
+            _ => Err(invalid(format!("{what} = {} is no framing: at most 1,000 bytes", bytes.0))),
+        };
+        Ok(Framing { overhead: fits(self.overhead, "overhead")?, minimum: fits(self.shortest, "shortest")? })
+    }
+
+    /// How switches choose.
+    pub fn balancing(&self) -> Balancing {
+        match self.routing {
+            Routing::Ecmp => Balancing::Ecmp,
+            Routing::RoundRobin => Balancing::RoundRobin,
+            Routing::Random => Balancing::Random,
+            Routing::Flowlet => Balancing::Flowlet { gap: self.flowlet_gap.0 },
+            Routing::LeastQueued => Balancing::LeastQueued,
+            Routing::DefaultUnlessHalfFull => Balancing::DefaultUnlessHalfFull,
+        }
+    }
+
+    fn host_link(&self) -> LinkSpec {
+        LinkSpec {
+            rate: self.rate.0,
+            delay: self.delay.0,
+            queue_bytes: self.queue.0,
+            mark_bytes: self.mark_above.map(|bytes| bytes.0),
+        }
+    }
+
+    fn core_link(&self) -> LinkSpec {
+        let host = self.host_link();
+        LinkSpec {
+            rate: self.core.rate.map_or(host.rate, |rate| rate.0),
+            delay: self.core.delay.map_or(host.delay, |delay| delay.0),
+            queue_bytes: self.core.queue.map_or(host.queue_bytes, |bytes| bytes.0),
+            mark_bytes: self.core.mark_above.map(|bytes| bytes.0).or(host.mark_bytes),
+        }
+    }
+
+    /// Refuses what would take all memory before it is built.
+    fn check_size(&self) -> Result<(), ConfigError> {
+        let product = |factors: &[u32]| factors.iter().fold(1u64, |product, &n| product.saturating_mul(n.into()));
+        let (nodes, links) = if let Some(shape) = &self.star {
+            (u64::from(shape.hosts), u64::from(shape.hosts))
+        } else if let Some(shape) = &self.dumbbell {
+            let hosts = u64::from(shape.left) + u64::from(shape.right);
+            (hosts, hosts)
+        } else if let Some(LeafSpineShape { leaves, spines, hosts_per_leaf }) = self.leaf_spine {
+            let hosts = product(&[leaves, hosts_per_leaf]);
+            (hosts + u64::from(leaves) + u64::from(spines), hosts.saturating_add(product(&[leaves, spines])))
+        } else if let Some(shape) = &self.clos {
+            let Clos { pods, edges, aggregations, cores, hosts_per_edge } = shape.dimensions()?;
+            let hosts = product(&[pods, edges, hosts_per_edge]);
+            let links = hosts.saturating_add(product(&[pods, edges, aggregations]));
+            (hosts, links.saturating_add(product(&[pods, aggregations, cores])))
+        } else if let Some(shape) = &self.graph {
+            (u64::from(shape.hosts) + u64::from(shape.switches), shape.links.len() as u64)
+        } else {
+            (0, 0)
+        };
+        if nodes > MOST_NODES || links > MOST_LINKS {
+            return Err(invalid(format!(
+                "a network of {nodes} nodes and {links} links is more than this program takes: at most {MOST_NODES} \
+                 and {MOST_LINKS}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl ClosShape {
+    fn dimensions(&self) -> Result<Clos, ConfigError> {
+        match *self {
+            ClosShape {
+                ports: Some(k),
+                pods: None,
+                edges: None,
+                aggregations: None,
+                cores: None,
+                hosts_per_edge: None,
+            } => {
+                if k < 2 || !k.is_multiple_of(2) {
+                    return Err(invalid(format!(
+                        "ports = {k}: a fat tree needs switches with an even number of ports"
+                    )));
+                }
+                Ok(Clos::fat_tree(k))
+            }
+            ClosShape {
+                ports: None,
+                pods: Some(pods),
+                edges: Some(edges),
+                aggregations: Some(aggregations),
+                cores: Some(cores),
+                hosts_per_edge: Some(hosts_per_edge),
+            } => Ok(Clos { pods, edges, aggregations, cores, hosts_per_edge }),
+            _ => Err(invalid(
+                "[network.clos] needs either ports, or pods, edges, aggregations, cores and hosts_per_edge",
+            )),
+        }
+    }
+}
+
+impl GraphShape {
+    fn build(&self, host: LinkSpec, core: LinkSpec, latency: Span) -> Result<Graph, ConfigError> {
+        let mut graph = Graph::new(self.hosts, vec![1; self.switches as usize], latency);
+        for link in &self.links {
+            let [a, b] = link.between;
+            let base = if matches!((a, b), (NodeName::Switch(_), NodeName::Switch(_))) { core } else { host };
+            let spec = LinkSpec {
+                rate: link.rate.map_or(base.rate, |rate| rate.0),
+                delay: link.delay.map_or(base.delay, |delay| delay.0),
+                queue_bytes: link.queue.map_or(base.queue_bytes, |bytes| bytes.0),
+                mark_bytes: base.mark_bytes,
+            };
+            let (a, b) = (a.node(&graph)?, b.node(&graph)?);
+            graph.connect(a, b, spec);
+        }
+        graph.set_levels_by_distance();
+        Ok(graph)
+    }
+}

@@ -1,0 +1,243 @@
+//! Jobs and background traffic in the file.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::config::TimerConfig;
+use tributary_proto::registry::Protocol;
+use tributary_proto::time::Span;
+
+use super::quantity::{Bytes, Duration, Share};
+
+/// `[[job]]`: ranks that reduce together.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobSection {
+    /// The name in reports; "job 0" and so on if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// How it reduces.
+    #[serde(with = "protocol_name")]
+    pub protocol: Protocol,
+    /// Where its ranks are.
+    #[serde(default)]
+    pub hosts: Hosts,
+    /// Which hosts a number or a share of them means.
+    #[serde(default)]
+    pub placement: Placement,
+    /// The tensor that each collective reduces.
+    pub tensor: Bytes,
+    /// The type of its elements.
+    #[serde(default = "defaults::dtype", with = "dtype_name", rename = "type")]
+    pub dtype: DType,
+    /// The operator.
+    #[serde(default = "defaults::op", with = "op_name")]
+    pub op: ReduceOp,
+    /// Collectives, one after the other.
+    #[serde(default = "defaults::one")]
+    pub iterations: u32,
+    /// When the ranks submit the first one.
+    #[serde(default)]
+    pub start: Duration,
+    /// Time that each rank computes between two of them.
+    #[serde(default)]
+    pub compute: Duration,
+    /// Elements of a packet.
+    #[serde(default = "defaults::elements")]
+    pub elements_per_packet: u16,
+    /// Pool size over all trees; as many as the bandwidth-delay product needs if left out (SwitchML, appendix C).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u16>,
+    /// Aggregation trees, over which blocks are spread.
+    #[serde(default = "defaults::one_tree")]
+    pub trees: u16,
+    /// The switches at the top of the trees; drawn at random from the highest level if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roots: Option<Vec<u32>>,
+    /// Retransmission timeouts.
+    #[serde(default)]
+    pub rto: Timeouts,
+    /// A collective fails after so long; never if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+}
+
+/// `rto`: the retransmission timeout before a round trip was measured, and its bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timeouts {
+    /// Before a round trip was measured.
+    pub initial: Duration,
+    /// Never below this ...
+    pub min: Duration,
+    /// ... nor above this.
+    pub max: Duration,
+}
+
+impl Default for Timeouts {
+    /// SwitchML's 1 ms (§5.4), doubled at most seven times.
+    fn default() -> Timeouts {
+        let ms = |ms| Duration(Span::from_millis(ms));
+        Timeouts { initial: ms(1), min: ms(1), max: ms(128) }
+    }
+}
+
+impl Timeouts {
+    /// As machines take them.
+    pub fn timers(&self) -> TimerConfig {
+        TimerConfig { initial_rto: self.initial.0, min_rto: self.min.0, max_rto: self.max.0 }
+    }
+}
+
+/// Hosts in the file: a number, a share, a list, `"all"` or `"rest"`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Hosts {
+    /// So many.
+    Count(u32),
+    /// A share of all.
+    Share(Share),
+    /// These.
+    List(Vec<u32>),
+    /// All of them.
+    All,
+    /// All that no job or traffic before uses.
+    #[default]
+    Rest,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(untagged, expecting = "expected hosts: a number, a share as in \"50 %\", a list, \"all\" or \"rest\"")]
+enum WrittenHosts {
+    Count(u32),
+    List(Vec<u32>),
+    Text(String),
+}
+
+impl<'de> Deserialize<'de> for Hosts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hosts, D::Error> {
+        match WrittenHosts::deserialize(deserializer)? {
+            WrittenHosts::Count(count) => Ok(Hosts::Count(count)),
+            WrittenHosts::List(list) => Ok(Hosts::List(list)),
+            WrittenHosts::Text(text) => match text.as_str() {
+                "all" => Ok(Hosts::All),
+                "rest" => Ok(Hosts::Rest),
+                share => share.parse().map(Hosts::Share).map_err(|_| {
+                    serde::de::Error::custom(format!(
+                        "\"{share}\" names no hosts: write a number, a share as in \"50 %\", a list, \"all\" or \"rest\""
+                    ))
+                }),
+            },
+        }
+    }
+}
+
+impl Serialize for Hosts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Hosts::Count(count) => WrittenHosts::Count(*count),
+            Hosts::List(list) => WrittenHosts::List(list.clone()),
+            Hosts::Share(share) => WrittenHosts::Text(share.to_string()),
+            Hosts::All => WrittenHosts::Text("all".into()),
+            Hosts::Rest => WrittenHosts::Text("rest".into()),
+        }
+        .serialize(serializer)
+    }
+}
+
+/// Which hosts a number or a share means, among those that nothing before uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// Drawn at random; ranks in random order too.
+    #[default]
+    Random,
+    /// The first ones: side by side.
+    Packed,
+}
+
+/// `[[traffic]]`: what else is on the network.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficSection {
+    /// What kind.
+    pub pattern: Pattern,
+    /// Who takes part.
+    #[serde(default)]
+    pub hosts: Hosts,
+    /// Which hosts a number or a share of them means.
+    #[serde(default)]
+    pub placement: Placement,
+    /// Bytes of a message on a link, framing included.
+    pub message: Bytes,
+    /// Bytes of a packet on a link, framing included.
+    #[serde(default = "defaults::packet")]
+    pub packet: Bytes,
+    /// The share of its rate that a host sends; only for patterns that go on.
+    #[serde(default = "defaults::full")]
+    pub load: Share,
+    /// When it begins.
+    #[serde(default)]
+    pub start: Duration,
+}
+
+/// The kinds of traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Every host sends one message to another and receives one.
+    Permutation,
+    /// Without end: every host sends a message to one peer and receives from one, and then changes peers (random
+    /// uniform injection, Canary §5.2).
+    Uniform,
+}
+
+mod defaults {
+    use super::*;
+
+    pub fn dtype() -> DType {
+        DType::F32
+    }
+    pub fn op() -> ReduceOp {
+        ReduceOp::Sum
+    }
+    pub fn one() -> u32 {
+        1
+    }
+    pub fn one_tree() -> u16 {
+        1
+    }
+    pub fn elements() -> u16 {
+        256
+    }
+    pub fn packet() -> Bytes {
+        Bytes(1090)
+    }
+    pub fn full() -> Share {
+        Share(1.0)
+    }
+}
+
+macro_rules! named {
+    ($($module:ident: $type:ident, $what:literal;)*) => {$(
+        mod $module {
+            use super::*;
+
+            pub fn serialize<S: Serializer>(value: &$type, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(value.name())
+            }
+            pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                let name = String::deserialize(deserializer)?;
+                $type::from_name(&name).ok_or_else(|| {
+                    let names: Vec<&str> = $type::ALL.iter().map(|value| value.name()).collect();
+                    let known = names.join(", ");
+                    serde::de::Error::custom(format!("\"{name}\" is no {}: there are {known}", $what))
+                })
+            }
+        }
+    )*};
+}
+
+named! {
+    protocol_name: Protocol, "protocol";
+    dtype_name: DType, "element type";
+    op_name: ReduceOp, "operator";
+}

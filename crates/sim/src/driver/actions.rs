@@ -1,0 +1,80 @@
+//! What a plan of faults does to the network when its time comes.
+
+use tributary_proto::ids::NodeId;
+
+use super::simulation::Simulation;
+use crate::faults::{LinkTrouble, TroubleSpec};
+use crate::net::LinkId;
+use crate::routing::Table;
+
+/// One change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// What a link does to packets changes; `None` heals it.
+    Trouble(LinkId, Option<TroubleSpec>),
+    /// A cable dies, both ways, or comes back.
+    Cable(LinkId, bool),
+    /// A host or a switch dies. A switch's programs lose what they hold.
+    Kill(NodeId),
+    /// A switch comes back, its programs as new. (A host's memory is gone: it stays dead.)
+    Revive(NodeId),
+    /// Paths are computed anew over the links that live.
+    Reroute,
+}
+
+impl Simulation {
+    pub(super) fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Trouble(link, spec) => {
+                let trouble = spec.map(|spec| LinkTrouble::new(spec, self.settings.seed, link.0));
+                self.fabric.set_trouble(link, trouble);
+            }
+            Action::Cable(link, down) => self.set_cable(link, down),
+            Action::Kill(node) => self.kill(node),
+            Action::Revive(switch) => self.revive(switch),
+            Action::Reroute => {
+                let fabric = &self.fabric;
+                self.table = Table::new(&self.graph, |link| !fabric.link(link).down);
+            }
+        }
+    }
+
+    fn set_cable(&mut self, link: LinkId, down: bool) {
+        self.fabric.set_cable_down(link, down);
+        for link in [link, link.reverse()] {
+            // A NIC that waited for its cable goes on.
+            let (from, _) = self.graph.ends(link);
+            if let Some(host) = self.hosts.get_mut(from.index()) {
+                host.fill_nic(&mut self.fabric, &mut self.traffic);
+            }
+        }
+    }
+
+    fn revive(&mut self, node: NodeId) {
+        if self.graph.switch_index(node).is_none() {
+            return;
+        }
+        self.fabric.set_node_down(node, false);
+        for port in 0..self.fabric.ports(node).len() as u16 {
+            let there = self.fabric.link(self.fabric.port(node, port)).to;
+            if let Some(host) = self.hosts.get_mut(there.index()) {
+                host.fill_nic(&mut self.fabric, &mut self.traffic);
+            }
+        }
+    }
+
+    fn kill(&mut self, node: NodeId) {
+        self.fabric.set_node_down(node, true);
+        if let Some(switch) = self.graph.switch_index(node) {
+            return self.reinstall(switch);
+        }
+        let host = &mut self.hosts[node.index()];
+        host.background.clear();
+        for &seat in &host.seats {
+            let seat = &mut self.traffic.seats[seat.0 as usize];
+            seat.alive = false;
+            seat.eager = false;
+            self.open -= u64::from(std::mem::replace(&mut seat.open, false));
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Builds the simulation that a file describes.
+
+use tributary_proto::ids::NodeId;
+use tributary_proto::tensor::Spec;
+use tributary_proto::time::{Span, Time};
+
+use super::hosts::Allocation;
+use crate::config::{Config, ConfigError, FaultSection, JobSection, LinkSet, Links, Pattern, TrafficSection, invalid};
+use crate::driver::{Action, JobPlan, Noise, Settings, Simulation};
+use crate::faults::TroubleSpec;
+use crate::net::LinkId;
+use crate::rng::{Purpose, Rng};
+use crate::topology::Graph;
+use crate::workload::{UniformGroup, permutation};
+
+/// The network of a file with its jobs, traffic and faults, at time zero.
+pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
+    let graph = config.network.build()?;
+    let settings = Settings {
+        seed: config.seed,
+        balancing: config.network.balancing(),
+        nic_bytes: config.network.nic_queue.0,
+        framing: config.network.framing()?,
+    };
+    let mut hosts = Allocation::new(graph.hosts(), config.seed);
+    let mut simulation = Simulation::new(graph, settings);
+    if let Some(noise) = &config.network.noise {
+        for host in 0..simulation.graph().hosts() {
+            let rng = Rng::new(config.seed, Purpose::HostNoise, u64::from(host));
+            let noise = Noise { probability: noise.probability.0, delay: noise.delay.0, rng };
+            simulation.set_noise(NodeId(host), Some(noise));
+        }
+    }
+    for (index, section) in config.faults.iter().enumerate() {
+        plan_fault(&mut simulation, section).map_err(|error| invalid(format!("fault {index}: {error}")))?;
+    }
+    for (index, section) in config.jobs.iter().enumerate() {
+        let plan = job_plan(config, index, section, &mut hosts, simulation.graph())?;
+        simulation.install(plan).map_err(|error| invalid(error.to_string()))?;
+    }
+    for (index, section) in config.traffic.iter().enumerate() {
+        add_traffic(&mut simulation, config, index, section, &mut hosts)?;
+    }
+    Ok(simulation)
+}
+
+fn job_plan(
+    config: &Config,
+    index: usize,
+    section: &JobSection,
+    hosts: &mut Allocation,
+    graph: &Graph,
+) -> Result<JobPlan, ConfigError> {
+    let name = section.name.clone().unwrap_or_else(|| format!("job {index}"));
+    let members = hosts.take(&name, &section.hosts, section.placement)?;
+    let size = section.dtype.size() as u64;
+    if !section.tensor.0.is_multiple_of(size) || section.tensor.0 / size > u64::from(u32::MAX) {
+        return Err(invalid(format!(
+            "{name}: a tensor of {} bytes is no whole number of {} elements, or more than 2^32 - 1 of them",
+            section.tensor.0, section.dtype
+        )));
+    }
+    if section.iterations == 0 {
+        return Err(invalid(format!("{name}: iterations = 0 leaves nothing to do")));
+    }
+    let rto = section.rto;
+    if rto.min > rto.max || rto.min.0 == Span::ZERO {
+        return Err(invalid(format!(
+            "{name}: rto.min = {} must be above 0 and at most rto.max = {}",
+            rto.min, rto.max
+        )));
+    }
+    let roots = roots(config, index, &name, section, graph)?;
+    let slots = section.slots.unwrap_or_else(|| pool_size(section, graph, config, roots.len()));
+    Ok(JobPlan {
+        protocol: section.protocol,
+        members,
+        spec: Spec { elements: (section.tensor.0 / size) as u32, dtype: section.dtype, op: section.op },
+        iterations: section.iterations,
+        start: Time::ZERO + section.start.0,
+        compute: section.compute.0,
+        elements_per_packet: section.elements_per_packet,
+        slots,
+        roots,
+        timers: rto.timers(),
+        timeout: section.timeout.map(|timeout| timeout.0),
+        name,
+    })
+}
+
+fn roots(
+    config: &Config,
+    index: usize,
+    name: &str,
+    section: &JobSection,
+    graph: &Graph,
+) -> Result<Vec<u32>, ConfigError> {
+    if let Some(roots) = &section.roots {
+        if let Some(wrong) = roots.iter().find(|&&root| root >= graph.switches()) {
+            return Err(invalid(format!("{name}: switch {wrong} is no root: there are {} switches", graph.switches())));
+        }
+        if roots.is_empty() {
+            return Err(invalid(format!("{name}: roots is an empty list")));
+        }
+        return Ok(roots.clone());
+    }
+    if section.trees == 0 {
+        return Err(invalid(format!("{name}: trees = 0: a job has at least one")));
+    }
+    let mut top = graph.top_switches();
+    Rng::new(config.seed, Purpose::Roots, index as u64).shuffle(&mut top);
+    Ok(top.iter().copied().cycle().take(usize::from(section.trees)).collect())
+}
+
+/// So many slots that the bandwidth-delay product of the longest path is covered, rounded up to a power of two
+/// (SwitchML, appendix C).
+fn pool_size(section: &JobSection, graph: &Graph, config: &Config, trees: usize) -> u16 {
+    let framing = config.network.framing().unwrap_or(crate::net::Framing::ETHERNET);
+    let packet = u64::from(framing.bytes_on_link((4 * usize::from(section.elements_per_packet) + 32).min(60_000)));
+    let levels = u64::from((0..graph.switches()).map(|switch| graph.level(graph.switch(switch))).max().unwrap_or(1));
+    let slowest = graph.edges().iter().map(|edge| edge.a_to_b.rate).min().unwrap_or(config.network.rate.0);
+    let longest = graph.edges().iter().map(|edge| edge.a_to_b.delay).max().unwrap_or_default();
+    let latency = graph.latency(graph.switch(0)) + longest + slowest.time_of(packet);
+    let in_flight = latency.times(2 * levels).0.div_ceil(config.network.rate.0.time_of(packet).0.max(1)) + 1;
+    let slots = in_flight.next_power_of_two().clamp(8, 1 << 15);
+    (slots.div_ceil(trees as u64) * trees as u64).min(u64::from(u16::MAX)) as u16
+}
+
+fn add_traffic(
+    simulation: &mut Simulation,
+    config: &Config,
+    index: usize,
+    section: &TrafficSection,
+    hosts: &mut Allocation,
+) -> Result<(), ConfigError> {
+    let name = format!("traffic {index}");
+    let packet = u16::try_from(section.packet.0).ok().filter(|&packet| packet >= 84).ok_or_else(|| {
+        invalid(format!("{name}: packet = {} is no packet: 84 to 65,535 bytes are possible", section.packet))
+    })?;
+    if section.message.0 < u64::from(packet) {
+        return Err(invalid(format!(
+            "{name}: message = {} is less than one packet of {packet} bytes",
+            section.message
+        )));
+    }
+    let members = hosts.take(&name, &section.hosts, section.placement)?;
+    if members.len() < 2 {
+        return Err(invalid(format!("{name}: one host has nobody to send to")));
+    }
+    match section.pattern {
+        Pattern::Permutation => {
+            permutation(simulation, &members, config.seed ^ index as u64, section.message.0, packet);
+        }
+        Pattern::Uniform => {
+            if section.load.0 == 0.0 {
+                return Err(invalid(format!("{name}: load = 0 sends nothing")));
+            }
+            let rate = config.network.rate.0;
+            let pace = if section.load.0 < 1.0 {
+                Span((rate.time_of(u64::from(packet)).0 as f64 / section.load.0) as u64)
+            } else {
+                Span::ZERO
+            };
+            let packets = section.message.0.div_ceil(u64::from(packet)).min(u64::from(u32::MAX)) as u32;
+            let group = UniformGroup::new(&members, config.seed, index as u64, packets, packet, pace);
+            for (host, mut source) in group.sources() {
+                source.start_at(Time::ZERO + section.start.0);
+                simulation.add_background(host, source);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn plan_fault(simulation: &mut Simulation, section: &FaultSection) -> Result<(), ConfigError> {
+    let (at, until) = (Time::ZERO + section.at.0, section.until.map(|until| Time::ZERO + until.0));
+    if until.is_some_and(|until| until <= at) {
+        return Err(invalid("until is not after at"));
+    }
+    let mut changes: Vec<(Time, Action)> = Vec::new();
+    if let Some(name) = section.dead {
+        let node = name.node(simulation.graph())?;
+        changes.push((at, Action::Kill(node)));
+        changes.extend(until.map(|until| (until, Action::Revive(node))));
+    }
+    if let Some(links) = &section.links {
+        link_changes(simulation.graph(), section, links, at, until, &mut changes)?;
+    } else if section.dead.is_none() {
+        return Err(invalid("it names neither links nor something dead"));
+    }
+    for (time, action) in changes {
+        simulation.plan(time, action);
+    }
+    Ok(())
+}
+
+fn link_changes(
+    graph: &Graph,
+    section: &FaultSection,
+    links: &Links,
+    at: Time,
+    until: Option<Time>,
+    changes: &mut Vec<(Time, Action)>,
+) -> Result<(), ConfigError> {
+    let spec = TroubleSpec {
+        loss: section.loss.0,
+        corruption: section.corruption.0,
+        duplication: section.duplication.0,
+        reordering: section.reordering.0,
+        longest_delay: section.delay.0,
+    };
+    let cables = cables(graph, links)?;
+    if spec != (TroubleSpec { longest_delay: spec.longest_delay, ..TroubleSpec::default() }) {
+        for link in cables.iter().flat_map(|&cable| [cable, cable.reverse()]) {
+            changes.push((at, Action::Trouble(link, Some(spec))));
+            changes.extend(until.map(|until| (until, Action::Trouble(link, None))));
+        }
+    }
+    let Some(period) = section.flap else {
+        if section.down {
+            changes.extend(cables.iter().map(|&cable| (at, Action::Cable(cable, true))));
+            let back = until.into_iter().flat_map(|until| cables.iter().map(move |&cable| (until, cable)));
+            changes.extend(back.map(|(until, cable)| (until, Action::Cable(cable, false))));
+        }
+        return Ok(());
+    };
+    let Some(until) = until else { return Err(invalid("links that flap need an until")) };
+    if until.since(at).0 / period.0.0.max(1) > MOST_FLAPS {
+        return Err(invalid(format!("links that flap every {period} flap more than {MOST_FLAPS} times")));
+    }
+    let mut time = at;
+    while time < until {
+        changes.extend(cables.iter().map(|&cable| (time, Action::Cable(cable, true))));
+        let back = (time + period.0).min(until);
+        changes.extend(cables.iter().map(|&cable| (back, Action::Cable(cable, false))));
+        time = back + period.0;
+    }
+    Ok(())
+}
+
+const MOST_FLAPS: u64 = 10_000;
+
+/// One direction of each cable that is meant.
+fn cables(graph: &Graph, links: &Links) -> Result<Vec<LinkId>, ConfigError> {
+    let ends_at_host = |index: &usize| graph.edges()[*index].a.0.min(graph.edges()[*index].b.0) < graph.hosts();
+    let all = 0..graph.edges().len();
+    let chosen: Vec<usize> = match links {
+        Links::Set(LinkSet::All) => all.collect(),
+        Links::Set(LinkSet::Hosts) => all.filter(ends_at_host).collect(),
+        Links::Set(LinkSet::Core) => all.filter(|index| !ends_at_host(index)).collect(),
+        Links::Between(pairs) => {
+            let mut chosen = Vec::new();
+            for [a, b] in pairs {
+                let (from, to) = (a.node(graph)?, b.node(graph)?);
+                let joins = |index: &usize| {
+                    let edge = &graph.edges()[*index];
+                    (edge.a, edge.b) == (from, to) || (edge.b, edge.a) == (from, to)
+                };
+                let before = chosen.len();
+                chosen.extend(all.clone().filter(joins));
+                if chosen.len() == before {
+                    let (a, b) = (String::from(*a), String::from(*b));
+                    return Err(invalid(format!("no link joins {a} and {b}")));
+                }
+            }
+            chosen
+        }
+    };
+    Ok(chosen.into_iter().map(|index| LinkId(2 * index as u32)).collect())
+}

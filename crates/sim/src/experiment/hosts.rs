@@ -1,0 +1,110 @@
+//! Who gets which hosts.
+
+use tributary_proto::ids::NodeId;
+
+use crate::config::{ConfigError, Hosts, Placement, invalid};
+use crate::rng::{Purpose, Rng};
+
+/// The hosts of a network and who has them.
+pub struct Allocation {
+    taken: Vec<bool>,
+    seed: u64,
+    /// Requests so far: each draws from a generator of its own.
+    requests: u64,
+}
+
+impl Allocation {
+    /// Nobody has any.
+    pub fn new(hosts: u32, seed: u64) -> Allocation {
+        Allocation { taken: vec![false; hosts as usize], seed, requests: 0 }
+    }
+
+    /// The hosts that a section asks for. Those given by number, share or `rest` are nobody else's; a list and `all`
+    /// may name hosts that others have too.
+    pub fn take(&mut self, who: &str, hosts: &Hosts, placement: Placement) -> Result<Vec<NodeId>, ConfigError> {
+        let all = self.taken.len() as u32;
+        let chosen = match hosts {
+            Hosts::Count(count) => self.draw(who, *count, placement)?,
+            Hosts::Share(share) => self.draw(who, (share.0 * f64::from(all)).round() as u32, placement)?,
+            Hosts::Rest => self.draw(who, self.free().len() as u32, placement)?,
+            Hosts::All => self.arrange((0..all).collect(), placement),
+            Hosts::List(list) => {
+                self.check_list(who, list)?;
+                list.clone()
+            }
+        };
+        if chosen.is_empty() {
+            return Err(invalid(format!("{who} gets no hosts")));
+        }
+        for &host in &chosen {
+            self.taken[host as usize] = true;
+        }
+        Ok(chosen.into_iter().map(NodeId).collect())
+    }
+
+    fn free(&self) -> Vec<u32> {
+        (0..self.taken.len() as u32).filter(|&host| !self.taken[host as usize]).collect()
+    }
+
+    fn draw(&mut self, who: &str, count: u32, placement: Placement) -> Result<Vec<u32>, ConfigError> {
+        let free = self.free();
+        if count as usize > free.len() {
+            return Err(invalid(format!("{who} wants {count} hosts, and {} are free", free.len())));
+        }
+        let mut chosen = self.arrange(free, placement);
+        chosen.truncate(count as usize);
+        Ok(chosen)
+    }
+
+    fn arrange(&mut self, mut hosts: Vec<u32>, placement: Placement) -> Vec<u32> {
+        self.requests += 1;
+        if placement == Placement::Random {
+            Rng::new(self.seed, Purpose::Placement, self.requests).shuffle(&mut hosts);
+        }
+        hosts
+    }
+
+    fn check_list(&self, who: &str, list: &[u32]) -> Result<(), ConfigError> {
+        let mut seen = vec![false; self.taken.len()];
+        for &host in list {
+            match seen.get_mut(host as usize) {
+                None => {
+                    return Err(invalid(format!("{who} names host {host}; there are {}, from 0", self.taken.len())));
+                }
+                Some(true) => return Err(invalid(format!("{who} names host {host} twice"))),
+                Some(seen) => *seen = true,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Share;
+
+    #[test]
+    fn hosts_by_number_share_and_rest_are_disjoint() {
+        let mut hosts = Allocation::new(10, 1);
+        let a = hosts.take("a", &Hosts::Count(3), Placement::Random).unwrap();
+        let b = hosts.take("b", &Hosts::Share(Share(0.4)), Placement::Packed).unwrap();
+        let c = hosts.take("c", &Hosts::Rest, Placement::Random).unwrap();
+        assert_eq!((a.len(), b.len(), c.len()), (3, 4, 3));
+        let mut all: Vec<NodeId> = [a, b.clone(), c].concat();
+        assert!(b.is_sorted());
+        all.sort_unstable();
+        assert_eq!(all, (0..10).map(NodeId).collect::<Vec<_>>());
+        assert!(hosts.take("d", &Hosts::Rest, Placement::Random).unwrap_err().to_string().contains("d gets no hosts"));
+    }
+
+    #[test]
+    fn impossible_wishes_are_sentences() {
+        let mut hosts = Allocation::new(4, 1);
+        let sentence = |error: Result<Vec<NodeId>, ConfigError>| error.unwrap_err().to_string();
+        let random = Placement::Random;
+        assert_eq!(sentence(hosts.take("a", &Hosts::Count(5), random)), "a wants 5 hosts, and 4 are free");
+        assert_eq!(sentence(hosts.take("a", &Hosts::List(vec![4]), random)), "a names host 4; there are 4, from 0");
+        assert_eq!(sentence(hosts.take("a", &Hosts::List(vec![1, 1]), random)), "a names host 1 twice");
+    }
+}

@@ -1,0 +1,83 @@
+//! From a file to a report: builds what a [`Config`] describes, runs it, and measures.
+
+mod build;
+mod hosts;
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use tributary_proto::time::{Span, Time};
+
+pub use build::build;
+
+use crate::config::{Config, ConfigError};
+use crate::driver::Simulation;
+use crate::report::Report;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Simulated time.
+    pub now: Time,
+    /// Events so far.
+    pub events: u64,
+    /// Messages and ranks of jobs that are not finished.
+    pub open: u64,
+    /// All there were.
+    pub total: u64,
+}
+
+/// Why there is no report.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// The file describes no experiment.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Whoever watched wanted no more.
+    #[error("the run was stopped after {} of simulated time", .0)]
+    Stopped(Span),
+}
+
+/// Runs an experiment to its end.
+pub fn run(config: &Config) -> Result<Report, RunError> {
+    run_watched(config, &mut |_| ControlFlow::Continue(()))
+}
+
+/// Runs an experiment; `watch` is told some times a second how far it is, and may stop it.
+pub fn run_watched(config: &Config, watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Result<Report, RunError> {
+    let begun = Instant::now();
+    let mut simulation = build(config)?;
+    let set_up = begun.elapsed();
+    let begun = Instant::now();
+    let finished = advance(&mut simulation, Time::ZERO + config.end.0, watch)?;
+    Ok(Report::new(config, &simulation, finished, set_up, begun.elapsed()))
+}
+
+/// Events between two looks at the watch: about a tenth of a second.
+const EVENTS_PER_LOOK: u64 = 1 << 20;
+
+fn advance(
+    simulation: &mut Simulation,
+    end: Time,
+    watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+) -> Result<bool, RunError> {
+    let total = simulation.open();
+    loop {
+        let until = simulation.events() + EVENTS_PER_LOOK;
+        let more = loop {
+            if simulation.open() == 0 || !simulation.step(end) {
+                break false;
+            }
+            if simulation.events() == until {
+                break true;
+            }
+        };
+        if !more {
+            return Ok(simulation.open() == 0);
+        }
+        let (now, events) = (simulation.fabric.now, simulation.events());
+        if watch(&Progress { now, events, open: simulation.open(), total }).is_break() {
+            return Err(RunError::Stopped(now.since(Time::ZERO)));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Links in a report: every one for files, groups of them for people.
+
+use std::cmp::Ordering;
+
+use serde::Serialize;
+
+use crate::driver::Simulation;
+use crate::net::{LinkCounters, LinkId, LossCause};
+use crate::topology::Graph;
+
+/// One direction of one link over a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkRow {
+    /// Which.
+    pub link: LinkId,
+    /// "host 3", "switch 0".
+    pub from: String,
+    /// The other end.
+    pub to: String,
+    /// Level of the near end above the hosts, 0 for a host.
+    pub from_level: u8,
+    /// Level of the far end.
+    pub to_level: u8,
+    /// The share of the run that it spent sending.
+    pub utilisation: f64,
+    /// What went through.
+    pub counters: LinkCounters,
+}
+
+impl LinkRow {
+    /// The lower end's level, and the direction.
+    fn place(&self) -> (u8, &'static str) {
+        match self.from_level.cmp(&self.to_level) {
+            Ordering::Less => (self.from_level, "up"),
+            Ordering::Equal => (self.from_level, "across"),
+            Ordering::Greater => (self.to_level, "down"),
+        }
+    }
+}
+
+/// All links of one place and direction.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkGroup {
+    /// "host up", "level 1 up", "level 2 down" ...
+    pub name: String,
+    /// How many.
+    pub links: usize,
+    /// Share of the run that they spent sending: the mean.
+    pub mean_utilisation: f64,
+    /// The highest.
+    pub max_utilisation: f64,
+    /// Packets that joined their queues.
+    pub packets: u64,
+    /// The most bytes that ever waited in one.
+    pub max_queue_bytes: u64,
+    /// Packets that were marked.
+    pub marks: u64,
+    /// Packets that were lost, by cause; only causes that came up.
+    pub losses: Vec<(&'static str, u64)>,
+}
+
+/// Every direction of every link.
+pub fn rows(simulation: &Simulation) -> Vec<LinkRow> {
+    let (fabric, graph) = (&simulation.fabric, simulation.graph());
+    let elapsed = fabric.now.0.max(1) as f64;
+    (0..fabric.links().len() as u32)
+        .map(|number| {
+            let link = LinkId(number);
+            let (from, to) = graph.ends(link);
+            LinkRow {
+                link,
+                from: graph.name(from),
+                to: graph.name(to),
+                from_level: graph.level(from),
+                to_level: graph.level(to),
+                utilisation: fabric.link(link).busy_time(fabric.now).0 as f64 / elapsed,
+                counters: fabric.counters(link),
+            }
+        })
+        .collect()
+}
+
+/// The same, summed by place and direction.
+pub fn groups(graph: &Graph, rows: &[LinkRow]) -> Vec<LinkGroup> {
+    let highest = (0..graph.switches()).map(|switch| graph.level(graph.switch(switch))).max().unwrap_or(1);
+    let mut groups = Vec::new();
+    for level in 0..=highest {
+        for direction in ["up", "across", "down"] {
+            let rows: Vec<&LinkRow> = rows.iter().filter(|row| row.place() == (level, direction)).collect();
+            if !rows.is_empty() {
+                let name = if level == 0 { format!("host {direction}") } else { format!("level {level} {direction}") };
+                groups.push(group(name, &rows));
+            }
+        }
+    }
+    groups
+}
+
+fn group(name: String, rows: &[&LinkRow]) -> LinkGroup {
+    let sum = |figure: &dyn Fn(&LinkCounters) -> u64| rows.iter().map(|row| figure(&row.counters)).sum::<u64>();
+    LinkGroup {
+        name,
+        links: rows.len(),
+        mean_utilisation: rows.iter().map(|row| row.utilisation).sum::<f64>() / rows.len() as f64,
+        max_utilisation: rows.iter().map(|row| row.utilisation).fold(0.0, f64::max),
+        packets: sum(&|counters| counters.packets),
+        max_queue_bytes: rows.iter().map(|row| row.counters.max_queue_bytes).max().unwrap_or(0),
+        marks: sum(&|counters| counters.marks),
+        losses: LossCause::ALL
+            .into_iter()
+            .map(|cause| (cause.name(), sum(&|counters| counters.losses[cause as usize])))
+            .filter(|&(_, count)| count > 0)
+            .collect(),
+    }
+}

@@ -1,0 +1,314 @@
+//! What a run found: figures for people, JSON and CSV for programs.
+
+mod files;
+mod links;
+mod text;
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tributary_proto::host::HostStats;
+use tributary_proto::time::Time;
+
+pub use links::{LinkGroup, LinkRow};
+
+use crate::config::Config;
+use crate::driver::{Job, Simulation, Wrong};
+
+/// What a run found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The seed that it follows from.
+    pub seed: u64,
+    /// Hosts of the network.
+    pub hosts: u32,
+    /// Its switches.
+    pub switches: u32,
+    /// Every message and every job is finished.
+    pub finished: bool,
+    /// Simulated seconds.
+    pub seconds: f64,
+    /// The hash of all arrivals and losses, in hexadecimal: equal for equal runs.
+    pub trace_hash: String,
+    /// Packets that came out of links.
+    pub hops: u64,
+    /// Jobs, in the file's order.
+    pub jobs: Vec<JobReport>,
+    /// Messages with an end.
+    pub flows: Option<FlowReport>,
+    /// Traffic without end.
+    pub background: Option<BackgroundReport>,
+    /// Links, by where they are.
+    pub links: Vec<LinkGroup>,
+    /// The most memory that programs took in one switch, in bytes.
+    pub switch_memory_bytes: usize,
+    /// Every direction of every link.
+    #[serde(skip)]
+    pub link_rows: Vec<LinkRow>,
+    /// Every finished message: its bytes and its seconds.
+    #[serde(skip)]
+    pub flow_rows: Vec<FlowRow>,
+    /// How fast the run was; the only part that differs between equal runs.
+    pub speed: Speed,
+}
+
+/// How fast a run was.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Speed {
+    /// Seconds to build the network.
+    pub set_up_seconds: f64,
+    /// Seconds to run.
+    pub run_seconds: f64,
+    /// Events.
+    pub events: u64,
+    /// Packets out of links, for each second.
+    pub hops_per_second: f64,
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobReport {
+    /// Its name.
+    pub name: String,
+    /// Its protocol.
+    pub protocol: &'static str,
+    /// Its ranks.
+    pub ranks: usize,
+    /// Bytes of its tensor.
+    pub tensor_bytes: u64,
+    /// Its pool.
+    pub slots: u16,
+    /// Its trees.
+    pub trees: usize,
+    /// Every rank completed everything, and every sum is proven.
+    pub complete: bool,
+    /// Its collectives.
+    pub iterations: Vec<IterationReport>,
+    /// The median of their seconds.
+    pub seconds: Option<f64>,
+    /// Tensor bits over the median.
+    pub goodput_gbps: Option<f64>,
+    /// Packets of its hosts.
+    pub packets_sent: u64,
+    /// Those that were sent again.
+    pub retransmissions: u64,
+    /// Share of blocks whose sum was made in the network.
+    pub in_network: Option<f64>,
+    /// Packets that were of no use to its hosts, by reason.
+    pub drops: Vec<(&'static str, u64)>,
+    /// What went wrong, a sentence each.
+    pub complaints: Vec<String>,
+}
+
+/// One collective.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct IterationReport {
+    /// The first rank's submission, in seconds.
+    pub start: f64,
+    /// The last rank's completion.
+    pub end: Option<f64>,
+    /// Ranks that completed it.
+    pub completed: u32,
+}
+
+/// All messages with an end.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct FlowReport {
+    /// How many there were.
+    pub flows: usize,
+    /// How many were received whole.
+    pub finished: usize,
+    /// Of the finished: mean completion time in seconds.
+    pub mean_seconds: f64,
+    /// Median.
+    pub p50_seconds: f64,
+    /// 99th percentile.
+    pub p99_seconds: f64,
+    /// The longest.
+    pub max_seconds: f64,
+}
+
+/// One finished message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlowRow {
+    /// Sender.
+    pub src: u32,
+    /// Receiver.
+    pub dst: u32,
+    /// Bytes on a link.
+    pub bytes: u64,
+    /// When it came up, in seconds.
+    pub start: f64,
+    /// Its completion time.
+    pub seconds: f64,
+}
+
+/// Traffic without end.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct BackgroundReport {
+    /// Packets received.
+    pub packets: u64,
+    /// Gigabits received in a second, all hosts together.
+    pub received_gbps: f64,
+}
+
+impl Report {
+    /// What there is to say about a simulation now.
+    pub fn new(config: &Config, simulation: &Simulation, finished: bool, set_up: Duration, run: Duration) -> Report {
+        let (fabric, graph) = (&simulation.fabric, simulation.graph());
+        let seconds = fabric.now.as_secs_f64();
+        let flow_rows = flow_rows(simulation);
+        let background = simulation.traffic.flows.background;
+        let link_rows = links::rows(simulation);
+        Report {
+            seed: config.seed,
+            hosts: graph.hosts(),
+            switches: graph.switches(),
+            finished,
+            seconds,
+            trace_hash: format!("{:016x}", fabric.trace_hash()),
+            hops: fabric.hops(),
+            jobs: simulation.traffic.jobs.all().iter().map(|job| job_report(simulation, job)).collect(),
+            flows: flow_report(simulation.traffic.flows.all().len(), &flow_rows),
+            background: (background.packets > 0).then(|| BackgroundReport {
+                packets: background.packets,
+                received_gbps: background.bytes as f64 * 8e-9 / seconds,
+            }),
+            links: links::groups(graph, &link_rows),
+            switch_memory_bytes: simulation.switch_memory_bytes(),
+            link_rows,
+            flow_rows,
+            speed: Speed {
+                set_up_seconds: set_up.as_secs_f64(),
+                run_seconds: run.as_secs_f64(),
+                events: simulation.events(),
+                hops_per_second: fabric.hops() as f64 / run.as_secs_f64(),
+            },
+        }
+    }
+
+    /// What keeps the run from being right, in a sentence; `None` if every sum is proven and everything finished.
+    pub fn failure(&self) -> Option<String> {
+        if let Some((job, complaint)) = self.jobs.iter().find_map(|job| Some((job, job.complaints.first()?))) {
+            return Some(format!("{}: {complaint}", job.name));
+        }
+        if let Some(job) = self.jobs.iter().find(|job| !job.complete) {
+            return Some(format!("{} did not complete in {} s of simulated time", job.name, self.seconds));
+        }
+        let lost = self.flows.filter(|flows| flows.finished < flows.flows)?;
+        Some(format!("{} of {} messages were not received whole", lost.flows - lost.finished, lost.flows))
+    }
+}
+
+fn job_report(simulation: &Simulation, job: &Job) -> JobReport {
+    let seats = simulation.traffic.seats.iter().filter(|seat| std::ptr::eq(simulation.traffic.jobs.get(seat.job), job));
+    let mut total = HostStats::default();
+    let mut drops: Vec<(&'static str, u64)> = Vec::new();
+    for seat in seats {
+        let stats = seat.machine.stats();
+        total.packets_sent += stats.packets_sent;
+        total.retransmissions += stats.retransmissions;
+        total.blocks_in_network += stats.blocks_in_network;
+        total.blocks_at_hosts += stats.blocks_at_hosts;
+        for (reason, count) in stats.drops.iter().filter(|&(_, count)| count > 0) {
+            match drops.iter_mut().find(|(name, _)| *name == reason.name()) {
+                Some((_, sum)) => *sum += count,
+                None => drops.push((reason.name(), count)),
+            }
+        }
+    }
+    let ranks = job.members.len() as u32;
+    let mut durations: Vec<f64> = job
+        .iterations
+        .iter()
+        .filter(|iteration| iteration.completed == ranks)
+        .filter_map(|iteration| Some(iteration.end?.since(iteration.start?).as_secs_f64()))
+        .collect();
+    durations.sort_by(f64::total_cmp);
+    let median = durations.get(durations.len() / 2).copied();
+    let tensor_bytes = u64::from(job.plan.spec.elements) * job.plan.spec.dtype.size() as u64;
+    let blocks = total.blocks_in_network + total.blocks_at_hosts;
+    JobReport {
+        name: job.plan.name.clone(),
+        protocol: job.plan.protocol.name(),
+        ranks: job.members.len(),
+        tensor_bytes,
+        slots: job.plan.slots,
+        trees: job.plan.roots.len(),
+        complete: job.is_complete() && job.complaints.is_empty(),
+        iterations: job
+            .iterations
+            .iter()
+            .filter_map(|iteration| {
+                let (start, end) = (iteration.start?.as_secs_f64(), iteration.end.map(Time::as_secs_f64));
+                Some(IterationReport { start, end, completed: iteration.completed })
+            })
+            .collect(),
+        seconds: median,
+        goodput_gbps: median.map(|seconds| tensor_bytes as f64 * 8e-9 / seconds),
+        packets_sent: total.packets_sent,
+        retransmissions: total.retransmissions,
+        in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
+        drops,
+        complaints: job.complaints.iter().map(complaint).collect(),
+    }
+}
+
+fn complaint(complaint: &crate::driver::Complaint) -> String {
+    let what = match &complaint.what {
+        Wrong::Failed(error) => error.to_string(),
+        Wrong::Sum(verification) => format!(
+            "wrong sum: {} elements are proven, {} ranges are faulty, {} are missing",
+            verification.verified,
+            verification.faulty.len(),
+            verification.missing.len()
+        ),
+    };
+    let at = complaint.time.as_secs_f64() * 1e6;
+    format!("rank {} in collective {} at {at:.3} us: {what}", complaint.rank, complaint.iteration)
+}
+
+fn flow_rows(simulation: &Simulation) -> Vec<FlowRow> {
+    let flows = simulation.traffic.flows.all().iter();
+    flows
+        .filter_map(|flow| {
+            let seconds = flow.end?.since(flow.start).as_secs_f64();
+            let start = flow.start.as_secs_f64();
+            Some(FlowRow { src: flow.src.0, dst: flow.dst.0, bytes: flow.bytes, start, seconds })
+        })
+        .collect()
+}
+
+fn flow_report(flows: usize, rows: &[FlowRow]) -> Option<FlowReport> {
+    if flows == 0 {
+        return None;
+    }
+    let mut seconds: Vec<f64> = rows.iter().map(|row| row.seconds).collect();
+    seconds.sort_by(f64::total_cmp);
+    Some(FlowReport {
+        flows,
+        finished: rows.len(),
+        mean_seconds: seconds.iter().sum::<f64>() / seconds.len().max(1) as f64,
+        p50_seconds: percentile(&seconds, 0.5),
+        p99_seconds: percentile(&seconds, 0.99),
+        max_seconds: percentile(&seconds, 1.0),
+    })
+}
+
+/// The smallest value that a share of all does not exceed; 0 if there is none.
+pub fn percentile(ascending: &[f64], share: f64) -> f64 {
+    let rank = (ascending.len() as f64 * share).ceil() as usize;
+    ascending.get(rank.max(1) - 1).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_values_that_occurred() {
+        let values: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!([0.0, 0.5, 0.99, 1.0].map(|share| percentile(&values, share)), [1.0, 50.0, 99.0, 100.0]);
+        assert_eq!(percentile(&[], 0.5), 0.0);
+    }
+}

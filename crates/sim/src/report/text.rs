@@ -1,0 +1,130 @@
+//! The report as a person reads it.
+
+use std::fmt;
+
+use super::{FlowReport, JobReport, LinkGroup, Report};
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.finished { "finished" } else { "NOT FINISHED" };
+        writeln!(
+            f,
+            "{} hosts, {} switches, seed {}: {state} after {} of simulated time",
+            self.hosts,
+            self.switches,
+            self.seed,
+            time(self.seconds)
+        )?;
+        for job in &self.jobs {
+            write_job(f, job)?;
+        }
+        if let Some(flows) = &self.flows {
+            write_flows(f, flows)?;
+        }
+        if let Some(background) = &self.background {
+            writeln!(
+                f,
+                "\nbackground: {:.1} Gbit/s received, {} packets",
+                background.received_gbps, background.packets
+            )?;
+        }
+        write_links(f, &self.links)?;
+        if self.switch_memory_bytes > 0 {
+            writeln!(f, "\nswitch memory: {} KiB in the fullest switch", self.switch_memory_bytes.div_ceil(1024))?;
+        }
+        writeln!(f, "trace {}", self.trace_hash)?;
+        write!(
+            f,
+            "{:.2} M packet-hops/s: {} hops in {}, set-up {}",
+            self.speed.hops_per_second * 1e-6,
+            self.hops,
+            time(self.speed.run_seconds),
+            time(self.speed.set_up_seconds)
+        )
+    }
+}
+
+fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
+    let trees = if job.trees == 1 { "1 tree".to_string() } else { format!("{} trees", job.trees) };
+    writeln!(
+        f,
+        "\n{}: {} on {} ranks, {} KiB, {trees}, {} slots",
+        job.name,
+        job.protocol,
+        job.ranks,
+        job.tensor_bytes as f64 / 1024.0,
+        job.slots
+    )?;
+    match (job.seconds, job.goodput_gbps) {
+        (Some(seconds), Some(goodput)) => {
+            writeln!(f, "  completion  {} (median of {})", time(seconds), job.iterations.len())?;
+            writeln!(f, "  goodput     {goodput:.2} Gbit/s")?;
+        }
+        _ => writeln!(f, "  completion  none")?,
+    }
+    writeln!(f, "  packets     {} sent, {} of them again", job.packets_sent, job.retransmissions)?;
+    if !job.drops.is_empty() {
+        writeln!(f, "  of no use   {}", counts(&job.drops))?;
+    }
+    for sentence in job.complaints.iter().take(MOST_COMPLAINTS) {
+        writeln!(f, "  WRONG       {sentence}")?;
+    }
+    if job.complaints.len() > MOST_COMPLAINTS {
+        writeln!(f, "  WRONG       and {} more", job.complaints.len() - MOST_COMPLAINTS)?;
+    }
+    Ok(())
+}
+
+const MOST_COMPLAINTS: usize = 5;
+
+fn write_flows(f: &mut fmt::Formatter<'_>, flows: &FlowReport) -> fmt::Result {
+    writeln!(f, "\nmessages: {} of {} received whole", flows.finished, flows.flows)?;
+    if flows.finished == 0 {
+        return Ok(());
+    }
+    writeln!(
+        f,
+        "  completion  mean {}, p50 {}, p99 {}, longest {}",
+        time(flows.mean_seconds),
+        time(flows.p50_seconds),
+        time(flows.p99_seconds),
+        time(flows.max_seconds)
+    )
+}
+
+fn write_links(f: &mut fmt::Formatter<'_>, groups: &[LinkGroup]) -> fmt::Result {
+    writeln!(
+        f,
+        "\n{:<14}{:>7}{:>12}{:>10}{:>12}{:>14}{:>10}  lost",
+        "links", "number", "used, mean", "most", "packets", "queue, most", "marks"
+    )?;
+    for group in groups {
+        writeln!(
+            f,
+            "{:<14}{:>7}{:>10.1} %{:>8.1} %{:>12}{:>10.1} KiB{:>10}  {}",
+            group.name,
+            group.links,
+            group.mean_utilisation * 100.0,
+            group.max_utilisation * 100.0,
+            group.packets,
+            group.max_queue_bytes as f64 / 1024.0,
+            group.marks,
+            if group.losses.is_empty() { "-".to_string() } else { counts(&group.losses) }
+        )?;
+    }
+    Ok(())
+}
+
+fn counts(counts: &[(&str, u64)]) -> String {
+    counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Seconds with a unit that suits them.
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-6 => format!("{:.1} ns", s * 1e9),
+        s if s < 1e-3 => format!("{:.2} us", s * 1e6),
+        s if s < 1.0 => format!("{:.3} ms", s * 1e3),
+        s => format!("{s:.3} s"),
+    }
+}

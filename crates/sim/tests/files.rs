@@ -1,0 +1,130 @@
+//! Experiment files: what is read, what is refused, and how a run is reported.
+
+use tributary_sim::config::Config;
+use tributary_sim::run;
+
+const SMALL: &str = r#"
+[network]
+leaf_spine = { leaves = 4, spines = 4, hosts_per_leaf = 4 }
+
+[[job]]
+protocol = "switchml"
+hosts = "50 %"
+tensor = "256 KiB"
+trees = 2
+iterations = 2
+
+[[traffic]]
+pattern = "uniform"
+message = "64 KiB"
+load = "50 %"
+"#;
+
+/// The sentence that a file is refused with, when it is read or when it is run.
+fn refusal(text: &str) -> String {
+    let sentence = match Config::parse(text) {
+        Err(error) => error.to_string(),
+        Ok(config) => run(&config).map(|_| "no error".to_string()).unwrap_or_else(|error| error.to_string()),
+    };
+    assert!(!sentence.contains('\n'), "one sentence: {sentence}");
+    sentence
+}
+
+#[test]
+fn a_small_file_runs_and_its_report_has_what_people_ask() {
+    let report = run(&Config::parse(SMALL).unwrap()).unwrap();
+    assert_eq!(report.failure(), None, "{report}");
+    let job = &report.jobs[0];
+    assert_eq!((job.ranks, job.iterations.len(), job.trees), (8, 2, 2));
+    assert!(job.goodput_gbps.unwrap() > 10.0, "{report}");
+    assert_eq!(job.in_network, Some(1.0));
+    assert!(report.background.unwrap().received_gbps > 100.0, "{report}");
+    assert!(report.switch_memory_bytes > 0);
+    let text = report.to_string();
+    for word in ["job 0: switchml on 8 ranks", "goodput", "background", "level 1 up", "trace", "packet-hops/s"] {
+        assert!(text.contains(word), "{word} in\n{text}");
+    }
+}
+
+#[test]
+fn a_report_can_be_kept_as_files() {
+    let directory = std::env::temp_dir().join(format!("tributary-sim-files-{}", std::process::id()));
+    let report = run(&Config::parse(SMALL).unwrap()).unwrap();
+    report.write_files(&directory).unwrap();
+    let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&read("report.json")).unwrap();
+    assert_eq!(json["jobs"][0]["ranks"], 8);
+    assert_eq!(read("iterations.csv").lines().count(), 1 + 2);
+    assert_eq!(read("links.csv").lines().count(), 1 + 2 * (16 + 16));
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_a_sentence() {
+    let star = "[network]\nstar = { hosts = 4 }\n";
+    let job = "[[job]]\nprotocol = \"switchml\"\ntensor = \"1 MiB\"\n";
+    let with = |more: &str| format!("{star}{job}{more}");
+    let cases = [
+        (String::new(), "missing field `network`"),
+        ("[network]".into(), "exactly one shape"),
+        (format!("{star}leaf_spine = {{ leaves = 1, spines = 1, hosts_per_leaf = 1 }}"), "exactly one shape"),
+        ("[network]\nstar = { hosts = 0 }".into(), "no hosts"),
+        ("[network]\nstar = { hosts = 4000000000 }".into(), "more than this program takes"),
+        (format!("{star}rat = \"1 Gbit/s\""), "line 3: unknown field `rat`, expected one of"),
+        (format!("{star}rate = 100"), "has no unit"),
+        (format!("{star}rate = \"1 bit/s\""), "no rate of a link"),
+        (format!("{star}routing = \"fast\""), "unknown variant `fast`, expected one of `ecmp`"),
+        (format!("{star}overhead = \"1 MB\""), "no framing"),
+        ("[network]\nclos = { ports = 3 }".into(), "even number of ports"),
+        ("[network]\nclos = { pods = 3 }".into(), "either ports, or pods"),
+        (
+            "[network]\ngraph = { hosts = 2, switches = 1, link = [{ between = [\"host 0\", \"switch 0\"] }] }".into(),
+            "host 1 has no link",
+        ),
+        (
+            "[network]\ngraph = { hosts = 1, switches = 1, link = [{ between = [\"host 0\", \"leaf 0\"] }] }".into(),
+            "\"leaf 0\" names no node",
+        ),
+        (
+            "[network]\ngraph = { hosts = 2, switches = 2, link = [{ between = [\"host 0\", \"switch 0\"] }, \
+             { between = [\"host 1\", \"switch 1\"] }] }"
+                .into(),
+            "no path leads from host 0 to host 1",
+        ),
+        (with("hosts = 5"), "job 0 wants 5 hosts, and 4 are free"),
+        (with("hosts = \"some\""), "\"some\" names no hosts"),
+        (with("hosts = [0, 9]"), "job 0 names host 9"),
+        (with("slots = 0"), "slots must be a multiple of the trees, and not 0"),
+        (with("slots = 7\ntrees = 2"), "slots must be a multiple"),
+        (with("trees = 0"), "trees = 0"),
+        (with("roots = [1]"), "switch 1 is no root: there are 1 switches"),
+        (with("elements_per_packet = 0"), "1 to 16,000"),
+        (with("iterations = 0"), "nothing to do"),
+        (with("rto = { min = \"2 ms\", max = \"1 ms\" }"), "at most rto.max"),
+        (with("op = \"mul\""), "\"mul\" is no operator: there are sum, avg"),
+        (format!("{star}[[job]]\nprotocol = \"smoke\"\ntensor = 4"), "\"smoke\" is no protocol: there are switchml"),
+        (format!("{star}[[job]]\nprotocol = \"switchml\"\ntensor = 7"), "no whole number of f32 elements"),
+        (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = \"2 kB\"\nhosts = 1"), "nobody to send to"),
+        (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 10"), "less than one packet"),
+        (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 100\npacket = 20"), "no packet"),
+        (format!("{star}[[fault]]\nat = \"1 us\""), "fault 0: it names neither links nor something dead"),
+        (format!("{star}[[fault]]\nlinks = \"some\"\nloss = 0.1"), "expected links"),
+        (format!("{star}[[fault]]\nlinks = \"all\"\nloss = 2"), "2 is not between 0 and 1"),
+        (
+            format!("{star}[[fault]]\nlinks = [[\"host 0\", \"host 1\"]]\ndown = true"),
+            "no link joins host 0 and host 1",
+        ),
+        (format!("{star}[[fault]]\ndead = \"switch 3\""), "fault 0: switch 3 does not exist"),
+    ];
+    for (text, sentence) in cases {
+        let refusal = refusal(&text);
+        assert!(refusal.contains(sentence), "{text}\ngives: {refusal}");
+    }
+}
+
+#[test]
+fn what_was_read_can_be_written_and_read_again() {
+    let config = Config::parse(SMALL).unwrap();
+    let text = toml::to_string(&config).unwrap();
+    assert_eq!(Config::parse(&text).unwrap(), config, "{text}");
+}

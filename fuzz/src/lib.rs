@@ -1,0 +1,137 @@
+//! What the fuzzers feed: every parser of the wire, and the machines behind them. Each function takes any bytes and
+//! panics only if something is wrong.
+
+use tributary_numeric::ReduceOp;
+use tributary_proto::config::{HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
+use tributary_proto::host::{Collective, HostEvent};
+use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
+use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::registry::Protocol;
+use tributary_proto::switch::{MIN_TRANSMIT_LEN, NoQueues, Verdict};
+use tributary_proto::switchml::wire::{Header, Kind, Mismatch, Report};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::time::{Span, Time};
+use tributary_proto::values::Elements;
+use tributary_proto::wire::{COMMON_LEN, Common};
+
+/// What is read can be written back, to the same bytes.
+pub fn common_header(bytes: &[u8]) {
+    let Ok(common) = Common::parse(bytes) else { return };
+    let mut again = [0; COMMON_LEN];
+    common.emit(&mut again);
+    // The reserved byte is not read.
+    again[5] = bytes[5];
+    assert_eq!(again, bytes[..COMMON_LEN]);
+}
+
+/// The same for SwitchML's header, and for the bodies behind it.
+pub fn switchml_wire(bytes: &[u8]) {
+    let Ok(header) = Header::parse(bytes) else { return };
+    let mut again = bytes.to_vec();
+    again[16..32].fill(0xAA);
+    header.emit(&mut again);
+    assert_eq!(again, bytes);
+    if let Ok(report) = Report::parse(bytes) {
+        assert!(report.missing().count() <= 8 * bytes.len());
+    }
+    if let Ok(mismatch) = Mismatch::parse(bytes) {
+        again[32..].fill(0);
+        mismatch.emit(&mut again);
+        again[38..40].copy_from_slice(&bytes[38..40]);
+        assert_eq!(again, bytes);
+    }
+    if let Ok(kind) = Kind::of(bytes) {
+        assert_eq!(Kind::from_code(bytes[4]), Some(kind));
+    }
+}
+
+fn job() -> JobConfig {
+    JobConfig { job: JobId(1), key: JobKey(7), world: 3, slots: 4, elements_per_packet: 8, shards: 1 }
+}
+
+/// Cuts the input into packets: a byte that says where each comes from, a length, and the bytes. Where the first byte
+/// is even, the common header is made right, so that the machines behind it are reached.
+fn packets(mut bytes: &[u8]) -> impl Iterator<Item = (u8, Vec<u8>)> + '_ {
+    std::iter::from_fn(move || {
+        let (&[from, len], rest) = bytes.split_first_chunk()?;
+        let (packet, rest) = rest.split_at(usize::from(len).min(rest.len()));
+        bytes = rest;
+        let mut packet = packet.to_vec();
+        if from % 2 == 0 && packet.len() >= COMMON_LEN {
+            let kind = 16 + packet[4] % 7;
+            Common { protocol: Protocol::SwitchMl.code(), kind, job: job().job, key: job().key }.emit(&mut packet);
+        }
+        Some((from / 2, packet))
+    })
+}
+
+/// A switch with a job and a parent gets any packets from anywhere.
+pub fn switchml_pipeline(bytes: &[u8]) {
+    let job = job();
+    let members: Vec<PortId> = (0..job.world).map(PortId).collect();
+    // With or without a switch above.
+    let parent = (bytes.len() % 2 == 1).then_some(Parent { port: PortId(9), worker: WorkerId(1) });
+    let config =
+        SwitchConfig { job: job.clone(), shard: ShardId(0), members: members.clone(), group: GroupId(0), parent };
+    let mut pipeline = Pipeline::default();
+    let installed = InstalledJob {
+        protocol: Protocol::SwitchMl.code(),
+        key: job.key,
+        members,
+        others: parent.iter().map(|parent| parent.port).collect(),
+        machine: Protocol::SwitchMl.switch::<Elements>(&config),
+    };
+    pipeline.install(job.job, installed);
+    let memory = pipeline.report(job.job).expect("it is installed").memory_bytes;
+    for (from, mut bytes) in packets(bytes) {
+        let before = bytes.len();
+        let mut packet = PacketMut::new(&mut bytes, Ecn::NotCapable);
+        let verdict = pipeline.process(Time::ZERO, PortId(u16::from(from % 12)), &mut packet, &NoQueues);
+        assert!(packet.len <= before && packet.wire_len <= before, "a packet may not grow");
+        if let Verdict::Port(port) = verdict {
+            assert!(port.0 < 3 || port.0 == 9, "sent to a stranger");
+        }
+        let mut buf = [0; MIN_TRANSMIT_LEN];
+        while let Some(emission) = pipeline.poll_transmit(Time::ZERO, &mut buf) {
+            assert!(Common::parse(&buf[..emission.len]).is_ok() && Header::parse(&buf[..emission.len]).is_ok());
+        }
+    }
+    assert_eq!(pipeline.report(job.job).expect("it is installed").memory_bytes, memory);
+}
+
+/// A worker in the middle of two collectives gets any packets from anywhere; then its time runs out.
+pub fn switchml_host(bytes: &[u8]) {
+    let config = HostConfig { job: job(), worker: WorkerId(0), timers: TimerConfig::default() };
+    let mut host = Protocol::SwitchMl.host(&config);
+    let deadline = Some(Time::ZERO + Span::from_millis(50));
+    let floats = ElementTensor::new(InPlaceStorage::new(vec![1.5f32; 50]), ReduceOp::Avg);
+    let integers = ElementTensor::new(InPlaceStorage::new(vec![-3i32; 9]), ReduceOp::Sum);
+    host.submit(Time::ZERO, Collective { tensor: Box::new(floats), deadline }).expect("nothing has failed");
+    host.submit(Time::ZERO, Collective { tensor: Box::new(integers), deadline }).expect("nothing has failed");
+    let mut buf = vec![0; host.max_packet_len()];
+    let (mut now, mut ended) = (Time::ZERO, 0);
+    let inputs = packets(bytes).map(Some).chain(std::iter::repeat(None));
+    for (step, input) in inputs.enumerate() {
+        match input {
+            Some((from, bytes)) => {
+                let packet = Packet { bytes: &bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
+                let from = if from == 127 { Addr::Worker(WorkerId(1)) } else { Addr::Switch(ShardId(0)) };
+                let _ = host.handle_packet(now, from, packet);
+            }
+            None => {
+                let Some(due) = host.poll_timeout() else { break };
+                assert!(step < 10_000, "its timers never end");
+                now = due.max(now);
+                host.handle_timeout(now);
+            }
+        }
+        while let Some(transmit) = host.poll_transmit(now, &mut buf) {
+            assert!(transmit.len <= buf.len() && Header::parse(&buf[..transmit.len]).is_ok());
+        }
+        while let Some(HostEvent::Done { .. } | HostEvent::Failed { .. }) = host.poll_event() {
+            ended += 1;
+        }
+    }
+    assert_eq!(ended, 2, "every collective ends once");
+}
