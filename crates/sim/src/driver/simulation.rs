@@ -292,11 +292,12 @@ impl Simulation {
         }
     }
 
-    /// Sets the timers of a host's machines anew.
+    /// Sets the timers of a host's machines anew. One that the NIC keeps waiting is not done with its last input: its
+    /// timer is set when it was drained.
     fn rearm(&mut self, host: NodeId) {
         for &id in &self.hosts[host.index()].seats {
             let seat = &self.traffic.seats[id.0 as usize];
-            if seat.alive {
+            if seat.alive && !seat.eager {
                 self.seat_timers.set(id.0, seat.machine.poll_timeout());
             }
         }
