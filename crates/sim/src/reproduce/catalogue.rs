@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::goodput::Goodput;
 use super::judge::{Outcome, Published};
 use super::levels::Levels;
 use super::loss::Loss;
@@ -29,6 +30,10 @@ const FILES: &[(&str, &str)] = embedded! {
     "switchml-fig7"
     "switchml-fig9"
     "switchml-s7"
+    "canary-fig2"
+    "canary-fig7a"
+    "canary-fig8"
+    "canary-fig10"
 };
 
 /// One experiment.
@@ -84,6 +89,8 @@ pub enum Kind {
     Pool(Pool),
     /// Workers by levels of switches.
     Levels(Levels),
+    /// Goodput on a fat tree, alone and under background traffic.
+    Goodput(Goodput),
 }
 
 /// All experiments.
@@ -135,6 +142,7 @@ impl Kind {
             Kind::Timeline(timeline) => timeline.run(context),
             Kind::Pool(pool) => pool.run(context),
             Kind::Levels(levels) => levels.run(),
+            Kind::Goodput(goodput) => goodput.run(context),
         }
     }
 }
