@@ -90,7 +90,7 @@ pub enum Kind {
     /// Workers by levels of switches.
     Levels(Levels),
     /// Goodput on a fat tree, alone and under background traffic.
-    Goodput(Goodput),
+    Goodput(Box<Goodput>),
 }
 
 /// All experiments.

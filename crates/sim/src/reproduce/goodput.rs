@@ -110,7 +110,8 @@ impl Goodput {
             for point in &self.points {
                 for congested in [false, true] {
                     let of = |run: &Run<'_>| run.line == line && run.point == point && run.congested == congested;
-                    let found: Vec<&Measured> = runs.iter().zip(&results).filter(|(run, _)| of(run)).map(|(_, r)| r).collect();
+                    let found: Vec<&Measured> =
+                        runs.iter().zip(&results).filter(|(run, _)| of(run)).map(|(_, r)| r).collect();
                     if let Some(mean) = self.note(&mut findings, line, point, congested, &found) {
                         drawn[usize::from(congested)].push([point.x, mean]);
                     }
@@ -123,7 +124,9 @@ impl Goodput {
             }
         }
         self.compare(&mut findings);
-        for (title, series) in ["Goodput without background traffic", "Goodput under background traffic"].iter().zip(figures) {
+        for (title, series) in
+            ["Goodput without background traffic", "Goodput under background traffic"].iter().zip(figures)
+        {
             if !series.is_empty() {
                 let (title, x, y) = (title.to_string(), self.axis.clone(), "goodput (Gbit/s)".into());
                 findings.figures.push(Figure { title, x, y, log_x: false, series });

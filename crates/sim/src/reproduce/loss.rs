@@ -129,6 +129,7 @@ impl Loss {
             rack: self.rack,
             gbit: self.gbit,
             protocol,
+            servers: None,
             workers: self.workers,
             elements: self.elements,
             elements_per_packet: self.elements_per_packet,

@@ -89,6 +89,7 @@ impl Payload {
             rack,
             gbit: self.gbit,
             protocol: Protocol::SwitchMl,
+            servers: None,
             workers: self.workers,
             elements: self.packets * u32::from(elements_per_packet),
             elements_per_packet,

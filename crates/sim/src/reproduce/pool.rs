@@ -136,6 +136,7 @@ impl Pool {
             rack: Rack { delay_us: setup.delay_us, ..self.rack },
             gbit: setup.gbit,
             protocol: Protocol::SwitchMl,
+            servers: None,
             workers: self.workers,
             elements: self.elements,
             elements_per_packet: self.elements_per_packet,

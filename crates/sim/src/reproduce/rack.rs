@@ -36,6 +36,16 @@ pub struct Rack {
     pub framing_bytes: Option<u16>,
 }
 
+/// Where parameter servers are: as many as workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Servers {
+    /// With the workers.
+    Colocated,
+    /// On hosts of their own, which doubles them.
+    Dedicated,
+}
+
 /// One job on a rack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RackJob {
@@ -45,6 +55,8 @@ pub struct RackJob {
     pub gbit: u64,
     /// How it reduces.
     pub protocol: Protocol,
+    /// Who sums, if not the protocol's own.
+    pub servers: Option<Servers>,
     /// Ranks, each on a host of its own.
     pub workers: u32,
     /// 32-bit integers in the tensor.
@@ -100,11 +112,20 @@ impl RackJob {
             mark_bytes: None,
         };
         let settings = Settings { seed: self.seed, framing: self.rack.framing()?, ..Settings::default() };
-        let mut sim = Simulation::new(star(self.workers, link, us(self.rack.switch_latency_us)), settings);
-        sim.install(self.plan()).map_err(|error| ReproduceError::Bad(error.to_string()))?;
+        let dedicated: Vec<NodeId> = match self.servers {
+            Some(Servers::Dedicated) => (self.workers..2 * self.workers).map(NodeId).collect(),
+            _ => Vec::new(),
+        };
+        let hosts = self.workers + dedicated.len() as u32;
+        let mut sim = Simulation::new(star(hosts, link, us(self.rack.switch_latency_us)), settings);
+        let installed = match self.servers {
+            None => sim.install(self.plan()),
+            Some(_) => sim.install_served(self.plan(), &dedicated),
+        };
+        installed.map_err(|error| ReproduceError::Bad(error.to_string()))?;
         if self.loss > 0.0 {
             let trouble = TroubleSpec { loss: self.loss, ..TroubleSpec::default() };
-            for link in 0..2 * self.workers {
+            for link in 0..2 * hosts {
                 sim.fabric.set_trouble(LinkId(link), Some(LinkTrouble::new(trouble, self.seed, link)));
             }
         }

@@ -96,6 +96,15 @@ impl Replay {
             passes.len(),
             self.workers
         ));
+        let readings: Vec<String> = self
+            .profiles
+            .iter()
+            .map(|profile| {
+                let (same, limit) = profile.speed_up_if_ring(ring);
+                format!("{} {same:.2} (at most {limit:.2})", profile.key())
+            })
+            .collect();
+        findings.note(format!("Read as a ring's profile instead, Table 1 would give: {}.", readings.join(", ")));
         findings.note(
             "How overlap is treated: the low end hides the ring's additional time behind computation in the profile's \
              share, the high end hides none of it.",

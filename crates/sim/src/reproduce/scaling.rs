@@ -4,7 +4,7 @@ use serde::Deserialize;
 use tributary_proto::registry::Protocol;
 
 use super::finding::{Figure, Series, spread};
-use super::rack::{Rack, RackJob};
+use super::rack::{Rack, RackJob, Servers};
 use super::{Context, Findings, ReproduceError};
 
 /// What is run.
@@ -41,6 +41,9 @@ pub struct Line {
     pub name: String,
     /// How it reduces.
     pub protocol: String,
+    /// Who sums, if not the protocol's own.
+    #[serde(default)]
+    pub servers: Option<Servers>,
     /// Elements of a packet.
     pub elements_per_packet: u16,
 }
@@ -92,7 +95,7 @@ impl Scaling {
             for other in measured.iter().filter(|other| other.gbit == one.gbit && other.line != one.line) {
                 let ratios: Vec<f64> = one.ate.iter().zip(&other.ate).map(|(a, b)| a / b).collect();
                 let key = format!("{name}-over-{}", other.line.name);
-                findings.cause(&*key, format!("by workers {:?} the ratio is {}", self.workers, listed(&ratios)));
+                findings.cause(&*key, self.cause(one.line, &ratios));
                 findings.value(key, spread(&ratios).1);
             }
         }
@@ -104,6 +107,19 @@ impl Scaling {
             self.rack.framing_bytes()
         ));
         findings
+    }
+
+    fn cause(&self, line: &Line, ratios: &[f64]) -> String {
+        let told = format!("by workers {:?} the ratio is {}", self.workers, listed(ratios));
+        if line.servers != Some(Servers::Colocated) {
+            return told;
+        }
+        let share: Vec<f64> = self.workers.iter().map(|&n| f64::from(n) / f64::from(2 * (n - 1))).collect();
+        format!(
+            "{told}: what a worker keeps for its own server never crosses its cable, so n/(2(n-1)) = {} is what the \
+             links allow; half is the limit of many workers",
+            listed(&share)
+        )
     }
 
     fn figure(&self, gbit: u64, measured: &[Measured<'_>]) -> Figure {
@@ -126,6 +142,7 @@ impl Scaling {
             rack: self.rack,
             gbit: rate.gbit,
             protocol: line.protocol()?,
+            servers: line.servers,
             workers,
             elements: self.elements,
             elements_per_packet: line.elements_per_packet,

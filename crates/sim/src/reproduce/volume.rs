@@ -88,6 +88,7 @@ impl Volume {
             rack: self.rack,
             gbit: self.gbit,
             protocol,
+            servers: None,
             workers,
             elements: self.tensor_bytes / 4,
             elements_per_packet: self.elements_per_packet,
