@@ -15,6 +15,7 @@ pub mod report;
 pub mod reproduce;
 pub mod rng;
 pub mod routing;
+pub mod sweep;
 pub mod topology;
 pub mod workload;
 

@@ -150,6 +150,7 @@ impl Goodput {
         let each = |figure: fn(&Measured) -> f64| spread(&found.iter().map(|r| figure(r)).collect::<Vec<_>>());
         let (mean, range) = each(|r| r.goodput);
         let state = if congested { "congested" } else { "idle" };
+        findings.value(format!("{}-{}-{state}-again", line.name, point.x), 100.0 * each(|r| r.again).0);
         findings.value(format!("{}-{}-{state}", line.name, point.x), mean);
         findings.note(format!(
             "{}, {} {}, {state}: {mean:.1} Gbit/s ({:.1} to {:.1} over {} seeds); {:.2} % of packets sent again; links \
@@ -176,6 +177,9 @@ impl Goodput {
             };
             if let (Some(first), Some(last)) = (at(findings, self.points.first()), at(findings, self.points.last())) {
                 findings.value(format!("{}-change", line.name), 100.0 * (last / first - 1.0));
+                let told = format!("{first:.1} Gbit/s at the first point, {last:.1} at the last");
+                let again = self.points.last().map_or(String::new(), |point| again(findings, &[line], point, "idle"));
+                findings.cause(format!("{}-change", line.name), format!("{told}{again}"));
             }
             for point in &self.points {
                 let key = format!("{}-{}", line.name, point.x);
@@ -183,7 +187,9 @@ impl Goodput {
                     (mean(findings, format!("{key}-idle")), mean(findings, format!("{key}-congested")));
                 if let (Some(idle), Some(congested)) = (idle, congested) {
                     findings.value(format!("{key}-drop"), Finding::from(100.0 * (1.0 - congested / idle)));
-                    findings.cause(format!("{key}-drop"), format!("{idle:.1} Gbit/s idle, {congested:.1} congested"));
+                    let told = format!("{idle:.1} Gbit/s idle, {congested:.1} congested");
+                    let again = again(findings, &[line], point, "congested");
+                    findings.cause(format!("{key}-drop"), format!("{told}{again}"));
                 }
                 for other in self.lines.iter().filter(|other| *other != line) {
                     for state in ["idle", "congested"] {
@@ -192,6 +198,7 @@ impl Goodput {
                         if let (Some(ours), Some(theirs)) = (ours, theirs) {
                             let key = format!("{}-over-{}-{}-{state}", line.name, other.name, point.x);
                             let told = format!("{} {ours:.1} Gbit/s, {} {theirs:.1}", line.name, other.name);
+                            let told = told + &again(findings, &[line, other], point, state);
                             findings.cause(&*key, told);
                             findings.value(key, ours / theirs);
                         }
@@ -274,5 +281,23 @@ impl Goodput {
             traffic: if run.congested { vec![background] } else { Vec::new() },
             faults: Vec::new(),
         })
+    }
+}
+
+/// What was lost and sent again, if anything: the paper's simulated network loses nothing.
+fn again(findings: &Findings, lines: &[&Line], point: &Point, state: &str) -> String {
+    let shares: Vec<String> = lines
+        .iter()
+        .filter_map(|line| {
+            let share = findings.values.get(&format!("{}-{}-{state}-again", line.name, point.x))?.low;
+            (share >= 0.005).then(|| format!("{share:.1} % of {}'s packets", line.name))
+        })
+        .collect();
+    match shares.is_empty() {
+        true => "; nothing was sent again".into(),
+        false => format!(
+            "; {} were sent again after losses in full queues, which the paper's network has not",
+            shares.join(" and ")
+        ),
     }
 }

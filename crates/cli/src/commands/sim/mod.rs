@@ -1,6 +1,7 @@
 //! `tributary sim`: the protocols' own machines on simulated networks.
 
 mod run;
+mod sweep;
 
 use crate::failure::Failure;
 
@@ -9,6 +10,7 @@ Examples:
   tributary sim run experiments/workload-w.toml
   tributary sim run FILE.toml --seed 7 --out results/
   tributary sim run FILE.toml --json | jq .jobs[0].goodput_gbps
+  tributary sim sweep experiments/sweep-trees.toml --out trees
 
 A file describes network, jobs, background traffic and faults; docs/simulator.md shows every key. The same file and the
 same seed give the same packets on every machine: the last line but one of a report is the hash of all of them.";
@@ -25,6 +27,8 @@ pub struct Args {
 enum Command {
     /// Run one experiment and report what it found
     Run(run::Args),
+    /// Run a file with every combination of some values and seeds, on all cores; goes on where it was stopped
+    Sweep(sweep::Args),
 }
 
 impl Args {
@@ -32,6 +36,7 @@ impl Args {
     pub fn json(&self) -> bool {
         match &self.command {
             Command::Run(args) => args.json,
+            Command::Sweep(args) => args.json,
         }
     }
 }
@@ -40,5 +45,6 @@ impl Args {
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Command::Run(args) => run::run(args),
+        Command::Sweep(args) => sweep::run(args),
     }
 }
