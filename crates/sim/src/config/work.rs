@@ -177,6 +177,9 @@ pub struct TrafficSection {
     /// When it begins.
     #[serde(default)]
     pub start: Duration,
+    /// When no new packets are sent any more; never if left out. Only for patterns that go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Duration>,
 }
 
 /// The kinds of traffic.

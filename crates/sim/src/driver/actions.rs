@@ -69,7 +69,7 @@ impl Simulation {
             return self.reinstall(switch);
         }
         let host = &mut self.hosts[node.index()];
-        host.background.clear();
+        host.silence();
         for &seat in &host.seats {
             let seat = &mut self.traffic.seats[seat.0 as usize];
             seat.alive = false;

@@ -71,6 +71,12 @@ impl HostNode {
         self.flows.push_back(flow);
     }
 
+    /// Nothing is sent any more.
+    pub fn silence(&mut self) {
+        self.background.clear();
+        self.flows.clear();
+    }
+
     /// The time has come for which the NIC was armed, or an earlier one.
     pub fn nic_ready(&mut self, now: Time) {
         if self.armed <= now {
@@ -83,7 +89,7 @@ impl HostNode {
         let again = loop {
             let link = fabric.link(self.uplink);
             if link.down {
-                return;
+                return self.lose_all(fabric, traffic);
             }
             if link.backlog(fabric.now) >= self.nic_limit {
                 break link.busy_until();
@@ -98,15 +104,40 @@ impl HostNode {
                 Err(wake) => break wake,
             }
         };
-        if again < self.armed {
-            self.armed = again;
-            fabric.queue.push(again, EventId::new(EventKind::Nic, self.node.0));
+        self.arm(fabric, again);
+    }
+
+    /// Without a cable, what machines send is lost, as their contract has them drained. Messages wait.
+    #[cold]
+    fn lose_all(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) {
+        let Traffic { seats, jobs, scratch, .. } = traffic;
+        for seat in &self.seats {
+            let seat = &mut seats[seat.0 as usize];
+            while seat.eager
+                && let Some(packet) = seat.next_packet(fabric, jobs, scratch)
+            {
+                fabric.made(&packet);
+                fabric.send(self.uplink, packet);
+            }
+        }
+    }
+
+    /// There is something new to send: the NIC is filled before time goes on.
+    pub fn wake(&mut self, fabric: &mut Fabric) {
+        self.arm(fabric, fabric.now);
+    }
+
+    fn arm(&mut self, fabric: &mut Fabric, time: Time) {
+        if time < self.armed {
+            self.armed = time;
+            fabric.queue.push(time, EventId::new(EventKind::Nic, self.node.0));
         }
     }
 
     /// One packet of the next one in turn who has any, or the time when someone will.
     #[inline]
     fn next_packet(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) -> Result<Packet, Time> {
+        self.turn = if self.turn > self.seats.len() + self.background.len() { 0 } else { self.turn };
         let (seats, turns) = (self.seats.len(), self.seats.len() + 1 + self.background.len());
         let mut wake = NEVER;
         for _ in 0..turns {

@@ -116,7 +116,7 @@ impl Simulation {
         self.open += 1;
         let host = &mut self.hosts[from.index()];
         host.start_flow(flow);
-        host.fill_nic(&mut self.fabric, &mut self.traffic);
+        host.wake(&mut self.fabric);
         flow
     }
 
@@ -124,12 +124,23 @@ impl Simulation {
     pub fn add_background(&mut self, host: NodeId, source: Uniform) {
         let host = &mut self.hosts[host.index()];
         host.background.push(source);
-        host.fill_nic(&mut self.fabric, &mut self.traffic);
+        host.wake(&mut self.fabric);
     }
 
     /// Gives a host delays of its own.
     pub fn set_noise(&mut self, host: NodeId, noise: Option<Noise>) {
         self.hosts[host.index()].noise = noise;
+    }
+
+    /// From now on no host sends or hears anything.
+    pub fn silence(&mut self) {
+        for host in &mut self.hosts {
+            host.silence();
+        }
+        for seat in &mut self.traffic.seats {
+            seat.alive = false;
+            seat.eager = false;
+        }
     }
 
     /// The most memory that the programs of one switch hold, in bytes.
@@ -188,9 +199,10 @@ impl Simulation {
             }
             _ => {
                 let Some(timer) = timer.filter(|&timer| timer <= end) else { return false };
-                self.fabric.now = timer;
+                // A machine that the NIC kept waiting may be late for its timer.
+                self.fabric.now = self.fabric.now.max(timer);
                 self.events += 1;
-                self.handle_timers(timer);
+                self.handle_timer(self.fabric.now);
             }
         }
         true
@@ -325,12 +337,12 @@ impl Simulation {
         }
     }
 
-    fn handle_timers(&mut self, now: Time) {
-        while let Some(seat) = self.seat_timers.pop_due(now) {
+    /// Runs the first timer that is due.
+    fn handle_timer(&mut self, now: Time) {
+        if let Some(seat) = self.seat_timers.pop_due(now) {
             self.traffic.seats[seat as usize].handle_timeout(now);
             self.drain(SeatId(seat));
-        }
-        while let Some(index) = self.switch_timers.pop_due(now) {
+        } else if let Some(index) = self.switch_timers.pop_due(now) {
             let switch = &mut self.switches[index as usize];
             switch.handle_timeout(&mut self.fabric, &self.table, &mut self.traffic.scratch);
             let due = switch.pipelines.iter().filter_map(|pipeline| pipeline.poll_timeout()).min();

@@ -70,8 +70,16 @@ fn job_plan(
             rto.min, rto.max
         )));
     }
+    let packet = packet_bytes(section, config)?;
+    let smallest = graph.edges().iter().map(|edge| edge.a_to_b.queue_bytes.min(edge.b_to_a.queue_bytes)).min();
+    if smallest.is_some_and(|queue| queue < packet) {
+        return Err(invalid(format!(
+            "{name}: its packets of {packet} bytes fit into no queue of {} bytes",
+            smallest.unwrap_or(0)
+        )));
+    }
     let roots = roots(config, index, &name, section, graph)?;
-    let slots = section.slots.unwrap_or_else(|| pool_size(section, graph, config, roots.len()));
+    let slots = section.slots.unwrap_or_else(|| pool_size(packet, graph, config, roots.len()));
     Ok(JobPlan {
         protocol: section.protocol,
         members,
@@ -112,11 +120,18 @@ fn roots(
     Ok(top.iter().copied().cycle().take(usize::from(section.trees)).collect())
 }
 
+/// Bytes on a link of a job's full packet.
+fn packet_bytes(section: &JobSection, config: &Config) -> Result<u64, ConfigError> {
+    let payload = (4 * usize::from(section.elements_per_packet)).min(60_000) + LONGEST_HEADERS;
+    Ok(u64::from(config.network.framing()?.bytes_on_link(payload)))
+}
+
+/// Bytes of the machines' own headers.
+const LONGEST_HEADERS: usize = 32;
+
 /// So many slots that the bandwidth-delay product of the longest path is covered, rounded up to a power of two
 /// (SwitchML, appendix C).
-fn pool_size(section: &JobSection, graph: &Graph, config: &Config, trees: usize) -> u16 {
-    let framing = config.network.framing().unwrap_or(crate::net::Framing::ETHERNET);
-    let packet = u64::from(framing.bytes_on_link((4 * usize::from(section.elements_per_packet) + 32).min(60_000)));
+fn pool_size(packet: u64, graph: &Graph, config: &Config, trees: usize) -> u16 {
     let levels = u64::from((0..graph.switches()).map(|switch| graph.level(graph.switch(switch))).max().unwrap_or(1));
     let slowest = graph.edges().iter().map(|edge| edge.a_to_b.rate).min().unwrap_or(config.network.rate.0);
     let longest = graph.edges().iter().map(|edge| edge.a_to_b.delay).max().unwrap_or_default();
@@ -164,7 +179,7 @@ fn add_traffic(
             let packets = section.message.0.div_ceil(u64::from(packet)).min(u64::from(u32::MAX)) as u32;
             let group = UniformGroup::new(&members, config.seed, index as u64, packets, packet, pace);
             for (host, mut source) in group.sources() {
-                source.start_at(Time::ZERO + section.start.0);
+                source.limit(Time::ZERO + section.start.0, section.until.map(|until| Time::ZERO + until.0));
                 simulation.add_background(host, source);
             }
         }
