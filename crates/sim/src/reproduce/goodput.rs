@@ -199,6 +199,7 @@ impl Goodput {
                             let key = format!("{}-over-{}-{}-{state}", line.name, other.name, point.x);
                             let told = format!("{} {ours:.1} Gbit/s, {} {theirs:.1}", line.name, other.name);
                             let told = told + &again(findings, &[line, other], point, state);
+                            let told = told + &self.ring_steps(other, point, theirs);
                             findings.cause(&*key, told);
                             findings.value(key, ours / theirs);
                         }
@@ -206,6 +207,23 @@ impl Goodput {
                 }
             }
         }
+    }
+
+    /// What the steps of a ring take, if the line is one.
+    fn ring_steps(&self, line: &Line, point: &Point, goodput_gbps: f64) -> String {
+        if line.protocol != Protocol::Ring.name() {
+            return String::new();
+        }
+        let graph = self.network.build().map_or(0, |graph| graph.hosts());
+        let n = (f64::from(graph) * point.hosts / 100.0).round() / f64::from(point.jobs);
+        let bits = 8.0 * self.tensor.0 as f64;
+        let (steps, all_us) = (2.0 * (n - 1.0), bits / goodput_gbps * 1e-3);
+        format!(
+            "; the ring's {steps:.0} steps take {:.2} us each, of which a step's data at line rate {:.2} us: the rest is \
+             the latency of a path, which larger tensors hide",
+            all_us / steps,
+            bits / n / self.network.rate.0.0 as f64 * 1e6
+        )
     }
 
     fn measure(&self, context: &Context<'_>, run: &Run<'_>) -> Result<Measured, ReproduceError> {
@@ -272,6 +290,7 @@ impl Goodput {
             packet: Bytes(4 * u64::from(self.elements_per_packet) + 98),
             load: Share(1.0),
             start: Duration::default(),
+            until: None,
         };
         Ok(Config {
             seed: run.seed,
