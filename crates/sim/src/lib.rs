@@ -14,9 +14,11 @@ pub mod experiment;
 pub mod faults;
 pub mod net;
 pub mod report;
+pub mod reproduce;
 pub mod rng;
 pub mod routing;
 pub mod swarm;
+pub mod sweep;
 pub mod topology;
 pub mod workload;
 

@@ -55,7 +55,7 @@ const MOST_MEMBERS: usize = 16_384;
 const MOST_CHILDREN: usize = 1024;
 const MOST_TREES: usize = 255;
 
-fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError> {
+pub(super) fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError> {
     let name = || plan.name.clone();
     if installed >= usize::from(u16::MAX) - 1 {
         return Err(InstallError::TooManyJobs(name()));
@@ -178,13 +178,18 @@ impl Simulation {
     fn seat(&mut self, job: JobIndex, rank: WorkerId, host: NodeId, plan: &JobPlan, config: &HostConfig) {
         let id = SeatId(self.traffic.seats.len() as u32);
         let machine = plan.protocol.host(config);
-        let longest = machine.max_packet_len().max(Fingerprint::buffer_len(1));
+        self.take_seat(Seat { host, job, rank, machine, eager: false, alive: true, submitted: 0, open: true });
+        self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
+    }
+
+    /// Gives a machine its place at its host.
+    pub(super) fn take_seat(&mut self, seat: Seat) {
+        let longest = seat.machine.max_packet_len().max(Fingerprint::buffer_len(1));
         let scratch = &mut self.traffic.scratch;
         scratch.resize(scratch.len().max(longest), 0);
-        self.traffic.seats.push(Seat { host, job, rank, machine, eager: false, alive: true, submitted: 0, open: true });
-        self.open += 1;
-        self.hosts[host.index()].seats.push(id);
+        self.open += u64::from(seat.open);
+        self.hosts[seat.host.index()].seats.push(SeatId(self.traffic.seats.len() as u32));
+        self.traffic.seats.push(seat);
         self.seat_timers.grow(self.traffic.seats.len());
-        self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
     }
 }

@@ -2,6 +2,7 @@
 
 mod run;
 mod swarm;
+mod sweep;
 mod trace;
 
 use crate::failure::Failure;
@@ -11,6 +12,7 @@ Examples:
   tributary sim run experiments/workload-w.toml
   tributary sim run FILE.toml --seed 7 --out results/
   tributary sim run FILE.toml --json | jq .jobs[0].goodput_gbps
+  tributary sim sweep experiments/sweep-trees.toml --out trees
   tributary sim swarm --seeds 0..10000
   tributary sim swarm --seeds 17..18 --show           the world of seed 17 as a file
   tributary sim trace --swarm 17 --node 'switch 0'
@@ -31,6 +33,8 @@ pub struct Args {
 enum Command {
     /// Run one experiment and report what it found
     Run(run::Args),
+    /// Run a file with every combination of some values and seeds, on all cores; goes on where it was stopped
+    Sweep(sweep::Args),
     /// Run random worlds with faults: nothing wrong may come out, and everything must end
     Swarm(swarm::Args),
     /// Show what happens in an experiment, packet by packet
@@ -42,6 +46,7 @@ impl Args {
     pub fn json(&self) -> bool {
         match &self.command {
             Command::Run(args) => args.json,
+            Command::Sweep(args) => args.json,
             Command::Swarm(args) => args.json,
             Command::Trace(_) => false,
         }
@@ -52,6 +57,7 @@ impl Args {
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Command::Run(args) => run::run(args),
+        Command::Sweep(args) => sweep::run(args),
         Command::Swarm(args) => swarm::run(args),
         Command::Trace(args) => trace::run(args),
     }
