@@ -18,6 +18,7 @@ pub mod rng;
 pub mod routing;
 pub mod swarm;
 pub mod topology;
+pub mod transport;
 pub mod workload;
 
 pub use experiment::{run, run_watched};
