@@ -11,6 +11,7 @@ use crate::faults::TroubleSpec;
 use crate::net::LinkId;
 use crate::rng::{Purpose, Rng};
 use crate::topology::Graph;
+use crate::transport::TransportSettings;
 use crate::workload::{UniformGroup, permutation};
 
 /// The network of a file with its jobs, traffic and faults, at time zero.
@@ -21,6 +22,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         balancing: config.network.balancing(),
         nic_bytes: config.network.nic_queue.0,
         framing: config.network.framing()?,
+        transport: TransportSettings::default(),
     };
     let mut hosts = Allocation::new(graph.hosts(), config.seed);
     let mut simulation = Simulation::new(graph, settings);

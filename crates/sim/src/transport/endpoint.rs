@@ -9,7 +9,7 @@ use tributary_proto::time::Time;
 use super::TransportSettings;
 use super::receiver::Receiver;
 use super::sender::Sender;
-use super::wire::{BEYOND_UDP, Body, HEADER_LEN, Segment};
+use super::wire::{BEYOND_UDP, Body, Segment};
 use crate::events::TimerTable;
 use crate::workload::PoissonSource;
 
@@ -72,6 +72,7 @@ pub struct Endpoint {
     arrived: Vec<Arrived>,
     sources: Vec<PoissonSource>,
     balance: Balance,
+    open: u64,
     retransmissions: u64,
     refused: u64,
 }
@@ -90,6 +91,7 @@ impl Endpoint {
             arrived: Vec::new(),
             sources: Vec::new(),
             balance: Balance::default(),
+            open: 0,
             retransmissions: 0,
             refused: 0,
         }
@@ -174,7 +176,7 @@ impl Endpoint {
         }
     }
 
-    /// The next packet, written to the first [`HEADER_LEN`] bytes of `buf`.
+    /// The next packet, written to the first [`super::HEADER_LEN`] bytes of `buf`.
     pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Outgoing> {
         if let Some((to, segment)) = self.acks.pop_front() {
             segment.write(buf);
@@ -223,7 +225,14 @@ impl Endpoint {
 
     /// What began and ended since the last call.
     pub fn take_balance(&mut self) -> Balance {
-        std::mem::take(&mut self.balance)
+        let balance = std::mem::take(&mut self.balance);
+        self.open = self.open + balance.opened - balance.closed;
+        balance
+    }
+
+    /// What began and has not ended, as told by [`Endpoint::take_balance`].
+    pub fn open(&self) -> u64 {
+        self.open
     }
 
     /// Flows that began here, by number.
@@ -256,6 +265,7 @@ impl Endpoint {
 mod tests {
     use super::*;
     use crate::rng::{Purpose, Rng};
+    use crate::transport::HEADER_LEN;
     use tributary_proto::time::Span;
 
     const HOSTS: [NodeId; 2] = [NodeId(0), NodeId(1)];
