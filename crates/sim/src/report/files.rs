@@ -24,9 +24,9 @@ impl Report {
             }
             Ok(())
         })?;
-        write_table(&directory.join("flows.csv"), "src,dst,bytes,start_s,seconds", |out| {
+        write_table(&directory.join("flows.csv"), "kind,src,dst,bytes,start_s,seconds", |out| {
             self.flow_rows.iter().try_for_each(|row| {
-                writeln!(out, "{},{},{},{},{}", row.src, row.dst, row.bytes, row.start, row.seconds)
+                writeln!(out, "{},{},{},{},{},{}", row.kind, row.src, row.dst, row.bytes, row.start, row.seconds)
             })
         })?;
         self.write_links(&directory.join("links.csv"))

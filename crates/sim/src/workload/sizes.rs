@@ -50,6 +50,11 @@ impl FlowSizes {
 pub struct SizeTable(Vec<(f64, f64)>);
 
 impl SizeTable {
+    /// All flows are of one size.
+    pub fn always(bytes: u64) -> SizeTable {
+        SizeTable(vec![(bytes as f64, 0.0), (bytes as f64, 1.0)])
+    }
+
     /// Mean bytes.
     pub fn mean(&self) -> f64 {
         self.0.windows(2).map(|pair| (pair[1].1 - pair[0].1) * (pair[0].0 + pair[1].0) / 2.0).sum()
