@@ -134,6 +134,8 @@ fn a_wrong_file_is_refused_with_a_sentence() {
             ),
             "until is not after start",
         ),
+        (format!("{star}queue = \"20 kB\"\nlossless = {{}}"), "a queue needs"),
+        (format!("{star}lossless = {{ xoff = 10, xon = 20 }}"), "xon = 20 B is more than xoff = 10 B"),
         (format!("{star}[transport]\npacket = 0"), "transport: packet = 0"),
         (format!("{star}[transport]\ninitial_window = 0"), "must be at least 1"),
         (format!("{star}[[fault]]\nat = \"1 us\""), "fault 0: it names neither links nor something dead"),

@@ -12,8 +12,8 @@ use tributary_proto::time::Span;
 
 pub use fault::{FaultSection, LinkSet, Links};
 pub use network::{
-    ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, Network, NodeName, NoiseSection,
-    Routing, StarShape,
+    ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, LosslessSection, Network, NodeName,
+    NoiseSection, Routing, StarShape,
 };
 pub use quantity::{Bytes, DataRate, Duration, Share};
 pub use work::{Hosts, JobSection, Pattern, Placement, Timeouts, TrafficSection, Transport, TransportSection};

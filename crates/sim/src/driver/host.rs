@@ -101,6 +101,10 @@ impl HostNode {
                 return self.lose_all(fabric, traffic);
             }
             if link.backlog(fabric.now) >= self.nic_limit {
+                // A lossless link says when it has finished a packet; it does not know when that will be.
+                if fabric.is_lossless() {
+                    return;
+                }
                 break link.busy_until();
             }
             match self.next_packet(fabric, traffic) {

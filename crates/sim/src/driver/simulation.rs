@@ -13,7 +13,7 @@ use super::jobs::{JobIndex, Jobs};
 use super::seat::{Scratch, Seat, SeatId};
 use super::switch::SwitchNode;
 use crate::events::{Event, EventId, EventKind, TimerTable};
-use crate::net::{Fabric, Framing, LinkId, Packet};
+use crate::net::{Fabric, Framing, LinkId, LosslessSpec, Packet};
 use crate::routing::{Balancing, Chooser, Table};
 use crate::topology::Graph;
 use crate::transport::{Endpoint, TransportSettings};
@@ -30,6 +30,8 @@ pub struct Settings {
     pub nic_bytes: u64,
     /// What a UDP payload costs on a link.
     pub framing: Framing,
+    /// PAUSE keeps queues from overflowing, or nothing does.
+    pub lossless: Option<LosslessSpec>,
     /// What flows under DCTCP have in common.
     pub transport: TransportSettings,
 }
@@ -41,6 +43,7 @@ impl Default for Settings {
             balancing: Balancing::Ecmp,
             nic_bytes: 16 << 10,
             framing: Framing::ETHERNET,
+            lossless: None,
             transport: TransportSettings::default(),
         }
     }
@@ -81,7 +84,8 @@ pub struct Simulation {
 impl Simulation {
     /// The network of a graph that was checked, at rest.
     pub fn new(graph: Graph, settings: Settings) -> Simulation {
-        let fabric = Fabric::new(&graph, settings.framing);
+        let mut fabric = Fabric::new(&graph, settings.framing);
+        settings.lossless.into_iter().for_each(|spec| fabric.set_lossless(spec, &graph));
         let hosts = (0..graph.hosts()).map(|host| HostNode::new(NodeId(host), &fabric, settings.nic_bytes)).collect();
         let table = Table::new(&graph, |_| true);
         let divisors = default_divisors(&graph);
@@ -264,7 +268,15 @@ impl Simulation {
             }
             EventKind::Source => self.submit(SeatId(event.id.number())),
             EventKind::Plan => self.act(event.id.number()),
-            EventKind::Departure => {}
+            EventKind::Departure => {
+                let link = LinkId(event.id.number());
+                self.fabric.depart(link);
+                let near = self.fabric.link(link.reverse()).to;
+                if near.index() < self.hosts.len() {
+                    self.feed(near);
+                }
+            }
+            EventKind::Pause => self.fabric.heed(LinkId(event.id.number())),
         }
     }
 
@@ -275,7 +287,7 @@ impl Simulation {
             return self.receive(to, packet);
         };
         if packet.dst != to {
-            return switch.forward(&mut self.fabric, &self.table, packet);
+            return switch.forward(&mut self.fabric, &self.table, Some(from), packet);
         }
         switch.process(&mut self.fabric, &self.table, from, packet, &mut self.traffic.scratch);
         let due = switch.pipelines[usize::from(packet.lane)].poll_timeout();

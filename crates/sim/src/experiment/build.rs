@@ -21,6 +21,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         balancing: config.network.balancing(),
         nic_bytes: config.network.nic_queue.0,
         framing: config.network.framing()?,
+        lossless: config.network.lossless(&graph)?,
         transport: transport(config)?,
     };
     let mut hosts = Allocation::new(graph.hosts(), config.seed);

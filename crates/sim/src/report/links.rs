@@ -55,6 +55,8 @@ pub struct LinkGroup {
     pub max_queue_bytes: u64,
     /// Packets that were marked.
     pub marks: u64,
+    /// Orders to PAUSE that their far ends gave.
+    pub pauses: u64,
     /// Packets that were lost, by cause; only causes that came up.
     pub losses: Vec<(&'static str, u64)>,
 }
@@ -106,6 +108,7 @@ fn group(name: String, rows: &[&LinkRow]) -> LinkGroup {
         packets: sum(&|counters| counters.packets),
         max_queue_bytes: rows.iter().map(|row| row.counters.max_queue_bytes).max().unwrap_or(0),
         marks: sum(&|counters| counters.marks),
+        pauses: sum(&|counters| counters.pauses),
         losses: LossCause::ALL
             .into_iter()
             .map(|cause| (cause.name(), sum(&|counters| counters.losses[cause as usize])))

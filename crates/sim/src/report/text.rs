@@ -112,15 +112,23 @@ fn write_transport(f: &mut fmt::Formatter<'_>, transport: &TransportReport) -> f
 }
 
 fn write_links(f: &mut fmt::Formatter<'_>, groups: &[LinkGroup]) -> fmt::Result {
+    let paused = groups.iter().any(|group| group.pauses > 0);
     writeln!(
         f,
-        "\n{:<14}{:>7}{:>12}{:>10}{:>12}{:>14}{:>10}  lost",
-        "links", "number", "used, mean", "most", "packets", "queue, most", "marks"
+        "\n{:<14}{:>7}{:>12}{:>10}{:>12}{:>14}{:>10}{}  lost",
+        "links",
+        "number",
+        "used, mean",
+        "most",
+        "packets",
+        "queue, most",
+        "marks",
+        if paused { "    pauses" } else { "" }
     )?;
     for group in groups {
         writeln!(
             f,
-            "{:<14}{:>7}{:>10.1} %{:>8.1} %{:>12}{:>10.1} KiB{:>10}  {}",
+            "{:<14}{:>7}{:>10.1} %{:>8.1} %{:>12}{:>10.1} KiB{:>10}{}  {}",
             group.name,
             group.links,
             group.mean_utilisation * 100.0,
@@ -128,6 +136,7 @@ fn write_links(f: &mut fmt::Formatter<'_>, groups: &[LinkGroup]) -> fmt::Result 
             group.packets,
             group.max_queue_bytes as f64 / 1024.0,
             group.marks,
+            if paused { format!("{:>10}", group.pauses) } else { String::new() },
             if group.losses.is_empty() { "-".to_string() } else { counts(&group.losses) }
         )?;
     }
