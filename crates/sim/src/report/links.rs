@@ -82,6 +82,11 @@ pub fn rows(simulation: &Simulation) -> Vec<LinkRow> {
         .collect()
 }
 
+/// Packets that found no room.
+pub fn overflows(rows: &[LinkRow]) -> u64 {
+    rows.iter().map(|row| row.counters.losses[LossCause::QueueFull as usize]).sum()
+}
+
 /// The same, summed by place and direction.
 pub fn groups(graph: &Graph, rows: &[LinkRow]) -> Vec<LinkGroup> {
     let highest = (0..graph.switches()).map(|switch| graph.level(graph.switch(switch))).max().unwrap_or(1);

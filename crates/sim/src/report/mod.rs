@@ -44,6 +44,8 @@ pub struct Report {
     pub background: Option<BackgroundReport>,
     /// Links, by where they are.
     pub links: Vec<LinkGroup>,
+    /// Packets that a lossless network lost all the same, for want of room; none where PAUSE is not used.
+    pub lossless_drops: Option<u64>,
     /// The most memory that programs took in one switch, in bytes.
     pub switch_memory_bytes: usize,
     /// Every direction of every link.
@@ -186,6 +188,7 @@ impl Report {
                 received_gbps: background.bytes as f64 * 8e-9 / seconds,
             }),
             links: links::groups(graph, &link_rows),
+            lossless_drops: config.network.lossless.map(|_| links::overflows(&link_rows)),
             switch_memory_bytes: simulation.switch_memory_bytes(),
             link_rows,
             flow_rows,
@@ -205,6 +208,9 @@ impl Report {
         }
         if let Some(job) = self.jobs.iter().find(|job| !job.complete) {
             return Some(format!("{} did not complete in {} s of simulated time", job.name, self.seconds));
+        }
+        if let Some(lost) = self.lossless_drops.filter(|&lost| lost > 0) {
+            return Some(format!("the lossless network lost {lost} packets for want of room: its queues need more"));
         }
         if let Some(lost) = self.flows.filter(|flows| flows.finished < flows.flows) {
             return Some(format!("{} of {} messages were not received whole", lost.flows - lost.finished, lost.flows));
