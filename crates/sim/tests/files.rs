@@ -109,10 +109,7 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 100\npacket = 20"), "no packet"),
         (format!("{star}[[traffic]]\npattern = \"uniform\""), "message is missing"),
         (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 2000\nload = 0"), "load = 0 sends nothing"),
-        (
-            format!("{star}[[traffic]]\npattern = \"permutation\"\nmessage = 2000\nuntil = \"1 ms\""),
-            "ends by itself",
-        ),
+        (format!("{star}[[traffic]]\npattern = \"permutation\"\nmessage = 2000\nuntil = \"1 ms\""), "ends by itself"),
         (
             format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 2000\nsizes = \"hadoop\""),
             "is for pattern = \"poisson\"",

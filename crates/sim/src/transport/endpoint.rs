@@ -97,19 +97,23 @@ impl Endpoint {
         }
     }
 
-    /// Begins a flow; its number, or `None` if it is empty or too long to be numbered.
+    /// Begins a flow that the run waits for; its number, or `None` if it is too long for its packets to be numbered.
     pub fn start(&mut self, now: Time, to: NodeId, bytes: u64) -> Option<u32> {
+        self.begin(now, to, bytes, true)
+    }
+
+    fn begin(&mut self, now: Time, to: NodeId, bytes: u64, awaited: bool) -> Option<u32> {
         let number = u32::try_from(self.senders.len()).ok()?;
-        let sender = Sender::new(&self.settings, number, to, bytes.max(1))?;
+        let sender = Sender::new(&self.settings, number, to, bytes.max(1), awaited)?;
         self.senders.push(Some(Box::new(sender)));
         self.started.push(Started { to, bytes, at: now });
         self.timers.grow(self.senders.len());
-        self.balance.opened += 1;
+        self.balance.opened += u64::from(awaited);
         self.enlist(number);
         Some(number)
     }
 
-    /// Lets a source begin flows.
+    /// Lets a source begin flows. The run waits for them, and for the source, if it ends by itself.
     pub fn add_source(&mut self, source: PoissonSource) {
         self.balance.opened += u64::from(source.ends());
         self.sources.push(source);
@@ -159,7 +163,7 @@ impl Endpoint {
         }
         if sender.is_done() {
             self.retransmissions += sender.retransmissions;
-            self.balance.closed += 1;
+            self.balance.closed += u64::from(sender.awaited);
             *place = None;
         } else {
             self.enlist(segment.flow);
@@ -209,7 +213,7 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, now: Time) {
         for index in 0..self.sources.len() {
             while let Some((to, bytes)) = self.sources[index].pop(now) {
-                self.start(now, to, bytes);
+                self.begin(now, to, bytes, self.sources[index].ends());
             }
             self.balance.closed += u64::from(self.sources[index].has_just_ended());
         }

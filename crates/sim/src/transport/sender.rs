@@ -36,6 +36,8 @@ struct Sent {
 pub(super) struct Sender {
     /// Its receiver.
     pub to: NodeId,
+    /// The run waits for it.
+    pub awaited: bool,
     /// It waits for its turn.
     pub ready: bool,
     number: u32,
@@ -65,11 +67,12 @@ pub(super) struct Sender {
 
 impl Sender {
     /// A flow of so many bytes, at least one; `None` if it has more packets than have numbers.
-    pub fn new(settings: &TransportSettings, number: u32, to: NodeId, bytes: u64) -> Option<Sender> {
+    pub fn new(settings: &TransportSettings, number: u32, to: NodeId, bytes: u64, awaited: bool) -> Option<Sender> {
         let packets = u32::try_from(bytes.div_ceil(u64::from(settings.packet_bytes))).ok()?.max(1);
         let limits = WindowLimits { initial: settings.initial_window, min: LEAST_WINDOW, max: MOST_WINDOW };
         Some(Sender {
             to,
+            awaited,
             ready: false,
             number,
             bytes,
@@ -240,7 +243,7 @@ mod tests {
 
     fn flow(packets: u64) -> Sender {
         let settings = TransportSettings::default();
-        Sender::new(&settings, 0, NodeId(1), packets * u64::from(settings.packet_bytes)).unwrap()
+        Sender::new(&settings, 0, NodeId(1), packets * u64::from(settings.packet_bytes), true).unwrap()
     }
 
     fn send_all(sender: &mut Sender, now: Time) -> Vec<Segment> {
@@ -249,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_last_packet_carries_the_rest() {
-        let mut sender = Sender::new(&TransportSettings::default(), 0, NodeId(1), 3000).unwrap();
+        let mut sender = Sender::new(&TransportSettings::default(), 0, NodeId(1), 3000, true).unwrap();
         let sizes: Vec<Body> = send_all(&mut sender, Time::ZERO).iter().map(|segment| segment.body).collect();
         let body = |bytes| Body::Data { bytes, packets: 3 };
         assert_eq!(sizes, [body(1460), body(1460), body(80)]);
