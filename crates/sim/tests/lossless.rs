@@ -2,6 +2,7 @@
 
 use tributary_proto::ids::NodeId;
 use tributary_proto::time::{Span, Time};
+use tributary_sim::check::Checker;
 use tributary_sim::config::Config;
 use tributary_sim::driver::{Action, Settings, Simulation};
 use tributary_sim::net::{LinkId, LinkSpec, LosslessSpec, Rate, headroom};
@@ -60,6 +61,23 @@ fn an_incast_loses_nothing_and_keeps_its_link_busy() {
     let expected = rate.time_of(15 * 500 * u64::from(PACKET)) + rate.time_of(u64::from(PACKET)) + Span::from_micros(2);
     let end = sim.traffic.flows.all().iter().filter_map(|flow| flow.end).max().unwrap();
     assert!(end.since(Time::ZERO + expected) < Span::from_nanos(200), "{end:?}");
+}
+
+#[test]
+fn the_checkers_accept_a_lossless_incast_and_find_a_drop() {
+    let violations = |room: u64| {
+        let link = LinkSpec { queue_bytes: room, ..spec() };
+        let mut sim = simulation(&star(16, link, Span::ZERO), true);
+        let (checker, findings) = Checker::lossless(sim.graph());
+        sim.fabric.set_tracer(Some(Box::new(checker)));
+        incast(&mut sim);
+        sim.run(END);
+        assert!(findings.events() > 0);
+        findings.violations()
+    };
+    assert_eq!(violations(spec().queue_bytes), []);
+    let found = violations(XOFF + 20_000);
+    assert!(found.iter().any(|violation| violation.what.contains("a lossless network dropped it")), "{found:?}");
 }
 
 #[test]
