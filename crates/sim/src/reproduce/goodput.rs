@@ -220,7 +220,7 @@ impl Goodput {
         let (steps, all_us) = (2.0 * (n - 1.0), bits / goodput_gbps * 1e-3);
         format!(
             "; the ring's {steps:.0} steps take {:.2} us each, of which a step's data at line rate {:.2} us: the rest is \
-             the latency of a path, which larger tensors hide",
+             latency and waiting, which larger tensors hide",
             all_us / steps,
             bits / n / self.network.rate.0.0 as f64 * 1e6
         )
