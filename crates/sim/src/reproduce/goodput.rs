@@ -303,7 +303,7 @@ impl Goodput {
     }
 }
 
-/// What was lost and sent again, if anything: the paper's simulated network loses nothing.
+/// What was sent again, if anything. The paper tells of no drops in its simulated network.
 fn again(findings: &Findings, lines: &[&Line], point: &Point, state: &str) -> String {
     let shares: Vec<String> = lines
         .iter()
@@ -314,9 +314,8 @@ fn again(findings: &Findings, lines: &[&Line], point: &Point, state: &str) -> St
         .collect();
     match shares.is_empty() {
         true => "; nothing was sent again".into(),
-        false => format!(
-            "; {} were sent again after losses in full queues, which the paper's network has not",
-            shares.join(" and ")
-        ),
+        false => {
+            format!("; {} were sent again (full queues drop here), which explains a part at most", shares.join(" and "))
+        }
     }
 }
