@@ -20,6 +20,7 @@ pub mod routing;
 pub mod swarm;
 pub mod sweep;
 pub mod topology;
+pub mod transport;
 pub mod workload;
 
 pub use experiment::{run, run_watched};

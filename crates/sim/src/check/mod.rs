@@ -4,11 +4,13 @@
 //! [`Tracer`](crate::net::Tracer), and can be put into any run.
 
 mod links;
+mod lossless;
 mod packets;
 
 use std::sync::{Arc, Mutex};
 
 use self::links::LinkChecker;
+use self::lossless::LosslessChecker;
 use self::packets::PacketChecker;
 use crate::net::{TraceEvent, Tracer};
 use crate::topology::Graph;
@@ -26,6 +28,7 @@ pub struct Violation {
 pub struct Checker {
     packets: PacketChecker,
     links: LinkChecker,
+    lossless: Option<LosslessChecker>,
     findings: Findings,
     last: tributary_proto::time::Time,
 }
@@ -72,10 +75,17 @@ impl Checker {
         let checker = Checker {
             packets: PacketChecker::default(),
             links: LinkChecker::new(graph),
+            lossless: None,
             findings: findings.clone(),
             last: Default::default(),
         };
         (checker, findings)
+    }
+
+    /// The same for a network that must drop nothing.
+    pub fn lossless(graph: &Graph) -> (Checker, Findings) {
+        let (checker, findings) = Checker::new(graph);
+        (Checker { lossless: Some(LosslessChecker::new(graph)), ..checker }, findings)
     }
 }
 
@@ -89,6 +99,9 @@ impl Tracer for Checker {
         // Where the packet is must be known before its step is taken.
         self.links.check(event, &self.packets, &mut sentences);
         self.packets.check(event, &mut sentences);
+        if let Some(lossless) = &mut self.lossless {
+            lossless.check(event, &mut sentences);
+        }
         let mut state = self.findings.lock();
         state.events += 1;
         state.alive = self.packets.alive();

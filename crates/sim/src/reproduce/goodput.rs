@@ -286,7 +286,9 @@ impl Goodput {
             pattern: crate::config::Pattern::Uniform,
             hosts: Hosts::Rest,
             placement: Default::default(),
-            message: self.message,
+            transport: None,
+            message: Some(self.message),
+            sizes: None,
             packet: Bytes(4 * u64::from(self.elements_per_packet) + 98),
             load: Share(1.0),
             start: Duration::default(),
@@ -299,6 +301,7 @@ impl Goodput {
             jobs: vec![section; usize::from(run.point.jobs)],
             traffic: if run.congested { vec![background] } else { Vec::new() },
             faults: Vec::new(),
+            transport: Default::default(),
         })
     }
 }

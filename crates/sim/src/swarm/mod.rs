@@ -75,7 +75,8 @@ pub fn run_world(seed: u64, world: &World) -> Outcome {
             return Outcome { seed, failures, events: 0, trace_hash: 0 };
         }
     };
-    let (checker, findings) = Checker::new(simulation.graph());
+    let judge_of = if world.config.network.lossless.is_some() { Checker::lossless } else { Checker::new };
+    let (checker, findings) = judge_of(simulation.graph());
     simulation.fabric.set_tracer(Some(Box::new(checker)));
     let finished = run_to_end(&mut simulation, &world.config);
     let mut failures = Vec::new();

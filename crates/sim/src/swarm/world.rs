@@ -6,11 +6,12 @@ use tributary_proto::time::Span;
 
 use crate::config::{
     Bytes, ClosShape, Config, DataRate, DumbbellShape, Duration, FaultSection, GraphLink, GraphShape, Hosts,
-    JobSection, LeafSpineShape, LinkSet, Links, Network, NodeName, NoiseSection, Pattern, Placement, Routing, Share,
-    StarShape, Timeouts, TrafficSection,
+    JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection, Pattern, Placement,
+    Routing, Share, StarShape, Timeouts, TrafficSection,
 };
 use crate::net::Rate;
 use crate::rng::{Purpose, Rng};
+use crate::workload::FlowSizes;
 
 /// What must come of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub struct World {
 /// The world of a seed.
 pub fn world(seed: u64) -> World {
     let mut draw = Draw(Rng::new(seed, Purpose::World, 0));
-    let (network, hosts, switches) = draw.network();
+    let (mut network, hosts, switches) = draw.network();
     let heal = Span::from_micros(draw.between(20, 20_000));
     let ending = if draw.0.chance(0.2) { Ending::SomeDie } else { Ending::AllHeals };
     let mut faults = draw.link_faults(heal);
@@ -41,9 +42,14 @@ pub fn world(seed: u64) -> World {
         faults.push(draw.death(heal, hosts, switches));
     }
     let jobs = (0..draw.between(1, 3)).map(|_| draw.job(hosts, ending)).collect();
-    let traffic = if hosts >= 2 && draw.0.chance(0.3) { vec![draw.traffic(heal)] } else { Vec::new() };
+    let mut traffic = if hosts >= 2 && draw.0.chance(0.3) { vec![draw.traffic(heal)] } else { Vec::new() };
+    let mut more = Draw(Rng::new(seed, Purpose::World, 1));
+    more.pause(&mut network);
+    if hosts >= 2 && more.0.chance(0.3) {
+        traffic.push(more.flows(heal, ending));
+    }
     let end = Duration(Span::from_millis(20_000));
-    World { config: Config { seed, end, network, jobs, traffic, faults }, ending }
+    World { config: Config { seed, end, network, jobs, traffic, transport: Default::default(), faults }, ending }
 }
 
 struct Draw(Rng);
@@ -88,6 +94,7 @@ impl Draw {
             overhead: Bytes(66),
             shortest: Bytes(84),
             nic_queue: Bytes(self.of(&[1, 2000, 16_000, 1_000_000])),
+            lossless: None,
             noise: None,
         };
         if self.0.chance(0.2) {
@@ -193,11 +200,39 @@ impl Draw {
             pattern: Pattern::Uniform,
             hosts: Hosts::All,
             placement: Placement::Random,
-            message: Bytes(self.of(&[2_000, 64_000])),
+            transport: None,
+            message: Some(Bytes(self.of(&[2_000, 64_000]))),
+            sizes: None,
             packet: Bytes(1090),
             load: Share(self.of(&[0.01, 0.1, 0.3])),
             start: Duration::default(),
             until: Some(Duration(heal)),
+        }
+    }
+
+    /// PAUSE, where no cycle of queues can wait for itself. The queues have room for what comes after an order.
+    fn pause(&mut self, network: &mut Network) {
+        if network.graph.is_none() && self.0.chance(0.25) {
+            network.queue = Bytes(2_000_000);
+            let xoff = self.of(&[10_000, 100_000, 1_000_000]);
+            network.lossless = Some(LosslessSection { xoff: Some(Bytes(xoff)), xon: None });
+        }
+    }
+
+    /// Flows under DCTCP. Those that arrive until the world heals must finish, if nobody dies.
+    fn flows(&mut self, heal: Span, ending: Ending) -> TrafficSection {
+        let message = self.of(&[Some(1), Some(3_000), Some(100_000), None]);
+        TrafficSection {
+            pattern: Pattern::Poisson,
+            hosts: Hosts::All,
+            placement: Placement::Random,
+            transport: None,
+            message: message.map(Bytes),
+            sizes: message.is_none().then_some(FlowSizes::Hadoop),
+            packet: Bytes(1090),
+            load: Share(if message == Some(1) { 1e-5 } else { self.of(&[0.001, 0.01]) }),
+            start: Duration::default(),
+            until: (ending == Ending::AllHeals).then_some(Duration(heal)),
         }
     }
 
