@@ -220,7 +220,7 @@ impl Goodput {
         let (steps, all_us) = (2.0 * (n - 1.0), bits / goodput_gbps * 1e-3);
         format!(
             "; the ring's {steps:.0} steps take {:.2} us each, of which a step's data at line rate {:.2} us: the rest is \
-             the latency of a path, which larger tensors hide",
+             latency and waiting, which larger tensors hide",
             all_us / steps,
             bits / n / self.network.rate.0.0 as f64 * 1e6
         )
@@ -306,7 +306,7 @@ impl Goodput {
     }
 }
 
-/// What was lost and sent again, if anything: the paper's simulated network loses nothing.
+/// What was sent again, if anything. The paper tells of no drops in its simulated network.
 fn again(findings: &Findings, lines: &[&Line], point: &Point, state: &str) -> String {
     let shares: Vec<String> = lines
         .iter()
@@ -317,9 +317,8 @@ fn again(findings: &Findings, lines: &[&Line], point: &Point, state: &str) -> St
         .collect();
     match shares.is_empty() {
         true => "; nothing was sent again".into(),
-        false => format!(
-            "; {} were sent again after losses in full queues, which the paper's network has not",
-            shares.join(" and ")
-        ),
+        false => {
+            format!("; {} were sent again (full queues drop here), which explains a part at most", shares.join(" and "))
+        }
     }
 }
