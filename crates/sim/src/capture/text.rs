@@ -38,6 +38,7 @@ fn write_event(out: &mut impl Write, names: &[String], event: &TraceEvent, paylo
     let name = |node: u32| names.get(node as usize).map_or("?", String::as_str);
     let what = match event.what {
         Happening::Made => "made".to_string(),
+        Happening::Waits { link } => format!("waits for link {}", link.0),
         Happening::Joined { link, start, end } => {
             format!("joins link {}, sent {:.6} to {:.6} us", link.0, start.0 as f64 * 1e-6, end.0 as f64 * 1e-6)
         }

@@ -2,7 +2,7 @@
 //! its buffer has room for.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use tributary_proto::time::Time;
 
@@ -19,8 +19,10 @@ struct Port {
 /// All ports where packets come in.
 pub struct LosslessChecker {
     ports: Vec<Option<Port>>,
-    /// For each node and packet in it, the links over which its copies came.
-    inside: BTreeMap<(u32, Name), Vec<LinkId>>,
+    /// The link over which the packet came that a switch works on, with its name and its switch.
+    at_work: Option<(u32, Name, LinkId)>,
+    /// For each link and packet that waits for it, the links over which its copies came.
+    waiting: BTreeMap<(LinkId, Name), VecDeque<Option<LinkId>>>,
     /// When a packet has left a switch, over which link it had come in, and its bytes.
     leaving: BinaryHeap<Reverse<(Time, LinkId, u16)>>,
 }
@@ -31,7 +33,12 @@ impl LosslessChecker {
         let port = |(to, spec): (_, crate::net::LinkSpec)| {
             graph.switch_index(to).map(|_| Port { room: spec.queue_bytes, held: 0 })
         };
-        LosslessChecker { ports: links.map(port).collect(), inside: BTreeMap::new(), leaving: BinaryHeap::new() }
+        LosslessChecker {
+            ports: links.map(port).collect(),
+            at_work: None,
+            waiting: BTreeMap::new(),
+            leaving: BinaryHeap::new(),
+        }
     }
 
     pub fn check(&mut self, event: &TraceEvent, sentences: &mut Vec<String>) {
@@ -42,21 +49,29 @@ impl LosslessChecker {
             self.leaving.pop();
             self.release(link, bytes);
         }
-        let (place, bytes) = ((event.node.0, name(&event.packet)), event.packet.bytes);
+        let (node, packet, bytes) = (event.node.0, name(&event.packet), event.packet.bytes);
         match event.what {
             Happening::Arrived { link } => {
                 if let Some(port) = &mut self.ports[link.index()] {
                     port.held += u64::from(bytes);
-                    self.inside.entry(place).or_default().push(link);
+                    self.at_work = Some((node, packet, link));
                 }
             }
-            Happening::Joined { end, .. } => {
-                if let Some(link) = self.take(place) {
-                    self.leaving.push(Reverse((end, link, bytes)));
+            Happening::Waits { link } => {
+                let origin = self.take(node, packet);
+                self.waiting.entry((link, packet)).or_default().push_back(origin);
+            }
+            Happening::Joined { link, end, .. } => {
+                let origins = self.waiting.get_mut(&(link, packet));
+                if let Some(origin) = origins.and_then(VecDeque::pop_front).flatten() {
+                    self.leaving.push(Reverse((end, origin, bytes)));
+                }
+                if self.waiting.get(&(link, packet)).is_some_and(VecDeque::is_empty) {
+                    self.waiting.remove(&(link, packet));
                 }
             }
             Happening::Taken | Happening::Lost { .. } => {
-                if let Some(link) = self.take(place) {
+                if let Some(link) = self.take(node, packet) {
                     self.release(link, bytes);
                 }
             }
@@ -74,14 +89,10 @@ impl LosslessChecker {
         }
     }
 
-    /// The link over which a packet came into a node, if it is there.
-    fn take(&mut self, place: (u32, Name)) -> Option<LinkId> {
-        let links = self.inside.get_mut(&place)?;
-        let link = links.pop();
-        if links.is_empty() {
-            self.inside.remove(&place);
-        }
-        link
+    /// The link over which a packet came in, if it is the one that its switch works on.
+    fn take(&mut self, node: u32, packet: Name) -> Option<LinkId> {
+        let (_, _, link) = self.at_work.take_if(|&mut (at, name, _)| (at, name) == (node, packet))?;
+        Some(link)
     }
 
     fn release(&mut self, link: LinkId, bytes: u16) {

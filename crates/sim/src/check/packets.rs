@@ -11,6 +11,8 @@ use crate::net::{Happening, LinkId, Packet, TraceEvent};
 pub enum Place {
     /// In a node.
     At(NodeId),
+    /// In a node, to leave over a lossless link.
+    Waiting(LinkId),
     /// In a link's queue or on its wire.
     On(LinkId),
     /// Out of a link's order, and not yet arrived.
@@ -59,7 +61,8 @@ impl PacketChecker {
                 self.made(event, sentences);
                 return;
             }
-            Happening::Joined { link, .. } => self.step(packet, &[node], Some(Place::On(link))),
+            Happening::Waits { link } => self.step(packet, &[node], Some(Place::Waiting(link))),
+            Happening::Joined { link, .. } => self.step(packet, &[Place::Waiting(link), node], Some(Place::On(link))),
             Happening::Arrived { link } if in_order(event) => {
                 self.step(packet, &[Place::On(link), Place::Astray(link)], Some(node))
             }

@@ -298,6 +298,9 @@ impl Fabric {
         }
         self.links[id.index()].join_waiting(self.now, &mut packet);
         lossless.ports[id.index()].waiting.push_back((packet, origin));
+        if self.tracer.is_some() {
+            self.record(self.near_end(id), Happening::Waits { link: id }, &packet);
+        }
         if let (true, Some(origin)) = (stop, origin) {
             self.order(origin, true);
         }

@@ -53,7 +53,12 @@ impl LossCause {
 pub enum Happening {
     /// A node made it.
     Made,
-    /// It joined a link's queue, and will leave it during this time.
+    /// It waits for a lossless link, of which nobody knows yet when it will be free.
+    Waits {
+        /// The link.
+        link: LinkId,
+    },
+    /// It joined a link's queue, or is the next of those that waited for it, and will leave it during this time.
     Joined {
         /// The link.
         link: LinkId,

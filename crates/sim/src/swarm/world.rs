@@ -230,7 +230,7 @@ impl Draw {
             message: message.map(Bytes),
             sizes: message.is_none().then_some(FlowSizes::Hadoop),
             packet: Bytes(1090),
-            load: Share(if message == Some(1) { 1e-5 } else { self.of(&[0.001, 0.01]) }),
+            load: Share(if message == Some(1) { 1e-5 } else { self.of(&[0.0002, 0.002]) }),
             start: Duration::default(),
             until: (ending == Ending::AllHeals).then_some(Duration(heal)),
         }
