@@ -25,7 +25,9 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.bytes = nn.Embedding(256, width)
         self.places = nn.Embedding(context, width)
-        layer = nn.TransformerEncoderLayer(width, max(1, width // 32), 4 * width, 0.0, batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(
+            width, max(1, width // 32), 4 * width, 0.0, batch_first=True, norm_first=True
+        )
         self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.out = nn.Linear(width, 256)
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(context))

@@ -4,8 +4,8 @@
     python tests/conformance/c10d.py --world-size 4 -k broadcast -k barrier
     python tests/conformance/c10d.py --backend gloo        # the peer, for comparison
 
-Prints one line a test and a summary, and fails if a test fails that ``exceptions.txt`` does not list. Every test runs in
-fresh processes, one a rank.
+Prints one line a test and a summary, and fails if a test fails that ``exceptions.txt`` does not list. Every test runs
+in fresh processes, one a rank.
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ from tributary.torch.tensors import (
 from tributary.torch.work import Completer, Finish, HostWork, NetworkWork
 
 Tensors = list[torch.Tensor]
+#: What goes into the network, and where the sum comes to.
+Pair = tuple[torch.Tensor, torch.Tensor]
 
 NAME = "tributary"
 
@@ -160,10 +162,9 @@ class TributaryBackend(Backend):
         reason = self._why_not("reduce_scatter", everything, opts.reduceOp)
         if reason:
             arguments = [outputs, inputs, opts]
-            return self._over_host(
-                "reduce_scatter", reason, everything, "reduce_scatter", arguments, averaged=outputs
-            )
-        pairs, finishes = [], []
+            return self._over_host("reduce_scatter", reason, everything, "reduce_scatter", arguments, averaged=outputs)
+        pairs: list[Pair] = []
+        finishes: list[Finish | None] = []
         for output, parts in zip(outputs, inputs, strict=True):
             together = torch.cat([part.detach().reshape(-1) for part in parts])
             start = sum(part.numel() for part in parts[: self.rank()])
@@ -185,7 +186,8 @@ class TributaryBackend(Backend):
         reason = self._why_not(name, [*outputs, *inputs], opts.reduceOp)
         if reason:
             return self._over_host(name, reason, inputs, name, arguments, averaged=outputs)
-        pairs, finishes = [], []
+        pairs: list[Pair] = []
+        finishes: list[Finish | None] = []
         for output, source in zip(outputs, inputs, strict=True):
             if source.numel() != output.numel() * self.size():
                 raise ValueError(
@@ -201,7 +203,7 @@ class TributaryBackend(Backend):
 
     def _keep_part(
         self, source: torch.Tensor, target: torch.Tensor, start: int, output: torch.Tensor, reduce_op: Any
-    ) -> tuple[tuple[torch.Tensor, torch.Tensor], Finish]:
+    ) -> tuple[Pair, Finish]:
         premultiplied = _premultiplied(source, reduce_op)
         if premultiplied:
             source = target = premultiplied[0]
@@ -307,7 +309,7 @@ class TributaryBackend(Backend):
         self,
         name: str,
         tensors: Tensors,
-        pairs: list[tuple[torch.Tensor, torch.Tensor]],
+        pairs: list[Pair],
         op: str,
         finish: Finish | None,
         opts: Any,
@@ -333,7 +335,13 @@ class TributaryBackend(Backend):
         return work
 
     def _over_host(
-        self, name: str, reason: str, tensors: Tensors, method: str, arguments: list[Any], averaged: Tensors = ()
+        self,
+        name: str,
+        reason: str,
+        tensors: Tensors,
+        method: str,
+        arguments: list[Any],
+        averaged: Sequence[torch.Tensor] = (),
     ) -> HostWork:
         refuse_unfit(name, list(tensors))
         opts = arguments[-1]

@@ -1,6 +1,6 @@
 """For those who cannot change the backend: DDP's gradients through the network, everything else as before."""
 
-from __future__ import annotations
+# Annotations stay as they are: DDP looks at the hook's.
 
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed import GradBucket
 
 
-def allreduce_hook(group: dist.ProcessGroup | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+def allreduce_hook(group: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average a bucket of gradients in the network: ``model.register_comm_hook(group, allreduce_hook)``.
 
     Args:

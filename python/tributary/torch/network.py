@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 
 import tributary
@@ -38,10 +40,8 @@ class Network:
 
     def stats(self) -> tributary.GroupStats | None:
         """What the worker counted, at the latest when it was closed."""
-        try:
+        with contextlib.suppress(tributary.TributaryError):  # Once it is closed the last numbers stand.
             self._last = self.group.stats()
-        except tributary.TributaryError:
-            pass  # Closed: the last numbers stand.
         return self._last
 
     def close(self) -> None:

@@ -142,4 +142,3 @@ def _own_address() -> str:
             "TRIBUTARY_SWITCH to a running switch"
         ) from error
     return f"[{address}]" if ":" in address else address
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -200,15 +201,14 @@ class HostWork(_Work):
         return future
 
     def _hear(self, inner: torch.futures.Future[Any]) -> None:
+        error: RuntimeError | None = None
         try:
-            try:
-                inner.value()
-            except RuntimeError as error:
-                self._conclude(error)
-            self._conclude(None)
-        except Exception as error:
-            # It is the caller's, through our future.
-            assert error is self._error
+            inner.value()
+        except RuntimeError as failed:
+            error = failed
+        # The error is the caller's, through our future.
+        with contextlib.suppress(Exception):
+            self._conclude(error)
 
     def _source_rank(self) -> int:
         """The rank that a receive from anybody heard from."""
@@ -218,10 +218,8 @@ class HostWork(_Work):
     source_rank = _source_rank
 
     def _note_source(self) -> None:
-        try:
+        with contextlib.suppress(RuntimeError):  # Only a receive has one.
             self._result.source_rank = self._inner._source_rank()
-        except RuntimeError:
-            pass  # Not a receive.
 
 
 class Completer:

@@ -1,7 +1,7 @@
 """One correction to PyTorch: the ``Work`` of a backend that is written in Python answers all questions.
 
-PyTorch hands a Python backend's work to its callers in a holder that passes on ``wait`` and ``get_future`` only: it says
-of itself that it is never completed, and knows neither exception nor result nor source. The future knows them all.
+PyTorch hands a Python backend's work to its callers in a holder that passes on ``wait`` and ``get_future`` only. It
+says of itself that it is never completed, and knows neither exception nor result nor source. The future knows them all.
 Where the holder's own answer is "not yet" or "I do not know", ask the future. Works of other backends give the same
 answers as before: a work is completed when its future is.
 """
