@@ -92,6 +92,14 @@ class TributaryBackend(Backend):
 
     # What c10d asks about the group.
 
+    # Each must be answered here: c10d asks the class, and its own answer would ask it again, without end.
+    supports_coalescing = False
+    supports_splitting = False
+    supports_shrinking = False
+    supports_reconfigure = False
+    supports_window = False
+    _supports_time_estimate = False
+
     def getBackendName(self) -> str:  # noqa: N802 - c10d's name; without it the first barrier hits an assertion.
         """The name in ``init_process_group``."""
         return NAME
@@ -118,20 +126,23 @@ class TributaryBackend(Backend):
 
     def allreduce(self, tensors: Tensors, opts: Any) -> Any:
         """Sum or average over all ranks, in place."""
-        refuse_unfit("all_reduce", tensors)
-        reason = self._why_not("all_reduce", tensors, opts.reduceOp)
+        return self._sum_everywhere("all_reduce", "allreduce", tensors, opts)
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Any:
+        """As :meth:`allreduce`, of several tensors."""
+        return self._sum_everywhere("all_reduce_coalesced", "allreduce_coalesced", tensors, opts)
+
+    def _sum_everywhere(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
+        refuse_unfit(name, tensors)
+        reason = self._why_not(name, tensors, opts.reduceOp)
         if reason:
-            return self._over_host("all_reduce", reason, tensors, "allreduce", [tensors, opts], averaged=tensors)
+            return self._over_host(name, reason, tensors, method, [tensors, opts], averaged=tensors)
         op, finishes, pairs = _op(opts.reduceOp), [], []
         for tensor in tensors:
             travelling, finish = _premultiplied(tensor, opts.reduceOp) or flat(tensor)
             pairs.append((travelling, travelling))
             finishes.append(finish)
-        return self._through_network("all_reduce", tensors, pairs, op, in_order(finishes), opts)
-
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Any:
-        """As :meth:`allreduce`, of several tensors."""
-        return self.allreduce(tensors, opts)
+        return self._through_network(name, tensors, pairs, op, in_order(finishes), opts)
 
     def allreduce_sparse(self, tensors: Tensors, opts: Any) -> Any:
         """Refused."""
@@ -231,6 +242,14 @@ class TributaryBackend(Backend):
             return self._over_host("barrier", _ALONE, [], "barrier", [opts])
         return self._through_network("barrier", [], [], "sum", None, opts)
 
+    def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
+        """As :meth:`barrier`, over the host path, with rank 0 asking everybody."""
+        with self._order:
+            title = self._next_title("monitored_barrier")
+        self._ledger.host("monitored_barrier", "rank 0 asks every rank", 0)
+        given = opts.timeout >= timedelta(0)  # Zero seconds are a timeout here.
+        self._host.monitored_barrier(title, opts.timeout if given else self._options._timeout, wait_all_ranks)
+
     # What moves data without summing it: the host path.
 
     def allgather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Any:
@@ -328,7 +347,7 @@ class TributaryBackend(Backend):
                 error.args = (f"{title}: {error}", *error.args[1:])
                 raise
         self._ledger.network(name, size_in_bytes(tensors))
-        work = NetworkWork(title, tensors, transfers, finish, self._completer)
+        work = NetworkWork(title, tensors, transfers, finish, timeout, self._completer)
         if finish is not None and getattr(opts, "asyncOp", True):
             # The caller may look at the tensors after a later barrier, without ever waiting for this.
             self._completer.see_to(work)

@@ -42,6 +42,13 @@ class HostPath:
 
         return divide
 
+    def monitored_barrier(self, title: str, timeout: timedelta, wait_all_ranks: bool) -> None:
+        """Wait until rank 0 has heard from every rank."""
+        try:
+            self._gloo.monitored_barrier(timeout, wait_all_ranks)
+        except RuntimeError as error:
+            raise type(error)(f"{title}: {error}") from error
+
     def set_timeout(self, timeout: timedelta) -> None:
         """Change the timeout of operations to come."""
         self._gloo.set_timeout(timeout)

@@ -105,9 +105,11 @@ class NetworkWork(_Work):
         tensors: Sequence[torch.Tensor],
         transfers: Sequence[_core.Pending],
         finish: Finish | None,
+        timeout: float,
         completer: Completer,
     ) -> None:
         super().__init__(title, tensors, finish)
+        self._timeout = timeout
         self._transfers = transfers
         self._completer = completer
 
@@ -120,6 +122,8 @@ class NetworkWork(_Work):
                 arrived = self._await_transfers(deadline)
             except Exception as failed:
                 arrived, error = True, failed
+                if isinstance(failed, CollectiveTimeout):
+                    _entitle(failed, f"{self.title} hit its timeout of {self._timeout:g} s")
             if not arrived:
                 raise CollectiveTimeout(
                     f"{self.title} is still under way after {timeout.total_seconds():g} s; it goes on until the "
@@ -255,6 +259,6 @@ class Completer:
 
 
 def _entitle(error: BaseException, title: str) -> None:
-    """Say in the error which operation failed."""
+    """Say in the error which operation failed, unless it does."""
     if error.args and not str(error.args[0]).startswith(title):
         error.args = (f"{title}: {error.args[0]}", *error.args[1:])
