@@ -5,20 +5,38 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
 
+from program import Daemon
+
 ROOT = Path(__file__).parent.parent
+
+
+def start(*arguments: str, processes: int = 2, **variables: str) -> subprocess.Popen[str]:
+    """Start a script in that many processes."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=ROOT)
+
+
+def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    """Wait for what was started; return what its processes said."""
+    try:
+        out, err = process.communicate(timeout=150)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def torchrun(*arguments: str, processes: int = 2, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a script in that many processes; return what they said."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), *arguments]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables
-    return subprocess.run(command, capture_output=True, text=True, timeout=150, env=environment, cwd=ROOT, check=False)
+    return finish(start(*arguments, processes=processes, **variables))
 
 
 def test_ddp_learns_digits_and_all_ranks_agree() -> None:
@@ -102,3 +120,38 @@ def test_a_rank_that_dies_is_replaced_and_the_job_finishes(tmp_path: Path) -> No
     ran = torchrun("--max-restarts", "1", str(script), processes=3)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("finished 1 300000.0") == 3
+
+
+OUTLIVES = r"""
+import os, pathlib, sys, torch, torch.distributed as dist
+from datetime import timedelta
+dist.init_process_group("tributary", timeout=timedelta(seconds=3))
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+step = 0
+while attempt == 0 or step < 5:
+    tensor = torch.ones(100_000)
+    dist.all_reduce(tensor)
+    step += 1
+    if step == 3:
+        pathlib.Path(sys.argv[1], f"{attempt}-{dist.get_rank()}").touch()
+print(f"finished {attempt} {tensor.sum().item()}\n", end="")
+dist.destroy_process_group()
+"""
+
+
+def test_a_switch_that_dies_is_named_and_the_job_finishes_at_its_successor(tmp_path: Path) -> None:
+    script = tmp_path / "outlives.py"
+    script.write_text(OUTLIVES)
+    daemon = Daemon()
+    process = start("--max-restarts", "1", str(script), str(tmp_path), TRIBUTARY_SWITCH=daemon.address)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "0-0").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    daemon.kill()
+    successor = Daemon(listen=daemon.address)
+    ran = finish(process)
+    successor.stop()
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("finished 1 200000.0") == 2
+    assert "SwitchLost" in ran.stderr
+    assert daemon.address in ran.stderr
