@@ -101,7 +101,9 @@ impl Group {
         let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
         let aligned = |address: usize| address != 0 && address.is_multiple_of(dtype.size());
         if elements > 0 && !(aligned(input) && aligned(output)) {
-            return Err(PyValueError::new_err(format!("these addresses cannot be those of {elements} {dtype} elements")));
+            return Err(PyValueError::new_err(format!(
+                "these addresses cannot be those of {elements} {dtype} elements"
+            )));
         }
         let (from, to) = (input as *const u8, output as *mut u8);
         // SAFETY: the package takes the addresses and the number of elements from contiguous tensors, which own them.
