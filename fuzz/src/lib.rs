@@ -1,6 +1,8 @@
 //! What the fuzzers feed: every parser of the wire, and the machines behind them. Each function takes any bytes and
 //! panics only if something is wrong.
 
+mod ring;
+
 use tributary_numeric::ReduceOp;
 use tributary_proto::config::{HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
 use tributary_proto::host::{Collective, HostEvent};
@@ -14,6 +16,8 @@ use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::time::{Span, Time};
 use tributary_proto::values::Elements;
 use tributary_proto::wire::{COMMON_LEN, Common};
+
+pub use self::ring::{ring_host, ring_wire};
 
 /// What is read can be written back, to the same bytes.
 pub fn common_header(bytes: &[u8]) {
@@ -52,7 +56,7 @@ fn job() -> JobConfig {
 
 /// Cuts the input into packets: a byte that says where each comes from, a length, and the bytes. Where the first byte
 /// is even, the common header is made right, so that the machines behind it are reached.
-fn packets(mut bytes: &[u8]) -> impl Iterator<Item = (u8, Vec<u8>)> + '_ {
+fn packets(protocol: Protocol, mut bytes: &[u8]) -> impl Iterator<Item = (u8, Vec<u8>)> + '_ {
     std::iter::from_fn(move || {
         let (&[from, len], rest) = bytes.split_first_chunk()?;
         let (packet, rest) = rest.split_at(usize::from(len).min(rest.len()));
@@ -60,7 +64,7 @@ fn packets(mut bytes: &[u8]) -> impl Iterator<Item = (u8, Vec<u8>)> + '_ {
         let mut packet = packet.to_vec();
         if from % 2 == 0 && packet.len() >= COMMON_LEN {
             let kind = 16 + packet[4] % 7;
-            Common { protocol: Protocol::SwitchMl.code(), kind, job: job().job, key: job().key }.emit(&mut packet);
+            Common { protocol: protocol.code(), kind, job: job().job, key: job().key }.emit(&mut packet);
         }
         Some((from / 2, packet))
     })
@@ -84,7 +88,7 @@ pub fn switchml_pipeline(bytes: &[u8]) {
     };
     pipeline.install(job.job, installed);
     let memory = pipeline.report(job.job).expect("it is installed").memory_bytes;
-    for (from, mut bytes) in packets(bytes) {
+    for (from, mut bytes) in packets(Protocol::SwitchMl, bytes) {
         let before = bytes.len();
         let mut packet = PacketMut::new(&mut bytes, Ecn::NotCapable);
         let verdict = pipeline.process(Time::ZERO, PortId(u16::from(from % 12)), &mut packet, &NoQueues);
@@ -111,7 +115,7 @@ pub fn switchml_host(bytes: &[u8]) {
     host.submit(Time::ZERO, Collective { tensor: Box::new(integers), deadline }).expect("nothing has failed");
     let mut buf = vec![0; host.max_packet_len()];
     let (mut now, mut ended) = (Time::ZERO, 0);
-    let inputs = packets(bytes).map(Some).chain(std::iter::repeat(None));
+    let inputs = packets(Protocol::SwitchMl, bytes).map(Some).chain(std::iter::repeat(None));
     for (step, input) in inputs.enumerate() {
         match input {
             Some((from, bytes)) => {

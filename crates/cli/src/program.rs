@@ -27,6 +27,11 @@ impl Program {
         &self.launcher
     }
 
+    /// The Python interpreter that this program is started with, if it is.
+    pub fn interpreter(&self) -> Option<&OsString> {
+        (self.launcher.len() > 1).then(|| &self.launcher[0])
+    }
+
     /// A process of this program; the caller adds the subcommand.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.launcher[0]);

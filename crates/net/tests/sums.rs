@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::thread;
 
 use support::{LocalSwitch, PATIENCE, on_every_rank};
+use tributary_net::group::ConnectOptions;
 use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::registry::Protocol;
 use tributary_proto::tensor::Spec;
 
 /// Element `i` of `rank`'s tensor in the collective `round`: of all magnitudes, and wrapping.
@@ -45,6 +47,22 @@ fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size() {
                 assert_eq!(group.stats().unwrap().in_network(), 1.0);
             },
         );
+    }
+}
+
+#[test]
+fn a_world_of_32_and_a_ring_of_hosts_sum_exactly_too() {
+    let switch = LocalSwitch::start(2);
+    for (protocol, world) in [(Protocol::SwitchMl, 32), (Protocol::Ring, 1), (Protocol::Ring, 2), (Protocol::Ring, 5)] {
+        let adjust = |options: &mut ConnectOptions| options.protocol = protocol;
+        let job = format!("{}-{world}", protocol.name());
+        on_every_rank(&switch, &job, world, adjust, |group, rank| {
+            for (round, len) in [1, 65, 0, 60_007].into_iter().enumerate() {
+                let mut output = vec![0; len];
+                group.allreduce(&input(rank, round as u32, len), &mut output, ReduceOp::Sum, PATIENCE).unwrap();
+                check(world, round as u32, &output);
+            }
+        });
     }
 }
 
@@ -93,7 +111,7 @@ fn floats_come_out_bit_identical_and_close_to_the_exact_sum() {
 fn short_packets_and_few_slots_give_the_same_sums() {
     for (elements, slots) in [(64, 2), (256, 8), (1, 1)] {
         let switch = LocalSwitch::start(1);
-        let adjust = |options: &mut tributary_net::group::ConnectOptions| {
+        let adjust = |options: &mut ConnectOptions| {
             (options.elements_per_packet, options.slots) = (Some(elements), Some(slots));
         };
         on_every_rank(&switch, "short", 2, adjust, |group, rank| {

@@ -51,6 +51,8 @@ reasons! {
     Ahead = "ahead",
     /// A contribution that was counted already and whose sum is not complete (Algorithm 3, line 23).
     Duplicate = "duplicate",
+    /// A contribution that was counted already and that has crossed its result on the way.
+    Crossed = "crossed",
     /// A contribution to a collective on which ranks disagree.
     Mismatch = "mismatch",
     /// For a destination that the driver cannot reach.

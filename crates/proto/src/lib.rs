@@ -12,6 +12,7 @@ pub mod ids;
 pub mod packet;
 pub mod parts;
 pub mod pipeline;
+pub mod ps;
 pub mod registry;
 pub mod ring;
 pub mod switch;

@@ -61,4 +61,17 @@ proptest! {
     fn switchml_host(bytes in input()) {
         entries::switchml_host(&bytes);
     }
+
+    #[test]
+    fn ring_wire(header in header(), body in vec(any::<u8>(), 0..160), cut in 0..200usize) {
+        let mut bytes = header;
+        bytes.extend(body);
+        bytes.truncate(cut);
+        entries::ring_wire(&bytes);
+    }
+
+    #[test]
+    fn ring_host(bytes in input()) {
+        entries::ring_host(&bytes);
+    }
 }

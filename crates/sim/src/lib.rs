@@ -5,6 +5,8 @@
 //! they carry), [`topology`] (who is connected to whom), [`routing`] (which way a packet goes), [`faults`] (what goes
 //! wrong).
 
+pub mod capture;
+pub mod check;
 pub mod config;
 pub mod driver;
 pub mod events;
@@ -12,9 +14,13 @@ pub mod experiment;
 pub mod faults;
 pub mod net;
 pub mod report;
+pub mod reproduce;
 pub mod rng;
 pub mod routing;
+pub mod swarm;
+pub mod sweep;
 pub mod topology;
+pub mod transport;
 pub mod workload;
 
 pub use experiment::{run, run_watched};

@@ -74,6 +74,29 @@ impl Rng {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
+    /// A number with the exponential distribution of mean 1. Von Neumann's method (1951), which only compares uniform
+    /// numbers: a logarithm may differ from one platform's library to another's.
+    pub fn exponential(&mut self) -> f64 {
+        let mut whole = 0.0;
+        loop {
+            // With `first = x`, the run of descending numbers has an odd length with probability exp(-x).
+            let first = self.unit();
+            let (mut last, mut odd) = (first, true);
+            loop {
+                let next = self.unit();
+                if next >= last {
+                    break;
+                }
+                last = next;
+                odd = !odd;
+            }
+            if odd {
+                return whole + first;
+            }
+            whole += 1.0;
+        }
+    }
+
     /// Puts a slice into random order (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
@@ -121,6 +144,16 @@ mod tests {
         let first = |purpose, which| Rng::new(7, purpose, which).bits();
         assert_ne!(first(Purpose::Paths, 0), first(Purpose::Paths, 1));
         assert_ne!(first(Purpose::Paths, 0), first(Purpose::Placement, 0));
+    }
+
+    #[test]
+    fn exponential_numbers_exceed_x_with_probability_exp_minus_x() {
+        let mut rng = Rng::new(1, Purpose::Arrivals, 0);
+        let drawn: Vec<f64> = (0..100_000).map(|_| rng.exponential()).collect();
+        for x in [0.1, 0.5, 1.0, 2.0, 4.0] {
+            let above = drawn.iter().filter(|&&number| number > x).count() as f64 / 1e5;
+            assert!((above - (-x).exp()).abs() < 0.005, "{above} above {x}");
+        }
     }
 
     #[test]

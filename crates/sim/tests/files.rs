@@ -107,6 +107,34 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = \"2 kB\"\nhosts = 1"), "nobody to send to"),
         (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 10"), "less than one packet"),
         (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 100\npacket = 20"), "no packet"),
+        (format!("{star}[[traffic]]\npattern = \"uniform\""), "message is missing"),
+        (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 2000\nload = 0"), "load = 0 sends nothing"),
+        (format!("{star}[[traffic]]\npattern = \"permutation\"\nmessage = 2000\nuntil = \"1 ms\""), "ends by itself"),
+        (
+            format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 2000\nsizes = \"hadoop\""),
+            "is for pattern = \"poisson\"",
+        ),
+        (
+            format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 2000\ntransport = \"dctcp\""),
+            "has no transport",
+        ),
+        (format!("{star}[[traffic]]\npattern = \"poisson\"\nload = 0.5"), "sizes, as in"),
+        (format!("{star}[[traffic]]\npattern = \"poisson\"\nsizes = \"hadoop\""), "a load below 100 %"),
+        (format!("{star}[[traffic]]\npattern = \"poisson\"\nsizes = \"web\""), "expected one of `web_search`"),
+        (
+            format!("{star}[[traffic]]\npattern = \"poisson\"\nsizes = \"hadoop\"\nload = 0.5\ntransport = \"none\""),
+            "need transport",
+        ),
+        (
+            format!(
+                "{star}[[traffic]]\npattern = \"poisson\"\nmessage = 9\nload = 0.5\nstart = \"1 s\"\nuntil = \"1 s\""
+            ),
+            "until is not after start",
+        ),
+        (format!("{star}queue = \"20 kB\"\nlossless = {{}}"), "a queue needs"),
+        (format!("{star}lossless = {{ xoff = 10, xon = 20 }}"), "xon = 20 B is more than xoff = 10 B"),
+        (format!("{star}[transport]\npacket = 0"), "transport: packet = 0"),
+        (format!("{star}[transport]\ninitial_window = 0"), "must be at least 1"),
         (format!("{star}[[fault]]\nat = \"1 us\""), "fault 0: it names neither links nor something dead"),
         (format!("{star}[[fault]]\nlinks = \"some\"\nloss = 0.1"), "expected links"),
         (format!("{star}[[fault]]\nlinks = \"all\"\nloss = 2"), "2 is not between 0 and 1"),
@@ -122,9 +150,70 @@ fn a_wrong_file_is_refused_with_a_sentence() {
     }
 }
 
+const FLOWS: &str = r#"
+[network]
+leaf_spine = { leaves = 2, spines = 2, hosts_per_leaf = 4 }
+rate = "10 Gbit/s"
+mark_above = "98 kB"
+routing = "random"
+
+[transport]
+rto = { initial = "5 ms", min = "5 ms", max = "100 ms" }
+
+[[traffic]]
+pattern = "poisson"
+sizes = "web_search"
+load = "60 %"
+until = "20 ms"
+
+[[traffic]]
+pattern = "poisson"
+hosts = "all"
+message = "2 kB"
+load = "1 %"
+until = "10 ms"
+"#;
+
+#[test]
+fn flows_that_arrive_at_random_are_reported_by_size() {
+    let report = run(&Config::parse(FLOWS).unwrap()).unwrap();
+    assert_eq!(report.failure(), None, "{report}");
+    let flows = report.transport.as_ref().unwrap();
+    assert_eq!(flows.started, flows.finished);
+    let names: Vec<&str> = flows.classes.iter().map(|class| class.name).collect();
+    assert_eq!(names[..3], ["all", "up to 100 kB", "up to 10 MB"]);
+    assert!(flows.classes[1].mean_seconds < flows.classes[2].mean_seconds, "{report}");
+    // 8 hosts x 100 Mbit/s x 10 ms / 2 kB = 500 short flows.
+    assert!((400..600).contains(&flows.classes[1].flows), "{report}");
+    assert!(report.to_string().contains("flows under DCTCP"));
+    assert_eq!(report.flow_rows.len(), flows.finished);
+}
+
+#[test]
+fn flows_without_an_end_do_not_hold_up_a_run() {
+    let job = "[[job]]\nprotocol = \"switchml\"\nhosts = 4\ntensor = \"1 MiB\"\n";
+    let text = format!("{job}{}", FLOWS.replace("until = \"20 ms\"\n", "").replace("until = \"10 ms\"\n", ""));
+    let report = run(&Config::parse(&text).unwrap()).unwrap();
+    assert_eq!(report.failure(), None, "{report}");
+    assert!(report.seconds < 0.1, "{report}");
+}
+
+#[test]
+fn long_flows_run_beside_each_other() {
+    let text = "[network]\nstar = { hosts = 4 }\nrate = \"10 Gbit/s\"\nmark_above = \"98 kB\"\n\
+                [[traffic]]\npattern = \"permutation\"\ntransport = \"dctcp\"\nmessage = \"10 MB\"";
+    let report = run(&Config::parse(text).unwrap()).unwrap();
+    let class = &report.transport.as_ref().unwrap().classes[0];
+    assert_eq!(class.flows, 4);
+    let ideal = 10e6 / 1460.0 * 1538.0 * 8.0 / 10e9;
+    assert!(class.p99_seconds < 1.06 * ideal, "each host's link carries acknowledgements too: {report}");
+}
+
 #[test]
 fn what_was_read_can_be_written_and_read_again() {
-    let config = Config::parse(SMALL).unwrap();
-    let text = toml::to_string(&config).unwrap();
-    assert_eq!(Config::parse(&text).unwrap(), config, "{text}");
+    for text in [SMALL, FLOWS] {
+        let config = Config::parse(text).unwrap();
+        let text = toml::to_string(&config).unwrap();
+        assert_eq!(Config::parse(&text).unwrap(), config, "{text}");
+    }
 }

@@ -4,6 +4,7 @@ mod allreduce;
 mod bench;
 mod demo;
 mod doctor;
+mod reproduce;
 mod sim;
 mod status;
 mod switch;
@@ -48,6 +49,8 @@ pub enum Command {
     Bench(bench::Args),
     /// Watch a switch and four workers sum real tensors
     Demo(demo::Args),
+    /// Run what the papers published again, and see both results side by side
+    Reproduce(reproduce::Args),
     /// Run protocols on simulated networks of any size
     Sim(sim::Args),
 }
@@ -62,6 +65,7 @@ impl Command {
             Command::Doctor(args) => args.json,
             Command::Bench(args) => args.json,
             Command::Demo(args) => args.json,
+            Command::Reproduce(args) => args.json,
             Command::Sim(args) => args.json(),
         }
     }
@@ -75,6 +79,7 @@ impl Command {
             Command::Doctor(args) => doctor::run(args),
             Command::Bench(args) => bench::run(args, program),
             Command::Demo(args) => demo::run(args, program),
+            Command::Reproduce(args) => reproduce::run(args, program),
             Command::Sim(args) => sim::run(args),
         }
     }

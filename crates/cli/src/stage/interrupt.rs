@@ -23,6 +23,11 @@ impl Interrupt {
         Ok(Interrupt(flag))
     }
 
+    /// The flag itself, for loops that look at it on their own.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
+
     /// True once we were asked to stop.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)

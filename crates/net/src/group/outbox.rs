@@ -1,7 +1,6 @@
 //! What a machine wants sent, until there is enough of it for one call.
 //!
-//! Packets lie in one memory in the order in which the machine wrote them. Those for one receiver are gathered to runs
-//! even where they alternate with those for another, as the data and the acknowledgements of a ring do.
+//! Packets lie in one memory in the order in which the machine wrote them, and leave in runs.
 
 use std::collections::HashMap;
 
@@ -9,26 +8,17 @@ use tributary_proto::host::Host;
 use tributary_proto::packet::{Addr, Transmit};
 use tributary_proto::time::Time;
 
-use crate::udp::{Destination, Run, UdpPort};
+use crate::udp::{Destination, Lanes, Run, UdpPort};
 
 /// Bytes of all runs: some of the longest, and few enough to stay in a core's own cache.
 const MEMORY: usize = 2 << 16;
-/// Receivers whose runs are gathered at the same time.
-const LANES: usize = 4;
 
 /// Runs that are being gathered.
 pub struct Outbox {
     memory: Box<[u8]>,
     end: usize,
-    lanes: [Lane; LANES],
-    /// The lane that gives way when all are taken.
-    next: usize,
+    lanes: Lanes<Addr>,
     told_switch: bool,
-}
-
-struct Lane {
-    to: Addr,
-    run: Run,
 }
 
 /// Who hears to which address.
@@ -37,14 +27,8 @@ pub type Addresses = HashMap<Addr, Destination>;
 impl Outbox {
     /// An empty outbox with all its memory.
     pub fn new() -> Outbox {
-        let lane = |_| Lane { to: Addr::Switch(Default::default()), run: Run::new() };
-        Outbox {
-            memory: vec![0; MEMORY].into_boxed_slice(),
-            end: 0,
-            lanes: std::array::from_fn(lane),
-            next: 0,
-            told_switch: false,
-        }
+        let lanes = Lanes::new(Addr::Switch(Default::default()));
+        Outbox { memory: vec![0; MEMORY].into_boxed_slice(), end: 0, lanes, told_switch: false }
     }
 
     /// Takes all that the machine wants sent; full runs leave at once.
@@ -61,9 +45,7 @@ impl Outbox {
 
     /// Sends all that was gathered.
     pub fn flush(&mut self, addresses: &Addresses, udp: &mut UdpPort) {
-        for lane in &mut self.lanes {
-            lane.send(&self.memory, addresses, udp);
-        }
+        self.lanes.flush(|to, run| send(to, run, &self.memory, addresses, udp));
         self.end = 0;
     }
 
@@ -76,32 +58,11 @@ impl Outbox {
         self.told_switch |= matches!(transmit.to, Addr::Switch(_));
         let place = self.end..self.end + transmit.len;
         self.end = place.end;
-        let lane = self.lane(transmit.to);
-        let lane = &mut self.lanes[lane];
-        if lane.to != transmit.to || !lane.run.continues(&place, transmit.ecn) {
-            lane.send(&self.memory, addresses, udp);
-            lane.to = transmit.to;
-        }
-        lane.run.push(place, transmit.ecn);
-    }
-
-    /// The receiver's lane, or else a free one, or else the next to give way.
-    fn lane(&mut self, to: Addr) -> usize {
-        let gathers = |lane: &Lane| lane.run.packets() > 0;
-        let own = self.lanes.iter().position(|lane| lane.to == to && gathers(lane));
-        own.or_else(|| self.lanes.iter().position(|lane| !gathers(lane))).unwrap_or_else(|| {
-            self.next = (self.next + 1) % LANES;
-            self.next
-        })
+        self.lanes.push(transmit.to, place, transmit.ecn, |to, run| send(to, run, &self.memory, addresses, udp));
     }
 }
 
-impl Lane {
-    fn send(&mut self, memory: &[u8], addresses: &Addresses, udp: &mut UdpPort) {
-        if self.run.packets() > 0 {
-            let to = addresses.get(&self.to).expect("machines send to the shards and workers of their job");
-            self.run.send(std::iter::once(to), memory, udp);
-            self.run.clear();
-        }
-    }
+fn send(to: Addr, run: &Run, memory: &[u8], addresses: &Addresses, udp: &mut UdpPort) {
+    let to = addresses.get(&to).expect("machines send to the shards and workers of their job");
+    run.send(std::iter::once(to), memory, udp);
 }

@@ -1,5 +1,5 @@
-//! Verdicts become sends: maximal runs of equal packets with the same verdict leave in one call for each receiver,
-//! straight from the memory that they were received to.
+//! Verdicts become sends: equal packets with the same verdict leave in one call for each receiver, straight from the
+//! memory that they were received to.
 
 use std::ops::Range;
 
@@ -7,12 +7,11 @@ use tributary_proto::packet::Ecn;
 use tributary_proto::switch::Verdict;
 
 use super::ports::Ports;
-use crate::udp::{Run, UdpPort};
+use crate::udp::{Lanes, Run, UdpPort};
 
-/// The run that is being gathered, and its verdict.
+/// The runs that are being gathered, by verdict.
 pub struct Forwarder {
-    verdict: Verdict,
-    run: Run,
+    lanes: Lanes<Verdict>,
     /// Packets that could go nowhere.
     unroutable: u64,
 }
@@ -20,7 +19,7 @@ pub struct Forwarder {
 impl Forwarder {
     /// Nothing gathered.
     pub fn new() -> Forwarder {
-        Forwarder { verdict: Verdict::Consume, run: Run::new(), unroutable: 0 }
+        Forwarder { lanes: Lanes::new(Verdict::Consume), unroutable: 0 }
     }
 
     /// Packets that could go nowhere.
@@ -28,7 +27,7 @@ impl Forwarder {
         self.unroutable
     }
 
-    /// Takes one packet at `place` in `memory`; sends what was gathered if this one does not continue it.
+    /// Takes one packet at `place` in `memory`; sends a run that it does not continue, or has to give way.
     pub fn push(
         &mut self,
         place: Range<usize>,
@@ -38,33 +37,29 @@ impl Forwarder {
         ports: &Ports,
         udp: &mut UdpPort,
     ) {
-        if matches!(verdict, Verdict::Consume | Verdict::Drop(_)) {
-            return;
+        if !matches!(verdict, Verdict::Consume | Verdict::Drop(_)) {
+            let unroutable = &mut self.unroutable;
+            self.lanes.push(verdict, place, ecn, |to, run| *unroutable += send(to, run, memory, ports, udp));
         }
-        if verdict != self.verdict || !self.run.continues(&place, ecn) {
-            self.flush(memory, ports, udp);
-            self.verdict = verdict;
-        }
-        self.run.push(place, ecn);
     }
 
     /// Sends what was gathered. The memory of the packets is free after that.
     pub fn flush(&mut self, memory: &[u8], ports: &Ports, udp: &mut UdpPort) {
-        if self.run.packets() == 0 {
-            return;
-        }
-        let (run, mut reached) = (&self.run, 0);
-        let mut send = |port| run.send(ports.destination(port).inspect(|_| reached += 1).into_iter(), memory, udp);
-        match self.verdict {
-            Verdict::Port(port) => send(port),
-            Verdict::Multicast(set) => set.iter().for_each(send),
-            Verdict::Group(group) => ports.group(group).iter().for_each(|&port| send(port)),
-            // A software switch is a star: it knows addresses, and no way to other nodes.
-            Verdict::Route(_) | Verdict::Consume | Verdict::Drop(_) => {}
-        }
-        if reached == 0 {
-            self.unroutable += self.run.packets() as u64;
-        }
-        self.run.clear();
+        let unroutable = &mut self.unroutable;
+        self.lanes.flush(|to, run| *unroutable += send(to, run, memory, ports, udp));
     }
+}
+
+/// Sends a run where its verdict says; how many packets could go nowhere.
+fn send(verdict: Verdict, run: &Run, memory: &[u8], ports: &Ports, udp: &mut UdpPort) -> u64 {
+    let mut reached = 0;
+    let mut send = |port| run.send(ports.destination(port).inspect(|_| reached += 1).into_iter(), memory, udp);
+    match verdict {
+        Verdict::Port(port) => send(port),
+        Verdict::Multicast(set) => set.iter().for_each(send),
+        Verdict::Group(group) => ports.group(group).iter().for_each(|&port| send(port)),
+        // A software switch is a star: it knows addresses, and no way to other nodes.
+        Verdict::Route(_) | Verdict::Consume | Verdict::Drop(_) => {}
+    }
+    if reached == 0 { run.packets() as u64 } else { 0 }
 }

@@ -4,6 +4,7 @@
 
 mod counters;
 mod inbox;
+mod lanes;
 pub mod path;
 mod port;
 mod run;
@@ -15,6 +16,7 @@ use tributary_proto::packet::Ecn;
 
 pub use counters::SocketCounters;
 pub use inbox::{BATCH, Inbox, Message};
+pub use lanes::Lanes;
 pub use port::{Destination, MAX_RUN, MAX_RUN_BYTES, UdpPort};
 pub use run::Run;
 

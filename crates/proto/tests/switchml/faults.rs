@@ -29,7 +29,7 @@ fn sums_are_right_without_loss() {
 #[test]
 fn sums_are_right_whatever_is_lost_doubled_or_late() {
     for (seed, loss) in [(1, 0.01), (2, 0.05), (3, 0.2)] {
-        for world in [1, 2, 3, 8] {
+        for world in [1, 2, 3, 8, 32] {
             let job = job(world, 16, 64);
             let link = LinkConfig {
                 loss,

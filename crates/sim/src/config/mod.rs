@@ -12,11 +12,11 @@ use tributary_proto::time::Span;
 
 pub use fault::{FaultSection, LinkSet, Links};
 pub use network::{
-    ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, Network, NodeName, NoiseSection,
-    Routing, StarShape,
+    ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, LosslessSection, Network, NodeName,
+    NoiseSection, Routing, StarShape,
 };
 pub use quantity::{Bytes, DataRate, Duration, Share};
-pub use work::{Hosts, JobSection, Pattern, Placement, Timeouts, TrafficSection};
+pub use work::{Hosts, JobSection, Pattern, Placement, Timeouts, TrafficSection, Transport, TransportSection};
 
 /// An experiment.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -36,6 +36,9 @@ pub struct Config {
     /// What else is on the network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<TrafficSection>,
+    /// How flows under DCTCP behave.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub transport: TransportSection,
     /// What goes wrong.
     #[serde(default, rename = "fault", skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<FaultSection>,
@@ -48,6 +51,10 @@ pub struct ConfigError(pub(crate) String);
 
 pub(crate) fn invalid(sentence: impl Into<String>) -> ConfigError {
     ConfigError(sentence.into())
+}
+
+fn is_default(transport: &TransportSection) -> bool {
+    *transport == TransportSection::default()
 }
 
 fn one() -> u64 {

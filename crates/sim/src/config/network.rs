@@ -6,7 +6,7 @@ use tributary_proto::time::Span;
 
 use super::quantity::{Bytes, DataRate, Duration, Share};
 use super::{ConfigError, invalid};
-use crate::net::{Framing, LinkSpec, Rate};
+use crate::net::{Framing, LinkSpec, LosslessSpec, Rate, headroom};
 use crate::routing::Balancing;
 use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
 
@@ -62,9 +62,25 @@ pub struct Network {
     /// What a host's NIC takes in advance.
     #[serde(default = "defaults::nic_queue")]
     pub nic_queue: Bytes,
+    /// PAUSE keeps queues from overflowing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lossless: Option<LosslessSection>,
     /// Delays that hosts put before packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<NoiseSection>,
+}
+
+/// `lossless`: when a switch tells the sender of a port's packets to PAUSE. `queue` is what each of its ports can hold of
+/// what came in there, and it needs room for what still comes after the order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LosslessSection {
+    /// More than this waits; half of the smallest queue if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xoff: Option<Bytes>,
+    /// The sender goes on when it is no more than this; two packets of 1,538 bytes less than `xoff` if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xon: Option<Bytes>,
 }
 
 /// `noise`: operating system noise (Canary §5.2.5).
@@ -278,6 +294,9 @@ mod defaults {
     }
 }
 
+/// Bytes on a link of a full Ethernet packet.
+const FULL_PACKET: u64 = 1538;
+
 /// More than this and a mistake is more likely than a purpose.
 const MOST_NODES: u64 = 1 << 21;
 const MOST_LINKS: u64 = 1 << 24;
@@ -325,6 +344,32 @@ impl Network {
             _ => Err(invalid(format!("{what} = {} is no framing: at most 1,000 bytes", bytes.0))),
         };
         Ok(Framing { overhead: fits(self.overhead, "overhead")?, minimum: fits(self.shortest, "shortest")? })
+    }
+
+    /// When switches tell senders to PAUSE.
+    pub fn lossless(&self, graph: &Graph) -> Result<Option<LosslessSpec>, ConfigError> {
+        let Some(section) = &self.lossless else { return Ok(None) };
+        let links = || graph.edges().iter().flat_map(|edge| [edge.a_to_b, edge.b_to_a]);
+        let smallest = links().map(|link| link.queue_bytes).min().unwrap_or(0);
+        let xoff = section.xoff.map_or(smallest / 2, |xoff| xoff.0);
+        let xon = section.xon.map_or(xoff.saturating_sub(2 * FULL_PACKET), |xon| xon.0);
+        if xon > xoff {
+            return Err(invalid(format!("lossless: xon = {} is more than xoff = {}", Bytes(xon), Bytes(xoff))));
+        }
+        for link in links() {
+            // Orders take a switch's latency too.
+            let link = LinkSpec { delay: link.delay + self.switch_latency.0, ..link };
+            let needed = xoff.saturating_add(headroom(&link, FULL_PACKET));
+            if needed > link.queue_bytes {
+                return Err(invalid(format!(
+                    "lossless: with xoff = {} a queue needs {} for what still comes in, and has {}",
+                    Bytes(xoff),
+                    Bytes(needed),
+                    Bytes(link.queue_bytes)
+                )));
+            }
+        }
+        Ok(Some(LosslessSpec { xoff, xon }))
     }
 
     /// How switches choose.

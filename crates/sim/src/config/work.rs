@@ -7,6 +7,7 @@ use tributary_proto::registry::Protocol;
 use tributary_proto::time::Span;
 
 use super::quantity::{Bytes, Duration, Share};
+use crate::workload::FlowSizes;
 
 /// `[[job]]`: ranks that reduce together.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -166,17 +167,57 @@ pub struct TrafficSection {
     /// Which hosts a number or a share of them means.
     #[serde(default)]
     pub placement: Placement,
-    /// Bytes of a message on a link, framing included.
-    pub message: Bytes,
-    /// Bytes of a packet on a link, framing included.
+    /// What brings its packets there; flows that arrive at random always use DCTCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
+    /// Bytes of a message: on a link, framing included, or under DCTCP of data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<Bytes>,
+    /// How long flows that arrive at random are, instead of all as long as `message`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<FlowSizes>,
+    /// Bytes of a packet on a link, framing included; not under DCTCP.
     #[serde(default = "defaults::packet")]
     pub packet: Bytes,
-    /// The share of its rate that a host sends; only for patterns that go on.
+    /// The share of its rate that a host sends, under DCTCP of data; only for patterns that go on.
     #[serde(default = "defaults::full")]
     pub load: Share,
     /// When it begins.
     #[serde(default)]
     pub start: Duration,
+    /// When no more packets are sent, or flows arrive; the run waits for the flows that arrived before. Never if left
+    /// out. Only for patterns that go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Duration>,
+}
+
+/// What brings packets to their destinations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// Nothing: as fast as the NIC sends, never again.
+    None,
+    /// DCTCP.
+    Dctcp,
+}
+
+/// `[transport]`: what all flows under DCTCP have in common.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TransportSection {
+    /// Bytes of data that a packet carries; 1,460 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet: Option<Bytes>,
+    /// Packets that a flow begins with; 10 if left out (RFC 6928).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u32>,
+    /// Retransmission timeouts; 10 ms at first and at least, as in the paper, if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rto: Option<Timeouts>,
+    /// A packet is lost once one that was sent so many later has arrived. If left out, 3 where a flow keeps its path and
+    /// 64 where its packets take several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reordering: Option<u16>,
 }
 
 /// The kinds of traffic.
@@ -188,6 +229,8 @@ pub enum Pattern {
     /// Without end: every host sends a message to one peer and receives from one, and then changes peers (random
     /// uniform injection, Canary §5.2).
     Uniform,
+    /// Flows arrive as a Poisson process, each between two random hosts.
+    Poisson,
 }
 
 mod defaults {

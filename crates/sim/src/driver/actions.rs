@@ -44,8 +44,8 @@ impl Simulation {
         for link in [link, link.reverse()] {
             // A NIC that waited for its cable goes on.
             let (from, _) = self.graph.ends(link);
-            if let Some(host) = self.hosts.get_mut(from.index()) {
-                host.fill_nic(&mut self.fabric, &mut self.traffic);
+            if from.index() < self.hosts.len() {
+                self.feed(from);
             }
         }
     }
@@ -57,8 +57,8 @@ impl Simulation {
         self.fabric.set_node_down(node, false);
         for port in 0..self.fabric.ports(node).len() as u16 {
             let there = self.fabric.link(self.fabric.port(node, port)).to;
-            if let Some(host) = self.hosts.get_mut(there.index()) {
-                host.fill_nic(&mut self.fabric, &mut self.traffic);
+            if there.index() < self.hosts.len() {
+                self.feed(there);
             }
         }
     }
@@ -69,7 +69,7 @@ impl Simulation {
             return self.reinstall(switch);
         }
         let host = &mut self.hosts[node.index()];
-        host.background.clear();
+        self.open -= host.silence();
         for &seat in &host.seats {
             let seat = &mut self.traffic.seats[seat.0 as usize];
             seat.alive = false;

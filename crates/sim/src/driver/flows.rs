@@ -48,6 +48,18 @@ pub struct Received {
 impl FlowId {
     /// What packets that belong to no message carry.
     pub const BACKGROUND: FlowId = FlowId((1 << 31) - 1);
+    /// The bit of flows that a host's [`crate::transport::Endpoint`] has; the one below it is never set in them.
+    const TRANSPORT: u32 = 1 << 30;
+
+    /// What packets of a transport's flow belong to: enough of its number for paths to be chosen by it.
+    pub(super) fn of_transport(number: u32) -> FlowId {
+        FlowId(FlowId::TRANSPORT | number & (FlowId::TRANSPORT / 2 - 1))
+    }
+
+    /// True for a transport's flows.
+    pub(super) fn is_of_transport(self) -> bool {
+        self.0 & FlowId::TRANSPORT != 0 && self != FlowId::BACKGROUND
+    }
 }
 
 impl Flows {

@@ -12,6 +12,7 @@ use super::simulation::Traffic;
 use crate::events::{EventId, EventKind};
 use crate::net::{Fabric, LinkId, Packet, PacketFlags, PayloadId};
 use crate::rng::Rng;
+use crate::transport::{Endpoint, HEADER_LEN};
 use crate::workload::Uniform;
 
 const NEVER: Time = Time(u64::MAX);
@@ -37,13 +38,17 @@ pub struct HostNode {
     pub seats: Vec<SeatId>,
     /// Its parts in background traffic.
     pub background: Vec<Uniform>,
+    /// Its flows under DCTCP.
+    pub endpoint: Option<Box<Endpoint>>,
+    /// It is dead.
+    pub is_silent: bool,
     /// Its own delays.
     pub noise: Option<Noise>,
     /// It takes no packet while so much waits in the NIC.
     nic_limit: Span,
     /// When the next [`EventKind::Nic`] event comes.
     armed: Time,
-    /// Whose turn it is: a seat, then the messages, then background traffic.
+    /// Whose turn it is: a seat, then the messages, then flows under DCTCP, then background traffic.
     turn: usize,
     /// Messages that wait to be sent, in order.
     flows: VecDeque<FlowId>,
@@ -58,6 +63,8 @@ impl HostNode {
             uplink,
             seats: Vec::new(),
             background: Vec::new(),
+            endpoint: None,
+            is_silent: false,
             noise: None,
             nic_limit: fabric.link(uplink).transmission(nic_bytes),
             armed: NEVER,
@@ -69,6 +76,14 @@ impl HostNode {
     /// A message came up.
     pub fn start_flow(&mut self, flow: FlowId) {
         self.flows.push_back(flow);
+    }
+
+    /// Nothing is sent or received any more. Gives how many flows end with that of which the run waits for.
+    pub fn silence(&mut self) -> u64 {
+        self.is_silent = true;
+        self.background.clear();
+        self.flows.clear();
+        self.endpoint.take().map_or(0, |endpoint| endpoint.open())
     }
 
     /// The time has come for which the NIC was armed, or an earlier one.
@@ -83,9 +98,13 @@ impl HostNode {
         let again = loop {
             let link = fabric.link(self.uplink);
             if link.down {
-                return;
+                return self.lose_all(fabric, traffic);
             }
             if link.backlog(fabric.now) >= self.nic_limit {
+                // A lossless link says when it has finished a packet; it does not know when that will be.
+                if fabric.is_lossless() {
+                    return;
+                }
                 break link.busy_until();
             }
             match self.next_packet(fabric, traffic) {
@@ -98,16 +117,41 @@ impl HostNode {
                 Err(wake) => break wake,
             }
         };
-        if again < self.armed {
-            self.armed = again;
-            fabric.queue.push(again, EventId::new(EventKind::Nic, self.node.0));
+        self.arm(fabric, again);
+    }
+
+    /// Without a cable, what machines send is lost, as their contract has them drained. Messages wait.
+    #[cold]
+    fn lose_all(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) {
+        let Traffic { seats, jobs, scratch, .. } = traffic;
+        for seat in &self.seats {
+            let seat = &mut seats[seat.0 as usize];
+            while seat.eager
+                && let Some(packet) = seat.next_packet(fabric, jobs, scratch)
+            {
+                fabric.made(&packet);
+                fabric.send(self.uplink, packet);
+            }
+        }
+    }
+
+    /// There is something new to send: the NIC is filled before time goes on.
+    pub fn wake(&mut self, fabric: &mut Fabric) {
+        self.arm(fabric, fabric.now);
+    }
+
+    fn arm(&mut self, fabric: &mut Fabric, time: Time) {
+        if time < self.armed {
+            self.armed = time;
+            fabric.queue.push(time, EventId::new(EventKind::Nic, self.node.0));
         }
     }
 
     /// One packet of the next one in turn who has any, or the time when someone will.
     #[inline]
     fn next_packet(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) -> Result<Packet, Time> {
-        let (seats, turns) = (self.seats.len(), self.seats.len() + 1 + self.background.len());
+        self.turn = if self.turn > self.seats.len() + 1 + self.background.len() { 0 } else { self.turn };
+        let (seats, turns) = (self.seats.len(), self.seats.len() + 2 + self.background.len());
         let mut wake = NEVER;
         for _ in 0..turns {
             let turn = self.turn;
@@ -128,14 +172,27 @@ impl HostNode {
                     }
                     return Ok(self.plain_packet(fabric, dst, id, bytes));
                 }
+            } else if turn == seats + 1 {
+                if let Some(packet) = self.next_segment(fabric) {
+                    return Ok(packet);
+                }
             } else {
-                match self.background[turn - seats - 1].poll(fabric.now) {
+                match self.background[turn - seats - 2].poll(fabric.now) {
                     Ok((dst, bytes)) => return Ok(self.plain_packet(fabric, dst, FlowId::BACKGROUND, bytes)),
                     Err(next) => wake = wake.min(next),
                 }
             }
         }
         Err(wake)
+    }
+
+    fn next_segment(&mut self, fabric: &mut Fabric) -> Option<Packet> {
+        let mut header = [0; HEADER_LEN];
+        let outgoing = self.endpoint.as_mut()?.poll_transmit(fabric.now, &mut header)?;
+        let flow = FlowId::of_transport(outgoing.flow);
+        let packet = self.plain_packet(fabric, outgoing.to, flow, fabric.framing.bytes_on_link(outgoing.wire_len));
+        let payload = fabric.payloads.store(&header, outgoing.wire_len);
+        Some(Packet { payload, flags: PacketFlags::new(outgoing.ecn, 0), ..packet })
     }
 
     #[inline]

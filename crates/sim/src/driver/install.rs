@@ -21,8 +21,11 @@ pub enum InstallError {
     #[error("job \"{0}\" has no hosts")]
     NoMembers(String),
     /// More than a job may have.
-    #[error("job \"{0}\" has {1} hosts; a job has at most 1,023 ranks")]
+    #[error("job \"{0}\" has {1} hosts; a job has at most 16,384 ranks")]
     TooManyMembers(String, usize),
+    /// More than one switch sums for.
+    #[error("job \"{0}\" has {1} hosts and switches below one switch, which sums for at most 1,024")]
+    TooManyChildren(String, usize),
     /// More than jobs have numbers.
     #[error("job \"{0}\" is one too many: at most 65,534 jobs fit")]
     TooManyJobs(String),
@@ -46,20 +49,20 @@ pub enum InstallError {
 
 /// The longest job's packets must fit into 65,535 bytes with their headers.
 const MOST_ELEMENTS: u16 = 16_000;
-/// A rank has ten bits in the machines' headers.
-const MOST_MEMBERS: usize = 1023;
+/// Twice as many ranks must fit into 16 bits.
+const MOST_MEMBERS: usize = 16_384;
+/// A notice about so many children fits into a program's buffer.
+const MOST_CHILDREN: usize = 1024;
 const MOST_TREES: usize = 255;
 
-fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError> {
+pub(super) fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError> {
     let name = || plan.name.clone();
     if installed >= usize::from(u16::MAX) - 1 {
         return Err(InstallError::TooManyJobs(name()));
     }
     match plan.members.len() {
         0 => return Err(InstallError::NoMembers(name())),
-        members if members > MOST_MEMBERS && !plan.protocol.aggregates_in_switch() => {
-            return Err(InstallError::TooManyMembers(name(), members));
-        }
+        members if members > MOST_MEMBERS => return Err(InstallError::TooManyMembers(name(), members)),
         _ => {}
     }
     if !(1..=MOST_TREES).contains(&plan.roots.len()) {
@@ -118,7 +121,7 @@ impl Simulation {
             elements_per_packet: plan.elements_per_packet,
             shards: plan.roots.len() as u16,
         };
-        let places = self.install_trees(&plan, &config);
+        let places = self.install_trees(&plan, &config)?;
         let first_switches = places.iter().map(|&(switch, _)| switch).collect();
         for (rank, &member) in plan.members.iter().enumerate() {
             let worker = if plan.protocol.aggregates_in_switch() { places[rank].1 } else { rank as u16 };
@@ -131,17 +134,21 @@ impl Simulation {
     }
 
     /// The job's machines in switches; gives for each rank its switch and its place there.
-    fn install_trees(&mut self, plan: &JobPlan, config: &JobConfig) -> Vec<(NodeId, u16)> {
+    fn install_trees(&mut self, plan: &JobPlan, config: &JobConfig) -> Result<Vec<(NodeId, u16)>, InstallError> {
         let trees: Vec<Tree> =
             plan.roots.iter().map(|&root| Tree::new(&self.graph, &self.table, &plan.members, root)).collect();
         if plan.protocol.aggregates_in_switch() {
+            let most = trees.iter().flat_map(|tree| &tree.switches).map(|switch| switch.children.len()).max();
+            if let Some(children) = most.filter(|&children| children > MOST_CHILDREN) {
+                return Err(InstallError::TooManyChildren(plan.name.clone(), children));
+            }
             for (lane, tree) in trees.iter().enumerate() {
                 for switch in &tree.switches {
                     self.install_switch(plan, config, ShardId(lane as u16), switch);
                 }
             }
         }
-        trees.into_iter().next().map(|tree| tree.places).unwrap_or_default()
+        Ok(trees.into_iter().next().map(|tree| tree.places).unwrap_or_default())
     }
 
     fn install_switch(&mut self, plan: &JobPlan, config: &JobConfig, shard: ShardId, place: &TreeSwitch) {
@@ -171,13 +178,18 @@ impl Simulation {
     fn seat(&mut self, job: JobIndex, rank: WorkerId, host: NodeId, plan: &JobPlan, config: &HostConfig) {
         let id = SeatId(self.traffic.seats.len() as u32);
         let machine = plan.protocol.host(config);
-        let longest = machine.max_packet_len().max(Fingerprint::buffer_len(1));
+        self.take_seat(Seat { host, job, rank, machine, eager: false, alive: true, submitted: 0, open: true });
+        self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
+    }
+
+    /// Gives a machine its place at its host.
+    pub(super) fn take_seat(&mut self, seat: Seat) {
+        let longest = seat.machine.max_packet_len().max(Fingerprint::buffer_len(1));
         let scratch = &mut self.traffic.scratch;
         scratch.resize(scratch.len().max(longest), 0);
-        self.traffic.seats.push(Seat { host, job, rank, machine, eager: false, alive: true, submitted: 0, open: true });
-        self.open += 1;
-        self.hosts[host.index()].seats.push(id);
+        self.open += u64::from(seat.open);
+        self.hosts[seat.host.index()].seats.push(SeatId(self.traffic.seats.len() as u32));
+        self.traffic.seats.push(seat);
         self.seat_timers.grow(self.traffic.seats.len());
-        self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
     }
 }

@@ -96,7 +96,7 @@ pub struct Job {
     pub plan: JobPlan,
     /// What its members and switches share.
     pub key: JobKey,
-    /// The hosts, by rank.
+    /// The hosts, by rank; then its servers, if it has any.
     pub members: Vec<NodeId>,
     /// Its collectives so far.
     pub iterations: Vec<Iteration>,
@@ -127,6 +127,14 @@ impl Job {
             roster: Roster::new(plan.members.len() as u16),
             index,
             plan,
+        }
+    }
+
+    /// Hosts that serve it and bring nothing: their addresses follow the ranks'.
+    pub fn add_servers(&mut self, servers: &[NodeId]) {
+        for &server in servers {
+            self.ranks[server.index()] = self.members.len() as u16;
+            self.members.push(server);
         }
     }
 
@@ -170,7 +178,7 @@ impl Job {
 
     /// Every rank has completed every collective.
     pub fn is_complete(&self) -> bool {
-        let world = self.members.len() as u32;
+        let world = self.plan.members.len() as u32;
         self.iterations.iter().all(|iteration| iteration.completed == world)
     }
 }

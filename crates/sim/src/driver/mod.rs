@@ -9,6 +9,7 @@ mod host;
 mod install;
 mod jobs;
 mod seat;
+mod servers;
 mod simulation;
 mod switch;
 

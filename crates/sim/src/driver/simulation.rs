@@ -13,10 +13,11 @@ use super::jobs::{JobIndex, Jobs};
 use super::seat::{Scratch, Seat, SeatId};
 use super::switch::SwitchNode;
 use crate::events::{Event, EventId, EventKind, TimerTable};
-use crate::net::{Fabric, Framing, LinkId, Packet};
+use crate::net::{Fabric, Framing, LinkId, LosslessSpec, Packet};
 use crate::routing::{Balancing, Chooser, Table};
 use crate::topology::Graph;
-use crate::workload::Uniform;
+use crate::transport::{Endpoint, TransportSettings};
+use crate::workload::{PoissonSource, Uniform};
 
 /// What a simulation needs to know besides its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +30,22 @@ pub struct Settings {
     pub nic_bytes: u64,
     /// What a UDP payload costs on a link.
     pub framing: Framing,
+    /// PAUSE keeps queues from overflowing, or nothing does.
+    pub lossless: Option<LosslessSpec>,
+    /// What flows under DCTCP have in common.
+    pub transport: TransportSettings,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { seed: 1, balancing: Balancing::Ecmp, nic_bytes: 16 << 10, framing: Framing::ETHERNET }
+        Settings {
+            seed: 1,
+            balancing: Balancing::Ecmp,
+            nic_bytes: 16 << 10,
+            framing: Framing::ETHERNET,
+            lossless: None,
+            transport: TransportSettings::default(),
+        }
     }
 }
 
@@ -62,7 +74,7 @@ pub struct Simulation {
     pub(super) hosts: Vec<HostNode>,
     pub(super) switches: Vec<SwitchNode>,
     pub(super) seat_timers: TimerTable,
-    switch_timers: TimerTable,
+    node_timers: TimerTable,
     plans: Vec<Action>,
     pub(super) programs: Vec<Program>,
     pub(super) open: u64,
@@ -72,7 +84,8 @@ pub struct Simulation {
 impl Simulation {
     /// The network of a graph that was checked, at rest.
     pub fn new(graph: Graph, settings: Settings) -> Simulation {
-        let fabric = Fabric::new(&graph, settings.framing);
+        let mut fabric = Fabric::new(&graph, settings.framing);
+        settings.lossless.into_iter().for_each(|spec| fabric.set_lossless(spec, &graph));
         let hosts = (0..graph.hosts()).map(|host| HostNode::new(NodeId(host), &fabric, settings.nic_bytes)).collect();
         let table = Table::new(&graph, |_| true);
         let divisors = default_divisors(&graph);
@@ -90,7 +103,7 @@ impl Simulation {
             hosts,
             switches,
             seat_timers: TimerTable::new(0),
-            switch_timers: TimerTable::new(graph.switches() as usize),
+            node_timers: TimerTable::new(graph.nodes()),
             plans: Vec::new(),
             programs: Vec::new(),
             open: 0,
@@ -116,7 +129,7 @@ impl Simulation {
         self.open += 1;
         let host = &mut self.hosts[from.index()];
         host.start_flow(flow);
-        host.fill_nic(&mut self.fabric, &mut self.traffic);
+        host.wake(&mut self.fabric);
         flow
     }
 
@@ -124,12 +137,50 @@ impl Simulation {
     pub fn add_background(&mut self, host: NodeId, source: Uniform) {
         let host = &mut self.hosts[host.index()];
         host.background.push(source);
-        host.fill_nic(&mut self.fabric, &mut self.traffic);
+        host.wake(&mut self.fabric);
+    }
+
+    /// A flow under DCTCP of so many bytes of data comes up at its sender now; gives its number there. `None` if it
+    /// has more packets than packets have numbers.
+    pub fn start_flow(&mut self, from: NodeId, to: NodeId, bytes: u64) -> Option<u32> {
+        let now = self.fabric.now;
+        let flow = self.endpoint_mut(from).start(now, to, bytes);
+        self.count(from);
+        self.hosts[from.index()].wake(&mut self.fabric);
+        flow
+    }
+
+    /// Lets a host begin flows under DCTCP.
+    pub fn add_flow_source(&mut self, host: NodeId, source: PoissonSource) {
+        self.endpoint_mut(host).add_source(source);
+        self.count(host);
+        self.hosts[host.index()].wake(&mut self.fabric);
+    }
+
+    /// A host's flows under DCTCP, if it ever had any.
+    pub fn endpoint(&self, host: NodeId) -> Option<&Endpoint> {
+        self.hosts[host.index()].endpoint.as_deref()
+    }
+
+    fn endpoint_mut(&mut self, host: NodeId) -> &mut Endpoint {
+        let settings = self.settings.transport;
+        self.hosts[host.index()].endpoint.get_or_insert_with(|| Box::new(Endpoint::new(settings)))
     }
 
     /// Gives a host delays of its own.
     pub fn set_noise(&mut self, host: NodeId, noise: Option<Noise>) {
         self.hosts[host.index()].noise = noise;
+    }
+
+    /// From now on no host sends or hears anything.
+    pub fn silence(&mut self) {
+        for host in &mut self.hosts {
+            self.open -= host.silence();
+        }
+        for seat in &mut self.traffic.seats {
+            seat.alive = false;
+            seat.eager = false;
+        }
     }
 
     /// The most memory that the programs of one switch hold, in bytes.
@@ -165,7 +216,7 @@ impl Simulation {
     }
 
     fn next_timer(&mut self) -> Option<Time> {
-        match (self.seat_timers.earliest(), self.switch_timers.earliest()) {
+        match (self.seat_timers.earliest(), self.node_timers.earliest()) {
             (Some(seat), Some(switch)) => Some(seat.min(switch)),
             (seat, switch) => seat.or(switch),
         }
@@ -188,9 +239,10 @@ impl Simulation {
             }
             _ => {
                 let Some(timer) = timer.filter(|&timer| timer <= end) else { return false };
-                self.fabric.now = timer;
+                // A machine that the NIC kept waiting may be late for its timer.
+                self.fabric.now = self.fabric.now.max(timer);
                 self.events += 1;
-                self.handle_timers(timer);
+                self.handle_timer(self.fabric.now);
             }
         }
         true
@@ -206,10 +258,8 @@ impl Simulation {
                 }
             }
             EventKind::Nic => {
-                let host = &mut self.hosts[event.id.number() as usize];
-                host.nic_ready(self.fabric.now);
-                host.fill_nic(&mut self.fabric, &mut self.traffic);
-                self.rearm(NodeId(event.id.number()));
+                self.hosts[event.id.number() as usize].nic_ready(self.fabric.now);
+                self.feed(NodeId(event.id.number()));
             }
             EventKind::Stray => {
                 if let Some((link, packet)) = self.fabric.arrive_stray(event.id.number()) {
@@ -218,7 +268,15 @@ impl Simulation {
             }
             EventKind::Source => self.submit(SeatId(event.id.number())),
             EventKind::Plan => self.act(event.id.number()),
-            EventKind::Departure => {}
+            EventKind::Departure => {
+                let link = LinkId(event.id.number());
+                self.fabric.depart(link);
+                let near = self.fabric.link(link.reverse()).to;
+                if near.index() < self.hosts.len() {
+                    self.feed(near);
+                }
+            }
+            EventKind::Pause => self.fabric.heed(LinkId(event.id.number())),
         }
     }
 
@@ -229,23 +287,52 @@ impl Simulation {
             return self.receive(to, packet);
         };
         if packet.dst != to {
-            return switch.forward(&mut self.fabric, &self.table, packet);
+            return switch.forward(&mut self.fabric, &self.table, Some(from), packet);
         }
         switch.process(&mut self.fabric, &self.table, from, packet, &mut self.traffic.scratch);
         let due = switch.pipelines[usize::from(packet.lane)].poll_timeout();
-        self.switch_timers.set(switch.index, due);
+        self.node_timers.set(to.0, due);
     }
 
     #[inline]
     fn receive(&mut self, host: NodeId, packet: Packet) {
         self.fabric.taken(host, &packet);
         match JobIndex::of_flow(packet.flow) {
+            None if FlowId(packet.flow).is_of_transport() => self.receive_segment(host, packet),
             None => {
                 let complete = self.traffic.flows.receive(FlowId(packet.flow), packet.bytes, self.fabric.now);
                 self.open -= u64::from(complete);
             }
             Some(job) => self.receive_of_job(host, job, packet),
         }
+    }
+
+    fn receive_segment(&mut self, host: NodeId, packet: Packet) {
+        if !self.hosts[host.index()].is_silent {
+            let (now, ecn) = (self.fabric.now, packet.flags.ecn());
+            let settings = self.settings.transport;
+            let endpoint = &mut self.hosts[host.index()].endpoint;
+            let endpoint = endpoint.get_or_insert_with(|| Box::new(Endpoint::new(settings)));
+            endpoint.handle_packet(now, packet.src, self.fabric.payloads.get(packet.payload).0, ecn);
+            self.count(host);
+            self.feed(host);
+        }
+        self.fabric.payloads.release(packet.payload);
+    }
+
+    /// Counts what began and ended at a host's endpoint.
+    fn count(&mut self, host: NodeId) {
+        if let Some(endpoint) = &mut self.hosts[host.index()].endpoint {
+            let balance = endpoint.take_balance();
+            self.open += balance.opened;
+            self.open -= balance.closed;
+        }
+    }
+
+    /// Fills a host's NIC, and sets the timers of whoever sent.
+    pub(super) fn feed(&mut self, host: NodeId) {
+        self.hosts[host.index()].fill_nic(&mut self.fabric, &mut self.traffic);
+        self.rearm(host);
     }
 
     fn receive_of_job(&mut self, host: NodeId, job: JobIndex, packet: Packet) {
@@ -292,11 +379,16 @@ impl Simulation {
         }
     }
 
-    /// Sets the timers of a host's machines anew.
+    /// Sets the timers of a host's machines anew. One that the NIC keeps waiting is not done with its last input: its
+    /// timer is set when it was drained.
     fn rearm(&mut self, host: NodeId) {
-        for &id in &self.hosts[host.index()].seats {
+        let host_node = &mut self.hosts[host.index()];
+        if let Some(endpoint) = &mut host_node.endpoint {
+            self.node_timers.set(host.0, endpoint.poll_timeout());
+        }
+        for &id in &host_node.seats {
             let seat = &self.traffic.seats[id.0 as usize];
-            if seat.alive {
+            if seat.alive && !seat.eager {
                 self.seat_timers.set(id.0, seat.machine.poll_timeout());
             }
         }
@@ -324,17 +416,30 @@ impl Simulation {
         }
     }
 
-    fn handle_timers(&mut self, now: Time) {
-        while let Some(seat) = self.seat_timers.pop_due(now) {
+    /// Runs the first timer that is due.
+    fn handle_timer(&mut self, now: Time) {
+        if let Some(seat) = self.seat_timers.pop_due(now) {
             self.traffic.seats[seat as usize].handle_timeout(now);
             self.drain(SeatId(seat));
+        } else if let Some(node) = self.node_timers.pop_due(now) {
+            match node.checked_sub(self.hosts.len() as u32) {
+                Some(switch) => self.handle_switch_timeout(switch),
+                None => {
+                    if let Some(endpoint) = &mut self.hosts[node as usize].endpoint {
+                        endpoint.handle_timeout(now);
+                        self.count(NodeId(node));
+                        self.feed(NodeId(node));
+                    }
+                }
+            }
         }
-        while let Some(index) = self.switch_timers.pop_due(now) {
-            let switch = &mut self.switches[index as usize];
-            switch.handle_timeout(&mut self.fabric, &self.table, &mut self.traffic.scratch);
-            let due = switch.pipelines.iter().filter_map(|pipeline| pipeline.poll_timeout()).min();
-            self.switch_timers.set(index, due);
-        }
+    }
+
+    fn handle_switch_timeout(&mut self, index: u32) {
+        let switch = &mut self.switches[index as usize];
+        switch.handle_timeout(&mut self.fabric, &self.table, &mut self.traffic.scratch);
+        let due = switch.pipelines.iter().filter_map(|pipeline| pipeline.poll_timeout()).min();
+        self.node_timers.set(switch.node.0, due);
     }
 }
 

@@ -35,16 +35,20 @@ impl SwitchNode {
         GroupId(self.groups.len() as u16 - 1)
     }
 
-    /// Sends a packet on its way.
+    /// Sends a packet on its way that came in over a link, or that a program made.
     #[inline]
-    pub fn forward(&mut self, fabric: &mut Fabric, table: &Table, packet: Packet) {
+    pub fn forward(&mut self, fabric: &mut Fabric, table: &Table, from: Option<LinkId>, packet: Packet) {
         let ports = table.next_hops(self.index, packet.dst).0;
         if ports.is_empty() {
             fabric.lose_unroutable(self.node, &packet);
             return;
         }
         let port = self.chooser.choose(fabric, self.node, ports, &packet);
-        fabric.send(fabric.port(self.node, port), packet);
+        let link = fabric.port(self.node, port);
+        match from {
+            Some(from) => fabric.relay(from, link, packet),
+            None => fabric.send(link, packet),
+        };
     }
 
     /// Lets the program that a packet is for work on it.
@@ -110,7 +114,7 @@ impl SwitchNode {
             Verdict::Route(node) => {
                 let packet = Packet { dst: node, serial: fabric.next_serial(self.node), ..packet };
                 fabric.made(&packet);
-                self.forward(fabric, table, packet);
+                self.forward(fabric, table, None, packet);
             }
         }
     }

@@ -32,10 +32,19 @@ pub enum EventKind {
     Nic = 4,
     /// A traffic source has something to start.
     Source = 5,
+    /// An order to PAUSE or to go on reaches a lossless port.
+    Pause = 6,
 }
 
-const KINDS: [EventKind; 6] =
-    [EventKind::Plan, EventKind::Arrival, EventKind::Stray, EventKind::Departure, EventKind::Nic, EventKind::Source];
+const KINDS: [EventKind; 7] = [
+    EventKind::Plan,
+    EventKind::Arrival,
+    EventKind::Stray,
+    EventKind::Departure,
+    EventKind::Nic,
+    EventKind::Source,
+    EventKind::Pause,
+];
 const NUMBER_BITS: u32 = 29;
 
 impl EventId {

@@ -5,13 +5,13 @@ use tributary_proto::tensor::Spec;
 use tributary_proto::time::{Span, Time};
 
 use super::hosts::Allocation;
-use crate::config::{Config, ConfigError, FaultSection, JobSection, LinkSet, Links, Pattern, TrafficSection, invalid};
+use super::traffic::{add_traffic, transport};
+use crate::config::{Config, ConfigError, FaultSection, JobSection, LinkSet, Links, invalid};
 use crate::driver::{Action, JobPlan, Noise, Settings, Simulation};
 use crate::faults::TroubleSpec;
 use crate::net::LinkId;
 use crate::rng::{Purpose, Rng};
 use crate::topology::Graph;
-use crate::workload::{UniformGroup, permutation};
 
 /// The network of a file with its jobs, traffic and faults, at time zero.
 pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
@@ -21,6 +21,8 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         balancing: config.network.balancing(),
         nic_bytes: config.network.nic_queue.0,
         framing: config.network.framing()?,
+        lossless: config.network.lossless(&graph)?,
+        transport: transport(config)?,
     };
     let mut hosts = Allocation::new(graph.hosts(), config.seed);
     let mut simulation = Simulation::new(graph, settings);
@@ -70,8 +72,16 @@ fn job_plan(
             rto.min, rto.max
         )));
     }
+    let packet = packet_bytes(section, config)?;
+    let smallest = graph.edges().iter().map(|edge| edge.a_to_b.queue_bytes.min(edge.b_to_a.queue_bytes)).min();
+    if smallest.is_some_and(|queue| queue < packet) {
+        return Err(invalid(format!(
+            "{name}: its packets of {packet} bytes fit into no queue of {} bytes",
+            smallest.unwrap_or(0)
+        )));
+    }
     let roots = roots(config, index, &name, section, graph)?;
-    let slots = section.slots.unwrap_or_else(|| pool_size(section, graph, config, roots.len()));
+    let slots = section.slots.unwrap_or_else(|| pool_size(packet, graph, config, roots.len()));
     Ok(JobPlan {
         protocol: section.protocol,
         members,
@@ -112,11 +122,18 @@ fn roots(
     Ok(top.iter().copied().cycle().take(usize::from(section.trees)).collect())
 }
 
+/// Bytes on a link of a job's full packet.
+fn packet_bytes(section: &JobSection, config: &Config) -> Result<u64, ConfigError> {
+    let payload = (4 * usize::from(section.elements_per_packet)).min(60_000) + LONGEST_HEADERS;
+    Ok(u64::from(config.network.framing()?.bytes_on_link(payload)))
+}
+
+/// Bytes of the machines' own headers.
+const LONGEST_HEADERS: usize = 32;
+
 /// So many slots that the bandwidth-delay product of the longest path is covered, rounded up to a power of two
 /// (SwitchML, appendix C).
-fn pool_size(section: &JobSection, graph: &Graph, config: &Config, trees: usize) -> u16 {
-    let framing = config.network.framing().unwrap_or(crate::net::Framing::ETHERNET);
-    let packet = u64::from(framing.bytes_on_link((4 * usize::from(section.elements_per_packet) + 32).min(60_000)));
+fn pool_size(packet: u64, graph: &Graph, config: &Config, trees: usize) -> u16 {
     let levels = u64::from((0..graph.switches()).map(|switch| graph.level(graph.switch(switch))).max().unwrap_or(1));
     let slowest = graph.edges().iter().map(|edge| edge.a_to_b.rate).min().unwrap_or(config.network.rate.0);
     let longest = graph.edges().iter().map(|edge| edge.a_to_b.delay).max().unwrap_or_default();
@@ -124,52 +141,6 @@ fn pool_size(section: &JobSection, graph: &Graph, config: &Config, trees: usize)
     let in_flight = latency.times(2 * levels).0.div_ceil(config.network.rate.0.time_of(packet).0.max(1)) + 1;
     let slots = in_flight.next_power_of_two().clamp(8, 1 << 15);
     (slots.div_ceil(trees as u64) * trees as u64).min(u64::from(u16::MAX)) as u16
-}
-
-fn add_traffic(
-    simulation: &mut Simulation,
-    config: &Config,
-    index: usize,
-    section: &TrafficSection,
-    hosts: &mut Allocation,
-) -> Result<(), ConfigError> {
-    let name = format!("traffic {index}");
-    let packet = u16::try_from(section.packet.0).ok().filter(|&packet| packet >= 84).ok_or_else(|| {
-        invalid(format!("{name}: packet = {} is no packet: 84 to 65,535 bytes are possible", section.packet))
-    })?;
-    if section.message.0 < u64::from(packet) {
-        return Err(invalid(format!(
-            "{name}: message = {} is less than one packet of {packet} bytes",
-            section.message
-        )));
-    }
-    let members = hosts.take(&name, &section.hosts, section.placement)?;
-    if members.len() < 2 {
-        return Err(invalid(format!("{name}: one host has nobody to send to")));
-    }
-    match section.pattern {
-        Pattern::Permutation => {
-            permutation(simulation, &members, config.seed ^ index as u64, section.message.0, packet);
-        }
-        Pattern::Uniform => {
-            if section.load.0 == 0.0 {
-                return Err(invalid(format!("{name}: load = 0 sends nothing")));
-            }
-            let rate = config.network.rate.0;
-            let pace = if section.load.0 < 1.0 {
-                Span((rate.time_of(u64::from(packet)).0 as f64 / section.load.0) as u64)
-            } else {
-                Span::ZERO
-            };
-            let packets = section.message.0.div_ceil(u64::from(packet)).min(u64::from(u32::MAX)) as u32;
-            let group = UniformGroup::new(&members, config.seed, index as u64, packets, packet, pace);
-            for (host, mut source) in group.sources() {
-                source.start_at(Time::ZERO + section.start.0);
-                simulation.add_background(host, source);
-            }
-        }
-    }
-    Ok(())
 }
 
 fn plan_fault(simulation: &mut Simulation, section: &FaultSection) -> Result<(), ConfigError> {

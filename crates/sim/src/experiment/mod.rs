@@ -2,6 +2,7 @@
 
 mod build;
 mod hosts;
+mod traffic;
 
 use std::ops::ControlFlow;
 use std::time::Instant;

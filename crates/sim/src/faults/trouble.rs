@@ -16,7 +16,7 @@ pub struct TroubleSpec {
     pub duplication: f64,
     /// It is delayed, and so may be overtaken.
     pub reordering: f64,
-    /// Delays are drawn evenly from zero to this.
+    /// Delays are drawn evenly from a picosecond to this.
     pub longest_delay: Span,
 }
 
@@ -58,6 +58,6 @@ impl LinkTrouble {
     }
 
     fn delay(&mut self) -> Span {
-        Span((self.rng.unit() * self.spec.longest_delay.0 as f64) as u64)
+        Span(1 + (self.rng.unit() * self.spec.longest_delay.0 as f64) as u64)
     }
 }

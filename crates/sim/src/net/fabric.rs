@@ -5,6 +5,7 @@ use tributary_proto::switch::PortView;
 use tributary_proto::time::{Span, Time};
 
 use super::link::{Link, LinkCounters, LinkSpec};
+use super::lossless::{Lossless, LosslessSpec, Origin, PAUSE_BYTES};
 use super::trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};
 use super::{Packet, Payloads};
 use crate::events::{EventId, EventKind, EventQueue};
@@ -97,6 +98,7 @@ pub struct Fabric {
     free_strays: Vec<u32>,
     hash: TraceHash,
     tracer: Option<Box<dyn Tracer>>,
+    lossless: Option<Box<Lossless>>,
     hops: u64,
 }
 
@@ -139,9 +141,21 @@ impl Fabric {
             free_strays: Vec::new(),
             hash: TraceHash::new(nodes),
             tracer: None,
+            lossless: None,
             hops: 0,
             links,
         }
+    }
+
+    /// Makes all links lossless; before anything is sent.
+    pub fn set_lossless(&mut self, spec: LosslessSpec, graph: &Graph) {
+        self.lossless = Some(Box::new(Lossless::new(spec, graph)));
+    }
+
+    /// True if PAUSE keeps queues from overflowing.
+    #[inline]
+    pub fn is_lossless(&self) -> bool {
+        self.lossless.is_some()
     }
 
     /// Lets someone see everything from now on.
@@ -194,7 +208,13 @@ impl Fabric {
 
     /// What went through a link and what was lost there.
     pub fn counters(&self, link: LinkId) -> LinkCounters {
-        LinkCounters { losses: self.losses[link.index()], ..self.links[link.index()].counters() }
+        let port = self.lossless.as_ref().map(|lossless| &lossless.ports[link.index()]);
+        LinkCounters {
+            losses: self.losses[link.index()],
+            pauses: port.map_or(0, |port| port.pauses),
+            max_held_bytes: port.map_or(0, |port| port.most_held),
+            ..self.links[link.index()].counters()
+        }
     }
 
     /// Packets that came out of links so far.
@@ -235,7 +255,18 @@ impl Fabric {
 
     /// Sends a packet into a link. A packet that the link does not take is lost, and its payload given back.
     #[inline]
-    pub fn send(&mut self, id: LinkId, mut packet: Packet) -> bool {
+    pub fn send(&mut self, id: LinkId, packet: Packet) -> bool {
+        if self.lossless.is_some() { self.send_lossless(None, id, packet) } else { self.send_plain(id, packet) }
+    }
+
+    /// Sends a packet that came in over link `from` out into link `id`.
+    #[inline]
+    pub fn relay(&mut self, from: LinkId, id: LinkId, packet: Packet) -> bool {
+        if self.lossless.is_some() { self.send_lossless(Some(from), id, packet) } else { self.send_plain(id, packet) }
+    }
+
+    #[inline]
+    fn send_plain(&mut self, id: LinkId, mut packet: Packet) -> bool {
         let link = &mut self.links[id.index()];
         if link.troubled && link.down {
             self.lose(id, self.near_end(id), self.why_down(id), &packet);
@@ -252,6 +283,96 @@ impl Fabric {
             self.record_joined(id, &packet);
         }
         true
+    }
+
+    fn send_lossless(&mut self, origin: Origin, id: LinkId, mut packet: Packet) -> bool {
+        if self.links[id.index()].down {
+            self.lose(id, self.near_end(id), self.why_down(id), &packet);
+            return false;
+        }
+        let Some(lossless) = &mut self.lossless else { return false };
+        let (fits, stop) = lossless.hold(id, origin, packet.bytes);
+        if !fits {
+            self.lose(id, self.near_end(id), LossCause::QueueFull, &packet);
+            return false;
+        }
+        self.links[id.index()].join_waiting(self.now, &mut packet);
+        lossless.ports[id.index()].waiting.push_back((packet, origin));
+        if let (true, Some(origin)) = (stop, origin) {
+            self.order(origin, true);
+        }
+        self.begin_next(id);
+        true
+    }
+
+    /// The first packet that waits for a lossless link leaves, if none is leaving and nothing forbids it.
+    fn begin_next(&mut self, id: LinkId) {
+        let Some(lossless) = &mut self.lossless else { return };
+        let port = &mut lossless.ports[id.index()];
+        if port.paused || port.leaving.is_some() {
+            return;
+        }
+        let Some((packet, origin)) = port.waiting.pop_front() else { return };
+        port.leaving = Some((origin, packet.bytes));
+        let link = &mut self.links[id.index()];
+        let arrival = link.begin(self.now, packet);
+        self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
+        if link.was_idle() {
+            self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
+        }
+        if self.tracer.is_some() {
+            self.record_joined(id, &packet);
+        }
+    }
+
+    /// A lossless link has finished a packet, or was told so before it stood still.
+    pub fn depart(&mut self, id: LinkId) {
+        let until = self.links[id.index()].busy_until();
+        if until > self.now {
+            return self.queue.push(until, EventId::new(EventKind::Departure, id.0));
+        }
+        let Some(lossless) = &mut self.lossless else { return };
+        if let Some((origin, bytes)) = lossless.ports[id.index()].leaving.take()
+            && lossless.free(id, origin, bytes)
+            && let Some(origin) = origin
+        {
+            self.order(origin, false);
+        }
+        self.begin_next(id);
+    }
+
+    /// Orders the near end of a link to stop or to go on.
+    fn order(&mut self, id: LinkId, stop: bool) {
+        let back = &self.links[id.reverse().index()];
+        let sent = back.busy_until().max(self.now) + back.transmission(PAUSE_BYTES);
+        let at = sent + back.delay();
+        if let Some(lossless) = &mut self.lossless {
+            lossless.ports[id.index()].orders.push_back((at, stop));
+            self.queue.push(at, EventId::new(EventKind::Pause, id.0));
+        }
+    }
+
+    /// An order has reached the near end of a link.
+    pub fn heed(&mut self, id: LinkId) {
+        let Some(lossless) = &mut self.lossless else { return };
+        let port = &mut lossless.ports[id.index()];
+        // Orders that were on a cable when it broke are gone.
+        if port.orders.front().is_some_and(|&(at, _)| at == self.now)
+            && let Some((_, stop)) = port.orders.pop_front()
+        {
+            port.paused = stop;
+            self.begin_next(id);
+        }
+    }
+
+    /// Whoever told whom to stop on a link is forgotten with it.
+    fn forget_orders(&mut self, id: LinkId) {
+        if let Some(lossless) = &mut self.lossless {
+            let port = &mut lossless.ports[id.index()];
+            port.orders.clear();
+            (port.paused, port.pausing) = (false, false);
+            self.begin_next(id);
+        }
     }
 
     /// The packet whose arrival event has come; `None` if a fault took it.
@@ -341,8 +462,12 @@ impl Fabric {
         let near = self.near_end(id);
         let link = &mut self.links[id.index()];
         let dead = self.node_down[link.to.index()] || self.node_down[near.index()];
-        link.down = self.cable_down[id.index() / 2] || dead;
+        let down = self.cable_down[id.index() / 2] || dead;
+        let changed = std::mem::replace(&mut link.down, down) != down;
         link.troubled = link.down || self.troubles[id.index()].is_some();
+        if changed {
+            self.forget_orders(id);
+        }
     }
 
     /// Why a link that is down is so.

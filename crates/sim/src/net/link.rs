@@ -55,6 +55,10 @@ pub struct LinkCounters {
     pub marks: u64,
     /// The most bytes that ever waited, the packet in transmission included.
     pub max_queue_bytes: u64,
+    /// How often the far end told the near end to PAUSE.
+    pub pauses: u64,
+    /// The most bytes that came in over the link and waited at the far end at a time; counted where PAUSE is used.
+    pub max_held_bytes: u64,
     /// Packets that were lost here, by cause.
     pub losses: [u64; LossCause::ALL.len()],
 }
@@ -71,7 +75,8 @@ pub struct Link {
     mark_above: Span,
     packets: u64,
     bytes: u64,
-    max_backlog: Span,
+    /// Packets that have not begun to leave, as time; only where PAUSE decides when they do.
+    waiting: Span,
 
     ring: Ring,
     /// The node at the far end ...
@@ -83,6 +88,7 @@ pub struct Link {
     /// Nothing gets through.
     pub down: bool,
     marks: u64,
+    max_backlog: Span,
 }
 
 impl Link {
@@ -96,13 +102,14 @@ impl Link {
             mark_above: spec.mark_bytes.map_or(Span(u64::MAX), |bytes| spec.rate.time_of(bytes)),
             packets: 0,
             bytes: 0,
-            max_backlog: Span::ZERO,
+            waiting: Span::ZERO,
             ring: Ring::default(),
             to,
             to_port,
             troubled: false,
             down: false,
             marks: 0,
+            max_backlog: Span::ZERO,
         }
     }
 
@@ -126,6 +133,29 @@ impl Link {
         packet.arrival = self.busy_until + self.delay;
         self.ring.push(*packet);
         Some(packet.arrival)
+    }
+
+    /// Puts a packet behind those that wait for their departure. There is room: PAUSE sees to it.
+    pub(super) fn join_waiting(&mut self, now: Time, packet: &mut Packet) {
+        let backlog = self.backlog(now);
+        if backlog > self.mark_above && packet.flags.mark() {
+            self.marks += 1;
+        }
+        let transmission = self.transmission(u64::from(packet.bytes));
+        self.waiting = self.waiting + transmission;
+        self.max_backlog = self.max_backlog.max(backlog + transmission);
+        self.packets += 1;
+        self.bytes += u64::from(packet.bytes);
+    }
+
+    /// The first of those that wait begins to leave; gives its arrival.
+    pub(super) fn begin(&mut self, now: Time, mut packet: Packet) -> Time {
+        let transmission = self.transmission(u64::from(packet.bytes));
+        self.waiting = self.waiting - transmission;
+        self.busy_until = self.busy_until.max(now) + transmission;
+        packet.arrival = self.busy_until + self.delay;
+        self.ring.push(packet);
+        packet.arrival
     }
 
     /// The packet that arrives first, and the arrival of the one behind it.
@@ -164,7 +194,8 @@ impl Link {
         self.ring.is_empty()
     }
 
-    /// When the queue will be empty, if nothing joins it.
+    /// When the queue will be empty, if nothing joins it; where PAUSE is used, when the last packet that has begun to
+    /// leave will have.
     #[inline]
     pub fn busy_until(&self) -> Time {
         self.busy_until
@@ -178,7 +209,7 @@ impl Link {
     /// What waits, as time.
     #[inline]
     pub fn backlog(&self, now: Time) -> Span {
-        self.busy_until.since(now)
+        self.busy_until.since(now) + self.waiting
     }
 
     /// True if more than half of the queue is taken.
@@ -217,6 +248,8 @@ impl Link {
             bytes: self.bytes,
             marks: self.marks,
             max_queue_bytes: self.bytes_of(self.max_backlog),
+            pauses: 0,
+            max_held_bytes: 0,
             losses: [0; LossCause::ALL.len()],
         }
     }

@@ -4,6 +4,7 @@
 
 mod fabric;
 mod link;
+mod lossless;
 mod packet;
 mod payload;
 mod prefetch;
@@ -12,6 +13,7 @@ mod trace;
 
 pub use fabric::{Fabric, Framing, LinkId, Queues};
 pub use link::{Link, LinkCounters, LinkSpec, Rate};
+pub use lossless::{LosslessSpec, PAUSE_BYTES, headroom};
 pub use packet::{Packet, PacketFlags};
 pub use payload::{PayloadId, Payloads};
 pub use trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};

@@ -24,9 +24,9 @@ impl Report {
             }
             Ok(())
         })?;
-        write_table(&directory.join("flows.csv"), "src,dst,bytes,start_s,seconds", |out| {
+        write_table(&directory.join("flows.csv"), "kind,src,dst,bytes,start_s,seconds", |out| {
             self.flow_rows.iter().try_for_each(|row| {
-                writeln!(out, "{},{},{},{},{}", row.src, row.dst, row.bytes, row.start, row.seconds)
+                writeln!(out, "{},{},{},{},{},{}", row.kind, row.src, row.dst, row.bytes, row.start, row.seconds)
             })
         })?;
         self.write_links(&directory.join("links.csv"))
@@ -34,14 +34,17 @@ impl Report {
 
     fn write_links(&self, path: &Path) -> io::Result<()> {
         let causes: Vec<String> = LossCause::ALL.iter().map(|cause| format!("lost_{}", cause.name())).collect();
-        let header = format!("link,from,to,utilisation,packets,bytes,max_queue_bytes,marks,{}", causes.join(","));
+        let header = format!(
+            "link,from,to,utilisation,packets,bytes,max_queue_bytes,marks,pauses,max_held_bytes,{}",
+            causes.join(",")
+        );
         write_table(path, &header, |out| {
             self.link_rows.iter().try_for_each(|row| {
                 let counters = &row.counters;
                 let losses: Vec<String> = counters.losses.iter().map(u64::to_string).collect();
                 writeln!(
                     out,
-                    "{},{},{},{},{},{},{},{},{}",
+                    "{},{},{},{},{},{},{},{},{},{},{}",
                     row.link.0,
                     row.from,
                     row.to,
@@ -50,6 +53,8 @@ impl Report {
                     counters.bytes,
                     counters.max_queue_bytes,
                     counters.marks,
+                    counters.pauses,
+                    counters.max_held_bytes,
                     losses.join(",")
                 )
             })

@@ -55,6 +55,8 @@ pub struct LinkGroup {
     pub max_queue_bytes: u64,
     /// Packets that were marked.
     pub marks: u64,
+    /// Orders to PAUSE that their far ends gave.
+    pub pauses: u64,
     /// Packets that were lost, by cause; only causes that came up.
     pub losses: Vec<(&'static str, u64)>,
 }
@@ -78,6 +80,11 @@ pub fn rows(simulation: &Simulation) -> Vec<LinkRow> {
             }
         })
         .collect()
+}
+
+/// Packets that found no room.
+pub fn overflows(rows: &[LinkRow]) -> u64 {
+    rows.iter().map(|row| row.counters.losses[LossCause::QueueFull as usize]).sum()
 }
 
 /// The same, summed by place and direction.
@@ -106,6 +113,7 @@ fn group(name: String, rows: &[&LinkRow]) -> LinkGroup {
         packets: sum(&|counters| counters.packets),
         max_queue_bytes: rows.iter().map(|row| row.counters.max_queue_bytes).max().unwrap_or(0),
         marks: sum(&|counters| counters.marks),
+        pauses: sum(&|counters| counters.pauses),
         losses: LossCause::ALL
             .into_iter()
             .map(|cause| (cause.name(), sum(&|counters| counters.losses[cause as usize])))

@@ -3,6 +3,7 @@
 mod files;
 mod links;
 mod text;
+mod transport;
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tributary_proto::host::HostStats;
 use tributary_proto::time::Time;
 
 pub use links::{LinkGroup, LinkRow};
+pub use transport::{FlowClass, TransportReport};
 
 use crate::config::Config;
 use crate::driver::{Job, Simulation, Wrong};
@@ -36,10 +38,14 @@ pub struct Report {
     pub jobs: Vec<JobReport>,
     /// Messages with an end.
     pub flows: Option<FlowReport>,
+    /// Flows under DCTCP.
+    pub transport: Option<TransportReport>,
     /// Traffic without end.
     pub background: Option<BackgroundReport>,
     /// Links, by where they are.
     pub links: Vec<LinkGroup>,
+    /// Packets that a lossless network lost all the same, for want of room; none where PAUSE is not used.
+    pub lossless_drops: Option<u64>,
     /// The most memory that programs took in one switch, in bytes.
     pub switch_memory_bytes: usize,
     /// Every direction of every link.
@@ -131,11 +137,13 @@ pub struct FlowReport {
 /// One finished message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowRow {
+    /// "message" or "dctcp".
+    pub kind: &'static str,
     /// Sender.
     pub src: u32,
     /// Receiver.
     pub dst: u32,
-    /// Bytes on a link.
+    /// Bytes: of a message on a link, under DCTCP of data.
     pub bytes: u64,
     /// When it came up, in seconds.
     pub start: f64,
@@ -157,7 +165,11 @@ impl Report {
     pub fn new(config: &Config, simulation: &Simulation, finished: bool, set_up: Duration, run: Duration) -> Report {
         let (fabric, graph) = (&simulation.fabric, simulation.graph());
         let seconds = fabric.now.as_secs_f64();
-        let flow_rows = flow_rows(simulation);
+        let mut flow_rows = flow_rows(simulation);
+        let flows = flow_report(simulation.traffic.flows.all().len(), &flow_rows);
+        let transport_rows = transport::rows(simulation);
+        let transport = transport::report(simulation, &transport_rows);
+        flow_rows.extend(transport_rows);
         let background = simulation.traffic.flows.background;
         let link_rows = links::rows(simulation);
         Report {
@@ -169,12 +181,14 @@ impl Report {
             trace_hash: format!("{:016x}", fabric.trace_hash()),
             hops: fabric.hops(),
             jobs: simulation.traffic.jobs.all().iter().map(|job| job_report(simulation, job)).collect(),
-            flows: flow_report(simulation.traffic.flows.all().len(), &flow_rows),
+            flows,
+            transport,
             background: (background.packets > 0).then(|| BackgroundReport {
                 packets: background.packets,
                 received_gbps: background.bytes as f64 * 8e-9 / seconds,
             }),
             links: links::groups(graph, &link_rows),
+            lossless_drops: config.network.lossless.map(|_| links::overflows(&link_rows)),
             switch_memory_bytes: simulation.switch_memory_bytes(),
             link_rows,
             flow_rows,
@@ -195,8 +209,14 @@ impl Report {
         if let Some(job) = self.jobs.iter().find(|job| !job.complete) {
             return Some(format!("{} did not complete in {} s of simulated time", job.name, self.seconds));
         }
-        let lost = self.flows.filter(|flows| flows.finished < flows.flows)?;
-        Some(format!("{} of {} messages were not received whole", lost.flows - lost.finished, lost.flows))
+        if let Some(lost) = self.lossless_drops.filter(|&lost| lost > 0) {
+            return Some(format!("the lossless network lost {lost} packets for want of room: its queues need more"));
+        }
+        if let Some(lost) = self.flows.filter(|flows| flows.finished < flows.flows) {
+            return Some(format!("{} of {} messages were not received whole", lost.flows - lost.finished, lost.flows));
+        }
+        let flows = self.transport.as_ref().filter(|_| !self.finished)?;
+        Some(format!("{} of {} flows under DCTCP did not finish", flows.started - flows.finished, flows.started))
     }
 }
 
@@ -274,7 +294,7 @@ fn flow_rows(simulation: &Simulation) -> Vec<FlowRow> {
         .filter_map(|flow| {
             let seconds = flow.end?.since(flow.start).as_secs_f64();
             let start = flow.start.as_secs_f64();
-            Some(FlowRow { src: flow.src.0, dst: flow.dst.0, bytes: flow.bytes, start, seconds })
+            Some(FlowRow { kind: "message", src: flow.src.0, dst: flow.dst.0, bytes: flow.bytes, start, seconds })
         })
         .collect()
 }

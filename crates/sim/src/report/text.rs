@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{FlowReport, JobReport, LinkGroup, Report};
+use super::{FlowReport, JobReport, LinkGroup, Report, TransportReport};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -20,6 +20,9 @@ impl fmt::Display for Report {
         }
         if let Some(flows) = &self.flows {
             write_flows(f, flows)?;
+        }
+        if let Some(transport) = &self.transport {
+            write_transport(f, transport)?;
         }
         if let Some(background) = &self.background {
             writeln!(
@@ -92,16 +95,40 @@ fn write_flows(f: &mut fmt::Formatter<'_>, flows: &FlowReport) -> fmt::Result {
     )
 }
 
-fn write_links(f: &mut fmt::Formatter<'_>, groups: &[LinkGroup]) -> fmt::Result {
+fn write_transport(f: &mut fmt::Formatter<'_>, transport: &TransportReport) -> fmt::Result {
     writeln!(
         f,
-        "\n{:<14}{:>7}{:>12}{:>10}{:>12}{:>14}{:>10}  lost",
-        "links", "number", "used, mean", "most", "packets", "queue, most", "marks"
+        "\nflows under DCTCP: {} of {} arrived whole, {} packets sent again",
+        transport.finished, transport.started, transport.retransmissions
+    )?;
+    if !transport.classes.is_empty() {
+        writeln!(f, "  {:<14}{:>8}{:>14}{:>14}{:>14}", "completion", "flows", "mean", "p50", "p99")?;
+    }
+    for class in &transport.classes {
+        let [mean, p50, p99] = [class.mean_seconds, class.p50_seconds, class.p99_seconds].map(time);
+        writeln!(f, "  {:<14}{:>8}{mean:>14}{p50:>14}{p99:>14}", class.name, class.flows)?;
+    }
+    Ok(())
+}
+
+fn write_links(f: &mut fmt::Formatter<'_>, groups: &[LinkGroup]) -> fmt::Result {
+    let paused = groups.iter().any(|group| group.pauses > 0);
+    writeln!(
+        f,
+        "\n{:<14}{:>7}{:>12}{:>10}{:>12}{:>14}{:>10}{}  lost",
+        "links",
+        "number",
+        "used, mean",
+        "most",
+        "packets",
+        "queue, most",
+        "marks",
+        if paused { "    pauses" } else { "" }
     )?;
     for group in groups {
         writeln!(
             f,
-            "{:<14}{:>7}{:>10.1} %{:>8.1} %{:>12}{:>10.1} KiB{:>10}  {}",
+            "{:<14}{:>7}{:>10.1} %{:>8.1} %{:>12}{:>10.1} KiB{:>10}{}  {}",
             group.name,
             group.links,
             group.mean_utilisation * 100.0,
@@ -109,6 +136,7 @@ fn write_links(f: &mut fmt::Formatter<'_>, groups: &[LinkGroup]) -> fmt::Result 
             group.packets,
             group.max_queue_bytes as f64 / 1024.0,
             group.marks,
+            if paused { format!("{:>10}", group.pauses) } else { String::new() },
             if group.losses.is_empty() { "-".to_string() } else { counts(&group.losses) }
         )?;
     }

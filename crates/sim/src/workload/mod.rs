@@ -1,7 +1,11 @@
 //! What hosts are given to do besides jobs.
 
 mod permutation;
+mod poisson;
+mod sizes;
 mod uniform;
 
-pub use permutation::permutation;
+pub use permutation::{permutation, permutation_of_flows};
+pub use poisson::{PoissonGroup, PoissonSource};
+pub use sizes::{FlowSizes, SizeTable};
 pub use uniform::{Uniform, UniformGroup};

@@ -12,3 +12,10 @@ pub fn permutation(simulation: &mut Simulation, hosts: &[NodeId], seed: u64, byt
         simulation.send_message(host, hosts[peer as usize], bytes, packet_bytes);
     }
 }
+
+/// The same with flows under DCTCP, of so many bytes of data. False if they have more packets than packets have numbers.
+pub fn permutation_of_flows(simulation: &mut Simulation, hosts: &[NodeId], seed: u64, bytes: u64) -> bool {
+    let peers = Rng::new(seed, Purpose::Permutation, 0).derangement(hosts.len());
+    let mut pairs = hosts.iter().zip(&peers);
+    pairs.all(|(&host, &peer)| simulation.start_flow(host, hosts[peer as usize], bytes).is_some())
+}

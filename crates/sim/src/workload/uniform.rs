@@ -34,7 +34,15 @@ impl UniformGroup {
     /// One source for each host.
     pub fn sources(self) -> Vec<(NodeId, Uniform)> {
         let group = Arc::new(self);
-        let source = |place| Uniform { group: group.clone(), place, round: 0, left: 0, peer: NodeId(0), next: Time(0) };
+        let source = |place| Uniform {
+            group: group.clone(),
+            place,
+            round: 0,
+            left: 0,
+            peer: NodeId(0),
+            next: Time(0),
+            end: NEVER,
+        };
         group.places.iter().enumerate().map(|(place, &host)| (host, source(place as u32))).collect()
     }
 
@@ -54,16 +62,23 @@ pub struct Uniform {
     left: u32,
     peer: NodeId,
     next: Time,
+    end: Time,
 }
 
+const NEVER: Time = Time(u64::MAX);
+
 impl Uniform {
-    /// Nothing is sent before this.
-    pub fn start_at(&mut self, start: Time) {
+    /// Nothing is sent before `start`, nor from `end` on.
+    pub fn limit(&mut self, start: Time, end: Option<Time>) {
         self.next = start;
+        self.end = end.unwrap_or(NEVER);
     }
 
-    /// Destination and size of the next packet, or the time from which there is one.
+    /// Destination and size of the next packet, or the time from which there is one; the end of time if never.
     pub fn poll(&mut self, now: Time) -> Result<(NodeId, u16), Time> {
+        if now >= self.end {
+            return Err(NEVER);
+        }
         if now < self.next {
             return Err(self.next);
         }

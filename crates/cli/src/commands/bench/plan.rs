@@ -87,7 +87,7 @@ impl Plan {
             iters: args.iters.unwrap_or(if args.quick { 2 } else { 5 }),
             repetitions: args.repetitions.unwrap_or(if args.quick { 1 } else { 3 }),
             small_elements: 256,
-            small_iters: if args.quick { 20 } else { 500 },
+            small_iters: if args.quick { 20 } else { 200 },
             shards: args.shards,
             mtu: args.mtu,
         }

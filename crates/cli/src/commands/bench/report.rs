@@ -193,7 +193,8 @@ impl Report {
 
     /// Says, once, why there is no Gloo.
     pub fn leave_gloo_out(&mut self, reason: &str) {
-        let note = format!("Gloo was left out. {reason}");
+        let remedy = "It needs a Python with this package and PyTorch (in a clone: make torch), told by --python.";
+        let note = format!("Gloo was left out. {reason}. {remedy}");
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -333,8 +334,8 @@ mod tests {
     fn a_contender_that_did_not_run_has_no_line_and_the_reason_is_told_once() {
         let mut report = report();
         report.add(vec![row(0.0, &[(Contender::Ring, 1.0)])]);
-        report.leave_gloo_out("There is no PyTorch.");
-        report.leave_gloo_out("There is no PyTorch.");
+        report.leave_gloo_out("There is no PyTorch");
+        report.leave_gloo_out("There is no PyTorch");
         assert_eq!(report.rows[0].lines.len(), 1);
         assert_eq!(report.rows[0].lines[0].times_gloo, None);
         assert_eq!(report.render().matches("Gloo was left out. There is no PyTorch.").count(), 1);

@@ -1,6 +1,9 @@
 //! `tributary sim`: the protocols' own machines on simulated networks.
 
 mod run;
+mod swarm;
+mod sweep;
+mod trace;
 
 use crate::failure::Failure;
 
@@ -9,6 +12,11 @@ Examples:
   tributary sim run experiments/workload-w.toml
   tributary sim run FILE.toml --seed 7 --out results/
   tributary sim run FILE.toml --json | jq .jobs[0].goodput_gbps
+  tributary sim sweep experiments/sweep-trees.toml --out trees
+  tributary sim swarm --seeds 0..10000
+  tributary sim swarm --seeds 17..18 --show           the world of seed 17 as a file
+  tributary sim trace --swarm 17 --node 'switch 0'
+  tributary sim trace FILE.toml --pcapng run.pcapng   for Wireshark
 
 A file describes network, jobs, background traffic and faults; docs/simulator.md shows every key. The same file and the
 same seed give the same packets on every machine: the last line but one of a report is the hash of all of them.";
@@ -25,6 +33,12 @@ pub struct Args {
 enum Command {
     /// Run one experiment and report what it found
     Run(run::Args),
+    /// Run a file with every combination of some values and seeds, on all cores; goes on where it was stopped
+    Sweep(sweep::Args),
+    /// Run random worlds with faults: nothing wrong may come out, and everything must end
+    Swarm(swarm::Args),
+    /// Show what happens in an experiment, packet by packet
+    Trace(trace::Args),
 }
 
 impl Args {
@@ -32,6 +46,9 @@ impl Args {
     pub fn json(&self) -> bool {
         match &self.command {
             Command::Run(args) => args.json,
+            Command::Sweep(args) => args.json,
+            Command::Swarm(args) => args.json,
+            Command::Trace(_) => false,
         }
     }
 }
@@ -40,5 +57,8 @@ impl Args {
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Command::Run(args) => run::run(args),
+        Command::Sweep(args) => sweep::run(args),
+        Command::Swarm(args) => swarm::run(args),
+        Command::Trace(args) => trace::run(args),
     }
 }

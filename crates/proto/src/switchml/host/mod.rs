@@ -3,10 +3,11 @@
 //! Each slot goes its own way: its block is sent, the result comes, its next block (`s` further in the stream) follows
 //! at once. A block of floats whose exponent ranks could not agree on in the phase before, because some rank did not
 //! know the block yet, is preceded by a phase that agrees on it (PROBE). In collectives that fit into the pool that
-//! phase carries the block too, scaled by the slot's last exponent: if ranks then agree on just that one, it is the sum,
-//! and a small tensor took one round trip. Results are the same to the bit either way.
+//! phase carries the block too, scaled by the slot's last exponent: if ranks then agree on just that one, it is the
+//! sum, and a small tensor took one round trip. Results are the same to the bit either way.
 
 mod deadlines;
+mod failure;
 mod recovery;
 mod send_queue;
 mod stream;
@@ -16,6 +17,7 @@ use std::collections::VecDeque;
 use tributary_numeric::{BlockExponent, Scale};
 
 use self::deadlines::{Deadlines, Due};
+use self::failure::Heard;
 use self::recovery::Recovery;
 use self::send_queue::SendQueue;
 use self::stream::{Op, Stream};
@@ -23,7 +25,7 @@ use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch, Report};
 use crate::config::HostConfig;
 use crate::drop_reason::DropReason;
 use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
-use crate::ids::{OpId, WorkerId};
+use crate::ids::OpId;
 use crate::packet::{Addr, Ecn, Packet, Transmit};
 use crate::registry::Protocol;
 use crate::time::Time;
@@ -59,13 +61,6 @@ struct Slot {
     in_flight: bool,
     /// The phase began when the one before it ended.
     in_step: bool,
-}
-
-/// What the switch last said about a slot.
-struct Heard {
-    slot: u16,
-    phase: u32,
-    missing: Vec<WorkerId>,
 }
 
 /// A worker's machine.
@@ -214,26 +209,6 @@ impl SwitchMlHost {
         Ok(())
     }
 
-    fn report(&mut self, header: &Header, report: Report<'_>) -> Result<(), DropReason> {
-        let missing = report.missing().collect();
-        self.heard = Some(Heard { slot: header.idx, phase: header.phase, missing });
-        Ok(())
-    }
-
-    fn mismatch(&mut self, header: &Header, mismatch: Mismatch) -> Result<(), DropReason> {
-        let slot = &mut self.slots[usize::from(header.idx)];
-        slot.stage = Stage::Refused;
-        slot.in_flight = false;
-        self.recovery.forget(header.idx);
-        let op = self.stream.op_of(slot.block).expect("a slot in flight has a block").id;
-        let Mismatch { a, a_spec, b, b_spec } = mismatch;
-        if self.failing.as_ref().is_none_or(|(earlier, _)| op < *earlier) {
-            self.failing = Some((op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op }));
-        }
-        self.settle();
-        Ok(())
-    }
-
     /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
     fn settle(&mut self) {
         while let Some(front) = self.stream.front() {
@@ -249,50 +224,6 @@ impl SwitchMlHost {
             let Op { id, tensor, .. } = self.stream.pop().expect("there is a front");
             self.deadlines.complete(id);
             self.events.push_back(HostEvent::Done { op: id, tensor });
-        }
-    }
-
-    /// Everything that is queued fails, and so does everything later.
-    fn fail(&mut self, error: CollectiveError) {
-        while let Some(Op { id, tensor, .. }) = self.stream.pop() {
-            self.deadlines.complete(id);
-            self.events.push_back(HostEvent::Failed { op: id, tensor, error: error.clone() });
-        }
-        for (idx, slot) in self.slots.iter_mut().enumerate() {
-            slot.stage = Stage::Idle;
-            slot.in_flight = false;
-            self.recovery.forget(idx as u16);
-        }
-        self.queue.clear();
-        self.question = None;
-        self.broken.get_or_insert(error);
-    }
-
-    fn waits(&self, idx: u16) -> bool {
-        matches!(self.slots[usize::from(idx)].stage, Stage::Probe | Stage::Guess | Stage::Update)
-    }
-
-    /// The slot that waits with the earliest block. Searched for: needed only when something is wrong.
-    fn oldest_waiting(&self) -> Option<u16> {
-        (0..self.slots.len() as u16)
-            .filter(|&idx| self.waits(idx))
-            .min_by_key(|&idx| self.slots[usize::from(idx)].block)
-    }
-
-    /// Why a deadline has passed.
-    fn diagnose(&self) -> CollectiveError {
-        if let Some((_, error)) = &self.failing {
-            return error.clone();
-        }
-        let Some(idx) = self.oldest_waiting() else { return CollectiveError::Aborted };
-        let slot = &self.slots[usize::from(idx)];
-        let op = self.stream.op_of(slot.block).expect("a slot that waits has a block");
-        let (block, op) = (op.local(slot.block), op.id);
-        match &self.heard {
-            Some(heard) if heard.slot == idx && heard.phase == slot.phase && !heard.missing.is_empty() => {
-                CollectiveError::Missing { missing: heard.missing.clone(), slot: u32::from(idx), block, op }
-            }
-            _ => CollectiveError::SwitchSilent { shard: self.recovery.shard_of(idx), block, op },
         }
     }
 

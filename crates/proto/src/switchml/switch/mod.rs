@@ -54,13 +54,13 @@ impl<V: Values> SwitchMl<V> {
         }
     }
 
-    fn receive(&mut self, ingress: PortId, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
+    fn receive(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
         let header = Header::parse(&packet.bytes[..packet.len])?;
         let kind = Kind::of(packet.bytes)?;
         let version = self.pool.version(header.idx, header.phase).ok_or(DropReason::BadField)?;
         if self.parent.is_some_and(|parent| parent.port == ingress) {
             return match kind {
-                Kind::Result => self.parent_result(version, &header, packet),
+                Kind::Result => self.parent_result(now, version, &header, packet),
                 Kind::Mismatch => self.mismatch_elsewhere(version, &header, packet, true),
                 Kind::Report => Ok(Verdict::Group(self.group)),
                 Kind::Update | Kind::Probe | Kind::Query => Err(DropReason::BadKind),
@@ -72,7 +72,7 @@ impl<V: Values> SwitchMl<V> {
         match kind {
             Kind::Update | Kind::Probe => {
                 let elements = self.vector_elements(kind, &header, packet)?;
-                self.contribution(version, kind, elements, ingress, &header, packet)
+                self.contribution(now, version, Block { kind, spec: header.spec, elements }, ingress, &header, packet)
             }
             Kind::Query => Ok(self.query(version, ingress, header, packet)),
             Kind::Mismatch => self.mismatch_elsewhere(version, &header, packet, false),
@@ -98,24 +98,26 @@ impl<V: Values> SwitchMl<V> {
     #[inline]
     fn contribution(
         &mut self,
+        now: Time,
         version: VersionId,
-        kind: Kind,
-        elements: u32,
+        block: Block,
         ingress: PortId,
         header: &Header,
         packet: &mut PacketMut<'_>,
     ) -> Result<Verdict, DropReason> {
         let held = self.pool.get(version);
-        let relation = Relation::of(header.phase, held.phase);
+        let (relation, state) = (Relation::of(header.phase, held.phase), held.state);
+        let same_spec = held.block.spec == block.spec && held.block.kind == block.kind;
+        let same_block = same_spec && held.block.elements == block.elements;
         let shadow_complete = self.pool.shadow_complete(version, header.phase);
-        let same_spec = held.block.spec == header.spec && held.block.kind == kind;
-        let same_block = same_spec && held.block.elements == elements;
-        match on_contribution(relation, held.state, self.pool.has_seen(version, header.wid), shadow_complete) {
+        let seen = self.pool.has_seen(version, header.wid);
+        let crossed = relation == Relation::Same && self.pool.crossed(now, version, header.wid);
+        match on_contribution(relation, state, seen, shadow_complete, crossed) {
             Action::Begin => {
-                self.pool.begin(version, header.phase, Block { kind, spec: header.spec, elements });
-                Ok(self.add(version, header, packet))
+                self.pool.begin(version, header.phase, block);
+                Ok(self.add(now, version, header, packet))
             }
-            Action::Add if same_block => Ok(self.add(version, header, packet)),
+            Action::Add if same_block => Ok(self.add(now, version, header, packet)),
             Action::Add if same_spec => Err(DropReason::BadLength),
             Action::Add => Err(self.mismatch_here(version, header)),
             Action::TellMismatch => {
@@ -135,18 +137,18 @@ impl<V: Values> SwitchMl<V> {
     }
 
     /// Lines 6 to 17.
-    fn add(&mut self, version: VersionId, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
+    fn add(&mut self, now: Time, version: VersionId, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
         let count = self.pool.add(version, header, &packet.bytes[HEADER_LEN..packet.len]);
         self.counters.contributions += 1;
         if usize::from(count) < self.members.len() {
             return Verdict::Consume;
         }
         if self.parent.is_some() {
-            self.pool.set_state(version, State::AwaitsParent);
+            self.pool.await_parent(now, version);
             return self.send_to_parent(version, packet);
         }
         self.counters.blocks_completed += 1;
-        self.pool.set_state(version, State::Complete);
+        self.pool.complete(now, version);
         self.write(version, Kind::Result, packet);
         Verdict::Group(self.group)
     }
@@ -168,6 +170,7 @@ impl<V: Values> SwitchMl<V> {
     /// The final sum comes down: it takes the partial sum's place, so that children who ask again get it from here.
     fn parent_result(
         &mut self,
+        now: Time,
         version: VersionId,
         header: &Header,
         packet: &PacketMut<'_>,
@@ -181,7 +184,7 @@ impl<V: Values> SwitchMl<V> {
         if header.spec != held.block.spec {
             return Err(DropReason::Mismatch);
         }
-        self.pool.finish(version, header.look_ahead, &packet.bytes[HEADER_LEN..packet.len]);
+        self.pool.finish(now, version, header.look_ahead, &packet.bytes[HEADER_LEN..packet.len]);
         self.counters.blocks_completed += 1;
         Ok(Verdict::Group(self.group))
     }
@@ -235,8 +238,8 @@ impl<V: Values> SwitchMl<V> {
 }
 
 impl<V: Values> Switch for SwitchMl<V> {
-    fn process(&mut self, _now: Time, ingress: PortId, packet: &mut PacketMut<'_>, _ports: &dyn PortView) -> Verdict {
-        self.receive(ingress, packet).unwrap_or_else(Verdict::Drop)
+    fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, _ports: &dyn PortView) -> Verdict {
+        self.receive(now, ingress, packet).unwrap_or_else(Verdict::Drop)
     }
 
     fn handle_timeout(&mut self, _now: Time) {}

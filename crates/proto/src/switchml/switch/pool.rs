@@ -9,6 +9,7 @@ use super::slot::{Relation, State};
 use crate::ids::WorkerId;
 use crate::switchml::wire::{Header, Kind, LookAhead, Mismatch};
 use crate::tensor::Spec;
+use crate::time::{Span, Time};
 use crate::values::Values;
 
 /// What contributions to one phase of a slot must have in common.
@@ -34,6 +35,10 @@ pub struct Version {
     pub look_ahead: LookAhead,
     /// What they contribute to.
     pub block: Block,
+    /// When all contributions were in, and then when the parent's result came.
+    completed_at: Time,
+    /// How long that was after the slot's result before it; zero if there was none.
+    round: Span,
 }
 
 /// Where a version lies in the pool: twice the slot within the shard, plus the parity of the phase.
@@ -47,6 +52,8 @@ pub struct Pool<V> {
     /// `seen[2, s, n]` of Algorithm 3; `words` for each version.
     seen: Vec<u64>,
     words: usize,
+    /// Children whose packet was let go because it had crossed the answer; laid out as `seen`.
+    excused: Vec<u64>,
     /// `pool[2, s]`; `lane_count` for each version.
     lanes: Vec<u32>,
     lane_count: usize,
@@ -68,12 +75,15 @@ impl<V: Values> Pool<V> {
             count: 0,
             look_ahead: LookAhead::UNKNOWN,
             block: Block { kind: Kind::Probe, spec: nothing, elements: 0 },
+            completed_at: Time::ZERO,
+            round: Span::ZERO,
         };
         Pool {
             slots,
             versions: (0..versions).map(unused).collect(),
             seen: vec![0; versions * words],
             words,
+            excused: vec![0; versions * words],
             lanes: vec![0; versions * lane_count],
             lane_count,
             children,
@@ -108,7 +118,9 @@ impl<V: Values> Pool<V> {
         self.seen[id.0 * self.words..][..self.words].fill(0);
         // The neutral element of the look-ahead's join.
         let look_ahead = LookAhead::known(tributary_numeric::BlockExponent::ZERO);
-        self.versions[id.0] = Version { phase, state: State::Open, count: 0, look_ahead, block };
+        self.excused[id.0 * self.words..][..self.words].fill(0);
+        let (completed_at, round) = (Time::ZERO, Span::ZERO);
+        self.versions[id.0] = Version { phase, state: State::Open, count: 0, look_ahead, block, completed_at, round };
     }
 
     /// Adds one contribution, which was not seen and is of the version's block; gives the new count.
@@ -127,21 +139,51 @@ impl<V: Values> Pool<V> {
         version.count
     }
 
+    /// All contributions are in.
+    pub fn complete(&mut self, now: Time, id: VersionId) {
+        self.all_in(now, id, State::Complete);
+    }
+
+    /// All children's contributions are in, and go to the switch above.
+    pub fn await_parent(&mut self, now: Time, id: VersionId) {
+        self.all_in(now, id, State::AwaitsParent);
+    }
+
+    fn all_in(&mut self, now: Time, id: VersionId, state: State) {
+        let before = self.versions[id.0 ^ 1];
+        let version = &mut self.versions[id.0];
+        (version.state, version.completed_at) = (state, now);
+        if before.state == State::Complete {
+            version.round = now.since(before.completed_at);
+        }
+    }
+
+    /// True if a packet that was counted already needs no answer: it comes when all are in, but less time has passed
+    /// since then than the slot took for its last round, which is at least a round trip. So it was probably sent before
+    /// the result can have arrived, and by several children at once. Only the first of each child and phase is let go:
+    /// who asks a second time has lost something, however long the last round was.
+    pub fn crossed(&mut self, now: Time, id: VersionId, wid: WorkerId) -> bool {
+        let version = &self.versions[id.0];
+        let all_in = matches!(version.state, State::AwaitsParent | State::Complete);
+        if !all_in || now.since(version.completed_at) >= version.round {
+            return false;
+        }
+        let (word, bit) = (&mut self.excused[id.0 * self.words + wid.index() / 64], 1 << (wid.index() % 64));
+        let first = *word & bit == 0;
+        *word |= bit;
+        first
+    }
+
     /// Puts the parent's result in place of the partial sum.
-    pub fn finish(&mut self, id: VersionId, look_ahead: LookAhead, vector: &[u8]) {
+    pub fn finish(&mut self, now: Time, id: VersionId, look_ahead: LookAhead, vector: &[u8]) {
         V::store(&mut self.lanes[id.0 * self.lane_count..][..vector.len() / 4], vector);
         self.versions[id.0].look_ahead = look_ahead;
-        self.versions[id.0].state = State::Complete;
+        self.complete(now, id);
     }
 
     /// Writes the accumulator to a vector.
     pub fn load(&self, id: VersionId, vector: &mut [u8]) {
         V::load(&self.lanes[id.0 * self.lane_count..][..vector.len() / 4], vector);
-    }
-
-    /// Changes what a version is said to hold.
-    pub fn set_state(&mut self, id: VersionId, state: State) {
-        self.versions[id.0].state = state;
     }
 
     /// Notes that ranks disagree on a version's block.
@@ -203,6 +245,7 @@ impl<V: Values> Pool<V> {
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&self.versions[..])
             + size_of_val(&self.seen[..])
+            + size_of_val(&self.excused[..])
             + size_of_val(&self.lanes[..])
             + size_of_val(&self.mismatches[..])
     }

@@ -63,14 +63,16 @@ pub enum Action {
 }
 
 /// A contribution: UPDATE or PROBE. `shadow_complete`: the other version holds the result of the phase before the
-/// packet's, so that every child has the result of this version's last phase, which may go.
-pub fn on_contribution(relation: Relation, state: State, seen: bool, shadow_complete: bool) -> Action {
+/// packet's, so that every child has the result of this version's last phase, which may go. `crossed`: the packet was
+/// probably sent before an answer can have arrived (see `Pool::crossed`).
+pub fn on_contribution(relation: Relation, state: State, seen: bool, shadow_complete: bool, crossed: bool) -> Action {
     match (relation, state) {
         (Relation::Earlier, _) | (Relation::Same, State::Unused) => Action::Drop(DropReason::Stale),
         (Relation::Next, State::Unused | State::Complete) if shadow_complete => Action::Begin,
         (Relation::Next | Relation::Later, _) => Action::Drop(DropReason::Ahead),
         (Relation::Same, State::Open) if !seen => Action::Add,
         (Relation::Same, State::Open) => Action::Drop(DropReason::Duplicate),
+        (Relation::Same, State::AwaitsParent | State::Complete) if crossed => Action::Drop(DropReason::Crossed),
         (Relation::Same, State::AwaitsParent) => Action::ResendPartial,
         (Relation::Same, State::Complete) => Action::ResendResult,
         (Relation::Same, State::Mismatched) => Action::TellMismatch,
@@ -111,33 +113,36 @@ mod tests {
     const STALE: Action = Action::Drop(DropReason::Stale);
     const AHEAD: Action = Action::Drop(DropReason::Ahead);
     const DUPLICATE: Action = Action::Drop(DropReason::Duplicate);
+    const CROSSED: Action = Action::Drop(DropReason::Crossed);
 
-    /// Relation, state, seen, shadow complete, action; `None` stands for both values.
-    type Row = (Relation, State, Option<bool>, Option<bool>, Action);
-    const CONTRIBUTIONS: [Row; 23] = [
-        (Earlier, Unused, None, None, STALE),
-        (Earlier, Open, None, None, STALE),
-        (Earlier, AwaitsParent, None, None, STALE),
-        (Earlier, Complete, None, None, STALE),
-        (Earlier, Mismatched, None, None, STALE),
-        (Same, Unused, None, None, STALE),
-        (Same, Open, Some(false), None, Action::Add),
-        (Same, Open, Some(true), None, DUPLICATE),
-        (Same, AwaitsParent, None, None, Action::ResendPartial),
-        (Same, Complete, None, None, Action::ResendResult),
-        (Same, Mismatched, None, None, Action::TellMismatch),
-        (Next, Unused, None, Some(true), Action::Begin),
-        (Next, Unused, None, Some(false), AHEAD),
-        (Next, Open, None, None, AHEAD),
-        (Next, AwaitsParent, None, None, AHEAD),
-        (Next, Complete, None, Some(true), Action::Begin),
-        (Next, Complete, None, Some(false), AHEAD),
-        (Next, Mismatched, None, None, AHEAD),
-        (Later, Unused, None, None, AHEAD),
-        (Later, Open, None, None, AHEAD),
-        (Later, AwaitsParent, None, None, AHEAD),
-        (Later, Complete, None, None, AHEAD),
-        (Later, Mismatched, None, None, AHEAD),
+    /// Relation, state, seen, shadow complete, crossed, action; `None` stands for both values.
+    type Row = (Relation, State, Option<bool>, Option<bool>, Option<bool>, Action);
+    const CONTRIBUTIONS: [Row; 25] = [
+        (Earlier, Unused, None, None, None, STALE),
+        (Earlier, Open, None, None, None, STALE),
+        (Earlier, AwaitsParent, None, None, None, STALE),
+        (Earlier, Complete, None, None, None, STALE),
+        (Earlier, Mismatched, None, None, None, STALE),
+        (Same, Unused, None, None, None, STALE),
+        (Same, Open, Some(false), None, None, Action::Add),
+        (Same, Open, Some(true), None, None, DUPLICATE),
+        (Same, AwaitsParent, None, None, Some(false), Action::ResendPartial),
+        (Same, AwaitsParent, None, None, Some(true), CROSSED),
+        (Same, Complete, None, None, Some(false), Action::ResendResult),
+        (Same, Complete, None, None, Some(true), CROSSED),
+        (Same, Mismatched, None, None, None, Action::TellMismatch),
+        (Next, Unused, None, Some(true), None, Action::Begin),
+        (Next, Unused, None, Some(false), None, AHEAD),
+        (Next, Open, None, None, None, AHEAD),
+        (Next, AwaitsParent, None, None, None, AHEAD),
+        (Next, Complete, None, Some(true), None, Action::Begin),
+        (Next, Complete, None, Some(false), None, AHEAD),
+        (Next, Mismatched, None, None, None, AHEAD),
+        (Later, Unused, None, None, None, AHEAD),
+        (Later, Open, None, None, None, AHEAD),
+        (Later, AwaitsParent, None, None, None, AHEAD),
+        (Later, Complete, None, None, None, AHEAD),
+        (Later, Mismatched, None, None, None, AHEAD),
     ];
 
     /// relation, state, shadow complete, what becomes of the parent's RESULT, and of a MISMATCH.
@@ -169,19 +174,21 @@ mod tests {
     #[test]
     fn the_table_holds_row_by_row_and_leaves_nothing_out() {
         let mut rows = 0;
-        for (relation, state, seen, shadow, action) in CONTRIBUTIONS {
+        for (relation, state, seen, shadow, crossed, action) in CONTRIBUTIONS {
             for seen in both(seen) {
                 for shadow in both(shadow) {
-                    assert_eq!(
-                        on_contribution(relation, state, seen, shadow),
-                        action,
-                        "{relation:?} {state:?} seen={seen} shadow={shadow}"
-                    );
-                    rows += 1;
+                    for crossed in both(crossed) {
+                        assert_eq!(
+                            on_contribution(relation, state, seen, shadow, crossed),
+                            action,
+                            "{relation:?} {state:?} seen={seen} shadow={shadow} crossed={crossed}"
+                        );
+                        rows += 1;
+                    }
                 }
             }
         }
-        assert_eq!(rows, 4 * 5 * 2 * 2);
+        assert_eq!(rows, 4 * 5 * 2 * 2 * 2);
     }
 
     #[test]

@@ -1,0 +1,114 @@
+//! `tributary sim sweep`: parameters times seeds over all cores, resumable.
+
+use std::fs;
+use std::path::PathBuf;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use tributary_sim::sweep::{self, Finished, Line, Store, Sweep, SweepPoint, summarise};
+
+use crate::failure::Failure;
+use crate::output::{self, Table};
+use crate::stage::Interrupt;
+
+/// The flags of `tributary sim sweep`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The experiment's file, with a [sweep] table
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Keep finished runs here, and do not run again what is kept; FILE.sweep if left out
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs what is not kept yet, and prints the table of all that is.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let file = args.file.display();
+    let text = fs::read_to_string(&args.file).map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
+    let sweep = Sweep::parse(&text).map_err(|error| Failure::new(format!("{file}: {error}")))?;
+    let folder = args.out.unwrap_or_else(|| args.file.with_extension("sweep"));
+    let store = Store::open(&folder)?;
+    let interrupt = Interrupt::on_signals()?;
+
+    let open: Vec<SweepPoint> = sweep.points.iter().filter(|point| store.find(point).is_none()).cloned().collect();
+    let kept = sweep.points.len() - open.len();
+    let bar = progress(sweep.points.len(), kept);
+    let ran = sweep::run(&open, &store, &|_| bar.inc(1), interrupt.flag());
+    bar.finish_and_clear();
+
+    let finished: Vec<Finished> = sweep.points.iter().filter_map(|point| store.find(point)).collect();
+    let lines = summarise(&finished);
+    let csv = folder.join("summary.csv");
+    let written = fs::write(&csv, as_csv(&sweep.keys, &lines));
+    if args.json {
+        output::json(
+            &json!({ "keys": sweep.keys, "runs": sweep.points.len(), "finished": finished.len(), "lines": lines }),
+        )?;
+    } else {
+        output::line(&render(&sweep.keys, &lines))?;
+        let place = folder.display();
+        output::line(&format!(
+            "{} of {} runs are in {place}, {kept} of them from before",
+            finished.len(),
+            sweep.points.len()
+        ))?;
+    }
+    ran?;
+    written.map_err(|error| Failure::new(format!("cannot write {}: {error}", csv.display())))?;
+    if interrupt.is_set() {
+        let rest = sweep.points.len() - finished.len();
+        return Err(Failure::Told(format!("interrupted with {rest} runs left; the same command goes on")));
+    }
+    match finished.iter().find(|run| run.failure.is_some()) {
+        None => Ok(()),
+        Some(run) => {
+            let why = run.failure.as_deref().unwrap_or_default();
+            let failed: usize = lines.iter().map(|line| line.failed).sum();
+            Err(Failure::Told(format!("{failed} runs failed; the first, with seed {}: {why}", run.seed)))
+        }
+    }
+}
+
+fn progress(points: usize, kept: usize) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {elapsed} (left: {eta})").expect("a fixed template");
+    ProgressBar::new(points as u64).with_position(kept as u64).with_style(style)
+}
+
+fn render(keys: &[String], lines: &[Line]) -> String {
+    let fixed = ["runs", "failed", "goodput Gbit/s", "from", "to", "collective us", "messages us"];
+    let mut table = Table::new(keys.iter().map(String::as_str).chain(fixed));
+    for line in lines {
+        let number =
+            |value: Option<f64>, factor: f64| value.map_or("-".into(), |value| format!("{:.2}", factor * value));
+        let mut cells = line.values.clone();
+        cells.extend([line.runs.to_string(), line.failed.to_string()]);
+        cells.extend([0, 1, 2].map(|place| number(line.goodput_gbps.map(|goodput| goodput[place]), 1.0)));
+        cells.extend([line.seconds, line.flow_seconds].map(|figure| number(figure.map(|figure| figure[0]), 1e6)));
+        table.row(cells);
+    }
+    table.render()
+}
+
+fn as_csv(keys: &[String], lines: &[Line]) -> String {
+    let quoted = |text: &String| format!("\"{}\"", text.replace('"', "\"\""));
+    let mut columns: Vec<String> = keys.iter().map(quoted).collect();
+    columns.extend(["runs", "failed"].map(String::from));
+    for figure in ["goodput_gbps", "seconds", "flow_seconds"] {
+        columns.extend(["mean", "min", "max"].map(|part| format!("{figure}_{part}")));
+    }
+    let mut text = columns.join(",") + "\n";
+    for line in lines {
+        let mut cells: Vec<String> = line.values.iter().map(quoted).collect();
+        cells.extend([line.runs.to_string(), line.failed.to_string()]);
+        for figure in [line.goodput_gbps, line.seconds, line.flow_seconds] {
+            cells.extend([0, 1, 2].map(|place| figure.map(|figure| figure[place].to_string()).unwrap_or_default()));
+        }
+        text += &(cells.join(",") + "\n");
+    }
+    text
+}

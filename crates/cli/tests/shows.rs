@@ -1,0 +1,97 @@
+//! `tributary demo` and `tributary bench`, small: that they run, check what they sum, and say what they measured.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn tributary(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tributary")).args(words).output().expect("the program runs")
+}
+
+/// The one JSON object of a command that must end well.
+fn report(words: &[&str]) -> Value {
+    let output = tributary(words);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+/// False, with the reason on stderr, where no network can be built.
+fn namespaces() -> bool {
+    let possible = tributary_testbed::requirements();
+    if let Err(reason) = &possible {
+        eprintln!("skipped: {reason}");
+    }
+    possible.is_ok()
+}
+
+fn check_demo(report: &Value) {
+    let lines = report["lines"].as_array().expect("lines");
+    assert_eq!(lines.iter().map(|line| line["protocol"].as_str().unwrap()).collect::<Vec<_>>(), ["switchml", "ring"]);
+    for line in lines {
+        assert_eq!(line["verdict"]["identical"], true);
+        assert!(line["goodput_gbps"].as_f64().unwrap() > 0.0);
+        let shares = line["verdict"]["extremes"].as_array().unwrap().iter().map(|e| e["share"].as_f64().unwrap());
+        assert!(shares.fold(0.0, f64::max) <= 1.0, "{line}");
+    }
+    assert_eq!(lines[0]["in_network"], 1.0);
+    assert_eq!(lines[1]["in_network"], 0.0);
+}
+
+#[test]
+fn the_demo_on_loopback_says_so() {
+    let report = report(&["demo", "--loopback", "--elements", "30007", "--iters", "2", "--json"]);
+    assert!(report["setting"].as_str().unwrap().contains("loopback"));
+    check_demo(&report);
+}
+
+#[test]
+fn the_demo_uses_namespaces_where_it_can() {
+    if !namespaces() {
+        return;
+    }
+    let report = report(&["demo", "--elements", "30007", "--iters", "2", "--json"]);
+    assert!(report["setting"].as_str().unwrap().contains("links of 1 Gbit/s"));
+    check_demo(&report);
+}
+
+#[test]
+fn the_quick_bench_measures_every_contender_that_is_there() {
+    if !namespaces() {
+        return;
+    }
+    let report = report(&["bench", "--quick", "--no-gloo", "--json"]);
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["loss_percent"].as_f64().unwrap()).collect::<Vec<_>>(), [0.0, 1.0]);
+    for row in rows {
+        let lines = row["lines"].as_array().unwrap();
+        assert_eq!(lines.len(), 2);
+        assert!(lines.iter().all(|line| line["goodput_gbps"].as_f64().unwrap() > 0.0), "{row}");
+        assert!(lines.iter().all(|line| line["small_us"].as_f64().unwrap() > 0.0), "{row}");
+    }
+    assert!(rows[1]["lines"][0]["times_loss_free"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_bench_without_pytorch_says_how_to_get_it_and_measures_the_rest() {
+    if !namespaces() {
+        return;
+    }
+    // An interpreter that has no PyTorch, whatever this machine has.
+    let report = report(&["bench", "--quick", "--python", "/bin/false", "--json"]);
+    let notes = report["notes"].as_array().unwrap();
+    assert!(notes.len() == 1 && notes[0].as_str().unwrap().starts_with("Gloo was left out."), "{notes:?}");
+    assert_eq!(report["rows"][0]["lines"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_star_that_cannot_be_is_refused_with_a_sentence() {
+    for (words, part) in [
+        (&["bench", "--rate-gbps", "fast"], "'unshaped'"),
+        (&["bench", "--loss-percent", "80"], "percentage from 0 to 50"),
+        (&["bench", "--hosts", "1"], "1 is not in 2..=64"),
+    ] {
+        let output = tributary(words);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && stderr.contains(part), "{stderr}");
+    }
+}

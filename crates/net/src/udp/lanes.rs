@@ -1,0 +1,101 @@
+//! Several runs that are being gathered at the same time, each for its own receivers.
+//!
+//! Packets for one receiver become one call even where they alternate with those for another: the data and the
+//! acknowledgements of a ring, or the results for all members and the repetitions for one.
+
+use std::ops::Range;
+
+use tributary_proto::packet::Ecn;
+
+use super::run::Run;
+
+/// Receivers whose runs are gathered at the same time.
+const LANES: usize = 4;
+
+/// Runs by the key of their receivers. All lie in one memory, which the caller keeps until they are sent.
+pub struct Lanes<K> {
+    lanes: [Lane<K>; LANES],
+    /// The lane that gives way when all are taken.
+    next: usize,
+}
+
+struct Lane<K> {
+    to: K,
+    run: Run,
+}
+
+impl<K: Copy + PartialEq> Lanes<K> {
+    /// No runs; `idle` is any key.
+    pub fn new(idle: K) -> Lanes<K> {
+        Lanes { lanes: std::array::from_fn(|_| Lane { to: idle, run: Run::new() }), next: 0 }
+    }
+
+    /// Takes one packet; a run that has to leave for it is handed to `send`.
+    pub fn push(&mut self, to: K, place: Range<usize>, ecn: Ecn, mut send: impl FnMut(K, &Run)) {
+        let lane = self.lane(to);
+        let lane = &mut self.lanes[lane];
+        if lane.to != to || !lane.run.continues(&place, ecn) {
+            lane.leave(&mut send);
+            lane.to = to;
+        }
+        lane.run.push(place, ecn);
+    }
+
+    /// Hands over all that was gathered. The memory of the packets is free after that.
+    pub fn flush(&mut self, mut send: impl FnMut(K, &Run)) {
+        for lane in &mut self.lanes {
+            lane.leave(&mut send);
+        }
+    }
+
+    /// The receiver's lane, or else a free one, or else the next to give way.
+    fn lane(&mut self, to: K) -> usize {
+        let gathers = |lane: &Lane<K>| lane.run.packets() > 0;
+        let own = self.lanes.iter().position(|lane| lane.to == to && gathers(lane));
+        own.or_else(|| self.lanes.iter().position(|lane| !gathers(lane))).unwrap_or_else(|| {
+            self.next = (self.next + 1) % LANES;
+            self.next
+        })
+    }
+}
+
+impl<K: Copy> Lane<K> {
+    fn leave(&mut self, send: &mut impl FnMut(K, &Run)) {
+        if self.run.packets() > 0 {
+            send(self.to, &self.run);
+            self.run.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gathers packets of 100 bytes for these receivers; the packets in each run that leaves, with its receiver.
+    fn runs(receivers: &[char]) -> Vec<(char, usize)> {
+        let (mut lanes, mut sent) = (Lanes::new('-'), Vec::new());
+        for (number, &to) in receivers.iter().enumerate() {
+            let place = 100 * number..100 * (number + 1);
+            lanes.push(to, place, Ecn::NotCapable, |to, run| sent.push((to, run.packets())));
+        }
+        lanes.flush(|to, run| sent.push((to, run.packets())));
+        sent
+    }
+
+    #[test]
+    fn receivers_that_alternate_get_one_run_each() {
+        assert_eq!(runs(&['a', 'b', 'a', 'a', 'b']), [('a', 3), ('b', 2)]);
+    }
+
+    #[test]
+    fn with_more_receivers_than_lanes_every_packet_leaves_once() {
+        let mut sent = runs(&['a', 'b', 'c', 'd', 'e', 'f', 'a', 'b']);
+        sent.sort_unstable();
+        let total: usize = sent.iter().map(|(_, packets)| packets).sum();
+        assert_eq!(total, 8);
+        for receiver in ['a', 'b', 'c', 'd', 'e', 'f'] {
+            assert!(sent.iter().any(|&(to, _)| to == receiver), "{receiver} of {sent:?}");
+        }
+    }
+}

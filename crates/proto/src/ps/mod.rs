@@ -1,0 +1,191 @@
+//! Parameter servers (SwitchML §6.1): the same streaming aggregation, summed by hosts instead of a switch.
+//!
+//! A worker streams its blocks through slots as under SwitchML, with the same packets; slot by slot they go to one of
+//! several servers, each of which owns an equal share of the slots (*uniformly sharded*). A server runs the switch's
+//! machine (Algorithm 3, so that losses are recovered) and, since it has no multicast, sends a result to each worker by
+//! itself. Servers are *dedicated*, on hosts of their own, or *colocated*, one with every worker, which halves what the
+//! worker's link has for its own data.
+//!
+//! Start with [`PsHost`]; the server's half is in `server.rs`.
+
+mod server;
+
+use self::server::Server;
+use crate::config::{HostConfig, JobConfig};
+use crate::drop_reason::DropReason;
+use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::ids::{OpId, ShardId, WorkerId};
+use crate::packet::{Addr, Packet, Transmit};
+use crate::registry::Protocol;
+use crate::switchml::SwitchMlHost;
+use crate::switchml::wire::Kind;
+use crate::time::Time;
+use crate::values::Values;
+use crate::wire::Common;
+
+/// Where a job's servers are. The server of shard `c` has the address `Addr::Worker(first + c)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// With the workers: as many as there are workers, `first` = 0.
+    Colocated,
+    /// On hosts of their own: `first` = world.
+    Dedicated,
+}
+
+impl Servers {
+    fn first(self, job: &JobConfig) -> u16 {
+        match self {
+            Servers::Colocated => 0,
+            Servers::Dedicated => job.world,
+        }
+    }
+}
+
+/// A worker, a server, or both.
+pub struct PsHost<V> {
+    job: JobConfig,
+    me: WorkerId,
+    /// The address of the first server.
+    first: u16,
+    worker: Option<SwitchMlHost>,
+    server: Option<Server<V>>,
+    /// Whose turn it is to send.
+    server_next: bool,
+    stats: HostStats,
+}
+
+impl<V: Values> PsHost<V> {
+    /// The host with the address `config.worker`. `config.job.shards` is the number of servers.
+    pub fn new(config: &HostConfig, servers: Servers) -> PsHost<V> {
+        let job = config.job.clone();
+        let first = servers.first(&job);
+        let shard = config.worker.0.checked_sub(first).filter(|&shard| shard < job.shards).map(ShardId);
+        PsHost {
+            me: config.worker,
+            first,
+            worker: (config.worker.0 < job.world).then(|| SwitchMlHost::new(config)),
+            server: shard.map(|shard| Server::new(&job, shard)),
+            server_next: false,
+            stats: HostStats::default(),
+            job,
+        }
+    }
+
+    fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        let Addr::Worker(from) = from else { return Err(DropReason::NotAMember) };
+        let common = Common::parse(packet.bytes)?;
+        if common.job != self.job.job {
+            return Err(DropReason::UnknownJob);
+        }
+        if common.key != self.job.key {
+            return Err(DropReason::WrongKey);
+        }
+        if common.protocol != Protocol::SwitchMl.code() {
+            return Err(DropReason::WrongProtocol);
+        }
+        match (Kind::of(packet.bytes)?, &mut self.worker, &mut self.server) {
+            (Kind::Update | Kind::Probe | Kind::Query, _, Some(server)) if from.0 < self.job.world => {
+                server.receive(now, from, packet)
+            }
+            (Kind::Result | Kind::Report | Kind::Mismatch, Some(worker), _) => {
+                let shard = from.0.checked_sub(self.first).ok_or(DropReason::NotAMember)?;
+                worker.handle_packet(now, Addr::Switch(ShardId(shard)), packet)
+            }
+            _ => Err(DropReason::BadKind),
+        }
+    }
+
+    /// The worker's next packet; what is for this host's own server stays here.
+    fn poll_worker(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        loop {
+            let sent = self.worker.as_mut()?.poll_transmit(now, buf)?;
+            let Addr::Switch(shard) = sent.to else { return Some(sent) };
+            let to = WorkerId(self.first + shard.0);
+            if to != self.me {
+                return Some(Transmit { to: Addr::Worker(to), ..sent });
+            }
+            let packet = Packet { bytes: &buf[..sent.len], wire_len: sent.wire_len, ecn: sent.ecn };
+            if let Some(server) = &mut self.server {
+                // Its counters tell of packets of no use.
+                let _ = server.receive(now, self.me, packet);
+            }
+        }
+    }
+
+    /// The server's next packet; what is for this host's own worker stays here.
+    fn poll_server(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        loop {
+            let sent = self.server.as_mut()?.poll_transmit(now, buf)?;
+            if sent.to != Addr::Worker(self.me) {
+                return Some(sent);
+            }
+            let packet = Packet { bytes: &buf[..sent.len], wire_len: sent.wire_len, ecn: sent.ecn };
+            if let Some(worker) = &mut self.worker {
+                let _ = worker.handle_packet(now, Addr::Switch(ShardId(self.me.0 - self.first)), packet);
+            }
+        }
+    }
+}
+
+impl<V: Values> Host for PsHost<V> {
+    fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
+        match &mut self.worker {
+            Some(worker) => worker.submit(now, collective),
+            // A dedicated server brings nothing of its own.
+            None => Err(SubmitError::Broken(CollectiveError::Aborted)),
+        }
+    }
+
+    fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        let received = self.receive(now, from, packet);
+        match received {
+            Ok(()) => self.stats.packets_received += 1,
+            Err(reason) => self.stats.drops.count(reason),
+        }
+        received
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if let Some(worker) = &mut self.worker {
+            worker.handle_timeout(now);
+        }
+    }
+
+    fn abort(&mut self, now: Time) {
+        if let Some(worker) = &mut self.worker {
+            worker.abort(now);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        // What one side keeps here may give the other something to send: twice each, in turn.
+        for _ in 0..4 {
+            self.server_next = !self.server_next;
+            let sent = if self.server_next { self.poll_server(now, buf) } else { self.poll_worker(now, buf) };
+            if sent.is_some() {
+                self.stats.packets_sent += 1;
+                self.stats.retransmissions = self.worker.as_ref().map_or(0, |worker| worker.stats().retransmissions);
+                return sent;
+            }
+        }
+        None
+    }
+
+    fn poll_event(&mut self) -> Option<HostEvent> {
+        let event = self.worker.as_mut()?.poll_event();
+        self.stats.blocks_at_hosts = self.worker.as_ref()?.stats().blocks_in_network;
+        event
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.worker.as_ref()?.poll_timeout()
+    }
+
+    fn max_packet_len(&self) -> usize {
+        server::longest::<V>(&self.job)
+    }
+
+    fn stats(&self) -> &HostStats {
+        &self.stats
+    }
+}

@@ -1,0 +1,126 @@
+//! A server: the switch's machine for one shard, whose multicast is a packet for each worker.
+
+use std::collections::VecDeque;
+
+use crate::config::{JobConfig, SwitchConfig};
+use crate::drop_reason::DropReason;
+use crate::ids::{GroupId, PortId, ShardId, WorkerId};
+use crate::packet::{Addr, Ecn, Packet, PacketMut, Transmit};
+use crate::switch::{MIN_TRANSMIT_LEN, NoQueues, Switch, Verdict};
+use crate::switchml::SwitchMl;
+use crate::switchml::wire::HEADER_LEN;
+use crate::time::Time;
+use crate::values::{FINGERPRINT_LEN, Values};
+
+/// Bytes of the longest packet of a job.
+pub fn longest<V: Values>(job: &JobConfig) -> usize {
+    let vector = V::buffer_len(usize::from(job.elements_per_packet)).max(FINGERPRINT_LEN);
+    (HEADER_LEN + vector).max(MIN_TRANSMIT_LEN)
+}
+
+/// A packet that one worker or all of them get.
+struct Outgoing {
+    bytes: Vec<u8>,
+    wire_len: usize,
+    ecn: Ecn,
+    /// The next copy's receiver ...
+    next: u16,
+    /// ... and how many copies are left.
+    left: u16,
+}
+
+/// One server's slots, and what it has to send.
+pub struct Server<V> {
+    machine: SwitchMl<V>,
+    world: u16,
+    shard: ShardId,
+    outgoing: VecDeque<Outgoing>,
+    /// Buffers that are used again.
+    free: Vec<Vec<u8>>,
+    longest: usize,
+}
+
+impl<V: Values> Server<V> {
+    /// The server of one shard.
+    pub fn new(job: &JobConfig, shard: ShardId) -> Server<V> {
+        let members = (0..job.world).map(PortId).collect();
+        let config = SwitchConfig { job: job.clone(), shard, members, group: GroupId(0), parent: None };
+        Server {
+            machine: SwitchMl::new(&config),
+            world: job.world,
+            shard,
+            outgoing: VecDeque::new(),
+            free: Vec::new(),
+            longest: longest::<V>(job),
+        }
+    }
+
+    /// A packet of a worker.
+    pub fn receive(&mut self, now: Time, from: WorkerId, packet: Packet<'_>) -> Result<(), DropReason> {
+        if packet.bytes.len() > self.longest {
+            return Err(DropReason::BadLength);
+        }
+        let mut bytes = self.buffer();
+        bytes[..packet.bytes.len()].copy_from_slice(packet.bytes);
+        let len = packet.bytes.len();
+        let mut rewritten = PacketMut { bytes: &mut bytes, len, wire_len: packet.wire_len, ecn: packet.ecn };
+        let verdict = self.machine.process(now, PortId(from.0), &mut rewritten, &NoQueues);
+        let (len, wire_len, ecn) = (rewritten.len, rewritten.wire_len, rewritten.ecn);
+        self.carry_out(verdict, bytes, len, wire_len, ecn)
+    }
+
+    fn carry_out(
+        &mut self,
+        verdict: Verdict,
+        mut bytes: Vec<u8>,
+        len: usize,
+        wire_len: usize,
+        ecn: Ecn,
+    ) -> Result<(), DropReason> {
+        let (next, left) = match verdict {
+            // Each server begins with another worker, so that their results do not all meet at one.
+            Verdict::Group(_) => (self.shard.0 % self.world, self.world),
+            Verdict::Port(port) => (port.0, 1),
+            Verdict::Drop(reason) => {
+                self.free.push(bytes);
+                return Err(reason);
+            }
+            Verdict::Consume | Verdict::Route(_) | Verdict::Multicast(_) => {
+                self.free.push(bytes);
+                return Ok(());
+            }
+        };
+        bytes.truncate(len);
+        self.outgoing.push_back(Outgoing { bytes, wire_len, ecn, next, left });
+        Ok(())
+    }
+
+    /// The next copy.
+    pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        let mut notice = self.buffer();
+        while let Some(emission) = self.machine.poll_transmit(now, &mut notice) {
+            let bytes = std::mem::replace(&mut notice, self.buffer());
+            let _ = self.carry_out(emission.verdict, bytes, emission.len, emission.wire_len, emission.ecn);
+        }
+        self.free.push(notice);
+        let front = self.outgoing.front_mut()?;
+        let len = front.bytes.len();
+        buf[..len].copy_from_slice(&front.bytes);
+        let to = Addr::Worker(WorkerId(front.next));
+        let sent = Transmit { to, len, wire_len: front.wire_len, ecn: front.ecn };
+        front.next = (front.next + 1) % self.world;
+        front.left -= 1;
+        if front.left == 0
+            && let Some(done) = self.outgoing.pop_front()
+        {
+            self.free.push(done.bytes);
+        }
+        Some(sent)
+    }
+
+    fn buffer(&mut self) -> Vec<u8> {
+        let mut bytes = self.free.pop().unwrap_or_default();
+        bytes.resize(self.longest, 0);
+        bytes
+    }
+}

@@ -1,0 +1,81 @@
+//! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
+
+use super::stream::Op;
+use super::{Stage, SwitchMlHost};
+use crate::drop_reason::DropReason;
+use crate::host::{CollectiveError, HostEvent};
+use crate::ids::WorkerId;
+use crate::switchml::wire::{Header, Mismatch, Report};
+
+/// What the switch last said about a slot.
+pub(super) struct Heard {
+    slot: u16,
+    phase: u32,
+    missing: Vec<WorkerId>,
+}
+
+impl SwitchMlHost {
+    pub(super) fn report(&mut self, header: &Header, report: Report<'_>) -> Result<(), DropReason> {
+        let missing = report.missing().collect();
+        self.heard = Some(Heard { slot: header.idx, phase: header.phase, missing });
+        Ok(())
+    }
+
+    pub(super) fn mismatch(&mut self, header: &Header, mismatch: Mismatch) -> Result<(), DropReason> {
+        let slot = &mut self.slots[usize::from(header.idx)];
+        slot.stage = Stage::Refused;
+        slot.in_flight = false;
+        self.recovery.forget(header.idx);
+        let op = self.stream.op_of(slot.block).expect("a slot in flight has a block").id;
+        let Mismatch { a, a_spec, b, b_spec } = mismatch;
+        if self.failing.as_ref().is_none_or(|(earlier, _)| op < *earlier) {
+            self.failing = Some((op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op }));
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Everything that is queued fails, and so does everything later.
+    pub(super) fn fail(&mut self, error: CollectiveError) {
+        while let Some(Op { id, tensor, .. }) = self.stream.pop() {
+            self.deadlines.complete(id);
+            self.events.push_back(HostEvent::Failed { op: id, tensor, error: error.clone() });
+        }
+        for (idx, slot) in self.slots.iter_mut().enumerate() {
+            slot.stage = Stage::Idle;
+            slot.in_flight = false;
+            self.recovery.forget(idx as u16);
+        }
+        self.queue.clear();
+        self.question = None;
+        self.broken.get_or_insert(error);
+    }
+
+    pub(super) fn waits(&self, idx: u16) -> bool {
+        matches!(self.slots[usize::from(idx)].stage, Stage::Probe | Stage::Guess | Stage::Update)
+    }
+
+    /// The slot that waits with the earliest block. Searched for: needed only when something is wrong.
+    pub(super) fn oldest_waiting(&self) -> Option<u16> {
+        (0..self.slots.len() as u16)
+            .filter(|&idx| self.waits(idx))
+            .min_by_key(|&idx| self.slots[usize::from(idx)].block)
+    }
+
+    /// Why a deadline has passed.
+    pub(super) fn diagnose(&self) -> CollectiveError {
+        if let Some((_, error)) = &self.failing {
+            return error.clone();
+        }
+        let Some(idx) = self.oldest_waiting() else { return CollectiveError::Aborted };
+        let slot = &self.slots[usize::from(idx)];
+        let op = self.stream.op_of(slot.block).expect("a slot that waits has a block");
+        let (block, op) = (op.local(slot.block), op.id);
+        match &self.heard {
+            Some(heard) if heard.slot == idx && heard.phase == slot.phase && !heard.missing.is_empty() => {
+                CollectiveError::Missing { missing: heard.missing.clone(), slot: u32::from(idx), block, op }
+            }
+            _ => CollectiveError::SwitchSilent { shard: self.recovery.shard_of(idx), block, op },
+        }
+    }
+}

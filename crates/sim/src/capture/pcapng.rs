@@ -1,0 +1,138 @@
+//! The trace as pcapng (IETF draft-ietf-opsawg-pcapng): one packet for every link that it joins, with the Ethernet, IP
+//! and UDP headers that it would have. Times are in picoseconds; an interface is a node.
+//!
+//! Host `h` is 10.h and switch `s` is 172.16.s in dotted numbers; the lane is added to port 17777. A vector that is a
+//! fingerprint is cut short in the file, and its length on the wire is kept.
+
+use std::io::{self, Write};
+
+use tributary_proto::ids::NodeId;
+use tributary_proto::packet::Ecn;
+
+use super::Capture;
+use crate::net::{Happening, Packet, TraceEvent};
+use crate::topology::Graph;
+
+const SECTION_HEADER: u32 = 0x0A0D_0D0A;
+const INTERFACE: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+const ETHERNET: u16 = 1;
+/// Ethernet, IPv4 and UDP.
+const HEADERS: usize = 14 + 20 + 8;
+/// Preamble, gap and check sequence, which captures do not have.
+const NOT_CAPTURED: u32 = 24;
+const PORT: u16 = 17_777;
+
+/// Writes packets as pcapng.
+pub struct PcapngCapture<W> {
+    out: W,
+    hosts: u32,
+}
+
+impl<W: Write> PcapngCapture<W> {
+    /// A capture of one network; writes the file's head.
+    pub fn new(graph: &Graph, mut out: W) -> io::Result<PcapngCapture<W>> {
+        let mut section = Vec::new();
+        section.extend(0x1A2B_3C4Du32.to_le_bytes());
+        section.extend(1u16.to_le_bytes());
+        section.extend(0u16.to_le_bytes());
+        section.extend(u64::MAX.to_le_bytes());
+        block(&mut out, SECTION_HEADER, &section)?;
+        for node in 0..graph.nodes() as u32 {
+            let mut interface = Vec::new();
+            interface.extend(ETHERNET.to_le_bytes());
+            interface.extend(0u16.to_le_bytes());
+            interface.extend(0u32.to_le_bytes());
+            option(&mut interface, 2, graph.name(NodeId(node)).as_bytes());
+            // if_tsresol: units of 10^-12 s.
+            option(&mut interface, 9, &[12]);
+            option(&mut interface, 0, &[]);
+            block(&mut out, INTERFACE, &interface)?;
+        }
+        Ok(PcapngCapture { out, hosts: graph.hosts() })
+    }
+
+    fn ip(&self, node: NodeId) -> [u8; 4] {
+        let number = node.0.checked_sub(self.hosts).unwrap_or(node.0).to_be_bytes();
+        if node.0 < self.hosts {
+            [10, number[1], number[2], number[3]]
+        } else {
+            [172, 16 | number[1] & 15, number[2], number[3]]
+        }
+    }
+
+    fn frame(&self, packet: &Packet, payload: &[u8], on_wire: u32) -> Vec<u8> {
+        let mac = |node: NodeId| [[2, 0].as_slice(), &node.0.to_be_bytes()].concat();
+        let ip_len = (on_wire as u16).saturating_sub(14);
+        let udp_len = ip_len.saturating_sub(20);
+        let tos = match packet.flags.ecn() {
+            Ecn::NotCapable => 0,
+            Ecn::Capable => 2,
+            Ecn::CongestionExperienced => 3,
+        };
+        let mut frame = Vec::with_capacity(HEADERS + payload.len());
+        frame.extend(mac(packet.dst));
+        frame.extend(mac(packet.src));
+        frame.extend(0x0800u16.to_be_bytes());
+        let mut ip = vec![0x45, packet.flags.priority() << 5 | tos];
+        ip.extend(ip_len.to_be_bytes());
+        ip.extend((packet.serial as u16).to_be_bytes());
+        ip.extend([0x40, 0, 64, 17, 0, 0]);
+        ip.extend(self.ip(packet.src));
+        ip.extend(self.ip(packet.dst));
+        let checksum = checksum(&ip);
+        ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+        frame.extend(ip);
+        frame.extend(PORT.to_be_bytes());
+        frame.extend((PORT + u16::from(packet.lane)).to_be_bytes());
+        frame.extend(udp_len.to_be_bytes());
+        frame.extend([0, 0]);
+        frame.extend(payload);
+        frame
+    }
+}
+
+impl<W: Write + Send> Capture for PcapngCapture<W> {
+    fn write(&mut self, event: &TraceEvent, payload: &[u8]) -> io::Result<()> {
+        let Happening::Joined { start, .. } = event.what else { return Ok(()) };
+        let on_wire = u32::from(event.packet.bytes).saturating_sub(NOT_CAPTURED);
+        let mut frame = self.frame(&event.packet, payload, on_wire);
+        frame.truncate(on_wire as usize);
+        let mut body = Vec::with_capacity(frame.len() + 24);
+        body.extend(event.node.0.to_le_bytes());
+        body.extend(((start.0 >> 32) as u32).to_le_bytes());
+        body.extend((start.0 as u32).to_le_bytes());
+        body.extend((frame.len() as u32).to_le_bytes());
+        body.extend(on_wire.to_le_bytes());
+        body.extend(&frame);
+        block(&mut self.out, ENHANCED_PACKET, &body)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A block: type, length, body padded to 32 bits, length again.
+fn block(out: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
+    let padding = body.len().next_multiple_of(4) - body.len();
+    let total = (12 + body.len() + padding) as u32;
+    out.write_all(&kind.to_le_bytes())?;
+    out.write_all(&total.to_le_bytes())?;
+    out.write_all(body)?;
+    out.write_all(&[0; 3][..padding])?;
+    out.write_all(&total.to_le_bytes())
+}
+
+fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
+    out.extend(code.to_le_bytes());
+    out.extend((value.len() as u16).to_le_bytes());
+    out.extend(value);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+/// The Internet checksum (RFC 1071).
+fn checksum(header: &[u8]) -> u16 {
+    let sum: u32 = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    !((sum & 0xFFFF) + (sum >> 16)) as u16
+}

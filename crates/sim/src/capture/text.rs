@@ -1,0 +1,68 @@
+//! The trace as text: one line for everything that happens to a packet.
+
+use std::io::{self, Write};
+
+use tributary_proto::ids::NodeId;
+
+use super::Capture;
+use crate::net::{Happening, TraceEvent};
+use crate::topology::Graph;
+
+/// Writes events to a stream, a line each.
+pub struct TextCapture<W> {
+    names: Vec<String>,
+    out: W,
+}
+
+impl<W: Write> TextCapture<W> {
+    /// A capture of one network.
+    pub fn new(graph: &Graph, out: W) -> TextCapture<W> {
+        let names = (0..graph.nodes() as u32).map(|node| graph.name(NodeId(node))).collect();
+        TextCapture { names, out }
+    }
+}
+
+impl<W: Write + Send> Capture for TextCapture<W> {
+    fn write(&mut self, event: &TraceEvent, payload: &[u8]) -> io::Result<()> {
+        write_event(&mut self.out, &self.names, event, payload)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// One line: time, place, what, and the packet.
+fn write_event(out: &mut impl Write, names: &[String], event: &TraceEvent, payload: &[u8]) -> io::Result<()> {
+    let packet = &event.packet;
+    let name = |node: u32| names.get(node as usize).map_or("?", String::as_str);
+    let what = match event.what {
+        Happening::Made => "made".to_string(),
+        Happening::Joined { link, start, end } => {
+            format!("joins link {}, sent {:.6} to {:.6} us", link.0, start.0 as f64 * 1e-6, end.0 as f64 * 1e-6)
+        }
+        Happening::Arrived { link } => format!("arrives from link {}", link.0),
+        Happening::Doubled { link } => format!("is doubled on link {}", link.0),
+        Happening::Strayed { link } => format!("is delayed on link {}", link.0),
+        Happening::Lost { link: Some(link), cause } => format!("is LOST on link {}: {}", link.0, cause.name()),
+        Happening::Lost { link: None, cause } => format!("is LOST: {}", cause.name()),
+        Happening::Taken => "is taken".to_string(),
+    };
+    write!(
+        out,
+        "{:14.6} us  {:<11} {}#{} to {} ({} bytes, {:?}, lane {}) {what}",
+        event.time.0 as f64 * 1e-6,
+        name(event.node.0),
+        name(packet.src.0),
+        packet.serial,
+        name(packet.dst.0),
+        packet.bytes,
+        packet.flags.ecn(),
+        packet.lane
+    )?;
+    if matches!(event.what, Happening::Made) && !payload.is_empty() {
+        write!(out, "  ")?;
+        payload.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
+    }
+    writeln!(out)
+}

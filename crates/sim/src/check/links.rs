@@ -1,0 +1,141 @@
+//! Links: no faster than their rate, in order, no more in a queue than fits, marks only above the threshold.
+
+use std::collections::VecDeque;
+
+use tributary_proto::packet::Ecn;
+use tributary_proto::time::{Span, Time};
+
+use super::packets::{Name, PacketChecker, Place, in_order, name};
+use crate::net::{Happening, LinkId, LinkSpec, LossCause, Packet, TraceEvent};
+use crate::topology::Graph;
+
+/// A packet in a queue or on a wire.
+struct Waiting {
+    name: Name,
+    bytes: u64,
+    start: Time,
+    end: Time,
+}
+
+struct State {
+    spec: LinkSpec,
+    /// Propagation and the latency of the node at the far end.
+    delay: Span,
+    /// A host's NIC: what it holds is its own affair.
+    of_host: bool,
+    last_end: Time,
+    /// In the order of joining.
+    waiting: VecDeque<Waiting>,
+}
+
+/// All links.
+pub struct LinkChecker(Vec<State>);
+
+impl LinkChecker {
+    pub fn new(graph: &Graph) -> LinkChecker {
+        let state = |link: u32, spec: LinkSpec| {
+            let (from, to) = graph.ends(LinkId(link));
+            State {
+                spec,
+                delay: spec.delay + graph.latency(to),
+                of_host: graph.switch_index(from).is_none(),
+                last_end: Time::ZERO,
+                waiting: VecDeque::new(),
+            }
+        };
+        let edges = graph.edges().iter().enumerate();
+        let links = edges.flat_map(|(index, edge)| {
+            let link = 2 * index as u32;
+            [state(link, edge.a_to_b), state(link + 1, edge.b_to_a)]
+        });
+        LinkChecker(links.collect())
+    }
+
+    pub fn check(&mut self, event: &TraceEvent, packets: &PacketChecker, sentences: &mut Vec<String>) {
+        match event.what {
+            Happening::Joined { link, start, end } => self.0[link.index()].joined(event, start, end, sentences),
+            Happening::Arrived { link } if in_order(event) => self.0[link.index()].left(event, sentences),
+            Happening::Strayed { link } => self.0[link.index()].left(event, sentences),
+            Happening::Lost { link: Some(link), cause } => self.lost(event, link, cause, packets, sentences),
+            _ => {}
+        }
+    }
+
+    fn lost(
+        &mut self,
+        event: &TraceEvent,
+        link: LinkId,
+        cause: LossCause,
+        packets: &PacketChecker,
+        sentences: &mut Vec<String>,
+    ) {
+        let state = &mut self.0[link.index()];
+        if cause == LossCause::QueueFull {
+            // The rest of the packet in transmission is rounded down to a byte.
+            let queued = state.queued_bytes(event.time) + u64::from(event.packet.bytes);
+            if queued < state.spec.queue_bytes {
+                sentences.push(format!("lost for want of room where {queued} bytes fit"));
+            }
+        } else if !packets.is_at(&event.packet, Place::At(event.node)) && in_order(event) {
+            state.left(event, sentences);
+        }
+    }
+}
+
+impl State {
+    /// A byte's time in picoseconds is `8e12 / rate`.
+    fn shortest(&self, packet: &Packet) -> u64 {
+        (u128::from(packet.bytes) * 8_000_000_000_000 / u128::from(self.spec.rate.0)) as u64
+    }
+
+    fn queued_bytes(&mut self, now: Time) -> u64 {
+        let mut bytes = 0;
+        for packet in self.waiting.iter().rev().take_while(|packet| packet.end > now) {
+            // Of the packet in transmission, what has not left yet.
+            let part = if packet.start >= now {
+                packet.bytes
+            } else {
+                packet.bytes * packet.end.since(now).0 / packet.end.since(packet.start).0.max(1)
+            };
+            bytes += part;
+        }
+        bytes
+    }
+
+    fn joined(&mut self, event: &TraceEvent, start: Time, end: Time, sentences: &mut Vec<String>) {
+        let packet = &event.packet;
+        if start < event.time || start < self.last_end {
+            sentences.push("it is sent while the link is busy".to_string());
+        }
+        if end.since(start).0 < self.shortest(packet) {
+            sentences.push(format!("it is sent faster than {} bit/s", self.spec.rate.0));
+        }
+        let before = self.queued_bytes(event.time);
+        if !self.of_host {
+            if before + u64::from(packet.bytes) > self.spec.queue_bytes {
+                sentences.push(format!("{before} bytes wait and the queue holds {}", self.spec.queue_bytes));
+            }
+            let threshold = self.spec.mark_bytes.unwrap_or(u64::MAX);
+            let marked = packet.flags.ecn() == Ecn::CongestionExperienced;
+            // A packet may have been marked before; one that should be must be.
+            if before > threshold.saturating_add(1) && packet.flags.ecn() == Ecn::Capable && !marked {
+                sentences.push(format!("{before} bytes wait, and it is not marked"));
+            }
+        }
+        self.last_end = end;
+        self.waiting.push_back(Waiting { name: name(packet), bytes: u64::from(packet.bytes), start, end });
+    }
+
+    /// The packet comes out: it must be the first, and not too early or late.
+    fn left(&mut self, event: &TraceEvent, sentences: &mut Vec<String>) {
+        let Some(first) = self.waiting.pop_front() else {
+            sentences.push("it comes out of an empty link".to_string());
+            return;
+        };
+        if first.name != name(&event.packet) {
+            sentences.push(format!("it overtakes {:?} on its link", first.name));
+        } else if event.time != first.end + self.delay {
+            sentences.push(format!("it should have come out at {} ps", (first.end + self.delay).0));
+        }
+    }
+}

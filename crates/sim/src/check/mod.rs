@@ -1,0 +1,111 @@
+//! Checkers: what must hold of every run, judged from the trace alone.
+//!
+//! They share no code with the fabric: what a link may do is computed anew from the graph. A checker is a
+//! [`Tracer`](crate::net::Tracer), and can be put into any run.
+
+mod links;
+mod lossless;
+mod packets;
+
+use std::sync::{Arc, Mutex};
+
+use self::links::LinkChecker;
+use self::lossless::LosslessChecker;
+use self::packets::PacketChecker;
+use crate::net::{TraceEvent, Tracer};
+use crate::topology::Graph;
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Violation {
+    /// Where in the trace.
+    pub event: TraceEvent,
+    /// What, in a sentence.
+    pub what: String,
+}
+
+/// All checkers together.
+pub struct Checker {
+    packets: PacketChecker,
+    links: LinkChecker,
+    lossless: Option<LosslessChecker>,
+    findings: Findings,
+    last: tributary_proto::time::Time,
+}
+
+/// What the checkers found, to be read while or after they are in a run.
+#[derive(Clone, Default)]
+pub struct Findings(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    violations: Vec<Violation>,
+    events: u64,
+    alive: usize,
+}
+
+/// One violation is followed by many; the first ones tell.
+const MOST_VIOLATIONS: usize = 20;
+
+impl Findings {
+    /// The first violations.
+    pub fn violations(&self) -> Vec<Violation> {
+        self.lock().violations.clone()
+    }
+
+    /// Trace events seen.
+    pub fn events(&self) -> u64 {
+        self.lock().events
+    }
+
+    /// Packets that were made and neither taken nor lost.
+    pub fn alive(&self) -> usize {
+        self.lock().alive
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Checker {
+    /// Checkers for a network, and where they write what they find.
+    pub fn new(graph: &Graph) -> (Checker, Findings) {
+        let findings = Findings::default();
+        let checker = Checker {
+            packets: PacketChecker::default(),
+            links: LinkChecker::new(graph),
+            lossless: None,
+            findings: findings.clone(),
+            last: Default::default(),
+        };
+        (checker, findings)
+    }
+
+    /// The same for a network that must drop nothing.
+    pub fn lossless(graph: &Graph) -> (Checker, Findings) {
+        let (checker, findings) = Checker::new(graph);
+        (Checker { lossless: Some(LosslessChecker::new(graph)), ..checker }, findings)
+    }
+}
+
+impl Tracer for Checker {
+    fn record(&mut self, event: &TraceEvent, _payload: &[u8]) {
+        let mut sentences = Vec::new();
+        if event.time < self.last {
+            sentences.push("time ran backwards".to_string());
+        }
+        self.last = event.time;
+        // Where the packet is must be known before its step is taken.
+        self.links.check(event, &self.packets, &mut sentences);
+        self.packets.check(event, &mut sentences);
+        if let Some(lossless) = &mut self.lossless {
+            lossless.check(event, &mut sentences);
+        }
+        let mut state = self.findings.lock();
+        state.events += 1;
+        state.alive = self.packets.alive();
+        let room = MOST_VIOLATIONS.saturating_sub(state.violations.len());
+        state.violations.extend(sentences.into_iter().take(room).map(|what| Violation { event: *event, what }));
+    }
+}

@@ -1,0 +1,114 @@
+//! Conservation: every packet is made once, is at one place at a time, and ends once.
+
+use std::collections::BTreeMap;
+
+use tributary_proto::ids::NodeId;
+
+use crate::net::{Happening, LinkId, Packet, TraceEvent};
+
+/// Where one packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a node.
+    At(NodeId),
+    /// In a link's queue or on its wire.
+    On(LinkId),
+    /// Out of a link's order, and not yet arrived.
+    Astray(LinkId),
+}
+
+/// A packet's name.
+pub type Name = (u32, u32);
+
+/// The name of a packet.
+pub fn name(packet: &Packet) -> Name {
+    (packet.src.0, packet.serial)
+}
+
+/// True for what comes out of a link at the time that was set when it joined, false for a packet that went astray.
+/// (Two copies of a packet have the same name, but only one of them is due now.)
+pub fn in_order(event: &TraceEvent) -> bool {
+    event.packet.arrival == event.time
+}
+
+/// All packets that were made and have not ended. A packet that a fault doubled is in several places.
+#[derive(Default)]
+pub struct PacketChecker {
+    places: BTreeMap<Name, Vec<Place>>,
+    /// For each maker, the serial of its last packet.
+    last: BTreeMap<u32, u32>,
+}
+
+impl PacketChecker {
+    /// Packets that have not ended.
+    pub fn alive(&self) -> usize {
+        self.places.values().map(Vec::len).sum()
+    }
+
+    /// True if (a copy of) the packet is there.
+    pub fn is_at(&self, packet: &Packet, place: Place) -> bool {
+        self.places.get(&name(packet)).is_some_and(|places| places.contains(&place))
+    }
+
+    /// Takes one step.
+    pub fn check(&mut self, event: &TraceEvent, sentences: &mut Vec<String>) {
+        let packet = &event.packet;
+        let node = Place::At(event.node);
+        let moved = match event.what {
+            Happening::Made => {
+                self.made(event, sentences);
+                return;
+            }
+            Happening::Joined { link, .. } => self.step(packet, &[node], Some(Place::On(link))),
+            Happening::Arrived { link } if in_order(event) => {
+                self.step(packet, &[Place::On(link), Place::Astray(link)], Some(node))
+            }
+            Happening::Arrived { link } => self.step(packet, &[Place::Astray(link)], Some(node)),
+            Happening::Strayed { link } => self.step(packet, &[Place::On(link)], Some(Place::Astray(link))),
+            Happening::Doubled { link } => {
+                let there = self.is_at(packet, Place::On(link));
+                self.places.entry(name(packet)).or_default().push(Place::Astray(link));
+                there
+            }
+            // A packet is in a node only while that node works on it, so it is this one and no copy.
+            Happening::Lost { .. } if self.is_at(packet, node) => self.step(packet, &[node], None),
+            Happening::Lost { link: Some(link), .. } if in_order(event) => self.step(packet, &[Place::On(link)], None),
+            Happening::Lost { link: Some(link), .. } => self.step(packet, &[Place::Astray(link)], None),
+            Happening::Lost { link: None, .. } | Happening::Taken => self.step(packet, &[node], None),
+        };
+        if !moved {
+            sentences.push(format!("the packet was not where this happened, but {:?}", self.places.get(&name(packet))));
+        }
+    }
+
+    fn made(&mut self, event: &TraceEvent, sentences: &mut Vec<String>) {
+        let packet = &event.packet;
+        if event.node != packet.src {
+            sentences.push("a packet was made in another's name".to_string());
+        }
+        let last = self.last.insert(packet.src.0, packet.serial);
+        if last.map_or(packet.serial != 0, |last| packet.serial != last.wrapping_add(1)) {
+            sentences.push(format!("the packet before it had the serial {last:?}"));
+        }
+        if self.places.insert(name(packet), vec![Place::At(event.node)]).is_some() {
+            sentences.push("a packet of that name is still under way".to_string());
+        }
+    }
+
+    /// Moves one copy from the first of `from` where one is; false if there is none.
+    fn step(&mut self, packet: &Packet, from: &[Place], to: Option<Place>) -> bool {
+        let Some(places) = self.places.get_mut(&name(packet)) else { return false };
+        let found = from.iter().find_map(|from| places.iter().position(|place| place == from));
+        let Some(index) = found else { return false };
+        match to {
+            Some(to) => places[index] = to,
+            None => {
+                places.swap_remove(index);
+                if places.is_empty() {
+                    self.places.remove(&name(packet));
+                }
+            }
+        }
+        true
+    }
+}

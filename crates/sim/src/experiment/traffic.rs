@@ -1,0 +1,156 @@
+//! Builds the traffic beside the jobs.
+
+use tributary_proto::ids::NodeId;
+use tributary_proto::time::{Span, Time};
+
+use super::hosts::Allocation;
+use crate::config::{Bytes, Config, ConfigError, Pattern, Routing, TrafficSection, Transport, invalid};
+use crate::driver::Simulation;
+use crate::transport::TransportSettings;
+use crate::workload::{PoissonGroup, SizeTable, UniformGroup, permutation, permutation_of_flows};
+
+/// Where packets of a flow take several paths, one that is overtaken by fewer than so many is not lost.
+const SPRAYED_REORDERING: u16 = 64;
+/// A packet with its headers must fit into 65,535 bytes.
+const MOST_PACKET_BYTES: u64 = 60_000;
+
+/// What flows under DCTCP have in common.
+pub fn transport(config: &Config) -> Result<TransportSettings, ConfigError> {
+    let (section, defaults) = (&config.transport, TransportSettings::default());
+    let packet_bytes = section.packet.map_or(u64::from(defaults.packet_bytes), |packet| packet.0);
+    if !(1..=MOST_PACKET_BYTES).contains(&packet_bytes) {
+        return Err(invalid(format!(
+            "transport: packet = {packet_bytes} is no packet: 1 to 60,000 bytes are possible"
+        )));
+    }
+    let timers = section.rto.map_or(defaults.timers, |rto| rto.timers());
+    if timers.min_rto > timers.max_rto || timers.min_rto == Span::ZERO || timers.initial_rto == Span::ZERO {
+        return Err(invalid("transport: rto.initial and rto.min must be above 0, and rto.min at most rto.max"));
+    }
+    let initial_window = section.initial_window.unwrap_or(defaults.initial_window);
+    if initial_window == 0 || section.reordering == Some(0) {
+        return Err(invalid("transport: initial_window and reordering must be at least 1"));
+    }
+    let reordering = section.reordering.unwrap_or(match config.network.routing {
+        Routing::Ecmp | Routing::Flowlet => defaults.reordering,
+        Routing::RoundRobin | Routing::Random | Routing::LeastQueued | Routing::DefaultUnlessHalfFull => {
+            SPRAYED_REORDERING
+        }
+    });
+    Ok(TransportSettings { packet_bytes: packet_bytes as u16, initial_window, timers, reordering })
+}
+
+/// Starts what one section asks for.
+pub fn add_traffic(
+    simulation: &mut Simulation,
+    config: &Config,
+    index: usize,
+    section: &TrafficSection,
+    hosts: &mut Allocation,
+) -> Result<(), ConfigError> {
+    let wrong = |sentence: &str| invalid(format!("traffic {index}: {sentence}"));
+    let members = hosts.take(&format!("traffic {index}"), &section.hosts, section.placement)?;
+    if members.len() < 2 {
+        return Err(wrong("one host has nobody to send to"));
+    }
+    if section.load.0 == 0.0 {
+        return Err(wrong("load = 0 sends nothing"));
+    }
+    if section.pattern != Pattern::Poisson && section.sizes.is_some() {
+        return Err(wrong("sizes is for pattern = \"poisson\""));
+    }
+    if section.pattern == Pattern::Permutation && section.until.is_some() {
+        return Err(wrong("a permutation ends by itself: leave until out"));
+    }
+    if section.until.is_some_and(|until| until.0 <= section.start.0) {
+        return Err(wrong("until is not after start"));
+    }
+    let seed = config.seed ^ index as u64;
+    match (section.pattern, section.transport) {
+        (Pattern::Permutation, Some(Transport::Dctcp)) => {
+            let bytes = message(section, 1).map_err(|error| wrong(&error))?;
+            if section.start.0 > Span::ZERO {
+                return Err(wrong("a permutation under DCTCP begins at once: leave start out"));
+            }
+            if !permutation_of_flows(simulation, &members, seed, bytes) {
+                return Err(wrong("the message has more than 2^32 - 1 packets"));
+            }
+        }
+        (Pattern::Permutation, _) => {
+            let (packet, bytes) = plain(section).map_err(|error| wrong(&error))?;
+            permutation(simulation, &members, seed, bytes, packet);
+        }
+        (Pattern::Uniform, Some(Transport::Dctcp)) => {
+            return Err(wrong("pattern = \"uniform\" fills the network whatever it loses: it has no transport"));
+        }
+        (Pattern::Uniform, _) => {
+            let (packet, bytes) = plain(section).map_err(|error| wrong(&error))?;
+            uniform(simulation, config, index, section, &members, packet, bytes);
+        }
+        (Pattern::Poisson, Some(Transport::None)) => {
+            return Err(wrong("flows that arrive at random need transport = \"dctcp\""));
+        }
+        (Pattern::Poisson, _) => {
+            let group = poisson(config, section, members).map_err(|error| wrong(&error))?;
+            for (host, source) in group.sources(config.seed, index as u64) {
+                simulation.add_flow_source(host, source);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of a message, at least so many.
+fn message(section: &TrafficSection, least: u16) -> Result<u64, String> {
+    match section.message {
+        None => Err("message is missing: how many bytes a host sends to a peer".to_string()),
+        Some(Bytes(bytes)) if bytes < u64::from(least) => {
+            Err(format!("message = {} is less than one packet of {least} bytes", Bytes(bytes)))
+        }
+        Some(Bytes(bytes)) => Ok(bytes),
+    }
+}
+
+/// The bytes of a packet and of a message without a transport.
+fn plain(section: &TrafficSection) -> Result<(u16, u64), String> {
+    let packet = u16::try_from(section.packet.0).ok().filter(|&packet| packet >= 84);
+    let packet =
+        packet.ok_or_else(|| format!("packet = {} is no packet: 84 to 65,535 bytes are possible", section.packet))?;
+    Ok((packet, message(section, packet)?))
+}
+
+fn uniform(
+    simulation: &mut Simulation,
+    config: &Config,
+    index: usize,
+    section: &TrafficSection,
+    members: &[NodeId],
+    packet: u16,
+    bytes: u64,
+) {
+    let rate = config.network.rate.0;
+    let pace = if section.load.0 < 1.0 {
+        Span((rate.time_of(u64::from(packet)).0 as f64 / section.load.0) as u64)
+    } else {
+        Span::ZERO
+    };
+    let packets = bytes.div_ceil(u64::from(packet)).min(u64::from(u32::MAX)) as u32;
+    let group = UniformGroup::new(members, config.seed, index as u64, packets, packet, pace);
+    for (host, mut source) in group.sources() {
+        source.limit(Time::ZERO + section.start.0, section.until.map(|until| Time::ZERO + until.0));
+        simulation.add_background(host, source);
+    }
+}
+
+fn poisson(config: &Config, section: &TrafficSection, hosts: Vec<NodeId>) -> Result<PoissonGroup, String> {
+    if section.load.0 >= 1.0 {
+        return Err("flows that arrive at random need a load below 100 %, as in load = \"50 %\"".to_string());
+    }
+    let sizes = match (section.sizes, section.message) {
+        (Some(sizes), None) => sizes.table(),
+        (None, Some(_)) => SizeTable::always(message(section, 1)?),
+        _ => return Err("flows need either sizes, as in sizes = \"web_search\", or message".to_string()),
+    };
+    let (start, until) = (Time::ZERO + section.start.0, section.until.map(|until| Time::ZERO + until.0));
+    Ok(PoissonGroup { hosts, sizes, load: section.load.0, rate: config.network.rate.0, start, until })
+}

@@ -1,0 +1,126 @@
+//! Lossless links: each switch tells the sender of a port's packets to PAUSE before their buffer overflows (IEEE 802.3x,
+//! and 802.1Qbb with one class).
+//!
+//! A switch counts, for each port where packets come in, the bytes that still wait in its output queues. When they
+//! exceed `xoff` it orders the other end of the cable to stop; when they are down to `xon`, to go on. An order waits for
+//! the packet that the reverse link is sending, takes a frame's time and the link's delay, and then holds until the next
+//! one (real PAUSE frames expire and are repeated). It goes before all that waits and takes no bandwidth from it.
+//!
+//! The sender finishes its packet and stops. So a packet's departure is not known when it joins the queue, as it is on
+//! other links: each transmission ends with an event of its own.
+
+use std::collections::VecDeque;
+
+use tributary_proto::time::Time;
+
+use super::fabric::LinkId;
+use super::link::Rate;
+use super::{LinkSpec, Packet};
+use crate::topology::Graph;
+
+/// Bytes of a PAUSE frame on a link: the shortest frame, preamble and gap.
+pub const PAUSE_BYTES: u64 = 84;
+
+/// When to stop senders, in bytes of each port where packets come in. The port's whole buffer is its cable's
+/// `queue_bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LosslessSpec {
+    /// More than this stops the sender ...
+    pub xoff: u64,
+    /// ... until it is no more than this.
+    pub xon: u64,
+}
+
+/// Bytes that may still come in after `xoff` is exceeded, over a cable with this link towards the switch and the same
+/// back: a packet that has just begun on the way back, the order, what is on its way, and the packet that the sender
+/// has just begun; and the packet that exceeded it.
+pub fn headroom(link: &LinkSpec, longest_packet: u64) -> u64 {
+    let Rate(bits) = link.rate;
+    let round_trip = u128::from(link.delay.0) * 2 * u128::from(bits) / 8_000_000_000_000;
+    round_trip as u64 + PAUSE_BYTES + 3 * longest_packet
+}
+
+/// Whose packets those in a queue are: of a link into the switch, or the node's own.
+pub(super) type Origin = Option<LinkId>;
+
+/// One link, at both of its ends.
+#[derive(Default)]
+pub(super) struct Port {
+    /// Bytes that the far end can hold of what comes in over this link.
+    pub room: u64,
+    /// Bytes that the near end can hold of its own packets.
+    pub own_room: u64,
+    /// Packets that have not begun to leave.
+    pub waiting: VecDeque<(Packet, Origin)>,
+    /// Origin and bytes of the one that is leaving.
+    pub leaving: Option<(Origin, u16)>,
+    /// The near end was told to stop.
+    pub paused: bool,
+    /// Orders on their way to the near end: when they arrive, and whether they say stop.
+    pub orders: VecDeque<(Time, bool)>,
+    /// Bytes of the near end's own packets.
+    pub own: u64,
+    /// Bytes that came in over this link and have not left the far end ...
+    pub held: u64,
+    /// ... and the most that ever were.
+    pub most_held: u64,
+    /// The far end's last order said stop.
+    pub pausing: bool,
+    /// How often it said so.
+    pub pauses: u64,
+}
+
+/// All links of a lossless network.
+pub(super) struct Lossless {
+    pub spec: LosslessSpec,
+    /// By link.
+    pub ports: Vec<Port>,
+}
+
+impl Lossless {
+    pub fn new(spec: LosslessSpec, graph: &Graph) -> Lossless {
+        let links = graph.edges().iter().flat_map(|edge| [(edge.a, edge.a_to_b), (edge.b, edge.b_to_a)]);
+        let ports = links.map(|(near, link)| {
+            // What a host's NIC holds is up to the host.
+            let own_room = if near.0 < graph.hosts() { u64::MAX } else { link.queue_bytes };
+            Port { room: link.queue_bytes, own_room, ..Port::default() }
+        });
+        Lossless { spec, ports: ports.collect() }
+    }
+
+    /// Counts a packet that joins the queue of link `at`; false if there is no room for it. `true` beside
+    /// it: its sender must stop.
+    pub fn hold(&mut self, at: LinkId, origin: Origin, bytes: u16) -> (bool, bool) {
+        let xoff = self.spec.xoff;
+        let Some(origin) = origin else {
+            let port = &mut self.ports[at.index()];
+            let fits = port.own + u64::from(bytes) <= port.own_room;
+            port.own += if fits { u64::from(bytes) } else { 0 };
+            return (fits, false);
+        };
+        let port = &mut self.ports[origin.index()];
+        if port.held + u64::from(bytes) > port.room {
+            return (false, false);
+        }
+        port.held += u64::from(bytes);
+        port.most_held = port.most_held.max(port.held);
+        let stop = port.held > xoff && !port.pausing;
+        port.pausing |= stop;
+        port.pauses += u64::from(stop);
+        (true, stop)
+    }
+
+    /// Counts a packet that has left link `at`; true if its sender may go on.
+    pub fn free(&mut self, at: LinkId, origin: Origin, bytes: u16) -> bool {
+        let xon = self.spec.xon;
+        let Some(origin) = origin else {
+            self.ports[at.index()].own -= u64::from(bytes);
+            return false;
+        };
+        let port = &mut self.ports[origin.index()];
+        port.held -= u64::from(bytes);
+        let go_on = port.pausing && port.held <= xon;
+        port.pausing &= !go_on;
+        go_on
+    }
+}

@@ -1,0 +1,105 @@
+//! Flows under DCTCP in a report: completion times by size.
+
+use serde::Serialize;
+
+use super::{FlowRow, percentile};
+use crate::driver::Simulation;
+use tributary_proto::ids::NodeId;
+
+/// All flows under DCTCP.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TransportReport {
+    /// Flows that began.
+    pub started: usize,
+    /// Flows of which every byte arrived.
+    pub finished: usize,
+    /// Packets that were sent again.
+    pub retransmissions: u64,
+    /// The finished ones, all together and by size.
+    pub classes: Vec<FlowClass>,
+}
+
+/// Flows of some sizes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowClass {
+    /// Which.
+    pub name: &'static str,
+    /// How many are finished.
+    pub flows: usize,
+    /// Mean time from a flow's beginning to the arrival of its last byte, in seconds.
+    pub mean_seconds: f64,
+    /// Median.
+    pub p50_seconds: f64,
+    /// 99th percentile.
+    pub p99_seconds: f64,
+}
+
+/// The classes that the field uses since pFabric (SIGCOMM 2013): above the first, up to the second number of bytes.
+const CLASSES: [(&str, u64, u64); 4] = [
+    ("all", 0, u64::MAX),
+    ("up to 100 kB", 0, 100_000),
+    ("up to 10 MB", 100_000, 10_000_000),
+    ("above 10 MB", 10_000_000, u64::MAX),
+];
+
+/// Every finished flow, in order of receivers and of time.
+pub(super) fn rows(simulation: &Simulation) -> Vec<FlowRow> {
+    let hosts = (0..simulation.graph().hosts()).map(NodeId);
+    let ends = hosts.filter_map(|host| Some((host, simulation.endpoint(host)?)));
+    ends.flat_map(|(host, end)| end.arrived().iter().map(move |arrived| (host, arrived)))
+        .filter_map(|(host, arrived)| {
+            // A sender that died has forgotten its flows.
+            let started = simulation.endpoint(arrived.from)?.started().get(arrived.flow as usize)?;
+            Some(FlowRow {
+                kind: "dctcp",
+                src: arrived.from.0,
+                dst: host.0,
+                bytes: started.bytes,
+                start: started.at.as_secs_f64(),
+                seconds: arrived.at.since(started.at).as_secs_f64(),
+            })
+        })
+        .collect()
+}
+
+/// `None` if no flow began.
+pub(super) fn report(simulation: &Simulation, rows: &[FlowRow]) -> Option<TransportReport> {
+    let ends = || (0..simulation.graph().hosts()).filter_map(|host| simulation.endpoint(NodeId(host)));
+    let started = ends().map(|end| end.started().len()).sum();
+    (started > 0).then(|| TransportReport {
+        started,
+        finished: rows.len(),
+        retransmissions: ends().map(|end| end.retransmissions()).sum(),
+        classes: CLASSES.iter().filter_map(|&(name, above, most)| class(name, above, most, rows)).collect(),
+    })
+}
+
+fn class(name: &'static str, above: u64, most: u64, rows: &[FlowRow]) -> Option<FlowClass> {
+    let members = rows.iter().filter(|row| row.bytes > above && row.bytes <= most);
+    let mut seconds: Vec<f64> = members.map(|row| row.seconds).collect();
+    seconds.sort_by(f64::total_cmp);
+    (!seconds.is_empty()).then(|| FlowClass {
+        name,
+        flows: seconds.len(),
+        mean_seconds: seconds.iter().sum::<f64>() / seconds.len() as f64,
+        p50_seconds: percentile(&seconds, 0.5),
+        p99_seconds: percentile(&seconds, 0.99),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_are_classed_by_their_bytes() {
+        let row = |bytes, seconds| FlowRow { kind: "dctcp", src: 0, dst: 1, bytes, start: 0.0, seconds };
+        let rows = [row(1, 1.0), row(100_000, 3.0), row(100_001, 5.0), row(10_000_001, 7.0)];
+        let classes: Vec<(usize, f64)> = CLASSES
+            .iter()
+            .filter_map(|&(name, above, most)| class(name, above, most, &rows))
+            .map(|class| (class.flows, class.mean_seconds))
+            .collect();
+        assert_eq!(classes, [(4, 4.0), (2, 2.0), (1, 5.0), (1, 7.0)]);
+    }
+}

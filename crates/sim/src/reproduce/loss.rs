@@ -1,0 +1,142 @@
+//! SwitchML Figure 6: by how much loss on every link lengthens the aggregation of a tensor.
+
+use serde::Deserialize;
+use tributary_proto::registry::Protocol;
+use tributary_proto::time::Span;
+
+use super::finding::{Figure, Series, spread};
+use super::rack::{Rack, RackJob};
+use super::{Context, Findings, ReproduceError};
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Loss {
+    /// The rack.
+    pub rack: Rack,
+    /// Link rate.
+    pub gbit: u64,
+    /// Ranks.
+    pub workers: u32,
+    /// Elements in the tensor.
+    pub elements: u32,
+    /// Elements of a packet.
+    pub elements_per_packet: u16,
+    /// Pool size.
+    pub slots: u16,
+    /// Retransmission timeout of both protocols.
+    pub rto_us: u64,
+    /// Percent of packets that every link loses.
+    pub losses: Vec<f64>,
+}
+
+/// One protocol at one loss.
+struct Point {
+    protocol: Protocol,
+    loss: f64,
+    /// Aggregation times, by seed.
+    tat: Vec<f64>,
+    /// Packets that all ranks sent again, by seed.
+    again: Vec<f64>,
+}
+
+impl Loss {
+    /// Findings `<protocol>-<percent>` (time over the same protocol's without loss) and `ring-over-switchml-<percent>`
+    /// (ring's time over SwitchML's).
+    pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+        let mut jobs = Vec::new();
+        for protocol in [Protocol::SwitchMl, Protocol::Ring] {
+            for loss in std::iter::once(0.0).chain(self.losses.iter().copied()) {
+                let seeds = if loss > 0.0 { context.seeds } else { 1 };
+                jobs.extend((1..=seeds).map(|seed| self.job(protocol, loss, seed)));
+            }
+        }
+        let runs = context.watch.all(&jobs, |job| {
+            let run = job.run(context.watch)?;
+            let again: u64 = run.stats.iter().map(|stats| stats.retransmissions).sum();
+            Ok((run.tat.as_secs_f64(), again as f64))
+        })?;
+        let mut points: Vec<Point> = Vec::new();
+        for (job, (tat, again)) in jobs.iter().zip(runs) {
+            let loss = 100.0 * job.loss;
+            match points.last_mut() {
+                Some(point) if point.protocol == job.protocol && (point.loss - loss).abs() < 1e-9 => {
+                    point.tat.push(tat);
+                    point.again.push(again);
+                }
+                _ => points.push(Point { protocol: job.protocol, loss, tat: vec![tat], again: vec![again] }),
+            }
+        }
+        Ok(self.findings(&points))
+    }
+
+    fn findings(&self, points: &[Point]) -> Findings {
+        let mut findings = Findings::default();
+        let at = |protocol, loss: f64| {
+            points.iter().find(|point| point.protocol == protocol && (point.loss - loss).abs() < 1e-9)
+        };
+        let mut lines = Vec::new();
+        for protocol in [Protocol::SwitchMl, Protocol::Ring] {
+            let Some(without) = at(protocol, 0.0) else { continue };
+            let base = without.tat[0];
+            let mut line = vec![];
+            for point in points.iter().filter(|point| point.protocol == protocol && point.loss > 0.0) {
+                let inflation: Vec<f64> = point.tat.iter().map(|tat| tat / base).collect();
+                let key = format!("{}-{}", protocol.name(), point.loss);
+                findings.cause(&*key, self.cause(point, base));
+                let (mean, range) = spread(&inflation);
+                findings.value(key, range);
+                line.push([point.loss, mean]);
+            }
+            findings.note(format!("{} without loss takes {:.3} ms.", protocol.name(), 1e3 * base));
+            lines.push(Series { name: protocol.name().to_string(), points: line });
+        }
+        for &loss in &self.losses {
+            if let (Some(ours), Some(ring)) = (at(Protocol::SwitchMl, loss), at(Protocol::Ring, loss)) {
+                let (ours, ring) = (spread(&ours.tat).0, spread(&ring.tat).0);
+                let key = format!("ring-over-switchml-{loss}");
+                findings.cause(&*key, format!("ring takes {:.3} ms, SwitchML {:.3} ms", 1e3 * ring, 1e3 * ours));
+                findings.value(key, ring / ours);
+            }
+        }
+        findings.note(
+            "Ours sends a slot again as soon as results of later packets overtake it, and after the timeout only where \
+             nothing overtakes; the paper's worker has the timeout alone. Its libraries over TCP are not simulated: our \
+             ring, with its own acknowledgements, stands for them.",
+        );
+        findings.figures.push(Figure {
+            title: format!("Inflation of the aggregation time by loss, {} Gbit/s", self.gbit),
+            x: "packets lost on each link (%)".into(),
+            y: "time over time without loss".into(),
+            log_x: true,
+            series: lines,
+        });
+        findings
+    }
+
+    fn cause(&self, point: &Point, base: f64) -> String {
+        let (tat, again) = (spread(&point.tat).0, spread(&point.again).0);
+        format!(
+            "{:.3} ms instead of {:.3} ms; {again:.0} packets sent again, {:.2} timeouts' worth of time lost",
+            1e3 * tat,
+            1e3 * base,
+            (tat - base) / (self.rto_us as f64 * 1e-6)
+        )
+    }
+
+    fn job(&self, protocol: Protocol, loss: f64, seed: u64) -> RackJob {
+        RackJob {
+            rack: self.rack,
+            gbit: self.gbit,
+            protocol,
+            servers: None,
+            workers: self.workers,
+            elements: self.elements,
+            elements_per_packet: self.elements_per_packet,
+            slots: self.slots,
+            rto: Some(Span::from_micros(self.rto_us)),
+            loss: loss / 100.0,
+            seed,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `tributary reproduce`: the published results beside ours.
+//!
+//! Start with [`catalogue`], the experiment files (`experiments/*.toml`) that the program carries with it. Each names the
+//! published values, the rule by which ours are held against them, and the parameters of one [`Kind`] of experiment;
+//! every kind has a file here that measures ([`Findings`]) and knows nothing of what was published. [`judge`] puts the
+//! two together. Nothing is tuned to agree: a row that differs stays, with the cause that the run has measured.
+
+mod catalogue;
+mod finding;
+mod judge;
+mod parallel;
+mod rack;
+
+mod goodput;
+mod levels;
+mod loss;
+mod payload;
+mod pool;
+mod replay;
+mod scaling;
+mod timeline;
+mod volume;
+
+pub use catalogue::{Entry, Kind, catalogue, find};
+pub use finding::{Figure, Finding, Findings, Series};
+pub use judge::{Outcome, Published, Row, Rule, Verdict};
+pub use parallel::Watch;
+
+/// Why an experiment could not be run, in one sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReproduceError {
+    /// The file describes none.
+    #[error("{0}")]
+    Bad(String),
+    /// A simulated job did something that it must not: our bug.
+    #[error("the simulation of {what} went wrong: {why}")]
+    Wrong {
+        /// Which run.
+        what: String,
+        /// What happened there.
+        why: String,
+    },
+    /// Somebody asked to stop.
+    #[error("stopped before the experiment was complete")]
+    Stopped,
+}
+
+/// What a run of an experiment needs besides its file.
+pub struct Context<'a> {
+    /// Every point at which chance plays a part is run with so many seeds, from 1.
+    pub seeds: u64,
+    /// Who watches.
+    pub watch: &'a Watch<'a>,
+}

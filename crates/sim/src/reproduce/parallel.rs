@@ -1,0 +1,54 @@
+//! Runs the points of an experiment on all cores. Each point is deterministic, so their order does not matter.
+
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use super::ReproduceError;
+
+/// Somebody who looks on: a progress bar, and Ctrl-C.
+pub struct Watch<'a> {
+    /// So many points more are to be done.
+    pub expect: &'a (dyn Fn(usize) + Sync),
+    /// One of them is done.
+    pub done: &'a (dyn Fn() + Sync),
+    /// No point is begun once this is true.
+    pub stop: &'a AtomicBool,
+}
+
+impl Watch<'_> {
+    /// An error once somebody asked to stop.
+    pub fn check(&self) -> Result<(), ReproduceError> {
+        if self.stop.load(Ordering::Relaxed) { Err(ReproduceError::Stopped) } else { Ok(()) }
+    }
+
+    /// Runs all points; gives their results in the points' order.
+    pub fn all<P: Sync, R: Send>(
+        &self,
+        points: &[P],
+        run: impl Fn(&P) -> Result<R, ReproduceError> + Sync,
+    ) -> Result<Vec<R>, ReproduceError> {
+        (self.expect)(points.len());
+        let results: Vec<Mutex<Option<Result<R, ReproduceError>>>> = points.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(point) = points.get(index) else { return };
+                let result = self.check().and_then(|()| run(point));
+                *results[index].lock().expect("a point that panics ends the run") = Some(result);
+                (self.done)();
+            }
+        };
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(points.len());
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(work);
+            }
+        });
+        let done =
+            |slot: Mutex<Option<_>>| slot.into_inner().expect("no thread panicked").expect("every point was run");
+        results.into_iter().map(done).collect()
+    }
+}

@@ -1,0 +1,195 @@
+//! The testbed of SwitchML's evaluation as a simulated network: workers round one switch, and one job on them.
+
+use serde::Deserialize;
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::config::TimerConfig;
+use tributary_proto::host::HostStats;
+use tributary_proto::ids::NodeId;
+use tributary_proto::registry::Protocol;
+use tributary_proto::switchml::wire::HEADER_LEN;
+use tributary_proto::tensor::Spec;
+use tributary_proto::time::{Span, Time};
+
+use super::{ReproduceError, Watch};
+use crate::driver::{JobPlan, Settings, Simulation};
+use crate::faults::{LinkTrouble, TroubleSpec};
+use crate::net::{Framing, LinkId, LinkSpec, Rate};
+use crate::topology::star;
+
+/// How often a long run looks whether it shall stop.
+const LOOK_EVERY: Span = Span::from_millis(1);
+/// A run that has not ended by then never will.
+const LATEST: Time = Time(600_000_000_000_000);
+
+/// The cables and the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rack {
+    /// Propagation on each cable.
+    pub delay_us: f64,
+    /// What a packet spends inside the switch.
+    pub switch_latency_us: f64,
+    /// What each output queue holds.
+    pub queue_kib: u64,
+    /// Bytes on a link around each vector: gap, preamble, Ethernet, IP, UDP and the protocol's headers. Left out: ours.
+    #[serde(default)]
+    pub framing_bytes: Option<u16>,
+}
+
+/// Where parameter servers are: as many as workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Servers {
+    /// With the workers.
+    Colocated,
+    /// On hosts of their own, which doubles them.
+    Dedicated,
+}
+
+/// One job on a rack.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RackJob {
+    /// The rack.
+    pub rack: Rack,
+    /// Every link's rate.
+    pub gbit: u64,
+    /// How it reduces.
+    pub protocol: Protocol,
+    /// Who sums, if not the protocol's own.
+    pub servers: Option<Servers>,
+    /// Ranks, each on a host of its own.
+    pub workers: u32,
+    /// 32-bit integers in the tensor.
+    pub elements: u32,
+    /// Elements of a packet.
+    pub elements_per_packet: u16,
+    /// Pool size.
+    pub slots: u16,
+    /// Retransmission timeout, fixed; the machines' own if `None`.
+    pub rto: Option<Span>,
+    /// Probability of loss for each packet on each link.
+    pub loss: f64,
+    /// Of what is random.
+    pub seed: u64,
+}
+
+/// A job that is done.
+pub struct RackRun {
+    /// From the first rank's submission until the last rank has the sum (the papers' tensor aggregation time).
+    pub tat: Span,
+    /// What each rank counted.
+    pub stats: Vec<HostStats>,
+}
+
+impl Rack {
+    /// Bytes on a link around each vector.
+    pub fn framing_bytes(&self) -> u16 {
+        self.framing_bytes.unwrap_or(Framing::ETHERNET.overhead + HEADER_LEN as u16)
+    }
+
+    /// The largest share of a link's rate that can be vectors.
+    pub fn payload_share(&self, elements_per_packet: u16) -> f64 {
+        let vector = 4.0 * f64::from(elements_per_packet);
+        vector / (vector + f64::from(self.framing_bytes()))
+    }
+
+    fn framing(&self) -> Result<Framing, ReproduceError> {
+        let overhead = self.framing_bytes().checked_sub(HEADER_LEN as u16).ok_or_else(|| {
+            ReproduceError::Bad(format!("framing_bytes must leave room for our headers, {HEADER_LEN} bytes"))
+        })?;
+        Ok(Framing { overhead, ..Framing::ETHERNET })
+    }
+}
+
+impl RackJob {
+    /// The job installed in its network, before its first event.
+    pub fn build(&self) -> Result<Simulation, ReproduceError> {
+        let us = |us: f64| Span::from_secs_f64(us * 1e-6);
+        let link = LinkSpec {
+            rate: Rate(self.gbit * 1_000_000_000),
+            delay: us(self.rack.delay_us),
+            queue_bytes: self.rack.queue_kib << 10,
+            mark_bytes: None,
+        };
+        let settings = Settings { seed: self.seed, framing: self.rack.framing()?, ..Settings::default() };
+        let dedicated: Vec<NodeId> = match self.servers {
+            Some(Servers::Dedicated) => (self.workers..2 * self.workers).map(NodeId).collect(),
+            _ => Vec::new(),
+        };
+        let hosts = self.workers + dedicated.len() as u32;
+        let mut sim = Simulation::new(star(hosts, link, us(self.rack.switch_latency_us)), settings);
+        let installed = match self.servers {
+            None => sim.install(self.plan()),
+            Some(_) => sim.install_served(self.plan(), &dedicated),
+        };
+        installed.map_err(|error| ReproduceError::Bad(error.to_string()))?;
+        if self.loss > 0.0 {
+            let trouble = TroubleSpec { loss: self.loss, ..TroubleSpec::default() };
+            for link in 0..2 * hosts {
+                sim.fabric.set_trouble(LinkId(link), Some(LinkTrouble::new(trouble, self.seed, link)));
+            }
+        }
+        Ok(sim)
+    }
+
+    fn plan(&self) -> JobPlan {
+        let fixed = |rto| TimerConfig { initial_rto: rto, min_rto: rto, max_rto: rto };
+        JobPlan {
+            name: self.name(),
+            protocol: self.protocol,
+            members: (0..self.workers).map(NodeId).collect(),
+            spec: Spec { elements: self.elements, dtype: DType::I32, op: ReduceOp::Sum },
+            iterations: 1,
+            start: Time::ZERO,
+            compute: Span::ZERO,
+            elements_per_packet: self.elements_per_packet,
+            slots: self.slots,
+            roots: vec![0],
+            timers: self.rto.map_or_else(TimerConfig::default, fixed),
+            timeout: None,
+        }
+    }
+
+    /// What to call it.
+    pub fn name(&self) -> String {
+        format!("{} with {} workers at {} Gbit/s", self.protocol.name(), self.workers, self.gbit)
+    }
+
+    /// Builds it and runs it to its end.
+    pub fn run(&self, watch: &Watch<'_>) -> Result<RackRun, ReproduceError> {
+        let mut sim = self.build()?;
+        while !sim.run_until_finished(sim.fabric.now + LOOK_EVERY) {
+            watch.check()?;
+            if sim.fabric.now > LATEST {
+                break;
+            }
+        }
+        self.finish(&sim)
+    }
+
+    /// The result of a simulation that came to its end: every sum must be every contribution exactly once.
+    pub fn finish(&self, sim: &Simulation) -> Result<RackRun, ReproduceError> {
+        let job = &sim.traffic.jobs.all()[0];
+        let wrong = |why: String| ReproduceError::Wrong { what: self.name(), why };
+        if let Some(complaint) = job.complaints.first() {
+            return Err(wrong(format!("{:?}", complaint.what)));
+        }
+        match (job.iterations[0].start, job.iterations[0].end) {
+            (Some(start), Some(end)) if job.is_complete() => Ok(RackRun {
+                tat: end.since(start),
+                stats: sim.traffic.seats.iter().map(|seat| seat.machine.stats().clone()).collect(),
+            }),
+            _ => Err(wrong("it never ended".into())),
+        }
+    }
+
+    /// Summed elements per second of a run.
+    pub fn elements_per_second(&self, run: &RackRun) -> f64 {
+        f64::from(self.elements) / run.tat.as_secs_f64()
+    }
+
+    /// The largest number of elements per second that the links can carry in each direction.
+    pub fn best_elements_per_second(&self) -> f64 {
+        self.gbit as f64 * 1e9 / 32.0 * self.rack.payload_share(self.elements_per_packet)
+    }
+}

@@ -1,0 +1,128 @@
+//! SwitchML Table 2: the speed-up of training from Table 1's profiles, with a ring's and with in-network communication.
+//!
+//! A profile gives a batch's time `T`, the share `c` of it with communication under way, and the share `o` of that which
+//! overlaps with computation. A ring moves `r = 2(n-1)/n` times the data of in-network aggregation (§3).
+
+use serde::Deserialize;
+
+use super::finding::Finding;
+use super::{Findings, ReproduceError};
+
+/// What is replayed.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replay {
+    /// Workers of the profile.
+    pub workers: u32,
+    /// The rows of Table 1, once for each rate.
+    pub profiles: Vec<Profile>,
+}
+
+/// One row of Table 1 at one rate.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Findings are named `<model>-<gbit>`.
+    pub model: String,
+    /// The rate.
+    pub gbit: u32,
+    /// The gradients' size, 10^6 bytes.
+    pub size_mb: f64,
+    /// `T`.
+    pub batch_ms: f64,
+    /// `c`, percent.
+    pub comm: f64,
+    /// `o`, percent.
+    pub overlap: f64,
+}
+
+impl Profile {
+    fn key(&self) -> String {
+        format!("{}-{}", self.model, self.gbit)
+    }
+
+    /// `T c` over the time that the gradients take once over the link.
+    fn passes(&self) -> f64 {
+        let once_ms = self.size_mb * 8.0 / f64::from(self.gbit);
+        self.batch_ms * self.comm / 100.0 / once_ms
+    }
+
+    /// The speed-up if the profile's communication is in-network and the ring's takes `ring` times as long: between
+    /// what it is if the additional time overlaps with computation as the profile's does, and if none of it does.
+    fn speed_up_over_ring(&self, ring: f64) -> Finding {
+        let (c, o) = (self.comm / 100.0, self.overlap / 100.0);
+        let more = (ring - 1.0) * c;
+        Finding { low: 1.0 + more * (1.0 - o), high: 1.0 + more }
+    }
+
+    /// The other reading, that the profile's communication is the ring's: the speed-up with the same overlap, and with
+    /// communication that costs nothing, which no algorithm exceeds.
+    fn speed_up_if_ring(&self, ring: f64) -> (f64, f64) {
+        let exposed = self.comm / 100.0 * (1.0 - self.overlap / 100.0);
+        (1.0 / (1.0 - exposed * (1.0 - 1.0 / ring)), 1.0 / (1.0 - exposed))
+    }
+}
+
+impl Replay {
+    /// Findings `<model>-<gbit>`.
+    pub fn run(&self) -> Result<Findings, ReproduceError> {
+        let mut findings = Findings::default();
+        let ring = 2.0 * f64::from(self.workers - 1) / f64::from(self.workers);
+        let passes: Vec<f64> = self.profiles.iter().map(Profile::passes).collect();
+        for profile in &self.profiles {
+            let range = profile.speed_up_over_ring(ring);
+            let (same, limit) = profile.speed_up_if_ring(ring);
+            findings.value(profile.key(), range);
+            findings.cause(
+                profile.key(),
+                format!(
+                    "Table 1's rounded shares allow {:.2} to {:.2}; read as a ring's profile they would give {same:.2} \
+                     and, with communication for nothing, {limit:.2}. The paper replays a trace of single all-reduce \
+                     calls, which is not published.",
+                    range.low, range.high
+                ),
+            );
+        }
+        let slow: Vec<&Profile> = self.profiles.iter().filter(|profile| profile.passes() < 1.4).collect();
+        findings.note(format!(
+            "What Table 1's communication is: its time is {:.2} to {:.2} times (median {:.2}) what the gradients take \
+             once over the link, in {} of {} rows below 1.4. A ring of {} moves them {ring:.2} times, in-network \
+             aggregation once; so the profile is read as in-network, and the ring's communication as {ring:.2} times as \
+             long.",
+            least(&passes),
+            greatest(&passes),
+            median(&passes),
+            slow.len(),
+            passes.len(),
+            self.workers
+        ));
+        let readings: Vec<String> = self
+            .profiles
+            .iter()
+            .map(|profile| {
+                let (same, limit) = profile.speed_up_if_ring(ring);
+                format!("{} {same:.2} (at most {limit:.2})", profile.key())
+            })
+            .collect();
+        findings.note(format!("Read as a ring's profile instead, Table 1 would give: {}.", readings.join(", ")));
+        findings.note(
+            "How overlap is treated: the low end hides the ring's additional time behind computation in the profile's \
+             share, the high end hides none of it.",
+        );
+        Ok(findings)
+    }
+}
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn greatest(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}

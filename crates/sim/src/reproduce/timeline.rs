@@ -1,0 +1,148 @@
+//! SwitchML Figure 7: packets that a worker sends over time, under loss.
+
+use serde::Deserialize;
+use tributary_proto::registry::Protocol;
+use tributary_proto::time::{Span, Time};
+
+use super::finding::{Figure, Series};
+use super::rack::{Rack, RackJob};
+use super::{Context, Findings, ReproduceError};
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timeline {
+    /// The rack.
+    pub rack: Rack,
+    /// Link rate.
+    pub gbit: u64,
+    /// Ranks.
+    pub workers: u32,
+    /// Elements in the tensor.
+    pub elements: u32,
+    /// Elements of a packet.
+    pub elements_per_packet: u16,
+    /// Pool size.
+    pub slots: u16,
+    /// Retransmission timeout.
+    pub rto_us: u64,
+    /// Width of a bar of the figure.
+    pub interval_us: u64,
+    /// Percent of packets that every link loses.
+    pub losses: Vec<f64>,
+}
+
+/// One run.
+struct Recorded {
+    /// Packets of worker 0 in each interval.
+    packets: Vec<u64>,
+    again: u64,
+    tat: Span,
+}
+
+impl Recorded {
+    /// The share of the ideal rate from the first interval until `share` of all packets are sent, percent.
+    fn steady(&self, ideal: f64, share: f64) -> f64 {
+        let all: u64 = self.packets.iter().sum();
+        let (mut sent, mut intervals) = (0u64, 0u32);
+        for &packets in &self.packets {
+            if intervals > 0 && (sent + packets) as f64 > share * all as f64 {
+                break;
+            }
+            sent += packets;
+            intervals += 1;
+        }
+        100.0 * sent as f64 / f64::from(intervals.max(1)) / ideal
+    }
+
+    /// Intervals at the end with less than half of the ideal packets.
+    fn tail(&self, ideal: f64) -> usize {
+        self.packets.iter().rev().take_while(|&&packets| (packets as f64) < 0.5 * ideal).count()
+    }
+}
+
+impl Timeline {
+    /// Findings `steady-<percent>` (packets while the first 80 % are sent, percent of the line rate) and
+    /// `tail-<percent>` (intervals at the end below half of it).
+    pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+        let runs = context.watch.all(&self.losses, |&loss| self.record(context, loss))?;
+        let mut findings = Findings::default();
+        let packet = f64::from(self.rack.framing_bytes()) + 4.0 * f64::from(self.elements_per_packet);
+        let interval = self.interval_us as f64 * 1e-6;
+        let ideal = self.gbit as f64 * 1e9 / 8.0 / packet * interval;
+        let mut series = Vec::new();
+        for (&loss, run) in self.losses.iter().zip(&runs) {
+            findings.value(format!("steady-{loss}"), run.steady(ideal, 0.8));
+            findings.value(format!("tail-{loss}"), run.tail(ideal) as f64);
+            let told = format!(
+                "{:.1} ms in all, {} packets of worker 0 sent again; the last bars: {:?}",
+                1e3 * run.tat.as_secs_f64(),
+                run.again,
+                &run.packets[run.packets.len().saturating_sub(4)..]
+            );
+            findings.cause(format!("steady-{loss}"), &*told);
+            findings.cause(format!("tail-{loss}"), self.no_tail(run, &runs[0], &told));
+            findings.note(format!("{loss} % loss: {told}"));
+            let points = run.packets.iter().enumerate().map(|(at, &n)| [at as f64 * interval * 1e3, n as f64]);
+            series.push(Series { name: format!("{loss} % loss"), points: points.collect() });
+        }
+        findings.note(format!("The ideal rate is {ideal:.0} packets in {:.1} ms.", 1e3 * interval));
+        findings.figures.push(Figure {
+            title: "Packets sent by worker 0".into(),
+            x: "time (ms)".into(),
+            y: format!("packets in {:.1} ms", 1e3 * interval),
+            log_x: false,
+            series,
+        });
+        Ok(findings)
+    }
+
+    /// Why the end is no tail: what the packets sent again would have cost if each had waited for its timeout.
+    fn no_tail(&self, run: &Recorded, without: &Recorded, told: &str) -> String {
+        let waits = run.again as f64 * self.rto_us as f64 * 1e-3 / f64::from(self.slots);
+        let longer = 1e3 * (run.tat.as_secs_f64() - without.tat.as_secs_f64());
+        format!(
+            "{told}. Had each packet that worker 0 sent again waited for the timeout, its slots would have stood still for \
+             {waits:.1} ms each on average; the run is only {longer:.1} ms longer than without loss: ours sends again as \
+             soon as later results overtake, so losses cost slots about a round trip and none falls far behind"
+        )
+    }
+
+    fn record(&self, context: &Context<'_>, loss: f64) -> Result<Recorded, ReproduceError> {
+        let job = self.job(loss);
+        let mut sim = job.build()?;
+        let (mut packets, mut before) = (Vec::new(), 0);
+        let mut until = Time::ZERO;
+        loop {
+            until += Span::from_micros(self.interval_us);
+            let finished = sim.run_until_finished(until);
+            let sent = sim.traffic.seats[0].machine.stats().packets_sent;
+            packets.push(sent - before);
+            before = sent;
+            if finished {
+                break;
+            }
+            context.watch.check()?;
+        }
+        let run = job.finish(&sim)?;
+        // Timers that are left over after the end are no part of the figure.
+        packets.truncate((run.tat.0).div_ceil(Span::from_micros(self.interval_us).0) as usize);
+        Ok(Recorded { packets, again: run.stats[0].retransmissions, tat: run.tat })
+    }
+
+    fn job(&self, loss: f64) -> RackJob {
+        RackJob {
+            rack: self.rack,
+            gbit: self.gbit,
+            protocol: Protocol::SwitchMl,
+            servers: None,
+            workers: self.workers,
+            elements: self.elements,
+            elements_per_packet: self.elements_per_packet,
+            slots: self.slots,
+            rto: Some(Span::from_micros(self.rto_us)),
+            loss: loss / 100.0,
+            seed: 1,
+        }
+    }
+}

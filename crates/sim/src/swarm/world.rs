@@ -1,0 +1,271 @@
+//! Worlds from seeds: small networks, a few jobs, and everything that may go wrong.
+
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::registry::Protocol;
+use tributary_proto::time::Span;
+
+use crate::config::{
+    Bytes, ClosShape, Config, DataRate, DumbbellShape, Duration, FaultSection, GraphLink, GraphShape, Hosts,
+    JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection, Pattern, Placement,
+    Routing, Share, StarShape, Timeouts, TrafficSection,
+};
+use crate::net::Rate;
+use crate::rng::{Purpose, Rng};
+use crate::workload::FlowSizes;
+
+/// What must come of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All faults end: every collective completes.
+    AllHeals,
+    /// A host or a switch dies: every rank ends, with its sum or with an error.
+    SomeDie,
+}
+
+/// A world.
+#[derive(Clone, Debug, PartialEq)]
+pub struct World {
+    /// As a file would describe it.
+    pub config: Config,
+    /// What must come of it.
+    pub ending: Ending,
+}
+
+/// The world of a seed.
+pub fn world(seed: u64) -> World {
+    let mut draw = Draw(Rng::new(seed, Purpose::World, 0));
+    let (mut network, hosts, switches) = draw.network();
+    let heal = Span::from_micros(draw.between(20, 20_000));
+    let ending = if draw.0.chance(0.2) { Ending::SomeDie } else { Ending::AllHeals };
+    let mut faults = draw.link_faults(heal);
+    if ending == Ending::SomeDie {
+        faults.push(draw.death(heal, hosts, switches));
+    }
+    let jobs = (0..draw.between(1, 3)).map(|_| draw.job(hosts, ending)).collect();
+    let mut traffic = if hosts >= 2 && draw.0.chance(0.3) { vec![draw.traffic(heal)] } else { Vec::new() };
+    let mut more = Draw(Rng::new(seed, Purpose::World, 1));
+    more.pause(&mut network);
+    if hosts >= 2 && more.0.chance(0.3) {
+        traffic.push(more.flows(heal, ending));
+    }
+    let end = Duration(Span::from_millis(20_000));
+    World { config: Config { seed, end, network, jobs, traffic, transport: Default::default(), faults }, ending }
+}
+
+struct Draw(Rng);
+
+impl Draw {
+    fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.0.bits() % (most - least + 1)
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.0.below(choices.len() as u32) as usize]
+    }
+
+    /// A probability that is often zero, and otherwise anything up to `most`, small ones as likely as large ones.
+    fn rarely(&mut self, most: f64) -> Share {
+        if self.0.chance(0.5) { Share(0.0) } else { Share(most * 10f64.powf(-3.0 * self.0.unit())) }
+    }
+
+    /// A network, and how many hosts and switches it has.
+    fn network(&mut self) -> (Network, u32, u32) {
+        let mut network = Network {
+            star: None,
+            dumbbell: None,
+            leaf_spine: None,
+            clos: None,
+            graph: None,
+            rate: DataRate(Rate(self.of(&[1, 10, 25, 100]) * 1_000_000_000)),
+            delay: Duration(Span::from_nanos(self.of(&[0, 50, 300, 1000, 10_000]))),
+            queue: Bytes(self.of(&[9_000, 30_000, 100_000, 1_000_000])),
+            mark_above: self.0.chance(0.5).then_some(Bytes(20_000)),
+            core: Default::default(),
+            switch_latency: Duration(Span::from_nanos(self.of(&[0, 1, 300, 2000]))),
+            routing: self.of(&[
+                Routing::Ecmp,
+                Routing::RoundRobin,
+                Routing::Random,
+                Routing::Flowlet,
+                Routing::LeastQueued,
+                Routing::DefaultUnlessHalfFull,
+            ]),
+            flowlet_gap: Duration(Span::from_micros(self.of(&[1, 50]))),
+            overhead: Bytes(66),
+            shortest: Bytes(84),
+            nic_queue: Bytes(self.of(&[1, 2000, 16_000, 1_000_000])),
+            lossless: None,
+            noise: None,
+        };
+        if self.0.chance(0.2) {
+            let delay = Duration(Span::from_micros(1));
+            network.noise = Some(NoiseSection { probability: self.rarely(0.1), delay });
+        }
+        if self.0.chance(0.3) {
+            network.core.rate = Some(DataRate(Rate(self.of(&[1, 10, 40]) * 1_000_000_000)));
+        }
+        let (hosts, switches) = self.shape(&mut network);
+        (network, hosts, switches)
+    }
+
+    fn shape(&mut self, network: &mut Network) -> (u32, u32) {
+        match self.0.below(5) {
+            0 => {
+                let hosts = self.between(1, 12) as u32;
+                network.star = Some(StarShape { hosts });
+                (hosts, 1)
+            }
+            1 => {
+                let (left, right) = (self.between(1, 5) as u32, self.between(1, 5) as u32);
+                network.dumbbell = Some(DumbbellShape { left, right });
+                (left + right, 2)
+            }
+            2 => {
+                let [leaves, spines, hosts_per_leaf] = [4, 3, 4].map(|most| self.between(1, most) as u32);
+                network.leaf_spine = Some(LeafSpineShape { leaves, spines, hosts_per_leaf });
+                (leaves * hosts_per_leaf, leaves + spines)
+            }
+            3 => {
+                network.clos = Some(ClosShape {
+                    ports: Some(4),
+                    pods: None,
+                    edges: None,
+                    aggregations: None,
+                    cores: None,
+                    hosts_per_edge: None,
+                });
+                (16, 20)
+            }
+            _ => self.any_graph(network),
+        }
+    }
+
+    /// Switches in a random tree with a few more links, hosts anywhere.
+    fn any_graph(&mut self, network: &mut Network) -> (u32, u32) {
+        let (hosts, switches) = (self.between(2, 10) as u32, self.between(1, 6) as u32);
+        let mut links = Vec::new();
+        let link = |a, b| GraphLink { between: [a, b], rate: None, delay: None, queue: None };
+        for switch in 1..switches {
+            links.push(link(NodeName::Switch(switch), NodeName::Switch(self.0.below(switch))));
+        }
+        if switches > 2 {
+            for _ in 0..self.0.below(3) {
+                let a = self.0.below(switches);
+                let b = (a + 1 + self.0.below(switches - 1)) % switches;
+                links.push(link(NodeName::Switch(a), NodeName::Switch(b)));
+            }
+        }
+        for host in 0..hosts {
+            links.push(link(NodeName::Host(host), NodeName::Switch(self.0.below(switches))));
+        }
+        network.graph = Some(GraphShape { hosts, switches, links });
+        (hosts, switches)
+    }
+
+    fn job(&mut self, hosts: u32, ending: Ending) -> JobSection {
+        let trees = self.between(1, 4) as u16;
+        let elements_per_packet = self.of(&[1, 31, 64, 256, 360, 2048]);
+        let packets = self.between(0, 600);
+        let elements = packets * u64::from(elements_per_packet) + self.between(0, 3) * 17;
+        let dtype = self.of(&[DType::F32, DType::I32, DType::F16]);
+        JobSection {
+            name: None,
+            protocol: self.of(&Protocol::ALL),
+            hosts: if self.0.chance(0.5) { Hosts::All } else { Hosts::List(self.some_hosts(hosts)) },
+            placement: self.of(&[Placement::Random, Placement::Packed]),
+            tensor: Bytes(elements.min(200_000) * dtype.size() as u64),
+            dtype,
+            op: self.of(&ReduceOp::ALL),
+            iterations: self.between(1, 4) as u32,
+            start: Duration(Span::from_nanos(self.of(&[0, 1, 50_000]))),
+            compute: Duration(Span::from_nanos(self.of(&[0, 7, 100_000]))),
+            elements_per_packet,
+            slots: self.0.chance(0.7).then(|| trees * self.between(1, 64) as u16),
+            trees,
+            roots: None,
+            rto: Timeouts::default(),
+            timeout: (ending == Ending::SomeDie).then(|| Duration(Span::from_millis(200))),
+        }
+    }
+
+    fn some_hosts(&mut self, hosts: u32) -> Vec<u32> {
+        let mut all: Vec<u32> = (0..hosts).collect();
+        self.0.shuffle(&mut all);
+        all.truncate(self.between(1, u64::from(hosts)) as usize);
+        all
+    }
+
+    fn traffic(&mut self, heal: Span) -> TrafficSection {
+        TrafficSection {
+            pattern: Pattern::Uniform,
+            hosts: Hosts::All,
+            placement: Placement::Random,
+            transport: None,
+            message: Some(Bytes(self.of(&[2_000, 64_000]))),
+            sizes: None,
+            packet: Bytes(1090),
+            load: Share(self.of(&[0.01, 0.1, 0.3])),
+            start: Duration::default(),
+            until: Some(Duration(heal)),
+        }
+    }
+
+    /// PAUSE, where no cycle of queues can wait for itself. The queues have room for what comes after an order.
+    fn pause(&mut self, network: &mut Network) {
+        if network.graph.is_none() && self.0.chance(0.25) {
+            network.queue = Bytes(2_000_000);
+            let xoff = self.of(&[10_000, 100_000, 1_000_000]);
+            network.lossless = Some(LosslessSection { xoff: Some(Bytes(xoff)), xon: None });
+        }
+    }
+
+    /// Flows under DCTCP. Those that arrive until the world heals must finish, if nobody dies.
+    fn flows(&mut self, heal: Span, ending: Ending) -> TrafficSection {
+        let message = self.of(&[Some(1), Some(3_000), Some(100_000), None]);
+        TrafficSection {
+            pattern: Pattern::Poisson,
+            hosts: Hosts::All,
+            placement: Placement::Random,
+            transport: None,
+            message: message.map(Bytes),
+            sizes: message.is_none().then_some(FlowSizes::Hadoop),
+            packet: Bytes(1090),
+            load: Share(if message == Some(1) { 1e-5 } else { self.of(&[0.001, 0.01]) }),
+            start: Duration::default(),
+            until: (ending == Ending::AllHeals).then_some(Duration(heal)),
+        }
+    }
+
+    /// A few troubles on links, all of which end when the world heals.
+    fn link_faults(&mut self, heal: Span) -> Vec<FaultSection> {
+        let count = self.between(0, 3);
+        (0..count)
+            .map(|_| {
+                let at = self.between(0, heal.0 / 2);
+                let until = self.between(at + 1, heal.0);
+                let flap = self.0.chance(0.2);
+                FaultSection {
+                    at: Duration(Span(at)),
+                    until: Some(Duration(Span(until))),
+                    links: Some(Links::Set(self.of(&[LinkSet::All, LinkSet::Hosts, LinkSet::Core]))),
+                    loss: self.rarely(0.3),
+                    corruption: self.rarely(0.1),
+                    duplication: self.rarely(0.3),
+                    reordering: self.rarely(0.3),
+                    delay: Duration(Span::from_nanos(self.of(&[100, 5_000, 100_000, 3_000_000]))),
+                    down: self.0.chance(0.2),
+                    flap: flap.then(|| Duration(Span((until - at) / self.between(2, 20) + 1))),
+                    dead: None,
+                }
+            })
+            .collect()
+    }
+
+    fn death(&mut self, heal: Span, hosts: u32, switches: u32) -> FaultSection {
+        let at = self.between(0, heal.0);
+        let switch = self.0.chance(0.5);
+        let dead = if switch { NodeName::Switch(self.0.below(switches)) } else { NodeName::Host(self.0.below(hosts)) };
+        let until = (switch && self.0.chance(0.5)).then(|| Duration(Span(at + self.between(1, heal.0))));
+        FaultSection { at: Duration(Span(at)), until, dead: Some(dead), ..FaultSection::default() }
+    }
+}

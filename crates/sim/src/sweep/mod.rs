@@ -1,0 +1,76 @@
+//! Parameters times seeds: many runs of one file over all cores, resumable.
+//!
+//! A sweep is an experiment's file with one table more, which names keys of the file and the values that each takes:
+//!
+//! ```toml
+//! [sweep]
+//! seeds = 5                                  # 1 to 5; or a list
+//! [sweep.over]
+//! "job.0.trees" = [1, 2, 4]                  # the first [[job]]
+//! "network.routing" = ["ecmp", "random"]
+//! ```
+//!
+//! [`plan`] makes the points, [`store`] keeps those that are finished, [`summary`] is the table at the end.
+
+mod plan;
+mod store;
+mod summary;
+
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+pub use plan::{Sweep, SweepPoint};
+pub use store::{Finished, Store, StoreError};
+pub use summary::{Line, summarise};
+
+use crate::experiment::{RunError, run_watched};
+
+/// Runs every point that the store does not hold yet; `done` is told of each. Gives the error of the first point that
+/// could not be run or kept; those that are finished stay. `stop` ends the sweep after no more than the moment.
+pub fn run(
+    points: &[SweepPoint],
+    store: &Store,
+    done: &(dyn Fn(&Finished) + Sync),
+    stop: &AtomicBool,
+) -> Result<(), StoreError> {
+    let next = AtomicUsize::new(0);
+    let failed: Mutex<Option<StoreError>> = Mutex::new(None);
+    let work = || {
+        while !stop.load(Ordering::Relaxed) && failed.lock().is_ok_and(|failed| failed.is_none()) {
+            let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
+            let kept = match finish(point, stop) {
+                Some(finished) => store.keep(point, &finished).map(|()| done(&finished)),
+                None => return,
+            };
+            if let (Err(error), Ok(mut failed)) = (kept, failed.lock()) {
+                failed.get_or_insert(error);
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(points.len());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    match failed.into_inner() {
+        Ok(Some(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// One point; `None` if it was stopped.
+fn finish(point: &SweepPoint, stop: &AtomicBool) -> Option<Finished> {
+    let watched = run_watched(&point.config, &mut |_| match stop.load(Ordering::Relaxed) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    match watched {
+        Ok(report) => Some(Finished::new(point, &report)),
+        Err(RunError::Config(error)) => Some(Finished::refused(point, error.to_string())),
+        Err(RunError::Stopped(_)) => None,
+    }
+}

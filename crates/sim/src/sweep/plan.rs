@@ -1,0 +1,176 @@
+//! The points of a sweep.
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::config::{Config, ConfigError, invalid};
+
+/// More points than this and a mistake is more likely than a purpose.
+const MOST_POINTS: usize = 1_000_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    #[serde(default)]
+    seeds: Seeds,
+    #[serde(default)]
+    over: Table,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected seeds: a number of them, or a list as in [1, 2, 3]")]
+enum Seeds {
+    Count(u64),
+    List(Vec<u64>),
+}
+
+impl Default for Seeds {
+    fn default() -> Seeds {
+        Seeds::Count(1)
+    }
+}
+
+/// A file's points: every combination of values, each with every seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sweep {
+    /// The keys that vary, in alphabetical order.
+    pub keys: Vec<String>,
+    /// The runs: seeds vary fastest, the last key before them.
+    pub points: Vec<SweepPoint>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepPoint {
+    /// What each key is here, as it is written.
+    pub values: Vec<String>,
+    /// The run's file.
+    pub config: Config,
+    /// The same as text: what the run is known by.
+    pub text: String,
+}
+
+impl Sweep {
+    /// Reads a file's text.
+    pub fn parse(text: &str) -> Result<Sweep, ConfigError> {
+        let mut base: Table = toml::from_str(text).map_err(|error| invalid(error.message().to_string()))?;
+        let section = base.remove("sweep").ok_or_else(|| {
+            invalid("the file has no [sweep]: name seeds, and under [sweep.over] keys with their values")
+        })?;
+        let Section { seeds, over } =
+            Section::deserialize(section).map_err(|error| invalid(format!("[sweep]: {}", error.message())))?;
+        let seeds: Vec<u64> = match seeds {
+            Seeds::Count(count) => (1..=count.min(MOST_POINTS as u64 + 1)).collect(),
+            Seeds::List(list) => list,
+        };
+        let axes = over.into_iter().map(|(key, values)| axis(key, values)).collect::<Result<Vec<_>, _>>()?;
+        let count = axes.iter().fold(seeds.len(), |count, (_, values)| count.saturating_mul(values.len()));
+        if count == 0 || count > MOST_POINTS {
+            return Err(invalid(format!("the sweep has {count} runs; 1 to {MOST_POINTS} are possible")));
+        }
+        let mut points = Vec::with_capacity(count);
+        for mut number in 0..count / seeds.len() {
+            let mut table = base.clone();
+            let mut values = vec![String::new(); axes.len()];
+            for (place, (key, choices)) in axes.iter().enumerate().rev() {
+                let value = &choices[number % choices.len()];
+                number /= choices.len();
+                set(&mut table, key, value.clone())?;
+                values[place] = written(value);
+            }
+            for &seed in &seeds {
+                points.push(SweepPoint::new(&table, values.clone(), seed)?);
+            }
+        }
+        Ok(Sweep { keys: axes.into_iter().map(|(key, _)| key).collect(), points })
+    }
+}
+
+impl SweepPoint {
+    fn new(table: &Table, values: Vec<String>, seed: u64) -> Result<SweepPoint, ConfigError> {
+        let text = |table: &Table| toml::to_string(table).map_err(|error| invalid(error.to_string()));
+        let mut config = Config::parse(&text(table)?).map_err(|error| match values.is_empty() {
+            true => error,
+            // A line number of the text that was made here would mislead.
+            false => invalid(format!("with {}: {}", values.join(", "), error.0.trim_start_matches(is_place))),
+        })?;
+        config.seed = seed;
+        let text = toml::to_string(&config).map_err(|error| invalid(error.to_string()))?;
+        Ok(SweepPoint { values, config, text })
+    }
+}
+
+/// Characters of "line 12: ".
+fn is_place(letter: char) -> bool {
+    "line :0123456789".contains(letter)
+}
+
+fn axis(key: String, values: Value) -> Result<(String, Vec<Value>), ConfigError> {
+    match values {
+        Value::Array(values) if !values.is_empty() => Ok((key, values)),
+        _ => Err(invalid(format!("[sweep.over]: \"{key}\" needs a list of values"))),
+    }
+}
+
+fn written(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
+/// Sets one key, `"job.0.trees"`, of a file.
+fn set(table: &mut Table, key: &str, value: Value) -> Result<(), ConfigError> {
+    let missing = |part: &str| invalid(format!("[sweep.over]: \"{key}\" leads nowhere: the file has no \"{part}\""));
+    let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
+    let mut place: Option<&mut Value> = None;
+    for part in path.split('.').filter(|part| !part.is_empty()) {
+        let inner = match place {
+            None => table.get_mut(part),
+            Some(Value::Table(inner)) => inner.get_mut(part),
+            Some(Value::Array(list)) => part.parse::<usize>().ok().and_then(|index| list.get_mut(index)),
+            Some(_) => None,
+        };
+        place = Some(inner.ok_or_else(|| missing(part))?);
+    }
+    match place {
+        None => table.insert(last.to_string(), value),
+        Some(Value::Table(inner)) => inner.insert(last.to_string(), value),
+        Some(_) => return Err(missing(last)),
+    };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: &str = "[network]\nstar = { hosts = 4 }\n[[job]]\nprotocol = \"switchml\"\ntensor = \"1 MB\"\n";
+
+    fn sentence(more: &str) -> String {
+        Sweep::parse(&format!("{BASE}{more}")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn points_are_all_combinations_with_all_seeds() {
+        let text = format!(
+            "{BASE}[sweep]\nseeds = [3, 9]\n[sweep.over]\n\"job.0.protocol\" = [\"switchml\", \"ring\"]\n\"network.star.hosts\" = [2, 4, 8]\n"
+        );
+        let sweep = Sweep::parse(&text).unwrap();
+        assert_eq!(sweep.keys, ["job.0.protocol", "network.star.hosts"]);
+        let points: Vec<(String, u64)> =
+            sweep.points.iter().map(|point| (point.values.join(" "), point.config.seed)).collect();
+        assert_eq!(points.len(), 12);
+        assert_eq!(points[0], ("switchml 2".into(), 3));
+        assert_eq!(points[1], ("switchml 2".into(), 9));
+        assert_eq!(points[11], ("ring 8".into(), 9));
+        assert_eq!(sweep.points[11].config.network.star.as_ref().unwrap().hosts, 8);
+    }
+
+    #[test]
+    fn what_cannot_be_is_a_sentence() {
+        assert!(Sweep::parse(BASE).unwrap_err().to_string().contains("has no [sweep]"));
+        assert!(sentence("[sweep]\nseed = 4\n").contains("seed"));
+        assert!(sentence("[sweep]\nseeds = 0\n").contains("0 runs"));
+        assert!(sentence("[sweep.over]\n\"job.1.trees\" = [1]\n").contains("leads nowhere"));
+        assert!(sentence("[sweep.over]\n\"job.0.treees\" = [1]\n").contains("treees"));
+        assert!(sentence("[sweep.over]\n\"job.0.trees\" = 1\n").contains("a list of values"));
+    }
+}

@@ -1,0 +1,114 @@
+//! Finished points, a file each: what is kept is not run again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::SweepPoint;
+use crate::report::Report;
+use crate::rng::mix;
+
+/// What is kept of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finished {
+    /// The run's file.
+    pub config: String,
+    /// What each key of the sweep is here.
+    pub values: Vec<String>,
+    /// The seed.
+    pub seed: u64,
+    /// Why the run is not what it should be.
+    pub failure: Option<String>,
+    /// Tensor bits over time, Gbit/s: the mean over jobs.
+    pub goodput_gbps: Option<f64>,
+    /// Seconds of a collective: the mean over jobs.
+    pub seconds: Option<f64>,
+    /// Mean completion time of messages, seconds.
+    pub flow_seconds: Option<f64>,
+    /// Equal for equal runs.
+    pub trace_hash: String,
+    /// The whole report.
+    pub report: serde_json::Value,
+}
+
+impl Finished {
+    /// Of a run that came to its end.
+    pub fn new(point: &SweepPoint, report: &Report) -> Finished {
+        let mean = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+        Finished {
+            failure: report.failure(),
+            goodput_gbps: mean(report.jobs.iter().filter_map(|job| job.goodput_gbps).collect()),
+            seconds: mean(report.jobs.iter().filter_map(|job| job.seconds).collect()),
+            flow_seconds: report.flows.map(|flows| flows.mean_seconds),
+            trace_hash: report.trace_hash.clone(),
+            report: serde_json::to_value(report).unwrap_or_default(),
+            ..Finished::refused(point, String::new())
+        }
+    }
+
+    /// Of a run that its file does not allow.
+    pub fn refused(point: &SweepPoint, sentence: String) -> Finished {
+        Finished {
+            config: point.text.clone(),
+            values: point.values.clone(),
+            seed: point.config.seed,
+            failure: Some(sentence),
+            goodput_gbps: None,
+            seconds: None,
+            flow_seconds: None,
+            trace_hash: String::new(),
+            report: serde_json::Value::Null,
+        }
+    }
+}
+
+/// Why a point cannot be kept, or the folder not be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what} {}: {why}; what is finished stays there", .path.display())]
+pub struct StoreError {
+    what: &'static str,
+    path: PathBuf,
+    why: io::Error,
+}
+
+/// A folder with finished points.
+pub struct Store(PathBuf);
+
+impl Store {
+    /// The folder, made if it is not there.
+    pub fn open(folder: &Path) -> Result<Store, StoreError> {
+        let points = folder.join("points");
+        match fs::create_dir_all(&points) {
+            Ok(()) => Ok(Store(points)),
+            Err(why) => Err(StoreError { what: "make", path: points, why }),
+        }
+    }
+
+    /// What is kept of a point. A file that is damaged, or of another program, counts as none.
+    pub fn find(&self, point: &SweepPoint) -> Option<Finished> {
+        let text = fs::read_to_string(self.path(point)).ok()?;
+        let finished: Finished = serde_json::from_str(&text).ok()?;
+        (finished.config == point.text).then_some(Finished { values: point.values.clone(), ..finished })
+    }
+
+    /// Keeps a point: the file is there whole or not at all.
+    pub fn keep(&self, point: &SweepPoint, finished: &Finished) -> Result<(), StoreError> {
+        let path = self.path(point);
+        let part = path.with_extension("part");
+        let written = serde_json::to_vec(finished)
+            .map_err(io::Error::from)
+            .and_then(|bytes| fs::write(&part, bytes))
+            .and_then(|()| fs::rename(&part, &path));
+        written.map_err(|why| {
+            let _ = fs::remove_file(&part);
+            StoreError { what: "write", path, why }
+        })
+    }
+
+    fn path(&self, point: &SweepPoint) -> PathBuf {
+        let hash = point.text.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+        self.0.join(format!("{hash:016x}.json"))
+    }
+}

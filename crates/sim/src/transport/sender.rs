@@ -1,0 +1,312 @@
+//! One flow's sending end: what is on its way, what was lost, and what the window allows.
+
+use std::collections::VecDeque;
+
+use tributary_proto::ids::NodeId;
+use tributary_proto::parts::rtt::RttEstimator;
+use tributary_proto::parts::window::{Acked, CongestionWindow, WindowLimits};
+use tributary_proto::time::Time;
+
+use super::TransportSettings;
+use super::wire::{Body, Segment};
+
+/// DCTCP's least window (RFC 8257 leaves it to the sender's TCP; Linux keeps two packets).
+const LEAST_WINDOW: u32 = 2;
+/// No limit of the receiver's.
+const MOST_WINDOW: u32 = 1 << 20;
+/// A window counts as used if no more packets than this would still fit.
+const SLACK: u32 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    OnItsWay,
+    Lost,
+    Arrived,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    transmission: u64,
+    sent_at: Time,
+    state: State,
+}
+
+/// A flow at its sender.
+#[derive(Debug)]
+pub(super) struct Sender {
+    /// Its receiver.
+    pub to: NodeId,
+    /// The run waits for it.
+    pub awaited: bool,
+    /// It waits for its turn.
+    pub ready: bool,
+    number: u32,
+    bytes: u64,
+    packet_bytes: u16,
+    packets: u32,
+    /// The first packet that has not arrived; `sent[0]`.
+    base: u32,
+    sent: VecDeque<Sent>,
+    /// Transmission and packet, oldest first; obsolete where the packet was sent again or has arrived.
+    order: VecDeque<(u64, u32)>,
+    /// Packets to send again; obsolete where one has arrived.
+    lost: VecDeque<u32>,
+    on_its_way: u32,
+    next_transmission: u64,
+    newest_arrived: Option<u64>,
+    reordering: u64,
+    window: CongestionWindow,
+    rtt: RttEstimator,
+    /// Timeouts since the last progress.
+    timeouts: u32,
+    /// The timeout is counted from here.
+    timer_start: Time,
+    /// Packets sent again.
+    pub retransmissions: u64,
+}
+
+impl Sender {
+    /// A flow of so many bytes, at least one; `None` if it has more packets than have numbers.
+    pub fn new(settings: &TransportSettings, number: u32, to: NodeId, bytes: u64, awaited: bool) -> Option<Sender> {
+        let packets = u32::try_from(bytes.div_ceil(u64::from(settings.packet_bytes))).ok()?.max(1);
+        let limits = WindowLimits { initial: settings.initial_window, min: LEAST_WINDOW, max: MOST_WINDOW };
+        Some(Sender {
+            to,
+            awaited,
+            ready: false,
+            number,
+            bytes,
+            packet_bytes: settings.packet_bytes,
+            packets,
+            base: 0,
+            sent: VecDeque::new(),
+            order: VecDeque::new(),
+            lost: VecDeque::new(),
+            on_its_way: 0,
+            next_transmission: 0,
+            newest_arrived: None,
+            reordering: u64::from(settings.reordering),
+            window: CongestionWindow::new(limits),
+            rtt: RttEstimator::new(settings.timers),
+            timeouts: 0,
+            timer_start: Time::ZERO,
+            retransmissions: 0,
+        })
+    }
+
+    /// Everything has arrived.
+    pub fn is_done(&self) -> bool {
+        self.base == self.packets
+    }
+
+    /// The window, in packets.
+    pub fn window(&self) -> usize {
+        self.window.packets()
+    }
+
+    /// There is a packet to send, and the window allows it.
+    pub fn may_send(&mut self) -> bool {
+        while self.lost.front().is_some_and(|&packet| !self.is_lost(packet)) {
+            self.lost.pop_front();
+        }
+        let any = !self.lost.is_empty() || self.next_new() < self.packets;
+        any && (self.on_its_way as usize) < self.window.packets()
+    }
+
+    /// The next packet; call only after [`Sender::may_send`].
+    pub fn transmit(&mut self, now: Time) -> Segment {
+        let transmission = self.next_transmission;
+        self.next_transmission += 1;
+        if self.on_its_way == 0 {
+            self.timer_start = now;
+        }
+        self.on_its_way += 1;
+        let sent = Sent { transmission, sent_at: now, state: State::OnItsWay };
+        let packet = match self.lost.pop_front() {
+            Some(packet) => {
+                self.sent[(packet - self.base) as usize] = sent;
+                self.retransmissions += 1;
+                packet
+            }
+            None => {
+                self.sent.push_back(sent);
+                self.next_new() - 1
+            }
+        };
+        self.order.push_back((transmission, packet));
+        let bytes = (self.bytes - u64::from(packet) * u64::from(self.packet_bytes)).min(u64::from(self.packet_bytes));
+        let body = Body::Data { bytes: bytes as u16, packets: self.packets };
+        Segment { flow: self.number, packet, transmission: transmission as u32, body }
+    }
+
+    /// The receiver has packet `packet` of transmission `transmission`, which came `marked` or not, and everything
+    /// before `next`. False if that cannot be.
+    pub fn handle_ack(&mut self, now: Time, packet: u32, transmission: u32, marked: bool, next: u32) -> bool {
+        if next > self.next_new() || packet >= self.next_new() {
+            return false;
+        }
+        let limited = (self.on_its_way + SLACK) as usize >= self.window.packets();
+        let echoed = self.entry(packet).filter(|sent| sent.transmission as u32 == transmission).copied();
+        let rtt = echoed.map(|sent| now.since(sent.sent_at));
+        if let (Some(sent), Some(rtt)) = (echoed, rtt) {
+            self.newest_arrived = self.newest_arrived.max(Some(sent.transmission));
+            self.rtt.sample(rtt);
+        }
+        let mut fresh = u32::from(self.arrived(packet));
+        for packet in self.base..next {
+            fresh += u32::from(self.arrived(packet));
+        }
+        while self.sent.front().is_some_and(|sent| sent.state == State::Arrived) {
+            self.sent.pop_front();
+            self.base += 1;
+        }
+        if fresh > 0 {
+            self.timeouts = 0;
+            self.timer_start = now;
+        }
+        if fresh > 0 || marked {
+            let newest = self.newest_arrived.unwrap_or(0);
+            let (marked, next) = (u32::from(marked), self.next_transmission);
+            self.window.on_ack(Acked { packets: fresh, marked, newest, next, rtt, limited });
+        }
+        self.find_losses();
+        true
+    }
+
+    /// When the retransmission timer runs out.
+    pub fn deadline(&self) -> Option<Time> {
+        (!self.sent.is_empty()).then(|| self.timer_start + self.rtt.rto(1 + self.timeouts))
+    }
+
+    /// The retransmission timer has run out: everything on its way counts as lost.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.timeouts += 1;
+        self.timer_start = now;
+        self.window.on_silence();
+        self.order.clear();
+        self.lost.clear();
+        self.on_its_way = 0;
+        for (packet, sent) in (self.base..).zip(&mut self.sent) {
+            if sent.state != State::Arrived {
+                sent.state = State::Lost;
+                self.lost.push_back(packet);
+            }
+        }
+    }
+
+    fn next_new(&self) -> u32 {
+        self.base + self.sent.len() as u32
+    }
+
+    fn entry(&self, packet: u32) -> Option<&Sent> {
+        self.sent.get(packet.checked_sub(self.base)? as usize)
+    }
+
+    fn is_lost(&self, packet: u32) -> bool {
+        self.entry(packet).is_some_and(|sent| sent.state == State::Lost)
+    }
+
+    /// True if the packet was not known to have arrived.
+    fn arrived(&mut self, packet: u32) -> bool {
+        let place = packet.checked_sub(self.base).and_then(|place| self.sent.get_mut(place as usize));
+        let Some(sent) = place else { return false };
+        let before = std::mem::replace(&mut sent.state, State::Arrived);
+        self.on_its_way -= u32::from(before == State::OnItsWay);
+        before != State::Arrived
+    }
+
+    /// Fast retransmit: what was sent well before something that has arrived is lost.
+    fn find_losses(&mut self) {
+        let Some(newest) = self.newest_arrived else { return };
+        while let Some(&(transmission, packet)) = self.order.front() {
+            let current = self.entry(packet).filter(|sent| sent.transmission == transmission);
+            if current.is_some_and(|sent| sent.state == State::OnItsWay) {
+                if transmission + self.reordering > newest {
+                    return;
+                }
+                self.sent[(packet - self.base) as usize].state = State::Lost;
+                self.on_its_way -= 1;
+                self.lost.push_back(packet);
+                self.window.on_loss(transmission, self.next_transmission);
+            }
+            self.order.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_proto::time::Span;
+
+    const RTT: Span = Span::from_micros(50);
+
+    fn flow(packets: u64) -> Sender {
+        let settings = TransportSettings::default();
+        Sender::new(&settings, 0, NodeId(1), packets * u64::from(settings.packet_bytes), true).unwrap()
+    }
+
+    fn send_all(sender: &mut Sender, now: Time) -> Vec<Segment> {
+        std::iter::from_fn(|| sender.may_send().then(|| sender.transmit(now))).collect()
+    }
+
+    #[test]
+    fn the_last_packet_carries_the_rest() {
+        let mut sender = Sender::new(&TransportSettings::default(), 0, NodeId(1), 3000, true).unwrap();
+        let sizes: Vec<Body> = send_all(&mut sender, Time::ZERO).iter().map(|segment| segment.body).collect();
+        let body = |bytes| Body::Data { bytes, packets: 3 };
+        assert_eq!(sizes, [body(1460), body(1460), body(80)]);
+    }
+
+    #[test]
+    fn a_packet_that_three_later_ones_overtook_is_sent_again_at_once() {
+        let mut sender = flow(100);
+        let sent = send_all(&mut sender, Time::ZERO);
+        assert_eq!(sent.len(), 10);
+        let now = Time::ZERO + RTT;
+        for segment in &sent[1..3] {
+            assert!(sender.handle_ack(now, segment.packet, segment.transmission, false, 0));
+        }
+        assert!(!send_all(&mut sender, now).iter().any(|segment| segment.packet == 0), "two are not enough");
+        assert!(sender.handle_ack(now, 3, sent[3].transmission, false, 0));
+        sender.handle_ack(now, 4, sent[4].transmission, false, 0);
+        (5..10).for_each(|packet| {
+            sender.handle_ack(now, packet, sent[packet as usize].transmission, false, 0);
+        });
+        let again = send_all(&mut sender, now);
+        assert_eq!(again[0].packet, 0);
+        assert_eq!(sender.retransmissions, 1);
+    }
+
+    #[test]
+    fn silence_sends_everything_again_from_the_least_window() {
+        let mut sender = flow(4);
+        send_all(&mut sender, Time::ZERO);
+        let deadline = sender.deadline().unwrap();
+        assert_eq!(deadline, Time::ZERO + Span::from_millis(10));
+        sender.handle_timeout(deadline);
+        let again: Vec<u32> = send_all(&mut sender, deadline).iter().map(|segment| segment.packet).collect();
+        assert_eq!(again, [0, 1], "a window of two");
+        assert_eq!(sender.deadline().unwrap().since(deadline), Span::from_millis(20), "backed off");
+    }
+
+    #[test]
+    fn an_acknowledgement_of_what_was_never_sent_is_refused() {
+        let mut sender = flow(100);
+        send_all(&mut sender, Time::ZERO);
+        assert!(!sender.handle_ack(Time::ZERO, 10, 0, false, 0));
+        assert!(!sender.handle_ack(Time::ZERO, 0, 0, false, 11));
+        assert!(!sender.is_done());
+    }
+
+    #[test]
+    fn is_done_when_the_last_packet_has_arrived() {
+        let mut sender = flow(3);
+        let sent = send_all(&mut sender, Time::ZERO);
+        sender.handle_ack(Time::ZERO + RTT, 2, sent[2].transmission, false, 0);
+        assert!(!sender.is_done());
+        sender.handle_ack(Time::ZERO + RTT, 1, sent[1].transmission, false, 3);
+        assert!(sender.is_done());
+        assert_eq!(sender.deadline(), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! PAUSE: nothing is dropped, whatever is sent; and nothing stands still for ever.
+
+use tributary_proto::ids::NodeId;
+use tributary_proto::time::{Span, Time};
+use tributary_sim::check::Checker;
+use tributary_sim::config::Config;
+use tributary_sim::driver::{Action, Settings, Simulation};
+use tributary_sim::net::{LinkId, LinkSpec, LosslessSpec, Rate, headroom};
+use tributary_sim::routing::Balancing;
+use tributary_sim::topology::{Graph, leaf_spine, star};
+use tributary_sim::workload::permutation;
+
+const END: Time = Time(u64::MAX);
+const PACKET: u16 = 1538;
+const XOFF: u64 = 50_000;
+
+fn spec() -> LinkSpec {
+    let link = LinkSpec { rate: Rate(100_000_000_000), delay: Span::from_micros(1), queue_bytes: 0, mark_bytes: None };
+    LinkSpec { queue_bytes: XOFF + headroom(&link, u64::from(PACKET)), ..link }
+}
+
+fn simulation(graph: &Graph, lossless: bool) -> Simulation {
+    let lossless = lossless.then_some(LosslessSpec { xoff: XOFF, xon: XOFF - 4000 });
+    Simulation::new(graph.clone(), Settings { lossless, balancing: Balancing::Random, ..Settings::default() })
+}
+
+fn losses(sim: &Simulation) -> u64 {
+    links(sim).map(|link| sim.fabric.counters(link).losses.iter().sum::<u64>()).sum()
+}
+
+fn pauses(sim: &Simulation) -> u64 {
+    links(sim).map(|link| sim.fabric.counters(link).pauses).sum()
+}
+
+fn links(sim: &Simulation) -> impl Iterator<Item = LinkId> {
+    (0..sim.fabric.links().len() as u32).map(LinkId)
+}
+
+/// 15 hosts send to one, with no window at all.
+fn incast(sim: &mut Simulation) {
+    for host in 1..16 {
+        sim.send_message(NodeId(host), NodeId(0), 500 * u64::from(PACKET), PACKET);
+    }
+}
+
+#[test]
+fn an_incast_loses_nothing_and_keeps_its_link_busy() {
+    let graph = star(16, spec(), Span::ZERO);
+    let mut lossy = simulation(&graph, false);
+    incast(&mut lossy);
+    lossy.run(END);
+    assert!(losses(&lossy) > 1000, "without PAUSE it does");
+
+    let mut sim = simulation(&graph, true);
+    incast(&mut sim);
+    assert!(sim.run_until_finished(END));
+    assert_eq!(losses(&sim), 0);
+    assert!(pauses(&sim) > 15);
+    // All packets over one link, one packet over the other, two delays.
+    let rate = spec().rate;
+    let expected = rate.time_of(15 * 500 * u64::from(PACKET)) + rate.time_of(u64::from(PACKET)) + Span::from_micros(2);
+    let end = sim.traffic.flows.all().iter().filter_map(|flow| flow.end).max().unwrap();
+    assert!(end.since(Time::ZERO + expected) < Span::from_nanos(200), "{end:?}");
+}
+
+#[test]
+fn the_checkers_accept_a_lossless_incast_and_find_a_drop() {
+    let violations = |room: u64| {
+        let link = LinkSpec { queue_bytes: room, ..spec() };
+        let mut sim = simulation(&star(16, link, Span::ZERO), true);
+        let (checker, findings) = Checker::lossless(sim.graph());
+        sim.fabric.set_tracer(Some(Box::new(checker)));
+        incast(&mut sim);
+        sim.run(END);
+        assert!(findings.events() > 0);
+        findings.violations()
+    };
+    assert_eq!(violations(spec().queue_bytes), []);
+    let found = violations(XOFF + 20_000);
+    assert!(found.iter().any(|violation| violation.what.contains("a lossless network dropped it")), "{found:?}");
+}
+
+#[test]
+fn what_comes_in_after_the_order_needs_the_headroom_and_no_more() {
+    let most_held = |room: u64| {
+        let link = LinkSpec { queue_bytes: room, ..spec() };
+        let mut sim = simulation(&star(16, link, Span::ZERO), true);
+        incast(&mut sim);
+        sim.run(END);
+        let held = links(&sim).map(|link| sim.fabric.counters(link).max_held_bytes).max().unwrap();
+        (held, losses(&sim))
+    };
+    let (held, lost) = most_held(spec().queue_bytes);
+    assert_eq!(lost, 0);
+    // Two delays at 100 Gbit/s alone are 25 kB.
+    assert!(held > XOFF + 25_000 && held <= spec().queue_bytes, "{held} of {}", spec().queue_bytes);
+    let (_, lost) = most_held(XOFF + 20_000);
+    assert!(lost > 0, "too little headroom shows");
+}
+
+#[test]
+fn congestion_that_spreads_over_levels_of_switches_ends() {
+    let graph_hosts: Vec<NodeId> = (0..16).map(NodeId).collect();
+    let run = || {
+        let link = LinkSpec { queue_bytes: spec().queue_bytes + 10_000, ..spec() };
+        let graph = leaf_spine(4, 2, 4, link, link, Span::from_nanos(300));
+        let mut sim = simulation(&graph, true);
+        incast(&mut sim);
+        permutation(&mut sim, &graph_hosts, 3, 300 * u64::from(PACKET), PACKET);
+        assert!(sim.run_until_finished(END));
+        sim.run(END);
+        assert_eq!(losses(&sim), 0);
+        assert!(links(&sim).all(|link| sim.fabric.link(link).is_empty()));
+        let spine_down = links(&sim).filter(|&link| graph.ends(link).0.0 >= 20 && graph.ends(link).1.0 >= 16);
+        assert!(spine_down.map(|link| sim.fabric.counters(link).pauses).sum::<u64>() > 0, "spines were stopped too");
+        sim.fabric.trace_hash()
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn without_congestion_pause_changes_nothing() {
+    let graph = leaf_spine(2, 2, 2, spec(), spec(), Span::from_nanos(300));
+    let run = |lossless| {
+        let mut sim = simulation(&graph, lossless);
+        sim.send_message(NodeId(0), NodeId(3), 100 * u64::from(PACKET), PACKET);
+        sim.start_flow(NodeId(2), NodeId(1), 300_000);
+        assert!(sim.run_until_finished(END));
+        assert_eq!(pauses(&sim), 0);
+        sim.fabric.trace_hash()
+    };
+    assert_eq!(run(true), run(false));
+}
+
+#[test]
+fn a_cable_that_breaks_takes_its_orders_with_it() {
+    let mut sim = simulation(&star(16, spec(), Span::ZERO), true);
+    incast(&mut sim);
+    // In the middle of the incast, when all senders have been stopped; the first host's cable comes back.
+    let uplink = sim.fabric.port(NodeId(1), 0);
+    for (microseconds, action) in [(100, Action::Cable(uplink, true)), (200, Action::Cable(uplink, false))] {
+        sim.plan(Time::ZERO + Span::from_micros(microseconds), action);
+    }
+    sim.run(END);
+    let flows = sim.traffic.flows.all();
+    assert!(flows[1..].iter().all(|flow| flow.end.is_some()), "those whose cables held");
+    assert!(flows[0].received > flows[0].bytes / 2 && flows[0].sent == flows[0].bytes, "{:?}", flows[0]);
+    assert_eq!(losses(&sim), (flows[0].sent - flows[0].received) / u64::from(PACKET));
+}
+
+#[test]
+fn a_job_beside_uncontrolled_traffic_loses_nothing() {
+    let text = r#"
+        [network]
+        leaf_spine = { leaves = 4, spines = 4, hosts_per_leaf = 4 }
+        lossless = { xoff = "40 kB", xon = "30 kB" }
+        [[job]]
+        protocol = "switchml"
+        hosts = 8
+        tensor = "4 MiB"
+        trees = 2
+        rto = { initial = "20 ms", min = "20 ms", max = "100 ms" }
+        [[traffic]]
+        pattern = "uniform"
+        message = "256 KiB"
+    "#;
+    let report = tributary_sim::run(&Config::parse(text).unwrap()).unwrap();
+    assert_eq!(report.failure(), None, "{report}");
+    assert_eq!(report.jobs[0].retransmissions, 0, "{report}");
+    assert_eq!(report.lossless_drops, Some(0));
+    assert!(report.links.iter().map(|group| group.pauses).sum::<u64>() > 0, "{report}");
+}
