@@ -185,7 +185,8 @@ mod tests {
         let judge = |rule: Rule, published: f64, ours: f64| rule.judge(published, ours.into()) == Verdict::Agrees;
         assert!(judge(Rule::Exact, 240.0, 240.0) && !judge(Rule::Exact, 240.0, 241.0));
         assert!(judge(Rule::Rounded(0), 63.0, 62.7) && !judge(Rule::Rounded(0), 63.0, 63.6));
-        assert!(judge(Rule::Within(0.05), 1.0, 1.05) && !judge(Rule::Within(0.05), 1.0, 1.06));
+        // A quarter is exact in binary, so this is the very edge.
+        assert!(judge(Rule::Within(0.25), 1.0, 1.25) && !judge(Rule::Within(0.25), 1.0, 1.26));
         assert!(judge(Rule::AtLeast, 98.0, 98.0) && !judge(Rule::AtLeast, 98.0, 97.9));
         assert!(judge(Rule::AtMost, 1.1, 1.0) && !judge(Rule::AtMost, 1.1, 1.2));
     }
