@@ -9,10 +9,10 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: help build test test-tools check demo bench torch clean
+.PHONY: help build test test-tools check demo bench torch train test-torch conformance clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: $(VENV)/.tools ## Build into .venv: .venv/bin/tributary and .venv/bin/python with the package
 	$(VENV)/bin/maturin develop --release --quiet
@@ -50,8 +50,22 @@ demo: build ## Watch a switch and four workers sum real tensors
 bench: build ## Measure ours against host-based allreduce over the same links
 	$(VENV)/bin/tributary bench
 
-torch: $(VENV)/.tools ## Install PyTorch into .venv: its Gloo is the peer in the bench
-	$(PYTHON) -m pip install 'torch>=2.4'
+torch: $(VENV)/.torch ## Install PyTorch into .venv (5 GB): for training, and for Gloo as the peer in the bench
+
+$(VENV)/.torch: $(VENV)/.tools
+	$(PYTHON) -m pip install 'torch>=2.15' 'scikit-learn>=1.3' 'expecttest>=0.2'
+	@touch $@
+
+train: build torch ## Train on real images over four processes, through the switch and over Gloo
+	for backend in tributary gloo; do \
+	    OMP_NUM_THREADS=1 $(VENV)/bin/torchrun --nproc-per-node 4 examples/ddp.py --backend $$backend; \
+	done
+
+test-torch: build test-tools torch ## The tests of the PyTorch backend
+	$(PYTHON) -m pytest tests/test_torch.py tests/test_torch_training.py
+
+conformance: build torch ## PyTorch's own conformance suite against our backend
+	$(PYTHON) tests/conformance/c10d.py
 
 clean: ## Remove what was built
 	rm -rf target $(VENV) dist python/tributary/*.so

@@ -22,6 +22,16 @@ class Group:
     def submit(
         self, input: npt.NDArray[Any], output: npt.NDArray[Any], dtype: str, op: str, timeout: float
     ) -> Pending: ...
+    def submit_raw(
+        self,
+        input: int,
+        output: int,
+        elements: int,
+        dtype: str,
+        op: str,
+        timeout: float,
+        owners: tuple[object, object],
+    ) -> Pending: ...
     def info(self) -> dict[str, Any]: ...
     def stats(self) -> dict[str, Any]: ...
     def close(self) -> None: ...

@@ -75,37 +75,39 @@ impl Group {
         op: &str,
         timeout: f64,
     ) -> PyResult<Pending> {
-        let dtype = DType::from_name(dtype).ok_or_else(|| PyValueError::new_err(format!("no type {dtype}")))?;
-        let op = ReduceOp::from_name(op).ok_or_else(|| PyValueError::new_err(format!("no operator {op}")))?;
-        let timeout = errors::seconds(timeout)?;
+        let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
         let elements = input.len();
         let (from, to) = (memory(&input, dtype, elements, false)?, memory(&output, dtype, elements, true)?);
-        let (input, output) = (input.unbind(), output.unbind());
-        let mut inner = self.lock();
-        let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
-        let mut flight = Flight { parts: Vec::with_capacity(1), _input: input, _output: output };
-        let mut outcome = Ok(());
-        for start in (0..elements.max(1)).step_by(MAX_ELEMENTS) {
-            let spec = Spec { elements: (elements - start).min(MAX_ELEMENTS) as u32, dtype, op };
-            let offset = start * dtype.size();
-            // SAFETY: `memory` checked that both arrays are contiguous, aligned and long enough. The flight holds
-            // references to both, and the group holds the flight until the collective has ended.
-            let part = unsafe { group.submit(from.wrapping_add(offset), to.wrapping_add(offset), spec, timeout) };
-            match part {
-                Ok(part) => flight.parts.push(part),
-                Err(error) => {
-                    outcome = Err(errors::of_group(py, &error));
-                    break;
-                }
-            }
+        let owners = [input.unbind().into_any(), output.unbind().into_any()];
+        // SAFETY: `memory` checked that both arrays are contiguous, aligned and long enough, and they own that memory.
+        unsafe { self.launch(py, from, to, elements, (dtype, op), timeout, owners) }
+    }
+
+    /// As `submit`, over memory by its address: that of a tensor which numpy does not know. `owners` are held until the
+    /// collective has ended. The caller vouches for what cannot be checked here: that both addresses have that many
+    /// elements, and are the same or do not overlap.
+    #[allow(clippy::too_many_arguments)] // They are Python's.
+    fn submit_raw(
+        &self,
+        py: Python<'_>,
+        input: usize,
+        output: usize,
+        elements: usize,
+        dtype: &str,
+        op: &str,
+        timeout: f64,
+        owners: (Py<PyAny>, Py<PyAny>),
+    ) -> PyResult<Pending> {
+        let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
+        let aligned = |address: usize| address != 0 && address.is_multiple_of(dtype.size());
+        if elements > 0 && !(aligned(input) && aligned(output)) {
+            return Err(PyValueError::new_err(format!(
+                "these addresses cannot be those of {elements} {dtype} elements"
+            )));
         }
-        let flight = Arc::new(flight);
-        let ended: Vec<_> = inner.flights.extract_if(.., |flight| flight.is_done()).collect();
-        inner.flights.push(Arc::clone(&flight));
-        // Arrays may run Python code when they go: not while we hold the lock.
-        drop(inner);
-        drop(ended);
-        outcome.map(|()| Pending::new(flight))
+        let (from, to) = (input as *const u8, output as *mut u8);
+        // SAFETY: the package takes the addresses and the number of elements from contiguous tensors, which own them.
+        unsafe { self.launch(py, from, to, elements, (dtype, op), timeout, owners.into()) }
     }
 
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -157,6 +159,50 @@ impl Group {
 }
 
 impl Group {
+    /// Starts a collective, in parts where it is too large for one.
+    ///
+    /// # Safety
+    /// `from` is readable and `to` writable for `elements`, aligned for them, for as long as the owners live; the two
+    /// are the same or do not overlap. Python code leaves both alone until the collective has ended.
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn launch(
+        &self,
+        py: Python<'_>,
+        from: *const u8,
+        to: *mut u8,
+        elements: usize,
+        (dtype, op): (DType, ReduceOp),
+        timeout: f64,
+        owners: [Py<PyAny>; 2],
+    ) -> PyResult<Pending> {
+        let timeout = errors::seconds(timeout)?;
+        let mut inner = self.lock();
+        let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
+        let mut flight = Flight { parts: Vec::with_capacity(1), _owners: owners };
+        let mut outcome = Ok(());
+        for start in (0..elements.max(1)).step_by(MAX_ELEMENTS) {
+            let spec = Spec { elements: (elements - start).min(MAX_ELEMENTS) as u32, dtype, op };
+            let offset = start * dtype.size();
+            // SAFETY: the caller's promise. The flight holds references to both owners, and the group holds the flight
+            // until the collective has ended.
+            let part = unsafe { group.submit(from.wrapping_add(offset), to.wrapping_add(offset), spec, timeout) };
+            match part {
+                Ok(part) => flight.parts.push(part),
+                Err(error) => {
+                    outcome = Err(errors::of_group(py, &error));
+                    break;
+                }
+            }
+        }
+        let flight = Arc::new(flight);
+        let ended: Vec<_> = inner.flights.extract_if(.., |flight| flight.is_done()).collect();
+        inner.flights.push(Arc::clone(&flight));
+        // Arrays may run Python code when they go: not while we hold the lock.
+        drop(inner);
+        drop(ended);
+        outcome.map(|()| Pending::new(flight))
+    }
+
     /// Held only for moments that never wait for the interpreter.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -186,6 +232,14 @@ fn connect_interruptibly(py: Python<'_>, options: ConnectOptions) -> PyResult<tr
             Err(RecvTimeoutError::Disconnected) => panic!("the connecting thread panicked"),
         }
     }
+}
+
+fn dtype_named(name: &str) -> PyResult<DType> {
+    DType::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no type {name}")))
+}
+
+fn op_named(name: &str) -> PyResult<ReduceOp> {
+    ReduceOp::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
 }
 
 /// The array's memory, if it is what the machine can work on. The package sees to it; this makes sure.

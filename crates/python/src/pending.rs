@@ -1,9 +1,8 @@
-//! A collective under way, and the arrays that it must not lose.
+//! A collective under way, and the objects whose memory it must not lose.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use tributary_net::group::GroupError;
 
@@ -16,10 +15,9 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 pub struct Flight {
     /// One for all but the largest tensors.
     pub parts: Vec<tributary_net::group::Pending>,
-    /// Held, never read: the machine reads this memory until the collective completes.
-    pub _input: Py<PyUntypedArray>,
-    /// Held, never read: the machine writes this memory until the collective completes.
-    pub _output: Py<PyUntypedArray>,
+    /// The objects that own the memory which the machine reads and writes until the collective completes: held, never
+    /// looked at.
+    pub _owners: [Py<PyAny>; 2],
 }
 
 impl Flight {

@@ -1,0 +1,12 @@
+"""PyTorch trains through the network: ``torch.distributed.init_process_group("tributary")``.
+
+PyTorch finds the backend by itself, through the entry-point group ``torch.distributed.backends``; import this package
+for what goes beyond it: :class:`Options`, :func:`stats` and :func:`allreduce_hook`. See ``docs/torch.md``.
+"""
+
+from tributary.torch.backend import TributaryBackend, register, stats
+from tributary.torch.hook import allreduce_hook
+from tributary.torch.ledger import Entry, Stats
+from tributary.torch.options import Options
+
+__all__ = ["Entry", "Options", "Stats", "TributaryBackend", "allreduce_hook", "register", "stats"]

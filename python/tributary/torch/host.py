@@ -1,0 +1,61 @@
+"""The host path: PyTorch's own Gloo, for what the network cannot sum and for what only moves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend, ReduceOp
+
+from tributary.torch.work import Finish
+
+
+class HostPath:
+    """A Gloo group of the same ranks."""
+
+    def __init__(self, store: dist.Store, rank: int, size: int, options: Backend.Options) -> None:
+        self._size = size
+        self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=options._timeout)
+        self._gloo.options.global_ranks_in_group = options.global_ranks_in_group
+        self._gloo.options.group_name = options.group_name
+
+    def start(self, method: str, arguments: list[Any], averaged: list[torch.Tensor]) -> tuple[Any, Finish | None]:
+        """Call Gloo; return its work, and what remains to do after it.
+
+        Gloo knows no averages: the tensors in `averaged` are those to divide where the operator is one.
+        """
+        opts = arguments[-1]
+        finish: Finish | None = None
+        if getattr(getattr(opts, "reduceOp", None), "op", None) == ReduceOp.AVG:
+            opts.reduceOp = ReduceOp(ReduceOp.SUM)
+            finish = self._divide(averaged)
+        return getattr(self._gloo, method)(*arguments), finish
+
+    def _divide(self, tensors: list[torch.Tensor]) -> Finish:
+        def divide() -> None:
+            with torch.no_grad():
+                for tensor in tensors:
+                    rounding = None if tensor.is_floating_point() or tensor.is_complex() else "trunc"
+                    tensor.div_(self._size, rounding_mode=rounding)
+
+        return divide
+
+    def monitored_barrier(self, title: str, timeout: timedelta, wait_all_ranks: bool) -> None:
+        """Wait until rank 0 has heard from every rank."""
+        try:
+            self._gloo.monitored_barrier(timeout, wait_all_ranks)
+        except RuntimeError as error:
+            raise type(error)(f"{title}: {error}") from error
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Change the timeout of operations to come."""
+        self._gloo.set_timeout(timeout)
+
+    def close(self, orderly: bool) -> None:
+        """Let go of the connections."""
+        if orderly:
+            self._gloo.shutdown()
+        else:
+            self._gloo.abort()

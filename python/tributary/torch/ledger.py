@@ -1,0 +1,98 @@
+"""What was summed where, and why: the numbers behind :func:`tributary.torch.stats`."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tributary.group import GroupStats
+
+
+@dataclass
+class Entry:
+    """Collectives of one kind."""
+
+    collectives: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What this rank did in one group since it was made. Bytes are those of the tensors that the rank brought."""
+
+    #: Operations that went through the network, by name.
+    network: dict[str, Entry]
+    #: Operations that went over the host path, by name and reason.
+    host: dict[tuple[str, str], Entry]
+    #: What the network's worker counted: packets, retransmissions. None in a group of one rank.
+    packets: GroupStats | None = field(default=None)
+
+    @property
+    def network_bytes(self) -> int:
+        """Bytes that went through the network."""
+        return sum(entry.bytes for entry in self.network.values())
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes that went over the host path."""
+        return sum(entry.bytes for entry in self.host.values())
+
+    @property
+    def in_network(self) -> float:
+        """The share of bytes that went through the network, 0.0 to 1.0; 1.0 where there were none."""
+        total = self.network_bytes + self.host_bytes
+        return self.network_bytes / total if total else 1.0
+
+    def __str__(self) -> str:
+        """One line for people."""
+        line = f"in network {self.in_network:.1%} of {_size(self.network_bytes + self.host_bytes)}"
+        if not self.host:
+            return line
+        by_reason: Counter[str] = Counter()
+        for (name, reason), entry in self.host.items():
+            by_reason[f"{name}: {reason}"] += entry.bytes
+        reasons = "; ".join(f"{reason} ({_size(count)})" for reason, count in by_reason.most_common(4))
+        more = f"; and {len(by_reason) - 4} more" if len(by_reason) > 4 else ""
+        return f"{line}, host path {1 - self.in_network:.1%}, because {reasons}{more}"
+
+
+class Ledger:
+    """Counts; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._network: dict[str, Entry] = {}
+        self._host: dict[tuple[str, str], Entry] = {}
+
+    def network(self, name: str, count: int) -> None:
+        """Count an operation of that many bytes that goes through the network."""
+        with self._lock:
+            _add(self._network.setdefault(name, Entry()), count)
+
+    def host(self, name: str, reason: str, count: int) -> None:
+        """Count an operation of that many bytes that goes over the host path."""
+        with self._lock:
+            _add(self._host.setdefault((name, reason), Entry()), count)
+
+    def stats(self, packets: GroupStats | None) -> Stats:
+        """The numbers so far."""
+        with self._lock:
+            return Stats(
+                network={name: Entry(entry.collectives, entry.bytes) for name, entry in self._network.items()},
+                host={key: Entry(entry.collectives, entry.bytes) for key, entry in self._host.items()},
+                packets=packets,
+            )
+
+
+def _add(entry: Entry, count: int) -> None:
+    entry.collectives += 1
+    entry.bytes += count
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

@@ -1,0 +1,79 @@
+"""What a person can choose: ``TRIBUTARY_*`` variables, or ``pg_options`` in their place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+#: What PyTorch gives to a group whose script says nothing.
+TORCH_DEFAULT = timedelta(minutes=30)
+
+FALLBACKS = ("gloo", "error")
+
+#: The variables that the options come from; any other TRIBUTARY_* variable but the program's own is a typing mistake.
+VARIABLES = {
+    "TRIBUTARY_SWITCH": "switch",
+    "TRIBUTARY_LISTEN": "listen",
+    "TRIBUTARY_FALLBACK": "fallback",
+    "TRIBUTARY_TIMEOUT": "timeout",
+    "TRIBUTARY_PROTOCOL": "protocol",
+}
+_PROGRAMS_OWN = {"TRIBUTARY_LOG"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a group reaches its switch, and what it does with what a switch cannot sum. The same on every rank."""
+
+    #: "HOST:PORT" of a running switch; rank 0 runs one in its own process if None.
+    switch: str | None = None
+    #: "ADDR" or "ADDR:PORT" where rank 0's own switch listens; the address that MASTER_ADDR is reached from if None.
+    listen: str | None = None
+    #: "gloo": what the network cannot sum goes over the host path. "error": it is an error.
+    fallback: str = "gloo"
+    #: Seconds until missing ranks are given up, for groups whose script gives no timeout.
+    timeout: float | None = None
+    #: "switchml" (the switch sums) or "ring" (the hosts sum).
+    protocol: str = "switchml"
+
+    def __post_init__(self) -> None:
+        """Check what can be checked before anybody is asked."""
+        if self.fallback not in FALLBACKS:
+            raise ValueError(f"TRIBUTARY_FALLBACK is {' or '.join(FALLBACKS)}, not '{self.fallback}'")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"TRIBUTARY_TIMEOUT is a number of seconds above 0, not {self.timeout}")
+        if self.switch is not None and "," in self.switch:
+            raise ValueError(f"a group goes through one switch so far, TRIBUTARY_SWITCH names several: {self.switch}")
+
+    @staticmethod
+    def from_environment(environment: Mapping[str, str] = os.environ) -> Options:
+        """The options as the ``TRIBUTARY_*`` variables have them; an empty variable counts as none."""
+        given = {name: value for name, value in environment.items() if name.startswith("TRIBUTARY_") and value}
+        unknown = sorted(given.keys() - VARIABLES.keys() - _PROGRAMS_OWN)
+        if unknown:
+            raise ValueError(f"there is no variable {unknown[0]}; there are {', '.join(VARIABLES)}")
+        values = {field: given[name] for name, field in VARIABLES.items() if name in given}
+        timeout = values.pop("timeout", None)
+        return Options(**values, timeout=None if timeout is None else _seconds(timeout))
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"TRIBUTARY_TIMEOUT is a number of seconds, not '{text}'") from None
+
+
+def effective_timeout(given: timedelta, options: Options, parent: timedelta | None) -> timedelta:
+    """A group's timeout.
+
+    PyTorch gives 30 minutes to every group whose script says nothing, even to a subgroup of one with a timeout of its
+    own: such a group takes TRIBUTARY_TIMEOUT, or else its parent's.
+    """
+    if given > timedelta(0) and given != TORCH_DEFAULT:
+        return given
+    if options.timeout is not None:
+        return timedelta(seconds=options.timeout)
+    return parent or TORCH_DEFAULT

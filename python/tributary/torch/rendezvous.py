@@ -1,0 +1,144 @@
+"""How the ranks of a group find their switch: through the group's Store, with nothing to configure."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from dataclasses import dataclass
+
+import torch.distributed as dist
+
+import tributary
+from tributary.errors import ConnectError
+from tributary.torch.options import Options
+
+#: How long rank 0 keeps its switch for ranks that have not left yet: they may have died.
+GRACE_S = 5.0
+
+_KEY = "tributary"
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What the ranks of one group agreed on."""
+
+    #: Unlike any other group's, at any time: the Store may outlive the group.
+    nonce: str
+    #: The job's name at the switch.
+    job: str
+    #: "HOST:PORT".
+    switch: str
+
+
+class Rendezvous:
+    """One group's meeting: rank 0 says where the switch is, starting one where there is none."""
+
+    def __init__(self, store: dist.Store, rank: int, size: int, name: str, options: Options) -> None:
+        self._store, self._rank, self._size = store, rank, size
+        self._embedded = False
+        if rank == 0:
+            self.meeting = self._invite(name, options)
+        else:
+            self.meeting = self._hear()
+
+    def _invite(self, name: str, options: Options) -> Meeting:
+        nonce = secrets.token_hex(6)
+        try:
+            switch = options.switch or self._embed(options)
+        except Exception as error:
+            # The others wait for us: they hear of it at once.
+            self._store.set(_KEY, json.dumps({"error": f"rank 0 could not start its switch: {error}"}))
+            raise
+        job = f"torch-{nonce}-{re.sub(r'[^A-Za-z0-9_.:@+=-]', '_', name)}"[:128]
+        self._store.set(_KEY, json.dumps({"nonce": nonce, "job": job, "switch": switch}))
+        return Meeting(nonce, job, switch)
+
+    def _hear(self) -> Meeting:
+        answer = json.loads(self._store.get(_KEY))
+        if "error" in answer:
+            raise ConnectError(answer["error"])
+        return Meeting(**answer)
+
+    def _embed(self, options: Options) -> str:
+        self._embedded = True
+        return _Embedded.acquire(options.listen)
+
+    def all_have_met(self) -> None:
+        """Every rank has joined: take the invitation down, lest a later group with this Store and name follows it."""
+        if self._rank == 0:
+            # Not every Store can delete.
+            with contextlib.suppress(RuntimeError, NotImplementedError):
+                self._store.delete_key(_KEY)
+
+    def leave(self, orderly: bool) -> None:
+        """Say that this rank needs the switch no more; rank 0 waits for the others before it stops its own."""
+        try:
+            if orderly:
+                self._wait_for_others()
+        except (RuntimeError, OSError):
+            pass  # The Store may be gone by now, with the process that served it.
+        finally:
+            if self._embedded:
+                self._embedded = False
+                _Embedded.release()
+
+    def _wait_for_others(self) -> None:
+        key = f"{_KEY}/{self.meeting.nonce}/left"
+        left = self._store.add(key, 1)
+        deadline = time.monotonic() + GRACE_S
+        while self._embedded and left < self._size and time.monotonic() < deadline:
+            time.sleep(0.005)
+            left = self._store.add(key, 0)
+
+
+class _Embedded:
+    """The switch of this process: one, whichever of its groups need it."""
+
+    _lock = threading.Lock()
+    _switch: tributary.Switch | None = None
+    _users = 0
+
+    @classmethod
+    def acquire(cls, listen: str | None) -> str:
+        with cls._lock:
+            if cls._switch is None:
+                place = listen or _own_address()
+                cls._switch = tributary.Switch(place if _has_port(place) else f"{place}:0", memory_mib=256)
+            cls._users += 1
+            return cls._switch.address
+
+    @classmethod
+    def release(cls) -> None:
+        with cls._lock:
+            cls._users -= 1
+            switch = cls._switch if cls._users == 0 else None
+            if switch is not None:
+                cls._switch = None
+        if switch is not None:
+            switch.close()
+
+
+def _has_port(place: str) -> bool:
+    return re.search(r":\d+$", place) is not None and (place.count(":") == 1 or "]" in place)
+
+
+def _own_address() -> str:
+    """The address by which others reach this host: the one that leads to MASTER_ADDR, which is rank 0's host."""
+    master = os.environ.get("MASTER_ADDR") or socket.gethostname()
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(place)  # Sends nothing: the kernel chooses the address.
+            address = str(probe.getsockname()[0])
+    except OSError as error:
+        raise ConnectError(
+            f"cannot tell the address of this host from the name {master} ({error}); set TRIBUTARY_LISTEN, or "
+            "TRIBUTARY_SWITCH to a running switch"
+        ) from error
+    return f"[{address}]" if ":" in address else address

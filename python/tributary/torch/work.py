@@ -1,0 +1,264 @@
+"""What a caller holds of an operation under way: :class:`NetworkWork` and :class:`HostWork`."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import Work
+
+from tributary import _core
+from tributary.errors import CollectiveTimeout
+
+Finish = Callable[[], None]
+
+_NO_TIMEOUT = timedelta(0)
+
+
+class Result(list[torch.Tensor]):
+    """The tensors of an operation, as its future brings them; and the rank that a receive heard from."""
+
+    source_rank: int = -1
+
+
+class _Work(Work):
+    """What both kinds share: one outcome, decided once, and a future that hears of it."""
+
+    def __init__(self, title: str, tensors: Sequence[torch.Tensor], finish: Finish | None) -> None:
+        super().__init__()
+        #: For messages: "all_reduce 12 of group default_pg".
+        self.title = title
+        self._result = Result(tensors)
+        self._finish = finish
+        self._lock = threading.Lock()
+        self._ended = False
+        self._error: BaseException | None = None
+        self._future: torch.futures.Future[Any] | None = None
+
+    def _conclude(self, error: BaseException | None) -> None:
+        """Decide the outcome, unless another thread has; bring the result to the caller's tensors."""
+        future = None
+        with self._lock:
+            if not self._ended:
+                if error is None and self._finish is not None:
+                    try:
+                        self._finish()
+                    except Exception as failed:
+                        error = failed
+                if error is not None:
+                    _entitle(error, self.title)
+                self._error, self._ended, self._finish = error, True, None
+                future = self._future
+        # Outside of the lock: what hangs on the future may ask us again.
+        if future is not None:
+            self._tell(future)
+        if self._error is not None:
+            raise self._error
+
+    def _tell(self, future: torch.futures.Future[Any]) -> None:
+        if self._error is None:
+            future.set_result(self._result)
+        elif isinstance(self._error, Exception):
+            future.set_exception(self._error)
+        else:
+            future.set_exception(RuntimeError(str(self._error)))
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future that brings the tensors."""
+        with self._lock:
+            late = self._ended and self._future is None
+            if self._future is None:
+                self._future = torch.futures.Future()
+        if late:
+            self._tell(self._future)
+        return self._future
+
+    def is_success(self) -> bool:
+        """Whether the operation has ended well."""
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> BaseException | None:
+        """Why the operation failed, if it has."""
+        return self._error if self.is_completed() else None
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors of an operation that has ended."""
+        return self._result
+
+    def synchronize(self) -> None:
+        """As :meth:`wait`."""
+        self.wait()
+
+
+class NetworkWork(_Work):
+    """An operation in the network: its transfers, and what remains to do with what they bring."""
+
+    def __init__(
+        self,
+        title: str,
+        tensors: Sequence[torch.Tensor],
+        transfers: Sequence[_core.Pending],
+        finish: Finish | None,
+        timeout: float,
+        completer: Completer,
+    ) -> None:
+        super().__init__(title, tensors, finish)
+        self._timeout = timeout
+        self._transfers = transfers
+        self._completer = completer
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Wait until the result is in the caller's tensors; raise why the operation failed."""
+        deadline = time.monotonic() + timeout.total_seconds() if timeout > _NO_TIMEOUT else None
+        error: Exception | None = None
+        if not self._ended:
+            try:
+                arrived = self._await_transfers(deadline)
+            except Exception as failed:
+                arrived, error = True, failed
+                if isinstance(failed, CollectiveTimeout):
+                    _entitle(failed, f"{self.title} hit its timeout of {self._timeout:g} s")
+            if not arrived:
+                raise CollectiveTimeout(
+                    f"{self.title} is still under way after {timeout.total_seconds():g} s; it goes on until the "
+                    "timeout of its group, wait again"
+                )
+        self._conclude(error)
+        return True
+
+    def _await_transfers(self, deadline: float | None) -> bool:
+        for transfer in self._transfers:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not transfer.wait(left):
+                return False
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the operation has ended, well or not."""
+        if not self._ended and all(transfer.is_done() for transfer in self._transfers):
+            self.settle()
+        return self._ended
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future that brings the tensors, whether or not anybody waits."""
+        future = super().get_future()
+        if not self._ended:
+            self._completer.see_to(self)
+        return future
+
+    def settle(self) -> None:
+        """Wait for the end; its error stays for the caller."""
+        try:
+            self.wait()
+        except Exception:
+            if not self._ended:
+                raise
+
+
+class HostWork(_Work):
+    """An operation on the host path: Gloo's own work, under our name."""
+
+    def __init__(self, title: str, tensors: Sequence[torch.Tensor], inner: Any, finish: Finish | None) -> None:
+        super().__init__(title, tensors, finish)
+        self._inner = inner
+        self._follows = False
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Wait until the result is in the caller's tensors; raise why the operation failed."""
+        if not self._ended:
+            try:
+                self._inner.wait(timeout)
+            except RuntimeError as error:
+                self._conclude(error)
+            self._note_source()
+        self._conclude(None)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the operation has ended. Gloo's sends and receives say so only once they were waited for."""
+        if not self._ended and self._inner.is_completed():
+            try:
+                self.wait()
+            except Exception:
+                if not self._ended:
+                    raise
+        return self._ended
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future that brings the tensors."""
+        future = super().get_future()
+        with self._lock:
+            follow = not self._ended and not self._follows
+            self._follows = True
+        if follow:
+            try:
+                inner = self._inner.get_future()
+            except RuntimeError:
+                return future  # Gloo's sends and receives have none: ours ends when somebody has waited.
+            inner.add_done_callback(self._hear)
+        return future
+
+    def _hear(self, inner: torch.futures.Future[Any]) -> None:
+        error: RuntimeError | None = None
+        try:
+            inner.value()
+        except RuntimeError as failed:
+            error = failed
+        # The error is the caller's, through our future.
+        with contextlib.suppress(Exception):
+            self._conclude(error)
+
+    def _source_rank(self) -> int:
+        """The rank that a receive from anybody heard from."""
+        self.wait()
+        return self._result.source_rank
+
+    source_rank = _source_rank
+
+    def _note_source(self) -> None:
+        with contextlib.suppress(RuntimeError):  # Only a receive has one.
+            self._result.source_rank = self._inner._source_rank()
+
+
+class Completer:
+    """A thread that waits for operations whose callers do not: those with futures, and those with work left to do."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue[NetworkWork | None] = queue.SimpleQueue()
+        self._name = name
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def see_to(self, work: NetworkWork) -> None:
+        """End the work as soon as its transfers are in."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+        self._queue.put(work)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work.settle()
+            del work
+
+    def close(self) -> None:
+        """End the thread; call it once no transfer can take long any more."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._queue.put(None)
+            if thread is not threading.current_thread():
+                thread.join(timeout=5.0)
+
+
+def _entitle(error: BaseException, title: str) -> None:
+    """Say in the error which operation failed, unless it does."""
+    if error.args and not str(error.args[0]).startswith(title):
+        error.args = (f"{title}: {error.args[0]}", *error.args[1:])

@@ -1,0 +1,144 @@
+"""The PyTorch backend: every operation right, on its way, and told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
+
+import torch_rank
+from conftest import Ranks
+from program import Daemon
+from tributary.torch import Options
+from tributary.torch.ledger import Ledger
+from tributary.torch.options import TORCH_DEFAULT, effective_timeout
+from tributary.torch.tensors import words
+
+
+@pytest.fixture
+def meet(tmp_path: Path) -> str:
+    """A file in which the ranks meet."""
+    return str(tmp_path / "meet")
+
+
+def test_reductions_are_right_and_take_the_way_that_knows_them(ranks: Ranks, meet: str) -> None:
+    digests = ranks(torch_rank.reductions, 3, meet)
+    assert digests[0] == digests[1] == digests[2]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_tensors_of_every_layout(ranks: Ranks, meet: str, size: int) -> None:
+    ranks(torch_rank.layouts, size, meet)
+
+
+def test_broadcast_brings_every_type_through_the_network(ranks: Ranks, meet: str) -> None:
+    digests = ranks(torch_rank.broadcasts, 3, meet)
+    assert digests[0] == digests[1] == digests[2]
+
+
+def test_reduce_and_reduce_scatter(ranks: Ranks, meet: str) -> None:
+    ranks(torch_rank.reduces_and_scatters, 3, meet)
+
+
+def test_what_only_moves_takes_the_host_path(ranks: Ranks, meet: str) -> None:
+    ranks(torch_rank.moves, 3, meet)
+
+
+def test_operations_under_way_answer_questions(ranks: Ranks, meet: str) -> None:
+    digests = ranks(torch_rank.works, 2, meet)
+    assert digests[0] == digests[1]
+
+
+def test_subgroups_from_several_threads(ranks: Ranks, meet: str) -> None:
+    ranks(torch_rank.subgroups, 3, meet)
+
+
+def test_a_rank_that_does_not_come_is_named(ranks: Ranks, meet: str) -> None:
+    heard = ranks(torch_rank.missing, 3, meet)
+    for kind, sentence in heard[:2]:
+        assert kind == "CollectiveTimeout", sentence
+        assert sentence.startswith("all_reduce 3 of group 0")
+        assert "rank 2" in sentence
+
+
+def test_a_wait_that_is_too_short_says_so_and_can_be_repeated(ranks: Ranks, meet: str) -> None:
+    ranks(torch_rank.impatient, 2, meet)
+
+
+def test_fallback_can_be_an_error(ranks: Ranks, meet: str) -> None:
+    ranks(torch_rank.strict, 2, meet)
+
+
+def test_sparse_tensors_are_refused(ranks: Ranks, meet: str) -> None:
+    ranks(torch_rank.refusals, 2, meet)
+
+
+def test_nan_and_infinity_reach_every_rank(ranks: Ranks, meet: str) -> None:
+    finite = ranks(torch_rank.nonfinite, 3, meet)
+    assert finite[0] == finite[1] == finite[2]
+    assert [i for i, is_finite in enumerate(finite[0][0]) if not is_finite] == [3, 500]
+
+
+def test_the_hook_takes_gradients_of_a_gloo_group_through_the_network(ranks: Ranks, meet: str) -> None:
+    digests = ranks(torch_rank.hooked, 2, meet)
+    assert digests[0] == digests[1]
+
+
+def test_options_come_from_variables_and_typing_mistakes_are_told() -> None:
+    options = Options.from_environment({"TRIBUTARY_SWITCH": "a:1", "TRIBUTARY_TIMEOUT": "7", "TRIBUTARY_LISTEN": ""})
+    assert options == Options(switch="a:1", timeout=7.0)
+    for name, value, word in [
+        ("TRIBUTARY_SWICH", "a", "TRIBUTARY_SWITCH"),
+        ("TRIBUTARY_FALLBACK", "nccl", "gloo or error"),
+        ("TRIBUTARY_TIMEOUT", "soon", "seconds"),
+        ("TRIBUTARY_TIMEOUT", "-1", "above 0"),
+        ("TRIBUTARY_SWITCH", "a:1,b:1", "one switch"),
+    ]:
+        with pytest.raises(ValueError, match=word):
+            Options.from_environment({name: value})
+
+
+def test_a_subgroup_takes_its_parents_timeout() -> None:
+    from datetime import timedelta
+
+    seven, options = timedelta(seconds=7), Options(timeout=5)
+    assert effective_timeout(seven, options, None) == seven
+    assert effective_timeout(TORCH_DEFAULT, Options(), seven) == seven
+    assert effective_timeout(TORCH_DEFAULT, options, seven) == timedelta(seconds=5)
+    assert effective_timeout(TORCH_DEFAULT, Options(), None) == TORCH_DEFAULT
+
+
+def test_the_ledger_says_how_much_and_why() -> None:
+    ledger = Ledger()
+    ledger.network("all_reduce", 3 << 20)
+    ledger.host("all_gather", "moves data, sums nothing", 1 << 20)
+    line = str(ledger.stats(None))
+    assert line == (
+        "in network 75.0% of 4.0 MiB, host path 25.0%, because all_gather: moves data, sums nothing (1.0 MiB)"
+    )
+
+
+@pytest.mark.parametrize("shape", [(7,), (8,), (), (0,), (3, 5)])
+@pytest.mark.parametrize("name", ["bool", "uint8", "float16", "float32", "int64", "complex64"])
+def test_words_of_the_root_and_zeros_of_the_others_are_the_roots_tensor(name: str, shape: tuple[int, ...]) -> None:
+    dtype = getattr(torch, name)
+    root, other = torch_rank.data(0, dtype, *shape), torch_rank.data(1, dtype, *shape)
+    sent, _ = words(root, keep=True)
+    received, finish = words(other, keep=False)
+    received += sent
+    if finish is not None:
+        finish()
+    assert torch.equal(other, root)
+
+
+def test_a_running_switch_is_used(ranks: Ranks, daemon: Daemon, meet: str) -> None:
+    digests = ranks(torch_rank.agreeing_through, 2, meet, daemon.address)
+    assert digests[0] == digests[1]
+
+
+def test_parameters_agree_to_the_bit_after_each_of_200_steps(ranks: Ranks, meet: str) -> None:
+    digests = ranks(torch_rank.agreeing, 4, meet, 200)
+    assert len(set(digests[0])) == 200
+    assert all(other == digests[0] for other in digests)

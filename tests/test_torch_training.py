@@ -1,0 +1,157 @@
+"""Training under torchrun: the examples, trouble in the middle, and PyTorch's own debugging."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
+
+from program import Daemon
+
+ROOT = Path(__file__).parent.parent
+
+
+def start(*arguments: str, processes: int = 2, **variables: str) -> subprocess.Popen[str]:
+    """Start a script in that many processes."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=ROOT)
+
+
+def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    """Wait for what was started; return what its processes said."""
+    try:
+        out, err = process.communicate(timeout=150)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def torchrun(*arguments: str, processes: int = 2, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in that many processes; return what they said."""
+    return finish(start(*arguments, processes=processes, **variables))
+
+
+def test_ddp_learns_digits_and_all_ranks_agree() -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed; `make test-torch` installs it")
+    ran = torchrun("examples/ddp.py", "--epochs", "2", processes=4)
+    assert ran.returncode == 0, ran.stderr
+    assert "all 4 ranks hold the same parameters" in ran.stdout
+    accuracy = float(ran.stdout.split("accuracy ")[-1].split("%")[0])
+    assert accuracy > 75
+    assert "tributary: group 0, rank 0 of 4: in network 100.0%" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("examples/fsdp2.py", "--steps", "6", "--width", "32"),
+        ("examples/language_model.py", "--steps", "2", "--width", "32", "--layers", "1", "--context", "16"),
+    ],
+    ids=["fsdp2", "language model"],
+)
+def test_examples_run(arguments: tuple[str, ...]) -> None:
+    ran = torchrun(*arguments)
+    assert ran.returncode == 0, ran.stderr
+    assert "step" in ran.stdout
+
+
+MORE = r"""
+import torch, torch.distributed as dist
+from datetime import timedelta
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+torch.set_num_threads(1)
+dist.init_process_group("tributary", timeout=timedelta(seconds=30))
+mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+whole = torch.arange(8.0).reshape(4, 2)
+sharded = distribute_tensor(whole, mesh, [Shard(0)])
+assert torch.equal(sharded.full_tensor(), whole)
+assert torch.equal((sharded * 2).redistribute(mesh, [Replicate()]).to_local(), whole * 2)
+torch.manual_seed(1)
+model = DistributedDataParallel(torch.nn.Linear(4, 2))
+optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    model(torch.randn(3, 4)).sum().backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+print("fine\n", end="")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("debug", ["OFF", "DETAIL"])
+def test_dtensor_and_zero_with_and_without_pytorchs_checks(tmp_path: Path, debug: str) -> None:
+    script = tmp_path / "more.py"
+    script.write_text(MORE)
+    ran = torchrun(str(script), TORCH_DISTRIBUTED_DEBUG=debug)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("fine") == 2
+
+
+DIES = r"""
+import os, torch, torch.distributed as dist
+from datetime import timedelta
+dist.init_process_group("tributary", timeout=timedelta(seconds=3))
+attempt, rank = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), dist.get_rank()
+for step in range(5):
+    if attempt == 0 and rank == 1 and step == 3:
+        os._exit(9)
+    tensor = torch.ones(100_000)
+    dist.all_reduce(tensor)
+print(f"finished {attempt} {tensor.sum().item()}\n", end="")
+dist.destroy_process_group()
+"""
+
+
+def test_a_rank_that_dies_is_replaced_and_the_job_finishes(tmp_path: Path) -> None:
+    script = tmp_path / "dies.py"
+    script.write_text(DIES)
+    ran = torchrun("--max-restarts", "1", str(script), processes=3)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("finished 1 300000.0") == 3
+
+
+OUTLIVES = r"""
+import os, pathlib, sys, torch, torch.distributed as dist
+from datetime import timedelta
+dist.init_process_group("tributary", timeout=timedelta(seconds=3))
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+step = 0
+while attempt == 0 or step < 5:
+    tensor = torch.ones(100_000)
+    dist.all_reduce(tensor)
+    step += 1
+    if step == 3:
+        pathlib.Path(sys.argv[1], f"{attempt}-{dist.get_rank()}").touch()
+print(f"finished {attempt} {tensor.sum().item()}\n", end="")
+dist.destroy_process_group()
+"""
+
+
+def test_a_switch_that_dies_is_named_and_the_job_finishes_at_its_successor(tmp_path: Path) -> None:
+    script = tmp_path / "outlives.py"
+    script.write_text(OUTLIVES)
+    daemon = Daemon()
+    process = start("--max-restarts", "1", str(script), str(tmp_path), TRIBUTARY_SWITCH=daemon.address)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "0-0").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    daemon.kill()
+    successor = Daemon(listen=daemon.address)
+    ran = finish(process)
+    successor.stop()
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("finished 1 200000.0") == 2
+    assert "SwitchLost" in ran.stderr
+    assert daemon.address in ran.stderr
