@@ -65,7 +65,8 @@ def main() -> int:
         import torch
         import torch.distributed as dist
     except ImportError as error:
-        print(f"PyTorch cannot be imported ({error}); install it with: pip install torch", file=sys.stderr)
+        hint = "pip install 'tributary[torch]', or in a clone: make torch"
+        print(f"PyTorch cannot be imported ({error}); install it with: {hint}", file=sys.stderr)
         return 3
     torch.set_num_threads(1)
     torch.manual_seed(args.rank)
