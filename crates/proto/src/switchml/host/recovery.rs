@@ -22,6 +22,8 @@ const PROBES: usize = 8;
 const BACK_OFFS: usize = 8;
 /// Packets that drivers hand to the network at a time, at most.
 const BATCH: u64 = 44;
+/// Doublings of patience that are remembered.
+const MOST_DOUBT: u32 = 8;
 /// Packets sent again for each answer that overtook them: more would be a burst.
 const RESENDS_PER_ANSWER: usize = 4;
 
@@ -29,6 +31,8 @@ const RESENDS_PER_ANSWER: usize = 4;
 struct Flight {
     sends: u32,
     sent_at: Time,
+    first_sent_at: Time,
+    in_step: bool,
     /// The last sending's number among those of its shard.
     number: u64,
 }
@@ -61,6 +65,9 @@ pub struct Recovery {
     lists: SlotLists,
     /// The slot whose round trip is measured: one at a time, so that a straggler spoils one sample, not `s`.
     timed: Option<u16>,
+    /// Times that a shard seemed quiet and then answered, since a round trip was measured. Patience doubles with each (the
+    /// second half of Karn's rule): a timeout that is too short spoils the very samples that would show it.
+    doubt: u32,
 }
 
 impl Recovery {
@@ -77,6 +84,7 @@ impl Recovery {
             shards: vec![Shard::default(); shards],
             lists: SlotLists::new(shards * BACK_OFFS, slots),
             timed: None,
+            doubt: 0,
         }
     }
 
@@ -98,11 +106,9 @@ impl Recovery {
             if in_step && self.timed.is_none() {
                 self.timed = Some(slot);
             }
-        } else if self.timed == Some(slot) {
-            // Karn's rule: of a packet that was sent twice nobody knows which one is answered.
-            self.timed = None;
+            (flight.first_sent_at, flight.in_step) = (now, in_step);
         }
-        *flight = Flight { sends: flight.sends + 1, sent_at: now, number: state.sent };
+        (flight.sends, flight.sent_at, flight.number) = (flight.sends + 1, now, state.sent);
         state.sent += 1;
         let back_off = (flight.sends as usize - 1).min(BACK_OFFS - 1);
         let again = flight.sends > 1;
@@ -119,9 +125,16 @@ impl Recovery {
         if state.probes > 0 {
             (state.probes, state.resumed_at) = (0, now);
             self.timed = None;
+            self.doubt = (self.doubt + 1).min(MOST_DOUBT);
+        } else if flight.sends == 1 && !flight.in_step {
+            // Where tensors are so small that no round trip is ever measured, an answer in time is a sign of it.
+            self.doubt = self.doubt.saturating_sub(1);
         }
         if self.timed == Some(slot) {
-            self.rtt.sample(now.since(flight.sent_at));
+            // From the first sending, also where a timeout has sent it again since: too long if it was lost, which the
+            // next samples mend, but never too short, which nothing would.
+            self.rtt.sample(now.since(flight.first_sent_at));
+            self.doubt = 0;
         }
         self.forget(slot);
         let front = self.lists.first(shard * BACK_OFFS);
@@ -160,6 +173,10 @@ impl Recovery {
             while let Some(slot) = self.lists.first(list) {
                 if self.flights[usize::from(slot)].number + reorder >= answered || resends == RESENDS_PER_ANSWER {
                     break;
+                }
+                if self.timed == Some(slot) {
+                    // Lost, most likely: its time would measure that.
+                    self.timed = None;
                 }
                 self.resend(slot, queue);
                 resends += 1;
@@ -214,7 +231,8 @@ impl Recovery {
         let stirred_last = self.shards.iter().map(|shard| shard.stirred_at).max().unwrap_or(stirred_at);
         let undisturbed = self.fastest.map_or(self.timers.initial_rto, |fastest| fastest.times(2));
         let undisturbed = undisturbed.max(self.timers.min_rto);
-        let backed_off = |patience: Span| patience.times(1 << probes.min(16)).min(self.timers.max_rto);
+        let doublings = probes.saturating_add(self.doubt).min(16);
+        let backed_off = |patience: Span| patience.times(1 << doublings).min(self.timers.max_rto);
         let alone = stirred_at + backed_off(undisturbed.max(self.rtt.rto(1)));
         alone.min(stirred_last + backed_off(undisturbed))
     }
@@ -225,7 +243,7 @@ impl Recovery {
         let Shard { resumed_at, in_order_at, .. } = self.shards[shard];
         let from = self.flights[usize::from(slot)].sent_at.max(resumed_at);
         let from = if back_off == 0 { from.max(in_order_at) } else { from };
-        from + self.rtt.rto(back_off as u32 + 1)
+        from + self.rtt.rto(back_off as u32 + 1 + self.doubt)
     }
 
     /// When the first timer runs out.
