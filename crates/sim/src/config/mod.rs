@@ -5,17 +5,16 @@
 mod fault;
 mod network;
 mod quantity;
+mod shape;
 mod work;
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::time::Span;
 
 pub use fault::{FaultSection, LinkSet, Links};
-pub use network::{
-    ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, LosslessSection, Network, NodeName,
-    NoiseSection, Routing, StarShape,
-};
+pub use network::{LinkOverride, LosslessSection, Network, NoiseSection, Routing};
 pub use quantity::{Bytes, DataRate, Duration, Share};
+pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, NodeName, StarShape};
 pub use work::{Hosts, JobSection, Pattern, Placement, Timeouts, TrafficSection, Transport, TransportSection};
 
 /// An experiment.

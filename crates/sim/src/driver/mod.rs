@@ -4,11 +4,13 @@
 //! each tree of a job.
 
 mod actions;
+mod collectives;
 mod flows;
 mod host;
 mod install;
 mod jobs;
 mod seat;
+mod segments;
 mod servers;
 mod simulation;
 mod switch;

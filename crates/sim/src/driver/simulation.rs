@@ -1,6 +1,5 @@
 //! The main loop.
 
-use tributary_proto::host::{Collective, HostEvent};
 use tributary_proto::ids::NodeId;
 use tributary_proto::switch::MIN_TRANSMIT_LEN;
 use tributary_proto::time::Time;
@@ -14,10 +13,10 @@ use super::seat::{Scratch, Seat, SeatId};
 use super::switch::SwitchNode;
 use crate::events::{Event, EventId, EventKind, TimerTable};
 use crate::net::{Fabric, Framing, LinkId, LosslessSpec, Packet};
-use crate::routing::{Balancing, Chooser, Table};
+use crate::routing::{Balancing, Chooser, Table, default_divisors};
 use crate::topology::Graph;
-use crate::transport::{Endpoint, TransportSettings};
-use crate::workload::{PoissonSource, Uniform};
+use crate::transport::TransportSettings;
+use crate::workload::Uniform;
 
 /// What a simulation needs to know besides its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,33 +137,6 @@ impl Simulation {
         let host = &mut self.hosts[host.index()];
         host.background.push(source);
         host.wake(&mut self.fabric);
-    }
-
-    /// A flow under DCTCP of so many bytes of data comes up at its sender now; gives its number there. `None` if it
-    /// has more packets than packets have numbers.
-    pub fn start_flow(&mut self, from: NodeId, to: NodeId, bytes: u64) -> Option<u32> {
-        let now = self.fabric.now;
-        let flow = self.endpoint_mut(from).start(now, to, bytes);
-        self.count(from);
-        self.hosts[from.index()].wake(&mut self.fabric);
-        flow
-    }
-
-    /// Lets a host begin flows under DCTCP.
-    pub fn add_flow_source(&mut self, host: NodeId, source: PoissonSource) {
-        self.endpoint_mut(host).add_source(source);
-        self.count(host);
-        self.hosts[host.index()].wake(&mut self.fabric);
-    }
-
-    /// A host's flows under DCTCP, if it ever had any.
-    pub fn endpoint(&self, host: NodeId) -> Option<&Endpoint> {
-        self.hosts[host.index()].endpoint.as_deref()
-    }
-
-    fn endpoint_mut(&mut self, host: NodeId) -> &mut Endpoint {
-        let settings = self.settings.transport;
-        self.hosts[host.index()].endpoint.get_or_insert_with(|| Box::new(Endpoint::new(settings)))
     }
 
     /// Gives a host delays of its own.
@@ -307,45 +279,10 @@ impl Simulation {
         }
     }
 
-    fn receive_segment(&mut self, host: NodeId, packet: Packet) {
-        if !self.hosts[host.index()].is_silent {
-            let (now, ecn) = (self.fabric.now, packet.flags.ecn());
-            let settings = self.settings.transport;
-            let endpoint = &mut self.hosts[host.index()].endpoint;
-            let endpoint = endpoint.get_or_insert_with(|| Box::new(Endpoint::new(settings)));
-            endpoint.handle_packet(now, packet.src, self.fabric.payloads.get(packet.payload).0, ecn);
-            self.count(host);
-            self.feed(host);
-        }
-        self.fabric.payloads.release(packet.payload);
-    }
-
-    /// Counts what began and ended at a host's endpoint.
-    fn count(&mut self, host: NodeId) {
-        if let Some(endpoint) = &mut self.hosts[host.index()].endpoint {
-            let balance = endpoint.take_balance();
-            self.open += balance.opened;
-            self.open -= balance.closed;
-        }
-    }
-
     /// Fills a host's NIC, and sets the timers of whoever sent.
     pub(super) fn feed(&mut self, host: NodeId) {
         self.hosts[host.index()].fill_nic(&mut self.fabric, &mut self.traffic);
         self.rearm(host);
-    }
-
-    fn receive_of_job(&mut self, host: NodeId, job: JobIndex, packet: Packet) {
-        let Traffic { seats, jobs, .. } = &mut self.traffic;
-        let seat = self.hosts[host.index()].seats.iter().copied().find(|seat| seats[seat.0 as usize].job == job);
-        if let Some(seat) = seat {
-            let member = &mut seats[seat.0 as usize];
-            if member.alive {
-                member.receive(&self.fabric, jobs, &packet);
-                self.drain(seat);
-            }
-        }
-        self.fabric.payloads.release(packet.payload);
     }
 
     fn act(&mut self, number: u32) {
@@ -353,35 +290,9 @@ impl Simulation {
         self.carry_out(action);
     }
 
-    /// The drain rule of `proto::host`: transmit as far as the NIC takes it, then events, then the timeout.
-    fn drain(&mut self, seat: SeatId) {
-        let host = self.traffic.seats[seat.0 as usize].host;
-        self.hosts[host.index()].fill_nic(&mut self.fabric, &mut self.traffic);
-        self.hear(seat);
-        self.rearm(host);
-    }
-
-    /// Takes what a machine says to its job.
-    fn hear(&mut self, id: SeatId) {
-        let Traffic { seats, jobs, .. } = &mut self.traffic;
-        let seat = &mut seats[id.0 as usize];
-        while let Some(event) = seat.poll_event() {
-            let job = jobs.get_mut(seat.job);
-            let done = matches!(event, HostEvent::Done { .. });
-            job.hear(seat.rank, event, self.fabric.now);
-            if done && seat.submitted < job.plan.iterations {
-                let at = self.fabric.now + job.plan.compute;
-                self.fabric.queue.push(at, EventId::new(EventKind::Source, id.0));
-            } else if seat.open {
-                seat.open = false;
-                self.open -= 1;
-            }
-        }
-    }
-
     /// Sets the timers of a host's machines anew. One that the NIC keeps waiting is not done with its last input: its
     /// timer is set when it was drained.
-    fn rearm(&mut self, host: NodeId) {
+    pub(super) fn rearm(&mut self, host: NodeId) {
         let host_node = &mut self.hosts[host.index()];
         if let Some(endpoint) = &mut host_node.endpoint {
             self.node_timers.set(host.0, endpoint.poll_timeout());
@@ -391,28 +302,6 @@ impl Simulation {
             if seat.alive && !seat.eager {
                 self.seat_timers.set(id.0, seat.machine.poll_timeout());
             }
-        }
-    }
-
-    /// A rank submits its next collective.
-    fn submit(&mut self, id: SeatId) {
-        let now = self.fabric.now;
-        let Traffic { seats, jobs, .. } = &mut self.traffic;
-        let seat = &mut seats[id.0 as usize];
-        let job = jobs.get_mut(seat.job);
-        if !seat.alive || seat.submitted == job.plan.iterations {
-            return;
-        }
-        let deadline = job.plan.timeout.map(|timeout| now + timeout);
-        let tensor = Box::new(job.tensor(seat.rank, seat.submitted, now));
-        seat.submitted += 1;
-        match seat.machine.submit(now, Collective { tensor, deadline }) {
-            Ok(_) => {
-                seat.eager = true;
-                self.drain(id);
-            }
-            // A job that failed refuses; it has complained already.
-            Err(_) => self.open -= u64::from(std::mem::replace(&mut seat.open, false)),
         }
     }
 
@@ -441,21 +330,4 @@ impl Simulation {
         let due = switch.pipelines.iter().filter_map(|pipeline| pipeline.poll_timeout()).min();
         self.node_timers.set(switch.node.0, due);
     }
-}
-
-/// For each level, by what the destination's number is divided before it chooses a default port: the number of ports
-/// upwards of all levels below, so that levels do not all choose by the same digits.
-fn default_divisors(graph: &Graph) -> Vec<u32> {
-    let (first, links) = graph.ports();
-    let highest = (0..graph.switches()).map(|index| graph.level(graph.switch(index))).max().unwrap_or(1);
-    let mut divisors = vec![1u32; usize::from(highest) + 1];
-    for level in 2..=highest {
-        let below = (0..graph.switches()).map(|index| graph.switch(index)).find(|&node| graph.level(node) == level - 1);
-        let up_ports = below.map_or(1, |node| {
-            let own = &links[first[node.index()] as usize..first[node.index() + 1] as usize];
-            own.iter().filter(|&&link| graph.level(graph.ends(link).1) >= level).count() as u32
-        });
-        divisors[usize::from(level)] = divisors[usize::from(level) - 1].saturating_mul(up_ports.max(1));
-    }
-    divisors
 }

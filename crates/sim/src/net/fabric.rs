@@ -4,54 +4,19 @@ use tributary_proto::ids::{NodeId, PortId};
 use tributary_proto::switch::PortView;
 use tributary_proto::time::{Span, Time};
 
-use super::link::{Link, LinkCounters, LinkSpec};
-use super::lossless::{Lossless, LosslessSpec, Origin, PAUSE_BYTES};
+use super::faults::Stray;
+use super::link::{Link, LinkCounters, LinkId, LinkSpec};
+use super::lossless::Lossless;
+use super::packet::Framing;
 use super::trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};
 use super::{Packet, Payloads};
 use crate::events::{EventId, EventKind, EventQueue};
 use crate::faults::LinkTrouble;
 use crate::topology::Graph;
 
-/// One direction of a cable. The other direction is [`LinkId::reverse`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub u32);
-
-impl LinkId {
-    /// The same cable, the other way.
-    pub fn reverse(self) -> LinkId {
-        LinkId(self.0 ^ 1)
-    }
-
-    /// The number as an index.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 /// How many events ahead packets and payloads are fetched: time enough for main memory.
 const PACKETS_AHEAD: usize = 5;
 const PAYLOADS_AHEAD: usize = 2;
-
-/// What a UDP payload costs on a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Framing {
-    /// Bytes before and behind the UDP payload.
-    pub overhead: u16,
-    /// Bytes of the shortest packet, overhead included.
-    pub minimum: u16,
-}
-
-impl Framing {
-    /// UDP and IPv4 headers, Ethernet header and check sequence, preamble and inter-packet gap: 66 bytes; an Ethernet
-    /// frame of 64 bytes at least.
-    pub const ETHERNET: Framing = Framing { overhead: 8 + 20 + 18 + 20, minimum: 64 + 20 };
-
-    /// Bytes on a link of a packet with so much UDP payload.
-    pub fn bytes_on_link(self, payload: usize) -> u16 {
-        let bytes = payload + usize::from(self.overhead);
-        u16::try_from(bytes).expect("packets were checked to fit when the job was planned").max(self.minimum)
-    }
-}
 
 /// The queues behind one switch's ports, as its programs see them.
 pub struct Queues<'a> {
@@ -66,12 +31,6 @@ impl PortView for Queues<'_> {
     }
 }
 
-/// A packet that a fault took out of its link's order.
-struct Stray {
-    packet: Packet,
-    link: LinkId,
-}
-
 /// The network in motion.
 pub struct Fabric {
     /// The present.
@@ -82,7 +41,7 @@ pub struct Fabric {
     pub payloads: Payloads,
     /// What that costs on a link.
     pub framing: Framing,
-    links: Vec<Link>,
+    pub(super) links: Vec<Link>,
     /// For each node, where its ports begin in `ports`; one more at the end.
     first_port: Vec<u32>,
     /// The outgoing link of each port, node after node.
@@ -90,15 +49,15 @@ pub struct Fabric {
     /// The number of packets that each node has made.
     serials: Vec<u32>,
     losses: Vec<[u64; LossCause::ALL.len()]>,
-    troubles: Vec<Option<Box<LinkTrouble>>>,
+    pub(super) troubles: Vec<Option<Box<LinkTrouble>>>,
     /// By edge.
-    cable_down: Vec<bool>,
-    node_down: Vec<bool>,
-    strays: Vec<Stray>,
-    free_strays: Vec<u32>,
+    pub(super) cable_down: Vec<bool>,
+    pub(super) node_down: Vec<bool>,
+    pub(super) strays: Vec<Stray>,
+    pub(super) free_strays: Vec<u32>,
     hash: TraceHash,
-    tracer: Option<Box<dyn Tracer>>,
-    lossless: Option<Box<Lossless>>,
+    pub(super) tracer: Option<Box<dyn Tracer>>,
+    pub(super) lossless: Option<Box<Lossless>>,
     hops: u64,
 }
 
@@ -145,17 +104,6 @@ impl Fabric {
             hops: 0,
             links,
         }
-    }
-
-    /// Makes all links lossless; before anything is sent.
-    pub fn set_lossless(&mut self, spec: LosslessSpec, graph: &Graph) {
-        self.lossless = Some(Box::new(Lossless::new(spec, graph)));
-    }
-
-    /// True if PAUSE keeps queues from overflowing.
-    #[inline]
-    pub fn is_lossless(&self) -> bool {
-        self.lossless.is_some()
     }
 
     /// Lets someone see everything from now on.
@@ -285,99 +233,6 @@ impl Fabric {
         true
     }
 
-    fn send_lossless(&mut self, origin: Origin, id: LinkId, mut packet: Packet) -> bool {
-        if self.links[id.index()].down {
-            self.lose(id, self.near_end(id), self.why_down(id), &packet);
-            return false;
-        }
-        let Some(lossless) = &mut self.lossless else { return false };
-        let (fits, stop) = lossless.hold(id, origin, packet.bytes);
-        if !fits {
-            self.lose(id, self.near_end(id), LossCause::QueueFull, &packet);
-            return false;
-        }
-        self.links[id.index()].join_waiting(self.now, &mut packet);
-        lossless.ports[id.index()].waiting.push_back((packet, origin));
-        if self.tracer.is_some() {
-            self.record(self.near_end(id), Happening::Waits { link: id }, &packet);
-        }
-        if let (true, Some(origin)) = (stop, origin) {
-            self.order(origin, true);
-        }
-        self.begin_next(id);
-        true
-    }
-
-    /// The first packet that waits for a lossless link leaves, if none is leaving and nothing forbids it.
-    fn begin_next(&mut self, id: LinkId) {
-        let Some(lossless) = &mut self.lossless else { return };
-        let port = &mut lossless.ports[id.index()];
-        if port.paused || port.leaving.is_some() {
-            return;
-        }
-        let Some((packet, origin)) = port.waiting.pop_front() else { return };
-        port.leaving = Some((origin, packet.bytes));
-        let link = &mut self.links[id.index()];
-        let arrival = link.begin(self.now, packet);
-        self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
-        if link.was_idle() {
-            self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
-        }
-        if self.tracer.is_some() {
-            self.record_joined(id, &packet);
-        }
-    }
-
-    /// A lossless link has finished a packet, or was told so before it stood still.
-    pub fn depart(&mut self, id: LinkId) {
-        let until = self.links[id.index()].busy_until();
-        if until > self.now {
-            return self.queue.push(until, EventId::new(EventKind::Departure, id.0));
-        }
-        let Some(lossless) = &mut self.lossless else { return };
-        if let Some((origin, bytes)) = lossless.ports[id.index()].leaving.take()
-            && lossless.free(id, origin, bytes)
-            && let Some(origin) = origin
-        {
-            self.order(origin, false);
-        }
-        self.begin_next(id);
-    }
-
-    /// Orders the near end of a link to stop or to go on.
-    fn order(&mut self, id: LinkId, stop: bool) {
-        let back = &self.links[id.reverse().index()];
-        let sent = back.busy_until().max(self.now) + back.transmission(PAUSE_BYTES);
-        let at = sent + back.delay();
-        if let Some(lossless) = &mut self.lossless {
-            lossless.ports[id.index()].orders.push_back((at, stop));
-            self.queue.push(at, EventId::new(EventKind::Pause, id.0));
-        }
-    }
-
-    /// An order has reached the near end of a link.
-    pub fn heed(&mut self, id: LinkId) {
-        let Some(lossless) = &mut self.lossless else { return };
-        let port = &mut lossless.ports[id.index()];
-        // Orders that were on a cable when it broke are gone.
-        if port.orders.front().is_some_and(|&(at, _)| at == self.now)
-            && let Some((_, stop)) = port.orders.pop_front()
-        {
-            port.paused = stop;
-            self.begin_next(id);
-        }
-    }
-
-    /// Whoever told whom to stop on a link is forgotten with it.
-    fn forget_orders(&mut self, id: LinkId) {
-        if let Some(lossless) = &mut self.lossless {
-            let port = &mut lossless.ports[id.index()];
-            port.orders.clear();
-            (port.paused, port.pausing) = (false, false);
-            self.begin_next(id);
-        }
-    }
-
     /// The packet whose arrival event has come; `None` if a fault took it.
     #[inline]
     pub fn arrive(&mut self, id: LinkId) -> Option<Packet> {
@@ -413,19 +268,6 @@ impl Fabric {
         (id.kind() == EventKind::Arrival).then(|| &self.links[id.number() as usize])
     }
 
-    /// The packet on its own whose arrival event has come, and the link that it comes from.
-    pub fn arrive_stray(&mut self, number: u32) -> Option<(LinkId, Packet)> {
-        let Stray { packet, link } = self.strays[number as usize];
-        self.free_strays.push(number);
-        let to = self.links[link.index()].to;
-        if self.links[link.index()].down {
-            self.lose(link, to, self.why_down(link), &packet);
-            return None;
-        }
-        self.came_out(link, to, &packet);
-        Some((link, packet))
-    }
-
     /// Gives up a packet for which there is no path.
     pub fn lose_unroutable(&mut self, node: NodeId, packet: &Packet) {
         self.hash.add(node, self.now, u32::MAX, packet);
@@ -433,53 +275,13 @@ impl Fabric {
         self.payloads.release(packet.payload);
     }
 
-    /// Takes a cable down, both ways, or brings it back. What is on it when it is down is lost.
-    pub fn set_cable_down(&mut self, link: LinkId, down: bool) {
-        self.cable_down[link.index() / 2] = down;
-        self.refresh(link);
-        self.refresh(link.reverse());
-    }
-
-    /// Kills a node or brings it back: all its cables are down with it. The node's own driver is told apart.
-    pub fn set_node_down(&mut self, node: NodeId, down: bool) {
-        self.node_down[node.index()] = down;
-        for port in 0..self.ports(node).len() as u16 {
-            let link = self.port(node, port);
-            self.refresh(link);
-            self.refresh(link.reverse());
-        }
-    }
-
-    /// Sets what a link does to packets, or heals it.
-    pub fn set_trouble(&mut self, link: LinkId, trouble: Option<LinkTrouble>) {
-        self.troubles[link.index()] = trouble.map(Box::new);
-        self.refresh(link);
-    }
-
     /// Bytes of memory behind links and payloads.
     pub fn memory_bytes(&self) -> usize {
         self.links.iter().map(Link::memory_bytes).sum::<usize>() + self.payloads.memory_bytes()
     }
 
-    fn refresh(&mut self, id: LinkId) {
-        let near = self.near_end(id);
-        let link = &mut self.links[id.index()];
-        let dead = self.node_down[link.to.index()] || self.node_down[near.index()];
-        let down = self.cable_down[id.index() / 2] || dead;
-        let changed = std::mem::replace(&mut link.down, down) != down;
-        link.troubled = link.down || self.troubles[id.index()].is_some();
-        if changed {
-            self.forget_orders(id);
-        }
-    }
-
-    /// Why a link that is down is so.
-    fn why_down(&self, id: LinkId) -> LossCause {
-        if self.cable_down[id.index() / 2] { LossCause::LinkDown } else { LossCause::NodeDown }
-    }
-
     #[inline]
-    fn came_out(&mut self, id: LinkId, to: NodeId, packet: &Packet) {
+    pub(super) fn came_out(&mut self, id: LinkId, to: NodeId, packet: &Packet) {
         self.hops += 1;
         self.hash.add(to, self.now, id.0, packet);
         if self.tracer.is_some() {
@@ -487,65 +289,21 @@ impl Fabric {
         }
     }
 
-    #[cold]
-    fn arrive_in_trouble(&mut self, id: LinkId, packet: Packet) -> Option<Packet> {
-        let link = &self.links[id.index()];
-        let to = link.to;
-        if link.down {
-            self.lose(id, to, self.why_down(id), &packet);
-            return None;
-        }
-        if let Some(trouble) = &mut self.troubles[id.index()] {
-            let fate = trouble.draw();
-            if let Some(cause) = fate.lost {
-                self.lose(id, to, cause, &packet);
-                return None;
-            }
-            if let Some(delay) = fate.copy_after {
-                self.payloads.share(packet.payload, 1);
-                self.record(to, Happening::Doubled { link: id }, &packet);
-                self.stray(id, packet, delay);
-            }
-            if let Some(delay) = fate.delayed_by {
-                self.record(to, Happening::Strayed { link: id }, &packet);
-                self.stray(id, packet, delay);
-                return None;
-            }
-        }
-        self.came_out(id, to, &packet);
-        Some(packet)
-    }
-
-    fn stray(&mut self, link: LinkId, packet: Packet, delay: Span) {
-        let stray = Stray { packet, link };
-        let number = match self.free_strays.pop() {
-            Some(number) => {
-                self.strays[number as usize] = stray;
-                number
-            }
-            None => {
-                self.strays.push(stray);
-                self.strays.len() as u32 - 1
-            }
-        };
-        self.queue.push(self.now + delay, EventId::new(EventKind::Stray, number));
-    }
-
     /// `node` is where it happened, so that each node's chain of hashes is its own.
     #[cold]
-    fn lose(&mut self, link: LinkId, node: NodeId, cause: LossCause, packet: &Packet) {
+    pub(super) fn lose(&mut self, link: LinkId, node: NodeId, cause: LossCause, packet: &Packet) {
         self.losses[link.index()][cause as usize] += 1;
         self.hash.add(node, self.now, !(link.0 << 3 | cause as u32), packet);
         self.record(node, Happening::Lost { link: Some(link), cause }, packet);
         self.payloads.release(packet.payload);
     }
 
-    fn near_end(&self, link: LinkId) -> NodeId {
+    pub(super) fn near_end(&self, link: LinkId) -> NodeId {
         self.links[link.reverse().index()].to
     }
 
     #[cold]
-    fn record_joined(&mut self, id: LinkId, packet: &Packet) {
+    pub(super) fn record_joined(&mut self, id: LinkId, packet: &Packet) {
         let link = &self.links[id.index()];
         let end = link.busy_until();
         let start = Time(end.0 - link.transmission(u64::from(packet.bytes)).0);
@@ -554,7 +312,7 @@ impl Fabric {
     }
 
     #[cold]
-    fn record(&mut self, node: NodeId, what: Happening, packet: &Packet) {
+    pub(super) fn record(&mut self, node: NodeId, what: Happening, packet: &Packet) {
         let Some(tracer) = &mut self.tracer else { return };
         let payload = if packet.payload.is_none() { &[][..] } else { self.payloads.get(packet.payload).0 };
         tracer.record(&TraceEvent { time: self.now, node, what, packet: *packet }, payload);

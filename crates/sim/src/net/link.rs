@@ -10,6 +10,22 @@ use tributary_proto::time::{Span, Time};
 use super::ring::Ring;
 use super::{LossCause, Packet, PayloadId};
 
+/// One direction of a cable. The other direction is [`LinkId::reverse`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+impl LinkId {
+    /// The same cable, the other way.
+    pub fn reverse(self) -> LinkId {
+        LinkId(self.0 ^ 1)
+    }
+
+    /// The number as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What a link is, in either direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSpec {

@@ -13,9 +13,10 @@ use std::collections::VecDeque;
 
 use tributary_proto::time::Time;
 
-use super::fabric::LinkId;
-use super::link::Rate;
-use super::{LinkSpec, Packet};
+use super::link::{LinkId, Rate};
+use super::trace::{Happening, LossCause};
+use super::{Fabric, LinkSpec, Packet};
+use crate::events::{EventId, EventKind};
 use crate::topology::Graph;
 
 /// Bytes of a PAUSE frame on a link: the shortest frame, preamble and gap.
@@ -122,5 +123,111 @@ impl Lossless {
         let go_on = port.pausing && port.held <= xon;
         port.pausing &= !go_on;
         go_on
+    }
+}
+
+impl Fabric {
+    /// Makes all links lossless; before anything is sent.
+    pub fn set_lossless(&mut self, spec: LosslessSpec, graph: &Graph) {
+        self.lossless = Some(Box::new(Lossless::new(spec, graph)));
+    }
+
+    /// True if PAUSE keeps queues from overflowing.
+    #[inline]
+    pub fn is_lossless(&self) -> bool {
+        self.lossless.is_some()
+    }
+
+    pub(super) fn send_lossless(&mut self, origin: Origin, id: LinkId, mut packet: Packet) -> bool {
+        if self.links[id.index()].down {
+            self.lose(id, self.near_end(id), self.why_down(id), &packet);
+            return false;
+        }
+        let Some(lossless) = &mut self.lossless else { return false };
+        let (fits, stop) = lossless.hold(id, origin, packet.bytes);
+        if !fits {
+            self.lose(id, self.near_end(id), LossCause::QueueFull, &packet);
+            return false;
+        }
+        self.links[id.index()].join_waiting(self.now, &mut packet);
+        lossless.ports[id.index()].waiting.push_back((packet, origin));
+        if self.tracer.is_some() {
+            self.record(self.near_end(id), Happening::Waits { link: id }, &packet);
+        }
+        if let (true, Some(origin)) = (stop, origin) {
+            self.order(origin, true);
+        }
+        self.begin_next(id);
+        true
+    }
+
+    /// The first packet that waits for a lossless link leaves, if none is leaving and nothing forbids it.
+    fn begin_next(&mut self, id: LinkId) {
+        let Some(lossless) = &mut self.lossless else { return };
+        let port = &mut lossless.ports[id.index()];
+        if port.paused || port.leaving.is_some() {
+            return;
+        }
+        let Some((packet, origin)) = port.waiting.pop_front() else { return };
+        port.leaving = Some((origin, packet.bytes));
+        let link = &mut self.links[id.index()];
+        let arrival = link.begin(self.now, packet);
+        self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
+        if link.was_idle() {
+            self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
+        }
+        if self.tracer.is_some() {
+            self.record_joined(id, &packet);
+        }
+    }
+
+    /// A lossless link has finished a packet, or was told so before it stood still.
+    pub fn depart(&mut self, id: LinkId) {
+        let until = self.links[id.index()].busy_until();
+        if until > self.now {
+            return self.queue.push(until, EventId::new(EventKind::Departure, id.0));
+        }
+        let Some(lossless) = &mut self.lossless else { return };
+        if let Some((origin, bytes)) = lossless.ports[id.index()].leaving.take()
+            && lossless.free(id, origin, bytes)
+            && let Some(origin) = origin
+        {
+            self.order(origin, false);
+        }
+        self.begin_next(id);
+    }
+
+    /// Orders the near end of a link to stop or to go on.
+    fn order(&mut self, id: LinkId, stop: bool) {
+        let back = &self.links[id.reverse().index()];
+        let sent = back.busy_until().max(self.now) + back.transmission(PAUSE_BYTES);
+        let at = sent + back.delay();
+        if let Some(lossless) = &mut self.lossless {
+            lossless.ports[id.index()].orders.push_back((at, stop));
+            self.queue.push(at, EventId::new(EventKind::Pause, id.0));
+        }
+    }
+
+    /// An order has reached the near end of a link.
+    pub fn heed(&mut self, id: LinkId) {
+        let Some(lossless) = &mut self.lossless else { return };
+        let port = &mut lossless.ports[id.index()];
+        // Orders that were on a cable when it broke are gone.
+        if port.orders.front().is_some_and(|&(at, _)| at == self.now)
+            && let Some((_, stop)) = port.orders.pop_front()
+        {
+            port.paused = stop;
+            self.begin_next(id);
+        }
+    }
+
+    /// Whoever told whom to stop on a link is forgotten with it.
+    pub(super) fn forget_orders(&mut self, id: LinkId) {
+        if let Some(lossless) = &mut self.lossless {
+            let port = &mut lossless.ports[id.index()];
+            port.orders.clear();
+            (port.paused, port.pausing) = (false, false);
+            self.begin_next(id);
+        }
     }
 }

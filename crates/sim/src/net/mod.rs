@@ -3,6 +3,7 @@
 //! Start with [`Fabric`]; a [`Link`] is one direction of a cable together with the output queue before it.
 
 mod fabric;
+mod faults;
 mod link;
 mod lossless;
 mod packet;
@@ -11,9 +12,9 @@ mod prefetch;
 mod ring;
 mod trace;
 
-pub use fabric::{Fabric, Framing, LinkId, Queues};
-pub use link::{Link, LinkCounters, LinkSpec, Rate};
+pub use fabric::{Fabric, Queues};
+pub use link::{Link, LinkCounters, LinkId, LinkSpec, Rate};
 pub use lossless::{LosslessSpec, PAUSE_BYTES, headroom};
-pub use packet::{Packet, PacketFlags};
+pub use packet::{Framing, Packet, PacketFlags};
 pub use payload::{PayloadId, Payloads};
 pub use trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};

@@ -97,6 +97,27 @@ impl Packet {
     };
 }
 
+/// What a UDP payload costs on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing {
+    /// Bytes before and behind the UDP payload.
+    pub overhead: u16,
+    /// Bytes of the shortest packet, overhead included.
+    pub minimum: u16,
+}
+
+impl Framing {
+    /// UDP and IPv4 headers, Ethernet header and check sequence, preamble and inter-packet gap: 66 bytes; an Ethernet
+    /// frame of 64 bytes at least.
+    pub const ETHERNET: Framing = Framing { overhead: 8 + 20 + 18 + 20, minimum: 64 + 20 };
+
+    /// Bytes on a link of a packet with so much UDP payload.
+    pub fn bytes_on_link(self, payload: usize) -> u16 {
+        let bytes = payload + usize::from(self.overhead);
+        u16::try_from(bytes).expect("packets were checked to fit when the job was planned").max(self.minimum)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

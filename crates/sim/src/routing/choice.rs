@@ -4,6 +4,7 @@ use tributary_proto::time::{Span, Time};
 
 use crate::net::{Fabric, Packet};
 use crate::rng::{Purpose, Rng, mix};
+use crate::topology::Graph;
 use tributary_proto::ids::NodeId;
 
 /// How a switch chooses.
@@ -136,4 +137,21 @@ fn least_queued(fabric: &Fabric, node: NodeId, ports: &[u16], first: usize) -> u
 /// Scales the high bits of a hash to `0..count`.
 fn scale(hash: u64, count: u32) -> usize {
     (((hash >> 32) * u64::from(count)) >> 32) as usize
+}
+
+/// For each level, by what the destination's number is divided before it chooses a default port: the number of ports
+/// upwards of all levels below, so that levels do not all choose by the same digits.
+pub fn default_divisors(graph: &Graph) -> Vec<u32> {
+    let (first, links) = graph.ports();
+    let highest = (0..graph.switches()).map(|index| graph.level(graph.switch(index))).max().unwrap_or(1);
+    let mut divisors = vec![1u32; usize::from(highest) + 1];
+    for level in 2..=highest {
+        let below = (0..graph.switches()).map(|index| graph.switch(index)).find(|&node| graph.level(node) == level - 1);
+        let up_ports = below.map_or(1, |node| {
+            let own = &links[first[node.index()] as usize..first[node.index() + 1] as usize];
+            own.iter().filter(|&&link| graph.level(graph.ends(link).1) >= level).count() as u32
+        });
+        divisors[usize::from(level)] = divisors[usize::from(level) - 1].saturating_mul(up_ports.max(1));
+    }
+    divisors
 }

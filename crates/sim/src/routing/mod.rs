@@ -6,5 +6,5 @@
 mod choice;
 mod table;
 
-pub use choice::{Balancing, Chooser};
+pub use choice::{Balancing, Chooser, default_divisors};
 pub use table::{NextHops, Table};

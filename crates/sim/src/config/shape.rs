@@ -1,0 +1,195 @@
+//! The shapes that a network may have in the file.
+
+use serde::{Deserialize, Serialize};
+use tributary_proto::ids::NodeId;
+use tributary_proto::time::Span;
+
+use super::quantity::{Bytes, DataRate, Duration};
+use super::{ConfigError, invalid};
+use crate::net::LinkSpec;
+use crate::topology::{Clos, Graph};
+
+/// `[network.star]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct StarShape {
+    /// Hosts.
+    pub hosts: u32,
+}
+
+/// `[network.dumbbell]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DumbbellShape {
+    /// Hosts on one side, numbered from 0.
+    pub left: u32,
+    /// Hosts on the other.
+    pub right: u32,
+}
+
+/// `[network.leaf_spine]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeafSpineShape {
+    /// Switches with hosts.
+    pub leaves: u32,
+    /// Switches above them, each connected to every leaf.
+    pub spines: u32,
+    /// Hosts on each leaf.
+    pub hosts_per_leaf: u32,
+}
+
+/// `[network.clos]`: `ports = k` for the fat tree of k-port switches, or all the numbers.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClosShape {
+    /// The fat tree of switches with so many ports (Al-Fares et al., 2008).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports: Option<u32>,
+    /// Pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pods: Option<u32>,
+    /// Edge switches of a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edges: Option<u32>,
+    /// Aggregation switches of a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aggregations: Option<u32>,
+    /// Core switches above each aggregation switch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
+    /// Hosts on each edge switch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts_per_edge: Option<u32>,
+}
+
+/// `[network.graph]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GraphShape {
+    /// Hosts.
+    pub hosts: u32,
+    /// Switches.
+    pub switches: u32,
+    /// Cables.
+    #[serde(rename = "link")]
+    pub links: Vec<GraphLink>,
+}
+
+impl ClosShape {
+    pub(super) fn dimensions(&self) -> Result<Clos, ConfigError> {
+        match *self {
+            ClosShape {
+                ports: Some(k),
+                pods: None,
+                edges: None,
+                aggregations: None,
+                cores: None,
+                hosts_per_edge: None,
+            } => {
+                if k < 2 || !k.is_multiple_of(2) {
+                    return Err(invalid(format!(
+                        "ports = {k}: a fat tree needs switches with an even number of ports"
+                    )));
+                }
+                Ok(Clos::fat_tree(k))
+            }
+            ClosShape {
+                ports: None,
+                pods: Some(pods),
+                edges: Some(edges),
+                aggregations: Some(aggregations),
+                cores: Some(cores),
+                hosts_per_edge: Some(hosts_per_edge),
+            } => Ok(Clos { pods, edges, aggregations, cores, hosts_per_edge }),
+            _ => Err(invalid(
+                "[network.clos] needs either ports, or pods, edges, aggregations, cores and hosts_per_edge",
+            )),
+        }
+    }
+}
+
+impl GraphShape {
+    pub(super) fn build(&self, host: LinkSpec, core: LinkSpec, latency: Span) -> Result<Graph, ConfigError> {
+        let mut graph = Graph::new(self.hosts, vec![1; self.switches as usize], latency);
+        for link in &self.links {
+            let [a, b] = link.between;
+            let base = if matches!((a, b), (NodeName::Switch(_), NodeName::Switch(_))) { core } else { host };
+            let spec = LinkSpec {
+                rate: link.rate.map_or(base.rate, |rate| rate.0),
+                delay: link.delay.map_or(base.delay, |delay| delay.0),
+                queue_bytes: link.queue.map_or(base.queue_bytes, |bytes| bytes.0),
+                mark_bytes: base.mark_bytes,
+            };
+            let (a, b) = (a.node(&graph)?, b.node(&graph)?);
+            graph.connect(a, b, spec);
+        }
+        graph.set_levels_by_distance();
+        Ok(graph)
+    }
+}
+
+/// `[[network.graph.link]]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GraphLink {
+    /// The ends: `["host 0", "switch 1"]`.
+    pub between: [NodeName; 2],
+    /// Rate, if not the network's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<DataRate>,
+    /// Delay, if not the network's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+    /// Output queues, if not the network's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Bytes>,
+}
+
+/// A node in the file: `"host 3"`, `"switch 0"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum NodeName {
+    /// A host.
+    Host(u32),
+    /// A switch.
+    Switch(u32),
+}
+
+impl TryFrom<String> for NodeName {
+    type Error = String;
+    fn try_from(text: String) -> Result<NodeName, String> {
+        let parsed = text.split_once(' ').and_then(|(kind, number)| {
+            let number = number.trim().parse().ok()?;
+            match kind {
+                "host" => Some(NodeName::Host(number)),
+                "switch" => Some(NodeName::Switch(number)),
+                _ => None,
+            }
+        });
+        parsed.ok_or_else(|| format!("\"{text}\" names no node: write \"host 3\" or \"switch 0\""))
+    }
+}
+
+impl From<NodeName> for String {
+    fn from(name: NodeName) -> String {
+        match name {
+            NodeName::Host(number) => format!("host {number}"),
+            NodeName::Switch(number) => format!("switch {number}"),
+        }
+    }
+}
+
+impl NodeName {
+    /// The node in a graph.
+    pub fn node(self, graph: &Graph) -> Result<NodeId, ConfigError> {
+        let (number, count, kind) = match self {
+            NodeName::Host(number) => (number, graph.hosts(), "hosts"),
+            NodeName::Switch(number) => (number, graph.switches(), "switches"),
+        };
+        if number >= count {
+            return Err(invalid(format!("{} does not exist: there are {count} {kind}, from 0", String::from(self))));
+        }
+        Ok(if kind == "hosts" { NodeId(number) } else { graph.switch(number) })
+    }
+}

@@ -1,0 +1,73 @@
+//! The members of jobs: what they submit, receive and say.
+
+use tributary_proto::host::{Collective, HostEvent};
+use tributary_proto::ids::NodeId;
+
+use super::jobs::JobIndex;
+use super::seat::SeatId;
+use super::simulation::{Simulation, Traffic};
+use crate::events::{EventId, EventKind};
+use crate::net::Packet;
+
+impl Simulation {
+    /// A rank submits its next collective.
+    pub(super) fn submit(&mut self, id: SeatId) {
+        let now = self.fabric.now;
+        let Traffic { seats, jobs, .. } = &mut self.traffic;
+        let seat = &mut seats[id.0 as usize];
+        let job = jobs.get_mut(seat.job);
+        if !seat.alive || seat.submitted == job.plan.iterations {
+            return;
+        }
+        let deadline = job.plan.timeout.map(|timeout| now + timeout);
+        let tensor = Box::new(job.tensor(seat.rank, seat.submitted, now));
+        seat.submitted += 1;
+        match seat.machine.submit(now, Collective { tensor, deadline }) {
+            Ok(_) => {
+                seat.eager = true;
+                self.drain(id);
+            }
+            // A job that failed refuses; it has complained already.
+            Err(_) => self.open -= u64::from(std::mem::replace(&mut seat.open, false)),
+        }
+    }
+
+    pub(super) fn receive_of_job(&mut self, host: NodeId, job: JobIndex, packet: Packet) {
+        let Traffic { seats, jobs, .. } = &mut self.traffic;
+        let seat = self.hosts[host.index()].seats.iter().copied().find(|seat| seats[seat.0 as usize].job == job);
+        if let Some(seat) = seat {
+            let member = &mut seats[seat.0 as usize];
+            if member.alive {
+                member.receive(&self.fabric, jobs, &packet);
+                self.drain(seat);
+            }
+        }
+        self.fabric.payloads.release(packet.payload);
+    }
+
+    /// The drain rule of `proto::host`: transmit as far as the NIC takes it, then events, then the timeout.
+    pub(super) fn drain(&mut self, seat: SeatId) {
+        let host = self.traffic.seats[seat.0 as usize].host;
+        self.hosts[host.index()].fill_nic(&mut self.fabric, &mut self.traffic);
+        self.hear(seat);
+        self.rearm(host);
+    }
+
+    /// Takes what a machine says to its job.
+    fn hear(&mut self, id: SeatId) {
+        let Traffic { seats, jobs, .. } = &mut self.traffic;
+        let seat = &mut seats[id.0 as usize];
+        while let Some(event) = seat.poll_event() {
+            let job = jobs.get_mut(seat.job);
+            let done = matches!(event, HostEvent::Done { .. });
+            job.hear(seat.rank, event, self.fabric.now);
+            if done && seat.submitted < job.plan.iterations {
+                let at = self.fabric.now + job.plan.compute;
+                self.fabric.queue.push(at, EventId::new(EventKind::Source, id.0));
+            } else if seat.open {
+                seat.open = false;
+                self.open -= 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Links that lose, double and delay packets, cables that break and nodes that die.
+
+use tributary_proto::ids::NodeId;
+use tributary_proto::time::Span;
+
+use super::trace::{Happening, LossCause};
+use super::{Fabric, LinkId, Packet};
+use crate::events::{EventId, EventKind};
+use crate::faults::LinkTrouble;
+
+/// A packet that a fault took out of its link's order.
+pub(super) struct Stray {
+    packet: Packet,
+    link: LinkId,
+}
+
+impl Fabric {
+    /// Takes a cable down, both ways, or brings it back. What is on it when it is down is lost.
+    pub fn set_cable_down(&mut self, link: LinkId, down: bool) {
+        self.cable_down[link.index() / 2] = down;
+        self.refresh(link);
+        self.refresh(link.reverse());
+    }
+
+    /// Kills a node or brings it back: all its cables are down with it. The node's own driver is told apart.
+    pub fn set_node_down(&mut self, node: NodeId, down: bool) {
+        self.node_down[node.index()] = down;
+        for port in 0..self.ports(node).len() as u16 {
+            let link = self.port(node, port);
+            self.refresh(link);
+            self.refresh(link.reverse());
+        }
+    }
+
+    /// Sets what a link does to packets, or heals it.
+    pub fn set_trouble(&mut self, link: LinkId, trouble: Option<LinkTrouble>) {
+        self.troubles[link.index()] = trouble.map(Box::new);
+        self.refresh(link);
+    }
+
+    /// The packet on its own whose arrival event has come, and the link that it comes from.
+    pub fn arrive_stray(&mut self, number: u32) -> Option<(LinkId, Packet)> {
+        let Stray { packet, link } = self.strays[number as usize];
+        self.free_strays.push(number);
+        let to = self.links[link.index()].to;
+        if self.links[link.index()].down {
+            self.lose(link, to, self.why_down(link), &packet);
+            return None;
+        }
+        self.came_out(link, to, &packet);
+        Some((link, packet))
+    }
+
+    fn refresh(&mut self, id: LinkId) {
+        let near = self.near_end(id);
+        let link = &mut self.links[id.index()];
+        let dead = self.node_down[link.to.index()] || self.node_down[near.index()];
+        let down = self.cable_down[id.index() / 2] || dead;
+        let changed = std::mem::replace(&mut link.down, down) != down;
+        link.troubled = link.down || self.troubles[id.index()].is_some();
+        if changed {
+            self.forget_orders(id);
+        }
+    }
+
+    /// Why a link that is down is so.
+    pub(super) fn why_down(&self, id: LinkId) -> LossCause {
+        if self.cable_down[id.index() / 2] { LossCause::LinkDown } else { LossCause::NodeDown }
+    }
+
+    #[cold]
+    pub(super) fn arrive_in_trouble(&mut self, id: LinkId, packet: Packet) -> Option<Packet> {
+        let link = &self.links[id.index()];
+        let to = link.to;
+        if link.down {
+            self.lose(id, to, self.why_down(id), &packet);
+            return None;
+        }
+        if let Some(trouble) = &mut self.troubles[id.index()] {
+            let fate = trouble.draw();
+            if let Some(cause) = fate.lost {
+                self.lose(id, to, cause, &packet);
+                return None;
+            }
+            if let Some(delay) = fate.copy_after {
+                self.payloads.share(packet.payload, 1);
+                self.record(to, Happening::Doubled { link: id }, &packet);
+                self.stray(id, packet, delay);
+            }
+            if let Some(delay) = fate.delayed_by {
+                self.record(to, Happening::Strayed { link: id }, &packet);
+                self.stray(id, packet, delay);
+                return None;
+            }
+        }
+        self.came_out(id, to, &packet);
+        Some(packet)
+    }
+
+    fn stray(&mut self, link: LinkId, packet: Packet, delay: Span) {
+        let stray = Stray { packet, link };
+        let number = match self.free_strays.pop() {
+            Some(number) => {
+                self.strays[number as usize] = stray;
+                number
+            }
+            None => {
+                self.strays.push(stray);
+                self.strays.len() as u32 - 1
+            }
+        };
+        self.queue.push(self.now + delay, EventId::new(EventKind::Stray, number));
+    }
+}
