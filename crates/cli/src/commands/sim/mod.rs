@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
 Examples:
-  tributary sim run experiments/workload-w.toml
+  tributary sim run experiments/first.toml
   tributary sim run FILE.toml --seed 7 --out results/
   tributary sim run FILE.toml --json | jq .jobs[0].goodput_gbps
   tributary sim sweep experiments/sweep-trees.toml --out trees
@@ -18,7 +18,8 @@ Examples:
   tributary sim trace --swarm 17 --node 'switch 0'
   tributary sim trace FILE.toml --pcapng run.pcapng   for Wireshark
 
-A file describes network, jobs, background traffic and faults; docs/simulator.md shows every key. The same file and the
+A file describes network, jobs, background traffic and faults; docs/simulator.md explains every key, and
+docs/experiment.toml is a file with all of them. The same file and the
 same seed give the same packets on every machine: the last line but one of a report is the hash of all of them.";
 
 /// The flags of `tributary sim`.

@@ -1,0 +1,155 @@
+//! docs/simulator.md and docs/experiment.toml are true: every key is there, defaults are those of the program, and
+//! the files run.
+
+use std::collections::BTreeSet;
+
+use toml::{Table, Value};
+use tributary_sim::config::Config;
+use tributary_sim::run;
+
+const PAGE: &str = include_str!("../../../docs/simulator.md");
+const EVERY_KEY: &str = include_str!("../../../docs/experiment.toml");
+const FIRST: &str = include_str!("../../../experiments/first.toml");
+
+/// A section's heading in the page, a file in which it has only what is required, and the way to it there.
+const SECTIONS: [(&str, &str, &[&str]); 11] = [
+    ("Top level", "", &[]),
+    ("`[network]`", "", &["network"]),
+    ("`[[network.graph.link]]`", "", &["network", "graph", "link", "0"]),
+    ("`[network.core]`", "[network.core]", &["network", "core"]),
+    ("`[network.lossless]`", "[network.lossless]", &["network", "lossless"]),
+    ("`[network.noise]`", "[network.noise]\nprobability = 0.5\ndelay = \"1 us\"", &["network", "noise"]),
+    ("`[[job]]`", JOB, &["job", "0"]),
+    ("`[job.rto]`", "[[job]]\nprotocol = \"ring\"\ntensor = 4\nrto = {}", &["job", "0", "rto"]),
+    ("`[[traffic]]`", "[[traffic]]\npattern = \"uniform\"\nmessage = 9999", &["traffic", "0"]),
+    ("`[transport]`", "[transport]", &["transport"]),
+    ("`[[fault]]`", "[[fault]]", &["fault", "0"]),
+];
+
+const JOB: &str = "[[job]]\nprotocol = \"ring\"\ntensor = 4";
+const NETWORK: &str = "[network.graph]\nhosts = 1\nswitches = 1\nlink = [{ between = [\"host 0\", \"switch 0\"] }]\n";
+
+fn minimal(section: &str) -> Table {
+    toml::from_str(&format!("{NETWORK}{section}")).unwrap()
+}
+
+fn config(table: &Table) -> Result<Config, String> {
+    Config::parse(&toml::to_string(table).unwrap()).map_err(|error| error.to_string())
+}
+
+fn place<'a>(table: &'a mut Table, path: &[&str]) -> &'a mut Table {
+    let Some((first, rest)) = path.split_first() else { return table };
+    match table.get_mut(*first) {
+        Some(Value::Table(inner)) => place(inner, rest),
+        Some(Value::Array(list)) => place(list[0].as_table_mut().unwrap(), &rest[1..]),
+        _ => panic!("{path:?} leads nowhere"),
+    }
+}
+
+/// The keys that the program takes in a section: it names them when it refuses another.
+fn keys(section: &str, path: &[&str]) -> BTreeSet<String> {
+    let mut table = minimal(section);
+    place(&mut table, path).insert("no such key".into(), Value::Integer(1));
+    let refusal = config(&table).unwrap_err();
+    let (_, expected) = refusal.split_once("expected").unwrap_or_else(|| panic!("{refusal}"));
+    expected.split('`').skip(1).step_by(2).map(str::to_string).collect()
+}
+
+/// The rows of the table below a heading: key and default, as they are written.
+fn rows(heading: &str) -> Vec<(String, String)> {
+    let (_, below) = PAGE.split_once(&format!("\n### {heading}\n")).unwrap_or_else(|| panic!("no heading {heading}"));
+    let table = below.lines().skip_while(|line| !line.starts_with("| key")).skip(2);
+    let cells = |line: &str| line.split(" | ").map(|cell| cell.trim_matches(['|', ' ']).to_string()).collect();
+    table
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells: Vec<String> = cells(line);
+            assert_eq!(cells.len(), 4, "{line}");
+            (cells[0].trim_matches('`').to_string(), cells[2].clone())
+        })
+        .collect()
+}
+
+#[test]
+fn the_page_lists_every_key_and_no_other() {
+    for (heading, section, path) in SECTIONS {
+        let listed: BTreeSet<String> = rows(heading).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(listed, keys(section, path), "{heading}");
+    }
+}
+
+#[test]
+fn the_defaults_on_the_page_are_those_of_the_program() {
+    let mut checked = 0;
+    for (heading, section, path) in SECTIONS {
+        let left_out = minimal(section);
+        for (key, default) in rows(heading) {
+            // Others are in words.
+            let Some(value) = default.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) else { continue };
+            let Ok(value) = toml::from_str::<Table>(&format!("value = {value}")) else { continue };
+            let mut written = left_out.clone();
+            place(&mut written, path).insert(key.clone(), value["value"].clone());
+            assert_eq!(config(&written), config(&left_out), "{heading}: {key} = {default}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 25, "{checked} defaults were found");
+}
+
+#[test]
+fn the_first_experiment_is_the_one_on_the_page_and_is_short() {
+    assert!(PAGE.contains(FIRST), "docs/simulator.md shows another experiments/first.toml");
+    assert!(FIRST.lines().count() <= 20);
+    let report = run(&Config::parse(FIRST).unwrap()).unwrap();
+    assert_eq!(report.failure(), None, "{report}");
+    let said = format!("goodput     {:.2} Gbit/s", report.jobs[0].goodput_gbps.unwrap());
+    assert!(PAGE.contains(&said), "docs/simulator.md shows another result than {said}");
+}
+
+#[test]
+fn the_file_with_every_key_runs_and_has_every_key() {
+    let report = run(&Config::parse(EVERY_KEY).unwrap()).unwrap();
+    assert_eq!(report.failure(), None, "{report}");
+    let written: BTreeSet<&str> =
+        EVERY_KEY.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).collect();
+    for (heading, section, path) in SECTIONS {
+        for key in keys(section, path) {
+            assert!(written.contains(key.as_str()), "docs/experiment.toml lacks {key} of {heading}");
+        }
+    }
+}
+
+/// Takes away what a line with this key stands for, between two headings.
+fn without(lines: &[&str], key: &str, at: usize) -> Vec<usize> {
+    const SHAPES: [&str; 5] = ["star", "dumbbell", "leaf_spine", "clos", "graph"];
+    let begins = |index: &usize| lines[*index].starts_with('[');
+    let from = (0..at).rev().find(begins).unwrap_or(0);
+    let to = (at..lines.len()).find(begins).unwrap_or(lines.len());
+    let key_of = |line: &str| line.split(' ').next().unwrap_or("").to_string();
+    let rival = |other: &str| other == key || (SHAPES.contains(&key) && SHAPES.contains(&other));
+    (from..to).filter(|&index| rival(&key_of(lines[index]))).collect()
+}
+
+#[test]
+fn each_alternative_in_the_file_is_read() {
+    let lines: Vec<&str> = EVERY_KEY.lines().take_while(|line| !line.starts_with("#[sweep]")).collect();
+    let mut tried = 0;
+    for (at, line) in lines.iter().enumerate() {
+        let Some(alternative) = line.strip_prefix('#').filter(|line| !line.starts_with(' ')) else { continue };
+        let key = alternative.split(' ').next().unwrap();
+        let gone = without(&lines, key, at);
+        let kept = (0..lines.len()).filter(|index| !gone.contains(index));
+        let text: Vec<&str> = kept.map(|index| if index == at { alternative } else { lines[index] }).collect();
+        Config::parse(&text.join("\n")).unwrap_or_else(|error| panic!("{alternative}: {error}"));
+        tried += 1;
+    }
+    assert!(tried > 15, "{tried} alternatives were found");
+}
+
+#[test]
+fn the_sweep_in_the_file_is_read() {
+    let (base, sweep) = EVERY_KEY.split_once("#[sweep]").unwrap();
+    let text =
+        format!("{base}#[sweep]{sweep}").replace("\n#[", "\n[").replace("\n#seeds", "\nseeds").replace("\n#\"", "\n\"");
+    assert_eq!(tributary_sim::sweep::Sweep::parse(&text).unwrap().points.len(), 6);
+}
