@@ -120,7 +120,7 @@ fn run(options: &Options) {
     println!("{:.2} s in all", start.elapsed().as_secs_f64());
     report(options, &measured, &cpu.lock().expect("no panics"));
     for shard in &switch.shards {
-        println!("shard: {:?}", shard.report().expect("the shard runs").socket);
+        println!("shard: {:?}", shard.report().wait().expect("the shard runs").socket);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Drives [`Control`] on a real switch: real time, real shards, real joins that wait.
 //!
 //! One asynchronous task carries out the effects and watches the clock; requests only change the state and wake it.
-//! Calls to shards block for as long as a shard needs to answer, so they run beside the event loop.
+//! Shards are asked by message and answer by message, so that nothing here holds a thread up: a switch has a thread for
+//! each shard and one for its control plane, however much it is asked.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
-use tokio::task::spawn_blocking;
 use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, Ticket};
 use tributary_proto::ids::{JobId, JobKey};
 use tributary_proto::time::Time;
@@ -17,38 +17,6 @@ use tributary_proto::time::Time;
 use crate::clock::{Clock, duration};
 use crate::pool_size;
 use crate::shard::{JobInstall, ShardError, ShardHandle, ShardReport};
-
-/// What the control plane needs of a shard. Calls may block for milliseconds.
-pub(crate) trait Shard: Send + Sync {
-    /// Installs a job, in place of any with its id; returns when packets will find it.
-    fn install(&self, job: JobInstall) -> Result<(), ShardError>;
-    /// Takes a job out and frees its memory; false if there was none.
-    fn remove(&self, job: JobId) -> Result<bool, ShardError>;
-    /// The state of the shard and of its jobs.
-    fn report(&self) -> Result<ShardReport, ShardError>;
-    /// The address that it receives at.
-    fn udp_addr(&self) -> SocketAddr;
-    /// Bytes of receive buffer that the kernel granted.
-    fn receive_buffer(&self) -> usize;
-}
-
-impl Shard for ShardHandle {
-    fn install(&self, job: JobInstall) -> Result<(), ShardError> {
-        ShardHandle::install(self, job)
-    }
-    fn remove(&self, job: JobId) -> Result<bool, ShardError> {
-        ShardHandle::remove(self, job)
-    }
-    fn report(&self) -> Result<ShardReport, ShardError> {
-        ShardHandle::report(self)
-    }
-    fn udp_addr(&self) -> SocketAddr {
-        ShardHandle::udp_addr(self)
-    }
-    fn receive_buffer(&self) -> usize {
-        ShardHandle::receive_buffer(self)
-    }
-}
 
 /// What a shard last said, and how fast it works.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +45,7 @@ struct State {
 /// The control plane of one switch.
 pub(crate) struct ControlPlane {
     clock: Clock,
-    shards: Vec<Arc<dyn Shard>>,
+    shards: Vec<ShardHandle>,
     state: Mutex<State>,
     changed: Notify,
     sightings: tokio::sync::Mutex<Sightings>,
@@ -91,7 +59,7 @@ const LOOK_OFTEN: Duration = Duration::from_millis(50);
 const FRESH: Duration = Duration::from_millis(200);
 
 impl ControlPlane {
-    pub fn new(limits: Limits, shards: Vec<Arc<dyn Shard>>) -> ControlPlane {
+    pub fn new(limits: Limits, shards: Vec<ShardHandle>) -> ControlPlane {
         let blank = Sighting { alive: true, ..Sighting::default() };
         let sightings = Sightings { at: None, shards: vec![blank; shards.len()] };
         ControlPlane {
@@ -213,12 +181,7 @@ impl ControlPlane {
     async fn install(&self, plan: Arc<Plan>) {
         let id = plan.config.job;
         let job = JobInstall { protocol: plan.protocol, config: plan.config.clone(), members: plan.members.clone() };
-        let shards = self.shards.clone();
-        let install = move || shards.iter().try_for_each(|shard| shard.install(job.clone()));
-        let outcome = match spawn_blocking(install).await {
-            Ok(outcome) => outcome.map_err(|error| error.to_string()),
-            Err(error) => Err(format!("the installation ended early ({error})")),
-        };
+        let outcome = self.install_everywhere(&job).await.map_err(|error| error.to_string());
         match &outcome {
             Ok(()) => tracing::info!(
                 job = %plan.name, id = id.0, world = plan.config.world, protocol = plan.protocol.name(),
@@ -229,14 +192,23 @@ impl ControlPlane {
         self.state().control.installed(self.now(), id, outcome);
     }
 
+    async fn install_everywhere(&self, job: &JobInstall) -> Result<(), ShardError> {
+        for shard in &self.shards {
+            shard.install(job.clone()).come().await??;
+        }
+        Ok(())
+    }
+
     async fn remove(&self, id: JobId) {
-        let shards = self.shards.clone();
         // Every shard is asked, whatever another says.
-        let remove = move || shards.iter().fold(None, |failed, shard| shard.remove(id).err().or(failed));
-        match spawn_blocking(remove).await {
-            Ok(None) => tracing::info!(id = id.0, "job removed"),
-            Ok(Some(error)) => tracing::warn!(id = id.0, %error, "job not removed everywhere"),
-            Err(error) => tracing::warn!(id = id.0, %error, "job not removed everywhere"),
+        let asked: Vec<_> = self.shards.iter().map(|shard| shard.remove(id)).collect();
+        let mut failed = None;
+        for answer in asked {
+            failed = answer.come().await.err().or(failed);
+        }
+        match failed {
+            None => tracing::info!(id = id.0, "job removed"),
+            Some(error) => tracing::warn!(id = id.0, %error, "job not removed everywhere"),
         }
     }
 
@@ -252,20 +224,17 @@ impl ControlPlane {
         if sightings.at.is_some_and(|at| duration(before.since(at)) < fresh) {
             return sightings.clone();
         }
-        let shards = self.shards.clone();
-        let ask = move || shards.iter().map(|shard| shard.report()).collect::<Vec<_>>();
-        let Ok(reports) = spawn_blocking(ask).await else { return sightings.clone() };
-        let now = self.now();
-        for (sighting, report) in sightings.shards.iter_mut().zip(reports) {
-            match report {
+        let asked: Vec<_> = self.shards.iter().map(ShardHandle::report).collect();
+        for (sighting, answer) in sightings.shards.iter_mut().zip(asked) {
+            match answer.come().await {
                 Ok(report) => {
-                    self.pass_on_signs(now, &report);
+                    self.pass_on_signs(self.now(), &report);
                     sighting.update(report);
                 }
                 Err(_) => sighting.alive = false,
             }
         }
-        sightings.at = Some(now);
+        sightings.at = Some(self.now());
         sightings.clone()
     }
 

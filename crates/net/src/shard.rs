@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{Builder, JoinHandle};
 
+use tokio::sync::oneshot;
 use tributary_proto::config::JobConfig;
 use tributary_proto::drop_reason::DropCounters;
 use tributary_proto::ids::{JobId, ShardId};
@@ -126,18 +127,18 @@ impl ShardHandle {
         open().map_err(|source| ShardError::Open { listen: options.listen, source })
     }
 
-    /// Installs a job, in place of any with its id; returns when packets will find it.
-    pub fn install(&self, job: JobInstall) -> Result<(), ShardError> {
-        self.ask(|reply| Command::Install(Box::new(job), reply))?
+    /// Installs a job, in place of any with its id; answers when packets will find it.
+    pub fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
+        self.ask(|reply| Command::Install(Box::new(job), reply))
     }
 
     /// Takes a job out and frees its memory; false if there was none.
-    pub fn remove(&self, job: JobId) -> Result<bool, ShardError> {
+    pub fn remove(&self, job: JobId) -> Answer<bool> {
         self.ask(|reply| Command::Remove(job, reply))
     }
 
     /// The state of the shard and of its jobs.
-    pub fn report(&self) -> Result<ShardReport, ShardError> {
+    pub fn report(&self) -> Answer<ShardReport> {
         self.ask(Command::Report)
     }
 
@@ -159,11 +160,31 @@ impl ShardHandle {
     /// Stops the thread and waits for its end.
     pub fn stop(self) {}
 
-    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, ShardError> {
-        let (reply, answer) = mpsc::channel();
-        self.commands.send(command(reply)).map_err(|_| ShardError::Gone(self.shard))?;
+    fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        // Where the thread has ended, the reply's sender ends here, and the answer says so.
+        let _ = self.commands.send(command(reply));
         self.waker.wake();
-        answer.recv().map_err(|_| ShardError::Gone(self.shard))
+        Answer { shard: self.shard, answer }
+    }
+}
+
+/// What a shard will say. It carries out what it was asked in the order of asking, whether anybody waits or not.
+#[must_use = "what was asked may fail"]
+pub struct Answer<T> {
+    shard: ShardId,
+    answer: oneshot::Receiver<T>,
+}
+
+impl<T> Answer<T> {
+    /// The answer, without holding a thread up.
+    pub async fn come(self) -> Result<T, ShardError> {
+        self.answer.await.map_err(|_| ShardError::Gone(self.shard))
+    }
+
+    /// The answer, on a thread that has nothing else to do; not within an asynchronous task.
+    pub fn wait(self) -> Result<T, ShardError> {
+        self.answer.blocking_recv().map_err(|_| ShardError::Gone(self.shard))
     }
 }
 

@@ -74,7 +74,7 @@ fn a_switch_that_stops_or_forgets_the_job_is_named() {
                 if rank == 0 && forgets {
                     switch.forget("gone");
                 } else if rank == 0 {
-                    switch.shards[0].remove(JobId(1)).unwrap();
+                    switch.shards[0].remove(JobId(1)).wait().unwrap();
                 }
                 met.wait();
                 let (text, cause) = failed(group.allreduce_in_place(&mut data, ReduceOp::Sum, SHORT));
@@ -160,7 +160,7 @@ fn strangers_are_counted_by_reason_and_change_no_result() {
     });
     // The last of it may still be on its way to the shard.
     let all_seen = |report: &ShardReport| report.strangers.total() + report.jobs[0].report.drops.total() >= 6 * COPIES;
-    let report = eventually(|| switch.shards[0].report().unwrap(), all_seen);
+    let report = eventually(|| switch.shards[0].report().wait().unwrap(), all_seen);
     let job = &report.jobs[0].report;
     // A packet that the kernel had no room for was never seen.
     assert_eq!(report.socket.rx_overflows, 0, "the buffer holds what is thrown");
@@ -223,7 +223,7 @@ fn a_worker_with_a_wrong_key_is_told_that_its_packets_are_not_answered() {
     let result = Group::connect_through(&switch.options("key", 0, 1), Arc::new(WrongKey(Arc::clone(&switch))));
     let Err(error @ ConnectError::UdpSilent { .. }) = result else { panic!("connected") };
     assert!(error.to_string().contains("job \"key\""), "{error}");
-    let job = &switch.shards[0].report().unwrap().jobs[0].report;
+    let job = &switch.shards[0].report().wait().unwrap().jobs[0].report;
     assert!(job.drops.get(DropReason::WrongKey) > 0);
     assert_eq!(job.last_seen, [None]);
 }

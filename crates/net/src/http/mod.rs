@@ -66,9 +66,8 @@ impl HttpServer {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = watch::channel(false);
         let thread = Builder::new().name("control".into()).spawn(move || {
+            // Answers that are still under way when this ends have had their time.
             runtime.block_on(serve(plane, served, stopped));
-            // Answers that are still under way have had their time.
-            runtime.shutdown_background();
         })?;
         Ok(HttpServer { stop, thread: Some(thread) })
     }

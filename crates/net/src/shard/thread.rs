@@ -2,8 +2,9 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, TryRecvError};
 
+use tokio::sync::oneshot;
 use tributary_proto::config::SwitchConfig;
 use tributary_proto::ids::{GroupId, JobId, ShardId};
 use tributary_proto::packet::PacketMut;
@@ -22,9 +23,9 @@ use crate::wake::{self, Waker};
 
 /// What a handle asks of the thread, with the way back for the answer.
 pub enum Command {
-    Install(Box<JobInstall>, Sender<Result<(), ShardError>>),
-    Remove(JobId, Sender<bool>),
-    Report(Sender<ShardReport>),
+    Install(Box<JobInstall>, oneshot::Sender<Result<(), ShardError>>),
+    Remove(JobId, oneshot::Sender<bool>),
+    Report(oneshot::Sender<ShardReport>),
     Stop,
 }
 

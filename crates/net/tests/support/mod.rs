@@ -78,7 +78,11 @@ impl LocalSwitch {
         for shard in &self.shards {
             let config = JobConfig { job: id, key, world: peers.len() as u16, slots, elements_per_packet, shards };
             let protocol = requests[&0].protocol;
-            shard.install(JobInstall { protocol, config, members: peers.clone() }).expect("room for a job");
+            shard
+                .install(JobInstall { protocol, config, members: peers.clone() })
+                .wait()
+                .unwrap()
+                .expect("room for a job");
         }
         let shards = self.shards.iter().map(ShardHandle::udp_addr).collect();
         JoinAnswer { job_id: id, key, shards, slots, elements_per_packet, peers }
@@ -89,7 +93,7 @@ impl LocalSwitch {
         let mut state = self.state.lock().unwrap();
         let id = state.meetings.remove(job).and_then(|meeting| meeting.answer).expect("a job").job_id;
         state.installed.retain(|&other| other != id);
-        self.shards.iter().for_each(|shard| assert!(shard.remove(id).unwrap()));
+        self.shards.iter().for_each(|shard| assert!(shard.remove(id).wait().unwrap()));
     }
 }
 

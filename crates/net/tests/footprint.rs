@@ -1,0 +1,115 @@
+//! What a switch holds after thousands of jobs: no byte and no thread more than after the first hundred. Its own
+//! process, because it counts every allocation.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicIsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tributary_net::client;
+use tributary_net::group::{ConnectOptions, Group};
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+use tributary_numeric::ReduceOp;
+use tributary_proto::registry::Protocol;
+
+/// The system's allocator, and how many bytes are out.
+struct Counting;
+
+static LIVE_BYTES: AtomicIsize = AtomicIsize::new(0);
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: every call goes to the system's allocator as it came; the defaults of the others call these two.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+/// No test waits longer than this for what must come.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SHARDS: usize = 2;
+/// Jobs until every table has its size.
+const WARM_UP: u32 = 200;
+const JOBS: u32 = 2_000;
+/// Four bytes for each job: less than any structure has that could be left behind.
+const SLACK_BYTES: isize = 8 * 1024;
+
+/// A job from its join to its end: sums, what an operator reads meanwhile, and packets that are nobody's.
+fn job(switch: SocketAddr, number: u32, strangers: &UdpSocket) {
+    let options = ConnectOptions {
+        switch: switch.to_string(),
+        job: format!("job-{number}"),
+        rank: 0,
+        world: 1,
+        timeout: PATIENCE,
+        protocol: Protocol::SwitchMl,
+        elements_per_packet: Some(64),
+        slots: Some(16),
+    };
+    let group = Group::connect(&options).unwrap();
+    let mut data = vec![number as i32; 1 + number as usize * 37 % 2_000];
+    group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+    strangers.send_to(&number.to_be_bytes().repeat(1 + number as usize % 20), switch).unwrap();
+    if number.is_multiple_of(10) {
+        assert_eq!(client::status(switch).unwrap().jobs.len(), 1);
+        assert!(metrics(switch).contains(&format!("job-{number}")));
+    }
+    group.close();
+}
+
+fn metrics(switch: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(switch).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: switch\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Waits until no job is left, and no more than `most` bytes are out; how many are.
+fn settled(switch: SocketAddr, most: isize) -> isize {
+    let start = Instant::now();
+    loop {
+        let empty = client::status(switch).unwrap().jobs.is_empty();
+        // The connection that brought the status takes a moment to go.
+        sleep(Duration::from_millis(20));
+        let live = LIVE_BYTES.load(Ordering::Relaxed);
+        if empty && live <= most || start.elapsed() > PATIENCE {
+            return live;
+        }
+    }
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[test]
+fn after_thousands_of_jobs_a_switch_holds_as_much_memory_and_as_many_threads_as_after_the_first() {
+    let before = threads();
+    let switch =
+        RunningSwitch::start(&SwitchOptions { shards: SHARDS, ..SwitchOptions::new("127.0.0.1:0".parse().unwrap()) })
+            .unwrap();
+    let addr = switch.listen_addr();
+    let strangers = UdpSocket::bind("127.0.0.1:0").unwrap();
+    (0..WARM_UP).for_each(|number| job(addr, number, &strangers));
+    // The smallest of several looks: what is under way at one is not at another.
+    let warm = (0..5).map(|_| settled(addr, isize::MAX)).min().unwrap();
+    (WARM_UP..WARM_UP + JOBS).for_each(|number| job(addr, number, &strangers));
+    assert_eq!(threads(), before + SHARDS + 1, "a thread for each shard and one for the control plane");
+    let live = settled(addr, warm + SLACK_BYTES);
+    assert!(live <= warm + SLACK_BYTES, "{} bytes more after {JOBS} jobs", live - warm);
+    switch.stop();
+}
