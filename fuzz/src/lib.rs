@@ -106,8 +106,9 @@ pub fn switchml_pipeline(bytes: &[u8]) {
 
 /// A worker in the middle of two collectives gets any packets from anywhere; then its time runs out.
 pub fn switchml_host(bytes: &[u8]) {
-    let config = HostConfig { job: job(), worker: WorkerId(0), timers: TimerConfig::default() };
-    let mut host = Protocol::SwitchMl.host(&config);
+    let config =
+        HostConfig { job: job(), worker: WorkerId(0), timers: TimerConfig::default(), fabric: Default::default() };
+    let mut host = Protocol::SwitchMl.host::<Elements>(&config);
     let deadline = Some(Time::ZERO + Span::from_millis(50));
     let floats = ElementTensor::new(InPlaceStorage::new(vec![1.5f32; 50]), ReduceOp::Avg);
     let integers = ElementTensor::new(InPlaceStorage::new(vec![-3i32; 9]), ReduceOp::Sum);
