@@ -39,9 +39,9 @@ pub fn switchml_wire(bytes: &[u8]) {
     if let Ok(report) = Report::parse(bytes) {
         assert!(report.missing().count() <= 8 * bytes.len());
     }
-    if let Ok(mismatch) = Mismatch::parse(bytes) {
+    if let Ok(mismatch) = Mismatch::parse(bytes.get(32..).unwrap_or_default()) {
         again[32..].fill(0);
-        mismatch.emit(&mut again);
+        mismatch.emit(&mut again[32..]);
         again[38..40].copy_from_slice(&bytes[38..40]);
         assert_eq!(again, bytes);
     }

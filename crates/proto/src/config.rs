@@ -40,7 +40,8 @@ pub struct HostConfig {
 pub struct FabricPlan {
     /// The node of each rank.
     pub hosts: Arc<[NodeId]>,
-    /// The switches that sums may be completed in; blocks go round robin over them.
+    /// The switches that sums may be completed in; blocks go round robin over them as they do over ranks. As many as
+    /// ranks, each that rank's own first switch, leaves every way between switches open (Canary §3.1.4, figure 3).
     pub roots: Arc<[NodeId]>,
     /// A block that failed so often is summed by hosts.
     pub reissues: u8,
