@@ -39,9 +39,9 @@ pub fn switchml_wire(bytes: &[u8]) {
     if let Ok(report) = Report::parse(bytes) {
         assert!(report.missing().count() <= 8 * bytes.len());
     }
-    if let Ok(mismatch) = Mismatch::parse(bytes) {
+    if let Ok(mismatch) = Mismatch::parse(bytes.get(32..).unwrap_or_default()) {
         again[32..].fill(0);
-        mismatch.emit(&mut again);
+        mismatch.emit(&mut again[32..]);
         again[38..40].copy_from_slice(&bytes[38..40]);
         assert_eq!(again, bytes);
     }
@@ -106,8 +106,9 @@ pub fn switchml_pipeline(bytes: &[u8]) {
 
 /// A worker in the middle of two collectives gets any packets from anywhere; then its time runs out.
 pub fn switchml_host(bytes: &[u8]) {
-    let config = HostConfig { job: job(), worker: WorkerId(0), timers: TimerConfig::default() };
-    let mut host = Protocol::SwitchMl.host(&config);
+    let config =
+        HostConfig { job: job(), worker: WorkerId(0), timers: TimerConfig::default(), fabric: Default::default() };
+    let mut host = Protocol::SwitchMl.host::<Elements>(&config);
     let deadline = Some(Time::ZERO + Span::from_millis(50));
     let floats = ElementTensor::new(InPlaceStorage::new(vec![1.5f32; 50]), ReduceOp::Avg);
     let integers = ElementTensor::new(InPlaceStorage::new(vec![-3i32; 9]), ReduceOp::Sum);

@@ -9,6 +9,7 @@ use tributary_proto::registry::Protocol;
 use tributary_proto::ring::wire::{Ack, Data, Fault, HEADER_LEN, MAX_CONTROL_LEN, Notice};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::time::{Span, Time};
+use tributary_proto::values::Elements;
 use tributary_proto::wire::COMMON_LEN;
 
 use super::{job, packets};
@@ -37,8 +38,9 @@ pub fn ring_wire(bytes: &[u8]) {
 
 /// A worker in the middle of a collective gets any packets from anywhere; then its time runs out.
 pub fn ring_host(bytes: &[u8]) {
-    let config = HostConfig { job: job(), worker: WorkerId(0), timers: TimerConfig::default() };
-    let mut host = Protocol::Ring.host(&config);
+    let config =
+        HostConfig { job: job(), worker: WorkerId(0), timers: TimerConfig::default(), fabric: Default::default() };
+    let mut host = Protocol::Ring.host::<Elements>(&config);
     let deadline = Some(Time::ZERO + Span::from_millis(50));
     let tensor = ElementTensor::new(InPlaceStorage::new(vec![-3i32; 50]), ReduceOp::Sum);
     host.submit(Time::ZERO, Collective { tensor: Box::new(tensor), deadline }).expect("nothing has failed");

@@ -37,8 +37,13 @@ fn pipeline(job: &JobConfig) -> Pipeline {
 }
 
 fn host(job: &JobConfig, elements: usize) -> Box<dyn Host> {
-    let config = HostConfig { job: job.clone(), worker: WorkerId(0), timers: TimerConfig::default() };
-    let mut host = Protocol::SwitchMl.host(&config);
+    let config = HostConfig {
+        job: job.clone(),
+        worker: WorkerId(0),
+        timers: TimerConfig::default(),
+        fabric: Default::default(),
+    };
+    let mut host = Protocol::SwitchMl.host::<Elements>(&config);
     submit(&mut host, elements);
     host
 }
@@ -123,8 +128,13 @@ fn switch(c: &mut Criterion) {
 
 /// One update of integers for each slot.
 fn integers(job: &JobConfig) -> Vec<Vec<u8>> {
-    let config = HostConfig { job: job.clone(), worker: WorkerId(0), timers: TimerConfig::default() };
-    let mut host = Protocol::SwitchMl.host(&config);
+    let config = HostConfig {
+        job: job.clone(),
+        worker: WorkerId(0),
+        timers: TimerConfig::default(),
+        fabric: Default::default(),
+    };
+    let mut host = Protocol::SwitchMl.host::<Elements>(&config);
     let elements = usize::from(SLOTS) * usize::from(job.elements_per_packet);
     let tensor = ElementTensor::new(InPlaceStorage::new(vec![7i32; elements]), ReduceOp::Sum);
     host.submit(Time::ZERO, Collective { tensor: Box::new(tensor), deadline: None }).unwrap();

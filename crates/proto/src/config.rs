@@ -1,6 +1,8 @@
 //! What a driver tells a machine when it makes it. The same for every protocol; each reads what it needs.
 
-use crate::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
+use std::sync::Arc;
+
+use crate::ids::{GroupId, JobId, JobKey, NodeId, PortId, ShardId, WorkerId};
 use crate::time::Span;
 
 /// What all members of a job and its switches agree on.
@@ -29,6 +31,26 @@ pub struct HostConfig {
     pub worker: WorkerId,
     /// Timers.
     pub timers: TimerConfig,
+    /// Where members and roots are; empty for protocols that do not address nodes.
+    pub fabric: FabricPlan,
+}
+
+/// What a job's members know of the fabric of switches between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FabricPlan {
+    /// The node of each rank.
+    pub hosts: Arc<[NodeId]>,
+    /// The switches that sums may be completed in; blocks go round robin over them as they do over ranks. As many as
+    /// ranks, each that rank's own first switch, leaves every way between switches open (Canary §3.1.4, figure 3).
+    pub roots: Arc<[NodeId]>,
+    /// A block that failed so often is summed by hosts.
+    pub reissues: u8,
+}
+
+impl Default for FabricPlan {
+    fn default() -> FabricPlan {
+        FabricPlan { hosts: Arc::default(), roots: Arc::default(), reissues: 3 }
+    }
 }
 
 /// The timers of a host machine.
@@ -75,4 +97,35 @@ pub struct Parent {
     pub port: PortId,
     /// The `wid` of this switch there.
     pub worker: WorkerId,
+}
+
+/// What a machine is made from that all jobs of a protocol share in one switch of a fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedSwitchConfig {
+    /// The switch's own address.
+    pub node: NodeId,
+    /// Entries of its static array, at least 1.
+    pub descriptors: u32,
+    /// Equal parts of the array; job `j` uses part `j mod partitions`. 1 lets all jobs use all of it.
+    pub partitions: u16,
+    /// Elements that an entry holds: longer packets pass unsummed.
+    pub elements_per_packet: u16,
+    /// How long a partial sum waits for more.
+    pub timeout: FlushTimeout,
+    /// An entry that nobody has needed for so long is free again: its sum was lost.
+    pub lease: Span,
+}
+
+/// How long a partial sum waits for more contributions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushTimeout {
+    /// Always so long.
+    Fixed(Span),
+    /// As long as contributions of one block lie apart, as the switch has seen; within bounds.
+    Adaptive {
+        /// Never shorter ...
+        least: Span,
+        /// ... nor longer.
+        most: Span,
+    },
 }

@@ -59,6 +59,8 @@ reasons! {
     NoRoute = "no_route",
     /// No collective of this host awaits it.
     Unexpected = "unexpected",
+    /// A sum of a block that the switch holds no descriptor for (Canary §3.5).
+    NoDescriptor = "no_descriptor",
 }
 
 /// How many packets were dropped, by reason.

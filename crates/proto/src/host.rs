@@ -128,6 +128,13 @@ pub trait Host: Send {
     fn handle_timeout(&mut self, now: Time);
     /// Gives up everything that is queued; `Failed` events with [`CollectiveError::Aborted`] follow.
     fn abort(&mut self, now: Time);
+    /// The caller will submit nothing more. Others may still need what this host holds; [`Host::may_leave`] says when
+    /// they do not.
+    fn finish(&mut self, _now: Time) {}
+    /// True if no other host needs this one any more. A driver that leaves earlier may leave others without their sums.
+    fn may_leave(&self) -> bool {
+        true
+    }
     /// Writes the next packet to `buf`, which holds at least [`Host::max_packet_len`] bytes.
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit>;
     /// The next thing to tell the caller.

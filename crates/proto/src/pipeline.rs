@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::drop_reason::{DropCounters, DropReason};
 use crate::ids::{JobId, JobKey, PortId, WorkerId};
 use crate::packet::PacketMut;
-use crate::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
+use crate::switch::{ArrayReport, Emission, PortView, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::time::Time;
 use crate::wire::{Common, kind};
 
@@ -22,7 +22,7 @@ pub struct InstalledJob {
     pub members: Vec<PortId>,
     /// Further ports that belong to the job, such as the one to a parent switch.
     pub others: Vec<PortId>,
-    /// The job's program; `None` for protocols that only need forwarding.
+    /// The job's own program; `None` if it uses the one that its protocol's jobs share, or only needs forwarding.
     pub machine: Option<Box<dyn Switch>>,
 }
 
@@ -33,12 +33,16 @@ struct Entry {
     last_seen: Vec<Option<Time>>,
     packets: u64,
     drops: DropCounters,
+    /// The job's packets go to the machine that its protocol's jobs share.
+    shares: bool,
 }
 
 /// All jobs of one shard.
 #[derive(Default)]
 pub struct Pipeline {
     jobs: BTreeMap<JobId, Entry>,
+    /// Machines that all jobs of a protocol share, by the protocol's code.
+    shared: BTreeMap<u8, Box<dyn SharedSwitch>>,
     /// Packets that belong to no job, by reason.
     strangers: DropCounters,
 }
@@ -48,7 +52,7 @@ pub struct Pipeline {
 pub struct JobReport {
     /// The machine's own account; `None` where the protocol needs no machine.
     pub machine: Option<SwitchReport>,
-    /// Bytes that the machine holds.
+    /// Bytes that the job's own machine holds.
     pub memory_bytes: usize,
     /// Packets of members.
     pub packets: u64,
@@ -59,20 +63,37 @@ pub struct JobReport {
 }
 
 impl Pipeline {
+    /// Installs a machine that all jobs of a protocol share, before any of these jobs. Their packets may then come in
+    /// on every known port: over other switches, by ways that nobody knows in advance.
+    pub fn share(&mut self, protocol: u8, machine: Box<dyn SharedSwitch>) {
+        debug_assert!(self.jobs.values().all(|entry| entry.job.protocol != protocol), "a job was there before");
+        self.shared.insert(protocol, machine);
+    }
+
     /// Installs a job, in place of any that had its id.
     pub fn install(&mut self, id: JobId, job: InstalledJob) {
+        self.remove(id);
+        let shared = self.shared.get_mut(&job.protocol).filter(|_| job.machine.is_none());
+        let shares = shared.map(|machine| machine.add_job(id)).is_some();
         let ports = job.members.iter().map(|port| port.index() + 1).max().unwrap_or(0);
         let mut rank_by_port = vec![None; ports];
         for (rank, port) in job.members.iter().enumerate() {
             rank_by_port[port.index()] = Some(WorkerId(rank as u16));
         }
         let last_seen = vec![None; job.members.len()];
-        self.jobs.insert(id, Entry { job, rank_by_port, last_seen, packets: 0, drops: DropCounters::default() });
+        self.jobs
+            .insert(id, Entry { job, rank_by_port, last_seen, packets: 0, drops: DropCounters::default(), shares });
     }
 
     /// Takes a job out and frees its memory; false if there was none.
     pub fn remove(&mut self, id: JobId) -> bool {
-        self.jobs.remove(&id).is_some()
+        let Some(entry) = self.jobs.remove(&id) else { return false };
+        if entry.shares
+            && let Some(machine) = self.shared.get_mut(&entry.job.protocol)
+        {
+            machine.remove_job(id);
+        }
+        true
     }
 
     /// One packet through the pipeline.
@@ -88,6 +109,10 @@ impl Pipeline {
             if common.kind == kind::PING {
                 packet.bytes[4] = kind::PONG;
                 return Ok(Verdict::Port(ingress));
+            }
+            if entry.shares {
+                let machine = self.shared.get_mut(&common.protocol).ok_or(DropReason::BadKind)?;
+                return Ok(machine.process(now, ingress, packet, ports));
             }
             let machine = entry.job.machine.as_mut().ok_or(DropReason::BadKind)?;
             Ok(machine.process(now, ingress, packet, ports))
@@ -106,27 +131,38 @@ impl Pipeline {
 
     /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
-        for machine in self.machines() {
+        let run = |machine: &mut dyn Switch| {
             if machine.poll_timeout().is_some_and(|due| due <= now) {
                 machine.handle_timeout(now);
             }
-        }
+        };
+        self.shared.values_mut().for_each(|machine| run(machine.as_mut()));
+        self.jobs.values_mut().filter_map(|entry| entry.job.machine.as_mut()).for_each(|machine| run(machine.as_mut()));
     }
 
     /// The next packet that some machine makes itself.
     pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission> {
-        self.machines().find_map(|machine| machine.poll_transmit(now, buf))
+        if let Some(emission) = self.shared.values_mut().find_map(|machine| machine.poll_transmit(now, buf)) {
+            return Some(emission);
+        }
+        let mut machines = self.jobs.values_mut().filter_map(|entry| entry.job.machine.as_mut());
+        machines.find_map(|machine| machine.poll_transmit(now, buf))
     }
 
     /// The earliest timer of any machine.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.jobs.values().filter_map(|entry| entry.job.machine.as_ref()?.poll_timeout()).min()
+        let own = self.jobs.values().filter_map(|entry| entry.job.machine.as_ref()?.poll_timeout());
+        own.chain(self.shared.values().filter_map(|machine| machine.poll_timeout())).min()
     }
 
     /// The state of one job.
     pub fn report(&self, id: JobId) -> Option<JobReport> {
         self.jobs.get(&id).map(|entry| JobReport {
-            machine: entry.job.machine.as_ref().map(|machine| machine.report()),
+            machine: match &entry.job.machine {
+                Some(machine) => Some(machine.report()),
+                None if entry.shares => self.shared.get(&entry.job.protocol).map(|machine| machine.report_job(id)),
+                None => None,
+            },
             memory_bytes: entry.job.machine.as_ref().map_or(0, |machine| machine.memory_bytes()),
             packets: entry.packets,
             drops: entry.drops.clone(),
@@ -134,13 +170,14 @@ impl Pipeline {
         })
     }
 
+    /// The memory that a protocol's jobs share, if they do, and its bytes.
+    pub fn array(&self, protocol: u8) -> Option<(ArrayReport, usize)> {
+        self.shared.get(&protocol).map(|machine| (machine.report_array(), machine.memory_bytes()))
+    }
+
     /// Packets that belonged to no job, by reason.
     pub fn strangers(&self) -> &DropCounters {
         &self.strangers
-    }
-
-    fn machines(&mut self) -> impl Iterator<Item = &mut Box<dyn Switch>> {
-        self.jobs.values_mut().filter_map(|entry| entry.job.machine.as_mut())
     }
 }
 
@@ -151,7 +188,7 @@ impl Entry {
         }
         if let Some(&Some(worker)) = self.rank_by_port.get(ingress.index()) {
             self.last_seen[worker.index()] = Some(now);
-        } else if !self.job.others.contains(&ingress) {
+        } else if !(self.shares && ingress != PortId::UNKNOWN || self.job.others.contains(&ingress)) {
             return Err(DropReason::NotAMember);
         }
         if common.protocol != self.job.protocol {

@@ -1,9 +1,9 @@
 //! The protocols by name: the only place outside their folders that knows which there are.
 
-use crate::config::{HostConfig, SwitchConfig};
+use crate::config::{HostConfig, SharedSwitchConfig, SwitchConfig};
 use crate::host::Host;
 use crate::ring::RingHost;
-use crate::switch::Switch;
+use crate::switch::{SharedSwitch, Switch};
 use crate::switchml::{SwitchMl, SwitchMlHost};
 use crate::values::Values;
 
@@ -47,19 +47,32 @@ impl Protocol {
         }
     }
 
+    /// True if every switch on a packet's way handles it, whomever it is for.
+    pub const fn every_hop(self) -> bool {
+        match self {
+            Protocol::SwitchMl | Protocol::Ring => false,
+        }
+    }
+
     /// A worker's machine.
-    pub fn host(self, config: &HostConfig) -> Box<dyn Host> {
+    pub fn host<V: Values>(self, config: &HostConfig) -> Box<dyn Host> {
         match self {
             Protocol::SwitchMl => Box::new(SwitchMlHost::new(config)),
             Protocol::Ring => Box::new(RingHost::new(config)),
         }
     }
 
-    /// A switch's machine for one job in one shard; `None` where the protocol needs forwarding only.
+    /// A switch's machine for one job in one shard; `None` where the protocol needs none of the job's own.
     pub fn switch<V: Values>(self, config: &SwitchConfig) -> Option<Box<dyn Switch>> {
         match self {
             Protocol::SwitchMl => Some(Box::new(SwitchMl::<V>::new(config))),
             Protocol::Ring => None,
+        }
+    }
+    /// The machine that all jobs of the protocol share in one switch of a fabric, where they do.
+    pub fn shared_switch<V: Values>(self, _config: &SharedSwitchConfig) -> Option<Box<dyn SharedSwitch>> {
+        match self {
+            Protocol::SwitchMl | Protocol::Ring => None,
         }
     }
 }

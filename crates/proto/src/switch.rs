@@ -4,9 +4,9 @@
 //! is taken when the machine is made; a packet never allocates.
 
 use crate::drop_reason::DropReason;
-use crate::ids::{GroupId, NodeId, PortId, PortSet, WorkerId};
+use crate::ids::{GroupId, JobId, NodeId, PortId, PortSet, WorkerId};
 use crate::packet::{Ecn, PacketMut};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub struct SwitchReport {
     pub unicast_resends: u64,
 }
 
-/// A switch's side of a protocol for one job (or for several that share its memory).
+/// A switch's side of a protocol for one job, or for several that share its memory: see [`SharedSwitch`].
 pub trait Switch: Send {
     /// A packet that passed the pipeline's checks of job, key and membership.
     fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, ports: &dyn PortView) -> Verdict;
@@ -88,4 +88,42 @@ pub trait Switch: Send {
     fn memory_bytes(&self) -> usize;
     /// The state of the job, for people.
     fn report(&self) -> SwitchReport;
+}
+
+/// What an operator asks of a static array that jobs share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArrayReport {
+    /// Its entries.
+    pub entries: u32,
+    /// Those in use.
+    pub held: u32,
+    /// The most that were in use at once.
+    pub peak: u32,
+    /// Packets that found their entry taken by another block.
+    pub collisions: u64,
+    /// Contributions that came when their partial sum was gone.
+    pub stragglers: u64,
+    /// Partial sums that left because their time was up ...
+    pub flushed_late: u64,
+    /// ... and those that left because nothing was missing.
+    pub flushed_full: u64,
+    /// Packets that restored a subtree.
+    pub restorations: u64,
+    /// Entries that were freed because nobody needed them for a lease.
+    pub expired: u64,
+    /// How long a partial sum waits now.
+    pub timeout: Span,
+}
+
+/// A switch's side of a protocol whose jobs share one memory: a packet's job is in its header. The machine knows which
+/// jobs there are only to tell them apart in reports and to take back what they hold.
+pub trait SharedSwitch: Switch {
+    /// A job is installed: its packets may come.
+    fn add_job(&mut self, job: JobId);
+    /// A job is gone: nothing of it is left behind.
+    fn remove_job(&mut self, job: JobId);
+    /// The state of one job.
+    fn report_job(&self, job: JobId) -> SwitchReport;
+    /// The state of the memory.
+    fn report_array(&self) -> ArrayReport;
 }

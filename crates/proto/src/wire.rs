@@ -5,8 +5,11 @@
 //!  | magic | version | protocol | kind | reserved | job | key (64 bits)  | the protocol's own header ...
 //! ```
 
+use tributary_numeric::{DType, ReduceOp};
+
 use crate::drop_reason::DropReason;
 use crate::ids::{JobId, JobKey};
+use crate::tensor::Spec;
 
 /// `TB`.
 pub const MAGIC: u16 = 0x5442;
@@ -76,4 +79,18 @@ pub fn u16(bytes: &[u8], at: usize) -> u16 {
 /// The big-endian 32-bit field at `at`.
 pub fn u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Element type and operator in one byte.
+pub fn dtype_op(spec: &Spec) -> u8 {
+    (spec.dtype as u8) << 4 | spec.op as u8
+}
+
+/// Reads such a byte. The pair and not a `Spec`: a `Result<Spec>` is packed so that reading it back stalls for as long as all the rest.
+#[inline]
+pub fn parse_dtype_op(byte: u8) -> Result<(DType, ReduceOp), DropReason> {
+    match (DType::from_code(byte >> 4), ReduceOp::from_code(byte & 15)) {
+        (Some(dtype), Some(op)) => Ok((dtype, op)),
+        _ => Err(DropReason::BadField),
+    }
 }

@@ -56,8 +56,9 @@ fn job() -> JobConfig {
 }
 
 fn switchml_host(rank: u16) -> Box<dyn Host> {
-    let config = HostConfig { job: job(), worker: WorkerId(rank), timers: TimerConfig::default() };
-    Protocol::SwitchMl.host(&config)
+    let config =
+        HostConfig { job: job(), worker: WorkerId(rank), timers: TimerConfig::default(), fabric: Default::default() };
+    Protocol::SwitchMl.host::<Elements>(&config)
 }
 
 fn switchml_switch() -> Box<dyn Switch> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tributary_proto::config::{HostConfig, JobConfig, TimerConfig};
 use tributary_proto::ids::{ShardId, WorkerId};
 use tributary_proto::time::{Span, Time};
+use tributary_proto::values::Elements;
 use tributary_proto::wire::{COMMON_LEN, Common};
 
 use super::engine::Engine;
@@ -45,7 +46,7 @@ pub fn connect(
     let local = udp.local_addr();
     let answer = rendezvous.join(&request(options, switch, &path, local))?;
 
-    let host = options.protocol.host(&host_config(options, &answer));
+    let host = options.protocol.host::<Elements>(&host_config(options, &answer));
     let (key, job) = (answer.key, answer.job_id);
     let header = Common { protocol: options.protocol.code(), kind: 0, job, key };
     let waker = Waker::new().map_err(socket_error)?;
@@ -128,6 +129,7 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
         },
         worker: WorkerId(options.rank),
         timers: TimerConfig::default(),
+        fabric: Default::default(),
     }
 }
 

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use tributary_proto::host::Host;
+use tributary_proto::ids::ShardId;
 use tributary_proto::packet::{Addr, Transmit};
 use tributary_proto::time::Time;
 
@@ -55,7 +56,7 @@ impl Outbox {
     }
 
     fn push(&mut self, transmit: &Transmit, addresses: &Addresses, udp: &mut UdpPort) {
-        self.told_switch |= matches!(transmit.to, Addr::Switch(_));
+        self.told_switch |= matches!(transmit.to, Addr::Switch(_) | Addr::Node(_));
         let place = self.end..self.end + transmit.len;
         self.end = place.end;
         self.lanes.push(transmit.to, place, transmit.ecn, |to, run| send(to, run, &self.memory, addresses, udp));
@@ -63,6 +64,8 @@ impl Outbox {
 }
 
 fn send(to: Addr, run: &Run, memory: &[u8], addresses: &Addresses, udp: &mut UdpPort) {
+    // What every switch on the way handles goes to the first one.
+    let to = if let Addr::Node(_) = to { Addr::Switch(ShardId(0)) } else { to };
     let to = addresses.get(&to).expect("machines send to the shards and workers of their job");
     run.send(std::iter::once(to), memory, udp);
 }

@@ -1,6 +1,13 @@
 //! What protocols share.
 
+pub mod deadlines;
+pub mod layout;
+pub mod look_ahead;
+pub mod mismatch;
 pub mod pacer;
+pub mod recovery;
 pub mod rtt;
+pub mod send_queue;
 pub mod slot_lists;
+pub mod stream;
 pub mod window;

@@ -4,7 +4,6 @@
 //! with the stream of appendix B). `docs/protocols/switchml.md` goes through the paper section by section.
 
 pub mod host;
-mod layout;
 pub mod switch;
 pub mod wire;
 

@@ -7,17 +7,19 @@
 //!
 //! The paper's `ver` is `phase mod 2`; its `off` follows from the phase, which every host keeps for each slot.
 
-use tributary_numeric::{BlockExponent, DType, ReduceOp};
+use tributary_numeric::BlockExponent;
 
 use crate::drop_reason::DropReason;
 use crate::ids::WorkerId;
+pub use crate::parts::look_ahead::LookAhead;
+pub use crate::parts::mismatch::Mismatch;
 use crate::tensor::Spec;
-use crate::wire::{COMMON_LEN, u16, u32};
+use crate::wire::{COMMON_LEN, dtype_op, parse_dtype_op, u16, u32};
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 16;
 /// Bytes of a MISMATCH: header and body.
-pub const MISMATCH_LEN: usize = HEADER_LEN + 16;
+pub const MISMATCH_LEN: usize = HEADER_LEN + Mismatch::LEN;
 
 /// Where the common header keeps the kind.
 const KIND_AT: usize = 4;
@@ -60,38 +62,6 @@ impl Kind {
     /// Makes a packet one of this kind.
     pub fn put(self, bytes: &mut [u8]) {
         bytes[KIND_AT] = self as u8;
-    }
-}
-
-/// What a rank says about the block that comes next in the slot (§4.6), or what all ranks say together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LookAhead {
-    /// The block's magnitude.
-    pub exponent: BlockExponent,
-    /// Some rank does not know its next block yet: the exponent is no agreement.
-    pub unknown: bool,
-}
-
-impl LookAhead {
-    /// Nothing is known about the next block.
-    pub const UNKNOWN: LookAhead = LookAhead { exponent: BlockExponent::ZERO, unknown: true };
-
-    /// A rank that knows its next block.
-    pub fn known(exponent: BlockExponent) -> LookAhead {
-        LookAhead { exponent, unknown: false }
-    }
-
-    /// Takes in what another rank says. Field by field: a copy of the whole costs more than all else in its path.
-    #[inline]
-    pub fn join(&mut self, other: &LookAhead) {
-        self.exponent.exponent = self.exponent.exponent.max(other.exponent.exponent);
-        self.exponent.non_finite |= other.exponent.non_finite;
-        self.unknown |= other.unknown;
-    }
-
-    /// The exponent that ranks agree on, if each of them knew its block.
-    pub fn agreed(self) -> Option<BlockExponent> {
-        (!self.unknown).then_some(self.exponent)
     }
 }
 
@@ -155,19 +125,6 @@ pub fn put_look_ahead(bytes: &mut [u8], look_ahead: LookAhead) {
     bytes[22..24].copy_from_slice(&exponent.exponent.to_be_bytes());
 }
 
-fn dtype_op(spec: &Spec) -> u8 {
-    (spec.dtype as u8) << 4 | spec.op as u8
-}
-
-/// The pair and not a `Spec`: a `Result<Spec>` is packed so that reading it back stalls for as long as all the rest.
-#[inline]
-fn parse_dtype_op(byte: u8) -> Result<(DType, ReduceOp), DropReason> {
-    match (DType::from_code(byte >> 4), ReduceOp::from_code(byte & 15)) {
-        (Some(dtype), Some(op)) => Ok((dtype, op)),
-        _ => Err(DropReason::BadField),
-    }
-}
-
 /// The body of a `Report`: who has contributed to the slot's phase.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
@@ -208,45 +165,5 @@ impl<'a> Report<'a> {
     pub fn missing(&self) -> impl Iterator<Item = WorkerId> + 'a {
         let bitmap = self.bitmap;
         (0..self.children).filter(|&child| bitmap[usize::from(child / 8)] & 1 << (child % 8) == 0).map(WorkerId)
-    }
-}
-
-/// The body of a `Mismatch`: two ranks, and what each brings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mismatch {
-    /// One rank.
-    pub a: WorkerId,
-    /// What it brings.
-    pub a_spec: Spec,
-    /// The other.
-    pub b: WorkerId,
-    /// What that one brings.
-    pub b_spec: Spec,
-}
-
-impl Mismatch {
-    /// Reads the body behind the headers.
-    pub fn parse(bytes: &[u8]) -> Result<Mismatch, DropReason> {
-        let body = bytes.get(HEADER_LEN..).ok_or(DropReason::Truncated)?;
-        let body: &[u8; MISMATCH_LEN - HEADER_LEN] = body.try_into().map_err(|_| DropReason::BadLength)?;
-        let ((a_dtype, a_op), (b_dtype, b_op)) = (parse_dtype_op(body[4])?, parse_dtype_op(body[5])?);
-        Ok(Mismatch {
-            a: WorkerId(u16(body, 0)),
-            a_spec: Spec { elements: u32(body, 8), dtype: a_dtype, op: a_op },
-            b: WorkerId(u16(body, 2)),
-            b_spec: Spec { elements: u32(body, 12), dtype: b_dtype, op: b_op },
-        })
-    }
-
-    /// Writes the body behind the headers.
-    pub fn emit(&self, bytes: &mut [u8]) {
-        let body = &mut bytes[HEADER_LEN..MISMATCH_LEN];
-        body[0..2].copy_from_slice(&self.a.0.to_be_bytes());
-        body[2..4].copy_from_slice(&self.b.0.to_be_bytes());
-        body[4] = dtype_op(&self.a_spec);
-        body[5] = dtype_op(&self.b_spec);
-        body[6..8].fill(0);
-        body[8..12].copy_from_slice(&self.a_spec.elements.to_be_bytes());
-        body[12..16].copy_from_slice(&self.b_spec.elements.to_be_bytes());
     }
 }

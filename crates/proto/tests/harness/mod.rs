@@ -242,6 +242,8 @@ impl Network {
             let from = Addr::Worker(tributary_proto::ids::WorkerId(host as u16));
             let route = match transmit.to {
                 Addr::Switch(shard) => Route::Shard(shard),
+                // The first of the switches on the way, all of which handle it.
+                Addr::Node(_) => Route::Shard(ShardId(0)),
                 Addr::Worker(worker) => Route::Host { to: worker.index(), from },
             };
             let bytes = self.buf[..transmit.len].to_vec();

@@ -8,6 +8,7 @@ use tributary_proto::registry::Protocol;
 use tributary_proto::tensor::Tensor;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage, VecStorage};
 use tributary_proto::time::{Span, Time};
+use tributary_proto::values::Elements;
 
 use crate::harness::Network;
 use crate::harness::link::{LinkConfig, SplitMix};
@@ -18,7 +19,8 @@ pub fn job(world: u16, elements_per_packet: u16) -> JobConfig {
 
 pub fn host(job: &JobConfig, rank: u16) -> Box<dyn Host> {
     let timers = TimerConfig::default();
-    Protocol::Ring.host(&HostConfig { job: job.clone(), worker: WorkerId(rank), timers })
+    let worker = WorkerId(rank);
+    Protocol::Ring.host::<Elements>(&HostConfig { job: job.clone(), worker, timers, fabric: Default::default() })
 }
 
 /// All ranks of a job round a switch that only forwards.

@@ -18,8 +18,13 @@ pub fn job(world: u16, slots: u16, elements_per_packet: u16) -> JobConfig {
 }
 
 pub fn host(job: &JobConfig, worker: u16) -> Box<dyn Host> {
-    let config = HostConfig { job: job.clone(), worker: WorkerId(worker), timers: TimerConfig::default() };
-    Protocol::SwitchMl.host(&config)
+    let config = HostConfig {
+        job: job.clone(),
+        worker: WorkerId(worker),
+        timers: TimerConfig::default(),
+        fabric: Default::default(),
+    };
+    Protocol::SwitchMl.host::<Elements>(&config)
 }
 
 /// The pipelines of a switch whose children are behind ports 0 to `children` - 1, one a shard.

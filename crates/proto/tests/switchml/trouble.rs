@@ -100,8 +100,13 @@ fn a_switch_that_dies_is_named_and_the_next_job_works() {
         }
         network.restart_switch(0, pipelines::<Elements>(&job, 4, None));
         for (rank, host) in network.hosts.iter_mut().enumerate() {
-            let config = HostConfig { job: job.clone(), worker: WorkerId(rank as u16), timers: TimerConfig::default() };
-            host.machine = Protocol::SwitchMl.host(&config);
+            let config = HostConfig {
+                job: job.clone(),
+                worker: WorkerId(rank as u16),
+                timers: TimerConfig::default(),
+                fabric: Default::default(),
+            };
+            host.machine = Protocol::SwitchMl.host::<Elements>(&config);
         }
         reduce(&mut network, &[(1000, true)], at_ms(100_000));
     }

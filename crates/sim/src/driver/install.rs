@@ -125,7 +125,12 @@ impl Simulation {
         let first_switches = places.iter().map(|&(switch, _)| switch).collect();
         for (rank, &member) in plan.members.iter().enumerate() {
             let worker = if plan.protocol.aggregates_in_switch() { places[rank].1 } else { rank as u16 };
-            let machine = HostConfig { job: config.clone(), worker: WorkerId(worker), timers: plan.timers };
+            let machine = HostConfig {
+                job: config.clone(),
+                worker: WorkerId(worker),
+                timers: plan.timers,
+                fabric: Default::default(),
+            };
             self.seat(index, WorkerId(rank as u16), member, &plan, &machine);
         }
         let job = Job::new(index, plan, config.key, self.graph.hosts(), first_switches);
@@ -177,7 +182,7 @@ impl Simulation {
 
     fn seat(&mut self, job: JobIndex, rank: WorkerId, host: NodeId, plan: &JobPlan, config: &HostConfig) {
         let id = SeatId(self.traffic.seats.len() as u32);
-        let machine = plan.protocol.host(config);
+        let machine = plan.protocol.host::<Fingerprint>(config);
         self.take_seat(Seat { host, job, rank, machine, eager: false, alive: true, submitted: 0, open: true });
         self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
     }

@@ -47,6 +47,7 @@ impl Seat {
         let (dst, lane) = match transmit.to {
             Addr::Switch(shard) => (job.first_switch(self.rank), shard.0 as u8),
             Addr::Worker(worker) => (job.members[worker.index()], 0),
+            Addr::Node(node) => (node, 0),
         };
         Some(Packet {
             arrival: fabric.now,

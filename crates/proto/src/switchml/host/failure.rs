@@ -1,10 +1,10 @@
 //! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
 
-use super::stream::Op;
 use super::{Stage, SwitchMlHost};
 use crate::drop_reason::DropReason;
 use crate::host::{CollectiveError, HostEvent};
 use crate::ids::WorkerId;
+use crate::parts::stream::Op;
 use crate::switchml::wire::{Header, Mismatch, Report};
 
 /// What the switch last said about a slot.

@@ -6,27 +6,23 @@
 //! phase carries the block too, scaled by the slot's last exponent: if ranks then agree on just that one, it is the
 //! sum, and a small tensor took one round trip. Results are the same to the bit either way.
 
-mod deadlines;
 mod failure;
-mod recovery;
-mod send_queue;
-mod stream;
 
 use std::collections::VecDeque;
 
 use tributary_numeric::{BlockExponent, Scale};
 
-use self::deadlines::{Deadlines, Due};
 use self::failure::Heard;
-use self::recovery::Recovery;
-use self::send_queue::SendQueue;
-use self::stream::{Op, Stream};
 use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch, Report};
 use crate::config::HostConfig;
 use crate::drop_reason::DropReason;
 use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::ids::OpId;
 use crate::packet::{Addr, Ecn, Packet, Transmit};
+use crate::parts::deadlines::{Deadlines, Due};
+use crate::parts::recovery::{Order, Recovery};
+use crate::parts::send_queue::SendQueue;
+use crate::parts::stream::{Op, Stream};
 use crate::registry::Protocol;
 use crate::time::Time;
 use crate::values::FINGERPRINT_LEN;
@@ -102,7 +98,7 @@ impl SwitchMlHost {
             stream: Stream::new(job.elements_per_packet),
             slots: (0..job.slots).map(slot).collect(),
             queue: SendQueue::new(job.slots),
-            recovery: Recovery::new(config),
+            recovery: Recovery::new(job, config.timers, Order::Sent),
             deadlines: Deadlines::default(),
             question: None,
             heard: None,
@@ -164,7 +160,7 @@ impl SwitchMlHost {
         match Kind::of(packet.bytes)? {
             Kind::Result => self.result(now, &header, packet),
             Kind::Report => self.report(&header, Report::parse(packet.bytes)?),
-            Kind::Mismatch => self.mismatch(&header, Mismatch::parse(packet.bytes)?),
+            Kind::Mismatch => self.mismatch(&header, Mismatch::parse(&packet.bytes[HEADER_LEN..])?),
             Kind::Update | Kind::Probe | Kind::Query => Err(DropReason::BadKind),
         }
     }

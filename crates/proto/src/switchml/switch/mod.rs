@@ -9,12 +9,12 @@ use std::marker::PhantomData;
 use self::notices::Notices;
 use self::pool::{Block, Pool, VersionId};
 use self::slot::{Action, Relation, State, on_contribution, on_mismatch, on_parent_result};
-use super::layout;
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, put_look_ahead, put_wid};
 use crate::config::{Parent, SwitchConfig};
 use crate::drop_reason::DropReason;
 use crate::ids::{GroupId, PortId};
 use crate::packet::PacketMut;
+use crate::parts::layout;
 use crate::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::time::Time;
 use crate::values::Values;
@@ -207,7 +207,7 @@ impl<V: Values> SwitchMl<V> {
         packet: &PacketMut<'_>,
         from_above: bool,
     ) -> Result<Verdict, DropReason> {
-        let mismatch = Mismatch::parse(&packet.bytes[..packet.len])?;
+        let mismatch = Mismatch::parse(packet.bytes.get(HEADER_LEN..packet.len).ok_or(DropReason::Truncated)?)?;
         let held = self.pool.get(version);
         let relation = Relation::of(header.phase, held.phase);
         on_mismatch(relation, held.state, self.pool.shadow_complete(version, header.phase))?;

@@ -7,7 +7,7 @@ use crate::config::{Parent, SwitchConfig};
 use crate::packet::Ecn;
 use crate::registry::Protocol;
 use crate::switch::{Emission, Verdict};
-use crate::switchml::wire::{Header, Kind, MISMATCH_LEN, Report};
+use crate::switchml::wire::{HEADER_LEN, Header, Kind, MISMATCH_LEN, Report};
 use crate::values::Values;
 use crate::wire::Common;
 
@@ -68,7 +68,7 @@ impl Notices {
                 }
                 _ => match pool.mismatch(header.idx, header.phase) {
                     Some(mismatch) => {
-                        mismatch.emit(buf);
+                        mismatch.emit(&mut buf[HEADER_LEN..]);
                         MISMATCH_LEN
                     }
                     None => continue,

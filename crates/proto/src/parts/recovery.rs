@@ -1,6 +1,6 @@
 //! When to send a packet again: results that overtake, timeouts, and patience with stragglers.
 //!
-//! * Results of one shard come in the order of sending. A slot that is overtaken by [`Recovery::reorder`] packets has
+//! * Where results of one shard come in the order of sending ([`Order::Sent`]), a slot that is overtaken by [`Recovery::reorder`] packets has
 //!   probably lost one, and is sent again at once.
 //! * Every slot that waits is in a list of its shard and of the number of times it was sent, in the order of sending;
 //!   so the front of a list is the first to time out.
@@ -8,12 +8,12 @@
 //!   still computing. Then only [`PROBES`] slots at a time are sent again, soon at first and then ever more rarely; the
 //!   other timers rest until an answer comes.
 
+use super::layout;
 use super::send_queue::SendQueue;
-use crate::config::{HostConfig, JobConfig, TimerConfig};
+use crate::config::{JobConfig, TimerConfig};
 use crate::ids::ShardId;
 use crate::parts::rtt::RttEstimator;
 use crate::parts::slot_lists::SlotLists;
-use crate::switchml::layout;
 use crate::time::{Span, Time};
 
 /// Slots of a quiet shard that are sent again at a time.
@@ -53,8 +53,18 @@ struct Shard {
     in_order_at: Time,
 }
 
+/// The order in which answers are expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// That in which the shard's slots were sent: one that is overtaken has lost a packet.
+    Sent,
+    /// Any: only time tells.
+    Any,
+}
+
 /// The timers of one host's slots.
 pub struct Recovery {
+    order: Order,
     job: JobConfig,
     timers: TimerConfig,
     rtt: RttEstimator,
@@ -72,13 +82,14 @@ pub struct Recovery {
 
 impl Recovery {
     /// Timers for all slots of a job; none runs.
-    pub fn new(config: &HostConfig) -> Recovery {
-        let job = config.job.clone();
+    pub fn new(job: &JobConfig, timers: TimerConfig, order: Order) -> Recovery {
+        let job = job.clone();
         let (shards, slots) = (usize::from(job.shards), job.slots);
         Recovery {
             job,
-            timers: config.timers,
-            rtt: RttEstimator::new(config.timers),
+            order,
+            timers,
+            rtt: RttEstimator::new(timers),
             fastest: None,
             flights: vec![Flight::default(); usize::from(slots)],
             shards: vec![Shard::default(); shards],
@@ -144,7 +155,9 @@ impl Recovery {
         if flight.sends == 1 {
             let took = now.since(flight.sent_at);
             self.fastest = Some(self.fastest.map_or(took, |fastest| fastest.min(took)));
-            self.resend_overtaken(shard, flight.number, queue);
+            if self.order == Order::Sent {
+                self.resend_overtaken(shard, flight.number, queue);
+            }
         }
     }
 

@@ -1,0 +1,35 @@
+//! What ranks say about the magnitude of a block that is still to come, and what follows for all of them.
+
+use tributary_numeric::BlockExponent;
+
+/// What a rank says about the block that comes next in the slot (§4.6), or what all ranks say together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookAhead {
+    /// The block's magnitude.
+    pub exponent: BlockExponent,
+    /// Some rank does not know its next block yet: the exponent is no agreement.
+    pub unknown: bool,
+}
+
+impl LookAhead {
+    /// Nothing is known about the next block.
+    pub const UNKNOWN: LookAhead = LookAhead { exponent: BlockExponent::ZERO, unknown: true };
+
+    /// A rank that knows its next block.
+    pub fn known(exponent: BlockExponent) -> LookAhead {
+        LookAhead { exponent, unknown: false }
+    }
+
+    /// Takes in what another rank says. Field by field: a copy of the whole costs more than all else in its path.
+    #[inline]
+    pub fn join(&mut self, other: &LookAhead) {
+        self.exponent.exponent = self.exponent.exponent.max(other.exponent.exponent);
+        self.exponent.non_finite |= other.exponent.non_finite;
+        self.unknown |= other.unknown;
+    }
+
+    /// The exponent that ranks agree on, if each of them knew its block.
+    pub fn agreed(self) -> Option<BlockExponent> {
+        (!self.unknown).then_some(self.exponent)
+    }
+}
