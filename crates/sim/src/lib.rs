@@ -19,6 +19,7 @@ pub mod rng;
 pub mod routing;
 pub mod swarm;
 pub mod sweep;
+pub mod table;
 pub mod topology;
 pub mod transport;
 pub mod workload;

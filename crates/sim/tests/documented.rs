@@ -153,3 +153,17 @@ fn the_sweep_in_the_file_is_read() {
         format!("{base}#[sweep]{sweep}").replace("\n#[", "\n[").replace("\n#seeds", "\nseeds").replace("\n#\"", "\n\"");
     assert_eq!(tributary_sim::sweep::Sweep::parse(&text).unwrap().points.len(), 6);
 }
+
+#[test]
+fn the_page_names_every_column_of_the_tables() {
+    let report = run(&Config::parse(FIRST).unwrap()).unwrap();
+    let (_, files) = PAGE.split_once("\n## Files\n").unwrap();
+    for table in report.tables() {
+        let start = format!("| `{}` |", table.name);
+        let row = files.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no {start}"));
+        let named: BTreeSet<&str> = row.split('`').skip(1).step_by(2).collect();
+        for column in table.columns {
+            assert!(named.contains(column.name.as_str()), "{}: {} is not on the page", table.name, column.name);
+        }
+    }
+}

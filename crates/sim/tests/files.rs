@@ -2,6 +2,7 @@
 
 use tributary_sim::config::Config;
 use tributary_sim::run;
+use tributary_sim::table::Format;
 
 const SMALL: &str = r#"
 [network]
@@ -50,12 +51,18 @@ fn a_small_file_runs_and_its_report_has_what_people_ask() {
 fn a_report_can_be_kept_as_files() {
     let directory = std::env::temp_dir().join(format!("tributary-sim-files-{}", std::process::id()));
     let report = run(&Config::parse(SMALL).unwrap()).unwrap();
-    report.write_files(&directory).unwrap();
-    let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&read("report.json")).unwrap();
+    let read = |name: &str| std::fs::read(directory.join(name)).unwrap();
+    for format in Format::ALL {
+        report.write_files(&directory, format).unwrap();
+    }
+    let json: serde_json::Value = serde_json::from_slice(&read("report.json")).unwrap();
     assert_eq!(json["jobs"][0]["ranks"], 8);
-    assert_eq!(read("iterations.csv").lines().count(), 1 + 2);
-    assert_eq!(read("links.csv").lines().count(), 1 + 2 * (16 + 16));
+    let links = 2 * (16 + 16);
+    for (table, rows) in [("jobs", 1), ("collectives", 2), ("flows", 0), ("links", links), ("queues", links)] {
+        let lines = read(&format!("{table}.csv")).iter().filter(|&&byte| byte == b'\n').count();
+        assert_eq!(lines, 1 + rows, "{table}");
+        assert!(read(&format!("{table}.parquet")).ends_with(b"PAR1"), "{table}");
+    }
     std::fs::remove_dir_all(&directory).unwrap();
 }
 

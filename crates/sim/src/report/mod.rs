@@ -1,7 +1,8 @@
-//! What a run found: figures for people, JSON and CSV for programs.
+//! What a run found: text for people, JSON and tables for programs.
 
 mod files;
 mod links;
+mod tables;
 mod text;
 mod transport;
 

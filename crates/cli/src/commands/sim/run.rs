@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_sim::config::Config;
 use tributary_sim::experiment::Progress;
+use tributary_sim::table::Format;
 
 use crate::failure::Failure;
 use crate::output;
@@ -22,9 +23,12 @@ pub struct Args {
     /// Use this seed instead of the file's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Write report.json, iterations.csv, flows.csv and links.csv into this directory
+    /// Write report.json and tables of jobs, collectives, flows, links and queues into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// The form of the tables
+    #[arg(long, value_name = "FORM", value_parser = parse_format, default_value = Format::default().name(), requires = "out")]
+    format: Format,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -42,7 +46,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     watch.bar.finish_and_clear();
     let report = outcome?;
     if let Some(directory) = &args.out {
-        let written = report.write_files(directory);
+        let written = report.write_files(directory, args.format);
         written.map_err(|error| Failure::new(format!("cannot write to {}: {error}", directory.display())))?;
     }
     match args.json {
@@ -53,6 +57,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
         None => Ok(()),
         Some(sentence) => Err(Failure::Told(sentence)),
     }
+}
+
+fn parse_format(name: &str) -> Result<Format, String> {
+    let known = Format::ALL.map(Format::name);
+    Format::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| format!("write {}", known.join(" or ")))
 }
 
 fn read(args: &Args) -> Result<Config, Failure> {

@@ -1,0 +1,88 @@
+//! A report as tables: one row a job, a collective, a flow, a link, a queue.
+
+use super::Report;
+use crate::net::LossCause;
+use crate::table::Table;
+
+impl Report {
+    /// All of them, also those without rows. `docs/simulator.md` explains the columns.
+    pub fn tables(&self) -> [Table; 5] {
+        [self.job_table(), self.collective_table(), self.flow_table(), self.link_table(), self.queue_table()]
+    }
+
+    fn job_table(&self) -> Table {
+        let jobs = || self.jobs.iter();
+        Table::new("jobs")
+            .text("job", jobs().map(|job| &job.name))
+            .text("protocol", jobs().map(|job| job.protocol))
+            .whole("ranks", jobs().map(|job| job.ranks as u64))
+            .whole("tensor_bytes", jobs().map(|job| job.tensor_bytes))
+            .whole("slots", jobs().map(|job| job.slots.into()))
+            .whole("trees", jobs().map(|job| job.trees as u64))
+            .flag("complete", jobs().map(|job| job.complete))
+            .real("seconds", jobs().map(|job| job.seconds))
+            .real("goodput_gbps", jobs().map(|job| job.goodput_gbps))
+            .whole("packets_sent", jobs().map(|job| job.packets_sent))
+            .whole("retransmissions", jobs().map(|job| job.retransmissions))
+            .real("in_network", jobs().map(|job| job.in_network))
+    }
+
+    fn collective_table(&self) -> Table {
+        let rows = || {
+            let jobs = self.jobs.iter();
+            jobs.flat_map(|job| job.iterations.iter().enumerate().map(move |(number, row)| (job, number, row)))
+        };
+        Table::new("collectives")
+            .text("job", rows().map(|(job, ..)| &job.name))
+            .whole("collective", rows().map(|(_, number, _)| number as u64))
+            .real("start_s", rows().map(|(.., row)| row.start))
+            .real("end_s", rows().map(|(.., row)| row.end))
+            .real("seconds", rows().map(|(.., row)| row.end.map(|end| end - row.start)))
+            .whole("ranks_completed", rows().map(|(.., row)| row.completed.into()))
+    }
+
+    fn flow_table(&self) -> Table {
+        let rows = || self.flow_rows.iter();
+        Table::new("flows")
+            .text("kind", rows().map(|row| row.kind))
+            .whole("src", rows().map(|row| row.src.into()))
+            .whole("dst", rows().map(|row| row.dst.into()))
+            .whole("bytes", rows().map(|row| row.bytes))
+            .real("start_s", rows().map(|row| row.start))
+            .real("seconds", rows().map(|row| row.seconds))
+    }
+
+    fn link_table(&self) -> Table {
+        let rows = || self.link_rows.iter();
+        let table = self
+            .ends("links")
+            .whole("from_level", rows().map(|row| row.from_level.into()))
+            .whole("to_level", rows().map(|row| row.to_level.into()))
+            .real("utilisation", rows().map(|row| row.utilisation))
+            .whole("packets", rows().map(|row| row.counters.packets))
+            .whole("bytes", rows().map(|row| row.counters.bytes));
+        let causes = LossCause::ALL.into_iter().filter(|&cause| cause != LossCause::QueueFull);
+        causes.fold(table, |table, cause| {
+            table.whole(format!("lost_{}", cause.name()), rows().map(|row| row.counters.losses[cause as usize]))
+        })
+    }
+
+    /// The output queue before each link.
+    fn queue_table(&self) -> Table {
+        let rows = || self.link_rows.iter();
+        self.ends("queues")
+            .whole("max_bytes", rows().map(|row| row.counters.max_queue_bytes))
+            .whole("marks", rows().map(|row| row.counters.marks))
+            .whole("lost_queue_full", rows().map(|row| row.counters.losses[LossCause::QueueFull as usize]))
+            .whole("pauses", rows().map(|row| row.counters.pauses))
+            .whole("max_held_bytes", rows().map(|row| row.counters.max_held_bytes))
+    }
+
+    fn ends(&self, name: &'static str) -> Table {
+        let rows = || self.link_rows.iter();
+        Table::new(name)
+            .whole("link", rows().map(|row| row.link.0.into()))
+            .text("from", rows().map(|row| &row.from))
+            .text("to", rows().map(|row| &row.to))
+    }
+}

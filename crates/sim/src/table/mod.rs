@@ -1,0 +1,127 @@
+//! Tables of results: named columns of one type each, as CSV, as Parquet, or as arrays for Python.
+
+mod csv;
+mod parquet;
+
+use std::io::{self, Write};
+
+/// Columns of the same length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// The name, as that of a file without its ending.
+    pub name: &'static str,
+    /// The columns.
+    pub columns: Vec<Column>,
+}
+
+/// One column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// The name, with the unit in it.
+    pub name: String,
+    /// One value a row.
+    pub values: Values,
+}
+
+/// The values of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Whole numbers.
+    Whole(Vec<i64>),
+    /// Numbers; NaN where there is none.
+    Real(Vec<f64>),
+    /// Words.
+    Text(Vec<String>),
+    /// Yes or no.
+    Flag(Vec<bool>),
+}
+
+impl Values {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Values::Whole(values) => values.len(),
+            Values::Real(values) => values.len(),
+            Values::Text(values) => values.len(),
+            Values::Flag(values) => values.len(),
+        }
+    }
+
+    /// None at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The form of a table's file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Apache Parquet: typed columns, which pandas, Polars, DuckDB, R and Spark read.
+    #[default]
+    Parquet,
+    /// Text with a line a row, for every other program; an empty field where a number is missing.
+    Csv,
+}
+
+impl Format {
+    /// Every form.
+    pub const ALL: [Format; 2] = [Format::Parquet, Format::Csv];
+
+    /// The name, and the file's ending.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Parquet => "parquet",
+            Format::Csv => "csv",
+        }
+    }
+}
+
+impl Table {
+    /// A table without columns.
+    pub fn new(name: &'static str) -> Table {
+        Table { name, columns: Vec::new() }
+    }
+
+    /// With a column of whole numbers. Counts beyond 2^63 do not occur.
+    #[must_use]
+    pub fn whole(self, name: impl Into<String>, values: impl IntoIterator<Item = u64>) -> Table {
+        self.with(name, Values::Whole(values.into_iter().map(|value| value as i64).collect()))
+    }
+
+    /// With a column of numbers, some of which may be missing.
+    #[must_use]
+    pub fn real<N: Into<Option<f64>>>(self, name: impl Into<String>, values: impl IntoIterator<Item = N>) -> Table {
+        self.with(name, Values::Real(values.into_iter().map(|value| value.into().unwrap_or(f64::NAN)).collect()))
+    }
+
+    /// With a column of words.
+    #[must_use]
+    pub fn text<S: Into<String>>(self, name: impl Into<String>, values: impl IntoIterator<Item = S>) -> Table {
+        self.with(name, Values::Text(values.into_iter().map(Into::into).collect()))
+    }
+
+    /// With a column of yes and no.
+    #[must_use]
+    pub fn flag(self, name: impl Into<String>, values: impl IntoIterator<Item = bool>) -> Table {
+        self.with(name, Values::Flag(values.into_iter().collect()))
+    }
+
+    fn with(mut self, name: impl Into<String>, values: Values) -> Table {
+        debug_assert!(self.columns.iter().all(|column| column.values.len() == values.len()), "columns of equal length");
+        self.columns.push(Column { name: name.into(), values });
+        self
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.columns.first().map_or(0, |column| column.values.len())
+    }
+
+    /// Writes the table as a file of this form.
+    pub fn write(&self, format: Format, out: &mut (impl Write + Send)) -> io::Result<()> {
+        match format {
+            Format::Parquet => parquet::write(self, out),
+            Format::Csv => csv::write(self, out),
+        }
+    }
+}
