@@ -2,6 +2,14 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tributary_net::group::{ConnectOptions, Group};
+use tributary_numeric::ReduceOp;
+use tributary_proto::registry::Protocol;
+
+/// No test waits longer than this for what must come.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn tributary(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tributary"));
@@ -57,4 +65,43 @@ fn wrong_calls_end_with_2_and_failures_with_1() {
         assert_eq!(output.status.code(), Some(code), "{words:?}: {stderr}");
         assert!(stderr.starts_with("tributary: error: ") && stderr.contains(part), "{words:?}: {stderr}");
     }
+}
+
+/// Memory of a process that is in RAM.
+fn resident_kib(process: &Child) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_switch_gives_the_memory_of_a_jobs_slots_back_when_the_job_ends() {
+    // 4,096 slots of two versions of 360 elements of four bytes, all of which the tensor uses.
+    const SLOTS_KIB: u64 = 4_096 * 2 * 360 * 4 / 1_024;
+    let (switch, address) = switch();
+    let before = resident_kib(&switch);
+    let mut tensor = vec![1; 2 * 4_096 * 360];
+    // The first job's slots may lie elsewhere than those of later ones.
+    for job in ["first", "second", "third"] {
+        let options = ConnectOptions {
+            switch: address.clone(),
+            job: job.into(),
+            rank: 0,
+            world: 1,
+            timeout: PATIENCE,
+            protocol: Protocol::SwitchMl,
+            elements_per_packet: Some(360),
+            slots: Some(4_096),
+        };
+        let group = Group::connect(&options).unwrap();
+        group.allreduce_in_place(&mut tensor, ReduceOp::Sum, PATIENCE).unwrap();
+        assert!(resident_kib(&switch) >= before + SLOTS_KIB);
+        group.close();
+    }
+    let start = Instant::now();
+    while resident_kib(&switch) > before + SLOTS_KIB / 2 {
+        assert!(start.elapsed() < PATIENCE, "{before} KiB before, {} after", resident_kib(&switch));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    stop(switch);
 }

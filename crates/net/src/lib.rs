@@ -9,6 +9,7 @@ pub mod client;
 pub mod clock;
 mod control_plane;
 pub mod group;
+pub mod heap;
 mod http;
 mod memory;
 pub mod pool_size;

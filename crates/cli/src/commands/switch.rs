@@ -9,6 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tributary_control::Limits;
 use tributary_control::config::SwitchConfigFile;
+use tributary_net::heap;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 
 use crate::failure::Failure;
@@ -65,6 +66,7 @@ pub struct Args {
 
 /// Serves until a signal asks to stop.
 pub fn run(args: Args) -> Result<(), Failure> {
+    heap::return_slots_to_the_kernel();
     let options = options(&args)?;
     // Before the ports are open: a signal that comes then is kept, not lost.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
