@@ -8,9 +8,9 @@ const LARGE_BYTES: libc::c_int = 128 * 1024;
 /// Has the slots of every job come from the kernel and go back to it when the job ends. For the daemon: it concerns the
 /// whole process, so a program that embeds a switch decides for itself.
 ///
-/// Left alone, glibc raises its limit to the size of the first such block that is freed, and keeps later ones in its
-/// arenas. There one small allocation above the slots of an ended job holds all of them, and the next job's go on top:
-/// memory grows by whole jobs, seldom and without a leak, until each arena has room for several.
+/// Left alone, glibc raises its limit to the size of any such block that is freed, up to 32 MiB, and from then on keeps
+/// blocks of that size in its arenas, up to twice as much in each after they are freed. Every shard has an arena: each
+/// would hold on to the slots of the largest job that it ever had.
 pub fn return_slots_to_the_kernel() {
     // SAFETY: a call without pointers; it takes effect for later allocations.
     #[cfg(target_env = "gnu")]

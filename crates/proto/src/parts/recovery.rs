@@ -279,3 +279,37 @@ impl Recovery {
         (0..BACK_OFFS).filter_map(front).chain([probe]).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{JobId, JobKey, WorkerId};
+
+    /// One packet, answered after `took`; how often it was sent again meanwhile.
+    fn round(recovery: &mut Recovery, sent_at: Time, took: Span) -> usize {
+        let (mut queue, mut again) = (SendQueue::new(8), 0);
+        recovery.sent(sent_at, 0, false);
+        while let Some(due) = recovery.poll_timeout().filter(|&due| due < sent_at + took) {
+            recovery.handle_timeout(due, &mut queue);
+            while let Some(slot) = queue.pop() {
+                recovery.sent(due, slot, false);
+                again += 1;
+            }
+        }
+        recovery.answered(sent_at + took, 0, &mut queue);
+        again
+    }
+
+    #[test]
+    fn a_quiet_that_was_none_makes_the_next_one_wait_for_longer() {
+        let job = JobConfig { job: JobId(1), key: JobKey(1), world: 2, slots: 8, elements_per_packet: 64, shards: 1 };
+        let mut recovery = Recovery::new(&HostConfig { job, worker: WorkerId(0), timers: TimerConfig::default() });
+        assert_eq!(round(&mut recovery, Time::ZERO, Span::from_micros(300)), 0, "the fastest so far");
+        // From now on answers take a hundred times as long, and none of them is a sample.
+        let start = Time::ZERO + Span::from_millis(100);
+        let again: Vec<usize> =
+            (0..10).map(|i| round(&mut recovery, start + Span::from_millis(100 * i), Span::from_millis(30))).collect();
+        assert!(again[0] > 1, "{again:?}");
+        assert!(again[5..].iter().all(|&again| again <= 1), "{again:?}");
+    }
+}
