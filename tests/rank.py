@@ -116,10 +116,10 @@ def failing(rank: int, world: int, switch: str, job: str, brings: list[dict[str,
 
 
 def bereaved(
-    rank: int, world: int, switch: str, job: str, elements: int, protocol: str = "switchml"
+    rank: int, world: int, switch: str, job: str, elements: int, protocol: str = "switchml", timeout: float = 3.0
 ) -> tuple[str, str, tuple[int, ...]]:
     """Sum until somebody is missed; return the error's type, its sentence, and who is missing."""
-    with connect(rank, world, switch, job, timeout=3.0, protocol=protocol) as group:
+    with connect(rank, world, switch, job, timeout=timeout, protocol=protocol) as group:
         x = np.ones(elements, np.float32)
         try:
             while True:

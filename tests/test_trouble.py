@@ -78,28 +78,54 @@ def test_options_that_cannot_be_are_told() -> None:
 def worker(daemon: Daemon, job: str, number: int, world: int, *flags: str) -> subprocess.Popen[str]:
     """A worker from a shell that sums until it is stopped."""
     place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world", str(world)]
-    return program.start("allreduce", *place, "--elements", "200000", "--iters", "1000000", "--timeout", "3", *flags)
+    return program.start("allreduce", *place, "--elements", "200000", "--iters", "1000000", *flags)
 
 
+@pytest.mark.parametrize("protocol", ["switchml", "ring"])
 @pytest.mark.parametrize(
-    ("protocol", "lament"), [("switchml", "rank 1 did not contribute to block"), ("ring", "rank 1 ")]
+    ("blow", "timeout", "complaint", "lament"),
+    [
+        (signal.SIGKILL, 50.0, "RankLost", "rank 1 is gone: its process ended"),
+        (signal.SIGSTOP, 3.0, "CollectiveTimeout", "rank 1 "),
+    ],
+    ids=["killed", "stopped"],
 )
-def test_a_worker_killed_in_the_middle_is_named_on_every_other_rank(
-    workers: ProcessPoolExecutor, daemon: Daemon, job: str, protocol: str, lament: str
+def test_a_worker_that_is_hit_in_the_middle_is_named_on_every_other_rank(
+    workers: ProcessPoolExecutor,
+    daemon: Daemon,
+    job: str,
+    protocol: str,
+    blow: signal.Signals,
+    timeout: float,
+    complaint: str,
+    lament: str,
 ) -> None:
-    others = [workers.submit(rank.bereaved, number, 4, daemon.address, job, 200_000, protocol) for number in (0, 2)]
-    victim, shell = (worker(daemon, job, number, 4, "--protocol", protocol) for number in (1, 3))
+    place = (4, daemon.address, job, 200_000, protocol, timeout)
+    others = [workers.submit(rank.bereaved, number, *place) for number in (0, 2)]
+    flags = ("--protocol", protocol, "--timeout", str(timeout))
+    victim, shell = (worker(daemon, job, number, 4, *flags) for number in (1, 3))
     # The ring does not pass through the switch: it sees only that the job runs.
     program.await_job(daemon, job, lambda entry: entry["state"] == "running")
     if protocol == "switchml":
         program.await_job(daemon, job, lambda entry: bool(entry["packets"] > 1000))
-    victim.kill()
-    program.finish(victim)
+    victim.send_signal(blow)
     for other in others:
+        # Far sooner than the timeout of those whose neighbour is killed.
         kind, sentence, missing = other.result(timeout=30)
-        assert (kind, missing) == ("CollectiveTimeout", (1,)), sentence
+        assert (kind, missing) == (complaint, (1,)), sentence
         assert lament in sentence
     assert lament in program.sentence(program.finish(shell))
+    victim.kill()
+    program.finish(victim)
+
+
+def test_a_worker_that_leaves_too_early_is_named(workers: ProcessPoolExecutor, daemon: Daemon, job: str) -> None:
+    other = workers.submit(rank.bereaved, 0, 2, daemon.address, job, 1000, "switchml", 50.0)
+    with rank.connect(1, 2, daemon.address, job) as group:
+        group.allreduce(np.ones(1000, np.float32))
+    kind, sentence, missing = other.result(timeout=30)
+    assert (kind, missing) == ("RankLost", (1,)), sentence
+    assert "rank 1 has left the job" in sentence
 
 
 def test_a_switch_that_is_full_says_so_and_has_room_again_later(job: str) -> None:
@@ -127,7 +153,8 @@ def test_a_switch_killed_in_the_middle_is_named_and_its_successor_serves(
     workers: ProcessPoolExecutor, ranks: Ranks, job: str
 ) -> None:
     daemon = Daemon()
-    others = [workers.submit(rank.bereaved, number, 2, daemon.address, job, 200_000) for number in range(2)]
+    place = (2, daemon.address, job, 200_000, "switchml", 50.0)
+    others = [workers.submit(rank.bereaved, number, *place) for number in range(2)]
     program.await_job(daemon, job, lambda entry: bool(entry["packets"] > 1000))
     daemon.kill()
     for other in others:
@@ -143,7 +170,8 @@ def test_a_switch_killed_in_the_middle_is_named_and_its_successor_serves(
 
 def test_a_restarted_switch_that_does_not_know_the_job_is_told(workers: ProcessPoolExecutor, job: str) -> None:
     daemon = Daemon()
-    others = [workers.submit(rank.bereaved, number, 2, daemon.address, job, 200_000) for number in range(2)]
+    place = (2, daemon.address, job, 200_000, "switchml", 50.0)
+    others = [workers.submit(rank.bereaved, number, *place) for number in range(2)]
     program.await_job(daemon, job, lambda entry: bool(entry["packets"] > 1000))
     daemon.kill()
     successor = Daemon(listen=daemon.address)

@@ -27,6 +27,18 @@ class CollectiveTimeout(CollectiveError, TimeoutError):
         self.missing: tuple[int, ...] = tuple(missing)
 
 
+class RankLost(CollectiveError, ConnectionError):
+    """Some ranks have left the job or died, and what is under way lacks their contributions.
+
+    Attributes:
+        missing: the ranks that are gone, ascending.
+    """
+
+    def __init__(self, message: str, missing: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.missing: tuple[int, ...] = tuple(missing)
+
+
 class SwitchLost(CollectiveError, ConnectionError):
     """The switch does not answer, or does not know the job any more."""
 

@@ -80,6 +80,11 @@ impl Timers {
     pub fn succession(&self) -> Span {
         self.keepalive.times(3)
     }
+
+    /// Silence after which a member is lost whose connection is closed: two hints, so less of each.
+    pub fn bereavement(&self) -> Span {
+        self.keepalive.times(2)
+    }
 }
 
 impl Default for Timers {

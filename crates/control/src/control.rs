@@ -182,7 +182,7 @@ impl Control {
         self.member_of(name, id, key).map(|_| ())
     }
 
-    fn member_of(&mut self, name: &JobName, id: JobId, key: JobKey) -> Result<&mut Running, Refusal> {
+    pub(crate) fn member_of(&mut self, name: &JobName, id: JobId, key: JobKey) -> Result<&mut Running, Refusal> {
         match self.running.get_mut(&id).filter(|job| job.plan.name == *name) {
             None => Err(Refusal::UnknownJob { job: name.clone() }),
             Some(job) if job.plan.config.key != key => Err(Refusal::WrongKey { job: name.clone() }),

@@ -15,6 +15,7 @@ mod refusal;
 mod report;
 mod request;
 mod running;
+mod watch;
 
 pub use admission::{Limits, Quota, Timers};
 pub use control::{Admitted, Control, Effect, Plan, Ticket};
@@ -23,3 +24,4 @@ pub use name::JobName;
 pub use refusal::Refusal;
 pub use report::{JobView, MemberState, MemberView, Phase};
 pub use request::JoinRequest;
+pub use watch::Gone;

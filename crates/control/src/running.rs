@@ -11,6 +11,7 @@ use crate::forming::Seat;
 use crate::name::JobName;
 use crate::refusal::Refusal;
 use crate::report::MemberState;
+use crate::watch::Watch;
 
 /// One rank of a running job.
 pub(crate) struct Member {
@@ -19,6 +20,8 @@ pub(crate) struct Member {
     pub since: Time,
     /// The newest sign of life; `None` before the first.
     pub heard: Option<Time>,
+    /// The connections that it keeps open while it lives.
+    pub watch: Watch,
     /// The join that is answered once the job is installed.
     ticket: Option<Ticket>,
 }
@@ -31,12 +34,21 @@ pub(crate) struct Running {
     pub started: Option<Time>,
     /// Its name stands for a newer job.
     pub superseded: bool,
+    /// Changes of members' states.
+    pub departures: u32,
 }
 
 impl Running {
     pub fn new(now: Time, plan: Arc<Plan>, tickets: Vec<Ticket>) -> Running {
-        let member = |ticket| Member { state: MemberState::Present, since: now, heard: None, ticket: Some(ticket) };
-        Running { plan, members: tickets.into_iter().map(member).collect(), started: None, superseded: false }
+        let member = |ticket| Member {
+            state: MemberState::Present,
+            since: now,
+            heard: None,
+            watch: Watch::default(),
+            ticket: Some(ticket),
+        };
+        let members = tickets.into_iter().map(member).collect();
+        Running { plan, members, started: None, superseded: false, departures: 0 }
     }
 
     /// The job is installed: leases begin. Returns the joins to answer.
@@ -60,6 +72,7 @@ impl Running {
         if let Some(member) = member {
             if member.state != MemberState::Left {
                 (member.state, member.since) = (MemberState::Left, now);
+                self.departures += 1;
             }
             return true;
         }
@@ -69,6 +82,7 @@ impl Running {
     pub fn withdraw(&mut self, now: Time, ticket: Ticket) {
         for member in self.members.iter_mut().filter(|member| member.ticket == Some(ticket)) {
             (member.state, member.since, member.ticket) = (MemberState::Left, now, None);
+            self.departures += 1;
         }
     }
 
@@ -78,12 +92,13 @@ impl Running {
             member.heard = Some(at);
             if member.state == MemberState::Lost {
                 (member.state, member.since) = (MemberState::Present, at);
+                self.departures += 1;
             }
         }
     }
 
     /// Since when nothing came from a member that should be there; `None` for those that are gone.
-    fn silent_since(&self, member: &Member) -> Option<Time> {
+    pub(crate) fn silent_since(&self, member: &Member) -> Option<Time> {
         let started = self.started?;
         (member.state == MemberState::Present).then(|| member.heard.map_or(started, |heard| heard.max(started)))
     }
@@ -93,10 +108,15 @@ impl Running {
         let silent: Vec<usize> = (0..self.members.len())
             .filter(|&rank| self.silent_since(&self.members[rank]).is_some_and(|since| since + limit <= now))
             .collect();
-        for &rank in &silent {
-            (self.members[rank].state, self.members[rank].since) = (MemberState::Lost, now);
-        }
+        self.lose(now, &silent);
         !silent.is_empty()
+    }
+
+    pub(crate) fn lose(&mut self, now: Time, ranks: &[usize]) {
+        for &rank in ranks {
+            (self.members[rank].state, self.members[rank].since) = (MemberState::Lost, now);
+            self.departures += 1;
+        }
     }
 
     /// The earliest time at which a member will have been silent for `limit`.
@@ -111,7 +131,8 @@ impl Running {
     /// The next time at which a lease or the grace period ends.
     pub fn due(&self, timers: &Timers) -> Option<Time> {
         let grace = self.first_loss().map(|loss| loss + timers.grace);
-        [grace, self.next_silent(timers.lease)].into_iter().flatten().min()
+        let bereft = self.next_bereft(timers.bereavement());
+        [grace, bereft, self.next_silent(timers.lease)].into_iter().flatten().min()
     }
 
     fn is_over(&self, now: Time, timers: &Timers) -> bool {
@@ -164,6 +185,7 @@ impl Control {
     pub(crate) fn expire_leases(&mut self, now: Time) {
         for job in self.running.values_mut() {
             job.lose_silent(now, self.limits.timers.lease);
+            job.lose_bereft(now, self.limits.timers.bereavement());
         }
         self.reap(now);
     }

@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use tributary_proto::ids::{JobId, JobKey};
 use ureq::Agent;
 
-use crate::http::api::{Done, ErrorBody, JoinBody, JoinReply, LeaveBody, StandingBody, hex};
-use crate::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing};
+use crate::http::api::{Done, ErrorBody, GoneMembers, JoinBody, JoinReply, LeaveBody, StandingBody, WatchBody, hex};
+use crate::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use crate::status::SwitchStatus;
 
 /// Why a call to a switch failed: one sentence.
@@ -37,6 +37,8 @@ const PROMPT: Duration = Duration::from_secs(5);
 const MARGIN: Duration = Duration::from_secs(5);
 /// Time for a leave or a standing: what waits for it should not wait long.
 const BRIEF: Duration = Duration::from_millis(1_000);
+/// Time for a watch, which the switch ends after 30 s.
+const WATCH: Duration = Duration::from_secs(35);
 
 /// The state of a switch and its jobs.
 pub fn status(switch: SocketAddr) -> Result<SwitchStatus, ClientError> {
@@ -180,6 +182,17 @@ impl Rendezvous for HttpRendezvous {
             Ok(Done {}) => Standing::Installed,
             Err(ClientError::Refused { .. }) => Standing::Unknown,
             Err(ClientError::Unreachable(why)) => Standing::Unreachable(why),
+        }
+    }
+
+    fn watch(&self, job: JobId, key: JobKey, rank: u16, known: &[Gone]) -> Watched {
+        let Some(name) = self.name(job) else { return Watched::Unwatched };
+        let body = WatchBody { job_id: job.0, key: hex(key.0), rank, gone: GoneMembers::new(known) };
+        match self.client.post::<GoneMembers>(&format!("/jobs/{name}/watch"), &body, WATCH) {
+            Ok(gone) => Watched::Gone(gone.table()),
+            Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
+            Err(ClientError::Refused { .. }) => Watched::Unknown,
+            Err(ClientError::Unreachable(why)) => Watched::Unreachable(why),
         }
     }
 }

@@ -4,16 +4,19 @@
 //! Shards are asked by message and answer by message, so that nothing here holds a thread up: a switch has a thread for
 //! each shard and one for its control plane, however much it is asked.
 
+mod members;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, Ticket};
 use tributary_proto::ids::{JobId, JobKey};
 use tributary_proto::time::Time;
 
+pub(crate) use self::members::NoWatch;
 use crate::clock::{Clock, duration};
 use crate::pool_size;
 use crate::shard::{JobInstall, ShardError, ShardHandle, ShardReport};
@@ -48,6 +51,8 @@ pub(crate) struct ControlPlane {
     shards: Vec<ShardHandle>,
     state: Mutex<State>,
     changed: Notify,
+    /// Wakes members' watches when somebody may be gone.
+    departures: watch::Sender<()>,
     sightings: tokio::sync::Mutex<Sightings>,
 }
 
@@ -67,6 +72,7 @@ impl ControlPlane {
             shards,
             state: Mutex::new(State { control: Control::new(limits), answers: BTreeMap::new() }),
             changed: Notify::new(),
+            departures: watch::Sender::new(()),
             sightings: tokio::sync::Mutex::new(sightings),
         }
     }
@@ -164,7 +170,10 @@ impl ControlPlane {
 
     async fn carry_out(&self) {
         loop {
-            let Some(effect) = self.state().control.poll_effect() else { return };
+            let Some(effect) = self.state().control.poll_effect() else {
+                self.departures.send_replace(());
+                return;
+            };
             match effect {
                 Effect::Answer { ticket, admitted } => {
                     if let Some(sender) = self.state().answers.remove(&ticket) {

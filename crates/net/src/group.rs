@@ -2,6 +2,7 @@
 //!
 //! Below it, from the caller to the wire: `shared` (who drives), `engine` (the machine and its collectives under way),
 //! `link` and `outbox` (packets in runs). `connect` is how it comes to be, `pending` a collective that is under way.
+//! `watch` hears from the switch who is gone, `outlook` judges what can still complete.
 
 mod connect;
 mod engine;
@@ -9,9 +10,12 @@ mod error;
 mod link;
 mod options;
 mod outbox;
+mod outlook;
 mod pending;
 mod shared;
+mod watch;
 
+use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -21,6 +25,7 @@ use tributary_proto::tensor::Spec;
 
 pub use self::error::{ConnectError, GroupError};
 pub use self::options::{ConnectOptions, GroupInfo, GroupStats};
+pub use self::outlook::News;
 pub use self::pending::Pending;
 use self::shared::Shared;
 use crate::client::HttpRendezvous;
@@ -47,17 +52,22 @@ impl Group {
     /// Joins a job through a control plane of the caller's choice; returns when all ranks are there.
     pub fn connect_through(options: &ConnectOptions, rendezvous: Arc<dyn Rendezvous>) -> Result<Group, ConnectError> {
         let (shared, info) = connect::connect(options, rendezvous)?;
-        let for_thread = Arc::clone(&shared);
-        let spawned = Builder::new().name(format!("worker-{}", info.rank)).spawn(move || for_thread.run_io_thread());
-        let group = |io_thread| Group { shared, info, io_thread };
-        match spawned {
-            Ok(thread) => Ok(group(Some(thread))),
-            Err(error) => {
-                // The group leaves the job as it is dropped.
-                let left = group(None);
-                Err(ConnectError::Option(format!("cannot start the I/O thread of {}: {error}", left.info.job)))
-            }
-        }
+        let mut group = Group { shared, info, io_thread: None };
+        // On an error the group leaves the job as it is dropped.
+        group.start_threads().map_err(|error| {
+            ConnectError::Option(format!("cannot start the threads of a worker of job {}: {error}", group.info.job))
+        })?;
+        Ok(group)
+    }
+
+    fn start_threads(&mut self) -> io::Result<()> {
+        let thread = |name| Builder::new().name(format!("{name}-{}", self.info.rank));
+        let shared = Arc::clone(&self.shared);
+        self.io_thread = Some(thread("worker").spawn(move || shared.run_io_thread())?);
+        let (shared, rendezvous) = (Arc::downgrade(&self.shared), self.shared.rendezvous());
+        let identity = self.shared.identity().clone();
+        thread("watch").spawn(move || watch::run(&shared, &rendezvous, &identity))?;
+        Ok(())
     }
 
     /// `output[i] <- op over all ranks of input[i]`. Blocks, for about `timeout` at most.

@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub use tributary_control::Gone;
 use tributary_proto::ids::{JobId, JobKey};
 use tributary_proto::registry::Protocol;
 
@@ -72,6 +73,19 @@ pub enum Standing {
     Unreachable(String),
 }
 
+/// What a switch says of the members of a job while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// These are gone, by ascending rank; nobody, if it is empty.
+    Gone(Vec<Gone>),
+    /// The switch has no such job: it restarted, or took the job's slots back.
+    Unknown,
+    /// Nobody answers at the switch's control address: the sentence says how.
+    Unreachable(String),
+    /// This control plane keeps no watch over members.
+    Unwatched,
+}
+
 /// The control plane as a worker sees it.
 pub trait Rendezvous: Send + Sync {
     /// Joins a job; returns when all members are there, or the request's timeout has passed.
@@ -80,4 +94,7 @@ pub trait Rendezvous: Send + Sync {
     fn leave(&self, job: JobId, key: JobKey, rank: u16);
     /// Asks after a job that has gone silent; answers within about a second.
     fn standing(&self, job: JobId, key: JobKey) -> Standing;
+    /// Returns when other members are gone than `known`, or after half a minute or so. While the call lasts, the switch
+    /// takes this member for alive as long as its connection stands.
+    fn watch(&self, job: JobId, key: JobKey, rank: u16, known: &[Gone]) -> Watched;
 }

@@ -2,13 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tributary_control::Timers;
 use tributary_net::client::{self, HttpRendezvous};
-use tributary_net::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing};
+use tributary_net::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
 use tributary_proto::registry::Protocol;
+use tributary_proto::time::Span;
 use tributary_proto::wire::{COMMON_LEN, Common, kind};
 
 fn any_port() -> SocketAddr {
@@ -116,6 +119,44 @@ fn ranks_that_join_are_told_the_same_and_where_the_others_are() {
     assert_eq!((after.jobs.len(), after.switch.memory_used_bytes), (0, 0));
     assert_eq!(workers[0].rendezvous.standing(answers[0].job_id, answers[0].key), Standing::Unknown);
     switch.stop();
+}
+
+#[test]
+fn a_member_whose_connection_closes_and_that_falls_silent_is_told_to_those_who_watch() {
+    // A lease that no test outlives: only the connection can show it.
+    let timers = Timers { lease: Span::from_secs_f64(3_600.0), ..Timers::default() };
+    let switch = RunningSwitch::start(&SwitchOptions { timers, ..SwitchOptions::new(any_port()) }).unwrap();
+    let workers: Vec<Worker> = (0..3).map(|rank| Worker::new(&switch, "a", rank, 3)).collect();
+    let answer = join_all(&workers).remove(0).unwrap();
+    let (id, key) = (answer.job_id, answer.key);
+    let mut doomed = TcpStream::connect(switch.listen_addr()).unwrap();
+    let gone = r#"{"left":[],"lost":[]}"#;
+    let body = format!(r#"{{"job_id":{},"key":"{:016x}","rank":2,"gone":{gone}}}"#, id.0, key.0);
+    let head = format!("POST /jobs/a/watch HTTP/1.1\r\nHost: switch\r\nContent-Length: {}\r\n\r\n", body.len());
+    doomed.write_all((head + &body).as_bytes()).unwrap();
+    let lost = Gone { rank: 2, left: false };
+    let left = Gone { rank: 1, left: true };
+    let (done, is_done) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let (answer, workers) = (&answer, &workers);
+        scope.spawn(move || {
+            while is_done.recv_timeout(Duration::from_millis(300)) == Err(RecvTimeoutError::Timeout) {
+                workers[0].ping(answer);
+            }
+        });
+        let hears = scope.spawn(|| workers[0].rendezvous.watch(id, key, 0, &[]));
+        // Before the process ends, its watch must have begun.
+        thread::sleep(Duration::from_millis(200));
+        drop(doomed);
+        assert_eq!(hears.join().unwrap(), Watched::Gone(vec![lost]));
+        workers[1].rendezvous.leave(id, key, 1);
+        assert_eq!(workers[0].rendezvous.watch(id, key, 0, &[lost]), Watched::Gone(vec![left, lost]));
+        workers[0].rendezvous.leave(id, key, 0);
+        drop(done);
+    });
+    assert_eq!(workers[0].rendezvous.watch(id, key, 0, &[]), Watched::Unknown);
+    drop(switch);
+    assert!(matches!(workers[0].rendezvous.watch(id, key, 0, &[]), Watched::Unreachable(_)));
 }
 
 fn refused(answer: Result<JoinAnswer, JoinError>) -> String {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::{ConnectError, Group, GroupError};
-use tributary_net::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing};
+use tributary_net::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::ShardReport;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::drop_reason::DropReason;
@@ -53,6 +53,84 @@ fn a_rank_that_stops_is_named_to_the_others_and_the_group_is_broken_after_that()
                 assert!(matches!(again, Err(GroupError::Broken { .. })), "{again:?}");
             }
             all_failed.wait();
+        },
+    );
+}
+
+/// Nobody waits for this in a test that passes.
+const AGES: Duration = Duration::from_secs(3_600);
+
+#[test]
+fn a_rank_that_the_switch_calls_lost_or_that_left_ends_what_waits_for_it_long_before_its_timeout() {
+    for (left, expected) in [(false, "rank 2 is gone"), (true, "rank 2 has left the job")] {
+        for protocol in [Protocol::SwitchMl, Protocol::Ring] {
+            let switch = LocalSwitch::start(2);
+            let all_failed = Barrier::new(3);
+            on_every_rank(
+                &switch,
+                "bereft",
+                3,
+                |options| options.protocol = protocol,
+                |group, rank| {
+                    let mut data = vec![1i32; 50_000];
+                    group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+                    if rank == 2 {
+                        switch.announce(&[Gone { rank: 2, left }]);
+                    } else {
+                        for _ in 0..2 {
+                            let failed = group.allreduce_in_place(&mut data, ReduceOp::Sum, AGES).unwrap_err();
+                            assert!(matches!(failed, GroupError::Bereft { .. }), "{failed}");
+                            assert!(failed.to_string().contains(expected), "{failed}");
+                        }
+                    }
+                    all_failed.wait();
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_is_called_lost_and_goes_on_disturbs_nobody() {
+    let switch = LocalSwitch::start(1);
+    on_every_rank(
+        &switch,
+        "lively",
+        2,
+        |_| {},
+        |group, rank| {
+            if rank == 0 {
+                switch.announce(&[Gone { rank: 1, left: false }]);
+            }
+            let until = Instant::now() + Duration::from_millis(1_500);
+            // Rank 0 alone looks at the clock: all stop after the same collective.
+            let mut go_on = [1i32];
+            while go_on[0] > 0 {
+                go_on[0] = i32::from(rank == 0 && Instant::now() < until);
+                group.allreduce_in_place(&mut go_on, ReduceOp::Sum, PATIENCE).unwrap();
+            }
+        },
+    );
+}
+
+#[test]
+fn a_switch_that_forgets_the_job_ends_what_waits_for_it_long_before_its_timeout() {
+    let switch = LocalSwitch::start(1);
+    let met = Barrier::new(2);
+    on_every_rank(
+        &switch,
+        "forgotten",
+        2,
+        |_| {},
+        |group, rank| {
+            met.wait();
+            if rank == 0 {
+                switch.forget("forgotten");
+            }
+            met.wait();
+            let failed = group.allreduce_in_place(&mut [1i32; 100], ReduceOp::Sum, AGES).unwrap_err();
+            assert!(matches!(failed, GroupError::Bereft { .. }), "{failed}");
+            assert!(failed.to_string().contains("no longer knows job \"forgotten\""), "{failed}");
         },
     );
 }
@@ -214,6 +292,9 @@ impl Rendezvous for WrongKey {
     fn leave(&self, _job: JobId, _key: JobKey, _rank: u16) {}
     fn standing(&self, _job: JobId, _key: JobKey) -> Standing {
         Standing::Unknown
+    }
+    fn watch(&self, _job: JobId, _key: JobKey, _rank: u16, _known: &[Gone]) -> Watched {
+        Watched::Unwatched
     }
 }
 

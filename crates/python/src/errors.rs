@@ -5,8 +5,9 @@ use std::time::Duration;
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tributary_net::group::{ConnectError, GroupError};
+use tributary_net::group::{ConnectError, GroupError, News};
 use tributary_proto::host::CollectiveError;
+use tributary_proto::ids::WorkerId;
 
 /// A time that Python gives in seconds.
 pub fn seconds(value: f64) -> PyResult<Duration> {
@@ -27,18 +28,21 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
     let sentence = error.to_string();
     let cause = match error {
         GroupError::Failed { cause, .. } | GroupError::Broken { cause, .. } => cause,
+        GroupError::Bereft { news: News::NoSwitch(_), .. } => return raise(py, "SwitchLost", (sentence,)),
+        GroupError::Bereft { news, .. } => return raise(py, "RankLost", (sentence, ranks(&news.ranks()))),
         _ => return raise(py, "CollectiveError", (sentence,)),
     };
     match cause {
-        CollectiveError::Missing { missing, .. } => {
-            let ranks: Vec<u16> = missing.iter().map(|worker| worker.0).collect();
-            raise(py, "CollectiveTimeout", (sentence, ranks))
-        }
+        CollectiveError::Missing { missing, .. } => raise(py, "CollectiveTimeout", (sentence, ranks(missing))),
         CollectiveError::PeerSilent { worker, .. } => raise(py, "CollectiveTimeout", (sentence, vec![worker.0])),
         CollectiveError::SwitchSilent { .. } => raise(py, "SwitchLost", (sentence,)),
         CollectiveError::Mismatch { .. } => raise(py, "Mismatch", (sentence,)),
         CollectiveError::Aborted => raise(py, "CollectiveError", (sentence,)),
     }
+}
+
+fn ranks(workers: &[WorkerId]) -> Vec<u16> {
+    workers.iter().map(|worker| worker.0).collect()
 }
 
 /// The group was closed.

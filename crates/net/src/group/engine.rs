@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tributary_control::Timers;
-use tributary_proto::host::{Collective, Host, HostEvent, SubmitError};
+use tributary_proto::host::{Collective, CollectiveError, Host, HostEvent, SubmitError};
 use tributary_proto::ids::OpId;
 use tributary_proto::tensor::Tensor;
 use tributary_proto::time::{Span, Time};
 use tributary_proto::wire::COMMON_LEN;
 
 use super::link::Link;
+use super::outlook::{News, Outlook};
 use super::pending::Completion;
 use crate::clock::Clock;
 
@@ -24,12 +25,13 @@ pub struct Engine {
     pending: BTreeMap<OpId, Arc<Completion>>,
     /// Elements of completed collectives.
     pub elements_reduced: u64,
+    outlook: Outlook,
 }
 
 impl Engine {
     /// An engine with nothing to do.
     pub fn new(clock: Clock, link: Link, host: Box<dyn Host>) -> Engine {
-        Engine { clock, link, host, pending: BTreeMap::new(), elements_reduced: 0 }
+        Engine { clock, link, host, pending: BTreeMap::new(), elements_reduced: 0, outlook: Outlook::default() }
     }
 
     /// Starts a collective and sends its first packets.
@@ -41,6 +43,9 @@ impl Engine {
     ) -> Result<(), SubmitError> {
         let now = self.clock.now();
         let op = self.host.submit(now, Collective { tensor, deadline: Some(now + timeout) })?;
+        if self.pending.is_empty() {
+            self.outlook.progressed(now);
+        }
         self.pending.insert(op, completion);
         self.settle(now);
         Ok(())
@@ -54,6 +59,11 @@ impl Engine {
             self.report_events();
         }
         let now = self.clock.now();
+        self.outlook.look(now, self.host.stats());
+        if self.is_hopeless_at().is_some_and(|due| due <= now) {
+            self.outlook.give_up();
+            self.abort();
+        }
         if self.host.poll_timeout().is_some_and(|due| due <= now) {
             self.host.handle_timeout(now);
             self.settle(now);
@@ -72,7 +82,21 @@ impl Engine {
 
     /// When the next turn is due, if no packet comes before.
     pub fn next_turn(&self) -> Time {
-        self.host.poll_timeout().map_or(self.ping_due(), |due| due.min(self.ping_due()))
+        [self.host.poll_timeout(), self.is_hopeless_at()].into_iter().flatten().fold(self.ping_due(), Time::min)
+    }
+
+    /// The switch has news of the job; `None` takes them back.
+    pub fn hear(&mut self, news: Option<News>) {
+        self.outlook.hear(self.clock.now(), news);
+    }
+
+    /// The news that explain such an error, if there are any.
+    pub fn news_behind(&self, error: &CollectiveError) -> Option<&News> {
+        self.outlook.behind(error)
+    }
+
+    fn is_hopeless_at(&self) -> Option<Time> {
+        if self.pending.is_empty() { None } else { self.outlook.hopeless_at() }
     }
 
     /// Collectives are under way, or the machine has a timer that peers depend on.

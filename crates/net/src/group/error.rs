@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use tributary_proto::host::CollectiveError;
 
+use super::outlook::News;
 use crate::rendezvous::JoinError;
 
 /// Why a worker could not join its job.
@@ -72,6 +73,14 @@ pub enum GroupError {
         sentence: String,
         /// The machine's reason.
         cause: CollectiveError,
+    },
+    /// The switch said that members are gone, or it is gone itself, and nothing moved any more.
+    #[error("{place}: {news}")]
+    Bereft {
+        /// Job, switch and rank.
+        place: String,
+        /// Who is gone.
+        news: News,
     },
     /// An earlier collective failed.
     #[error("{place}: an earlier collective failed ({cause}); connect again to go on")]

@@ -17,7 +17,9 @@ use tributary_proto::time::Time;
 use super::engine::Engine;
 use super::error::GroupError;
 use super::options::GroupStats;
+use super::outlook::News;
 use super::pending::{Completion, Outcome};
+use super::watch;
 use crate::clock::{self, Clock};
 use crate::rendezvous::{Rendezvous, Standing};
 use crate::wake::{self, Waker};
@@ -133,7 +135,11 @@ impl Shared {
         let completion = Arc::new(Completion::default());
         let mut state = self.lock().ok_or_else(|| self.driver_fault())?;
         let submitted = state.engine.submit(tensor, clock::span(timeout), Arc::clone(&completion));
-        submitted.map_err(|SubmitError::Broken(cause)| GroupError::Broken { place: self.place(), cause })?;
+        if let Err(SubmitError::Broken(cause)) = submitted {
+            return Err(self
+                .bereft(&state, &cause)
+                .unwrap_or_else(|| GroupError::Broken { place: self.place(), cause }));
+        }
         if hand_over {
             self.call_leader(&state);
         }
@@ -229,6 +235,28 @@ impl Shared {
         }
     }
 
+    /// The control plane has news of the job; `None` takes them back.
+    pub fn hear(&self, news: Option<News>) {
+        let Some(mut state) = self.lock() else { return };
+        state.engine.hear(news);
+        self.call_leader(&state);
+    }
+
+    /// True when nobody needs news any more.
+    pub fn is_closing(&self) -> bool {
+        self.lock().is_none_or(|state| state.closing)
+    }
+
+    /// The control plane.
+    pub fn rendezvous(&self) -> Arc<dyn Rendezvous> {
+        Arc::clone(&self.rendezvous)
+    }
+
+    /// Who this worker is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// Ends the group's part in the job: what is under way fails, peers get a last chance to ask again.
     pub fn close(&self) {
         let Some(mut state) = self.lock() else { return };
@@ -277,6 +305,9 @@ impl Shared {
 
     /// The error for a collective that failed, with what the control API knows about a silent switch.
     pub fn explain(&self, cause: CollectiveError) -> GroupError {
+        if let Some(bereft) = self.lock().and_then(|state| self.bereft(&state, &cause)) {
+            return bereft;
+        }
         let sentence = self.explanation.get_or_init(|| match cause {
             CollectiveError::SwitchSilent { .. } => self.explain_silence(&cause),
             _ => cause.to_string(),
@@ -290,12 +321,14 @@ impl Shared {
             Standing::Installed => {
                 format!("{cause}, although its control API does; is a firewall in between, or the switch overloaded?")
             }
-            Standing::Unknown => format!(
-                "the switch {switch} no longer knows job \"{job}\": it was restarted, or took the job's slots back; \
-                 connect again to go on"
-            ),
+            Standing::Unknown => watch::unknown(switch, job),
             Standing::Unreachable(how) => format!("{cause}, and its control API does not answer either: {how}"),
         }
+    }
+
+    fn bereft(&self, state: &State, cause: &CollectiveError) -> Option<GroupError> {
+        let news = state.engine.news_behind(cause)?;
+        Some(GroupError::Bereft { place: self.place(), news: news.clone() })
     }
 
     fn place(&self) -> String {

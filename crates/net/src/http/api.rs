@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tributary_control::{JoinRequest, Plan};
+use tributary_control::{Gone, JoinRequest, Plan};
 use tributary_proto::ids::{JobId, JobKey};
 use tributary_proto::registry::Protocol;
 use tributary_proto::wire;
@@ -154,6 +154,46 @@ pub struct StandingBody {
     pub job_id: u16,
     /// Its key.
     pub key: String,
+}
+
+/// `POST /jobs/{name}/watch`: answered when other members are gone than the asker knows of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WatchBody {
+    /// The job's id.
+    pub job_id: u16,
+    /// Its key.
+    pub key: String,
+    /// Who asks, and shows by its connection that it lives.
+    pub rank: u16,
+    /// Who is gone as far as it knows.
+    pub gone: GoneMembers,
+}
+
+/// The answer to a watch: members that take no part any more, each list by ascending rank.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GoneMembers {
+    /// Those that said so.
+    pub left: Vec<u16>,
+    /// Those that fell silent without a word.
+    pub lost: Vec<u16>,
+}
+
+impl GoneMembers {
+    /// From a table.
+    pub fn new(gone: &[Gone]) -> GoneMembers {
+        let ranks = |left| gone.iter().filter(|gone| gone.left == left).map(|gone| gone.rank).collect();
+        GoneMembers { left: ranks(true), lost: ranks(false) }
+    }
+
+    /// As a table, by ascending rank.
+    pub fn table(&self) -> Vec<Gone> {
+        let left = self.left.iter().map(|&rank| Gone { rank, left: true });
+        let mut table: Vec<Gone> = left.chain(self.lost.iter().map(|&rank| Gone { rank, left: false })).collect();
+        table.sort_by_key(|gone| gone.rank);
+        table
+    }
 }
 
 /// The answer to requests that have nothing else to say.

@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use tributary_control::JobName;
 use tributary_proto::ids::{JobId, JobKey};
 
-use crate::control_plane::ControlPlane;
-use crate::http::api::{Done, Jobs, JoinBody, JoinReply, LeaveBody, StandingBody, from_hex};
+use crate::control_plane::{ControlPlane, NoWatch};
+use crate::http::api::{Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, StandingBody, WatchBody, from_hex};
 use crate::http::error::ApiError;
 use crate::http::view::Viewer;
 use crate::http::{Identity, Peer, metrics};
@@ -37,6 +37,7 @@ pub fn members(plane: Arc<ControlPlane>, identity: Identity) -> Router {
         .route("/jobs/{name}/join", post(join))
         .route("/jobs/{name}/leave", post(leave))
         .route("/jobs/{name}/standing", post(standing))
+        .route("/jobs/{name}/watch", post(watch))
         .with_state(api.clone());
     with_fallbacks(readable(api).merge(posts))
 }
@@ -95,6 +96,20 @@ async fn standing(State(api): State<Api>, Path(name): Path<String>, body: Body) 
     let StandingBody { job_id, key } = read(body).await?;
     api.plane.standing(&name, JobId(job_id), parse_key(&key)?)?;
     Ok(Json(Done {}))
+}
+
+async fn watch(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<GoneMembers>, ApiError> {
+    let name = JobName::new(&name)?;
+    let WatchBody { job_id, key, rank, gone } = read(body).await?;
+    let watched = api.plane.watch(&name, JobId(job_id), rank, parse_key(&key)?, &gone.table()).await;
+    watched.map(|gone| Json(GoneMembers::new(&gone))).map_err(|error| match error {
+        NoWatch::Refused(refusal) => refusal.into(),
+        NoWatch::TooMany => {
+            let error =
+                "this switch watches as many members as it can: whoever vanishes is noticed by its silence only";
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_watches", error.into())
+        }
+    })
 }
 
 async fn status(State(api): State<Api>) -> Json<SwitchStatus> {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tributary_net::group::{ConnectOptions, Group};
-use tributary_net::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing};
+use tributary_net::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_proto::config::JobConfig;
 use tributary_proto::ids::{JobId, JobKey, ShardId};
@@ -29,6 +29,7 @@ struct State {
     meetings: BTreeMap<String, Meeting>,
     next_job: u16,
     installed: Vec<JobId>,
+    gone: Vec<Gone>,
 }
 
 #[derive(Default)]
@@ -94,6 +95,13 @@ impl LocalSwitch {
         let id = state.meetings.remove(job).and_then(|meeting| meeting.answer).expect("a job").job_id;
         state.installed.retain(|&other| other != id);
         self.shards.iter().for_each(|shard| assert!(shard.remove(id).wait().unwrap()));
+        self.changed.notify_all();
+    }
+
+    /// Tells the members of every job that these are gone.
+    pub fn announce(&self, gone: &[Gone]) {
+        self.state.lock().unwrap().gone = gone.to_vec();
+        self.changed.notify_all();
     }
 }
 
@@ -128,6 +136,13 @@ impl Rendezvous for LocalSwitch {
     fn standing(&self, job: JobId, _key: JobKey) -> Standing {
         let known = self.state.lock().unwrap().installed.contains(&job);
         if known { Standing::Installed } else { Standing::Unknown }
+    }
+
+    fn watch(&self, job: JobId, _key: JobKey, _rank: u16, known: &[Gone]) -> Watched {
+        let state = self.state.lock().unwrap();
+        let same = |state: &mut State| state.gone == known && state.installed.contains(&job);
+        let (state, _) = self.changed.wait_timeout_while(state, Duration::from_secs(1), same).unwrap();
+        if state.installed.contains(&job) { Watched::Gone(state.gone.clone()) } else { Watched::Unknown }
     }
 }
 

@@ -1,0 +1,80 @@
+//! Members whose processes die: what a closed connection proves, and what it does not.
+
+mod harness;
+
+use harness::{MIB, World, secs};
+use tributary_control::{Gone, Plan, Refusal};
+use tributary_proto::ids::JobKey;
+
+fn watched(world: &mut World, ranks: u16) -> std::sync::Arc<Plan> {
+    let plan = world.start("a", ranks, 1);
+    for rank in 0..ranks {
+        world.control.watch(&plan.name, plan.config.job, rank, plan.config.key).unwrap();
+    }
+    plan
+}
+
+#[test]
+fn a_member_whose_connection_closes_and_that_falls_silent_is_lost_within_two_keepalives() {
+    let mut world = World::new(64 * MIB);
+    let plan = watched(&mut world, 3);
+    world.pass(secs(2.0), &[(&plan, &[0, 1, 2])]);
+    assert_eq!(world.control.gone(plan.config.job), Some(Vec::new()));
+    let before = world.control.departures(plan.config.job);
+
+    world.control.unwatch(world.now, plan.config.job, 1);
+    world.pass(secs(0.9), &[(&plan, &[0, 2])]);
+    assert_eq!(world.control.departures(plan.config.job), before);
+    world.pass(secs(0.1), &[(&plan, &[0, 2])]);
+    assert_eq!(world.control.gone(plan.config.job), Some(vec![Gone { rank: 1, left: false }]));
+    assert_ne!(world.control.departures(plan.config.job), before);
+}
+
+#[test]
+fn a_member_that_goes_on_sending_is_not_lost_with_its_connection() {
+    let mut world = World::new(64 * MIB);
+    let plan = watched(&mut world, 2);
+    world.control.unwatch(world.now, plan.config.job, 1);
+    world.pass(secs(60.0), &[(&plan, &[0, 1])]);
+    assert_eq!(world.control.gone(plan.config.job), Some(Vec::new()));
+}
+
+#[test]
+fn a_silent_member_with_an_open_connection_has_its_whole_lease() {
+    let mut world = World::new(64 * MIB);
+    let plan = watched(&mut world, 2);
+    // A second connection replaces the first, which the kernel gives up later.
+    world.control.watch(&plan.name, plan.config.job, 1, plan.config.key).unwrap();
+    world.control.unwatch(world.now, plan.config.job, 1);
+    world.pass(secs(9.9), &[(&plan, &[0])]);
+    assert_eq!(world.control.gone(plan.config.job), Some(Vec::new()));
+    world.pass(secs(0.2), &[(&plan, &[0])]);
+    assert_eq!(world.control.gone(plan.config.job), Some(vec![Gone { rank: 1, left: false }]));
+    world.pass(secs(1.0), &[(&plan, &[0, 1])]);
+    assert_eq!(world.control.gone(plan.config.job), Some(Vec::new()), "it is heard again");
+}
+
+#[test]
+fn who_has_left_is_gone_too_and_not_lost() {
+    let mut world = World::new(64 * MIB);
+    let plan = watched(&mut world, 2);
+    world.leave(&plan, 0);
+    world.control.unwatch(world.now, plan.config.job, 0);
+    world.pass(secs(5.0), &[(&plan, &[1])]);
+    assert_eq!(world.control.gone(plan.config.job), Some(vec![Gone { rank: 0, left: true }]));
+    world.leave(&plan, 1);
+    assert_eq!(world.control.gone(plan.config.job), None);
+    // The connection outlives the job.
+    world.control.unwatch(world.now, plan.config.job, 1);
+}
+
+#[test]
+fn only_members_may_watch() {
+    let mut world = World::new(64 * MIB);
+    let plan = watched(&mut world, 2);
+    let id = plan.config.job;
+    let wrong_key = world.control.watch(&plan.name, id, 0, JobKey(0));
+    assert!(matches!(wrong_key, Err(Refusal::WrongKey { .. })), "{wrong_key:?}");
+    let outside = world.control.watch(&plan.name, id, 2, plan.config.key);
+    assert!(matches!(outside, Err(Refusal::BadRank { rank: 2, world: 2 })), "{outside:?}");
+}

@@ -1,0 +1,160 @@
+//! Whether collectives can still complete, from what the switch says of the members and from the progress so far.
+//!
+//! Who has left or died has contributed to some collectives and never will to others. Which, shows by progress: a
+//! collective that all contributed to completes block after block; one that lacks a contribution stands still.
+
+use std::fmt;
+
+use tributary_proto::host::{CollectiveError, HostStats};
+use tributary_proto::ids::WorkerId;
+use tributary_proto::time::{Span, Time};
+
+use crate::rendezvous::Gone;
+
+/// Without progress for this long, a collective lacks what a member that is gone did not contribute.
+const STANDSTILL: Span = Span::from_millis(1_000);
+/// All members hear the news within this time. Who gives up sooner may look like the culprit to the others.
+const SPREAD: Span = Span::from_millis(100);
+
+/// What the control plane said of the job: it cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Members are gone, by ascending rank.
+    Gone(Vec<Gone>),
+    /// The switch does not know the job, or does not answer: the sentence says which.
+    NoSwitch(String),
+}
+
+impl News {
+    /// The ranks that are gone.
+    pub fn ranks(&self) -> Vec<WorkerId> {
+        match self {
+            News::Gone(gone) => gone.iter().map(|gone| WorkerId(gone.rank)).collect(),
+            News::NoSwitch(_) => Vec::new(),
+        }
+    }
+
+    fn is_orderly(&self) -> bool {
+        matches!(self, News::Gone(gone) if gone.iter().all(|gone| gone.left))
+    }
+}
+
+impl fmt::Display for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gone = match self {
+            News::Gone(gone) => gone,
+            News::NoSwitch(sentence) => return f.write_str(sentence),
+        };
+        let list = |left| {
+            let ranks: Vec<String> = gone.iter().filter(|g| g.left == left).map(|g| g.rank.to_string()).collect();
+            let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+            (!ranks.is_empty()).then(|| (ranks.len(), format!("{word} {}", ranks.join(", "))))
+        };
+        let left = list(true).map(|(n, ranks)| format!("{ranks} {} left the job", if n == 1 { "has" } else { "have" }));
+        let lost = list(false).map(|(n, ranks)| match n {
+            1 => format!("{ranks} is gone: its process ended or its host was cut off"),
+            _ => format!("{ranks} are gone: their processes ended or their hosts were cut off"),
+        });
+        f.write_str(&lost.into_iter().chain(left).collect::<Vec<_>>().join("; "))
+    }
+}
+
+/// What is known, and since when nothing moved.
+#[derive(Default)]
+pub struct Outlook {
+    news: Option<(Time, News)>,
+    blocks: u64,
+    progress: Time,
+    verdict: Option<News>,
+}
+
+impl Outlook {
+    /// The control plane has said something; `None` takes it back.
+    pub fn hear(&mut self, now: Time, news: Option<News>) {
+        self.news = news.map(|news| (now, news));
+    }
+
+    /// Something new is under way.
+    pub fn progressed(&mut self, now: Time) {
+        self.progress = now;
+    }
+
+    /// Notes whether blocks have completed since the last look.
+    pub fn look(&mut self, now: Time, stats: &HostStats) {
+        let blocks = stats.blocks_in_network + stats.blocks_at_hosts;
+        if blocks != self.blocks {
+            (self.blocks, self.progress) = (blocks, now);
+        }
+    }
+
+    /// When what is under way is given up if nothing moves until then.
+    pub fn hopeless_at(&self) -> Option<Time> {
+        let (heard, news) = self.news.as_ref()?;
+        // Who leaves in good order may have left results that are still on their way.
+        let patience = if news.is_orderly() { STANDSTILL } else { SPREAD };
+        Some((self.progress + STANDSTILL).max(*heard + patience))
+    }
+
+    /// What is under way is given up because of the news.
+    pub fn give_up(&mut self) {
+        self.verdict = self.news.as_ref().map(|(_, news)| news.clone());
+    }
+
+    /// The news that explain such an error: ours if we gave up, and those of a peer that did.
+    pub fn behind(&self, error: &CollectiveError) -> Option<&News> {
+        match error {
+            CollectiveError::Aborted => self.verdict.as_ref(),
+            CollectiveError::PeerSilent { .. } => self.verdict.as_ref().or(self.news.as_ref().map(|(_, news)| news)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(at: u64) -> Time {
+        Time::ZERO + Span::from_millis(at)
+    }
+
+    fn gone(rank: u16, left: bool) -> News {
+        News::Gone(vec![Gone { rank, left }])
+    }
+
+    #[test]
+    fn a_loss_ends_what_stands_still_and_nothing_that_moves() {
+        let mut outlook = Outlook::default();
+        outlook.progressed(millis(5_000));
+        assert_eq!(outlook.hopeless_at(), None);
+        outlook.hear(millis(7_000), Some(gone(2, false)));
+        assert_eq!(outlook.hopeless_at(), Some(millis(7_100)), "it has stood still for long enough already");
+        outlook.look(millis(7_500), &HostStats { blocks_in_network: 1, ..HostStats::default() });
+        assert_eq!(outlook.hopeless_at(), Some(millis(8_500)));
+        outlook.hear(millis(7_600), None);
+        assert_eq!(outlook.hopeless_at(), None, "the rank was heard again");
+    }
+
+    #[test]
+    fn who_leaves_in_good_order_may_have_left_results_behind() {
+        let mut outlook = Outlook::default();
+        outlook.hear(millis(7_000), Some(gone(2, true)));
+        assert_eq!(outlook.hopeless_at(), Some(millis(8_000)));
+    }
+
+    #[test]
+    fn news_are_a_sentence_that_names_who() {
+        assert_eq!(gone(3, true).to_string(), "rank 3 has left the job");
+        let both = News::Gone(vec![
+            Gone { rank: 0, left: true },
+            Gone { rank: 1, left: false },
+            Gone { rank: 4, left: true },
+            Gone { rank: 5, left: false },
+        ]);
+        assert_eq!(
+            both.to_string(),
+            "ranks 1, 5 are gone: their processes ended or their hosts were cut off; ranks 0, 4 have left the job"
+        );
+        assert_eq!(gone(1, false).to_string(), "rank 1 is gone: its process ended or its host was cut off");
+    }
+}

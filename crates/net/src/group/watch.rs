@@ -1,0 +1,56 @@
+//! A thread for each worker that hears from the switch's control plane who is gone, and whether the switch still is
+//! there. The connection it waits on shows the switch that this worker lives.
+
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use super::outlook::News;
+use super::shared::{Identity, Shared};
+use crate::rendezvous::{Gone, Rendezvous, Watched};
+
+/// Between news and the next question: they can change back, but not often.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Failed calls in a row before the switch counts as gone.
+const ATTEMPTS: u32 = 3;
+
+/// Asks until the group is closed. Nobody waits for this thread: a call ends at the latest after half a minute.
+pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
+    let Identity { switch, job, job_id, key, rank, .. } = identity;
+    let mut known: Vec<Gone> = Vec::new();
+    let mut failures = 0;
+    loop {
+        let watched = rendezvous.watch(*job_id, *key, *rank, &known);
+        let Some(group) = group.upgrade().filter(|group| !group.is_closing()) else { return };
+        failures = if matches!(watched, Watched::Unreachable(_)) { failures + 1 } else { 0 };
+        match watched {
+            Watched::Unwatched => return,
+            Watched::Gone(gone) => {
+                // This rank itself may count as lost, after a long pause; packets tell otherwise.
+                let others: Vec<Gone> = gone.iter().filter(|gone| gone.rank != *rank).copied().collect();
+                group.hear((!others.is_empty()).then_some(News::Gone(others)));
+                known = gone;
+            }
+            Watched::Unknown => {
+                group.hear(Some(News::NoSwitch(unknown(switch, job))));
+                return;
+            }
+            Watched::Unreachable(how) if failures >= ATTEMPTS => {
+                group.hear(Some(News::NoSwitch(format!("the switch {switch} does not answer any more: {how}"))));
+            }
+            Watched::Unreachable(_) => {}
+        }
+        drop(group);
+        if failures > 0 || !known.is_empty() {
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// The sentence for a switch that has no such job.
+pub fn unknown(switch: &str, job: &str) -> String {
+    format!(
+        "the switch {switch} no longer knows job \"{job}\": it was restarted, or took the job's slots back; connect \
+         again to go on"
+    )
+}
