@@ -63,7 +63,7 @@ impl Inbox {
     }
 
     /// Takes note of what a call has brought: true if it was all that was asked for, so that there may be more.
-    pub(super) fn is_full(&mut self) -> bool {
+    pub(super) fn note_batch(&mut self) -> bool {
         let is_full = self.messages.len() == self.room;
         let long = self.messages.iter().any(|message| message.len >= LONG);
         self.room = if long { 1 } else { BATCH };
@@ -95,11 +95,11 @@ mod tests {
     fn after_a_long_run_the_next_comes_by_itself_and_after_a_short_one_in_a_batch() {
         let mut inbox = Inbox::new();
         inbox.messages.push(message(44 * 1472, 1472));
-        assert!(!inbox.is_full(), "one of {BATCH}");
+        assert!(!inbox.note_batch(), "one of {BATCH}");
         assert_eq!(inbox.room(), 1);
-        assert!(inbox.is_full(), "one of one");
+        assert!(inbox.note_batch(), "one of one");
         inbox.messages = vec![message(100, 100)];
-        assert!(inbox.is_full());
+        assert!(inbox.note_batch());
         assert_eq!(inbox.room(), BATCH);
     }
 

@@ -108,7 +108,7 @@ impl UdpPort {
             self.counters.rx_packets += message.len.div_ceil(message.segment.max(1)).max(1) as u64;
             self.counters.rx_bytes += message.len as u64;
         }
-        inbox.is_full()
+        inbox.note_batch()
     }
 
     /// Sends a run: the bytes of `pieces`, packets of `segment` bytes each but the last, which may be shorter. What
