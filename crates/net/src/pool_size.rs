@@ -9,8 +9,9 @@ use std::time::Duration;
 /// The speed of a link that does not tell its own.
 const UNKNOWN_LINK_BITS_PER_S: u64 = 10_000_000_000;
 /// End-host processing on the way of a packet and of its result, beyond that of a round trip without data: six copies
-/// of a run, and the sums. More slots than the link needs cost time: they no longer fit the caches of switch and worker.
-const PROCESSING: Duration = Duration::from_micros(200);
+/// of a run, the sums, and the turns of the threads that share a core. With less in flight they all sleep and wake each
+/// other; with more, nothing fits the caches of switch and worker (docs/performance.md has the measurements).
+const PROCESSING: Duration = Duration::from_micros(600);
 /// Fewer slots than this fill no runs of segments.
 const FEWEST: u64 = 64;
 /// As many as the wire format's index holds, rounded down.
@@ -42,7 +43,8 @@ pub fn suggested(link_bits_per_s: Option<u64>, round_trip: Duration, packet_byte
 }
 
 /// The largest pool over all shards whose packets, from all workers at once, fit the shards' receive buffers of
-/// `receive_buffer` bytes each: one more would be dropped by the switch's own kernel. A power of two.
+/// `receive_buffer` bytes each: one more would be dropped by the switch's own kernel. A power of two. For a worker, whose
+/// one socket hears one packet for each slot, `shards` and `world` are 1.
 pub fn largest(receive_buffer: usize, shards: usize, world: u16, packet_bytes: usize) -> u16 {
     let for_one_slot = usize::from(world.max(1)) * (packet_bytes + packet_bytes / 2 + BUFFER_OVERHEAD);
     let slots = (receive_buffer / for_one_slot * shards).clamp(1, MOST as usize);
@@ -58,10 +60,11 @@ mod tests {
     #[test]
     fn follows_the_bandwidth_delay_product() {
         let round_trip = Duration::from_micros(80);
-        // 10 Gbit/s for 280 us are 350 kB: 238 packets.
-        assert_eq!(suggested(Some(10 * GBIT), round_trip, 1472), 256);
-        assert_eq!(suggested(Some(100 * GBIT), round_trip, 8960), 512);
-        assert_eq!(suggested(None, round_trip, 1472), 256, "an unknown link counts as 10 Gbit/s");
+        // 10 Gbit/s for 680 us are 850 kB: 578 packets, or 95 long ones.
+        assert_eq!(suggested(Some(10 * GBIT), round_trip, 1472), 1024);
+        assert_eq!(suggested(Some(10 * GBIT), round_trip, 8960), 128);
+        assert_eq!(suggested(Some(100 * GBIT), round_trip, 8960), 1024);
+        assert_eq!(suggested(None, round_trip, 1472), 1024, "an unknown link counts as 10 Gbit/s");
         assert_eq!(suggested(Some(u64::MAX), Duration::from_secs(100), 1), MOST as u16);
         assert_eq!(suggested(Some(1), Duration::ZERO, 1472), FEWEST as u16);
     }

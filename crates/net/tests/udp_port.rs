@@ -25,7 +25,8 @@ fn receive(port: &mut UdpPort, count: usize) -> Vec<Packet> {
     let (mut inbox, mut packets, start) = (Inbox::new(), Vec::new(), Instant::now());
     while packets.len() < count {
         assert!(start.elapsed() < Duration::from_secs(20), "{} of {count} packets came", packets.len());
-        if port.receive(&mut inbox) == 0 {
+        port.receive(&mut inbox);
+        if inbox.messages.is_empty() {
             thread::sleep(Duration::from_micros(100));
         }
         for message in &inbox.messages {
@@ -160,7 +161,7 @@ fn what_the_buffer_cannot_hold_is_counted_by_the_receiver() {
         sender.send(&to, &[IoSlice::new(&[1; 1000])], 1000, Ecn::NotCapable);
     }
     let mut inbox = Inbox::new();
-    while receiver.receive(&mut inbox) > 0 {}
+    while receiver.receive(&mut inbox) {}
     // The kernel tells of losses with the next packet that it has room for.
     sender.send(&to, &[IoSlice::new(&[2; 1000])], 1000, Ecn::NotCapable);
     let last = receive(&mut receiver, 1);

@@ -6,6 +6,7 @@ use crate::dtype::ReduceOp;
 use crate::element::Element;
 use crate::kernels::{self, ElementKernels, Unscale};
 use crate::non_finite;
+use crate::prefetch;
 use crate::scale::{BlockExponent, Scale};
 
 /// Bits of binary32's infinity; larger magnitudes are NaNs.
@@ -13,6 +14,7 @@ const INFINITY_BITS: u32 = 0x7f80_0000;
 
 /// The magnitude of a block; [`BlockExponent::ZERO`] for integers, which need no scale.
 pub fn exponent<T: Element>(input: &[T]) -> BlockExponent {
+    prefetch::behind(input);
     let max = (kernels::<T>().max_abs)(input);
     if max < INFINITY_BITS {
         return BlockExponent::of_magnitude(max);
@@ -29,6 +31,7 @@ pub fn encode<T: Element>(input: &[T], scale: Scale, vector: &mut [u8]) {
     if scale.counter_bits > 0 && T::DTYPE.is_float() {
         return non_finite::encode(input, scale, vector);
     }
+    prefetch::behind(input);
     (kernels::<T>().encode)(input, scale.factors(), vector)
 }
 
@@ -46,6 +49,7 @@ pub fn decode<T: Element>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mu
         true if scale.world.is_power_of_two() => Unscale { unit: scale.unit() / divisor, divisor: 1.0 },
         true => Unscale { unit: scale.unit(), divisor },
     };
+    prefetch::behind_to_write(output);
     (kernels::<T>().decode)(vector, unscale, output)
 }
 

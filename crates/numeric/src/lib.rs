@@ -11,6 +11,7 @@ mod element;
 pub mod kernels;
 pub mod lanes;
 mod non_finite;
+mod prefetch;
 mod scale;
 
 pub use dtype::{DType, ReduceOp};

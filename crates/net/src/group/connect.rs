@@ -44,7 +44,7 @@ pub fn connect(
     let path = Path::to(switch).map_err(socket_error)?;
     let udp = UdpPort::open((path.local, 0).into(), SOCKET_BUFFER, SOCKET_BUFFER).map_err(socket_error)?;
     let local = udp.local_addr();
-    let answer = rendezvous.join(&request(options, switch, &path, local))?;
+    let answer = rendezvous.join(&request(options, switch, &path, &udp))?;
 
     let host = options.protocol.host::<Elements>(&host_config(options, &answer));
     let (key, job) = (answer.key, answer.job_id);
@@ -88,20 +88,22 @@ pub fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
     addresses.next().ok_or_else(|| error(io::ErrorKind::NotFound.into()))
 }
 
-fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, local: SocketAddr) -> JoinRequest {
+fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, udp: &UdpPort) -> JoinRequest {
     let max_elements = pool_size::elements_in(Path { mtu: path.mtu.min(MAX_MTU), ..*path }.max_payload());
     let elements = options.elements_per_packet.unwrap_or(max_elements);
     let packet_bytes = pool_size::packet_bytes(elements);
+    let for_link = pool_size::suggested(path.link_bits_per_s, control_round_trip(switch), packet_bytes);
+    let for_socket = pool_size::largest(udp.counters().receive_buffer, 1, 1, packet_bytes);
     JoinRequest {
         job: options.job.clone(),
         rank: options.rank,
         world: options.world,
         protocol: options.protocol,
-        udp: local,
+        udp: udp.local_addr(),
         elements_per_packet: options.elements_per_packet,
         max_elements_per_packet: max_elements,
         slots: options.slots,
-        suggested_slots: pool_size::suggested(path.link_bits_per_s, control_round_trip(switch), packet_bytes),
+        suggested_slots: for_link.min(for_socket),
         timeout: options.timeout,
     }
 }

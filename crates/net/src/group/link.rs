@@ -13,7 +13,7 @@ use tributary_proto::wire::{COMMON_LEN, Common, kind};
 
 use super::outbox::{Addresses, Outbox};
 use crate::rendezvous::JoinAnswer;
-use crate::udp::{BATCH, Inbox, SocketCounters, UdpPort, key_of};
+use crate::udp::{Inbox, SocketCounters, UdpPort, key_of};
 
 /// Batches that one turn takes at most, so that others who want the engine get it.
 const BATCHES_IN_A_TURN: usize = 8;
@@ -86,17 +86,17 @@ impl Link {
         self.switch_last_told = now;
     }
 
-    /// Receives what is there, tells the machine, and sends what it answers. `now` is read once for each batch.
+    /// Receives what is there, tells the machine, and sends what it answers: full runs at once, the rest at the end.
+    /// `now` is read once for each batch.
     pub fn receive(&mut self, host: &mut dyn Host, now: impl Fn() -> Time) {
         for _ in 0..BATCHES_IN_A_TURN {
-            let messages = self.udp.receive(&mut self.inbox);
-            if messages > 0 {
-                self.handle_batch(host, now());
-            }
-            if messages < BATCH {
-                return;
+            let more = self.udp.receive(&mut self.inbox);
+            self.handle_batch(host, now());
+            if !more {
+                break;
             }
         }
+        self.transmit(host, now());
     }
 
     fn handle_batch(&mut self, host: &mut dyn Host, now: Time) {
@@ -119,7 +119,6 @@ impl Link {
                 }
             }
         }
-        self.transmit(host, now);
     }
 
     /// Sends all that the machine wants sent.

@@ -60,6 +60,10 @@ impl Outbox {
         let place = self.end..self.end + transmit.len;
         self.end = place.end;
         self.lanes.push(transmit.to, place, transmit.ecn, |to, run| send(to, run, &self.memory, addresses, udp));
+        if self.lanes.is_empty() {
+            // The next run is written to the same memory, which is still in the core's own cache.
+            self.end = 0;
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use super::ports::Ports;
 use super::rates::Rates;
 use super::{JobInstall, ShardError, ShardJob, ShardReport};
 use crate::clock::{self, Clock};
-use crate::udp::{BATCH, Inbox, UdpPort};
+use crate::udp::{Inbox, UdpPort};
 use crate::wake::{self, Waker};
 
 /// What a handle asks of the thread, with the way back for the answer.
@@ -90,11 +90,11 @@ impl ShardThread {
     fn receive(&mut self) {
         // A bound, so that commands and timers have their turn under load.
         for _ in 0..16 {
-            let messages = self.udp.receive(&mut self.inbox);
+            let more = self.udp.receive(&mut self.inbox);
             let now = self.clock.now();
             self.process(now);
             self.transmit(now);
-            if messages < BATCH {
+            if !more {
                 return;
             }
         }

@@ -5,9 +5,12 @@ use std::ops::Range;
 
 use tributary_proto::packet::Ecn;
 
-/// Messages that one call receives at most. Where the path coalesces, one message is a run of up to 64 KiB; where it
-/// does not, each is one packet, and the batch saves calls.
-pub const BATCH: usize = 8;
+/// Messages that one call receives at most. Where the path does not coalesce, each is one packet, and the batch saves
+/// calls.
+pub(super) const BATCH: usize = 8;
+/// Where the path coalesces, one message is a run of up to 64 KiB. After one as long as this, the next is received by
+/// itself: always to the same memory, so that it is worked on, and forwarded, while it is in the core's own cache.
+const LONG: usize = 1 << 14;
 /// Bytes for one message: the longest UDP payload fits.
 pub const MESSAGE_LEN: usize = 1 << 16;
 
@@ -43,13 +46,28 @@ pub struct Inbox {
     pub messages: Vec<Message>,
     /// Packets that the kernel has dropped for want of buffer so far, as it last said.
     pub(super) overflows: u32,
+    /// Messages that the next call asks for, at most [`BATCH`].
+    room: usize,
 }
 
 impl Inbox {
     /// An empty inbox with all its memory.
     pub fn new() -> Inbox {
         let memory = vec![0; BATCH * MESSAGE_LEN].into_boxed_slice();
-        Inbox { memory, messages: Vec::with_capacity(BATCH), overflows: 0 }
+        Inbox { memory, messages: Vec::with_capacity(BATCH), overflows: 0, room: BATCH }
+    }
+
+    /// Messages that the next call asks for, at most [`BATCH`].
+    pub(super) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Takes note of what a call has brought: true if it was all that was asked for, so that there may be more.
+    pub(super) fn note_batch(&mut self) -> bool {
+        let is_full = self.messages.len() == self.room;
+        let long = self.messages.iter().any(|message| message.len >= LONG);
+        self.room = if long { 1 } else { BATCH };
+        is_full
     }
 }
 
@@ -71,6 +89,18 @@ mod tests {
     fn a_run_is_cut_into_its_packets() {
         let cut: Vec<_> = message(25, 10).segments().collect();
         assert_eq!(cut, [100..110, 110..120, 120..125]);
+    }
+
+    #[test]
+    fn after_a_long_run_the_next_comes_by_itself_and_after_a_short_one_in_a_batch() {
+        let mut inbox = Inbox::new();
+        inbox.messages.push(message(44 * 1472, 1472));
+        assert!(!inbox.note_batch(), "one of {BATCH}");
+        assert_eq!(inbox.room(), 1);
+        assert!(inbox.note_batch(), "one of one");
+        inbox.messages = vec![message(100, 100)];
+        assert!(inbox.note_batch());
+        assert_eq!(inbox.room(), BATCH);
     }
 
     #[test]

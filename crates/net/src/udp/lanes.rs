@@ -30,7 +30,7 @@ impl<K: Copy + PartialEq> Lanes<K> {
         Lanes { lanes: std::array::from_fn(|_| Lane { to: idle, run: Run::new() }), next: 0 }
     }
 
-    /// Takes one packet; a run that has to leave for it is handed to `send`.
+    /// Takes one packet; a run that has to leave for it, or that it fills, is handed to `send`.
     pub fn push(&mut self, to: K, place: Range<usize>, ecn: Ecn, mut send: impl FnMut(K, &Run)) {
         let lane = self.lane(to);
         let lane = &mut self.lanes[lane];
@@ -39,6 +39,14 @@ impl<K: Copy + PartialEq> Lanes<K> {
             lane.to = to;
         }
         lane.run.push(place, ecn);
+        if lane.run.is_full() {
+            lane.leave(&mut send);
+        }
+    }
+
+    /// True if nothing is gathered.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.run.packets() == 0)
     }
 
     /// Hands over all that was gathered. The memory of the packets is free after that.
@@ -71,6 +79,7 @@ impl<K: Copy> Lane<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::udp::MAX_RUN;
 
     /// Gathers packets of 100 bytes for these receivers; the packets in each run that leaves, with its receiver.
     fn runs(receivers: &[char]) -> Vec<(char, usize)> {
@@ -86,6 +95,19 @@ mod tests {
     #[test]
     fn receivers_that_alternate_get_one_run_each() {
         assert_eq!(runs(&['a', 'b', 'a', 'a', 'b']), [('a', 3), ('b', 2)]);
+    }
+
+    #[test]
+    fn a_full_run_leaves_at_once() {
+        let mut lanes = Lanes::new('-');
+        let mut sent = Vec::new();
+        for number in 0..MAX_RUN {
+            assert!(sent.is_empty());
+            let place = 100 * number..100 * (number + 1);
+            lanes.push('a', place, Ecn::NotCapable, |to, run| sent.push((to, run.packets())));
+        }
+        assert_eq!(sent, [('a', MAX_RUN)]);
+        assert!(lanes.is_empty());
     }
 
     #[test]

@@ -87,17 +87,17 @@ impl UdpPort {
         Destination { address: remote.into(), v4 }
     }
 
-    /// Receives what is there, without waiting; the number of messages.
-    pub fn receive(&mut self, inbox: &mut Inbox) -> usize {
+    /// Receives what is there, without waiting. False if that was all; true if there may be more.
+    pub fn receive(&mut self, inbox: &mut Inbox) -> bool {
         inbox.overflows = self.overflows_seen;
         while let Err(error) = sys::receive(self.socket.as_raw_fd(), inbox) {
             match error.kind() {
-                io::ErrorKind::WouldBlock => return 0,
+                io::ErrorKind::WouldBlock => return false,
                 io::ErrorKind::Interrupted => {}
                 // An error that some earlier packet met, such as a dead peer's port: reported once, then gone.
                 _ => {
                     self.counters.soft_errors += 1;
-                    return 0;
+                    return false;
                 }
             }
         }
@@ -108,7 +108,7 @@ impl UdpPort {
             self.counters.rx_packets += message.len.div_ceil(message.segment.max(1)).max(1) as u64;
             self.counters.rx_bytes += message.len as u64;
         }
-        inbox.messages.len()
+        inbox.note_batch()
     }
 
     /// Sends a run: the bytes of `pieces`, packets of `segment` bytes each but the last, which may be shorter. What
@@ -218,9 +218,13 @@ mod tests {
         assert_eq!((sender.counters.tx_runs, sender.counters.tx_packets, sender.counters.tx_bytes), (3, 3, 250));
         let (mut inbox, mut came) = (Inbox::new(), Vec::new());
         // The loopback interface delivers before the send returns.
-        while receiver.receive(&mut inbox) > 0 {
+        loop {
+            let more = receiver.receive(&mut inbox);
             for place in inbox.messages.iter().flat_map(|message| message.segments()) {
                 came.push(inbox.memory[place].to_vec());
+            }
+            if !more {
+                break;
             }
         }
         assert!(came.iter().map(Vec::as_slice).eq(bytes.chunks(100)));

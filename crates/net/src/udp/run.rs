@@ -41,6 +41,11 @@ impl Run {
             && self.bytes + place.len() <= MAX_RUN_BYTES
     }
 
+    /// True if no packet can follow.
+    pub fn is_full(&self) -> bool {
+        self.packets == MAX_RUN || self.bytes + self.segment > MAX_RUN_BYTES
+    }
+
     /// Takes one packet: the first of all, or one that [`Run::continues`].
     pub fn push(&mut self, place: Range<usize>, ecn: Ecn) {
         if self.packets == 0 {

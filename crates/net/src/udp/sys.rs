@@ -77,7 +77,7 @@ unsafe fn write_control<T>(at: *mut libc::cmsghdr, level: i32, kind: i32, value:
     }
 }
 
-/// Receives up to [`BATCH`] messages without waiting.
+/// Receives as many messages as the inbox has room for, without waiting.
 pub fn receive(fd: RawFd, inbox: &mut Inbox) -> io::Result<()> {
     inbox.messages.clear();
     let mut controls = [const { MaybeUninit::<Control>::uninit() }; BATCH];
@@ -97,8 +97,9 @@ pub fn receive(fd: RawFd, inbox: &mut Inbox) -> io::Result<()> {
         header.msg_control = controls[i].as_mut_ptr().cast();
         header.msg_controllen = mem::size_of::<Control>() as _;
     }
+    let room = inbox.room().min(headers.len()) as u32;
     // SAFETY: every header points to its own buffers, which outlive the call.
-    let n = unsafe { libc::recvmmsg(fd, headers.as_mut_ptr(), BATCH as u32, libc::MSG_DONTWAIT as _, ptr::null_mut()) };
+    let n = unsafe { libc::recvmmsg(fd, headers.as_mut_ptr(), room, libc::MSG_DONTWAIT as _, ptr::null_mut()) };
     if n < 0 {
         return Err(io::Error::last_os_error());
     }
