@@ -283,7 +283,7 @@ impl Recovery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{JobId, JobKey, WorkerId};
+    use crate::ids::{JobId, JobKey};
 
     /// One packet, answered after `took`; how often it was sent again meanwhile.
     fn round(recovery: &mut Recovery, sent_at: Time, took: Span) -> usize {
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_quiet_that_was_none_makes_the_next_one_wait_for_longer() {
         let job = JobConfig { job: JobId(1), key: JobKey(1), world: 2, slots: 8, elements_per_packet: 64, shards: 1 };
-        let mut recovery = Recovery::new(&HostConfig { job, worker: WorkerId(0), timers: TimerConfig::default() });
+        let mut recovery = Recovery::new(&job, TimerConfig::default(), Order::Sent);
         assert_eq!(round(&mut recovery, Time::ZERO, Span::from_micros(300)), 0, "the fastest so far");
         // From now on answers take a hundred times as long, and none of them is a sample.
         let start = Time::ZERO + Span::from_millis(100);
