@@ -5,13 +5,16 @@
 ...     total = group.allreduce(np.ones(1_000_000, np.float32))
 """
 
+from tributary import sim
 from tributary._core import __version__
 from tributary.errors import (
     Closed,
     CollectiveError,
     CollectiveTimeout,
+    ConfigError,
     ConnectError,
     Mismatch,
+    SimulationError,
     SwitchLost,
     TributaryError,
     Unsupported,
@@ -23,16 +26,19 @@ __all__ = [
     "Closed",
     "CollectiveError",
     "CollectiveTimeout",
+    "ConfigError",
     "ConnectError",
     "Group",
     "GroupInfo",
     "GroupStats",
     "Handle",
     "Mismatch",
+    "SimulationError",
     "Switch",
     "SwitchLost",
     "TributaryError",
     "Unsupported",
     "__version__",
     "connect",
+    "sim",
 ]
