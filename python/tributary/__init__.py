@@ -5,14 +5,17 @@
 ...     total = group.allreduce(np.ones(1_000_000, np.float32))
 """
 
+from tributary import sim
 from tributary._core import __version__
 from tributary.errors import (
     Closed,
     CollectiveError,
     CollectiveTimeout,
+    ConfigError,
     ConnectError,
     Mismatch,
     RankLost,
+    SimulationError,
     SwitchLost,
     TributaryError,
     Unsupported,
@@ -24,6 +27,7 @@ __all__ = [
     "Closed",
     "CollectiveError",
     "CollectiveTimeout",
+    "ConfigError",
     "ConnectError",
     "Group",
     "GroupInfo",
@@ -31,10 +35,12 @@ __all__ = [
     "Handle",
     "Mismatch",
     "RankLost",
+    "SimulationError",
     "Switch",
     "SwitchLost",
     "TributaryError",
     "Unsupported",
     "__version__",
     "connect",
+    "sim",
 ]

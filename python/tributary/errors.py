@@ -53,3 +53,11 @@ class Unsupported(TributaryError, TypeError):
 
 class Closed(TributaryError):
     """The group was closed."""
+
+
+class ConfigError(TributaryError, ValueError):
+    """A file or a dict that describes no experiment for the simulator."""
+
+
+class SimulationError(TributaryError):
+    """A simulation that could not be done, or whose result is wrong or incomplete."""

@@ -13,11 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 
@@ -26,7 +21,8 @@ def draw(outcome: dict[str, Any]) -> Figure:
     figures = outcome["figures"]
     if not figures:
         raise ValueError(f"{outcome['id']} has no figures")
-    picture, axes = plt.subplots(1, len(figures), figsize=(6.0 * len(figures), 4.0), squeeze=False)
+    picture = Figure(figsize=(6.0 * len(figures), 4.0))
+    axes = picture.subplots(1, len(figures), squeeze=False)
     for axis, figure in zip(axes[0], figures, strict=True):
         for series in figure["series"]:
             x, y = zip(*series["points"], strict=True) if series["points"] else ((), ())
@@ -57,7 +53,6 @@ def main(arguments: Sequence[str]) -> int:
         path = Path(name)
         picture = draw(json.loads(path.read_text(encoding="utf-8")))
         picture.savefig(path.with_suffix(".png"), dpi=120)
-        plt.close(picture)
     return 0
 
 

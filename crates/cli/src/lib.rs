@@ -10,6 +10,7 @@ mod failure;
 mod npy;
 mod output;
 mod program;
+mod python;
 mod stage;
 
 use std::ffi::OsString;

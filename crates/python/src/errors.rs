@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use tributary_net::group::{ConnectError, GroupError, News};
 use tributary_proto::host::CollectiveError;
 use tributary_proto::ids::WorkerId;
+use tributary_sim::config::ConfigError;
 
 /// A time that Python gives in seconds.
 pub fn seconds(value: f64) -> PyResult<Duration> {
@@ -48,6 +49,16 @@ fn ranks(workers: &[WorkerId]) -> Vec<u16> {
 /// The group was closed.
 pub fn closed(py: Python<'_>) -> PyErr {
     raise(py, "Closed", ("this group was closed; connect again".to_string(),))
+}
+
+/// A file or a dict describes no experiment.
+pub fn of_config(py: Python<'_>, error: &ConfigError) -> PyErr {
+    raise(py, "ConfigError", (error.to_string(),))
+}
+
+/// A simulation cannot be done.
+pub fn of_simulation(py: Python<'_>, sentence: String) -> PyErr {
+    raise(py, "SimulationError", (sentence,))
 }
 
 fn raise<'py, A: PyCallArgs<'py>>(py: Python<'py>, class: &str, arguments: A) -> PyErr {

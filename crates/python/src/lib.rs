@@ -4,6 +4,8 @@
 mod errors;
 mod group;
 mod pending;
+mod simulation;
+mod sweep;
 mod switch;
 
 use std::ffi::OsString;
@@ -25,5 +27,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<group::Group>()?;
     module.add_class::<pending::Pending>()?;
     module.add_class::<switch::Switch>()?;
+    module.add_function(wrap_pyfunction!(simulation::simulate, module)?)?;
+    module.add_class::<simulation::Report>()?;
+    module.add_function(wrap_pyfunction!(sweep::run_point, module)?)?;
+    module.add_class::<sweep::Sweep>()?;
     Ok(())
 }

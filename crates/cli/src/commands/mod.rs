@@ -80,7 +80,7 @@ impl Command {
             Command::Bench(args) => bench::run(args, program),
             Command::Demo(args) => demo::run(args, program),
             Command::Reproduce(args) => reproduce::run(args, program),
-            Command::Sim(args) => sim::run(args),
+            Command::Sim(args) => sim::run(args, program),
         }
     }
 }

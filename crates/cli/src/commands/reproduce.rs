@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command as Process, Stdio};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -13,6 +12,7 @@ use tributary_sim::reproduce::{Entry, Outcome, Verdict, Watch, catalogue, find};
 use crate::failure::Failure;
 use crate::output::{self, Table};
 use crate::program::Program;
+use crate::python::Module;
 use crate::stage::Interrupt;
 
 const EXAMPLES: &str = "\
@@ -184,17 +184,7 @@ fn csv(outcome: &Outcome) -> String {
 
 /// Lets the Python package draw, where it and matplotlib are.
 fn draw(data: &Path, program: &Program) -> Result<(), String> {
-    let python = program.interpreter().cloned().unwrap_or_else(|| "python3".into());
-    let run = Process::new(&python).args(["-m", "tributary.plots"]).arg(data).stdin(Stdio::null()).output();
-    let run = run.map_err(|error| format!("{} does not start ({error})", python.to_string_lossy()))?;
-    if run.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&run.stderr);
-    let last = said.lines().last().unwrap_or("it said nothing").trim();
-    Err(if last.contains("No module named") {
-        format!("`pip install 'tributary[plots]'` for {} brings what draws it ({last})", python.to_string_lossy())
-    } else {
-        last.to_string()
-    })
+    let module = Module::new(program, "tributary.plots", "plots");
+    let run = module.command().arg(data).output().map_err(|error| module.not_started(&error))?;
+    if run.status.success() { Ok(()) } else { Err(module.failed(&String::from_utf8_lossy(&run.stderr))) }
 }

@@ -52,6 +52,16 @@ pub(crate) fn invalid(sentence: impl Into<String>) -> ConfigError {
     ConfigError(sentence.into())
 }
 
+/// A JSON object as the table that a file would be.
+pub(crate) fn json_table(text: &str) -> Result<toml::Table, ConfigError> {
+    serde_json::from_str(text).map_err(|error| invalid(error.to_string()))
+}
+
+/// Messages of the parser may have several lines; the sentence has one.
+fn one_line(message: &str) -> String {
+    message.lines().collect::<Vec<_>>().join(", ")
+}
+
 fn is_default(transport: &TransportSection) -> bool {
     *transport == TransportSection::default()
 }
@@ -65,11 +75,15 @@ fn ten_seconds() -> Duration {
 }
 
 impl Config {
+    /// Reads the same from a JSON object, as programs make it.
+    pub fn parse_json(text: &str) -> Result<Config, ConfigError> {
+        Config::deserialize(json_table(text)?).map_err(|error| invalid(one_line(error.message())))
+    }
+
     /// Reads a file's text. Whether its parts fit together is found when it is built.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         toml::from_str(text).map_err(|error| {
-            // Messages of the parser may have several lines; the sentence has one.
-            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+            let message = one_line(error.message());
             match error.span() {
                 Some(span) => invalid(format!("line {}: {message}", text[..span.start].matches('\n').count() + 1)),
                 None => invalid(message),

@@ -10,8 +10,9 @@
 //! "network.routing" = ["ecmp", "random"]
 //! ```
 //!
-//! [`plan`] makes the points, [`store`] keeps those that are finished, [`summary`] is the table at the end.
+//! [`plan`] makes the points, [`order`] sends one elsewhere, [`store`] keeps those that are finished, [`summary`] is the table at the end.
 
+mod order;
 mod plan;
 mod store;
 mod summary;
@@ -22,9 +23,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+pub use order::{OrderError, WorkOrder};
 pub use plan::{Sweep, SweepPoint};
 pub use store::{Finished, Store, StoreError};
-pub use summary::{Line, summarise};
+pub use summary::{Line, run_table, summarise, summary_table};
 
 use crate::experiment::{RunError, run_watched};
 
@@ -41,7 +43,7 @@ pub fn run(
     let work = || {
         while !stop.load(Ordering::Relaxed) && failed.lock().is_ok_and(|failed| failed.is_none()) {
             let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-            let kept = match finish(point, stop) {
+            let kept = match run_point(point, stop) {
                 Some(finished) => store.keep(point, &finished).map(|()| done(&finished)),
                 None => return,
             };
@@ -62,8 +64,8 @@ pub fn run(
     }
 }
 
-/// One point; `None` if it was stopped.
-fn finish(point: &SweepPoint, stop: &AtomicBool) -> Option<Finished> {
+/// Runs one point; `None` if it was stopped.
+pub fn run_point(point: &SweepPoint, stop: &AtomicBool) -> Option<Finished> {
     let watched = run_watched(&point.config, &mut |_| match stop.load(Ordering::Relaxed) {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),

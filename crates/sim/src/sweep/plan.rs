@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::config::{Config, ConfigError, invalid};
+use crate::config::{Config, ConfigError, invalid, json_table};
 
 /// More points than this and a mistake is more likely than a purpose.
 const MOST_POINTS: usize = 1_000_000;
@@ -53,7 +53,15 @@ pub struct SweepPoint {
 impl Sweep {
     /// Reads a file's text.
     pub fn parse(text: &str) -> Result<Sweep, ConfigError> {
-        let mut base: Table = toml::from_str(text).map_err(|error| invalid(error.message().to_string()))?;
+        Sweep::of_table(toml::from_str(text).map_err(|error| invalid(error.message().to_string()))?)
+    }
+
+    /// Reads the same from a JSON object, as programs make it.
+    pub fn parse_json(text: &str) -> Result<Sweep, ConfigError> {
+        Sweep::of_table(json_table(text)?)
+    }
+
+    fn of_table(mut base: Table) -> Result<Sweep, ConfigError> {
         let section = base.remove("sweep").ok_or_else(|| {
             invalid("the file has no [sweep]: name seeds, and under [sweep.over] keys with their values")
         })?;
@@ -87,6 +95,11 @@ impl Sweep {
 }
 
 impl SweepPoint {
+    /// A point that came from elsewhere: what `values` and `text` of another were.
+    pub fn read(values: Vec<String>, text: String) -> Result<SweepPoint, ConfigError> {
+        Ok(SweepPoint { values, config: Config::parse(&text)?, text })
+    }
+
     fn new(table: &Table, values: Vec<String>, seed: u64) -> Result<SweepPoint, ConfigError> {
         let text = |table: &Table| toml::to_string(table).map_err(|error| invalid(error.to_string()));
         let mut config = Config::parse(&text(table)?).map_err(|error| match values.is_empty() {

@@ -1,8 +1,9 @@
-//! The table at the end of a sweep: each combination of values over its seeds.
+//! The tables at the end of a sweep: each combination of values over its seeds, and each run.
 
 use serde::Serialize;
 
 use super::store::Finished;
+use crate::table::Table;
 
 /// One combination of values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -46,4 +47,39 @@ fn spread(runs: &[&Finished], figure: impl Fn(&Finished) -> Option<f64>) -> Opti
     let least = values.iter().copied().reduce(f64::min)?;
     let greatest = values.iter().copied().reduce(f64::max)?;
     Some([values.iter().sum::<f64>() / values.len() as f64, least, greatest])
+}
+
+/// Lines as a table: the keys, how many runs, and of each figure mean, least and greatest.
+pub fn summary_table(keys: &[String], lines: &[Line]) -> Table {
+    let table = keys.iter().enumerate().fold(Table::new("summary"), |table, (place, key)| {
+        table.written(key, lines.iter().map(|line| line.values[place].as_str()))
+    });
+    let table = table
+        .whole("runs", lines.iter().map(|line| line.runs as u64))
+        .whole("failed", lines.iter().map(|line| line.failed as u64));
+    type Figure = fn(&Line) -> Option<[f64; 3]>;
+    let figures: [(&str, Figure); 3] = [
+        ("goodput_gbps", |line| line.goodput_gbps),
+        ("seconds", |line| line.seconds),
+        ("flow_seconds", |line| line.flow_seconds),
+    ];
+    figures.into_iter().fold(table, |table, (name, figure)| {
+        ["mean", "min", "max"].into_iter().enumerate().fold(table, |table, (place, part)| {
+            table.real(format!("{name}_{part}"), lines.iter().map(|line| figure(line).map(|figure| figure[place])))
+        })
+    })
+}
+
+/// Runs as a table: the keys, the seed, the figures, and why a run failed.
+pub fn run_table(keys: &[String], runs: &[Finished]) -> Table {
+    let table = keys.iter().enumerate().fold(Table::new("runs"), |table, (place, key)| {
+        table.written(key, runs.iter().map(|run| run.values[place].as_str()))
+    });
+    table
+        .whole("seed", runs.iter().map(|run| run.seed))
+        .real("goodput_gbps", runs.iter().map(|run| run.goodput_gbps))
+        .real("seconds", runs.iter().map(|run| run.seconds))
+        .real("flow_seconds", runs.iter().map(|run| run.flow_seconds))
+        .text("failure", runs.iter().map(|run| run.failure.clone().unwrap_or_default()))
+        .text("trace_hash", runs.iter().map(|run| &run.trace_hash))
 }

@@ -106,6 +106,20 @@ impl Table {
         self.with(name, Values::Flag(values.into_iter().collect()))
     }
 
+    /// With a column of what people wrote: whole numbers or numbers where all of it is that, else words.
+    #[must_use]
+    pub fn written<'a>(self, name: impl Into<String>, values: impl IntoIterator<Item = &'a str>) -> Table {
+        let words: Vec<&str> = values.into_iter().collect();
+        let whole: Result<Vec<i64>, _> = words.iter().map(|word| word.parse()).collect();
+        let real: Result<Vec<f64>, _> = words.iter().map(|word| word.parse()).collect();
+        let values = match (whole, real) {
+            (Ok(whole), _) => Values::Whole(whole),
+            (_, Ok(real)) => Values::Real(real),
+            _ => Values::Text(words.into_iter().map(String::from).collect()),
+        };
+        self.with(name, values)
+    }
+
     fn with(mut self, name: impl Into<String>, values: Values) -> Table {
         debug_assert!(self.columns.iter().all(|column| column.values.len() == values.len()), "columns of equal length");
         self.columns.push(Column { name: name.into(), values });

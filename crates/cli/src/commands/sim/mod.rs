@@ -1,11 +1,13 @@
 //! `tributary sim`: the protocols' own machines on simulated networks.
 
+mod cluster;
 mod run;
 mod swarm;
 mod sweep;
 mod trace;
 
 use crate::failure::Failure;
+use crate::program::Program;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -13,6 +15,7 @@ Examples:
   tributary sim run FILE.toml --seed 7 --out results/
   tributary sim run FILE.toml --json | jq .jobs[0].goodput_gbps
   tributary sim sweep experiments/sweep-trees.toml --out trees
+  tributary sim sweep FILE.toml --on 10.0.0.1:8786    on the workers of a Dask cluster
   tributary sim swarm --seeds 0..10000
   tributary sim swarm --seeds 17..18 --show           the world of seed 17 as a file
   tributary sim trace --swarm 17 --node 'switch 0'
@@ -34,7 +37,7 @@ pub struct Args {
 enum Command {
     /// Run one experiment and report what it found
     Run(run::Args),
-    /// Run a file with every combination of some values and seeds, on all cores; goes on where it was stopped
+    /// Run a file with every combination of some values and seeds, on all cores or a cluster; goes on where it was stopped
     Sweep(sweep::Args),
     /// Run random worlds with faults: nothing wrong may come out, and everything must end
     Swarm(swarm::Args),
@@ -55,10 +58,10 @@ impl Args {
 }
 
 /// Carries the subcommand out.
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     match args.command {
         Command::Run(args) => run::run(args),
-        Command::Sweep(args) => sweep::run(args),
+        Command::Sweep(args) => sweep::run(args, program),
         Command::Swarm(args) => swarm::run(args),
         Command::Trace(args) => trace::run(args),
     }

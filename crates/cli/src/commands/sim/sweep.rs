@@ -1,14 +1,18 @@
 //! `tributary sim sweep`: parameters times seeds over all cores, resumable.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use tributary_sim::sweep::{self, Finished, Line, Store, Sweep, SweepPoint, summarise};
+use tributary_sim::sweep::{self, Finished, Line, Store, Sweep, SweepPoint, run_table, summarise, summary_table};
+use tributary_sim::table::{Format, Table};
 
+use super::cluster;
 use crate::failure::Failure;
-use crate::output::{self, Table};
+use crate::output;
+use crate::program::Program;
 use crate::stage::Interrupt;
 
 /// The flags of `tributary sim sweep`.
@@ -20,13 +24,16 @@ pub struct Args {
     /// Keep finished runs here, and do not run again what is kept; FILE.sweep if left out
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Run on the workers of the Dask cluster whose scheduler has this address, instead of here
+    #[arg(long, value_name = "ADDR:PORT")]
+    on: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }
 
 /// Runs what is not kept yet, and prints the table of all that is.
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let file = args.file.display();
     let text = fs::read_to_string(&args.file).map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
     let sweep = Sweep::parse(&text).map_err(|error| Failure::new(format!("{file}: {error}")))?;
@@ -37,13 +44,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let open: Vec<SweepPoint> = sweep.points.iter().filter(|point| store.find(point).is_none()).cloned().collect();
     let kept = sweep.points.len() - open.len();
     let bar = progress(sweep.points.len(), kept);
-    let ran = sweep::run(&open, &store, &|_| bar.inc(1), interrupt.flag());
+    let ran = match &args.on {
+        None => sweep::run(&open, &store, &|_| bar.inc(1), interrupt.flag()).map_err(Failure::from),
+        Some(address) => cluster::run(program, address, &open, &store, &|| bar.inc(1), &interrupt),
+    };
     bar.finish_and_clear();
 
     let finished: Vec<Finished> = sweep.points.iter().filter_map(|point| store.find(point)).collect();
     let lines = summarise(&finished);
-    let csv = folder.join("summary.csv");
-    let written = fs::write(&csv, as_csv(&sweep.keys, &lines));
+    let written = write(&folder, &[summary_table(&sweep.keys, &lines), run_table(&sweep.keys, &finished)]);
     if args.json {
         output::json(
             &json!({ "keys": sweep.keys, "runs": sweep.points.len(), "finished": finished.len(), "lines": lines }),
@@ -58,7 +67,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ))?;
     }
     ran?;
-    written.map_err(|error| Failure::new(format!("cannot write {}: {error}", csv.display())))?;
+    written.map_err(|error| Failure::new(format!("cannot write to {}: {error}", folder.display())))?;
     if interrupt.is_set() {
         let rest = sweep.points.len() - finished.len();
         return Err(Failure::Told(format!("interrupted with {rest} runs left; the same command goes on")));
@@ -81,7 +90,7 @@ fn progress(points: usize, kept: usize) -> ProgressBar {
 
 fn render(keys: &[String], lines: &[Line]) -> String {
     let fixed = ["runs", "failed", "goodput Gbit/s", "from", "to", "collective us", "messages us"];
-    let mut table = Table::new(keys.iter().map(String::as_str).chain(fixed));
+    let mut table = output::Table::new(keys.iter().map(String::as_str).chain(fixed));
     for line in lines {
         let number =
             |value: Option<f64>, factor: f64| value.map_or("-".into(), |value| format!("{:.2}", factor * value));
@@ -94,21 +103,11 @@ fn render(keys: &[String], lines: &[Line]) -> String {
     table.render()
 }
 
-fn as_csv(keys: &[String], lines: &[Line]) -> String {
-    let quoted = |text: &String| format!("\"{}\"", text.replace('"', "\"\""));
-    let mut columns: Vec<String> = keys.iter().map(quoted).collect();
-    columns.extend(["runs", "failed"].map(String::from));
-    for figure in ["goodput_gbps", "seconds", "flow_seconds"] {
-        columns.extend(["mean", "min", "max"].map(|part| format!("{figure}_{part}")));
+/// As CSV, beside the runs.
+fn write(folder: &Path, tables: &[Table]) -> io::Result<()> {
+    for table in tables {
+        let file = File::create(folder.join(table.name).with_extension(Format::Csv.name()))?;
+        table.write(Format::Csv, &mut BufWriter::new(file))?;
     }
-    let mut text = columns.join(",") + "\n";
-    for line in lines {
-        let mut cells: Vec<String> = line.values.iter().map(quoted).collect();
-        cells.extend([line.runs.to_string(), line.failed.to_string()]);
-        for figure in [line.goodput_gbps, line.seconds, line.flow_seconds] {
-            cells.extend([0, 1, 2].map(|place| figure.map(|figure| figure[place].to_string()).unwrap_or_default()));
-        }
-        text += &(cells.join(",") + "\n");
-    }
-    text
+    Ok(())
 }

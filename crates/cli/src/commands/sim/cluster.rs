@@ -1,0 +1,108 @@
+//! Points of a sweep on a Dask cluster: the package's `tributary.sim.cluster` takes orders and gives what came of them.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tributary_sim::sweep::{Finished, Store, SweepPoint, WorkOrder};
+
+use crate::failure::Failure;
+use crate::program::Program;
+use crate::python::Module;
+use crate::stage::Interrupt;
+
+/// How often a wait looks whether somebody wants it to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[derive(Deserialize)]
+struct Answer {
+    /// The order's place.
+    number: usize,
+    /// JSON.
+    finished: String,
+}
+
+/// Runs points on the cluster whose scheduler has this address, and keeps what came of each; `done` is told of each.
+pub fn run(
+    program: &Program,
+    address: &str,
+    points: &[SweepPoint],
+    store: &Store,
+    done: &dyn Fn(),
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    if points.is_empty() {
+        return Ok(());
+    }
+    let module = Module::new(program, "tributary.sim.cluster", "dask");
+    let mut command = module.command();
+    // A group of its own: Ctrl-C is for us, and we end it.
+    command.arg(address).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| Failure::new(module.not_started(&error)))?;
+    let (Some(mut orders), Some(answers), Some(mut complaints)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        unreachable!("all three are pipes")
+    };
+    let (sender, lines) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for point in points {
+                let Ok(order) = serde_json::to_string(&WorkOrder::new(point)) else { return };
+                // Fails if the program has ended; it says why.
+                if writeln!(orders, "{order}").is_err() {
+                    return;
+                }
+            }
+        });
+        scope.spawn(move || {
+            BufReader::new(answers).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let complaints = scope.spawn(move || {
+            let mut text = String::new();
+            let _ = complaints.read_to_string(&mut text);
+            text
+        });
+        let kept = keep(&lines, points, store, done, interrupt);
+        if kept.is_err() || interrupt.is_set() {
+            // Its end is what we want, and it may have come already.
+            let _ = child.kill();
+        }
+        let status = child.wait()?;
+        let said = complaints.join().unwrap_or_default();
+        match kept {
+            Ok(()) if status.success() || interrupt.is_set() => Ok(()),
+            Ok(()) => Err(Failure::new(module.failed(&said))),
+            Err(failure) => Err(failure),
+        }
+    })
+}
+
+/// Keeps answers until there are no more, or somebody wants no more.
+fn keep(
+    lines: &mpsc::Receiver<String>,
+    points: &[SweepPoint],
+    store: &Store,
+    done: &dyn Fn(),
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    while !interrupt.is_set() {
+        match lines.recv_timeout(LOOK) {
+            Ok(line) => {
+                let foreign = || Failure::new(format!("the cluster's program said what it should not: {line}"));
+                let answer: Answer = serde_json::from_str(&line).map_err(|_| foreign())?;
+                let finished: Finished = serde_json::from_str(&answer.finished).map_err(|_| foreign())?;
+                let point = points.get(answer.number).filter(|point| point.text == finished.config);
+                store.keep(point.ok_or_else(foreign)?, &finished)?;
+                done();
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    Ok(())
+}

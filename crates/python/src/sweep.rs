@@ -1,0 +1,143 @@
+//! A sweep: its points, those that are finished, and how the rest is run here or elsewhere.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tributary_sim::sweep::{
+    self, Finished, Store, Sweep as Plan, SweepPoint, WorkOrder, run_table, summarise, summary_table,
+};
+
+use crate::errors;
+use crate::simulation::columns;
+
+/// How often a sweep looks whether Python has a signal to handle.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The points of a sweep, and the folder with those that are finished.
+#[pyclass(frozen, module = "tributary._core")]
+pub struct Sweep {
+    plan: Plan,
+    store: Store,
+}
+
+#[pymethods]
+impl Sweep {
+    #[new]
+    fn new(py: Python<'_>, text: &str, json: bool, folder: PathBuf) -> PyResult<Sweep> {
+        let plan = if json { Plan::parse_json(text) } else { Plan::parse(text) };
+        let plan = plan.map_err(|error| errors::of_config(py, &error))?;
+        let store = Store::open(&folder).map_err(|error| errors::of_simulation(py, error.to_string()))?;
+        Ok(Sweep { plan, store })
+    }
+
+    /// The keys that vary.
+    fn keys(&self) -> Vec<String> {
+        self.plan.keys.clone()
+    }
+
+    fn __len__(&self) -> usize {
+        self.plan.points.len()
+    }
+
+    /// The numbers of the points that are not finished.
+    fn open(&self, py: Python<'_>) -> Vec<usize> {
+        py.detach(|| {
+            let points = self.plan.points.iter().enumerate();
+            points.filter(|(_, point)| self.store.find(point).is_none()).map(|(number, _)| number).collect()
+        })
+    }
+
+    /// A point as `run_point` takes it, anywhere.
+    fn order(&self, number: usize) -> PyResult<String> {
+        json(&WorkOrder::new(self.point(number)?))
+    }
+
+    /// Keeps what `run_point` gave for a point.
+    fn keep(&self, py: Python<'_>, number: usize, finished: &str) -> PyResult<()> {
+        let finished: Finished =
+            serde_json::from_str(finished).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let point = self.point(number)?;
+        if finished.config != point.text {
+            return Err(errors::of_simulation(py, format!("what came back is not the run number {number}")));
+        }
+        py.detach(|| self.store.keep(point, &finished)).map_err(|error| errors::of_simulation(py, error.to_string()))
+    }
+
+    /// Runs what is not finished on all cores; `progress` is called after each with how many are finished and how
+    /// many there are. What it raises, or a signal's handler, ends the sweep; what is finished is kept.
+    fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        let open: Vec<SweepPoint> = self.open(py).into_iter().map(|number| self.plan.points[number].clone()).collect();
+        let (all, mut finished) = (self.plan.points.len(), self.plan.points.len() - open.len());
+        let stop = AtomicBool::new(false);
+        let (sender, receiver) = mpsc::channel();
+        let receiver = Mutex::new(receiver);
+        thread::scope(|scope| {
+            let (stop, store) = (&stop, &self.store);
+            // The channel closes when the sweep is over.
+            let running = scope.spawn(move || sweep::run(&open, store, &|_| _ = sender.send(()), stop));
+            let mut raised = Ok(());
+            loop {
+                let told = py.detach(|| receiver.lock().expect("one thread").recv_timeout(SIGNAL_INTERVAL));
+                match told {
+                    Ok(()) => finished += 1,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+                if raised.is_err() {
+                    continue;
+                }
+                let tell = |call: &Py<PyAny>| call.call1(py, (finished, all)).map(|_| ());
+                let told = told.map_or(Ok(()), |()| progress.as_ref().map_or(Ok(()), tell));
+                raised = told.and_then(|()| py.check_signals());
+                stop.store(raised.is_err(), Ordering::Relaxed);
+            }
+            let ran = py.detach(|| running.join()).expect("a sweep does not panic");
+            raised.and(ran.map_err(|error| errors::of_simulation(py, error.to_string())))
+        })
+    }
+
+    /// The reports of finished points, each as `run_point` gives it.
+    fn finished(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        py.detach(|| self.found()).iter().map(json).collect()
+    }
+
+    /// The columns of the tables `summary` and `runs`.
+    fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (keys, finished) = (&self.plan.keys, py.detach(|| self.found()));
+        let tables = PyDict::new(py);
+        for table in [summary_table(keys, &summarise(&finished)), run_table(keys, &finished)] {
+            tables.set_item(table.name, columns(py, table)?)?;
+        }
+        Ok(tables)
+    }
+}
+
+impl Sweep {
+    fn point(&self, number: usize) -> PyResult<&SweepPoint> {
+        self.plan.points.get(number).ok_or_else(|| PyIndexError::new_err("there is no such point"))
+    }
+
+    fn found(&self) -> Vec<Finished> {
+        self.plan.points.iter().filter_map(|point| self.store.find(point)).collect()
+    }
+}
+
+/// Runs one point of a sweep that may have been planned on another machine, and gives what is kept of it.
+#[pyfunction]
+pub fn run_point(py: Python<'_>, order: &str) -> PyResult<String> {
+    let order: WorkOrder = serde_json::from_str(order).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let finished =
+        py.detach(|| order.carry_out()).map_err(|sentence| errors::of_simulation(py, sentence.to_string()))?;
+    json(&finished)
+}
+
+fn json(value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|error| PyValueError::new_err(error.to_string()))
+}

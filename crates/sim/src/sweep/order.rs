@@ -1,0 +1,50 @@
+//! A point that is run elsewhere: what travels to the machine that runs it.
+
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::SweepPoint;
+use super::run_point;
+use super::store::Finished;
+use crate::config::ConfigError;
+
+/// One point, with the version of the program that planned it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkOrder {
+    version: String,
+    values: Vec<String>,
+    config: String,
+}
+
+/// Why an order is not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    /// Another version might come to other results.
+    #[error("the sweep was planned by tributary {planned}, and this machine has {VERSION}; install the same on both")]
+    Version {
+        /// Who planned it.
+        planned: String,
+    },
+    /// The file is none.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+impl WorkOrder {
+    /// The order for a point.
+    pub fn new(point: &SweepPoint) -> WorkOrder {
+        WorkOrder { version: VERSION.to_string(), values: point.values.clone(), config: point.text.clone() }
+    }
+
+    /// Runs it.
+    pub fn carry_out(self) -> Result<Finished, OrderError> {
+        if self.version != VERSION {
+            return Err(OrderError::Version { planned: self.version });
+        }
+        let point = SweepPoint::read(self.values, self.config)?;
+        Ok(run_point(&point, &AtomicBool::new(false)).expect("nobody stops it"))
+    }
+}

@@ -1,0 +1,14 @@
+"""The simulator: protocols' own machines on simulated networks of any size.
+
+>>> from tributary import sim
+>>> result = sim.run("experiments/first.toml")
+>>> result.jobs["goodput_gbps"], result.links["utilisation"].max()
+
+`docs/simulator.md` explains every key of an experiment, `docs/notebook.md` works through one.
+"""
+
+from tributary.sim._run import Progress, Result, run
+from tributary.sim._source import Config
+from tributary.sim._sweep import SweepResult, sweep
+
+__all__ = ["Config", "Progress", "Result", "SweepResult", "run", "sweep"]

@@ -1,0 +1,156 @@
+"""One experiment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from tributary import _core
+from tributary.errors import ConfigError, SimulationError
+from tributary.sim import _source, _tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    #: Simulated seconds.
+    seconds: float
+    #: Events so far.
+    events: int
+    #: Messages, flows and ranks of jobs that are not finished.
+    open: int
+    #: All there were at the beginning.
+    total: int
+
+
+class Result:
+    """What a run found.
+
+    The tables are structured arrays with a record for each row, whose fields `docs/simulator.md` explains;
+    `frame("links")` is the same as a pandas frame. Times are simulated seconds.
+    """
+
+    def __init__(self, core: _core.Report) -> None:
+        self._core = core
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """The object that ``tributary sim run --json`` prints."""
+        report: dict[str, Any] = json.loads(self._core.json())
+        return report
+
+    @cached_property
+    def failure(self) -> str | None:
+        """What keeps the run from being right, in a sentence; None if every sum is proven and everything finished."""
+        return self._core.failure()
+
+    def check(self) -> Result:
+        """Raise `SimulationError` if a sum is not proven or something did not finish; else return the result."""
+        if self.failure is not None:
+            raise SimulationError(self.failure)
+        return self
+
+    @property
+    def seed(self) -> int:
+        """The seed that everything random followed from."""
+        return int(self.report["seed"])
+
+    @property
+    def seconds(self) -> float:
+        """Simulated time at the end."""
+        return float(self.report["seconds"])
+
+    @property
+    def hops(self) -> int:
+        """Packets that came out of links."""
+        return int(self.report["hops"])
+
+    @property
+    def trace_hash(self) -> str:
+        """The hash of every arrival and loss: equal for equal runs, on every machine."""
+        return str(self.report["trace_hash"])
+
+    @cached_property
+    def jobs(self) -> _tables.Table:
+        """A record for each job."""
+        return self._table("jobs")
+
+    @cached_property
+    def collectives(self) -> _tables.Table:
+        """A record for each collective of each job."""
+        return self._table("collectives")
+
+    @cached_property
+    def flows(self) -> _tables.Table:
+        """A record for each message or flow that finished."""
+        return self._table("flows")
+
+    @cached_property
+    def links(self) -> _tables.Table:
+        """A record for each direction of each link."""
+        return self._table("links")
+
+    @cached_property
+    def queues(self) -> _tables.Table:
+        """A record for the output queue before each of these links."""
+        return self._table("queues")
+
+    def frame(self, table: Literal["jobs", "collectives", "flows", "links", "queues"]) -> pd.DataFrame:
+        """Give one table as a pandas frame."""
+        return _tables.frame(self._columns[table])
+
+    def save(self, directory: str | os.PathLike[str], format: Literal["parquet", "csv"] = "parquet") -> None:
+        """Write ``report.json`` and a file for each table, as ``tributary sim run --out`` does."""
+        self._core.write(os.fspath(directory), format)
+
+    @cached_property
+    def _columns(self) -> Mapping[str, _tables.Columns]:
+        return self._core.tables()
+
+    def _table(self, name: str) -> _tables.Table:
+        return _tables.structured(self._columns[name])
+
+    def __str__(self) -> str:
+        return self._core.text()
+
+    def __repr__(self) -> str:
+        state = "complete" if self.failure is None else f"failed: {self.failure}"
+        return f"<tributary.sim.Result: {self.report['hosts']} hosts, {self.seconds:.6g} s simulated, {state}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def run(
+    config: _source.Config, *, seed: int | None = None, progress: Callable[[Progress], object] | None = None
+) -> Result:
+    """Run an experiment to its end.
+
+    Other threads of Python go on meanwhile, and Ctrl-C ends it with `KeyboardInterrupt`.
+
+    Args:
+        config: a path to a file, its text, or the same as a dict, in which a key with the value None is left out.
+        seed: takes the place of the file's.
+        progress: called some times a second; what it raises ends the run.
+
+    Raises:
+        ConfigError: this describes no experiment; the sentence is that of the program.
+
+    A result that is wrong or incomplete is returned, not raised: see `Result.failure` and `Result.check`.
+
+    """
+    source = _source.read(config)
+    told = None if progress is None else lambda *state: progress(Progress(*state))
+    try:
+        return Result(_core.simulate(source.text, source.json, seed, told))
+    except ConfigError as error:
+        raise source.wrong(error) from None

@@ -1,0 +1,98 @@
+"""Sweeps on a cluster: the same results as here, kept as they come."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import program
+import tributary
+from tributary import sim
+
+distributed = pytest.importorskip("distributed", reason="Dask is not installed: `pip install 'tributary[dask]'`")
+
+SWEEP = """
+[network]
+star = { hosts = 4 }
+[[job]]
+protocol = "switchml"
+tensor = "100 kB"
+[sweep]
+seeds = 3
+[sweep.over]
+"job.0.protocol" = ["switchml", "ring"]
+"""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The scheduler of two worker processes on the loopback interface."""
+    options: dict[str, Any] = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": "127.0.0.1:0",
+    }
+    with distributed.LocalCluster(host="127.0.0.1", **options) as local:
+        yield local.scheduler_address.removeprefix("tcp://")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A sweep of six runs."""
+    file = tmp_path / "sweep.toml"
+    file.write_text(SWEEP)
+    return file
+
+
+def test_a_cluster_comes_to_the_same_results(address: str) -> None:
+    told: list[tuple[int, int]] = []
+    there = sim.sweep(SWEEP, on=address, progress=lambda done, total: told.append((done, total)))
+    assert told == [(done, 6) for done in range(1, 7)]
+    here = sim.sweep(SWEEP)
+    for column in ("job.0.protocol", "seed", "goodput_gbps", "seconds", "trace_hash"):
+        assert there.runs[column].tolist() == here.runs[column].tolist()
+
+
+def test_the_program_runs_a_sweep_on_a_cluster_and_goes_on_here(address: str, file: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "there", tmp_path / "here"
+    there = program.last_json(program.run("sim", "sweep", str(file), "--on", address, "--out", str(first), "--json"))
+    here = program.last_json(program.run("sim", "sweep", str(file), "--out", str(second), "--json"))
+    assert there == here
+    assert there["finished"] == 6
+    assert (first / "runs.csv").read_text() == (second / "runs.csv").read_text()
+    next((first / "points").glob("*.json")).unlink()
+    again = program.run("sim", "sweep", str(file), "--on", address, "--out", str(first))
+    assert "6 of 6 runs are in" in again.stdout
+    assert "5 of them from before" in again.stdout
+
+
+def test_a_run_that_its_file_does_not_allow_is_a_failed_run(address: str) -> None:
+    result = sim.sweep(SWEEP.replace("hosts = 4", "hosts = 4 }\nlossless = { xoff = 10, xon = 20"), on=address)
+    assert all("xon" in failure for failure in result.runs["failure"])
+    assert result.reports == [{}] * 6
+
+
+def test_a_scheduler_that_is_not_there_is_a_sentence(file: Path) -> None:
+    with pytest.raises(tributary.SimulationError, match=r"no Dask scheduler answers at 127\.0\.0\.1:9;"):
+        sim.sweep(SWEEP, on="127.0.0.1:9")
+    failed = program.run("sim", "sweep", str(file), "--on", "nowhere.invalid:1")
+    assert "no Dask scheduler answers at nowhere.invalid:1;" in program.sentence(failed)
+
+
+def test_a_cluster_without_workers_is_a_sentence() -> None:
+    with (
+        distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as empty,
+        pytest.raises(tributary.SimulationError, match="has no workers"),
+    ):
+        sim.sweep(SWEEP, on=empty.scheduler_address)
+
+
+def test_without_dask_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(tributary.SimulationError, match=r"pip install 'tributary\[dask\]'"):
+        sim.sweep(SWEEP, on="127.0.0.1:9")
