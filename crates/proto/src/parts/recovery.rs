@@ -222,17 +222,23 @@ impl Recovery {
         }
     }
 
-    /// Sends some slots of a quiet shard again: those that were sent least often, the oldest first.
+    /// Sends some slots of a quiet shard again: those that were sent least often, the oldest first. Another one of them
+    /// leads each time: where a queue on the way holds one packet, the leader alone gets through.
     fn probe(&mut self, now: Time, shard: usize, queue: &mut SendQueue) {
-        let mut probes = 0;
+        let mut probes = [0; PROBES];
+        let mut count = 0;
         for list in shard * BACK_OFFS..(shard + 1) * BACK_OFFS {
-            while probes < PROBES
+            while count < PROBES
                 && let Some(slot) = self.lists.first(list)
             {
-                self.resend(slot, queue);
-                probes += 1;
+                self.lists.remove(slot);
+                probes[count] = slot;
+                count += 1;
             }
         }
+        let probes = &mut probes[..count];
+        probes.rotate_left(self.shards[shard].probes as usize % count.max(1));
+        probes.iter().for_each(|&slot| queue.push(slot));
         self.shards[shard].probes += 1;
         self.shards[shard].stirred_at = now;
     }

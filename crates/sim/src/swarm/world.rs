@@ -48,7 +48,8 @@ pub fn world(seed: u64) -> World {
     if hosts >= 2 && more.0.chance(0.3) {
         traffic.push(more.flows(heal, ending));
     }
-    let end = Duration(Span::from_millis(20_000));
+    // Pools that are far too large for the queues on the way get a packet or two through in each timeout.
+    let end = Duration(Span::from_millis(120_000));
     World { config: Config { seed, end, network, jobs, traffic, transport: Default::default(), faults }, ending }
 }
 
