@@ -131,14 +131,14 @@ fn packet_bytes(section: &JobSection, config: &Config) -> Result<u64, ConfigErro
 /// Bytes of the machines' own headers.
 const LONGEST_HEADERS: usize = 32;
 
-/// So many slots that the bandwidth-delay product of the longest path is covered, rounded up to a power of two
+/// So many slots that the longest path's bandwidth (its slowest link's) times delay is covered, rounded up to a power of two
 /// (SwitchML, appendix C).
 fn pool_size(packet: u64, graph: &Graph, config: &Config, trees: usize) -> u16 {
     let levels = u64::from((0..graph.switches()).map(|switch| graph.level(graph.switch(switch))).max().unwrap_or(1));
     let slowest = graph.edges().iter().map(|edge| edge.a_to_b.rate).min().unwrap_or(config.network.rate.0);
     let longest = graph.edges().iter().map(|edge| edge.a_to_b.delay).max().unwrap_or_default();
     let latency = graph.latency(graph.switch(0)) + longest + slowest.time_of(packet);
-    let in_flight = latency.times(2 * levels).0.div_ceil(config.network.rate.0.time_of(packet).0.max(1)) + 1;
+    let in_flight = latency.times(2 * levels).0.div_ceil(slowest.time_of(packet).0.max(1)) + 1;
     let slots = in_flight.next_power_of_two().clamp(8, 1 << 15);
     (slots.div_ceil(trees as u64) * trees as u64).min(u64::from(u16::MAX)) as u16
 }
