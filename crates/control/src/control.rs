@@ -5,7 +5,7 @@
 //! judged but there, so that nobody is called lost on old news. Same inputs, same outputs, always.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tributary_proto::config::JobConfig;
@@ -36,15 +36,25 @@ pub struct Plan {
     pub config: JobConfig,
     /// Where each member's packets come from, by rank.
     pub members: Vec<SocketAddr>,
+    /// The switch's address that each member knows, by rank.
+    pub asked_at: Vec<IpAddr>,
     /// What it is charged, in bytes over all shards.
     pub memory_bytes: u64,
 }
 
 impl Plan {
-    pub(crate) fn new(name: JobName, job: JobId, key: JobKey, shape: JobShape, members: Vec<SocketAddr>) -> Plan {
+    /// A job of these members, by rank.
+    pub(crate) fn new<'a>(
+        name: JobName,
+        job: JobId,
+        key: JobKey,
+        shape: JobShape,
+        members: impl Iterator<Item = &'a JoinRequest>,
+    ) -> Plan {
         let JobShape { protocol, slots, elements_per_packet, world, shards } = shape;
         let config = JobConfig { job, key, world, slots, elements_per_packet, shards };
-        Plan { name, protocol, config, members, memory_bytes: shape.bytes() }
+        let (members, asked_at) = members.map(|request| (request.addr, request.asked_at)).unzip();
+        Plan { name, protocol, config, members, asked_at, memory_bytes: shape.bytes() }
     }
 }
 

@@ -206,10 +206,9 @@ impl Control {
     fn admit(&mut self, now: Time, name: &JobName, shape: JobShape) {
         let Some(forming) = self.forming.remove(name) else { return };
         let id = self.next_id();
-        let members = forming.seats.values().map(|seat| seat.request.addr).collect();
         let tickets = forming.seats.values().map(|seat| seat.ticket).collect();
         let key = forming.seats.values().next().expect("a seat").fresh_key;
-        let plan = Arc::new(Plan::new(name.clone(), id, key, shape, members));
+        let plan = Arc::new(Plan::new(name.clone(), id, key, shape, forming.requests()));
         self.install(Running::new(now, plan, tickets));
     }
 

@@ -1,6 +1,6 @@
 //! What one rank asks for when it joins, and where it differs from the ranks before it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tributary_proto::registry::Protocol;
 use tributary_proto::time::Span;
@@ -28,6 +28,8 @@ pub struct JoinRequest {
     pub max_elements_per_packet: u16,
     /// Where its packets come from.
     pub addr: SocketAddr,
+    /// The switch's address that it asked at. It takes packets from no other.
+    pub asked_at: IpAddr,
     /// Drawn at random by each process when it starts: tells a process that asks again from its successor.
     pub incarnation: u64,
     /// How long it waits for the others.

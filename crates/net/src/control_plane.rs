@@ -189,7 +189,12 @@ impl ControlPlane {
 
     async fn install(&self, plan: Arc<Plan>) {
         let id = plan.config.job;
-        let job = JobInstall { protocol: plan.protocol, config: plan.config.clone(), members: plan.members.clone() };
+        let job = JobInstall {
+            protocol: plan.protocol,
+            config: plan.config.clone(),
+            members: plan.members.clone(),
+            asked_at: plan.asked_at.clone(),
+        };
         let outcome = self.install_everywhere(&job).await.map_err(|error| error.to_string());
         match &outcome {
             Ok(()) => tracing::info!(

@@ -7,7 +7,7 @@ mod ports;
 mod rates;
 mod thread;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{Builder, JoinHandle};
@@ -46,6 +46,8 @@ pub struct JobInstall {
     pub config: JobConfig,
     /// The UDP address of each member, by rank.
     pub members: Vec<SocketAddr>,
+    /// The switch's address that each member takes packets from, by rank.
+    pub asked_at: Vec<IpAddr>,
 }
 
 /// What an operator sees of one job in one shard.

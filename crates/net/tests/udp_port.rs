@@ -101,6 +101,33 @@ fn an_answer_goes_back_through_a_socket_that_serves_both_families() {
 }
 
 #[test]
+fn a_socket_at_every_address_sends_from_the_one_that_it_is_told_on_ipv4_and_ipv6() {
+    let cases =
+        [("0.0.0.0:0", "127.0.0.2", "127.0.0.1"), ("[::]:0", "127.0.0.2", "127.0.0.1"), ("[::]:0", "::1", "::1")];
+    for (everywhere, ours, theirs) in cases.into_iter().take(if has_ipv6() { 3 } else { 1 }) {
+        let ip = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
+        let (mut sender, mut receiver) = (port(everywhere), port(&SocketAddr::new(ip(theirs), 0).to_string()));
+        let to = sender.destination_from(ip(ours), receiver.local_addr());
+        let bytes = run(1000, MAX_RUN - 1);
+        // With every control message at once: address, segments and marks.
+        sender.send(&to, &[IoSlice::new(&bytes)], 1000, Ecn::Capable);
+        let from = SocketAddr::new(ip(ours), sender.local_addr().port());
+        check_run(&receive(&mut receiver, MAX_RUN), 1000, from, Ecn::Capable);
+        sender.send(&to, &[IoSlice::new(b"alone")], 5, Ecn::NotCapable);
+        assert_eq!(receive(&mut receiver, 1)[0].from, from);
+    }
+}
+
+#[test]
+fn a_socket_at_one_address_sends_from_that_whatever_it_is_told() {
+    // As a switch behind an address translation is.
+    let (mut sender, mut receiver) = (port("127.0.0.1:0"), port("127.0.0.1:0"));
+    let to = sender.destination_from("192.0.2.1".parse().unwrap(), receiver.local_addr());
+    sender.send(&to, &[IoSlice::new(b"alone")], 5, Ecn::NotCapable);
+    assert_eq!(receive(&mut receiver, 1)[0].from, sender.local_addr());
+}
+
+#[test]
 fn packets_without_a_run_of_their_own_are_told_apart_by_their_senders() {
     let mut receiver = port("127.0.0.1:0");
     let senders = [UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap()];

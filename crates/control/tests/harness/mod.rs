@@ -30,6 +30,7 @@ pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
         elements_per_packet: None,
         max_elements_per_packet: 360,
         addr: format!("10.0.{}.{}:{}", rank / 250, rank % 250 + 1, 5_000 + incarnation % 50_000).parse().unwrap(),
+        asked_at: "10.0.255.254".parse().unwrap(),
         incarnation,
         timeout: secs(30.0),
     }

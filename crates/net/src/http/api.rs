@@ -62,8 +62,8 @@ impl JoinBody {
         }
     }
 
-    /// The request that the control plane understands; `from` is the address that the request came from.
-    pub fn request(self, from: IpAddr) -> Result<JoinRequest, ApiError> {
+    /// The request that the control plane understands; it came from the address `from` to our address `asked_at`.
+    pub fn request(self, from: IpAddr, asked_at: IpAddr) -> Result<JoinRequest, ApiError> {
         if self.wire_version != wire::VERSION {
             return Err(ApiError::wire_version(self.wire_version));
         }
@@ -83,7 +83,8 @@ impl JoinBody {
             suggested_slots: self.suggested_slots,
             elements_per_packet: self.elements_per_packet,
             max_elements_per_packet: self.max_elements_per_packet,
-            addr: SocketAddr::new(from.to_canonical(), self.udp_port),
+            addr: SocketAddr::new(from, self.udp_port),
+            asked_at,
             incarnation,
             timeout: span(timeout),
         })

@@ -11,7 +11,7 @@ mod routes;
 mod view;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -35,9 +35,12 @@ const STUCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time that answers have to leave when the server stops.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// Where a request came from.
+/// Where a request came from, and which of our addresses it came to.
 #[derive(Clone, Copy, Debug)]
-struct Peer(SocketAddr);
+struct Peer {
+    from: IpAddr,
+    asked_at: IpAddr,
+}
 
 /// What the server tells about itself.
 #[derive(Clone, Debug)]
@@ -119,10 +122,10 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, free: Arc<Sem
     loop {
         let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, peer)) => {
-                let router = router.clone().layer(Extension(Peer(peer)));
+            Ok((stream, from)) => {
+                let router = router.clone();
                 tokio::spawn(async move {
-                    converse(stream, router).await;
+                    converse(stream, from, router).await;
                     drop(permit);
                 });
             }
@@ -135,11 +138,15 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, free: Arc<Sem
 }
 
 /// One connection, one request. Errors are the client's: it went away, or did not speak HTTP.
-async fn converse(stream: TcpStream, router: Router) {
-    if let Err(error) = bound_patience(&stream) {
-        tracing::debug!(%error, "cannot bound a connection's time");
-        return;
-    }
+async fn converse(stream: TcpStream, from: SocketAddr, router: Router) {
+    let asked_at = match bound_patience(&stream).and_then(|()| stream.local_addr()) {
+        Ok(local) => local.ip().to_canonical(),
+        Err(error) => {
+            tracing::debug!(%error, "a connection has gone before it was served");
+            return;
+        }
+    };
+    let router = router.layer(Extension(Peer { from: from.ip().to_canonical(), asked_at }));
     let conversation = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)

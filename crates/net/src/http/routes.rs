@@ -68,12 +68,12 @@ fn with_fallbacks(router: Router) -> Router {
 
 async fn join(
     State(api): State<Api>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(peer): Extension<Peer>,
     Path(name): Path<String>,
     body: Body,
 ) -> Result<Json<JoinReply>, ApiError> {
     let name = JobName::new(&name)?;
-    let request = read::<JoinBody>(body).await?.request(peer.ip())?;
+    let request = read::<JoinBody>(body).await?.request(peer.from, peer.asked_at)?;
     let (rank, world, addr) = (request.rank, request.world, request.addr);
     tracing::debug!(job = %name, rank, world, %addr, "join");
     let plan = api.plane.join(&name, request).await.inspect_err(|refusal| {

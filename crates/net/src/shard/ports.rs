@@ -40,17 +40,13 @@ impl Ports {
     }
 
     /// Names the members of a group, by rank; `None` when there are no ports left, and then nothing has changed.
-    pub fn add_group(
-        &mut self,
-        group: GroupId,
-        members: &[SocketAddr],
-        destination: impl Fn(SocketAddr) -> Destination,
-    ) -> Option<Vec<PortId>> {
+    pub fn add_group(&mut self, group: GroupId, members: Vec<(SocketAddr, Destination)>) -> Option<Vec<PortId>> {
         self.remove_group(group);
         if members.len() > PortId::UNKNOWN.index() - self.by_address.len() {
             return None;
         }
-        let ports: Vec<PortId> = members.iter().map(|&member| self.add(member, &destination)).collect();
+        let ports: Vec<PortId> =
+            members.into_iter().map(|(member, destination)| self.add(member, destination)).collect();
         self.groups.insert(group, ports.clone());
         Some(ports)
     }
@@ -69,17 +65,19 @@ impl Ports {
         }
     }
 
-    fn add(&mut self, address: SocketAddr, destination: impl Fn(SocketAddr) -> Destination) -> PortId {
+    fn add(&mut self, address: SocketAddr, destination: Destination) -> PortId {
         let key = key_of(address);
         if let Some(&port) = self.by_address.get(&key) {
-            self.ports[port.index()].as_mut().expect("a named port is in use").jobs += 1;
+            let used = self.ports[port.index()].as_mut().expect("a named port is in use");
+            // One socket, one worker: it is at the address that it asked at last.
+            (used.jobs, used.destination) = (used.jobs + 1, destination);
             return port;
         }
         let port = self.free.pop().unwrap_or_else(|| {
             self.ports.push(None);
             PortId((self.ports.len() - 1) as u16)
         });
-        self.ports[port.index()] = Some(Port { key, destination: destination(address), jobs: 1 });
+        self.ports[port.index()] = Some(Port { key, destination, jobs: 1 });
         self.by_address.insert(key, port);
         port
     }
@@ -96,7 +94,8 @@ mod tests {
 
     fn add(ports: &mut Ports, group: u16, members: &[SocketAddr]) -> Vec<PortId> {
         let socket = UdpPort::open(address(0), 1 << 16, 1 << 16).unwrap();
-        ports.add_group(GroupId(group), members, |member| socket.destination(member)).unwrap()
+        let members = members.iter().map(|&member| (member, socket.destination(member))).collect();
+        ports.add_group(GroupId(group), members).unwrap()
     }
 
     #[test]

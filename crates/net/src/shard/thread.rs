@@ -139,14 +139,12 @@ impl ShardThread {
     }
 
     fn install(&mut self, job: JobInstall) -> Result<(), ShardError> {
-        let JobInstall { protocol, config, members } = job;
+        let JobInstall { protocol, config, members, asked_at } = job;
         let (id, key, group) = (config.job, config.key, group_of(config.job));
         self.remove(id);
-        let udp = &self.udp;
-        let members = self
-            .ports
-            .add_group(group, &members, |member| udp.destination(member))
-            .ok_or(ShardError::NoPorts(self.shard))?;
+        let to = |(&member, &asked_at)| (member, self.udp.destination_from(asked_at, member));
+        let members: Vec<_> = members.iter().zip(&asked_at).map(to).collect();
+        let members = self.ports.add_group(group, members).ok_or(ShardError::NoPorts(self.shard))?;
         let config = SwitchConfig { job: config, shard: self.shard, members: members.clone(), group, parent: None };
         let machine: Option<Box<dyn Switch>> = protocol.switch::<Elements>(&config);
         let job = InstalledJob { protocol: protocol.code(), key, members, others: Vec::new(), machine };

@@ -24,8 +24,10 @@ const SEND_PATIENCE: Duration = Duration::from_millis(5);
 /// A remote address in the form that one socket sends to.
 #[derive(Clone, Debug)]
 pub struct Destination {
-    address: SockAddr,
-    v4: bool,
+    pub(super) address: SockAddr,
+    pub(super) v4: bool,
+    /// The address that our packets carry, where the socket has several.
+    pub(super) from: Option<IpAddr>,
 }
 
 /// A bound UDP socket that never waits in a receive, and only shortly in a send.
@@ -84,7 +86,16 @@ impl UdpPort {
             (SocketAddr::V6(_), IpAddr::V4(ip)) => SocketAddr::new(ip.to_ipv6_mapped().into(), remote.port()),
             _ => remote,
         };
-        Destination { address: remote.into(), v4 }
+        Destination { address: remote.into(), v4, from: None }
+    }
+
+    /// The same, for a remote that takes packets from our address `local` only. A socket that is bound to every address of
+    /// the machine would else send from the one that the route to the remote names first.
+    pub fn destination_from(&self, local: IpAddr, remote: SocketAddr) -> Destination {
+        let to = self.destination(remote);
+        let local = local.to_canonical();
+        let chosen = self.local.ip().is_unspecified() && local.is_ipv4() == to.v4;
+        Destination { from: chosen.then_some(local), ..to }
     }
 
     /// Receives what is there, without waiting. False if that was all; true if there may be more.
@@ -147,7 +158,7 @@ impl UdpPort {
         let mut patience = 2;
         loop {
             let segment = segment.map(|segment| segment as u16);
-            let result = sys::send(self.socket.as_raw_fd(), &to.address, pieces, segment, ecn, to.v4);
+            let result = sys::send(self.socket.as_raw_fd(), to, pieces, segment, ecn);
             let Err(error) = result else {
                 self.counters.tx_runs += 1;
                 self.counters.tx_packets += packets;

@@ -9,39 +9,31 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use std::os::fd::RawFd;
 use std::ptr;
 
-use socket2::SockAddr;
-
 use super::inbox::{BATCH, Inbox, MESSAGE_LEN, Message};
+use super::port::Destination;
 use super::{ecn_from_tos, tos_from_ecn};
 use tributary_proto::packet::Ecn;
 
-/// Room for the control messages of one datagram: segment size, TOS or traffic class, overflow counter.
+/// Room for the control messages of one datagram: segment size, TOS or traffic class, own address or overflow counter.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; 128]);
 
 /// Sends the bytes of `pieces`, cut into segments of `segment` bytes if that is given, in one call.
-pub fn send(
-    fd: RawFd,
-    to: &SockAddr,
-    pieces: &[IoSlice<'_>],
-    segment: Option<u16>,
-    ecn: Ecn,
-    v4: bool,
-) -> io::Result<()> {
+pub fn send(fd: RawFd, to: &Destination, pieces: &[IoSlice<'_>], segment: Option<u16>, ecn: Ecn) -> io::Result<()> {
     let mut control = Control([0; 128]);
     // SAFETY: all zeros is a valid msghdr.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    header.msg_name = to.as_ptr().cast_mut().cast();
-    header.msg_namelen = to.len();
+    header.msg_name = to.address.as_ptr().cast_mut().cast();
+    header.msg_namelen = to.address.len();
     // IoSlice has the layout of iovec; the kernel only reads.
     header.msg_iov = pieces.as_ptr().cast_mut().cast();
     header.msg_iovlen = pieces.len() as _;
-    if segment.is_some() || ecn != Ecn::NotCapable {
+    if segment.is_some() || ecn != Ecn::NotCapable || to.from.is_some() {
         header.msg_control = control.0.as_mut_ptr().cast();
         header.msg_controllen = control.0.len() as _;
         let mut used = 0;
-        // SAFETY: the header points to a control buffer with room for both messages, which CMSG_FIRSTHDR and
+        // SAFETY: the header points to a control buffer with room for all three messages, which CMSG_FIRSTHDR and
         // CMSG_NXTHDR stay inside of.
         unsafe {
             let mut next = libc::CMSG_FIRSTHDR(&header);
@@ -51,9 +43,24 @@ pub fn send(
             }
             if ecn != Ecn::NotCapable {
                 let (level, kind) =
-                    if v4 { (libc::IPPROTO_IP, libc::IP_TOS) } else { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) };
+                    if to.v4 { (libc::IPPROTO_IP, libc::IP_TOS) } else { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) };
                 used += write_control(next, level, kind, libc::c_int::from(tos_from_ecn(ecn)));
+                next = libc::CMSG_NXTHDR(&header, next);
             }
+            used += match to.from {
+                None => 0,
+                Some(IpAddr::V4(from)) => {
+                    let from = libc::in_addr { s_addr: u32::from(from).to_be() };
+                    let info =
+                        libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: from, ipi_addr: libc::in_addr { s_addr: 0 } };
+                    write_control(next, libc::IPPROTO_IP, libc::IP_PKTINFO, info)
+                }
+                Some(IpAddr::V6(from)) => {
+                    let info =
+                        libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: from.octets() }, ipi6_ifindex: 0 };
+                    write_control(next, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info)
+                }
+            };
         }
         header.msg_controllen = used as _;
     }

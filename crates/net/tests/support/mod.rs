@@ -79,8 +79,9 @@ impl LocalSwitch {
         for shard in &self.shards {
             let config = JobConfig { job: id, key, world: peers.len() as u16, slots, elements_per_packet, shards };
             let protocol = requests[&0].protocol;
+            let asked_at = vec![shard.udp_addr().ip(); peers.len()];
             shard
-                .install(JobInstall { protocol, config, members: peers.clone() })
+                .install(JobInstall { protocol, config, members: peers.clone(), asked_at })
                 .wait()
                 .unwrap()
                 .expect("room for a job");
