@@ -56,12 +56,14 @@ pub fn decode<T: Element>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mu
 /// `bytes <- input`, big-endian.
 pub fn write_native<T: Element>(input: &[T], bytes: &mut [u8]) {
     check_native(input, bytes);
+    prefetch::behind(input);
     (kernels::<T>().write)(input, bytes)
 }
 
 /// `output <- bytes`, big-endian.
 pub fn read_native<T: Element>(bytes: &[u8], output: &mut [T]) {
     check_native(output, bytes);
+    prefetch::behind_to_write(output);
     (kernels::<T>().read)(bytes, output)
 }
 
@@ -69,12 +71,15 @@ pub fn read_native<T: Element>(bytes: &[u8], output: &mut [T]) {
 pub fn accumulate_native<T: Element>(input: &[T], bytes: &[u8], output: &mut [T]) {
     check_native(input, bytes);
     check_native(output, bytes);
+    prefetch::behind(input);
+    prefetch::behind_to_write(output);
     (kernels::<T>().add)(input, bytes, output)
 }
 
 /// `data <- data + bytes`, as [`accumulate_native`].
 pub fn accumulate_native_in_place<T: Element>(data: &mut [T], bytes: &[u8]) {
     check_native(data, bytes);
+    prefetch::behind_to_write(data);
     (kernels::<T>().add_in_place)(data, bytes)
 }
 
