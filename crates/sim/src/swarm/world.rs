@@ -49,7 +49,19 @@ pub fn world(seed: u64) -> World {
         traffic.push(more.flows(heal, ending));
     }
     let end = Duration(Span::from_millis(20_000));
-    World { config: Config { seed, end, network, jobs, traffic, transport: Default::default(), faults }, ending }
+    World {
+        config: Config {
+            seed,
+            end,
+            network,
+            jobs,
+            traffic,
+            transport: Default::default(),
+            switches: Default::default(),
+            faults,
+        },
+        ending,
+    }
 }
 
 struct Draw(Rng);
