@@ -114,6 +114,8 @@ pub struct HostStats {
     pub blocks_in_network: u64,
     /// Blocks whose sum was made at hosts.
     pub blocks_at_hosts: u64,
+    /// Blocks that this host led and had issued again, once for each time.
+    pub reissues: u64,
     /// Packets of no use, by reason.
     pub drops: DropCounters,
 }

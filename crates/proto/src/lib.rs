@@ -5,6 +5,7 @@
 //! for each, `docs/wire.md` every header.
 #![forbid(unsafe_code)]
 
+pub mod canary;
 pub mod config;
 pub mod drop_reason;
 pub mod host;

@@ -70,6 +70,12 @@ impl Pipeline {
         self.shared.insert(protocol, machine);
     }
 
+    /// Takes out the machine that a protocol's jobs share; its jobs must be gone before.
+    pub fn unshare(&mut self, protocol: u8) {
+        debug_assert!(self.jobs.values().all(|entry| entry.job.protocol != protocol), "a job is still there");
+        self.shared.remove(&protocol);
+    }
+
     /// Installs a job, in place of any that had its id.
     pub fn install(&mut self, id: JobId, job: InstalledJob) {
         self.remove(id);

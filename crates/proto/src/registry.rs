@@ -1,5 +1,6 @@
 //! The protocols by name: the only place outside their folders that knows which there are.
 
+use crate::canary::{CanaryHost, CanarySwitch};
 use crate::config::{HostConfig, SharedSwitchConfig, SwitchConfig};
 use crate::host::Host;
 use crate::ring::RingHost;
@@ -15,11 +16,13 @@ pub enum Protocol {
     SwitchMl = 1,
     /// Host-based ring allreduce: the peer that in-network aggregation is measured against.
     Ring = 2,
+    /// Canary (De Sensi et al., 2023): dynamic trees through all switches of a fabric.
+    Canary = 3,
 }
 
 impl Protocol {
     /// Every protocol, in the order of its code.
-    pub const ALL: [Protocol; 2] = [Protocol::SwitchMl, Protocol::Ring];
+    pub const ALL: [Protocol; 3] = [Protocol::SwitchMl, Protocol::Ring, Protocol::Canary];
 
     /// The code in the common header.
     pub const fn code(self) -> u8 {
@@ -31,6 +34,21 @@ impl Protocol {
         match self {
             Protocol::SwitchMl => "switchml",
             Protocol::Ring => "ring",
+            Protocol::Canary => "canary",
+        }
+    }
+
+    /// The protocol with this code.
+    pub fn from_code(code: u8) -> Option<Protocol> {
+        Protocol::ALL.into_iter().find(|protocol| protocol.code() == code)
+    }
+
+    /// Bytes of header before the vector of a full packet.
+    pub const fn header_len(self) -> usize {
+        match self {
+            Protocol::SwitchMl => crate::switchml::wire::HEADER_LEN,
+            Protocol::Ring => crate::ring::wire::HEADER_LEN,
+            Protocol::Canary => crate::canary::wire::HEADER_LEN,
         }
     }
 
@@ -39,17 +57,19 @@ impl Protocol {
         Protocol::ALL.into_iter().find(|protocol| protocol.name() == name)
     }
 
-    /// True if switches hold slots for the protocol; false where they need to forward only.
+    /// True if switches hold slots for each job of the protocol; false where they only forward, or where jobs share
+    /// what they find (see [`Protocol::every_hop`]).
     pub const fn aggregates_in_switch(self) -> bool {
         match self {
             Protocol::SwitchMl => true,
-            Protocol::Ring => false,
+            Protocol::Ring | Protocol::Canary => false,
         }
     }
 
     /// True if every switch on a packet's way handles it, whomever it is for.
     pub const fn every_hop(self) -> bool {
         match self {
+            Protocol::Canary => true,
             Protocol::SwitchMl | Protocol::Ring => false,
         }
     }
@@ -59,6 +79,7 @@ impl Protocol {
         match self {
             Protocol::SwitchMl => Box::new(SwitchMlHost::new(config)),
             Protocol::Ring => Box::new(RingHost::new(config)),
+            Protocol::Canary => Box::new(CanaryHost::<V>::new(config)),
         }
     }
 
@@ -66,12 +87,13 @@ impl Protocol {
     pub fn switch<V: Values>(self, config: &SwitchConfig) -> Option<Box<dyn Switch>> {
         match self {
             Protocol::SwitchMl => Some(Box::new(SwitchMl::<V>::new(config))),
-            Protocol::Ring => None,
+            Protocol::Ring | Protocol::Canary => None,
         }
     }
     /// The machine that all jobs of the protocol share in one switch of a fabric, where they do.
-    pub fn shared_switch<V: Values>(self, _config: &SharedSwitchConfig) -> Option<Box<dyn SharedSwitch>> {
+    pub fn shared_switch<V: Values>(self, config: &SharedSwitchConfig) -> Option<Box<dyn SharedSwitch>> {
         match self {
+            Protocol::Canary => Some(Box::new(CanarySwitch::<V>::new(config))),
             Protocol::SwitchMl | Protocol::Ring => None,
         }
     }

@@ -3,101 +3,134 @@
 //! Lists that are appended to at each send are ordered by age, so that the oldest is always at the front: all that a
 //! retransmission timer needs.
 
-const NONE: u16 = u16::MAX;
+/// A slot's number, as wide as the number of slots needs it.
+pub trait SlotNumber: Copy + Eq {
+    /// No slot.
+    const NONE: Self;
+    /// The number as an index.
+    fn index(self) -> usize;
+}
+
+impl SlotNumber for u16 {
+    const NONE: u16 = u16::MAX;
+    fn index(self) -> usize {
+        self.into()
+    }
+}
+
+impl SlotNumber for u32 {
+    const NONE: u32 = u32::MAX;
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+const NO_LIST: u16 = u16::MAX;
 
 #[derive(Clone, Copy)]
-struct Link {
+struct Link<I> {
     list: u16,
-    next: u16,
-    prev: u16,
+    next: I,
+    prev: I,
 }
 
 #[derive(Clone, Copy)]
-struct Ends {
-    first: u16,
-    last: u16,
+struct Ends<I> {
+    first: I,
+    last: I,
 }
 
 /// A number of doubly linked lists over slots 0 to `slots` - 1.
-pub struct SlotLists {
-    links: Vec<Link>,
-    lists: Vec<Ends>,
+pub struct SlotLists<I = u16> {
+    links: Vec<Link<I>>,
+    lists: Vec<Ends<I>>,
 }
 
-impl SlotLists {
-    /// Empty lists. At most 65,535 slots and as many lists.
-    pub fn new(lists: usize, slots: u16) -> SlotLists {
+impl<I: SlotNumber> SlotLists<I> {
+    const EMPTY: Ends<I> = Ends { first: I::NONE, last: I::NONE };
+
+    /// Empty lists, at most 65,535 of them.
+    pub fn new(lists: usize, slots: I) -> SlotLists<I> {
         SlotLists {
-            links: vec![Link { list: NONE, next: NONE, prev: NONE }; usize::from(slots)],
-            lists: vec![Ends { first: NONE, last: NONE }; lists],
+            links: vec![Link { list: NO_LIST, next: I::NONE, prev: I::NONE }; slots.index()],
+            lists: vec![SlotLists::EMPTY; lists],
         }
     }
 
     /// The slot at the front.
-    pub fn first(&self, list: usize) -> Option<u16> {
+    pub fn first(&self, list: usize) -> Option<I> {
         let first = self.lists[list].first;
-        (first != NONE).then_some(first)
+        (first != I::NONE).then_some(first)
     }
 
     /// The slot behind `slot` in its list.
-    pub fn next(&self, slot: u16) -> Option<u16> {
-        let next = self.links[usize::from(slot)].next;
-        (next != NONE).then_some(next)
+    pub fn next(&self, slot: I) -> Option<I> {
+        let next = self.links[slot.index()].next;
+        (next != I::NONE).then_some(next)
     }
 
     /// The list that a slot is in.
-    pub fn list_of(&self, slot: u16) -> Option<usize> {
-        let list = self.links[usize::from(slot)].list;
-        (list != NONE).then_some(usize::from(list))
+    pub fn list_of(&self, slot: I) -> Option<usize> {
+        let list = self.links[slot.index()].list;
+        (list != NO_LIST).then_some(usize::from(list))
     }
 
     /// Appends a slot, which leaves the list that it was in.
-    pub fn push(&mut self, list: usize, slot: u16) {
+    pub fn push(&mut self, list: usize, slot: I) {
         self.remove(slot);
         let last = self.lists[list].last;
-        self.links[usize::from(slot)] = Link { list: list as u16, next: NONE, prev: last };
-        match last {
-            NONE => self.lists[list].first = slot,
-            last => self.links[usize::from(last)].next = slot,
+        self.links[slot.index()] = Link { list: list as u16, next: I::NONE, prev: last };
+        if last == I::NONE {
+            self.lists[list].first = slot;
+        } else {
+            self.links[last.index()].next = slot;
         }
         self.lists[list].last = slot;
     }
 
     /// Takes a slot out of the list that it is in, if any.
-    pub fn remove(&mut self, slot: u16) {
-        let Link { list, next, prev } = self.links[usize::from(slot)];
-        if list == NONE {
+    pub fn remove(&mut self, slot: I) {
+        let Link { list, next, prev } = self.links[slot.index()];
+        if list == NO_LIST {
             return;
         }
-        match prev {
-            NONE => self.lists[usize::from(list)].first = next,
-            prev => self.links[usize::from(prev)].next = next,
+        if prev == I::NONE {
+            self.lists[usize::from(list)].first = next;
+        } else {
+            self.links[prev.index()].next = next;
         }
-        match next {
-            NONE => self.lists[usize::from(list)].last = prev,
-            next => self.links[usize::from(next)].prev = prev,
+        if next == I::NONE {
+            self.lists[usize::from(list)].last = prev;
+        } else {
+            self.links[next.index()].prev = prev;
         }
-        self.links[usize::from(slot)].list = NONE;
+        self.links[slot.index()].list = NO_LIST;
     }
 
     /// Moves all slots of `from`, in their order, to the front of `to`. O(length of `from`).
     pub fn prepend(&mut self, from: usize, to: usize) {
-        let Ends { first, last } = std::mem::replace(&mut self.lists[from], Ends { first: NONE, last: NONE });
-        if first == NONE {
+        let Ends { first, last } = std::mem::replace(&mut self.lists[from], SlotLists::EMPTY);
+        if first == I::NONE {
             return;
         }
         let mut slot = first;
-        while slot != NONE {
-            self.links[usize::from(slot)].list = to as u16;
-            slot = self.links[usize::from(slot)].next;
+        while slot != I::NONE {
+            self.links[slot.index()].list = to as u16;
+            slot = self.links[slot.index()].next;
         }
         let behind = self.lists[to].first;
-        self.links[usize::from(last)].next = behind;
-        match behind {
-            NONE => self.lists[to].last = last,
-            behind => self.links[usize::from(behind)].prev = last,
+        self.links[last.index()].next = behind;
+        if behind == I::NONE {
+            self.lists[to].last = last;
+        } else {
+            self.links[behind.index()].prev = last;
         }
         self.lists[to].first = first;
+    }
+
+    /// Bytes of the lists.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&self.links[..]) + size_of_val(&self.lists[..])
     }
 }
 
@@ -114,7 +147,7 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_as_vectors_do(steps in prop::collection::vec((0..4u8, 0..3usize, 0..8u16), 0..200)) {
-            let mut lists = SlotLists::new(3, 8);
+            let mut lists = SlotLists::new(3, 8u16);
             let mut model = vec![Vec::new(); 3];
             for (step, list, slot) in steps {
                 match step {

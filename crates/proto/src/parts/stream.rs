@@ -19,7 +19,8 @@ pub struct Op {
     pub tensor: Box<dyn Tensor>,
     /// What the tensor says of itself.
     pub spec: Spec,
-    first_block: u64,
+    /// The number of its first block.
+    pub first_block: u64,
     /// How many blocks it has.
     pub blocks: u64,
     elements_per_packet: u64,

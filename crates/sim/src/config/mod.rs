@@ -6,6 +6,7 @@ mod fault;
 mod network;
 mod quantity;
 mod shape;
+mod switches;
 mod work;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ pub use fault::{FaultSection, LinkSet, Links};
 pub use network::{LinkOverride, LosslessSection, Network, NoiseSection, Routing};
 pub use quantity::{Bytes, DataRate, Duration, Share};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, NodeName, StarShape};
+pub use switches::{FlushSection, SwitchSection};
 pub use work::{Hosts, JobSection, Pattern, Placement, Timeouts, TrafficSection, Transport, TransportSection};
 
 /// An experiment.
@@ -35,6 +37,9 @@ pub struct Config {
     /// What else is on the network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<TrafficSection>,
+    /// What switches hold for jobs that share their memory.
+    #[serde(default, skip_serializing_if = "is_default_switches")]
+    pub switches: SwitchSection,
     /// How flows under DCTCP behave.
     #[serde(default, skip_serializing_if = "is_default")]
     pub transport: TransportSection,
@@ -64,6 +69,10 @@ fn one_line(message: &str) -> String {
 
 fn is_default(transport: &TransportSection) -> bool {
     *transport == TransportSection::default()
+}
+
+fn is_default_switches(switches: &SwitchSection) -> bool {
+    *switches == SwitchSection::default()
 }
 
 fn one() -> u64 {

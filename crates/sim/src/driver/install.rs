@@ -1,7 +1,7 @@
 //! Puts a job into the network: its trees into switches, its machines into hosts.
 
-use tributary_proto::config::{HostConfig, JobConfig, Parent, SwitchConfig};
-use tributary_proto::ids::{GroupId, JobId, JobKey, NodeId, PortId, ShardId, WorkerId};
+use tributary_proto::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig};
+use tributary_proto::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, ShardId, WorkerId};
 use tributary_proto::pipeline::InstalledJob;
 use tributary_proto::registry::Protocol;
 use tributary_proto::values::{Fingerprint, Values};
@@ -26,6 +26,9 @@ pub enum InstallError {
     /// More than one switch sums for.
     #[error("job \"{0}\" has {1} hosts and switches below one switch, which sums for at most 1,024")]
     TooManyChildren(String, usize),
+    /// A switch with more ports than a descriptor tells apart.
+    #[error("job \"{0}\" needs switches of at most 256 ports; one has {1}")]
+    Ports(String, usize),
     /// More than jobs have numbers.
     #[error("job \"{0}\" is one too many: at most 65,534 jobs fit")]
     TooManyJobs(String),
@@ -65,11 +68,12 @@ pub(super) fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError
         members if members > MOST_MEMBERS => return Err(InstallError::TooManyMembers(name(), members)),
         _ => {}
     }
-    if !(1..=MOST_TREES).contains(&plan.roots.len()) {
-        return Err(InstallError::Trees(name(), plan.roots.len()));
+    let trees = if plan.protocol.every_hop() { 1 } else { plan.roots.len() };
+    if !(1..=MOST_TREES).contains(&trees) {
+        return Err(InstallError::Trees(name(), trees));
     }
-    if plan.slots == 0 || !usize::from(plan.slots).is_multiple_of(plan.roots.len()) {
-        return Err(InstallError::Slots { name: name(), slots: plan.slots, trees: plan.roots.len() });
+    if plan.slots == 0 || !usize::from(plan.slots).is_multiple_of(trees) {
+        return Err(InstallError::Slots { name: name(), slots: plan.slots, trees });
     }
     if !(1..=MOST_ELEMENTS).contains(&plan.elements_per_packet) {
         return Err(InstallError::Elements(name(), plan.elements_per_packet));
@@ -119,9 +123,17 @@ impl Simulation {
             world: plan.members.len() as u16,
             slots: plan.slots,
             elements_per_packet: plan.elements_per_packet,
-            shards: plan.roots.len() as u16,
+            shards: if plan.protocol.every_hop() { 1 } else { plan.roots.len() as u16 },
         };
-        let places = self.install_trees(&plan, &config)?;
+        let mut fabric = FabricPlan::default();
+        let mut places = Vec::new();
+        if plan.protocol.every_hop() {
+            self.check_ports(&plan)?;
+            self.share(plan.protocol, config.job, config.key);
+            fabric = self.fabric_plan(&plan);
+        } else {
+            places = self.install_trees(&plan, &config)?;
+        }
         let first_switches = places.iter().map(|&(switch, _)| switch).collect();
         for (rank, &member) in plan.members.iter().enumerate() {
             let worker = if plan.protocol.aggregates_in_switch() { places[rank].1 } else { rank as u16 };
@@ -129,7 +141,7 @@ impl Simulation {
                 job: config.clone(),
                 worker: WorkerId(worker),
                 timers: plan.timers,
-                fabric: Default::default(),
+                fabric: fabric.clone(),
             };
             self.seat(index, WorkerId(rank as u16), member, &plan, &machine);
         }
@@ -156,6 +168,15 @@ impl Simulation {
         Ok(trees.into_iter().next().map(|tree| tree.places).unwrap_or_default())
     }
 
+    /// Switches that remember ports can tell so many apart.
+    fn check_ports(&self, plan: &JobPlan) -> Result<(), InstallError> {
+        let most = self.switches.iter().map(|switch| self.fabric.ports(switch.node).len()).max().unwrap_or(0);
+        match most {
+            ports if ports > PortSet::CAPACITY => Err(InstallError::Ports(plan.name.clone(), ports)),
+            _ => Ok(()),
+        }
+    }
+
     fn install_switch(&mut self, plan: &JobPlan, config: &JobConfig, shard: ShardId, place: &TreeSwitch) {
         let switch = &mut self.switches[(place.node.0 - self.graph.hosts()) as usize];
         let members: Vec<PortId> = place.children.iter().map(|&port| PortId(port)).collect();
@@ -178,6 +199,7 @@ impl Simulation {
         for program in self.programs.iter().filter(|program| program.switch == switch) {
             program.install(&mut self.switches[switch as usize]);
         }
+        self.reset_shared(switch);
     }
 
     fn seat(&mut self, job: JobIndex, rank: WorkerId, host: NodeId, plan: &JobPlan, config: &HostConfig) {

@@ -12,6 +12,7 @@ mod jobs;
 mod seat;
 mod segments;
 mod servers;
+mod shared;
 mod simulation;
 mod switch;
 
@@ -21,4 +22,5 @@ pub use host::Noise;
 pub use install::InstallError;
 pub use jobs::{Complaint, Iteration, Job, JobIndex, JobPlan, Jobs, Wrong};
 pub use seat::{Seat, SeatId};
+pub use shared::SharedSettings;
 pub use simulation::{Settings, Simulation, Traffic};

@@ -58,7 +58,7 @@ impl Seat {
             payload: fabric.payloads.store(&scratch[..transmit.len], transmit.wire_len),
             bytes: fabric.framing.bytes_on_link(transmit.wire_len),
             lane,
-            flags: PacketFlags::new(transmit.ecn, 0),
+            flags: PacketFlags::new(transmit.ecn, 0).with_every_hop(job.plan.protocol.every_hop()),
         })
     }
 

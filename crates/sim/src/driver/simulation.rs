@@ -10,6 +10,7 @@ use super::host::{HostNode, Noise};
 use super::install::Program;
 use super::jobs::{JobIndex, Jobs};
 use super::seat::{Scratch, Seat, SeatId};
+use super::shared::{SharedSettings, Sharer};
 use super::switch::SwitchNode;
 use crate::events::{Event, EventId, EventKind, TimerTable};
 use crate::net::{Fabric, Framing, LinkId, LosslessSpec, Packet};
@@ -33,6 +34,8 @@ pub struct Settings {
     pub lossless: Option<LosslessSpec>,
     /// What flows under DCTCP have in common.
     pub transport: TransportSettings,
+    /// What a switch holds for all jobs of a protocol together.
+    pub shared: SharedSettings,
 }
 
 impl Default for Settings {
@@ -44,6 +47,7 @@ impl Default for Settings {
             framing: Framing::ETHERNET,
             lossless: None,
             transport: TransportSettings::default(),
+            shared: SharedSettings::default(),
         }
     }
 }
@@ -76,6 +80,7 @@ pub struct Simulation {
     node_timers: TimerTable,
     plans: Vec<Action>,
     pub(super) programs: Vec<Program>,
+    pub(super) sharers: Vec<Sharer>,
     pub(super) open: u64,
     events: u64,
 }
@@ -105,6 +110,7 @@ impl Simulation {
             node_timers: TimerTable::new(graph.nodes()),
             plans: Vec::new(),
             programs: Vec::new(),
+            sharers: Vec::new(),
             open: 0,
             events: 0,
             settings,
@@ -160,6 +166,9 @@ impl Simulation {
         let mut bytes = vec![0; self.switches.len()];
         for program in &self.programs {
             bytes[program.switch as usize] += program.memory_bytes(&self.switches[program.switch as usize]);
+        }
+        for (bytes, switch) in bytes.iter_mut().zip(&self.switches) {
+            *bytes += switch.arrays().map(|(_, bytes)| bytes).sum::<usize>();
         }
         bytes.into_iter().max().unwrap_or(0)
     }
@@ -258,12 +267,11 @@ impl Simulation {
         let Some(switch) = self.switches.get_mut(to.index().wrapping_sub(self.hosts.len())) else {
             return self.receive(to, packet);
         };
-        if packet.dst != to {
+        if packet.dst != to && !packet.flags.every_hop() {
             return switch.forward(&mut self.fabric, &self.table, Some(from), packet);
         }
         switch.process(&mut self.fabric, &self.table, from, packet, &mut self.traffic.scratch);
-        let due = switch.pipelines[usize::from(packet.lane)].poll_timeout();
-        self.node_timers.set(to.0, due);
+        self.node_timers.set(to.0, switch.next_timeout(packet.lane));
     }
 
     #[inline]
@@ -327,7 +335,7 @@ impl Simulation {
     fn handle_switch_timeout(&mut self, index: u32) {
         let switch = &mut self.switches[index as usize];
         switch.handle_timeout(&mut self.fabric, &self.table, &mut self.traffic.scratch);
-        let due = switch.pipelines.iter().filter_map(|pipeline| pipeline.poll_timeout()).min();
-        self.node_timers.set(switch.node.0, due);
+        let node = switch.node.0;
+        self.node_timers.set(node, switch.next_timeout_of_all());
     }
 }

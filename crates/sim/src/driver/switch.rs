@@ -3,10 +3,14 @@
 use tributary_proto::ids::{GroupId, NodeId, PortId};
 use tributary_proto::packet::PacketMut;
 use tributary_proto::pipeline::Pipeline;
-use tributary_proto::switch::Verdict;
+use tributary_proto::registry::Protocol;
+use tributary_proto::switch::{ArrayReport, Verdict};
+use tributary_proto::time::Time;
+use tributary_proto::wire::Common;
 
+use super::jobs::JobIndex;
 use super::seat::Scratch;
-use crate::net::{Fabric, LinkId, Packet};
+use crate::net::{Fabric, LinkId, Packet, PacketFlags};
 use crate::routing::{Chooser, Table};
 
 /// A switch's side of the driver.
@@ -19,6 +23,8 @@ pub struct SwitchNode {
     pub pipelines: Vec<Pipeline>,
     chooser: Chooser,
     groups: Vec<Vec<PortId>>,
+    /// When each pipeline's first timer runs out.
+    timeouts: Vec<Option<Time>>,
     /// Packets for a lane that no job uses here.
     pub strangers: u64,
 }
@@ -26,7 +32,15 @@ pub struct SwitchNode {
 impl SwitchNode {
     /// A switch without programs.
     pub fn new(node: NodeId, index: u32, chooser: Chooser) -> SwitchNode {
-        SwitchNode { node, index, chooser, pipelines: Vec::new(), groups: Vec::new(), strangers: 0 }
+        SwitchNode {
+            node,
+            index,
+            chooser,
+            pipelines: Vec::new(),
+            groups: Vec::new(),
+            timeouts: Vec::new(),
+            strangers: 0,
+        }
     }
 
     /// Installs a multicast group.
@@ -71,21 +85,45 @@ impl SwitchNode {
         let mut packet = Packet { src: self.node, payload, bytes: fabric.framing.bytes_on_link(wire_len), ..packet };
         packet.flags.set_ecn(ecn);
         self.carry_out(fabric, table, verdict, packet);
-        self.emit(fabric, table, usize::from(packet.lane), packet.flow, scratch);
+        self.emit(fabric, table, usize::from(packet.lane), scratch);
     }
 
     /// Runs the timers of all programs.
     pub fn handle_timeout(&mut self, fabric: &mut Fabric, table: &Table, scratch: &mut Scratch) {
         for lane in 0..self.pipelines.len() {
             self.pipelines[lane].handle_timeout(fabric.now);
-            self.emit(fabric, table, lane, 0, scratch);
+            self.emit(fabric, table, lane, scratch);
         }
     }
 
+    /// When the first timer runs out, after a packet for one pipeline.
+    pub fn next_timeout(&mut self, lane: u8) -> Option<Time> {
+        let lane = usize::from(lane);
+        self.timeouts.resize(self.pipelines.len(), None);
+        if let Some(pipeline) = self.pipelines.get(lane) {
+            self.timeouts[lane] = pipeline.poll_timeout();
+        }
+        self.timeouts.iter().flatten().min().copied()
+    }
+
+    /// The same, after all pipelines have run theirs.
+    pub fn next_timeout_of_all(&mut self) -> Option<Time> {
+        self.timeouts.clear();
+        self.timeouts.extend(self.pipelines.iter().map(|pipeline| pipeline.poll_timeout()));
+        self.timeouts.iter().flatten().min().copied()
+    }
+
+    /// The memory that jobs share, protocol by protocol, with its bytes.
+    pub fn arrays(&self) -> impl Iterator<Item = (ArrayReport, usize)> + '_ {
+        let of = |pipeline| Protocol::ALL.iter().filter_map(move |protocol| Pipeline::array(pipeline, protocol.code()));
+        self.pipelines.iter().flat_map(of)
+    }
+
     /// Sends what the programs of a lane make themselves.
-    fn emit(&mut self, fabric: &mut Fabric, table: &Table, lane: usize, flow: u32, scratch: &mut Scratch) {
+    fn emit(&mut self, fabric: &mut Fabric, table: &Table, lane: usize, scratch: &mut Scratch) {
         while let Some(emission) = self.pipelines[lane].poll_transmit(fabric.now, scratch) {
             let payload = fabric.payloads.store(&scratch[..emission.len], emission.wire_len);
+            let (flow, every_hop) = about(&scratch[..emission.len]);
             let packet = Packet {
                 arrival: fabric.now,
                 src: self.node,
@@ -95,7 +133,7 @@ impl SwitchNode {
                 payload,
                 bytes: fabric.framing.bytes_on_link(emission.wire_len),
                 lane: lane as u8,
-                flags: crate::net::PacketFlags::new(emission.ecn, 0),
+                flags: PacketFlags::new(emission.ecn, 0).with_every_hop(every_hop),
             };
             self.carry_out(fabric, table, emission.verdict, packet);
         }
@@ -138,4 +176,11 @@ impl SwitchNode {
             fabric.send(link, packet);
         }
     }
+}
+
+/// The flow that a program's own packet belongs to, and whether every switch handles it.
+fn about(bytes: &[u8]) -> (u32, bool) {
+    let Ok(common) = Common::parse(bytes) else { return (0, false) };
+    let every_hop = Protocol::from_code(common.protocol).is_some_and(Protocol::every_hop);
+    (JobIndex(common.job.0.wrapping_sub(1)).flow(), every_hop)
 }

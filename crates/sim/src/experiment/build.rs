@@ -5,6 +5,7 @@ use tributary_proto::tensor::Spec;
 use tributary_proto::time::{Span, Time};
 
 use super::hosts::Allocation;
+use super::shared::shared;
 use super::traffic::{add_traffic, transport};
 use crate::config::{Config, ConfigError, FaultSection, JobSection, LinkSet, Links, invalid};
 use crate::driver::{Action, JobPlan, Noise, Settings, Simulation};
@@ -23,6 +24,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         framing: config.network.framing()?,
         lossless: config.network.lossless(&graph)?,
         transport: transport(config)?,
+        shared: shared(config)?,
     };
     let mut hosts = Allocation::new(graph.hosts(), config.seed);
     let mut simulation = Simulation::new(graph, settings);
@@ -81,7 +83,8 @@ fn job_plan(
         )));
     }
     let roots = roots(config, index, &name, section, graph)?;
-    let slots = section.slots.unwrap_or_else(|| pool_size(packet, graph, config, roots.len()));
+    let wait = if section.protocol.every_hop() { config.switches.longest_wait() } else { Span::ZERO };
+    let slots = section.slots.unwrap_or_else(|| pool_size(packet, graph, config, roots.len().max(1), wait));
     Ok(JobPlan {
         protocol: section.protocol,
         members,
@@ -114,6 +117,9 @@ fn roots(
         }
         return Ok(roots.clone());
     }
+    if section.protocol.every_hop() {
+        return Ok(Vec::new());
+    }
     if section.trees == 0 {
         return Err(invalid(format!("{name}: trees = 0: a job has at least one")));
     }
@@ -124,20 +130,17 @@ fn roots(
 
 /// Bytes on a link of a job's full packet.
 fn packet_bytes(section: &JobSection, config: &Config) -> Result<u64, ConfigError> {
-    let payload = (4 * usize::from(section.elements_per_packet)).min(60_000) + LONGEST_HEADERS;
+    let payload = (4 * usize::from(section.elements_per_packet)).min(60_000) + section.protocol.header_len();
     Ok(u64::from(config.network.framing()?.bytes_on_link(payload)))
 }
 
-/// Bytes of the machines' own headers.
-const LONGEST_HEADERS: usize = 32;
-
 /// So many slots that the longest path's bandwidth (its slowest link's) times delay is covered, rounded up to a power of two
-/// (SwitchML, appendix C).
-fn pool_size(packet: u64, graph: &Graph, config: &Config, trees: usize) -> u16 {
+/// (SwitchML, appendix C). `wait`: what each hop adds by waiting (Canary §3.2.2).
+fn pool_size(packet: u64, graph: &Graph, config: &Config, trees: usize, wait: Span) -> u16 {
     let levels = u64::from((0..graph.switches()).map(|switch| graph.level(graph.switch(switch))).max().unwrap_or(1));
     let slowest = graph.edges().iter().map(|edge| edge.a_to_b.rate).min().unwrap_or(config.network.rate.0);
     let longest = graph.edges().iter().map(|edge| edge.a_to_b.delay).max().unwrap_or_default();
-    let latency = graph.latency(graph.switch(0)) + longest + slowest.time_of(packet);
+    let latency = graph.latency(graph.switch(0)) + longest + slowest.time_of(packet) + wait;
     let in_flight = latency.times(2 * levels).0.div_ceil(slowest.time_of(packet).0.max(1)) + 1;
     let slots = in_flight.next_power_of_two().clamp(8, 1 << 15);
     (slots.div_ceil(trees as u64) * trees as u64).min(u64::from(u16::MAX)) as u16

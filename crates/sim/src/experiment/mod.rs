@@ -2,6 +2,7 @@
 
 mod build;
 mod hosts;
+mod shared;
 mod traffic;
 
 use std::ops::ControlFlow;

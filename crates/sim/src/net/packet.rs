@@ -14,12 +14,24 @@ impl PacketFlags {
     const CAPABLE: u8 = 1;
     const MARKED: u8 = 2;
     const PRIORITY_SHIFT: u32 = 2;
+    const EVERY_HOP: u8 = 1 << 5;
 
     /// Flags of a packet of this priority, 0 to 7.
     pub fn new(ecn: Ecn, priority: u8) -> PacketFlags {
         let mut flags = PacketFlags((priority & 7) << PacketFlags::PRIORITY_SHIFT);
         flags.set_ecn(ecn);
         flags
+    }
+
+    /// The same, for a packet that every switch on its way handles, or not.
+    pub fn with_every_hop(self, every_hop: bool) -> PacketFlags {
+        PacketFlags(self.0 & !PacketFlags::EVERY_HOP | if every_hop { PacketFlags::EVERY_HOP } else { 0 })
+    }
+
+    /// Every switch on the way handles the packet.
+    #[inline]
+    pub fn every_hop(self) -> bool {
+        self.0 & PacketFlags::EVERY_HOP != 0
     }
 
     /// The congestion bits.
@@ -133,7 +145,9 @@ mod tests {
             for priority in 0..8 {
                 let mut flags = PacketFlags::new(Ecn::Capable, priority);
                 flags.set_ecn(ecn);
-                assert_eq!((flags.ecn(), flags.priority()), (ecn, priority));
+                assert_eq!((flags.ecn(), flags.priority(), flags.every_hop()), (ecn, priority, false));
+                let flags = flags.with_every_hop(true);
+                assert_eq!((flags.ecn(), flags.priority(), flags.every_hop()), (ecn, priority, true));
             }
         }
     }

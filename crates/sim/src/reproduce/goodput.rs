@@ -302,6 +302,7 @@ impl Goodput {
             traffic: if run.congested { vec![background] } else { Vec::new() },
             faults: Vec::new(),
             transport: Default::default(),
+            switches: Default::default(),
         })
     }
 }

@@ -125,7 +125,7 @@ fn judge(job: &JobRun, workers: &[WorkerReport]) -> Result<Verdict, Failure> {
     let outputs = floats(&job.outputs)?;
     let block = workers.first().map_or(1, |worker| usize::from(worker.elements_per_packet.max(1)));
     let allowed = match job.protocol {
-        Protocol::SwitchMl => Allowed::Theorem1 { block },
+        Protocol::SwitchMl | Protocol::Canary => Allowed::Theorem1 { block },
         Protocol::Ring => Allowed::FloatSum,
     };
     Ok(check::judge(&inputs, &outputs, allowed))

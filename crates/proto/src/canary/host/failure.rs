@@ -1,0 +1,114 @@
+//! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
+
+use super::lead::State;
+use super::outbox::Outgoing;
+use super::steps::Step;
+use super::{CanaryHost, Stage};
+use crate::canary::wire::{HEADER_LEN, Header, Report};
+use crate::drop_reason::DropReason;
+use crate::host::{CollectiveError, HostEvent};
+use crate::ids::WorkerId;
+use crate::packet::Packet;
+use crate::parts::mismatch::Mismatch;
+use crate::parts::stream::Op;
+use crate::time::Time;
+use crate::values::Values;
+
+/// What a leader last said about a block.
+pub(super) struct Heard {
+    step: Step,
+    missing: Vec<WorkerId>,
+}
+
+impl<V: Values> CanaryHost<V> {
+    pub(super) fn report(&mut self, step: Step, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
+        self.follows(step, header)?;
+        let report = Report::parse(packet.bytes, self.world())?;
+        let ranks = (0..self.world()).map(WorkerId).filter(|&rank| rank != self.config.worker);
+        let missing = ranks.filter(|&rank| !report.has_contributed(rank)).collect();
+        self.heard = Some(Heard { step, missing });
+        Ok(())
+    }
+
+    pub(super) fn mismatch(
+        &mut self,
+        now: Time,
+        step: Step,
+        header: &Header,
+        packet: Packet<'_>,
+    ) -> Result<(), DropReason> {
+        self.follows(step, header)?;
+        let mismatch = Mismatch::parse(&packet.bytes[HEADER_LEN..])?;
+        self.refuse(now, step.place, mismatch);
+        Ok(())
+    }
+
+    /// This host leads a block on which ranks disagree: all are told.
+    pub(super) fn dispute(&mut self, step: Step, mismatch: Mismatch) {
+        if let Some(lead) = self.leads.get_mut(step.place, step.phase) {
+            lead.state = State::Refused(mismatch);
+        }
+        for rank in (0..self.world()).map(WorkerId).filter(|&rank| rank != self.config.worker) {
+            self.outbox.push_back(Outgoing::Mismatch(step, rank));
+        }
+        self.ready.push_back(step);
+    }
+
+    /// The collective of a place fails, as soon as those before it are complete.
+    pub(super) fn refuse(&mut self, now: Time, place: u16, mismatch: Mismatch) {
+        let Some(op) = self.op_at(place).map(|op| op.id) else { return };
+        self.places[usize::from(place)].stage = Stage::Refused;
+        self.recovery.forget(place);
+        if self.failing.as_ref().is_none_or(|(earlier, _)| op < *earlier) {
+            let Mismatch { a, a_spec, b, b_spec } = mismatch;
+            self.failing = Some((op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op }));
+        }
+        self.settle(now);
+    }
+
+    /// Everything that is queued fails, and so does everything later. What this host leads it still answers for.
+    pub(super) fn fail(&mut self, error: CollectiveError) {
+        while let Some(Op { id, tensor, .. }) = self.stream.pop() {
+            self.deadlines.complete(id);
+            self.events.push_back(HostEvent::Failed { op: id, tensor, error: error.clone() });
+        }
+        for (place, state) in self.places.iter_mut().enumerate() {
+            state.stage = Stage::Idle;
+            self.recovery.forget(place as u16);
+        }
+        self.queue.clear();
+        self.ready.clear();
+        self.question = None;
+        self.broken.get_or_insert(error);
+    }
+
+    /// The place that waits with the earliest block. Searched for: needed only when something is wrong.
+    pub(super) fn oldest_waiting(&self) -> Option<u16> {
+        let waits = |&place: &u16| self.places[usize::from(place)].stage.waits();
+        (0..self.window()).filter(waits).min_by_key(|&place| self.places[usize::from(place)].block)
+    }
+
+    /// Why a deadline has passed.
+    pub(super) fn diagnose(&self) -> CollectiveError {
+        if let Some((_, error)) = &self.failing {
+            return error.clone();
+        }
+        let Some(place) = self.oldest_waiting() else { return CollectiveError::Aborted };
+        let step = self.step_of(place);
+        let number = self.places[usize::from(place)].block;
+        let op = self.stream.op_of(number).expect("a place that waits has a block");
+        let (block, op) = (op.local(number), op.id);
+        let leader = self.leader_of(number);
+        let missing = |missing| CollectiveError::Missing { missing, slot: place.into(), block, op };
+        if leader == self.config.worker {
+            let heard =
+                |rank: &WorkerId| self.leads.get(place, step.phase).is_some_and(|lead| lead.heard.contains(*rank));
+            let ranks = (0..self.world()).map(WorkerId).filter(|&rank| rank != leader);
+            return missing(ranks.filter(|rank| !heard(rank)).collect());
+        }
+        match &self.heard {
+            Some(heard) if heard.step == step && !heard.missing.is_empty() => missing(heard.missing.clone()),
+            _ => CollectiveError::PeerSilent { worker: leader, op },
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What a host does with packets about blocks that others lead.
+
+use super::steps::{Relation, Step};
+use super::{CanaryHost, Stage};
+use crate::canary::wire::Header;
+use crate::drop_reason::DropReason;
+use crate::packet::Packet;
+use crate::time::Time;
+use crate::values::Values;
+
+impl<V: Values> CanaryHost<V> {
+    /// A packet about a block that this host waits for, and another leads.
+    pub(super) fn follows(&self, step: Step, header: &Header) -> Result<(), DropReason> {
+        let state = &self.places[usize::from(step.place)];
+        match self.steps.relation(step.phase, state.phase) {
+            Relation::Earlier => return Err(DropReason::Stale),
+            Relation::Next | Relation::Later => return Err(DropReason::Ahead),
+            Relation::Same => {}
+        }
+        if !state.stage.waits() || self.leader_of(state.block) == self.config.worker {
+            return Err(DropReason::Unexpected);
+        }
+        // A disagreement is the one thing that is told to those who expect something else.
+        debug_assert!(header.hosts == self.world());
+        Ok(())
+    }
+
+    /// The sum (§3.1.2). That of any issue is right: each has all contributions in it.
+    pub(super) fn sum(&mut self, now: Time, step: Step, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
+        self.follows(step, header)?;
+        if header.spec != self.spec_at(step.place) {
+            return Err(DropReason::BadField);
+        }
+        let elements = Self::vector_elements(&packet)?;
+        if elements != self.elements_at(step.place) {
+            return Err(DropReason::BadLength);
+        }
+        self.conclude(now, step.place, header.look_ahead, &packet.bytes[crate::canary::wire::HEADER_LEN..])
+    }
+
+    /// The leader has given an issue up: the block is sent again under the next (§3.3).
+    pub(super) fn failed(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
+        self.follows(step, header)?;
+        let state = &mut self.places[usize::from(step.place)];
+        if header.attempt <= state.attempt {
+            return Err(DropReason::Stale);
+        }
+        debug_assert!(state.stage != Stage::Idle);
+        (state.attempt, state.contributed, state.in_step) = (header.attempt, false, false);
+        self.recovery.forget(step.place);
+        self.queue.push(step.place);
+        Ok(())
+    }
+}

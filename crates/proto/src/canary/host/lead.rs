@@ -1,0 +1,211 @@
+//! What a leader knows of one block (§3.1.4, §3.3): the sum so far, who must be restored, who waits.
+
+use std::marker::PhantomData;
+
+use crate::canary::wire::NO_SWITCH;
+use crate::ids::{NodeId, PortId, WorkerId};
+use crate::parts::look_ahead::LookAhead;
+use crate::parts::mismatch::Mismatch;
+use crate::tensor::Spec;
+use crate::values::Values;
+
+/// A set of ranks.
+#[derive(Clone, Debug, Default)]
+pub struct Ranks {
+    words: Vec<u64>,
+    count: u16,
+}
+
+impl Ranks {
+    /// Of a job of so many.
+    pub fn new(world: u16) -> Ranks {
+        Ranks { words: vec![0; usize::from(world).div_ceil(64)], count: 0 }
+    }
+
+    /// Adds a rank of the job; false if it was there.
+    pub fn insert(&mut self, rank: WorkerId) -> bool {
+        let (word, bit) = (&mut self.words[rank.index() / 64], 1 << (rank.index() % 64));
+        let fresh = *word & bit == 0;
+        *word |= bit;
+        self.count += u16::from(fresh);
+        fresh
+    }
+
+    /// True if the rank is in the set.
+    pub fn contains(&self, rank: WorkerId) -> bool {
+        self.words[rank.index() / 64] >> (rank.index() % 64) & 1 != 0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u16 {
+        self.count
+    }
+
+    /// Takes all out.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+        self.count = 0;
+    }
+}
+
+/// How far a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Contributions are missing, perhaps the leader's own.
+    Gathering,
+    /// The sum is there, and kept for those who ask.
+    Done,
+    /// Ranks disagree.
+    Refused(Mismatch),
+}
+
+/// One block that this host leads, or seems to.
+pub struct Lead {
+    /// Of its place in the window.
+    pub phase: u32,
+    /// How often it was issued before.
+    pub attempt: u8,
+    /// How far it is.
+    pub state: State,
+    /// What it is, and who says so.
+    pub what: Option<(WorkerId, Spec)>,
+    /// Elements of its vector.
+    pub elements: usize,
+    /// The block of the stream, once the leader has come to it.
+    pub block: Option<u64>,
+    /// Where its tree ends, as packets say.
+    pub root: NodeId,
+    /// Contributions summed.
+    pub counter: u16,
+    /// Their proofs.
+    pub contributors: u32,
+    /// What they say of the next block.
+    pub look_ahead: LookAhead,
+    /// Some came along a tree that the root knows.
+    pub has_tree: bool,
+    /// Where they collided on the way.
+    pub collisions: Vec<(NodeId, PortId)>,
+    /// Who has asked for the sum of this issue, or has sent its contribution straight to the leader.
+    pub asked: Ranks,
+    /// Who has been heard at all.
+    pub heard: Ranks,
+    lanes: Vec<u32>,
+    filled: bool,
+}
+
+impl Lead {
+    fn begin(&mut self, phase: u32) {
+        self.phase = phase;
+        (self.attempt, self.state, self.what, self.elements, self.block) = (0, State::Gathering, None, 0, None);
+        self.root = NO_SWITCH;
+        self.heard.clear();
+        self.restart();
+    }
+
+    /// Forgets all contributions.
+    pub fn restart(&mut self) {
+        (self.counter, self.contributors, self.has_tree, self.filled) = (0, 0, false, false);
+        self.look_ahead = LookAhead::known(tributary_numeric::BlockExponent::ZERO);
+        self.collisions.clear();
+        self.asked.clear();
+    }
+
+    /// Adds a vector.
+    pub fn add<V: Values>(&mut self, vector: &[u8]) {
+        let lanes = &mut self.lanes[..vector.len() / 4];
+        match std::mem::replace(&mut self.filled, true) {
+            false => V::store(lanes, vector),
+            true => V::add(lanes, vector),
+        }
+    }
+
+    /// Writes the sum.
+    pub fn load<V: Values>(&self, vector: &mut [u8]) {
+        V::load(&self.lanes[..vector.len() / 4], vector);
+    }
+}
+
+/// The blocks that a host leads: at each place of the window at most the current one and one other, the last or the next.
+pub struct Leads<V> {
+    leads: Vec<Option<Box<Lead>>>,
+    spare: Vec<Lead>,
+    world: u16,
+    lane_count: usize,
+    values: PhantomData<V>,
+}
+
+impl<V: Values> Leads<V> {
+    /// For a window of `places`.
+    pub fn new(places: usize, world: u16, elements_per_packet: u16) -> Leads<V> {
+        Leads {
+            leads: (0..2 * places).map(|_| None).collect(),
+            spare: Vec::new(),
+            world,
+            lane_count: V::lane_count(elements_per_packet.into()),
+            values: PhantomData,
+        }
+    }
+
+    fn index(place: u16, phase: u32) -> usize {
+        2 * usize::from(place) + (phase % 2) as usize
+    }
+
+    /// What is known of a block.
+    pub fn get(&self, place: u16, phase: u32) -> Option<&Lead> {
+        self.leads[Self::index(place, phase)].as_deref().filter(|lead| lead.phase == phase)
+    }
+
+    /// The same, to write to.
+    pub fn get_mut(&mut self, place: u16, phase: u32) -> Option<&mut Lead> {
+        self.leads[Self::index(place, phase)].as_deref_mut().filter(|lead| lead.phase == phase)
+    }
+
+    /// The same, from nothing if need be, in place of a block that everybody has.
+    pub fn open(&mut self, place: u16, phase: u32) -> &mut Lead {
+        let entry = &mut self.leads[Self::index(place, phase)];
+        let (world, lanes) = (self.world, self.lane_count);
+        let fresh = || Lead {
+            phase,
+            attempt: 0,
+            state: State::Gathering,
+            what: None,
+            elements: 0,
+            block: None,
+            root: NO_SWITCH,
+            counter: 0,
+            contributors: 0,
+            look_ahead: LookAhead::known(tributary_numeric::BlockExponent::ZERO),
+            has_tree: false,
+            collisions: Vec::new(),
+            asked: Ranks::new(world),
+            heard: Ranks::new(world),
+            lanes: vec![0; lanes],
+            filled: false,
+        };
+        let spare = &mut self.spare;
+        let fits = entry.as_ref().is_some_and(|lead| lead.phase == phase);
+        let lead = entry.get_or_insert_with(|| Box::new(spare.pop().unwrap_or_else(fresh)));
+        if !fits {
+            lead.begin(phase);
+        }
+        lead
+    }
+
+    /// Nobody needs the block any more.
+    pub fn close(&mut self, place: u16, phase: u32) {
+        let entry = &mut self.leads[Self::index(place, phase)];
+        if entry.as_ref().is_some_and(|lead| lead.phase == phase) {
+            self.spare.extend(entry.take().map(|lead| *lead));
+        }
+    }
+
+    /// Everybody has all blocks before `end` (§3.3's notice of completion).
+    pub fn close_before(&mut self, end: u64) {
+        for entry in &mut self.leads {
+            let over = |lead: &Lead| lead.state == State::Done && lead.block.is_some_and(|block| block < end);
+            if entry.as_deref().is_some_and(over) {
+                self.spare.extend(entry.take().map(|lead| *lead));
+            }
+        }
+    }
+}

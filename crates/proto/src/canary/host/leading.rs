@@ -1,0 +1,244 @@
+//! What a host does about the blocks that it leads (§3.1.4, §3.3).
+
+use super::lead::State;
+use super::outbox::{Outgoing, group};
+use super::steps::{Relation, Step};
+use super::{CanaryHost, Stage};
+use crate::canary::wire::{HEADER_LEN, Header, NO_SWITCH, proof};
+use crate::drop_reason::DropReason;
+use crate::ids::{PortId, WorkerId};
+use crate::packet::Packet;
+use crate::parts::mismatch::Mismatch;
+use crate::time::Time;
+use crate::values::Values;
+
+impl<V: Values> CanaryHost<V> {
+    /// The leader comes to a block itself. Others may have been here before.
+    pub(super) fn begin_lead(&mut self, place: u16) {
+        let step = self.step_of(place);
+        let (spec, elements, own) = (self.spec_at(place), self.elements_at(place), self.config.worker);
+        let block = self.places[usize::from(place)].block;
+        let (is_notice, root) = (self.is_notice(place), self.root_of(block));
+        let lead = self.leads.open(step.place, step.phase);
+        lead.root = root;
+        lead.block = (!is_notice).then_some(block);
+        let dispute = match lead.what {
+            Some((rank, other)) if other != spec && lead.state == State::Gathering => {
+                Some(Mismatch { a: rank, a_spec: other, b: own, b_spec: spec })
+            }
+            _ => None,
+        };
+        (lead.what, lead.elements) = (Some((own, spec)), elements);
+        match dispute {
+            Some(mismatch) => self.dispute(step, mismatch),
+            None => self.ready.push_back(step),
+        }
+    }
+
+    /// A packet about a block that this host leads, as far as it knows.
+    fn leads_step(&self, step: Step, header: &Header) -> Result<(), DropReason> {
+        if header.destination != self.own_node() {
+            return Err(DropReason::NotAMember);
+        }
+        let state = &self.places[usize::from(step.place)];
+        match self.steps.relation(step.phase, state.phase) {
+            Relation::Same if state.stage.waits() && self.leader_of(state.block) != self.config.worker => {
+                Err(DropReason::Unexpected)
+            }
+            Relation::Same | Relation::Next => Ok(()),
+            Relation::Earlier => self.leads.get(step.place, step.phase).map(|_| ()).ok_or(DropReason::Stale),
+            Relation::Later => Err(DropReason::Ahead),
+        }
+    }
+
+    /// Contributions of others, summed on the way or not.
+    pub(super) fn contribution(&mut self, step: Step, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
+        self.leads_step(step, header)?;
+        let elements = Self::vector_elements(&packet)?;
+        let (others, direct) = (self.world() - 1, self.is_direct(header.attempt));
+        if header.counter == 0 || header.counter > others || direct && header.counter != 1 {
+            return Err(DropReason::BadField);
+        }
+        if elements > usize::from(self.config.job.elements_per_packet) {
+            return Err(DropReason::BadLength);
+        }
+        let rank = header.wid;
+        let lead = self.leads.open(step.place, step.phase);
+        match lead.state {
+            State::Refused(_) => {
+                self.outbox.push_back(Outgoing::Mismatch(step, rank));
+                return Err(DropReason::Mismatch);
+            }
+            State::Done if direct => {
+                self.outbox.push_back(Outgoing::Answer(step, rank));
+                return Ok(());
+            }
+            State::Done => return Err(DropReason::Duplicate),
+            State::Gathering => {}
+        }
+        if header.attempt != lead.attempt {
+            return Err(if header.attempt < lead.attempt { DropReason::Stale } else { DropReason::Ahead });
+        }
+        match lead.what {
+            None => (lead.what, lead.elements) = (Some((rank, header.spec)), elements),
+            Some((a, a_spec)) if a_spec != header.spec => {
+                self.dispute(step, Mismatch { a, a_spec, b: rank, b_spec: header.spec });
+                return Err(DropReason::Mismatch);
+            }
+            Some(_) if lead.elements != elements => return Err(DropReason::BadLength),
+            Some(_) => {}
+        }
+        if direct {
+            lead.heard.insert(rank);
+            if !lead.asked.insert(rank) {
+                return Err(DropReason::Duplicate);
+            }
+        } else if header.counter > others - lead.counter {
+            // Some packet was doubled on the way, where no switch remembers it.
+            self.fail_issue(step);
+            return Err(DropReason::Duplicate);
+        }
+        lead.counter += header.counter;
+        lead.contributors = lead.contributors.wrapping_add(header.contributors);
+        lead.look_ahead.join(&header.look_ahead);
+        if header.switch_address == NO_SWITCH {
+            lead.has_tree |= !direct;
+            lead.root = header.root;
+        } else {
+            lead.collisions.push((header.switch_address, PortId(header.children as u16)));
+        }
+        lead.add::<V>(&packet.bytes[HEADER_LEN..]);
+        if lead.counter == others {
+            self.ready.push_back(step);
+        }
+        Ok(())
+    }
+
+    /// Completes what can be completed. Each block that is may let the next one of its place begin.
+    pub(super) fn complete_ready(&mut self, now: Time) {
+        while let Some(step) = self.ready.pop_front() {
+            self.complete(now, step);
+        }
+    }
+
+    /// All contributions are in, if the leader's own is the last that is missing.
+    fn complete(&mut self, now: Time, step: Step) {
+        let place = step.place;
+        let state = &self.places[usize::from(place)];
+        if state.phase != step.phase || !state.stage.waits() {
+            return;
+        }
+        let Some(lead) = self.leads.get(place, step.phase) else { return };
+        match lead.state {
+            State::Refused(mismatch) => return self.refuse(now, place, mismatch),
+            State::Done => return,
+            State::Gathering if lead.counter + 1 < self.world() => return,
+            State::Gathering => {}
+        }
+        if lead.contributors != proof(self.others_proof, self.steps.id(step), lead.attempt) {
+            // As many contributions as ranks, but not one of each.
+            return self.fail_issue(step);
+        }
+        let (attempt, elements) = (lead.attempt, lead.elements);
+        self.places[usize::from(place)].attempt = attempt;
+        let own = self.look_ahead_at(place);
+        let mut vector = std::mem::take(&mut self.vector);
+        let len = V::buffer_len(elements);
+        if elements > 0 {
+            let (scale, block) = (self.scale_at(place), self.places[usize::from(place)].block);
+            let op = self.op_at(place).expect("a place that waits has a block");
+            op.tensor.encode(op.range(block), scale, &mut vector[..len]);
+        }
+        let lead = self.leads.open(place, step.phase);
+        if elements > 0 {
+            lead.add::<V>(&vector[..len]);
+            lead.load::<V>(&mut vector[..len]);
+        }
+        lead.look_ahead.join(&own);
+        lead.state = State::Done;
+        let look_ahead = lead.look_ahead;
+        self.broadcast(step, attempt);
+        let concluded = self.conclude(now, place, look_ahead, &vector[..len]);
+        debug_assert!(concluded.is_ok(), "a leader's own sum is of use to it");
+        self.vector = vector;
+    }
+
+    /// The sum goes out the way that contributions came in.
+    fn broadcast(&mut self, step: Step, attempt: u8) {
+        if self.is_direct(attempt) {
+            return self.outbox.extend(self.others().map(|rank| Outgoing::Answer(step, rank)));
+        }
+        let lead = self.leads.open(step.place, step.phase);
+        if lead.has_tree {
+            self.outbox.push_back(Outgoing::Tree(step));
+        }
+        self.outbox.extend(group(&mut lead.collisions).into_iter().map(|ports| Outgoing::Restoration(step, ports)));
+    }
+
+    /// This issue of a block cannot succeed: everybody sends again (§3.3).
+    fn fail_issue(&mut self, step: Step) {
+        let lead = self.leads.open(step.place, step.phase);
+        lead.attempt += 1;
+        self.stats.reissues += 1;
+        let attempt = lead.attempt;
+        if lead.has_tree {
+            self.outbox.push_back(Outgoing::FailedTree(step, attempt));
+        }
+        let restorations = group(&mut lead.collisions);
+        lead.restart();
+        self.outbox.extend(restorations.into_iter().map(|ports| Outgoing::FailedRestoration(step, attempt, ports)));
+        self.outbox.extend(self.others().map(|rank| Outgoing::Failed(step, rank)));
+    }
+
+    fn others(&self) -> impl Iterator<Item = WorkerId> + use<V> {
+        let own = self.config.worker;
+        (0..self.world()).map(WorkerId).filter(move |&rank| rank != own)
+    }
+
+    /// Somebody waits for the sum (§3.3). If all do, and it is not there, something was lost on the way: the paper's
+    /// leader fails the issue at the first request, which would punish every rank that is merely late.
+    pub(super) fn request(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
+        self.leads_step(step, header)?;
+        let others = self.world() - 1;
+        let direct = self.is_direct(header.attempt);
+        let lead = self.leads.open(step.place, step.phase);
+        lead.heard.insert(header.wid);
+        match lead.state {
+            State::Done => self.outbox.push_back(Outgoing::Answer(step, header.wid)),
+            State::Refused(_) => self.outbox.push_back(Outgoing::Mismatch(step, header.wid)),
+            State::Gathering if header.attempt < lead.attempt => {
+                self.outbox.push_back(Outgoing::Failed(step, header.wid));
+            }
+            State::Gathering if header.attempt > lead.attempt || direct => return Err(DropReason::Ahead),
+            State::Gathering => {
+                lead.asked.insert(header.wid);
+                if lead.asked.len() == others && lead.counter < others {
+                    self.fail_issue(step);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody's time is nearly up: who is missing?
+    pub(super) fn query(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
+        self.leads_step(step, header)?;
+        let lead = self.leads.open(step.place, step.phase);
+        lead.heard.insert(header.wid);
+        self.outbox.push_back(match lead.state {
+            State::Done => Outgoing::Answer(step, header.wid),
+            State::Refused(_) => Outgoing::Mismatch(step, header.wid),
+            State::Gathering => Outgoing::Report(step, header.wid),
+        });
+        Ok(())
+    }
+
+    /// True if a rank's contribution is known to have been sent: it has asked for the sum since.
+    pub(super) fn has_contributed(&self, step: Step, rank: WorkerId) -> bool {
+        if rank == self.config.worker {
+            let state = &self.places[usize::from(step.place)];
+            return state.phase == step.phase && state.stage != Stage::Idle;
+        }
+        self.leads.get(step.place, step.phase).is_some_and(|lead| lead.heard.contains(rank))
+    }
+}

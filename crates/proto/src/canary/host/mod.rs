@@ -1,0 +1,460 @@
+//! A host: sends its blocks towards their leaders, and leads some itself (§3.1.4).
+//!
+//! Blocks of all collectives are one stream; block `g` uses place `g mod s` of a window of `s`, is led by rank
+//! `g mod world` and completed in root `g mod roots`. A place goes on when its sum comes, so the sums clock the sending,
+//! and a packet carries the exponent of the block that follows in its place (SwitchML §4.6). The first blocks of floats
+//! are preceded by a phase that only agrees on exponents; where a collective fits into the window that phase carries the
+//! block too, scaled by the place's last exponent.
+//!
+//! One more place tells that a collective is complete (§3.3), so that leaders need not keep what nobody will ask for.
+
+mod failure;
+mod following;
+mod lead;
+mod leading;
+mod notices;
+mod outbox;
+mod steps;
+mod transmit;
+
+use std::collections::VecDeque;
+
+use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
+
+use self::failure::Heard;
+use self::lead::Leads;
+use self::notices::Notices;
+use self::outbox::Outgoing;
+use self::steps::{Step, Steps};
+use super::wire::{HEADER_LEN, Header, Kind, rank_proof};
+use crate::config::{HostConfig, JobConfig};
+use crate::drop_reason::DropReason;
+use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::ids::{NodeId, OpId, WorkerId};
+use crate::packet::{Addr, Packet, Transmit};
+use crate::parts::deadlines::{Deadlines, Due};
+use crate::parts::look_ahead::LookAhead;
+use crate::parts::recovery::{Order, Recovery};
+use crate::parts::send_queue::SendQueue;
+use crate::parts::stream::{Op, Stream};
+use crate::registry::Protocol;
+use crate::tensor::Spec;
+use crate::time::Time;
+use crate::values::{FINGERPRINT_LEN, Values};
+use crate::wire::{COMMON_LEN, Common, kind};
+
+/// What a place does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its next block was not submitted yet.
+    Idle,
+    /// Ranks agree on the exponent of its block.
+    Probe,
+    /// The same, and they sum the block as if the place's last exponent were the one.
+    Guess,
+    /// Ranks sum its block.
+    Update,
+    /// Ranks disagree on what its block is.
+    Refused,
+}
+
+impl Stage {
+    fn waits(self) -> bool {
+        matches!(self, Stage::Probe | Stage::Guess | Stage::Update)
+    }
+}
+
+struct Place {
+    /// The block of the stream that it works on, or waits for; at the notices' place, the notice.
+    block: u64,
+    /// How many times it was used.
+    phase: u32,
+    stage: Stage,
+    /// How often the block was issued before.
+    attempt: u8,
+    /// The contribution to this issue has left.
+    contributed: bool,
+    /// The exponent of its block, if ranks agree.
+    agreed: Option<BlockExponent>,
+    /// The last exponent that ranks agreed on and used here.
+    last: Option<BlockExponent>,
+    /// The phase began when the one before it ended.
+    in_step: bool,
+}
+
+/// What a notice of completion says it reduces.
+const NOTICE: Spec = Spec { elements: 0, dtype: DType::I32, op: ReduceOp::Sum };
+
+/// A worker's machine.
+pub struct CanaryHost<V> {
+    config: HostConfig,
+    common: [u8; COMMON_LEN],
+    stream: Stream,
+    steps: Steps,
+    /// The window, and the notices' place behind it.
+    places: Vec<Place>,
+    /// Places whose contribution or request is to be sent.
+    queue: SendQueue,
+    recovery: Recovery,
+    leads: Leads<V>,
+    /// Places that have begun, or whose block may be complete, and that this host leads.
+    ready: VecDeque<Step>,
+    outbox: VecDeque<Outgoing>,
+    notices: Notices,
+    /// The proofs of all ranks but this one.
+    others_proof: u32,
+    deadlines: Deadlines,
+    /// The place to ask about.
+    question: Option<u16>,
+    heard: Option<Heard>,
+    /// The collective that must fail as soon as those before it are complete.
+    failing: Option<(OpId, CollectiveError)>,
+    broken: Option<CollectiveError>,
+    events: VecDeque<HostEvent>,
+    stats: HostStats,
+    vector: Vec<u8>,
+}
+
+impl<V: Values> CanaryHost<V> {
+    /// A worker that has nothing to do. The plan of the fabric names every rank's node and at least one root.
+    pub fn new(config: &HostConfig) -> CanaryHost<V> {
+        let job = &config.job;
+        assert_eq!(config.fabric.hosts.len(), usize::from(job.world), "every rank has a node");
+        assert!(!config.fabric.roots.is_empty(), "a tree ends somewhere");
+        let mut common = [0; COMMON_LEN];
+        Common { protocol: Protocol::Canary.code(), kind: 0, job: job.job, key: job.key }.emit(&mut common);
+        let window = job.slots.clamp(1, u16::MAX - 2);
+        let place = |block| Place {
+            block,
+            phase: 0,
+            stage: Stage::Idle,
+            attempt: 0,
+            contributed: false,
+            agreed: None,
+            last: None,
+            in_step: false,
+        };
+        let others = (0..job.world).map(WorkerId).filter(|&rank| rank != config.worker);
+        CanaryHost {
+            common,
+            stream: Stream::new(job.elements_per_packet),
+            steps: Steps::new(window + 1),
+            places: (0..u64::from(window)).chain([0]).map(place).collect(),
+            queue: SendQueue::new(window + 1),
+            recovery: Recovery::new(
+                &JobConfig { slots: window + 1, shards: 1, ..job.clone() },
+                config.timers,
+                Order::Any,
+            ),
+            leads: Leads::new(usize::from(window) + 1, job.world, job.elements_per_packet),
+            ready: VecDeque::new(),
+            outbox: VecDeque::new(),
+            notices: Notices::default(),
+            others_proof: others.fold(0, |sum, rank| sum.wrapping_add(rank_proof(rank))),
+            deadlines: Deadlines::default(),
+            question: None,
+            heard: None,
+            failing: None,
+            broken: None,
+            events: VecDeque::new(),
+            stats: HostStats::default(),
+            vector: vec![0; (4 * usize::from(job.elements_per_packet)).max(FINGERPRINT_LEN)],
+            config: config.clone(),
+        }
+    }
+
+    fn window(&self) -> u16 {
+        self.places.len() as u16 - 1
+    }
+
+    fn is_notice(&self, place: u16) -> bool {
+        place == self.window()
+    }
+
+    fn world(&self) -> u16 {
+        self.config.job.world
+    }
+
+    fn node_of(&self, rank: WorkerId) -> NodeId {
+        self.config.fabric.hosts[rank.index()]
+    }
+
+    fn own_node(&self) -> NodeId {
+        self.node_of(self.config.worker)
+    }
+
+    fn leader_of(&self, block: u64) -> WorkerId {
+        WorkerId((block % u64::from(self.world())) as u16)
+    }
+
+    fn root_of(&self, block: u64) -> NodeId {
+        let roots = &self.config.fabric.roots;
+        roots[(block % roots.len() as u64) as usize]
+    }
+
+    fn step_of(&self, place: u16) -> Step {
+        Step { place, phase: self.places[usize::from(place)].phase }
+    }
+
+    /// The block is summed by its leader alone, after so many failures.
+    fn is_direct(&self, attempt: u8) -> bool {
+        attempt >= self.config.fabric.reissues
+    }
+
+    /// The collective of a place, if its block was submitted.
+    fn op_at(&self, place: u16) -> Option<&Op> {
+        if self.is_notice(place) { None } else { self.stream.op_of(self.places[usize::from(place)].block) }
+    }
+
+    /// What a place reduces.
+    fn spec_at(&self, place: u16) -> Spec {
+        self.op_at(place).map_or(NOTICE, |op| op.spec)
+    }
+
+    /// Elements of the vector that a place sends.
+    fn elements_at(&self, place: u16) -> usize {
+        let state = &self.places[usize::from(place)];
+        match self.op_at(place) {
+            Some(op) if state.stage != Stage::Probe => op.range(state.block).len(),
+            _ => 0,
+        }
+    }
+
+    /// What this rank says about the next block of a place; where ranks agree on its own exponent, about that one.
+    fn look_ahead_at(&self, place: u16) -> LookAhead {
+        if self.is_notice(place) {
+            return LookAhead::UNKNOWN;
+        }
+        let state = &self.places[usize::from(place)];
+        let block = match state.stage {
+            Stage::Probe | Stage::Guess => state.block,
+            _ => state.block + u64::from(self.window()),
+        };
+        self.stream.op_of(block).map_or(LookAhead::UNKNOWN, |op| LookAhead::known(op.exponent(block)))
+    }
+
+    /// The scale that a place's vector is summed with.
+    fn scale_at(&self, place: u16) -> Scale {
+        let state = &self.places[usize::from(place)];
+        let agreed = if state.stage == Stage::Guess { state.last } else { state.agreed };
+        let op = self.op_at(place).expect("a place that sends a vector has a block");
+        scale(op, agreed, self.world())
+    }
+
+    /// Starts a place whose block was submitted.
+    fn start(&mut self, place: u16, in_step: bool) {
+        let window = u64::from(self.window());
+        let is_notice = self.is_notice(place);
+        let state = &mut self.places[usize::from(place)];
+        (state.attempt, state.contributed, state.in_step) = (0, false, in_step);
+        state.stage = if is_notice {
+            if self.notices.is_due(state.block) { Stage::Update } else { Stage::Idle }
+        } else {
+            match self.stream.op_of(state.block) {
+                None => Stage::Idle,
+                Some(op) if !op.needs_exponent(state.block) => Stage::Update,
+                Some(_) if state.agreed.is_some() => {
+                    state.last = state.agreed;
+                    Stage::Update
+                }
+                Some(op) if state.last.is_some() && op.blocks <= window => Stage::Guess,
+                Some(_) => Stage::Probe,
+            }
+        };
+        if state.stage == Stage::Idle {
+            return;
+        }
+        let block = state.block;
+        if self.leader_of(block) == self.config.worker {
+            self.begin_lead(place);
+        } else {
+            self.queue.push(place);
+        }
+    }
+
+    /// The sum of a place's phase, from wherever it came.
+    fn conclude(&mut self, now: Time, place: u16, look_ahead: LookAhead, vector: &[u8]) -> Result<(), DropReason> {
+        let (world, stride) = (self.world(), u64::from(self.window()));
+        let is_notice = self.is_notice(place);
+        let state = &mut self.places[usize::from(place)];
+        let joined = look_ahead.agreed();
+        let (summed_with, next) = match state.stage {
+            // Whoever probes knows its block.
+            Stage::Probe | Stage::Guess if joined.is_none() => return Err(DropReason::BadField),
+            Stage::Guess if joined == state.last => (Some(joined), None),
+            Stage::Probe | Stage::Guess => (None, joined),
+            Stage::Update => (Some(state.agreed), joined),
+            Stage::Idle | Stage::Refused => return Err(DropReason::Unexpected),
+        };
+        state.agreed = next;
+        if is_notice {
+            let end = self.notices.complete();
+            self.leads.close_before(end);
+            state.block += 1;
+        } else if let Some(exponent) = summed_with {
+            let op = self.stream.op_of_mut(state.block).expect("a place that waits has a block");
+            let range = op.range(state.block);
+            if !range.is_empty() {
+                op.tensor.decode(range, scale(op, exponent, world), vector);
+            }
+            op.remaining -= 1;
+            let direct = state.attempt >= self.config.fabric.reissues;
+            self.stats.blocks_at_hosts += u64::from(direct);
+            self.stats.blocks_in_network += u64::from(!direct);
+            state.block += stride;
+        }
+        // Whoever contributed to this phase has the sum of the one before.
+        let phase = state.phase;
+        state.phase = self.steps.after(phase);
+        self.leads.close(place, self.steps.before(phase));
+        self.recovery.answered(now, place, &mut self.queue);
+        self.start(place, true);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
+    fn settle(&mut self, now: Time) {
+        while let Some(front) = self.stream.front() {
+            if let Some((op, error)) = &self.failing
+                && *op == front.id
+            {
+                let error = error.clone();
+                return self.fail(error);
+            }
+            if front.remaining > 0 {
+                return;
+            }
+            let Op { id, tensor, first_block, blocks, .. } = self.stream.pop().expect("there is a front");
+            self.deadlines.complete(id);
+            self.events.push_back(HostEvent::Done { op: id, tensor });
+            if blocks > u64::from(self.window()) {
+                self.announce(first_block + blocks);
+            }
+        }
+        self.finish_if_done(now);
+    }
+
+    fn receive(&mut self, now: Time, packet: Packet<'_>) -> Result<(), DropReason> {
+        let common = Common::parse(packet.bytes)?;
+        if common.job != self.config.job.job {
+            return Err(DropReason::UnknownJob);
+        }
+        if common.key != self.config.job.key {
+            return Err(DropReason::WrongKey);
+        }
+        if common.protocol != Protocol::Canary.code() {
+            return Err(DropReason::WrongProtocol);
+        }
+        if common.kind == kind::PONG {
+            return Ok(());
+        }
+        let header = Header::parse(packet.bytes)?;
+        let step = self.steps.of(header.id).ok_or(DropReason::BadField)?;
+        if header.hosts != self.world() || header.wid.0 >= self.world() {
+            return Err(DropReason::BadField);
+        }
+        let received = match Kind::of(packet.bytes)? {
+            Kind::Reduce => self.contribution(step, &header, packet),
+            Kind::Request => self.request(step, &header),
+            Kind::Query => self.query(step, &header),
+            Kind::Broadcast => self.sum(now, step, &header, packet),
+            Kind::Failure => self.failed(step, &header),
+            Kind::Report => self.report(step, &header, packet),
+            Kind::Mismatch => self.mismatch(now, step, &header, packet),
+        };
+        self.complete_ready(now);
+        received
+    }
+
+    /// The number of elements of a packet's vector, whose length must be that of one.
+    fn vector_elements(packet: &Packet<'_>) -> Result<usize, DropReason> {
+        let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
+        let fits = bytes % 4 == 0 && packet.bytes.len() == HEADER_LEN + V::buffer_len(bytes / 4);
+        if fits { Ok(bytes / 4) } else { Err(DropReason::BadLength) }
+    }
+}
+
+fn scale(op: &Op, agreed: Option<BlockExponent>, world: u16) -> Scale {
+    if op.spec.dtype.is_float() {
+        Scale::new(agreed.expect("floats are sent when their exponent is agreed"), world)
+    } else {
+        Scale::integer(world)
+    }
+}
+
+impl<V: Values> Host for CanaryHost<V> {
+    fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
+        if let Some(error) = self.broken.as_ref().or(self.failing.as_ref().map(|(_, error)| error)) {
+            return Err(SubmitError::Broken(error.clone()));
+        }
+        let (id, blocks) = self.stream.push(collective.tensor);
+        if let Some(at) = collective.deadline {
+            self.deadlines.push(now, id, at);
+        }
+        let window = u64::from(self.window());
+        for block in blocks.take(self.places.len() - 1) {
+            let place = (block % window) as u16;
+            let state = &self.places[usize::from(place)];
+            if state.stage == Stage::Idle && state.block == block {
+                self.start(place, false);
+            }
+        }
+        self.complete_ready(now);
+        Ok(id)
+    }
+
+    fn handle_packet(&mut self, now: Time, _from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        let received = self.receive(now, packet);
+        match received {
+            Ok(()) => self.stats.packets_received += 1,
+            Err(reason) => self.stats.drops.count(reason),
+        }
+        received
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.recovery.handle_timeout(now, &mut self.queue);
+        match self.deadlines.poll(now) {
+            Some(Due::Failed) => self.fail(self.diagnose()),
+            Some(Due::Ask) => self.question = self.oldest_waiting(),
+            None => {}
+        }
+        self.notices.handle_timeout(now);
+    }
+
+    fn abort(&mut self, _now: Time) {
+        self.fail(CollectiveError::Aborted);
+    }
+
+    fn finish(&mut self, now: Time) {
+        self.notices.finish(now, self.config.timers);
+        self.finish_if_done(now);
+        self.complete_ready(now);
+    }
+
+    fn may_leave(&self) -> bool {
+        self.world() == 1 || self.notices.may_leave()
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        self.next_packet(now, buf)
+    }
+
+    fn poll_event(&mut self) -> Option<HostEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        [self.recovery.poll_timeout(), self.deadlines.next(), self.notices.next_timeout()].into_iter().flatten().min()
+    }
+
+    fn max_packet_len(&self) -> usize {
+        let vector = (4 * usize::from(self.config.job.elements_per_packet)).max(FINGERPRINT_LEN);
+        HEADER_LEN + vector.max(usize::from(self.world()).div_ceil(8)).max(super::wire::MISMATCH_LEN - HEADER_LEN)
+    }
+
+    fn stats(&self) -> &HostStats {
+        &self.stats
+    }
+}

@@ -1,0 +1,114 @@
+//! Notices of completion (§3.3): a barrier behind each large collective, and one behind the last of all, after which
+//! leaders need not keep the sums. Small collectives need none: the next one tells.
+
+use std::collections::VecDeque;
+
+use super::CanaryHost;
+use crate::config::TimerConfig;
+use crate::time::{Span, Time};
+use crate::values::Values;
+
+/// Notices of one host.
+#[derive(Default)]
+pub struct Notices {
+    /// For each notice that is due, the end of the blocks that it is about.
+    due: VecDeque<u64>,
+    /// Notices that all ranks have given.
+    complete: u64,
+    /// The caller submits nothing more: how long the last notice is waited for, and how long others are answered then.
+    finishing: Option<Patience>,
+    /// The last notice was queued.
+    is_last_queued: bool,
+    leave_at: Option<Time>,
+    may_leave: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Patience {
+    linger: Span,
+}
+
+impl Notices {
+    /// A collective whose blocks end here is complete.
+    pub fn push(&mut self, end: u64) {
+        self.due.push_back(end);
+    }
+
+    /// True if the notice of this number may be given.
+    pub fn is_due(&self, number: u64) -> bool {
+        number.checked_sub(self.complete).is_some_and(|ahead| (ahead as usize) < self.due.len())
+    }
+
+    /// All ranks have given the next notice; gives the end of the blocks that nobody will ask for.
+    pub fn complete(&mut self) -> u64 {
+        self.complete += 1;
+        self.due.pop_front().unwrap_or(0)
+    }
+
+    /// The caller submits nothing more.
+    pub fn finish(&mut self, now: Time, timers: TimerConfig) {
+        self.finishing.get_or_insert(Patience { linger: timers.max_rto.times(4) });
+        // Whoever does not answer for so long has left.
+        self.leave_at.get_or_insert(now + timers.max_rto.times(16));
+    }
+
+    /// True if the last notice is to be queued now.
+    fn takes_last(&mut self) -> bool {
+        self.finishing.is_some() && !std::mem::replace(&mut self.is_last_queued, true)
+    }
+
+    /// Some time has passed.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.leave_at.is_some_and(|at| at <= now) {
+            self.leave_at = None;
+            self.may_leave = true;
+        }
+    }
+
+    /// When to call that.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.leave_at
+    }
+
+    /// Nobody needs this host any more, or will tell.
+    pub fn may_leave(&self) -> bool {
+        self.may_leave
+    }
+
+    /// The last notice is complete: who led it may be asked for it still.
+    fn last_complete(&mut self, now: Time, led: bool) {
+        let Some(patience) = self.finishing else { return };
+        if led {
+            self.leave_at = self.leave_at.map(|at| at.min(now + patience.linger));
+        } else {
+            self.leave_at = None;
+            self.may_leave = true;
+        }
+    }
+}
+
+impl<V: Values> CanaryHost<V> {
+    /// A large collective is complete here.
+    pub(super) fn announce(&mut self, end: u64) {
+        self.notices.push(end);
+        let place = self.window();
+        if self.places[usize::from(place)].stage == super::Stage::Idle {
+            self.start(place, false);
+        }
+    }
+
+    /// The last notice is given when everything is complete.
+    pub(super) fn finish_if_done(&mut self, now: Time) {
+        if self.notices.finishing.is_none() || self.stream.front().is_some() {
+            return;
+        }
+        if self.notices.takes_last() {
+            return self.announce(u64::MAX);
+        }
+        let number = self.places[usize::from(self.window())].block;
+        if self.notices.due.is_empty() && !self.notices.may_leave && number > 0 {
+            let led = self.leader_of(number - 1) == self.config.worker;
+            self.notices.last_complete(now, led);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What a leader has to send. Packets are written when they leave, from what is known then.
+
+use super::steps::Step;
+use crate::canary::wire::SHARD_PORTS;
+use crate::ids::{NodeId, PortId, WorkerId};
+
+/// One packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outgoing {
+    /// The sum, to the root, for the tree (§3.1.2).
+    Tree(Step),
+    /// The sum, to a switch, for some of its ports (§3.2.1).
+    Restoration(Step, Ports),
+    /// The sum, to one who asked (§3.3).
+    Answer(Step, WorkerId),
+    /// The block is issued again as `attempt`: along the tree of the issue that failed.
+    FailedTree(Step, u8),
+    /// The same, behind a collision.
+    FailedRestoration(Step, u8, Ports),
+    /// The same, to one rank.
+    Failed(Step, WorkerId),
+    /// Who has been heard, to one who asked.
+    Report(Step, WorkerId),
+    /// Ranks disagree, to one rank.
+    Mismatch(Step, WorkerId),
+}
+
+/// Ports of one shard of one switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// The switch.
+    pub switch: NodeId,
+    /// Which 32 of them.
+    pub shard: u8,
+    /// A bitmap.
+    pub children: u32,
+}
+
+/// The ports that collisions tell of, by switch and shard.
+pub fn group(collisions: &mut [(NodeId, PortId)]) -> Vec<Ports> {
+    collisions.sort_unstable_by_key(|&(switch, port)| (switch, port));
+    let mut groups: Vec<Ports> = Vec::new();
+    for &(switch, port) in collisions.iter() {
+        let (shard, bit) = ((port.0 / SHARD_PORTS) as u8, 1 << (port.0 % SHARD_PORTS));
+        match groups.last_mut() {
+            Some(last) if (last.switch, last.shard) == (switch, shard) => last.children |= bit,
+            _ => groups.push(Ports { switch, shard, children: bit }),
+        }
+    }
+    groups
+}

@@ -1,0 +1,94 @@
+//! The numbers of blocks on the wire: a window of places, each of which goes from phase to phase.
+
+/// One block's place in the window, and how often the place was used before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The place.
+    pub place: u16,
+    /// The phase, modulo [`Steps::phases`].
+    pub phase: u32,
+}
+
+/// How a step's phase relates to the one that its place is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Over.
+    Earlier,
+    /// The same.
+    Same,
+    /// The one that others may have begun already.
+    Next,
+    /// One that cannot have begun.
+    Later,
+}
+
+/// The arithmetic of a window.
+#[derive(Clone, Copy, Debug)]
+pub struct Steps {
+    places: u32,
+    /// Phases before the numbers start again: even, so that two neighbours never share what is kept by parity.
+    phases: u32,
+}
+
+impl Steps {
+    /// A window of `places`, 1 to 65,535.
+    pub fn new(places: u16) -> Steps {
+        let places = u32::from(places);
+        Steps { places, phases: (u32::MAX / places) & !1 }
+    }
+
+    /// The number that packets carry: one more for each block of a place's turn, as in §3.4.
+    pub fn id(&self, step: Step) -> u32 {
+        step.phase * self.places + u32::from(step.place)
+    }
+
+    /// The step of a packet; `None` for numbers that are never used.
+    pub fn of(&self, id: u32) -> Option<Step> {
+        let step = Step { place: (id % self.places) as u16, phase: id / self.places };
+        (step.phase < self.phases).then_some(step)
+    }
+
+    /// The phase after this one.
+    pub fn after(&self, phase: u32) -> u32 {
+        (phase + 1) % self.phases
+    }
+
+    /// The phase before this one.
+    pub fn before(&self, phase: u32) -> u32 {
+        (phase + self.phases - 1) % self.phases
+    }
+
+    /// Phases compare as serial numbers.
+    pub fn relation(&self, phase: u32, held: u32) -> Relation {
+        match (phase + self.phases - held) % self.phases {
+            0 => Relation::Same,
+            1 => Relation::Next,
+            ahead if ahead < self.phases / 2 => Relation::Later,
+            _ => Relation::Earlier,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_one_step_and_phases_wrap() {
+        for places in [1, 2, 3, 257, 65_535] {
+            let steps = Steps::new(places);
+            for phase in [0, 1, 2, steps.phases / 2, steps.phases - 1] {
+                for place in [0, places / 2, places - 1] {
+                    let step = Step { place, phase };
+                    assert_eq!(steps.of(steps.id(step)), Some(step));
+                }
+                assert_eq!(steps.before(steps.after(phase)), phase);
+                assert_eq!(steps.relation(steps.after(phase), phase), Relation::Next);
+                assert_eq!(steps.relation(phase, steps.after(phase)), Relation::Earlier);
+                assert_eq!(steps.relation(steps.after(steps.after(phase)), phase), Relation::Later);
+                assert_ne!(steps.after(phase) % 2, phase % 2);
+            }
+            assert_eq!(steps.of(u32::MAX), None);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Writes what a host sends: what it leads first, then its own contributions and requests.
+
+use super::CanaryHost;
+use super::lead::State;
+use super::outbox::{Outgoing, Ports};
+use super::steps::Step;
+use crate::canary::wire::{HEADER_LEN, Header, Kind, MISMATCH_LEN, NO_SWITCH, Report, proof, rank_proof};
+use crate::ids::{NodeId, WorkerId};
+use crate::packet::{Addr, Ecn, Transmit};
+use crate::parts::look_ahead::LookAhead;
+use crate::time::Time;
+use crate::values::Values;
+use crate::wire::COMMON_LEN;
+
+impl<V: Values> CanaryHost<V> {
+    pub(super) fn next_packet(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        while let Some(outgoing) = self.outbox.pop_front() {
+            if let Some(transmit) = self.write_outgoing(outgoing, buf) {
+                return Some(self.count(transmit));
+            }
+        }
+        if let Some(place) = self.question.take()
+            && self.places[usize::from(place)].stage.waits()
+        {
+            let transmit = self.write_own(place, Kind::Query, buf);
+            return transmit.map(|transmit| self.count(transmit));
+        }
+        while let Some(place) = self.queue.pop() {
+            let state = &mut self.places[usize::from(place)];
+            if !state.stage.waits() {
+                continue;
+            }
+            let direct = state.attempt >= self.config.fabric.reissues;
+            let kind = if direct || !state.contributed { Kind::Reduce } else { Kind::Request };
+            state.contributed = true;
+            let in_step = state.in_step;
+            let Some(transmit) = self.write_own(place, kind, buf) else { continue };
+            if self.recovery.sent(now, place, in_step) {
+                self.stats.retransmissions += 1;
+            }
+            return Some(self.count(transmit));
+        }
+        None
+    }
+
+    fn count(&mut self, transmit: Transmit) -> Transmit {
+        self.stats.packets_sent += 1;
+        transmit
+    }
+
+    /// What all packets about a step have in common.
+    fn header(&self, step: Step, block: u64, attempt: u8) -> Header {
+        Header {
+            destination: NO_SWITCH,
+            id: self.steps.id(step),
+            counter: 0,
+            hosts: self.world(),
+            children: 0,
+            switch_address: NO_SWITCH,
+            root: self.root_of(block),
+            bypass: true,
+            multicast: false,
+            shard: 0,
+            attempt,
+            wid: self.config.worker,
+            look_ahead: LookAhead::UNKNOWN,
+            spec: self.spec_at(step.place),
+            contributors: 0,
+        }
+    }
+
+    fn emit(&self, kind: Kind, header: &Header, elements: usize, to: NodeId, buf: &mut [u8]) -> Transmit {
+        buf[..COMMON_LEN].copy_from_slice(&self.common);
+        kind.put(buf);
+        header.emit(buf);
+        let len = HEADER_LEN + V::buffer_len(elements);
+        Transmit { to: Addr::Node(to), len, wire_len: HEADER_LEN + 4 * elements, ecn: Ecn::NotCapable }
+    }
+
+    /// A contribution, a request or a query about a place that another rank leads.
+    fn write_own(&self, place: u16, kind: Kind, buf: &mut [u8]) -> Option<Transmit> {
+        let state = &self.places[usize::from(place)];
+        let leader = self.leader_of(state.block);
+        if leader == self.config.worker {
+            return None;
+        }
+        let (step, destination) = (self.step_of(place), self.node_of(leader));
+        let header = Header { destination, ..self.header(step, state.block, state.attempt) };
+        if kind != Kind::Reduce {
+            return Some(self.emit(kind, &header, 0, destination, buf));
+        }
+        let direct = self.is_direct(state.attempt);
+        let header = Header {
+            counter: 1,
+            bypass: direct,
+            look_ahead: self.look_ahead_at(place),
+            contributors: proof(rank_proof(self.config.worker), header.id, state.attempt),
+            ..header
+        };
+        let elements = self.elements_at(place);
+        if elements > 0 {
+            let op = self.op_at(place).expect("a place that waits has a block");
+            let vector = &mut buf[HEADER_LEN..HEADER_LEN + op.tensor.vector_len(elements)];
+            op.tensor.encode(op.range(state.block), self.scale_at(place), vector);
+        }
+        let to = if direct { destination } else { header.root };
+        Some(self.emit(kind, &header, elements, to, buf))
+    }
+
+    /// What a leader has to say, if it still has.
+    fn write_outgoing(&self, outgoing: Outgoing, buf: &mut [u8]) -> Option<Transmit> {
+        match outgoing {
+            Outgoing::Tree(step) => self.write_sum(step, None, None, buf),
+            Outgoing::Restoration(step, ports) => self.write_sum(step, Some(ports), None, buf),
+            Outgoing::Answer(step, rank) => self.write_sum(step, None, Some(rank), buf),
+            Outgoing::FailedTree(step, attempt) => self.write_failure(step, attempt, None, None, buf),
+            Outgoing::FailedRestoration(step, attempt, ports) => {
+                self.write_failure(step, attempt, Some(ports), None, buf)
+            }
+            Outgoing::Failed(step, rank) => {
+                let lead = self.leads.get(step.place, step.phase)?;
+                let attempt = (lead.state == State::Gathering).then_some(lead.attempt)?;
+                self.write_failure(step, attempt, None, Some(rank), buf)
+            }
+            Outgoing::Report(step, rank) => {
+                let header = self.lead_header(step, 0, None, Some(rank))?;
+                let transmit = self.emit(Kind::Report, &header, 0, header.destination, buf);
+                let len = Report::emit(buf, self.world(), |rank| self.has_contributed(step, rank));
+                Some(Transmit { len, wire_len: len, ..transmit })
+            }
+            Outgoing::Mismatch(step, rank) => {
+                let State::Refused(mismatch) = self.leads.get(step.place, step.phase)?.state else { return None };
+                let header = self.lead_header(step, 0, None, Some(rank))?;
+                let transmit = self.emit(Kind::Mismatch, &header, 0, header.destination, buf);
+                mismatch.emit(&mut buf[HEADER_LEN..]);
+                Some(Transmit { len: MISMATCH_LEN, wire_len: MISMATCH_LEN, ..transmit })
+            }
+        }
+    }
+
+    /// The header of a packet from the leader: to a rank, to a switch of a restoration, or to the root.
+    fn lead_header(&self, step: Step, attempt: u8, ports: Option<Ports>, rank: Option<WorkerId>) -> Option<Header> {
+        let lead = self.leads.get(step.place, step.phase)?;
+        let spec = lead.what.map_or_else(|| self.spec_at(step.place), |(_, spec)| spec);
+        let header = Header { spec, root: lead.root, ..self.header(step, 0, attempt) };
+        Some(match (ports, rank) {
+            (_, Some(rank)) => Header { destination: self.node_of(rank), ..header },
+            (Some(Ports { switch, shard, children }), None) => {
+                Header { destination: switch, switch_address: switch, children, shard, multicast: true, ..header }
+            }
+            (None, None) => Header { destination: lead.root, multicast: true, ..header },
+        })
+    }
+
+    fn write_sum(&self, step: Step, ports: Option<Ports>, rank: Option<WorkerId>, buf: &mut [u8]) -> Option<Transmit> {
+        let lead = self.leads.get(step.place, step.phase).filter(|lead| lead.state == State::Done)?;
+        let header = self.lead_header(step, lead.attempt, ports, rank)?;
+        let header = Header { counter: self.world(), look_ahead: lead.look_ahead, ..header };
+        let len = V::buffer_len(lead.elements);
+        lead.load::<V>(&mut buf[HEADER_LEN..HEADER_LEN + len]);
+        Some(self.emit(Kind::Broadcast, &header, lead.elements, header.destination, buf))
+    }
+
+    fn write_failure(
+        &self,
+        step: Step,
+        attempt: u8,
+        ports: Option<Ports>,
+        rank: Option<WorkerId>,
+        buf: &mut [u8],
+    ) -> Option<Transmit> {
+        let header = self.lead_header(step, attempt, ports, rank)?;
+        Some(self.emit(Kind::Failure, &header, 0, header.destination, buf))
+    }
+}

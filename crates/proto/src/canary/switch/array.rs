@@ -1,0 +1,221 @@
+//! The static array of descriptors (§3.2): everything that a switch remembers. An entry is free, collects, or has sent
+//! what it collected and waits for the sum.
+
+use std::marker::PhantomData;
+
+use crate::canary::wire::Header;
+use crate::config::SharedSwitchConfig;
+use crate::ids::{JobId, PortSet};
+use crate::parts::slot_lists::SlotLists;
+use crate::time::{Span, Time};
+use crate::values::Values;
+use crate::wire::COMMON_LEN;
+
+/// What an entry in use does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Collects contributions until its time is up.
+    Open,
+    /// Has sent what it had; later contributions are stragglers.
+    Sent,
+}
+
+/// What a block is known by: application and number (§3.4), and which of its issues it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockId {
+    /// The application.
+    pub job: JobId,
+    /// The issue.
+    pub attempt: u8,
+    /// The number.
+    pub id: u32,
+}
+
+/// One entry. Its accumulator lies apart.
+#[derive(Clone)]
+pub struct Descriptor {
+    /// What it does.
+    pub state: State,
+    /// Its block.
+    pub block: BlockId,
+    /// Elements of its vector.
+    pub elements: u16,
+    /// The first packet's common header, for the one that the switch makes ...
+    pub common: [u8; COMMON_LEN],
+    /// ... and its own header, which takes in what later packets say.
+    pub header: Header,
+    /// Where contributions came from.
+    pub children: PortSet,
+    /// When its time is up, or its lease.
+    pub due: Time,
+    /// When the first contribution came ...
+    pub first_at: Time,
+    /// ... and the last one.
+    pub last_at: Time,
+}
+
+/// Entries that collect, in the order in which their time is up; and those that wait, in the order of their leases.
+const OPEN: usize = 0;
+const SENT: usize = 1;
+
+/// The array.
+pub struct Array<V> {
+    entries: Vec<Option<Descriptor>>,
+    lanes: Vec<u32>,
+    lane_count: usize,
+    lists: SlotLists<u32>,
+    part_len: u32,
+    parts: u32,
+    lease: Span,
+    last_due: Time,
+    /// Entries in use.
+    pub held: u32,
+    /// The most that were in use.
+    pub peak: u32,
+    values: PhantomData<V>,
+}
+
+impl<V: Values> Array<V> {
+    /// An array whose entries are free.
+    pub fn new(config: &SharedSwitchConfig) -> Array<V> {
+        let entries = config.descriptors.max(1);
+        let parts = u32::from(config.partitions).clamp(1, entries);
+        let lane_count = V::lane_count(usize::from(config.elements_per_packet));
+        Array {
+            entries: vec![None; entries as usize],
+            lanes: vec![0; entries as usize * lane_count],
+            lane_count,
+            lists: SlotLists::new(2, entries),
+            part_len: entries / parts,
+            parts,
+            lease: config.lease,
+            last_due: Time::ZERO,
+            held: 0,
+            peak: 0,
+            values: PhantomData,
+        }
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// Where a block's entry is. Numbers of one application follow each other in its part of the array, from a place
+    /// that its id is hashed to: a window of blocks never collides with itself. Issues of one block lie apart.
+    #[inline]
+    pub fn place(&self, block: BlockId) -> u32 {
+        let start =
+            u32::from(block.job.0).wrapping_mul(0x9e37_79b1) ^ u32::from(block.attempt).wrapping_mul(0x85eb_ca6b);
+        let part = u32::from(block.job.0) % self.parts;
+        part * self.part_len + start.wrapping_add(block.id) % self.part_len
+    }
+
+    /// The entry at a place.
+    #[inline]
+    pub fn get(&self, place: u32) -> Option<&Descriptor> {
+        self.entries[place as usize].as_ref()
+    }
+
+    /// The same, to write to.
+    #[inline]
+    pub fn get_mut(&mut self, place: u32) -> Option<&mut Descriptor> {
+        self.entries[place as usize].as_mut()
+    }
+
+    /// All entries in use.
+    pub fn iter(&self) -> impl Iterator<Item = &Descriptor> {
+        self.entries.iter().flatten()
+    }
+
+    /// Takes a free entry for a block that waits for more, until `due` or a little later: time is up in the order of
+    /// arrival, so that nothing is searched for.
+    pub fn open(&mut self, place: u32, descriptor: Descriptor, vector: &[u8]) {
+        self.last_due = self.last_due.max(descriptor.due);
+        let due = self.last_due;
+        self.take(place, Descriptor { state: State::Open, due, ..descriptor });
+        self.lists.push(OPEN, place);
+        V::store(&mut self.lanes[place as usize * self.lane_count..][..vector.len() / 4], vector);
+    }
+
+    /// Takes a free entry for a block that goes on at once.
+    pub fn pass(&mut self, now: Time, place: u32, descriptor: Descriptor) {
+        self.take(place, Descriptor { state: State::Sent, ..descriptor });
+        self.renew(now, place);
+    }
+
+    fn take(&mut self, place: u32, descriptor: Descriptor) {
+        debug_assert!(self.entries[place as usize].is_none());
+        self.entries[place as usize] = Some(descriptor);
+        self.held += 1;
+        self.peak = self.peak.max(self.held);
+    }
+
+    /// Adds a vector to an entry's accumulator.
+    #[inline]
+    pub fn add(&mut self, place: u32, vector: &[u8]) {
+        V::add(&mut self.lanes[place as usize * self.lane_count..][..vector.len() / 4], vector);
+    }
+
+    /// Writes an entry's accumulator to a vector.
+    #[inline]
+    pub fn load(&self, place: u32, vector: &mut [u8]) {
+        V::load(&self.lanes[place as usize * self.lane_count..][..vector.len() / 4], vector);
+    }
+
+    /// The accumulator is on its way; the entry waits for the sum.
+    pub fn sent(&mut self, now: Time, place: u32) {
+        if let Some(entry) = self.get_mut(place) {
+            entry.state = State::Sent;
+        }
+        self.renew(now, place);
+    }
+
+    /// Somebody needs the entry still. Leases end at few distinct times, so that a driver's timer is rarely set anew.
+    pub fn renew(&mut self, now: Time, place: u32) {
+        let grain = (self.lease.0 / 8).max(1);
+        let due = Time((now + self.lease).0.div_ceil(grain).saturating_mul(grain));
+        if let Some(entry) = self.get_mut(place) {
+            entry.due = due;
+        }
+        self.lists.push(SENT, place);
+    }
+
+    /// Frees an entry.
+    pub fn free(&mut self, place: u32) {
+        self.lists.remove(place);
+        if self.entries[place as usize].take().is_some() {
+            self.held -= 1;
+        }
+    }
+
+    /// An entry that collects although its time is up.
+    pub fn due_to_send(&self, now: Time) -> Option<u32> {
+        self.lists.first(OPEN).filter(|&place| self.get(place).is_some_and(|entry| entry.due <= now))
+    }
+
+    /// An entry whose lease is over.
+    pub fn expired(&self, now: Time) -> Option<u32> {
+        self.lists.first(SENT).filter(|&place| self.get(place).is_some_and(|entry| entry.due <= now))
+    }
+
+    /// When the first of either comes.
+    pub fn next_due(&self) -> Option<Time> {
+        let due = |list| Some(self.get(self.lists.first(list)?)?.due);
+        [due(OPEN), due(SENT)].into_iter().flatten().min()
+    }
+
+    /// Frees all entries of a job.
+    pub fn free_job(&mut self, job: JobId) {
+        for place in 0..self.len() {
+            if self.get(place).is_some_and(|entry| entry.block.job == job) {
+                self.free(place);
+            }
+        }
+    }
+
+    /// Bytes of everything above.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&self.entries[..]) + size_of_val(&self.lanes[..]) + self.lists.memory_bytes()
+    }
+}

@@ -1,0 +1,295 @@
+//! The switch's side (§3.1, §3.2): sums what meets here by chance, and remembers where it came from.
+//!
+//! A contribution finds its entry free (it opens a descriptor), its own block's that still collects (it is added), its
+//! own block's that was sent (a straggler, passed on), or another block's (a collision: passed on to the leader, who
+//! restores the subtree). The sum on its way back goes to the descriptor's children and frees it. Nothing else is
+//! remembered: a switch that restarts has lost the blocks that it held, and hosts issue them again.
+
+mod array;
+mod timeout;
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use self::array::{Array, BlockId, Descriptor, State};
+use self::timeout::Timeout;
+use super::wire::{
+    HEADER_LEN, Header, Kind, NO_SWITCH, SHARD_PORTS, ports_of_shard, put_bypass, put_children, put_sum,
+};
+use crate::config::SharedSwitchConfig;
+use crate::drop_reason::DropReason;
+use crate::ids::{JobId, NodeId, PortId, PortSet};
+use crate::packet::{Ecn, PacketMut};
+use crate::switch::{ArrayReport, Emission, PortView, SharedSwitch, Switch, SwitchReport, Verdict};
+use crate::time::Time;
+use crate::values::Values;
+use crate::wire::{COMMON_LEN, u16};
+
+/// What one switch of a fabric does for all jobs.
+pub struct CanarySwitch<V> {
+    node: NodeId,
+    elements_per_packet: usize,
+    array: Array<V>,
+    timeout: Timeout,
+    jobs: BTreeMap<JobId, JobCounters>,
+    counters: ArrayReport,
+    values: PhantomData<V>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct JobCounters {
+    blocks_completed: u64,
+    contributions: u64,
+}
+
+impl<V: Values> CanarySwitch<V> {
+    /// A machine with all its memory.
+    pub fn new(config: &SharedSwitchConfig) -> CanarySwitch<V> {
+        CanarySwitch {
+            node: config.node,
+            elements_per_packet: config.elements_per_packet.into(),
+            array: Array::new(config),
+            timeout: Timeout::new(config.timeout),
+            jobs: BTreeMap::new(),
+            counters: ArrayReport::default(),
+            values: PhantomData,
+        }
+    }
+
+    fn receive(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
+        let header = Header::parse(&packet.bytes[..packet.len])?;
+        if header.bypass && header.destination != self.node {
+            return Ok(Verdict::Route(header.destination));
+        }
+        match Kind::of(packet.bytes)? {
+            Kind::Reduce if !header.bypass => self.reduce(now, ingress, &header, packet),
+            Kind::Broadcast | Kind::Failure if header.multicast => self.distribute(&header, packet),
+            Kind::Reduce | Kind::Broadcast | Kind::Failure => Err(DropReason::BadField),
+            Kind::Request | Kind::Query | Kind::Report | Kind::Mismatch => Err(DropReason::BadKind),
+        }
+    }
+
+    /// The elements of a contribution's vector, if its length is one of a vector at all.
+    fn vector_elements(packet: &PacketMut<'_>) -> Result<usize, DropReason> {
+        let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
+        let elements = bytes / 4;
+        let fits = bytes % 4 == 0 && packet.len == HEADER_LEN + V::buffer_len(elements);
+        if fits { Ok(elements) } else { Err(DropReason::BadLength) }
+    }
+
+    /// A contribution (§3.1.1, §3.5).
+    fn reduce(
+        &mut self,
+        now: Time,
+        ingress: PortId,
+        header: &Header,
+        packet: &mut PacketMut<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let elements = Self::vector_elements(packet)?;
+        if header.counter == 0 || header.counter >= header.hosts || ingress.index() >= PortSet::CAPACITY {
+            return Err(DropReason::BadField);
+        }
+        let block = BlockId { job: JobId(u16(packet.bytes, 6)), attempt: header.attempt, id: header.id };
+        if let Some(job) = self.jobs.get_mut(&block.job) {
+            job.contributions += 1;
+        }
+        let place = self.array.place(block);
+        let Some(entry) = self.array.get_mut(place) else {
+            return Ok(self.begin(now, ingress, place, block, elements, header, packet));
+        };
+        let held = &mut entry.header;
+        let fits = entry.block == block
+            && usize::from(entry.elements) == elements
+            && (held.destination, held.root, held.hosts) == (header.destination, header.root, header.hosts)
+            && held.spec == header.spec;
+        if !fits {
+            return Ok(self.collide(ingress, header, packet));
+        }
+        entry.children.insert(ingress);
+        entry.last_at = now;
+        if entry.state == State::Sent {
+            self.counters.stragglers += 1;
+            self.array.renew(now, place);
+            return Ok(self.up(header, packet));
+        }
+        held.counter = held.counter.saturating_add(header.counter);
+        held.contributors = held.contributors.wrapping_add(header.contributors);
+        held.look_ahead.join(&header.look_ahead);
+        let (counter, contributors, look_ahead) = (held.counter, held.contributors, held.look_ahead);
+        self.array.add(place, &packet.bytes[HEADER_LEN..packet.len]);
+        if counter < header.hosts - 1 {
+            return Ok(Verdict::Consume);
+        }
+        // Nothing is missing: there is nothing to wait for.
+        self.array.load(place, &mut packet.bytes[HEADER_LEN..packet.len]);
+        put_sum(packet.bytes, counter, contributors, look_ahead);
+        self.array.sent(now, place);
+        self.counters.flushed_full += 1;
+        Ok(self.up(header, packet))
+    }
+
+    /// The first contribution of a block that the switch sees.
+    #[expect(clippy::too_many_arguments, reason = "all of a packet, taken apart once")]
+    fn begin(
+        &mut self,
+        now: Time,
+        ingress: PortId,
+        place: u32,
+        block: BlockId,
+        elements: usize,
+        header: &Header,
+        packet: &mut PacketMut<'_>,
+    ) -> Verdict {
+        if elements > self.elements_per_packet {
+            return self.collide(ingress, header, packet);
+        }
+        let mut children = PortSet::EMPTY;
+        children.insert(ingress);
+        let mut common = [0; COMMON_LEN];
+        common.copy_from_slice(&packet.bytes[..COMMON_LEN]);
+        let descriptor = Descriptor {
+            state: State::Open,
+            block,
+            elements: elements as u16,
+            common,
+            header: *header,
+            children,
+            due: now + self.timeout.span(),
+            first_at: now,
+            last_at: now,
+        };
+        if header.counter < header.hosts - 1 {
+            self.array.open(place, descriptor, &packet.bytes[HEADER_LEN..packet.len]);
+            return Verdict::Consume;
+        }
+        self.array.pass(now, place, descriptor);
+        self.counters.flushed_full += 1;
+        self.up(header, packet)
+    }
+
+    /// The entry is another block's: the leader will restore what is behind the port (§3.2.1).
+    fn collide(&mut self, ingress: PortId, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
+        self.counters.collisions += 1;
+        put_children(packet.bytes, self.node, ingress.0.into(), (ingress.0 / SHARD_PORTS) as u8);
+        put_bypass(packet.bytes, true);
+        Verdict::Route(header.destination)
+    }
+
+    /// A contribution on its way: to the root; from there to the leader, whatever is in between.
+    fn up(&self, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
+        if header.root != self.node {
+            return Verdict::Route(header.root);
+        }
+        put_bypass(packet.bytes, true);
+        Verdict::Route(header.destination)
+    }
+
+    /// The sum, or the word that there is none, on its way from the leader (§3.1.2).
+    fn distribute(&mut self, header: &Header, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
+        put_bypass(packet.bytes, false);
+        if header.bypass && header.switch_address == self.node {
+            self.counters.restorations += 1;
+            put_children(packet.bytes, NO_SWITCH, 0, 0);
+            return Ok(Verdict::Multicast(ports_of_shard(header.shard, header.children)?));
+        }
+        // A failure names the issue that follows; the one that it is about is over.
+        let attempt = match Kind::of(packet.bytes)? {
+            Kind::Failure => header.attempt.checked_sub(1).ok_or(DropReason::BadField)?,
+            _ => header.attempt,
+        };
+        let block = BlockId { job: JobId(u16(packet.bytes, 6)), attempt, id: header.id };
+        let place = self.array.place(block);
+        let entry = self.array.get(place).filter(|entry| entry.block == block).ok_or(DropReason::NoDescriptor)?;
+        let children = entry.children;
+        if entry.state == State::Sent && header.attempt == attempt {
+            self.timeout.sample(entry.last_at.since(entry.first_at));
+        }
+        if let Some(job) = self.jobs.get_mut(&block.job) {
+            job.blocks_completed += u64::from(header.attempt == attempt);
+        }
+        self.array.free(place);
+        Ok(Verdict::Multicast(children))
+    }
+}
+
+impl<V: Values> Switch for CanarySwitch<V> {
+    fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, _ports: &dyn PortView) -> Verdict {
+        self.receive(now, ingress, packet).unwrap_or_else(Verdict::Drop)
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(place) = self.array.expired(now) {
+            self.array.free(place);
+            self.counters.expired += 1;
+        }
+    }
+
+    /// A partial sum whose time is up.
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission> {
+        let place = self.array.due_to_send(now)?;
+        let entry = self.array.get(place)?;
+        let (header, elements) = (entry.header, usize::from(entry.elements));
+        let len = HEADER_LEN + V::buffer_len(elements);
+        buf[..COMMON_LEN].copy_from_slice(&entry.common);
+        header.emit(buf);
+        self.array.load(place, &mut buf[HEADER_LEN..len]);
+        self.array.sent(now, place);
+        self.counters.flushed_late += 1;
+        let wire_len = HEADER_LEN + 4 * elements;
+        let verdict = self.up(&header, &mut PacketMut { bytes: buf, len, wire_len, ecn: Ecn::NotCapable });
+        Some(Emission { len, wire_len, ecn: Ecn::NotCapable, verdict })
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.array.next_due()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.array.memory_bytes()
+    }
+
+    fn report(&self) -> SwitchReport {
+        self.account(|_| true)
+    }
+}
+
+impl<V: Values> CanarySwitch<V> {
+    /// What the jobs that are meant hold together.
+    fn account(&self, of: impl Fn(JobId) -> bool) -> SwitchReport {
+        let mut report = SwitchReport::default();
+        for entry in self.array.iter().filter(|entry| of(entry.block.job)) {
+            report.slots += 1;
+            report.slots_waiting += u32::from(entry.state == State::Open);
+        }
+        for (_, counters) in self.jobs.iter().filter(|&(&job, _)| of(job)) {
+            report.blocks_completed += counters.blocks_completed;
+            report.contributions += counters.contributions;
+        }
+        report
+    }
+}
+
+impl<V: Values> SharedSwitch for CanarySwitch<V> {
+    fn add_job(&mut self, job: JobId) {
+        self.jobs.insert(job, JobCounters::default());
+    }
+
+    fn remove_job(&mut self, job: JobId) {
+        self.jobs.remove(&job);
+        self.array.free_job(job);
+    }
+
+    fn report_job(&self, job: JobId) -> SwitchReport {
+        self.account(|other| other == job)
+    }
+
+    fn report_array(&self) -> ArrayReport {
+        ArrayReport {
+            entries: self.array.len(),
+            held: self.array.held,
+            peak: self.array.peak,
+            timeout: self.timeout.span(),
+            ..self.counters
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Canary's own header: the fields of §4.1 under their names, then what we add. Big-endian; `docs/wire.md` draws it.
+//!
+//! ```text
+//!  16            20   24        26      28         32               36     40      41      42        43         44
+//!  | destination | id | counter | hosts | children | switch address | root | flags | shard | attempt | dtype/op | ...
+//!  44         46    48         52             56
+//!  | exponent | wid | elements | contributors | vector or body ...
+//! ```
+//!
+//! The application's part of the paper's id is the job in the common header. A block that is issued again gets another
+//! `attempt`: the pair of `id` and `attempt` is what §3.3 calls a different id.
+
+use tributary_numeric::BlockExponent;
+
+use crate::drop_reason::DropReason;
+use crate::ids::{NodeId, PortId, PortSet, WorkerId};
+use crate::parts::look_ahead::LookAhead;
+use crate::parts::mismatch::Mismatch;
+use crate::tensor::Spec;
+use crate::wire::{COMMON_LEN, dtype_op, parse_dtype_op, u16, u32};
+
+/// Bytes of the common header and of this protocol's own.
+pub const HEADER_LEN: usize = COMMON_LEN + 40;
+/// Bytes of a MISMATCH: header and body.
+pub const MISMATCH_LEN: usize = HEADER_LEN + Mismatch::LEN;
+/// What `switch_address` is where no switch is meant.
+pub const NO_SWITCH: NodeId = NodeId(u32::MAX);
+/// Ports of a shard of the children bitmap (§4.2).
+pub const SHARD_PORTS: u16 = 32;
+
+const KIND_AT: usize = 4;
+const COUNTER_AT: usize = 24;
+const CHILDREN_AT: usize = 28;
+const SWITCH_AT: usize = 32;
+const FLAGS_AT: usize = 40;
+const SHARD_AT: usize = 41;
+const EXPONENT_AT: usize = 44;
+const CONTRIBUTORS_AT: usize = 52;
+
+const BYPASS: u8 = 0x80;
+const MULTICAST: u8 = 0x40;
+const UNKNOWN: u8 = 2;
+const NON_FINITE: u8 = 1;
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// Contributions of `counter` hosts, on their way to the leader.
+    Reduce = crate::wire::kind::FIRST_OWN,
+    /// The sum, on its way from the leader: along a tree, to a switch whose children it names, or to one host.
+    Broadcast,
+    /// A host that waits, to the leader: is there a sum? (§3.3)
+    Request,
+    /// The leader to hosts: the block is issued again, as `attempt`. Frees the descriptors that it passes.
+    Failure,
+    /// A host whose time is nearly up, to the leader: who is missing?
+    Query,
+    /// The answer: a bitmap of those that have contributed.
+    Report,
+    /// The leader to a host: ranks disagree on what they reduce.
+    Mismatch,
+}
+
+impl Kind {
+    /// Every kind, in the order of its code.
+    pub const ALL: [Kind; 7] =
+        [Kind::Reduce, Kind::Broadcast, Kind::Request, Kind::Failure, Kind::Query, Kind::Report, Kind::Mismatch];
+
+    /// The kind with this code in the common header.
+    pub fn from_code(code: u8) -> Option<Kind> {
+        Kind::ALL.get(usize::from(code.checked_sub(Kind::Reduce as u8)?)).copied()
+    }
+
+    /// The kind of a packet whose common header was checked.
+    #[inline]
+    pub fn of(bytes: &[u8]) -> Result<Kind, DropReason> {
+        Kind::from_code(bytes[KIND_AT]).ok_or(DropReason::BadKind)
+    }
+
+    /// Makes a packet one of this kind.
+    pub fn put(self, bytes: &mut [u8]) {
+        bytes[KIND_AT] = self as u8;
+    }
+}
+
+/// The protocol's own header as a plain value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The leader; for packets that bypass: whom the packet is for.
+    pub destination: NodeId,
+    /// The block's number in its application: see `Step`.
+    pub id: u32,
+    /// Contributions in the vector.
+    pub counter: u16,
+    /// Hosts that take part, the leader included.
+    pub hosts: u16,
+    /// After a collision: the port that the packet came in by. In a restoration: the shard's bitmap of ports.
+    pub children: u32,
+    /// After a collision, and in a restoration: the switch. Otherwise [`NO_SWITCH`].
+    pub switch_address: NodeId,
+    /// The switch that the tree ends in.
+    pub root: NodeId,
+    /// Switches only pass it on, all but its destination.
+    pub bypass: bool,
+    /// To be multicast to the children of the switch.
+    pub multicast: bool,
+    /// Which 32 ports `children` is about.
+    pub shard: u8,
+    /// How often the block was issued before.
+    pub attempt: u8,
+    /// Who sent it; of several contributions, that of one.
+    pub wid: WorkerId,
+    /// What the contributors say about the sender's next block in the window; or about this one, where ranks agree on
+    /// its exponent first.
+    pub look_ahead: LookAhead,
+    /// The collective that the block belongs to.
+    pub spec: Spec,
+    /// The contributors' proofs, summed modulo 2^32: see [`proof`].
+    pub contributors: u32,
+}
+
+impl Header {
+    /// Reads the header behind a common header that was checked.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Header, DropReason> {
+        let bytes: &[u8; HEADER_LEN] = bytes.first_chunk().ok_or(DropReason::Truncated)?;
+        let flags = bytes[FLAGS_AT];
+        if flags & !(BYPASS | MULTICAST | UNKNOWN | NON_FINITE) != 0 {
+            return Err(DropReason::BadField);
+        }
+        let exponent = u16(bytes, EXPONENT_AT) as i16;
+        let exponent = BlockExponent { exponent, non_finite: flags & NON_FINITE != 0 };
+        let (dtype, op) = parse_dtype_op(bytes[43])?;
+        Ok(Header {
+            destination: NodeId(u32(bytes, 16)),
+            id: u32(bytes, 20),
+            counter: u16(bytes, COUNTER_AT),
+            hosts: u16(bytes, 26),
+            children: u32(bytes, CHILDREN_AT),
+            switch_address: NodeId(u32(bytes, SWITCH_AT)),
+            root: NodeId(u32(bytes, 36)),
+            bypass: flags & BYPASS != 0,
+            multicast: flags & MULTICAST != 0,
+            shard: bytes[SHARD_AT],
+            attempt: bytes[42],
+            wid: WorkerId(u16(bytes, 46)),
+            look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
+            spec: Spec { elements: u32(bytes, 48), dtype, op },
+            contributors: u32(bytes, CONTRIBUTORS_AT),
+        })
+    }
+
+    /// Writes the header behind the common one.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) {
+        let bytes = &mut bytes[..HEADER_LEN];
+        bytes[16..20].copy_from_slice(&self.destination.0.to_be_bytes());
+        bytes[20..24].copy_from_slice(&self.id.to_be_bytes());
+        bytes[26..28].copy_from_slice(&self.hosts.to_be_bytes());
+        bytes[36..40].copy_from_slice(&self.root.0.to_be_bytes());
+        bytes[42] = self.attempt;
+        bytes[43] = dtype_op(&self.spec);
+        bytes[46..48].copy_from_slice(&self.wid.0.to_be_bytes());
+        bytes[48..52].copy_from_slice(&self.spec.elements.to_be_bytes());
+        bytes[FLAGS_AT] = if self.bypass { BYPASS } else { 0 } | if self.multicast { MULTICAST } else { 0 };
+        put_sum(bytes, self.counter, self.contributors, self.look_ahead);
+        put_children(bytes, self.switch_address, self.children, self.shard);
+    }
+}
+
+/// Rewrites what grows with each contribution.
+#[inline]
+pub fn put_sum(bytes: &mut [u8], counter: u16, contributors: u32, look_ahead: LookAhead) {
+    let LookAhead { exponent, unknown } = look_ahead;
+    let flags = bytes[FLAGS_AT] & !(UNKNOWN | NON_FINITE);
+    bytes[FLAGS_AT] = flags | if exponent.non_finite { NON_FINITE } else { 0 } | if unknown { UNKNOWN } else { 0 };
+    bytes[COUNTER_AT..COUNTER_AT + 2].copy_from_slice(&counter.to_be_bytes());
+    bytes[EXPONENT_AT..EXPONENT_AT + 2].copy_from_slice(&exponent.exponent.to_be_bytes());
+    bytes[CONTRIBUTORS_AT..CONTRIBUTORS_AT + 4].copy_from_slice(&contributors.to_be_bytes());
+}
+
+/// Rewrites whether switches only pass the packet on.
+#[inline]
+pub fn put_bypass(bytes: &mut [u8], bypass: bool) {
+    bytes[FLAGS_AT] = bytes[FLAGS_AT] & !BYPASS | if bypass { BYPASS } else { 0 };
+}
+
+/// Rewrites switch and children (§3.2.1).
+pub fn put_children(bytes: &mut [u8], switch: NodeId, children: u32, shard: u8) {
+    bytes[SWITCH_AT..SWITCH_AT + 4].copy_from_slice(&switch.0.to_be_bytes());
+    bytes[CHILDREN_AT..CHILDREN_AT + 4].copy_from_slice(&children.to_be_bytes());
+    bytes[SHARD_AT] = shard;
+}
+
+/// The ports of a shard's bitmap.
+pub fn ports_of_shard(shard: u8, children: u32) -> Result<PortSet, DropReason> {
+    let mut ports = PortSet::EMPTY;
+    for bit in (0..SHARD_PORTS).filter(|bit| children >> bit & 1 != 0) {
+        let port = PortId(u16::from(shard) * SHARD_PORTS + bit);
+        if port.index() >= PortSet::CAPACITY {
+            return Err(DropReason::BadField);
+        }
+        ports.insert(port);
+    }
+    Ok(ports)
+}
+
+/// What proves a rank's part in a block: added up over all ranks it is what the leader expects only if each is in it
+/// once, but for one chance in 2^32. Where a network doubles a packet that no switch remembers, the counter alone would
+/// take one rank twice for two ranks. Odd in the block's part, so that no rank's is lost by multiplication.
+pub fn proof(rank_sum: u32, id: u32, attempt: u8) -> u32 {
+    rank_sum.wrapping_mul(mix(u64::from(id) << 8 | u64::from(attempt)) | 1)
+}
+
+/// The rank's own part of its proof.
+pub fn rank_proof(rank: WorkerId) -> u32 {
+    mix(1 << 48 | u64::from(rank.0))
+}
+
+/// A step of splitmix64 (Steele, Lea and Flood, 2014), its upper half.
+fn mix(x: u64) -> u32 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((x ^ x >> 31) >> 32) as u32
+}
+
+/// The body of a `Report`: who has contributed. Rank `r` is bit `r mod 8` of byte `r / 8`.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a>(&'a [u8]);
+
+impl<'a> Report<'a> {
+    /// Bytes of a whole REPORT about `world` ranks.
+    pub fn packet_len(world: u16) -> usize {
+        HEADER_LEN + usize::from(world).div_ceil(8)
+    }
+
+    /// Reads the body behind the headers.
+    pub fn parse(bytes: &'a [u8], world: u16) -> Result<Report<'a>, DropReason> {
+        if bytes.len() != Report::packet_len(world) {
+            return Err(DropReason::BadLength);
+        }
+        Ok(Report(&bytes[HEADER_LEN..]))
+    }
+
+    /// Writes a body; gives the packet's length.
+    pub fn emit(bytes: &mut [u8], world: u16, has_contributed: impl Fn(WorkerId) -> bool) -> usize {
+        let len = Report::packet_len(world);
+        bytes[HEADER_LEN..len].fill(0);
+        for rank in (0..world).filter(|&rank| has_contributed(WorkerId(rank))) {
+            bytes[HEADER_LEN + usize::from(rank / 8)] |= 1 << (rank % 8);
+        }
+        len
+    }
+
+    /// True if the rank has contributed.
+    pub fn has_contributed(&self, rank: WorkerId) -> bool {
+        self.0.get(rank.index() / 8).is_some_and(|byte| byte >> (rank.0 % 8) & 1 != 0)
+    }
+}
