@@ -11,7 +11,7 @@ const UNKNOWN_LINK_BITS_PER_S: u64 = 10_000_000_000;
 /// End-host processing on the way of a packet and of its result, beyond that of a round trip without data: six copies
 /// of a run, the sums, and the turns of the threads that share a core. With less in flight they all sleep and wake each
 /// other; with more, nothing fits the caches of switch and worker (docs/performance.md has the measurements).
-const PROCESSING: Duration = Duration::from_micros(600);
+const PROCESSING: Duration = Duration::from_micros(400);
 /// Fewer slots than this fill no runs of segments.
 const FEWEST: u64 = 64;
 /// As many as the wire format's index holds, rounded down.
@@ -60,11 +60,11 @@ mod tests {
     #[test]
     fn follows_the_bandwidth_delay_product() {
         let round_trip = Duration::from_micros(80);
-        // 10 Gbit/s for 680 us are 850 kB: 578 packets, or 95 long ones.
-        assert_eq!(suggested(Some(10 * GBIT), round_trip, 1472), 1024);
+        // 10 Gbit/s for 480 us are 600 kB: 408 packets, or 67 long ones.
+        assert_eq!(suggested(Some(10 * GBIT), round_trip, 1472), 512);
         assert_eq!(suggested(Some(10 * GBIT), round_trip, 8960), 128);
         assert_eq!(suggested(Some(100 * GBIT), round_trip, 8960), 1024);
-        assert_eq!(suggested(None, round_trip, 1472), 1024, "an unknown link counts as 10 Gbit/s");
+        assert_eq!(suggested(None, round_trip, 1472), 512, "an unknown link counts as 10 Gbit/s");
         assert_eq!(suggested(Some(u64::MAX), Duration::from_secs(100), 1), MOST as u16);
         assert_eq!(suggested(Some(1), Duration::ZERO, 1472), FEWEST as u16);
     }
