@@ -63,7 +63,7 @@ train: build torch ## Train on real images over four processes, through the swit
 	done
 
 test-torch: build test-tools torch ## The tests of the PyTorch backend
-	$(PYTHON) -m pytest tests/test_torch.py tests/test_torch_training.py
+	$(PYTHON) -m pytest tests/test_torch.py tests/test_torch_training.py tests/test_torch_staging.py
 
 conformance: build torch ## PyTorch's own conformance suite against our backend
 	$(PYTHON) tests/conformance/c10d.py

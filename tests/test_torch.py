@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
 
+import program
 import torch_rank
 from conftest import Ranks
 from program import Daemon
 from tributary.torch import Options
 from tributary.torch.ledger import Ledger
+from tributary.torch.network import cuts
 from tributary.torch.options import TORCH_DEFAULT, effective_timeout
 from tributary.torch.tensors import words
 
@@ -38,8 +44,35 @@ def test_broadcast_brings_every_type_through_the_network(ranks: Ranks, meet: str
     assert digests[0] == digests[1] == digests[2]
 
 
-def test_reduce_and_reduce_scatter(ranks: Ranks, meet: str) -> None:
-    ranks(torch_rank.reduces_and_scatters, 3, meet)
+@pytest.mark.parametrize("protocol", ["switchml", "ring"])
+def test_reduce_and_reduce_scatter(ranks: Ranks, meet: str, protocol: str) -> None:
+    ranks(torch_rank.reduces_and_scatters, 3, meet, protocol)
+
+
+def test_tensors_are_spread_over_several_switches(ranks: Ranks, meet: str) -> None:
+    switches = [Daemon() for _ in range(2)]
+    digests = ranks(torch_rank.spread, 3, meet, ",".join(switch.address for switch in switches))
+    assert digests[0] == digests[1] == digests[2]
+    states = [program.last_json(program.run("status", "--switch", switch.address, "--json")) for switch in switches]
+    received = [state["switch"]["shards"][0]["rx_packets"] for state in states]
+    assert 0.8 < received[0] / received[1] < 1.25, "about equal shares"
+    for switch in switches:
+        switch.stop()
+
+
+@pytest.mark.parametrize(("elements", "switches"), [(0, 3), (1, 1), (196_607, 3), (196_608, 3), (1_000_003, 4)])
+def test_pieces_of_a_tensor_follow_each_other_and_are_about_equal(elements: int, switches: int) -> None:
+    pieces = cuts(elements, switches)
+    assert len(pieces) == (switches if elements >= switches << 16 else 1)
+    assert [start for start, _ in pieces] == [0, *(end for _, end in pieces[:-1])]
+    assert pieces[-1][1] == elements
+    sizes = [end - start for start, end in pieces]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_operations_have_events_in_a_profile(ranks: Ranks, meet: str) -> None:
+    for names in ranks(torch_rank.profiled, 2, meet):
+        assert {"tributary:all_reduce", "tributary:broadcast", "gloo:all_gather"} <= set(names)
 
 
 def test_what_only_moves_takes_the_host_path(ranks: Ranks, meet: str) -> None:
@@ -89,12 +122,14 @@ def test_the_hook_takes_gradients_of_a_gloo_group_through_the_network(ranks: Ran
 def test_options_come_from_variables_and_typing_mistakes_are_told() -> None:
     options = Options.from_environment({"TRIBUTARY_SWITCH": "a:1", "TRIBUTARY_TIMEOUT": "7", "TRIBUTARY_LISTEN": ""})
     assert options == Options(switch="a:1", timeout=7.0)
+    assert Options(switch="a:1, b:1").switches == ["a:1", "b:1"]
     for name, value, word in [
         ("TRIBUTARY_SWICH", "a", "TRIBUTARY_SWITCH"),
         ("TRIBUTARY_FALLBACK", "nccl", "gloo or error"),
         ("TRIBUTARY_TIMEOUT", "soon", "seconds"),
         ("TRIBUTARY_TIMEOUT", "-1", "above 0"),
-        ("TRIBUTARY_SWITCH", "a:1,b:1", "one switch"),
+        ("TRIBUTARY_SWITCH", "a:1,,b:1", "HOST:PORT"),
+        ("TRIBUTARY_SWITCH", "a:1,b:1,a:1", "twice"),
     ]:
         with pytest.raises(ValueError, match=word):
             Options.from_environment({name: value})
@@ -136,6 +171,28 @@ def test_words_of_the_root_and_zeros_of_the_others_are_the_roots_tensor(name: st
 def test_a_running_switch_is_used(ranks: Ranks, daemon: Daemon, meet: str) -> None:
     digests = ranks(torch_rank.agreeing_through, 2, meet, daemon.address)
     assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("victim", [1, 0], ids=["a rank", "the rank that runs the switch"])
+def test_a_rank_killed_in_the_middle_of_training_is_named_long_before_the_timeout(
+    workers: ProcessPoolExecutor, daemon: Daemon, meet: str, victim: int
+) -> None:
+    switch = daemon.address if victim else None
+    others = [workers.submit(torch_rank.bereaved, rank, 3, meet, switch) for rank in range(3) if rank != victim]
+    call = f"import torch_rank; torch_rank.bereaved({victim}, 3, {meet!r}, {switch!r})"
+    doomed = subprocess.Popen(
+        [sys.executable, "-c", call], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
+    )
+    with doomed:
+        assert doomed.stdout is not None
+        assert doomed.stdout.readline() == "training\n"
+        time.sleep(0.5)
+        doomed.kill()
+    for other in others:
+        _, sentence = other.result(timeout=60)
+        named = "rank 1 is gone" if victim else "the switch ran in the process of rank 0 of this group"
+        assert named in sentence
+        assert "all_reduce " in sentence
 
 
 def test_parameters_agree_to_the_bit_after_each_of_200_steps(ranks: Ranks, meet: str) -> None:

@@ -102,7 +102,7 @@ def test_dtensor_and_zero_with_and_without_pytorchs_checks(tmp_path: Path, debug
 DIES = r"""
 import os, torch, torch.distributed as dist
 from datetime import timedelta
-dist.init_process_group("tributary", timeout=timedelta(seconds=3))
+dist.init_process_group("tributary", timeout=timedelta(seconds=100))
 attempt, rank = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), dist.get_rank()
 for step in range(5):
     if attempt == 0 and rank == 1 and step == 3:
@@ -125,7 +125,7 @@ def test_a_rank_that_dies_is_replaced_and_the_job_finishes(tmp_path: Path) -> No
 OUTLIVES = r"""
 import os, pathlib, sys, torch, torch.distributed as dist
 from datetime import timedelta
-dist.init_process_group("tributary", timeout=timedelta(seconds=3))
+dist.init_process_group("tributary", timeout=timedelta(seconds=100))
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 step = 0
 while attempt == 0 or step < 5:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -135,15 +136,17 @@ def broadcasts(rank: int, size: int, meet: str) -> list[str]:
     return seen
 
 
-def reduces_and_scatters(rank: int, size: int, meet: str) -> None:
+def reduces_and_scatters(rank: int, size: int, meet: str, protocol: str) -> None:
     """Reduce, and reduce-scatter in all its forms."""
-    with world(rank, size, meet):
+    with world(rank, size, meet, protocol=protocol):
         for dtype in (torch.float32, torch.bfloat16, torch.float64):
             total = datas(size, dtype, size * 3).sum(0)
             mine = total[3 * rank : 3 * rank + 3]
             tensor = data(rank, dtype, size * 3)
             dist.reduce(tensor, 1)
-            assert torch.equal(tensor, total) if rank == 1 else True
+            # Gloo leaves partial sums on the other ranks.
+            if rank == 1 or dtype != torch.float64:
+                assert torch.equal(tensor, total if rank == 1 else data(rank, dtype, size * 3))
             source, out = data(rank, dtype, size * 3), torch.empty(3, dtype=dtype)
             dist.reduce_scatter_single(out, source)
             assert torch.equal(out, mine)
@@ -157,10 +160,56 @@ def reduces_and_scatters(rank: int, size: int, meet: str) -> None:
         source = data(rank, torch.float32, size * 3)
         dist.reduce_scatter_single(out, source, op=halves)
         assert torch.equal(out, datas(size, torch.float32, size * 3).sum(0)[3 * rank : 3 * rank + 3] / 2)
+        for part in (rank, (rank + 1) % size):
+            # FSDP2 keeps its part where it was; another rank's place is read until the end.
+            source = data(rank, torch.float32, size * 3)
+            out = source[3 * part : 3 * part + 3]
+            dist.reduce_scatter_single(out, source)
+            assert torch.equal(out, datas(size, torch.float32, size * 3).sum(0)[3 * rank : 3 * rank + 3])
+        out = torch.empty(6)[::2]
+        dist.reduce_scatter_single(out, data(rank, torch.float32, size * 3))
+        assert torch.equal(out, datas(size, torch.float32, size * 3).sum(0)[3 * rank : 3 * rank + 3])
         uneven = list(data(rank, torch.float32, 6).split([1, 2, 3]))
         out = torch.empty(rank + 1)
         dist.reduce_scatter(out, uneven)
         assert torch.equal(out, datas(size, torch.float32, 6).sum(0).split([1, 2, 3])[rank])
+
+
+def spread(rank: int, size: int, meet: str, switch: str) -> list[str]:
+    """Tensors that are cut and tensors that are not, over several switches."""
+    seen = []
+    with world(rank, size, meet, switch=switch):
+        for elements in (1, 1000, 131_071, 131_072, 300_001):
+            tensor = data(rank, torch.float32, elements)
+            dist.all_reduce(tensor)
+            assert torch.equal(tensor, datas(size, torch.float32, elements).sum(0))
+            seen.append(digest(tensor))
+            tensor = data(rank, torch.float64, elements)
+            dist.broadcast(tensor, 1)
+            assert torch.equal(tensor, data(1, torch.float64, elements))
+        for part in (10, 100_000):
+            out = torch.empty(part)
+            dist.reduce_scatter_single(out, data(rank, torch.float32, size * part))
+            total = datas(size, torch.float32, size * part).sum(0)
+            assert torch.equal(out, total[part * rank : part * (rank + 1)])
+        for _ in range(3):
+            dist.barrier()
+        stats = tributary.torch.stats()
+        assert stats.packets is not None
+        assert stats.packets.in_network == 1.0
+    return seen
+
+
+def profiled(rank: int, size: int, meet: str) -> list[str]:
+    """The names of the events in a profile."""
+    with world(rank, size, meet):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            dist.all_reduce(torch.ones(1000))
+            work = dist.broadcast(torch.ones(1000), 0, async_op=True)
+            assert work is not None
+            work.wait()
+            dist.all_gather([torch.empty(2) for _ in range(size)], torch.ones(2))
+        return sorted({str(event.name) for event in profile.events()})
 
 
 def moves(rank: int, size: int, meet: str) -> None:
@@ -241,7 +290,7 @@ def subgroups(rank: int, size: int, meet: str) -> None:
             assert tensor.unique().tolist() == [sum(members) / 2]
             assert tributary.torch.stats(group).network["all_reduce"].collectives == 20
             # PyTorch gives half an hour to a group whose script gives nothing.
-            assert tributary.torch.backend._groups[group.group_name].options._timeout == timedelta(seconds=20)
+            assert tributary.torch.plugin.groups[group.group_name].options._timeout == timedelta(seconds=20)
         alone = [dist.new_group([r]) for r in range(size)][rank]
         one = torch.ones(3)
         dist.all_reduce(one, group=alone)
@@ -363,3 +412,134 @@ def agreeing(rank: int, size: int, meet: str, steps: int, **options: Any) -> lis
             optimizer.step()
             seen.append(digest(*model.parameters()))
     return seen
+
+
+def bereaved(rank: int, size: int, meet: str, switch: str | None) -> tuple[str, str]:
+    """Train with DDP until somebody is missed; the error's type and sentence."""
+    torch.set_num_threads(1)
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    # Nobody waits for this timeout in a test that passes.
+    dist.init_process_group(
+        "tributary",
+        init_method=f"file://{meet}",
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=500),
+        pg_options=Options(switch=switch),
+    )
+    try:
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(32, 8))
+        print("training", flush=True)
+        while True:
+            model(torch.randn(8, 32)).square().mean().backward()
+    except RuntimeError as error:
+        return type(error).__name__, str(error)
+    finally:
+        dist.destroy_process_group()
+
+
+class LazyStreams:
+    """Streams of a device that does not exist: what they are given is done when somebody waits for it, not before."""
+
+    def __init__(self) -> None:
+        self._caller, self._copies = LazyStream(), LazyStream()
+        self._tensors: list[torch.Tensor] = []
+
+    def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Let the tensor count as the device's."""
+        self._tensors.append(tensor)
+        return tensor
+
+    def has(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor's memory is the device's."""
+        memory = tensor.untyped_storage().data_ptr()
+        return any(memory == mine.untyped_storage().data_ptr() for mine in self._tensors)
+
+    def launch(self, kernel: Callable[[], Any]) -> None:
+        """Give the caller's stream a kernel."""
+        self._caller.queue.append(kernel)
+
+    def current(self, device: torch.device) -> LazyStream:
+        """The caller's stream."""
+        return self._caller
+
+    def side(self, device: torch.device) -> LazyStream:
+        """The stream for copies."""
+        return self._copies
+
+    def pinned(self, like: torch.Tensor) -> torch.Tensor:
+        """Memory of the host."""
+        return torch.full(like.shape, -1, dtype=like.dtype)
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor, stream: LazyStream) -> None:
+        """Copy in turn."""
+        stream.queue.append(lambda: target.copy_(source))
+
+
+class LazyStream:
+    """One of them, and its own event: the point up to which it must be done."""
+
+    def __init__(self) -> None:
+        self.queue: list[Callable[[], Any]] = []
+
+    def record_event(self) -> LazyEvent:
+        """The point that the stream has been told up to."""
+        return LazyEvent(self, list(self.queue))
+
+    def wait_event(self, event: LazyEvent) -> None:
+        """Go on after that point only."""
+        self.queue.append(event.synchronize)
+
+    def wait_stream(self, other: LazyStream) -> None:
+        """Go on after all that the other was given so far."""
+        self.wait_event(other.record_event())
+
+
+class LazyEvent:
+    """A point in a stream."""
+
+    def __init__(self, stream: LazyStream, before: list[Callable[[], Any]]) -> None:
+        self._stream, self._before = stream, before
+
+    def synchronize(self) -> None:
+        """Do what was before it and is not done yet."""
+        for kernel in self._before:
+            if kernel in self._stream.queue:
+                self._stream.queue.remove(kernel)
+                kernel()
+
+
+def staged(rank: int, size: int, meet: str) -> None:
+    """Operations on tensors that count as a GPU's."""
+    from tributary.torch import staging
+
+    device = LazyStreams()
+    staging.streams = device
+    before = staging.is_staged
+    staging.is_staged = device.has
+    try:
+        with world(rank, size, meet):
+            for dtype in (torch.float32, torch.float64):
+                tensor = device.tensor(torch.zeros(1000, dtype=dtype))
+                device.launch(partial(tensor.fill_, rank + 1))
+                work = dist.all_reduce(tensor, async_op=True)
+                assert work is not None
+                work.wait()
+                assert tensor.unique().tolist() == [3.0]
+                work = dist.all_reduce(tensor, op=dist.ReduceOp.AVG, async_op=True)
+                assert work is not None
+                assert work.get_future().wait()[0] is not None
+                assert tensor.unique().tolist() == [3.0]
+                tensor = device.tensor(torch.full((7,), float(rank), dtype=dtype))
+                dist.broadcast(tensor, 1)
+                assert tensor.unique().tolist() == [1.0]
+                out = device.tensor(torch.zeros(2, dtype=dtype))
+                source = device.tensor(torch.arange(4, dtype=dtype))
+                dist.reduce_scatter_single(out, source)
+                assert out.tolist() == [4.0 * rank, 4.0 * rank + 2.0]
+                gathered = [device.tensor(torch.zeros(2, dtype=dtype)) for _ in range(size)]
+                dist.all_gather(gathered, out)
+                assert torch.cat(gathered).tolist() == [0.0, 2.0, 4.0, 6.0]
+    finally:
+        staging.streams = staging.CudaStreams()
+        staging.is_staged = before

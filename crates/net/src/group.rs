@@ -16,6 +16,7 @@ mod shared;
 mod watch;
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -111,7 +112,7 @@ impl Group {
             let elements = (len - start).min(MAX_ELEMENTS) as u32;
             let spec = Spec { elements, dtype: T::DTYPE, op };
             let (input, output) = (input.wrapping_add(start).cast(), output.wrapping_add(start).cast());
-            match self.start(input, output, spec, timeout, false) {
+            match self.start(input, output, spec, 0..elements, timeout, false) {
                 Ok(pending) => started.push(pending),
                 Err(error) => {
                     result = Err(error);
@@ -141,7 +142,34 @@ impl Group {
         spec: Spec,
         timeout: Duration,
     ) -> Result<Pending, GroupError> {
-        self.start(input, output, spec, timeout, true)
+        self.start(input, output, spec, 0..spec.elements, timeout, true)
+    }
+
+    /// As [`Group::submit`], of whose result this rank wants the elements `kept` only: its part of a reduce-scatter, or
+    /// none where another rank is the root of a reduce. Other ranks may keep others.
+    ///
+    /// # Safety
+    /// As for [`Group::submit`], but `output` is writable for `kept.len()` elements, and is that part of the input or
+    /// does not overlap it.
+    #[allow(unsafe_code)]
+    pub unsafe fn submit_keeping(
+        &self,
+        input: *const u8,
+        output: *mut u8,
+        spec: Spec,
+        kept: Range<u32>,
+        timeout: Duration,
+    ) -> Result<Pending, GroupError> {
+        let whole = kept == (0..spec.elements);
+        if kept.start > kept.end || kept.end > spec.elements || !(whole || self.keeps_parts()) {
+            return Err(GroupError::Part { kept, elements: spec.elements, protocol: self.info.protocol.name() });
+        }
+        self.start(input, output, spec, kept, timeout, true)
+    }
+
+    /// Whether [`Group::submit_keeping`] may keep less than all: where hosts sum, they need the room for the whole.
+    pub fn keeps_parts(&self) -> bool {
+        self.info.protocol.aggregates_in_switch()
     }
 
     #[allow(unsafe_code)]
@@ -150,12 +178,14 @@ impl Group {
         input: *const u8,
         output: *mut u8,
         spec: Spec,
+        kept: Range<u32>,
         timeout: Duration,
         hand_over: bool,
     ) -> Result<Pending, GroupError> {
+        let kept = kept.start as usize..kept.end as usize;
         // SAFETY: the callers above promise the memory until the collective is done, and the engine drops the tensor
         // before it says so.
-        let tensor = unsafe { memory::tensor(input, output, spec) };
+        let tensor = unsafe { memory::tensor(input, output, spec, kept) };
         let completion = self.shared.submit(tensor, timeout, hand_over)?;
         Ok(Pending { shared: Arc::clone(&self.shared), completion })
     }

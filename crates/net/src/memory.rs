@@ -4,15 +4,18 @@
 use std::ops::Range;
 use std::slice;
 
-use tributary_numeric::{DType, Element, bf16, f16};
+use tributary_numeric::{BlockExponent, DType, Element, Scale, bf16, f16};
 use tributary_proto::tensor::{Spec, Tensor};
 use tributary_proto::tensors::{ElementTensor, Operands, Storage};
 
 /// Input and output of one collective, apart or the same.
 struct RawStorage<T> {
     input: *const T,
+    /// Where element `kept.start` goes.
     output: *mut T,
     len: usize,
+    /// The elements that the output has.
+    kept: Range<usize>,
 }
 
 // SAFETY: the memory is plain elements, which `tensor`'s caller leaves to this value until it is dropped.
@@ -21,6 +24,17 @@ unsafe impl<T: Element> Send for RawStorage<T> {}
 impl<T: Element> RawStorage<T> {
     fn check(&self, block: &Range<usize>) {
         assert!(block.start <= block.end && block.end <= self.len, "block {block:?} of {} elements", self.len);
+    }
+
+    /// Where the block goes.
+    fn place(&self, block: &Range<usize>) -> *mut T {
+        let kept = &self.kept;
+        assert!(
+            kept.start <= block.start && block.start <= block.end && block.end <= kept.end,
+            "{block:?} of {kept:?}"
+        );
+        // SAFETY: inside the output, which has the elements `kept`.
+        unsafe { self.output.add(block.start - kept.start) }
     }
 }
 
@@ -38,64 +52,120 @@ impl<T: Element> Storage for RawStorage<T> {
     }
 
     fn output(&self, block: Range<usize>) -> &[T] {
-        self.check(&block);
         // SAFETY: inside the output, as above.
-        unsafe { slice::from_raw_parts(self.output.add(block.start), block.len()) }
+        unsafe { slice::from_raw_parts(self.place(&block), block.len()) }
     }
 
     fn output_mut(&mut self, block: Range<usize>) -> &mut [T] {
-        self.check(&block);
         // SAFETY: inside the output, as above; `&mut self` makes this the only slice of it.
-        unsafe { slice::from_raw_parts_mut(self.output.add(block.start), block.len()) }
+        unsafe { slice::from_raw_parts_mut(self.place(&block), block.len()) }
     }
 
     fn operands(&mut self, block: Range<usize>) -> Operands<'_, T> {
         self.check(&block);
-        if self.input == self.output.cast_const() {
+        let output = self.place(&block);
+        if self.input.wrapping_add(block.start) == output.cast_const() {
             return Operands::Same(self.output_mut(block));
         }
         // SAFETY: inside both, which do not overlap unless they are the same; `&mut self` makes these the only slices.
         unsafe {
             Operands::Apart(
                 slice::from_raw_parts(self.input.add(block.start), block.len()),
-                slice::from_raw_parts_mut(self.output.add(block.start), block.len()),
+                slice::from_raw_parts_mut(output, block.len()),
             )
         }
     }
 }
 
-/// The tensor at these addresses.
+/// The tensor at these addresses, of whose result only the elements `kept` are wanted. Where that is not all of them,
+/// the tensor serves protocols that sum in the network only.
 ///
 /// # Safety
-/// Until the tensor is dropped, `input` is readable and `output` writable for `spec.elements` elements of `spec.dtype`,
-/// aligned for them, nobody writes the input nor touches the output, and the two are the same or do not overlap.
-/// Where there are no elements, any address will do.
-pub unsafe fn tensor(input: *const u8, output: *mut u8, spec: Spec) -> Box<dyn Tensor> {
+/// Until the tensor is dropped, `input` is readable for `spec.elements` elements of `spec.dtype` and `output` writable
+/// for `kept.len()`, both aligned for them, nobody writes the input nor touches the output, and the output is the part
+/// `kept` of the input or does not overlap it. Where there are no elements, any address will do.
+pub unsafe fn tensor(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
     match spec.dtype {
-        DType::F32 => typed::<f32>(input, output, spec),
-        DType::F16 => typed::<f16>(input, output, spec),
-        DType::BF16 => typed::<bf16>(input, output, spec),
-        DType::I32 => typed::<i32>(input, output, spec),
+        DType::F32 => typed::<f32>(input, output, spec, kept),
+        DType::F16 => typed::<f16>(input, output, spec, kept),
+        DType::BF16 => typed::<bf16>(input, output, spec, kept),
+        DType::I32 => typed::<i32>(input, output, spec, kept),
     }
 }
 
-fn typed<T: Element>(input: *const u8, output: *mut u8, spec: Spec) -> Box<dyn Tensor> {
+fn typed<T: Element>(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
+    let len = spec.elements as usize;
+    assert!(kept.start <= kept.end && kept.end <= len, "{kept:?} of {len} elements");
     let none = std::ptr::dangling_mut::<T>();
-    let (input, output) = if spec.elements == 0 { (none.cast_const(), none) } else { (input.cast(), output.cast()) };
-    Box::new(ElementTensor::new(RawStorage { input, output, len: spec.elements as usize }, spec.op))
+    let input = if len == 0 { none.cast_const() } else { input.cast() };
+    let output = if kept.is_empty() { none } else { output.cast() };
+    let whole = ElementTensor::new(RawStorage { input, output, len, kept: kept.clone() }, spec.op);
+    if kept.len() == len { Box::new(whole) } else { Box::new(Part { whole, kept }) }
 }
+
+/// A tensor of whose result only a part is wanted: a rank's share of a reduce-scatter, or nothing where another rank is
+/// the root of a reduce. Every result still comes by, because it frees the slot that it was in; the rest of it is
+/// neither decoded nor copied.
+struct Part<T> {
+    whole: ElementTensor<RawStorage<T>>,
+    kept: Range<usize>,
+}
+
+impl<T: Element> Tensor for Part<T> {
+    fn spec(&self) -> Spec {
+        self.whole.spec()
+    }
+    fn vector_len(&self, elements: usize) -> usize {
+        self.whole.vector_len(elements)
+    }
+    fn exponent(&self, block: Range<usize>) -> BlockExponent {
+        self.whole.exponent(block)
+    }
+    fn encode(&self, block: Range<usize>, scale: Scale, vector: &mut [u8]) {
+        self.whole.encode(block, scale, vector);
+    }
+    fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]) {
+        let wanted = block.start.max(self.kept.start)..block.end.min(self.kept.end);
+        if wanted.start < wanted.end {
+            let skipped = self.whole.vector_len(wanted.start - block.start);
+            let len = self.whole.vector_len(wanted.len());
+            self.whole.decode(wanted, scale, &vector[skipped..skipped + len]);
+        }
+    }
+
+    fn native_len(&self, elements: usize) -> usize {
+        self.whole.native_len(elements)
+    }
+    fn read_input(&self, block: Range<usize>, bytes: &mut [u8]) {
+        self.whole.read_input(block, bytes);
+    }
+    fn read_output(&self, _block: Range<usize>, _bytes: &mut [u8]) {
+        unreachable!("{NATIVE}");
+    }
+    fn accumulate(&mut self, _block: Range<usize>, _bytes: &[u8]) {
+        unreachable!("{NATIVE}");
+    }
+    fn write(&mut self, _block: Range<usize>, _bytes: &[u8]) {
+        unreachable!("{NATIVE}");
+    }
+    fn divide(&mut self, _block: Range<usize>, _world: u16) {
+        unreachable!("{NATIVE}");
+    }
+}
+
+const NATIVE: &str = "the group refuses parts under protocols that sum at hosts";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_numeric::{ReduceOp, Scale};
+    use tributary_numeric::ReduceOp;
 
     #[test]
     fn blocks_are_read_from_the_input_and_written_to_the_output() {
         let (input, mut output) = ([1i32, 2, 3, 4], [0i32; 4]);
         let spec = Spec { elements: 4, dtype: DType::I32, op: ReduceOp::Sum };
         // SAFETY: both arrays outlive the tensor, which is dropped before they are looked at.
-        let mut tensor = unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec) };
+        let mut tensor = unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 0..4) };
         let mut vector = [0; 8];
         tensor.encode(1..3, Scale::integer(1), &mut vector);
         tensor.decode(2..4, Scale::integer(1), &vector);
@@ -104,10 +174,25 @@ mod tests {
     }
 
     #[test]
+    fn of_a_part_only_the_elements_that_are_kept_are_written() {
+        let (input, mut output) = ([1i32, 2, 3, 4, 5, 6], [0i32; 3]);
+        let spec = Spec { elements: 6, dtype: DType::I32, op: ReduceOp::Sum };
+        // SAFETY: both arrays outlive the tensor, which is dropped before they are looked at; the output holds three.
+        let mut tensor = unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 1..4) };
+        let mut vector = [0; 24];
+        tensor.encode(0..6, Scale::integer(1), &mut vector);
+        for block in [0..2, 2..4, 4..6] {
+            tensor.decode(block.clone(), Scale::integer(1), &vector[4 * block.start..4 * block.end]);
+        }
+        drop(tensor);
+        assert_eq!(output, [2, 3, 4]);
+    }
+
+    #[test]
     fn no_elements_need_no_memory() {
         let spec = Spec { elements: 0, dtype: DType::F32, op: ReduceOp::Avg };
         // SAFETY: no elements.
-        let tensor = unsafe { tensor(std::ptr::null(), std::ptr::null_mut(), spec) };
+        let tensor = unsafe { tensor(std::ptr::null(), std::ptr::null_mut(), spec, 0..0) };
         assert_eq!(tensor.spec(), spec);
         tensor.encode(0..0, Scale::integer(1), &mut []);
     }

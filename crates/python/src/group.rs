@@ -1,5 +1,6 @@
 //! One worker of a job.
 
+use std::ops::Range;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -80,12 +81,18 @@ impl Group {
         let (from, to) = (memory(&input, dtype, elements, false)?, memory(&output, dtype, elements, true)?);
         let owners = [input.unbind().into_any(), output.unbind().into_any()];
         // SAFETY: `memory` checked that both arrays are contiguous, aligned and long enough, and they own that memory.
-        unsafe { self.launch(py, from, to, elements, (dtype, op), timeout, owners) }
+        unsafe { self.launch(py, from, to, elements, 0..elements, (dtype, op), timeout, owners) }
+    }
+
+    /// Whether `submit_raw` may keep less than all of the result.
+    fn keeps_parts(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.lock().group.as_ref().ok_or_else(|| errors::closed(py))?.keeps_parts())
     }
 
     /// As `submit`, over memory by its address: that of a tensor which numpy does not know. `owners` are held until the
-    /// collective has ended. The caller vouches for what cannot be checked here: that both addresses have that many
-    /// elements, and are the same or do not overlap.
+    /// collective has ended. The output has the elements `kept`, from the first to before the second, of the result. The
+    /// caller vouches for what cannot be checked here: that the addresses have that many elements, and that the output is
+    /// that part of the input or does not overlap it.
     #[allow(clippy::too_many_arguments)] // They are Python's.
     fn submit_raw(
         &self,
@@ -97,17 +104,20 @@ impl Group {
         op: &str,
         timeout: f64,
         owners: (Py<PyAny>, Py<PyAny>),
+        kept: (usize, usize),
     ) -> PyResult<Pending> {
         let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
         let aligned = |address: usize| address != 0 && address.is_multiple_of(dtype.size());
-        if elements > 0 && !(aligned(input) && aligned(output)) {
+        let kept = kept.0..kept.1;
+        let addressed = (elements == 0 || aligned(input)) && (kept.is_empty() || aligned(output));
+        if !addressed || kept.start > kept.end || kept.end > elements {
             return Err(PyValueError::new_err(format!(
                 "these addresses cannot be those of {elements} {dtype} elements"
             )));
         }
         let (from, to) = (input as *const u8, output as *mut u8);
         // SAFETY: the package takes the addresses and the number of elements from contiguous tensors, which own them.
-        unsafe { self.launch(py, from, to, elements, (dtype, op), timeout, owners.into()) }
+        unsafe { self.launch(py, from, to, elements, kept, (dtype, op), timeout, owners.into()) }
     }
 
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -162,8 +172,9 @@ impl Group {
     /// Starts a collective, in parts where it is too large for one.
     ///
     /// # Safety
-    /// `from` is readable and `to` writable for `elements`, aligned for them, for as long as the owners live; the two
-    /// are the same or do not overlap. Python code leaves both alone until the collective has ended.
+    /// `from` is readable for `elements` and `to` writable for as many as `kept`, aligned for them, for as long as the
+    /// owners live; `to` is that part of `from` or does not overlap it. Python code leaves both alone until the
+    /// collective has ended.
     #[allow(clippy::too_many_arguments)]
     unsafe fn launch(
         &self,
@@ -171,6 +182,7 @@ impl Group {
         from: *const u8,
         to: *mut u8,
         elements: usize,
+        kept: Range<usize>,
         (dtype, op): (DType, ReduceOp),
         timeout: f64,
         owners: [Py<PyAny>; 2],
@@ -181,11 +193,16 @@ impl Group {
         let mut flight = Flight { parts: Vec::with_capacity(1), _owners: owners };
         let mut outcome = Ok(());
         for start in (0..elements.max(1)).step_by(MAX_ELEMENTS) {
-            let spec = Spec { elements: (elements - start).min(MAX_ELEMENTS) as u32, dtype, op };
-            let offset = start * dtype.size();
+            let end = elements.min(start + MAX_ELEMENTS);
+            let spec = Spec { elements: (end - start) as u32, dtype, op };
+            // This part of `kept`, and where it begins in the output.
+            let (first, last) = (kept.start.clamp(start, end), kept.end.clamp(start, end));
+            let at = first.saturating_sub(kept.start) * dtype.size();
+            let (from, to) = (from.wrapping_add(start * dtype.size()), to.wrapping_add(at));
+            let part = (first - start) as u32..(last - start) as u32;
             // SAFETY: the caller's promise. The flight holds references to both owners, and the group holds the flight
             // until the collective has ended.
-            let part = unsafe { group.submit(from.wrapping_add(offset), to.wrapping_add(offset), spec, timeout) };
+            let part = unsafe { group.submit_keeping(from, to, spec, part, timeout) };
             match part {
                 Ok(part) => flight.parts.push(part),
                 Err(error) => {

@@ -4,9 +4,10 @@ PyTorch finds the backend by itself, through the entry-point group ``torch.distr
 for what goes beyond it: :class:`Options`, :func:`stats` and :func:`allreduce_hook`. See ``docs/torch.md``.
 """
 
-from tributary.torch.backend import TributaryBackend, register, stats
+from tributary.torch.backend import TributaryBackend
 from tributary.torch.hook import allreduce_hook
 from tributary.torch.ledger import Entry, Stats
 from tributary.torch.options import Options
+from tributary.torch.plugin import register, stats
 
 __all__ = ["Entry", "Options", "Stats", "TributaryBackend", "allreduce_hook", "register", "stats"]

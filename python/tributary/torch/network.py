@@ -1,8 +1,11 @@
-"""A group's way through the network: its worker at the switch, and tensors submitted by their memory."""
+"""A group's way through the network: its workers at the switches, and tensors submitted by their memory."""
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -11,40 +14,108 @@ from tributary import _core
 from tributary.torch.rendezvous import Meeting
 from tributary.torch.tensors import DTYPES
 
+#: Tensors of at least this many elements for each switch are cut; smaller ones go through one switch as they are.
+CUT_ELEMENTS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What goes into the network, and where what this rank wants of the sum comes to. Both flat, of one type."""
+
+    source: torch.Tensor
+    #: Has the elements `kept` of the sum; is that part of the source, or apart from it.
+    target: torch.Tensor
+    #: From the first element to before the second.
+    kept: tuple[int, int]
+
+    @staticmethod
+    def of_all(tensor: torch.Tensor) -> Transfer:
+        """The whole sum, in place."""
+        return Transfer(tensor, tensor, (0, tensor.numel()))
+
 
 class Network:
-    """One rank's worker in a job of the group's own."""
+    """One rank's workers: one at each switch, each in a job of the group's own."""
 
     def __init__(self, meeting: Meeting, rank: int, size: int, timeout: float, protocol: str) -> None:
-        self.group = tributary.connect(
-            meeting.switch, job=meeting.job, rank=rank, world_size=size, timeout=timeout, protocol=protocol
-        )
-        self._core = self.group._core
+        self.groups: list[tributary.Group] = []
+        try:
+            for switch in meeting.switches:
+                self.groups.append(
+                    tributary.connect(
+                        switch, job=meeting.job, rank=rank, world_size=size, timeout=timeout, protocol=protocol
+                    )
+                )
+        except BaseException:
+            self.close()
+            raise
+        #: Whether a transfer may keep less than all of the sum.
+        self.keeps_parts = all(group._core.keeps_parts() for group in self.groups)
+        #: The switch of the next transfer. All ranks submit the same transfers in one order, and so choose alike.
+        self._turn = 0
         self._last: tributary.GroupStats | None = None
 
-    def submit(self, source: torch.Tensor, target: torch.Tensor, op: str, timeout: float) -> _core.Pending:
-        """Start `target <- op over all ranks of source`, both flat; the tensors live on until it has ended."""
-        return self._core.submit_raw(
-            source.data_ptr(),
-            target.data_ptr(),
-            source.numel(),
-            DTYPES[source.dtype],
-            op,
-            timeout,
-            (source, target),
-        )
+    def submit(self, transfer: Transfer, op: str, timeout: float) -> list[_core.Pending]:
+        """Start a transfer, in one piece or one for each switch; the tensors live on until it has ended."""
+        source, target = transfer.source, transfer.target
+        size = source.element_size()
+        pending = []
+        for start, end in cuts(source.numel(), len(self.groups)):
+            first, last = (min(max(at, start), end) for at in transfer.kept)
+            pending.append(
+                self._next()._core.submit_raw(
+                    source.data_ptr() + start * size,
+                    target.data_ptr() + max(0, first - transfer.kept[0]) * size,
+                    end - start,
+                    DTYPES[source.dtype],
+                    op,
+                    timeout,
+                    (source, target),
+                    (first - start, last - start),
+                )
+            )
+        return pending
 
-    def submit_nothing(self, timeout: float) -> _core.Pending:
+    def submit_nothing(self, timeout: float) -> list[_core.Pending]:
         """Start a sum of no elements, which ends when every rank has started it: a barrier (Canary, section 6)."""
-        return self._core.submit_raw(0, 0, 0, "i32", "sum", timeout, (None, None))
+        return [self._next()._core.submit_raw(0, 0, 0, "i32", "sum", timeout, (None, None), (0, 0))]
+
+    def _next(self) -> tributary.Group:
+        group = self.groups[self._turn % len(self.groups)]
+        self._turn += 1
+        return group
 
     def stats(self) -> tributary.GroupStats | None:
-        """What the worker counted, at the latest when it was closed."""
-        with contextlib.suppress(tributary.TributaryError):  # Once it is closed the last numbers stand.
-            self._last = self.group.stats()
+        """What the workers counted, at the latest when they were closed."""
+        with contextlib.suppress(tributary.TributaryError):  # Once they are closed the last numbers stand.
+            self._last = together([group.stats() for group in self.groups])
         return self._last
 
     def close(self) -> None:
-        """Leave the job; what is under way fails."""
-        self.stats()
-        self.group.close()
+        """Leave the jobs; what is under way fails."""
+        if self.groups:
+            self.stats()
+        for group in self.groups:
+            group.close()
+
+
+def cuts(elements: int, switches: int) -> list[tuple[int, int]]:
+    """The pieces of a tensor: about equal ones, one for each switch, where it is large enough."""
+    pieces = switches if elements >= switches * CUT_ELEMENTS else 1
+    return [(elements * i // pieces, elements * (i + 1) // pieces) for i in range(pieces)]
+
+
+def together(stats: Sequence[tributary.GroupStats]) -> tributary.GroupStats:
+    """What several workers counted, as one."""
+    drops: Counter[str] = Counter()
+    for one in stats:
+        drops.update(one.drops)
+    received = sum(one.packets_received for one in stats)
+    return tributary.GroupStats(
+        packets_sent=sum(one.packets_sent for one in stats),
+        retransmissions=sum(one.retransmissions for one in stats),
+        packets_received=received,
+        # Weighed by what each received: of blocks only shares are known here.
+        in_network=sum(one.in_network * one.packets_received for one in stats) / received if received else 0.0,
+        drops=dict(drops),
+    )

@@ -27,7 +27,8 @@ _PROGRAMS_OWN = {"TRIBUTARY_LOG"}
 class Options:
     """How a group reaches its switch, and what it does with what a switch cannot sum. The same on every rank."""
 
-    #: "HOST:PORT" of a running switch; rank 0 runs one in its own process if None.
+    #: "HOST:PORT" of a running switch, or of several with commas between, over which tensors are spread; rank 0 runs
+    #: one in its own process if None.
     switch: str | None = None
     #: "ADDR" or "ADDR:PORT" where rank 0's own switch listens; the address that MASTER_ADDR is reached from if None.
     listen: str | None = None
@@ -44,8 +45,16 @@ class Options:
             raise ValueError(f"TRIBUTARY_FALLBACK is {' or '.join(FALLBACKS)}, not '{self.fallback}'")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"TRIBUTARY_TIMEOUT is a number of seconds above 0, not {self.timeout}")
-        if self.switch is not None and "," in self.switch:
-            raise ValueError(f"a group goes through one switch so far, TRIBUTARY_SWITCH names several: {self.switch}")
+        switches = self.switches
+        if self.switch is not None and not all(switches):
+            raise ValueError(f"TRIBUTARY_SWITCH is HOST:PORT[,HOST:PORT...], not '{self.switch}'")
+        if len(set(switches)) < len(switches):
+            raise ValueError(f"TRIBUTARY_SWITCH names a switch twice: {self.switch}")
+
+    @property
+    def switches(self) -> list[str]:
+        """The running switches, one by one."""
+        return [] if self.switch is None else [switch.strip() for switch in self.switch.split(",")]
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Options:

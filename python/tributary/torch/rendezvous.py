@@ -10,7 +10,7 @@ import secrets
 import socket
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch.distributed as dist
 
@@ -32,8 +32,10 @@ class Meeting:
     nonce: str
     #: The job's name at the switch.
     job: str
-    #: "HOST:PORT".
-    switch: str
+    #: "HOST:PORT", one or several.
+    switches: list[str]
+    #: The switch runs in rank 0's process.
+    embedded: bool
 
 
 class Rendezvous:
@@ -50,14 +52,15 @@ class Rendezvous:
     def _invite(self, name: str, options: Options) -> Meeting:
         nonce = secrets.token_hex(6)
         try:
-            switch = options.switch or self._embed(options)
+            switches = options.switches or [self._embed(options)]
         except Exception as error:
             # The others wait for us: they hear of it at once.
             self._store.set(_KEY, json.dumps({"error": f"rank 0 could not start its switch: {error}"}))
             raise
         job = f"torch-{nonce}-{re.sub(r'[^A-Za-z0-9_.:@+=-]', '_', name)}"[:128]
-        self._store.set(_KEY, json.dumps({"nonce": nonce, "job": job, "switch": switch}))
-        return Meeting(nonce, job, switch)
+        meeting = Meeting(nonce, job, switches, self._embedded)
+        self._store.set(_KEY, json.dumps(asdict(meeting)))
+        return meeting
 
     def _hear(self) -> Meeting:
         answer = json.loads(self._store.get(_KEY))

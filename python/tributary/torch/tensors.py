@@ -7,7 +7,10 @@ from functools import partial
 import torch
 
 from tributary.errors import Unsupported
+from tributary.torch import staging
 from tributary.torch.work import Finish
+
+Tensors = list[torch.Tensor]
 
 #: What the network can sum: PyTorch's types, and our names of them.
 DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32"}
@@ -21,11 +24,8 @@ def refuse_unfit(name: str, tensors: list[torch.Tensor]) -> None:
                 f"{name} of a sparse tensor ({tensor.layout}) is not supported; use tensor.to_dense(), or "
                 "sparse=False in an Embedding"
             )
-        if tensor.device.type != "cpu":
-            raise Unsupported(
-                f"{name} of a tensor on {tensor.device} is not supported; use "
-                f'init_process_group("cpu:tributary,{tensor.device.type}:nccl"), or tensor.cpu()'
-            )
+        if tensor.device.type != "cpu" and not staging.is_staged(tensor):
+            raise Unsupported(f"{name} of a tensor on {tensor.device} is not supported; use tensor.cpu()")
 
 
 def size_in_bytes(tensors: list[torch.Tensor]) -> int:
@@ -34,24 +34,43 @@ def size_in_bytes(tensors: list[torch.Tensor]) -> int:
 
 
 def is_flat(tensor: torch.Tensor) -> bool:
-    """Whether the tensor's memory is its elements in C order, as they are."""
-    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
+    """Whether the tensor's memory is the host's, and its elements in C order, as they are."""
+    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj() and not staging.is_staged(tensor)
 
 
-def flat(tensor: torch.Tensor) -> tuple[torch.Tensor, Finish | None]:
-    """The tensor's elements in C order, and how the result comes back; the tensor itself where that will do."""
+def flat(tensor: torch.Tensor, values: torch.Tensor | None = None) -> tuple[torch.Tensor, Finish | None]:
+    """The tensor's elements in C order, and how the result comes back; the tensor itself where that will do.
+
+    With `values` the result comes back from there, in any case.
+    """
     tensor = tensor.detach()
-    if is_flat(tensor):
+    if values is None and is_flat(tensor):
         return tensor, None
-    copy = torch.empty(tensor.shape, dtype=tensor.dtype)
-    copy.copy_(tensor)
-    return copy, partial(write, tensor, copy)
+    copy = flat_copy(tensor) if values is None else values
+    return copy, way_back(tensor, copy)
 
 
 def flat_copy(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's elements in C order, in memory of their own."""
-    copy = torch.empty(tensor.shape, dtype=tensor.dtype)
-    return copy.copy_(tensor.detach())
+    if staging.is_staged(tensor):
+        return staging.fetch(tensor.detach())
+    return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
+
+
+def part_of(source: torch.Tensor, start: int, output: torch.Tensor) -> tuple[torch.Tensor, Finish | None]:
+    """Where the elements from `start` of the sum of `source` come to: the output itself, or memory on the way there.
+
+    The network may write into the source only what it has read there: the part at its own place.
+    """
+    output = output.detach()
+    size = source.element_size()
+    at, place = output.data_ptr(), source.data_ptr()
+    in_place = at == place + start * size
+    apart = at + output.numel() * size <= place or place + source.numel() * size <= at
+    if is_flat(output) and (in_place or apart):
+        return output, None
+    copy = torch.empty(output.shape, dtype=output.dtype)
+    return copy, way_back(output, copy)
 
 
 def words(tensor: torch.Tensor, keep: bool) -> tuple[torch.Tensor, Finish | None]:
@@ -59,20 +78,28 @@ def words(tensor: torch.Tensor, keep: bool) -> tuple[torch.Tensor, Finish | None
 
     Words of one rank plus zeros of all others are that rank's words: a sum is a broadcast of any type.
     """
-    source = tensor.detach()
-    if is_flat(source) and size_in_bytes([source]) % 4 == 0 and source.data_ptr() % 4 == 0:
-        as_words = source.reshape(-1).view(torch.uint8).view(torch.int32)
+    target = tensor.detach()
+    size = size_in_bytes([target])
+    if is_flat(target) and size % 4 == 0 and target.data_ptr() % 4 == 0:
+        as_words = target.reshape(-1).view(torch.uint8).view(torch.int32)
         return (as_words if keep else as_words.zero_()), None
-    staging = torch.zeros((size_in_bytes([source]) + 3) // 4, dtype=torch.int32)
-    as_source = staging.view(torch.uint8)[: size_in_bytes([source])].view(source.dtype).view(source.shape)
+    travelling = torch.zeros((size + 3) // 4, dtype=torch.int32)
+    as_target = travelling.view(torch.uint8)[:size].view(target.dtype).view(target.shape)
     if keep:
-        as_source.copy_(source)
-        return staging, None
-    return staging, partial(write, source, as_source)
+        as_target.copy_(flat_copy(target) if staging.is_staged(target) else target)
+        return travelling, None
+    return travelling, way_back(target, as_target)
+
+
+def way_back(tensor: torch.Tensor, values: torch.Tensor) -> Finish:
+    """How a result comes to where the caller looks for it, once `values` has it. Call it as the operation begins."""
+    if staging.is_staged(tensor):
+        return partial(staging.Landing(tensor).bring, values)
+    return partial(write, tensor, values)
 
 
 def write(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    """Bring a result to where the caller looks for it."""
+    """Bring a result to a tensor of the host."""
     tensor.copy_(values)
 
 

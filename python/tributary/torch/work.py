@@ -14,7 +14,7 @@ import torch
 from torch._C._distributed_c10d import Work
 
 from tributary import _core
-from tributary.errors import CollectiveTimeout
+from tributary.errors import CollectiveTimeout, SwitchLost
 
 Finish = Callable[[], None]
 
@@ -40,6 +40,7 @@ class _Work(Work):
         self._ended = False
         self._error: BaseException | None = None
         self._future: torch.futures.Future[Any] | None = None
+        self._handed: torch.futures.Future[Any] | None = None
 
     def _conclude(self, error: BaseException | None) -> None:
         """Decide the outcome, unless another thread has; bring the result to the caller's tensors."""
@@ -73,11 +74,20 @@ class _Work(Work):
         """A future that brings the tensors."""
         with self._lock:
             late = self._ended and self._future is None
-            if self._future is None:
-                self._future = torch.futures.Future()
-        if late:
+            if self._handed is None:
+                self._future = torch.futures.Future(devices=self._devices())
+                # PyTorch's `set_exception` is for Python alone: C++ sees a value, and DDP takes it for gradients and
+                # crashes. What a callback raises is an error in both worlds.
+                self._handed = self._future.then(_value)
+            handed = self._handed
+        if late and self._future is not None:
             self._tell(self._future)
-        return self._future
+        return handed
+
+    def _devices(self) -> list[torch.device]:
+        # A future that brings tensors of a GPU must say of which.
+        found = {tensor.device for tensor in self._result if tensor.device.type == "cuda"}
+        return sorted(found, key=lambda device: device.index)
 
     def is_success(self) -> bool:
         """Whether the operation has ended well."""
@@ -107,9 +117,11 @@ class NetworkWork(_Work):
         finish: Finish | None,
         timeout: float,
         completer: Completer,
+        about_switch: str | None = None,
     ) -> None:
         super().__init__(title, tensors, finish)
         self._timeout = timeout
+        self._about_switch = about_switch
         self._transfers = transfers
         self._completer = completer
 
@@ -122,6 +134,8 @@ class NetworkWork(_Work):
                 arrived = self._await_transfers(deadline)
             except Exception as failed:
                 arrived, error = True, failed
+                if isinstance(failed, SwitchLost) and self._about_switch:
+                    failed.args = (f"{failed.args[0]} ({self._about_switch})", *failed.args[1:])
                 if isinstance(failed, CollectiveTimeout):
                     _entitle(failed, f"{self.title} hit its timeout of {self._timeout:g} s")
             if not arrived:
@@ -256,6 +270,10 @@ class Completer:
             self._queue.put(None)
             if thread is not threading.current_thread():
                 thread.join(timeout=5.0)
+
+
+def _value(future: torch.futures.Future[Any]) -> Any:
+    return future.value()
 
 
 def _entitle(error: BaseException, title: str) -> None:

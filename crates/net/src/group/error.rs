@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use tributary_proto::host::CollectiveError;
 
@@ -103,6 +104,16 @@ pub enum GroupError {
         input: usize,
         /// Elements of the output.
         output: usize,
+    },
+    /// A part of the result that cannot be kept.
+    #[error("cannot keep the elements {kept:?} of {elements} under {protocol}")]
+    Part {
+        /// What was wanted.
+        kept: Range<u32>,
+        /// Elements of the whole.
+        elements: u32,
+        /// The protocol.
+        protocol: &'static str,
     },
     /// A panic in the driver: a fault of ours.
     #[error("{place}: the driver has stopped after a fault of its own; connect again to go on")]

@@ -1,0 +1,75 @@
+"""What moves data without summing it: the host path."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from tributary.torch.tensors import Tensors
+from tributary.torch.ways import Ways
+
+#: Why these operations take the host path.
+MOVES = "moves data, sums nothing"
+
+
+class Movement(Ways):
+    """The operations of c10d that bring tensors from rank to rank as they are."""
+
+    def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
+        """As :meth:`barrier`, over the host path, with rank 0 asking everybody."""
+        with self._order:
+            title = self._next_title("monitored_barrier")
+        self._ledger.host("monitored_barrier", "rank 0 asks every rank", 0)
+        given = opts.timeout >= timedelta(0)  # Zero seconds are a timeout here.
+        self._host.monitored_barrier(title, opts.timeout if given else self._options._timeout, wait_all_ranks)
+
+    def allgather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Any:
+        """Every rank's tensor on every rank."""
+        return self._over_host("all_gather", MOVES, inputs, "allgather", [outputs, inputs, opts])
+
+    def all_gather_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any) -> Any:
+        """As :meth:`allgather`, into one tensor."""
+        return self._over_host("all_gather_single", MOVES, [source], "all_gather_single", [output, source, opts])
+
+    def allgather_coalesced(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Any:
+        """As :meth:`allgather`, of several tensors."""
+        return self._over_host("all_gather_coalesced", MOVES, inputs, "allgather_coalesced", [outputs, inputs, opts])
+
+    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Any:
+        """As :meth:`all_gather_single`, of several tensors."""
+        name = "all_gather_single_coalesced"
+        return self._over_host(name, MOVES, inputs, name, [outputs, inputs, opts])
+
+    def gather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Any:
+        """Every rank's tensor on the root."""
+        return self._over_host("gather", MOVES, inputs, "gather", [outputs, inputs, opts])
+
+    def scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
+        """A part of the root's for every rank."""
+        brought = [tensor for parts in inputs for tensor in parts]
+        return self._over_host("scatter", MOVES, brought or outputs, "scatter", [outputs, inputs, opts])
+
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Any:
+        """A part of every rank's for every rank."""
+        return self._over_host("all_to_all", MOVES, inputs, "alltoall", [outputs, inputs, opts])
+
+    def all_to_all_single(
+        self, output: torch.Tensor, source: torch.Tensor, received: list[int], sent: list[int], opts: Any
+    ) -> Any:
+        """As :meth:`alltoall`, of parts that lie in one tensor."""
+        arguments = [output, source, received, sent, opts]
+        return self._over_host("all_to_all_single", MOVES, [source], "all_to_all_single", arguments)
+
+    def send(self, tensors: Tensors, destination: int, tag: int) -> Any:
+        """To one rank."""
+        return self._over_host("send", MOVES, tensors, "send", [tensors, destination, tag])
+
+    def recv(self, tensors: Tensors, source: int, tag: int) -> Any:
+        """From one rank."""
+        return self._over_host("recv", MOVES, tensors, "recv", [tensors, source, tag])
+
+    def recv_anysource(self, tensors: Tensors, tag: int) -> Any:
+        """From whichever rank sends."""
+        return self._over_host("recv", MOVES, tensors, "recv_anysource", [tensors, tag])

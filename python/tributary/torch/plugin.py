@@ -1,0 +1,71 @@
+"""How PyTorch finds the backend and makes its groups; and the groups of this process."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import sys
+from typing import Any
+
+import torch.distributed as dist
+
+from tributary.torch import work_patch
+from tributary.torch.backend import NAME, TributaryBackend, log
+from tributary.torch.ledger import Stats
+from tributary.torch.options import Options, effective_timeout
+
+#: The groups of this process by name, until they are shut down.
+groups: dict[str, TributaryBackend] = {}
+
+
+def _create(opts: Any, pg_options: object | None) -> TributaryBackend:
+    """What PyTorch calls for a new group."""
+    if pg_options is not None and not isinstance(pg_options, Options):
+        raise TypeError(f"pg_options of the tributary backend are tributary.torch.Options, not {type(pg_options)}")
+    options = pg_options or Options.from_environment()
+    default = next((group for group in groups.values() if not group.options.global_ranks_in_group), None)
+    if pg_options is None and default is not None:
+        options = default._chosen
+    name = opts.group_id
+    backend = TributaryBackend(
+        opts.store,
+        opts.group_rank,
+        opts.group_size,
+        name=name,
+        timeout=effective_timeout(opts.timeout, options, default.options._timeout if default else None),
+        options=options,
+        global_ranks=opts.global_ranks_in_group,
+        on_end=lambda: groups.pop(name, None),
+    )
+    groups[name] = backend
+    return backend
+
+
+def register() -> None:
+    """Make the backend known to PyTorch, which calls this through the entry point. Harmless when called again."""
+    if hasattr(dist.Backend, NAME.upper()):
+        return
+    work_patch.apply()
+    if not log.hasHandlers():
+        log.addHandler(logging.StreamHandler(sys.stderr))
+        log.handlers[0].setFormatter(logging.Formatter("tributary: %(message)s"))
+        log.setLevel(logging.INFO)
+    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+    atexit.register(_leave_all)
+
+
+def _leave_all() -> None:
+    """Leave the jobs of groups that nobody destroyed: no thread may wait in the network while Python goes down."""
+    for group in list(groups.values()):
+        group.abort()
+
+
+def stats(group: dist.ProcessGroup | None = None) -> Stats:
+    """What this rank summed where in a group, by default the whole world's."""
+    process_group = group or dist.group.WORLD
+    if process_group is None:
+        raise RuntimeError("there is no process group; call torch.distributed.init_process_group first")
+    backend = groups.get(process_group.group_name)
+    if backend is None:
+        raise ValueError(f"the group {process_group.group_name} has no tributary backend")
+    return backend.stats()

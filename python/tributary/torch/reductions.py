@@ -1,0 +1,150 @@
+"""What goes through the network where it can: reductions, and what can be told as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tributary.errors import Unsupported
+from tributary.torch.network import Transfer
+from tributary.torch.operators import op_name, premultiplied, scaled_copy
+from tributary.torch.tensors import Tensors, flat, in_order, part_of, refuse_unfit, words
+from tributary.torch.ways import ALONE, Ways
+from tributary.torch.work import Finish
+
+
+class Reductions(Ways):
+    """The reductions of c10d, broadcast and barrier."""
+
+    def allreduce(self, tensors: Tensors, opts: Any) -> Any:
+        """Sum or average over all ranks, in place."""
+        return self._sum_everywhere("all_reduce", "allreduce", tensors, opts)
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Any:
+        """As :meth:`allreduce`, of several tensors."""
+        return self._sum_everywhere("all_reduce_coalesced", "allreduce_coalesced", tensors, opts)
+
+    def _sum_everywhere(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
+        refuse_unfit(name, tensors)
+        reason = self._why_not(name, tensors, opts.reduceOp)
+        if reason:
+            return self._over_host(name, reason, tensors, method, [tensors, opts], averaged=tensors)
+        transfers: list[Transfer] = []
+        finishes: list[Finish | None] = []
+        for tensor in tensors:
+            travelling, finish = premultiplied(tensor, opts.reduceOp) or flat(tensor)
+            transfers.append(Transfer.of_all(travelling))
+            finishes.append(finish)
+        return self._through_network(name, tensors, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
+
+    def allreduce_sparse(self, tensors: Tensors, opts: Any) -> Any:
+        """Refused."""
+        refuse_unfit("all_reduce", tensors)
+        raise Unsupported("all_reduce of a sparse tensor is not supported; use tensor.to_dense()")
+
+    def reduce(self, tensors: Tensors, opts: Any) -> Any:
+        """Sum or average over all ranks, into the root's tensor; the others' stay as they are."""
+        refuse_unfit("reduce", tensors)
+        reason = self._why_not("reduce", tensors, opts.reduceOp)
+        is_root = self.rank() == opts.rootRank
+        if reason:
+            averaged = tensors if is_root else []
+            return self._over_host("reduce", reason, tensors, "reduce", [tensors, opts], averaged=averaged)
+        transfers: list[Transfer] = []
+        finishes: list[Finish | None] = []
+        for tensor in tensors:
+            travelling, finish = premultiplied(tensor, opts.reduceOp) or flat(tensor)
+            transfers.append(Transfer.of_all(travelling) if is_root else self._keep_nothing(travelling))
+            finishes.append(finish if is_root else None)
+        return self._through_network("reduce", tensors, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
+
+    def _keep_nothing(self, source: torch.Tensor) -> Transfer:
+        """The results still come by, since each frees a slot of the switch; this rank does not look at them."""
+        assert self._network is not None, "groups of one rank take the host path"
+        if self._network.keeps_parts:
+            return Transfer(source, source, (0, 0))
+        return Transfer(source, torch.empty_like(source), (0, source.numel()))
+
+    def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
+        """Sum or average over all ranks; each keeps the part that is at its rank in the list."""
+        name, everything = "reduce_scatter", [*outputs, *(tensor for parts in inputs for tensor in parts)]
+        refuse_unfit(name, everything)
+        reason = self._why_not(name, everything, opts.reduceOp)
+        if reason:
+            arguments = [outputs, inputs, opts]
+            return self._over_host(name, reason, everything, "reduce_scatter", arguments, averaged=outputs)
+        transfers: list[Transfer] = []
+        finishes: list[Finish | None] = []
+        for output, parts in zip(outputs, inputs, strict=True):
+            for rank, part in enumerate(parts):
+                if rank != self.rank():
+                    scaled = scaled_copy(part, opts.reduceOp)
+                    transfers.append(self._keep_nothing(flat(part)[0] if scaled is None else scaled))
+                    continue
+                transfer, finish = self._keep(part, 0, output, opts.reduceOp)
+                transfers.append(transfer)
+                finishes.append(finish)
+        return self._through_network(name, outputs, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
+
+    def reduce_scatter_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any) -> Any:
+        """As :meth:`reduce_scatter`, of parts that lie in one tensor."""
+        return self._scatter_sums("reduce_scatter_single", [output], [source], opts, [output, source, opts])
+
+    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Any:
+        """As :meth:`reduce_scatter_single`, of several tensors."""
+        return self._scatter_sums("reduce_scatter_single_coalesced", outputs, inputs, opts, [outputs, inputs, opts])
+
+    def _scatter_sums(self, name: str, outputs: Tensors, inputs: Tensors, opts: Any, arguments: list[Any]) -> Any:
+        refuse_unfit(name, [*outputs, *inputs])
+        reason = self._why_not(name, [*outputs, *inputs], opts.reduceOp)
+        if reason:
+            return self._over_host(name, reason, inputs, name, arguments, averaged=outputs)
+        transfers: list[Transfer] = []
+        finishes: list[Finish | None] = []
+        for output, source in zip(outputs, inputs, strict=True):
+            if source.numel() != output.numel() * self.size():
+                raise ValueError(
+                    f"{name}: the input has {source.numel()} elements, which is not {self.size()} times the "
+                    f"output's {output.numel()}"
+                )
+            transfer, finish = self._keep(source, self.rank() * output.numel(), output, opts.reduceOp)
+            transfers.append(transfer)
+            finishes.append(finish)
+        return self._through_network(name, inputs, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
+
+    def _keep(
+        self, source: torch.Tensor, start: int, output: torch.Tensor, reduce_op: Any
+    ) -> tuple[Transfer, Finish | None]:
+        """Bring the output's elements of the sum, which begin at `start`, to the output."""
+        assert self._network is not None, "groups of one rank take the host path"
+        scaled = scaled_copy(source, reduce_op)
+        travelling = flat(source)[0] if scaled is None else scaled
+        if self._network.keeps_parts:
+            target, finish = part_of(travelling, start, output)
+            return Transfer(travelling, target, (start, start + output.numel())), finish
+        whole = torch.empty_like(travelling)
+        kept = whole.reshape(-1)[start : start + output.numel()].view(output.shape)
+        return Transfer(travelling, whole, (0, whole.numel())), flat(output, values=kept)[1]
+
+    # A sum of one rank's words and the others' zeros is a broadcast; a sum of nothing is a barrier.
+
+    def broadcast(self, tensors: Tensors, opts: Any) -> Any:
+        """Bring the root's tensor to every rank, whatever its type."""
+        refuse_unfit("broadcast", tensors)
+        if self._network is None:
+            return self._over_host("broadcast", ALONE, tensors, "broadcast", [tensors, opts])
+        is_root = self.rank() == opts.rootRank
+        transfers: list[Transfer] = []
+        finishes: list[Finish | None] = []
+        for tensor in tensors:
+            travelling, finish = words(tensor, keep=is_root)
+            transfers.append(self._keep_nothing(travelling) if is_root else Transfer.of_all(travelling))
+            finishes.append(finish)
+        return self._through_network("broadcast", tensors, transfers, "sum", in_order(finishes), opts)
+
+    def barrier(self, opts: Any) -> Any:
+        """Wait until every rank is here."""
+        if self._network is None:
+            return self._over_host("barrier", ALONE, [], "barrier", [opts])
+        return self._through_network("barrier", [], [], "sum", None, opts)

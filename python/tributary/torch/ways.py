@@ -1,0 +1,136 @@
+"""The two ways of an operation: through the network, or over the host path. What all operations share is here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import Backend
+
+from tributary import _core
+from tributary.errors import Closed, Unsupported
+from tributary.torch import operators
+from tributary.torch.host import HostPath
+from tributary.torch.ledger import Ledger
+from tributary.torch.network import Network, Transfer
+from tributary.torch.options import Options
+from tributary.torch.staging import Staged
+from tributary.torch.tensors import DTYPES, Tensors, refuse_unfit, size_in_bytes
+from tributary.torch.work import Completer, Finish, HostWork, NetworkWork
+
+#: Why a group of one rank takes the host path.
+ALONE = "a group of one rank has nothing to sum"
+
+
+class Ways(Backend):
+    """The state of one process group, and how its operations begin."""
+
+    _host: HostPath
+    #: None in a group of one rank.
+    _network: Network | None
+    _chosen: Options
+    _options: Backend.Options
+
+    def __init__(self, rank: int, size: int, name: str) -> None:
+        super().__init__(rank, size)
+        self._name = name
+        self._ledger = Ledger()
+        self._completer = Completer(f"tributary-{name}")
+        #: Held while an operation is numbered and submitted: all ranks see one order.
+        self._order = threading.Lock()
+        self._number = 0
+        self._closed = False
+        #: What to add where a switch is lost.
+        self._about_switch: str | None = None
+
+    def _why_not(self, name: str, tensors: Tensors, reduce_op: Any) -> str | None:
+        """Why the network cannot make this reduction; raises where that is to be an error."""
+        if self._network is None:
+            return ALONE
+        reason = operators.why_not(tensors, reduce_op)
+        if reason and self._chosen.fallback == "error":
+            raise Unsupported(
+                f"{name}: {reason}; it sums and averages {', '.join(str(dtype) for dtype in DTYPES)}. "
+                "TRIBUTARY_FALLBACK=gloo would send it over the host path"
+            )
+        return reason
+
+    def _through_network(
+        self,
+        name: str,
+        tensors: Tensors,
+        transfers: list[Transfer],
+        op: str,
+        finish: Finish | None,
+        opts: Any,
+    ) -> NetworkWork:
+        timeout = self._timeout_of(opts).total_seconds()
+        with _profiled(name) as profile:
+            with self._order:
+                title = self._next_title(name)
+                assert self._network is not None, "groups of one rank take the host path"
+                pending: list[_core.Pending] = []
+                try:
+                    for transfer in transfers:
+                        pending += self._network.submit(transfer, op, timeout)
+                    if not transfers:
+                        pending += self._network.submit_nothing(timeout)
+                except Exception as error:
+                    error.args = (f"{title}: {error}", *error.args[1:])
+                    raise
+            self._ledger.network(name, size_in_bytes(tensors))
+            work = NetworkWork(title, tensors, pending, finish, timeout, self._completer, self._about_switch)
+            if profile is not None:
+                profile._call_end_callbacks_on_future(work.get_future())
+        if finish is not None and getattr(opts, "asyncOp", True):
+            # The caller may look at the tensors after a later barrier, without ever waiting for this.
+            self._completer.see_to(work)
+        return work
+
+    def _over_host(
+        self,
+        name: str,
+        reason: str,
+        tensors: Tensors,
+        method: str,
+        arguments: list[Any],
+        averaged: Sequence[torch.Tensor] = (),
+    ) -> HostWork:
+        refuse_unfit(name, list(tensors))
+        opts = arguments[-1]
+        if hasattr(opts, "timeout"):
+            opts.timeout = self._timeout_of(opts)
+        staged = Staged.of(arguments, averaged, brings_back=method != "send")
+        with self._order:
+            title = self._next_title(name)
+            try:
+                inner, finish = self._host.start(method, staged.arguments, staged.averaged)
+            except RuntimeError as error:
+                raise type(error)(f"{title}: {error}") from error
+        self._ledger.host(name, reason, size_in_bytes(list(tensors)))
+        return HostWork(title, list(tensors), inner, staged.after(finish))
+
+    def _next_title(self, name: str) -> str:
+        if self._closed:
+            raise Closed(f"{name}: the group {self._name} was shut down; make a new one")
+        self._number += 1
+        return f"{name} {self._number} of group {self._name}"
+
+    def _timeout_of(self, opts: Any) -> timedelta:
+        # An operation without a timeout of its own brings -1 ms.
+        return opts.timeout if opts.timeout > timedelta(0) else self._options._timeout
+
+
+@contextmanager
+def _profiled(name: str) -> Iterator[Any]:
+    """An event of torch.profiler from the beginning of the operation to its end, which its future tells."""
+    if not torch.autograd._profiler_enabled():
+        yield None
+        return
+    event = torch.profiler.record_function(f"tributary:{name}")
+    with event:
+        yield event
