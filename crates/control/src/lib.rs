@@ -14,6 +14,7 @@ mod name;
 mod refusal;
 mod report;
 mod request;
+pub mod routes;
 mod running;
 mod watch;
 
