@@ -39,6 +39,18 @@ pub struct FabricFile {
     /// How long a switch waits for more contributions to a block before it sends on what it has.
     #[serde(default = "defaults::timeout_us")]
     pub timeout_us: u32,
+    /// If set, a switch waits as long as contributions lie apart, as it has seen: no shorter than this, and no longer than
+    /// `timeout_us`.
+    pub least_timeout_us: Option<u32>,
+    /// A descriptor that nobody has needed for so long is free again: its sum was lost.
+    #[serde(default = "defaults::descriptor_lease_ms")]
+    pub descriptor_lease_ms: u32,
+    /// Equal parts of the descriptors; jobs take turns in them. With 1, every job uses all.
+    #[serde(default = "defaults::partitions")]
+    pub partitions: u16,
+    /// Elements that a descriptor holds: what an ordinary packet carries.
+    #[serde(default = "defaults::elements_per_packet")]
+    pub elements_per_packet: u16,
     /// Memory for jobs on each switch, in MiB.
     #[serde(default = "defaults::memory_mib")]
     pub memory_mib: u32,
@@ -110,6 +122,15 @@ mod defaults {
     }
     pub fn timeout_us() -> u32 {
         1_000
+    }
+    pub fn descriptor_lease_ms() -> u32 {
+        1_000
+    }
+    pub fn partitions() -> u16 {
+        1
+    }
+    pub fn elements_per_packet() -> u16 {
+        360
     }
     pub fn memory_mib() -> u32 {
         64

@@ -8,6 +8,7 @@ use tributary_proto::ids::{JobKey, NodeId, PortSet};
 use tributary_proto::time::Span;
 
 use super::file::{FabricFile, LinkFile};
+use crate::memory::MAX_ELEMENTS_PER_PACKET;
 use crate::routes::{Cabling, Port};
 
 /// How a switch chooses among equally short ways, packet by packet.
@@ -69,8 +70,16 @@ pub struct Fabric {
     pub balancing: Balancing,
     /// Descriptors of every switch.
     pub descriptors: u32,
-    /// How long a switch waits for more contributions.
+    /// How long a switch waits for more contributions, at most.
     pub timeout: Span,
+    /// If it follows what it sees: how long at least.
+    pub adaptive_timeout: Option<Span>,
+    /// A descriptor that nobody has needed for so long is free again.
+    pub descriptor_lease: Span,
+    /// Equal parts of the descriptors.
+    pub partitions: u16,
+    /// Elements that a descriptor holds.
+    pub elements_per_packet: u16,
     /// Bytes for jobs on each switch.
     pub memory_bytes: u64,
 }
@@ -104,18 +113,17 @@ impl Shape {
                     return Err(too_many());
                 }
                 let below = (0..hosts).map(|host| [format!("host{host}"), leaf(host / shape.hosts_per_leaf)]);
-                let above = (0..leaves).flat_map(|low| (0..spines).map(move |high| [leaf(low), format!("spine{high}")]));
+                let above =
+                    (0..leaves).flat_map(|low| (0..spines).map(move |high| [leaf(low), format!("spine{high}")]));
                 Ok(Shape {
                     hosts: (0..hosts).map(|host| format!("host{host}")).collect(),
                     switches: (0..leaves).map(leaf).chain((0..spines).map(|spine| format!("spine{spine}"))).collect(),
                     links: below.chain(above).collect(),
                 })
             }
-            (None, Some(graph)) => Ok(Shape {
-                hosts: graph.hosts.clone(),
-                switches: graph.switches.clone(),
-                links: graph.links.clone(),
-            }),
+            (None, Some(graph)) => {
+                Ok(Shape { hosts: graph.hosts.clone(), switches: graph.switches.clone(), links: graph.links.clone() })
+            }
             _ => Err("the fabric's shape is one of [leaf_spine] and [graph]".into()),
         }
     }
@@ -171,6 +179,10 @@ impl Fabric {
             balancing: file.balancing,
             descriptors: file.descriptors,
             timeout: Span::from_micros(file.timeout_us.into()),
+            adaptive_timeout: file.least_timeout_us.map(|least| Span::from_micros(least.into())),
+            descriptor_lease: Span::from_millis(file.descriptor_lease_ms.into()),
+            partitions: file.partitions,
+            elements_per_packet: file.elements_per_packet,
             memory_bytes: u64::from(file.memory_mib) << 20,
         })
     }
@@ -246,8 +258,20 @@ fn check_settings(file: &FabricFile) -> Result<(), String> {
     if !(1..=1 << 20).contains(&file.descriptors) {
         return Err(format!("descriptors = {}: it may be 1 to {}", file.descriptors, 1 << 20));
     }
-    if file.port == 0 || file.memory_mib == 0 {
-        return Err("port and memory_mib are at least 1".into());
+    if file.port == 0 || file.memory_mib == 0 || file.descriptor_lease_ms == 0 {
+        return Err("port, memory_mib and descriptor_lease_ms are at least 1".into());
+    }
+    if file.least_timeout_us.is_some_and(|least| least > file.timeout_us) {
+        return Err("least_timeout_us is above timeout_us, which is the most that a switch waits".into());
+    }
+    if file.partitions == 0 || u32::from(file.partitions) > file.descriptors {
+        return Err(format!("partitions = {}: it may be 1 to the number of descriptors", file.partitions));
+    }
+    if !(1..=MAX_ELEMENTS_PER_PACKET).contains(&file.elements_per_packet) {
+        return Err(format!(
+            "elements_per_packet = {}: it may be 1 to {MAX_ELEMENTS_PER_PACKET}",
+            file.elements_per_packet
+        ));
     }
     Ok(())
 }
@@ -411,7 +435,8 @@ mod tests {
 
     #[test]
     fn a_wrong_file_is_one_sentence_that_names_the_place() {
-        let graph = |links: &str| format!("[graph]\nhosts = [\"a\", \"b\"]\nswitches = [\"x\", \"y\"]\nlinks = [{links}]");
+        let graph =
+            |links: &str| format!("[graph]\nhosts = [\"a\", \"b\"]\nswitches = [\"x\", \"y\"]\nlinks = [{links}]");
         let cases = [
             (String::new(), "the fabric's shape is one of"),
             ("colour = 1".to_string(), "line 2: unknown field `colour`"),
