@@ -130,7 +130,7 @@ mod defaults {
         1
     }
     pub fn elements_per_packet() -> u16 {
-        360
+        352
     }
     pub fn memory_mib() -> u32 {
         64

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
-use tributary_control::JobName;
+use tributary_control::{JobName, JoinRequest};
 use tributary_control::fabric::Fabric;
 use tributary_proto::ids::JobId;
 
@@ -21,6 +21,7 @@ use crate::http::Peer;
 use crate::http::api::{JoinBody, JoinReply};
 use crate::http::error::ApiError;
 use crate::http::routes::{self, Api};
+use crate::pool_size;
 use crate::shard::ShardError;
 
 /// What the handlers of a fabric switch work on.
@@ -84,7 +85,8 @@ async fn join(
 ) -> Result<Json<JoinReply>, ApiError> {
     let name = JobName::new(&name)?;
     let from = sender(&place, &headers, peer)?;
-    let request = routes::read::<JoinBody>(body).await?.request(from, peer.asked_at)?;
+    let mut request = routes::read::<JoinBody>(body).await?.request(from, peer.asked_at)?;
+    fit(&place.fabric, &mut request);
     let (rank, addr) = (request.rank, request.addr);
     let plan = place.api.plane.join(&name, request).await.inspect_err(|refusal| {
         tracing::info!(job = %name, rank, %addr, code = refusal.code(), %refusal, "join refused");
@@ -92,6 +94,18 @@ async fn join(
     let mut reply = JoinReply::new(&plan, vec![place.fabric.port]);
     reply.fabric = fabric_reply(&place.fabric, rank, &plan.members);
     Ok(Json(reply))
+}
+
+/// Cuts what suits a worker's own link down to what the fabric's queues and descriptors hold.
+fn fit(fabric: &Fabric, request: &mut JoinRequest) {
+    request.max_elements_per_packet = request.max_elements_per_packet.min(fabric.elements_per_packet);
+    let elements = request.elements_per_packet.unwrap_or(request.max_elements_per_packet);
+    // Half of the shortest queue: sums and contributions of one host may meet there.
+    let shortest = fabric.cables.iter().map(|cable| cable.queue_bytes).min().unwrap_or(0);
+    let packets = shortest / 2 / pool_size::packet_bytes(elements) as u64;
+    let most = packets.min(fabric.descriptors.into()).clamp(1, u16::MAX.into()) as u16;
+    // The control plane rounds up to a power of two.
+    request.suggested_slots = request.suggested_slots.min(1 << most.ilog2());
 }
 
 async fn pass_on(

@@ -133,7 +133,9 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
         timers: TimerConfig::default(),
         fabric: answer.fabric.as_ref().map_or_else(FabricPlan::default, |fabric| FabricPlan {
             hosts: fabric.hosts.as_slice().into(),
-            roots: fabric.roots.as_slice().into(),
+            // Block `g` is led by rank `g mod world`: its tree ends in the switch next to the leader, so that the way up
+            // is free (Canary §3.1.4).
+            roots: fabric.leaves.as_slice().into(),
             ..FabricPlan::default()
         }),
     }
