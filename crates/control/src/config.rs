@@ -13,7 +13,11 @@ use crate::admission::{Limits, Quota, Timers};
 pub struct ConfigError(String);
 
 impl ConfigError {
-    fn at(text: &str, error: &toml::de::Error) -> ConfigError {
+    pub(crate) fn new(sentence: String) -> ConfigError {
+        ConfigError(sentence)
+    }
+
+    pub(crate) fn at(text: &str, error: &toml::de::Error) -> ConfigError {
         // Messages of the parser may have several lines; the sentence has one.
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
         match error.span() {

@@ -2,18 +2,21 @@
 //!
 //! Start with [`Control`], the state machine of a switch's jobs. It owns no socket and no clock: a driver tells it of
 //! joins, leaves and signs of life together with the time, and carries out its [`Effect`]s. [`admission`] decides how
-//! many slots a job gets; [`config`] is the file that an operator writes. `docs/control.md` states every rule.
+//! many slots a job gets; [`config`] is the file that an operator writes. `docs/control.md` states every rule. [`fabric`]
+//! is the plan of several switches that work together, [`routes`] the way through a network of them.
 #![forbid(unsafe_code)]
 
 pub mod admission;
 pub mod config;
 mod control;
+pub mod fabric;
 mod forming;
 mod memory;
 mod name;
 mod refusal;
 mod report;
 mod request;
+pub mod routes;
 mod running;
 mod watch;
 

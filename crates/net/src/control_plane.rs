@@ -19,7 +19,39 @@ use tributary_proto::time::Time;
 pub(crate) use self::members::NoWatch;
 use crate::clock::{Clock, duration};
 use crate::pool_size;
-use crate::shard::{JobInstall, ShardError, ShardHandle, ShardReport};
+use crate::shard::{Answer, JobInstall, ShardError, ShardHandle, ShardReport};
+
+/// What the control plane needs of a shard, or of what stands for one. Answers come in the order of asking.
+pub(crate) trait Shard: Send + Sync {
+    /// Installs a job, in place of any with its id; answers when packets will find it.
+    fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>>;
+    /// Takes a job out and frees its memory; false if there was none.
+    fn remove(&self, job: JobId) -> Answer<bool>;
+    /// The state of the shard and of its jobs.
+    fn report(&self) -> Answer<ShardReport>;
+    /// The address that it receives at.
+    fn udp_addr(&self) -> SocketAddr;
+    /// Bytes of receive buffer that the kernel granted.
+    fn receive_buffer(&self) -> usize;
+}
+
+impl Shard for ShardHandle {
+    fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
+        ShardHandle::install(self, job)
+    }
+    fn remove(&self, job: JobId) -> Answer<bool> {
+        ShardHandle::remove(self, job)
+    }
+    fn report(&self) -> Answer<ShardReport> {
+        ShardHandle::report(self)
+    }
+    fn udp_addr(&self) -> SocketAddr {
+        ShardHandle::udp_addr(self)
+    }
+    fn receive_buffer(&self) -> usize {
+        ShardHandle::receive_buffer(self)
+    }
+}
 
 /// What a shard last said, and how fast it works.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +80,7 @@ struct State {
 /// The control plane of one switch.
 pub(crate) struct ControlPlane {
     clock: Clock,
-    shards: Vec<ShardHandle>,
+    shards: Vec<Box<dyn Shard>>,
     state: Mutex<State>,
     changed: Notify,
     /// Wakes members' watches when somebody may be gone.
@@ -64,7 +96,7 @@ const LOOK_OFTEN: Duration = Duration::from_millis(50);
 const FRESH: Duration = Duration::from_millis(200);
 
 impl ControlPlane {
-    pub fn new(limits: Limits, shards: Vec<ShardHandle>) -> ControlPlane {
+    pub fn new(limits: Limits, shards: Vec<Box<dyn Shard>>) -> ControlPlane {
         let blank = Sighting { alive: true, ..Sighting::default() };
         let sightings = Sightings { at: None, shards: vec![blank; shards.len()] };
         ControlPlane {
@@ -238,7 +270,7 @@ impl ControlPlane {
         if sightings.at.is_some_and(|at| duration(before.since(at)) < fresh) {
             return sightings.clone();
         }
-        let asked: Vec<_> = self.shards.iter().map(ShardHandle::report).collect();
+        let asked: Vec<_> = self.shards.iter().map(|shard| shard.report()).collect();
         for (sighting, answer) in sightings.shards.iter_mut().zip(asked) {
             match answer.come().await {
                 Ok(report) => {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use tributary_control::Gone;
-use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::ids::{JobId, JobKey, NodeId};
 use tributary_proto::registry::Protocol;
 
 /// What a worker brings to the rendezvous of its job.
@@ -49,6 +49,19 @@ pub struct JoinAnswer {
     pub elements_per_packet: u16,
     /// The UDP address of each member, by rank.
     pub peers: Vec<SocketAddr>,
+    /// In a fabric of switches: who is where.
+    pub fabric: Option<FabricAnswer>,
+}
+
+/// Who is where in a fabric of switches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FabricAnswer {
+    /// The host of each member, by rank.
+    pub hosts: Vec<NodeId>,
+    /// The switch that each of them is connected to, by rank.
+    pub leaves: Vec<NodeId>,
+    /// The switches of the highest level.
+    pub roots: Vec<NodeId>,
 }
 
 /// Why a join failed: one sentence for the person who started the worker.

@@ -20,6 +20,7 @@ use tributary_proto::pipeline::JobReport;
 use tributary_proto::registry::Protocol;
 use tributary_proto::time::Time;
 
+pub(crate) use self::rates::Rates;
 use self::thread::{Command, ShardThread};
 use crate::udp::{SocketCounters, UdpPort};
 use crate::wake::Waker;
@@ -92,6 +93,15 @@ pub enum ShardError {
     /// The shard's thread has ended.
     #[error("shard {0} of the switch has stopped")]
     Gone(ShardId),
+    /// A protocol that sums at every switch on the way.
+    #[error(
+        "{0} sums at every switch of a fabric, and this switch stands alone: name a switch of a fabric (docs/fabric.md), \
+         or take another protocol"
+    )]
+    NeedsFabric(&'static str),
+    /// A job that the fabric cannot take.
+    #[error("{0}")]
+    Fabric(String),
     /// More members than a shard has ports.
     #[error("shard {0} of the switch has no free ports")]
     NoPorts(ShardId),
@@ -167,7 +177,7 @@ impl ShardHandle {
         // Where the thread has ended, the reply's sender ends here, and the answer says so.
         let _ = self.commands.send(command(reply));
         self.waker.wake();
-        Answer { shard: self.shard, answer }
+        Answer::new(self.shard, answer)
     }
 }
 
@@ -179,6 +189,11 @@ pub struct Answer<T> {
 }
 
 impl<T> Answer<T> {
+    /// An answer that will come this way.
+    pub(crate) fn new(shard: ShardId, answer: oneshot::Receiver<T>) -> Answer<T> {
+        Answer { shard, answer }
+    }
+
     /// The answer, without holding a thread up.
     pub async fn come(self) -> Result<T, ShardError> {
         self.answer.await.map_err(|_| ShardError::Gone(self.shard))

@@ -37,6 +37,81 @@ pub struct SwitchInfo {
     pub shards: Vec<ShardStatus>,
     /// Packets that belonged to no job, by reason; reasons that never occurred are left out.
     pub strangers: BTreeMap<String, u64>,
+    /// Its part in a fabric of switches, if it is one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<FabricStatus>,
+}
+
+/// A switch's part in a fabric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FabricStatus {
+    /// Its name.
+    pub node: String,
+    /// The switch where jobs are formed.
+    pub seat: String,
+    /// It knows the running jobs.
+    pub ready: bool,
+    /// Its ports, by number.
+    pub ports: Vec<PortStatus>,
+    /// The memory that all jobs share; none before there is a protocol that uses it.
+    pub descriptors: Option<DescriptorStatus>,
+}
+
+/// One port of a fabric's switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortStatus {
+    /// Its number.
+    pub port: u16,
+    /// Who is at the other end.
+    pub peer: String,
+    /// False if the switch there is silent.
+    pub up: bool,
+    /// Bytes that wait now, as on the wire.
+    pub queued_bytes: u64,
+    /// The most that have waited.
+    pub peak_queued_bytes: u64,
+    /// Packets that left.
+    pub tx_packets: u64,
+    /// UDP payload bytes that left.
+    pub tx_bytes: u64,
+    /// Packets that did not fit the queue.
+    pub tx_drops: u64,
+    /// Packets that were marked.
+    pub tx_marks: u64,
+    /// Packets that came in.
+    pub rx_packets: u64,
+    /// UDP payload bytes that came in.
+    pub rx_bytes: u64,
+}
+
+/// The memory that all jobs of a switch share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DescriptorStatus {
+    /// How many there are.
+    pub total: u32,
+    /// Those in use.
+    pub held: u32,
+    /// The most that were in use at once.
+    pub peak: u32,
+    /// Bytes of all.
+    pub bytes: u64,
+    /// Packets that found their descriptor taken by another block.
+    pub collisions: u64,
+    /// Contributions that came when their partial sum had left.
+    pub stragglers: u64,
+    /// Partial sums that left because their time was up.
+    pub flushed_late: u64,
+    /// Sums that left because nothing was missing.
+    pub flushed_full: u64,
+    /// Packets that restored a subtree.
+    pub restorations: u64,
+    /// Descriptors that were freed because nobody needed them any more.
+    pub expired: u64,
+    /// Microseconds that a partial sum waits now.
+    pub timeout_us: f64,
 }
 
 /// One shard of the switch.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tributary_control::{Limits, Quota, Timers};
 use tributary_proto::ids::ShardId;
 
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, Shard};
 use crate::http::HttpServer;
 use crate::shard::{ShardError, ShardHandle, ShardOptions};
 
@@ -112,7 +112,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    fn new(transport: &'static str, addr: SocketAddr, flag: &'static str, source: io::Error) -> StartError {
+    pub(crate) fn new(transport: &'static str, addr: SocketAddr, flag: &'static str, source: io::Error) -> StartError {
         match source.kind() {
             io::ErrorKind::AddrInUse => StartError::InUse { transport, addr, flag },
             io::ErrorKind::AddrNotAvailable => StartError::NotLocal { addr, flag },
@@ -142,10 +142,10 @@ impl RunningSwitch {
         let listen = first.udp_addr();
         let http = options.http.map(|addr| bind_tcp(addr, "--http")).transpose()?;
         let http_addr = http.as_ref().and_then(|http| http.local_addr().ok());
-        let mut shards = vec![first];
+        let mut shards: Vec<Box<dyn Shard>> = vec![Box::new(first)];
         for shard in 1..options.shards as u16 {
             let addr = SocketAddr::new(options.listen.ip(), 0);
-            shards.push(open_shard(options, ShardId(shard), addr)?);
+            shards.push(Box::new(open_shard(options, ShardId(shard), addr)?));
         }
         let limits = options.limits(options.shards as u16);
         let plane = Arc::new(ControlPlane::new(limits, shards));

@@ -79,6 +79,11 @@ impl DropCounters {
         self.0[reason as usize] += 1;
     }
 
+    /// Counts what another has counted too.
+    pub fn add(&mut self, other: &DropCounters) {
+        self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
+    }
+
     /// Packets dropped for this reason.
     pub fn get(&self, reason: DropReason) -> u64 {
         self.0[reason as usize]

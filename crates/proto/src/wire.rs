@@ -24,6 +24,10 @@ pub mod kind {
     pub const PING: u8 = 0;
     /// Switch to host: the same bytes back.
     pub const PONG: u8 = 1;
+    /// Switch to switch of one fabric: I live, and these cables are dead. Of job 0, under the fabric's own key.
+    pub const HELLO: u8 = 2;
+    /// Host to host over switches of one fabric, which only forward it. Of job 0, under the fabric's own key.
+    pub const CARRY: u8 = 3;
     /// The first kind that a protocol may give its own meaning.
     pub const FIRST_OWN: u8 = 16;
 }

@@ -1,8 +1,8 @@
-//! A network on one machine: a star of Linux network namespaces whose links have a rate, an MTU and faults.
+//! A network on one machine: Linux network namespaces whose links have a rate, an MTU and faults.
 //!
 //! Start at [`Star`]: a switch box (a bridge in a namespace of its own, where the daemon runs) and N hosts, each behind
 //! one veth pair. Links are shaped in both directions (`link.rs`); they can lose, double and reorder packets
-//! (`faults.rs`). Programs run inside with [`Namespace::command`]. Everything is private to the namespaces, needs root,
+//! (`faults.rs`). [`Network`] is any other network, of hosts and switches that forward packets by themselves. Programs run inside with [`Namespace::command`]. Everything is private to the namespaces, needs root,
 //! and is gone when the [`Star`] is dropped; what a killed program left behind goes when the next star is built.
 
 mod bpf;
@@ -10,6 +10,7 @@ mod error;
 mod faults;
 mod link;
 mod namespace;
+mod network;
 mod offload;
 mod star;
 mod tool;
@@ -18,4 +19,5 @@ pub use error::TestbedError;
 pub use faults::Faults;
 pub use link::Shaping;
 pub use namespace::Namespace;
+pub use network::{CablePlan, Network, NetworkPlan, NodePlan};
 pub use star::{Star, StarOptions, requirements};

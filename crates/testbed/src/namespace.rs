@@ -25,7 +25,12 @@ pub struct Namespace {
 impl Namespace {
     /// Makes a namespace with its loopback interface up.
     pub(crate) fn create(number: u32, role: &str) -> Result<Namespace, TestbedError> {
-        let name = format!("{PREFIX}{}-{number}-{role}", std::process::id());
+        Namespace::create_as(&format!("{number}-{role}"))
+    }
+
+    /// Makes a namespace whose name ends so.
+    pub(crate) fn create_as(rest: &str) -> Result<Namespace, TestbedError> {
+        let name = format!("{PREFIX}{}-{rest}", std::process::id());
         tool::run("ip", &["netns", "add", &name])?;
         let namespace = Namespace { name };
         tool::run("ip", &["-n", &namespace.name, "link", "set", "lo", "up"])?;

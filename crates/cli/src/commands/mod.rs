@@ -4,10 +4,12 @@ mod allreduce;
 mod bench;
 mod demo;
 mod doctor;
+mod fabric;
 mod reproduce;
 mod sim;
 mod status;
 mod switch;
+mod traffic;
 
 use crate::failure::Failure;
 use crate::program::Program;
@@ -45,6 +47,10 @@ pub enum Command {
     Status(status::Args),
     /// Find out what is wrong with this machine or the way to a switch, and what mends it
     Doctor(doctor::Args),
+    /// Start a whole fabric of switches and hosts on this machine, or print the commands for real ones
+    Fabric(fabric::Args),
+    /// Load a fabric's links with packets that its switches only forward
+    Traffic(traffic::Args),
     /// Measure ours against host-based allreduce over the same links
     Bench(bench::Args),
     /// Watch a switch and four workers sum real tensors
@@ -63,6 +69,8 @@ impl Command {
             Command::Allreduce(args) => args.json,
             Command::Status(args) => args.json,
             Command::Doctor(args) => args.json,
+            Command::Fabric(args) => args.json,
+            Command::Traffic(_) => false,
             Command::Bench(args) => args.json,
             Command::Demo(args) => args.json,
             Command::Reproduce(args) => args.json,
@@ -77,6 +85,8 @@ impl Command {
             Command::Allreduce(args) => allreduce::run(args),
             Command::Status(args) => status::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Fabric(args) => fabric::run(args, program),
+            Command::Traffic(args) => traffic::run(args),
             Command::Bench(args) => bench::run(args, program),
             Command::Demo(args) => demo::run(args, program),
             Command::Reproduce(args) => reproduce::run(args, program),

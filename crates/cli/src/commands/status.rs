@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tributary_net::client;
-use tributary_net::status::{JobStatus, ShardStatus, SwitchInfo, SwitchStatus};
+use tributary_net::status::{FabricStatus, JobStatus, ShardStatus, SwitchInfo, SwitchStatus};
 
 use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
@@ -43,6 +43,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 fn text(status: &SwitchStatus) -> String {
     let mut lines = about_switch(&status.switch);
+    lines.extend(status.switch.fabric.iter().flat_map(about_fabric));
     lines.push(String::new());
     if status.jobs.is_empty() {
         lines.push("no jobs".to_string());
@@ -92,6 +93,45 @@ fn about_switch(switch: &SwitchInfo) -> Vec<String> {
             lines.push(format!("shard {}: {} packets could not be sent", shard.shard, shard.tx_failures));
         }
     }
+    lines
+}
+
+/// What a switch of a fabric has more than others: its ports, and the memory that all jobs share.
+fn about_fabric(fabric: &FabricStatus) -> Vec<String> {
+    let mut lines = vec![format!("{} of a fabric whose jobs are formed at {}", fabric.node, fabric.seat)];
+    if !fabric.ready {
+        lines.push(format!("it does not know the running jobs yet: {} has not told it", fabric.seat));
+    }
+    if let Some(memory) = &fabric.descriptors {
+        lines.push(format!(
+            "{} of {} descriptors held (peak {}), {} collisions, {} stragglers, {} sums left full and {} when their time \
+             was up, {} expired",
+            memory.held,
+            memory.total,
+            memory.peak,
+            memory.collisions,
+            memory.stragglers,
+            memory.flushed_full,
+            memory.flushed_late,
+            memory.expired
+        ));
+    }
+    let mut table = Table::new(["PORT", "TO", "UP", "QUEUED KIB", "PEAK KIB", "OUT", "DROPPED", "MARKED", "IN"]);
+    for port in &fabric.ports {
+        let kib = |bytes: u64| format!("{:.1}", bytes as f64 / 1024.0);
+        table.row([
+            port.port.to_string(),
+            port.peer.clone(),
+            if port.up { "yes" } else { "no" }.to_string(),
+            kib(port.queued_bytes),
+            kib(port.peak_queued_bytes),
+            port.tx_packets.to_string(),
+            port.tx_drops.to_string(),
+            port.tx_marks.to_string(),
+            port.rx_packets.to_string(),
+        ]);
+    }
+    lines.extend([String::new(), table.render()]);
     lines
 }
 

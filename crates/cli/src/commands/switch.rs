@@ -12,6 +12,7 @@ use tributary_control::config::SwitchConfigFile;
 use tributary_net::heap;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 
+use super::fabric;
 use crate::failure::Failure;
 use crate::output;
 
@@ -21,6 +22,7 @@ Examples:
   tributary switch --listen 10.0.0.1:17777 --cores 2 --memory 256
   tributary switch --http 127.0.0.1:9100             Prometheus: http://127.0.0.1:9100/metrics
   tributary switch --config /etc/tributary.toml
+  tributary switch --fabric fabric.toml --node leaf0     one switch of many: see tributary fabric --help
 
 The file has these keys; flags win over it:
   listen = \"10.0.0.1:17777\"
@@ -59,6 +61,15 @@ pub struct Args {
     /// Read the settings from a TOML file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Be one switch of the fabric that this file describes
+    #[arg(
+        long, value_name = "FILE.toml", requires = "node",
+        conflicts_with_all = ["listen", "cores", "memory", "http", "config"]
+    )]
+    pub fabric: Option<PathBuf>,
+    /// Which of the fabric's switches
+    #[arg(long, value_name = "NAME", requires = "fabric")]
+    pub node: Option<String>,
     /// Print one JSON object when ready, and one at the end
     #[arg(long)]
     pub json: bool,
@@ -67,13 +78,25 @@ pub struct Args {
 /// Serves until a signal asks to stop.
 pub fn run(args: Args) -> Result<(), Failure> {
     heap::return_slots_to_the_kernel();
-    let options = options(&args)?;
     // Before the ports are open: a signal that comes then is kept, not lost.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let switch = RunningSwitch::start(&options)?;
-    tell_ready(&switch, &options, args.json)?;
-    let signal = signals.forever().next();
-    switch.stop();
+    let signal = match (&args.fabric, &args.node) {
+        (Some(file), Some(node)) => {
+            let switch = fabric::daemon::start(file, node)?;
+            fabric::daemon::tell_ready(&switch, node, args.json)?;
+            let signal = signals.forever().next();
+            switch.stop();
+            signal
+        }
+        _ => {
+            let options = options(&args)?;
+            let switch = RunningSwitch::start(&options)?;
+            tell_ready(&switch, &options, args.json)?;
+            let signal = signals.forever().next();
+            switch.stop();
+            signal
+        }
+    };
     let name = if signal == Some(SIGINT) { "SIGINT" } else { "SIGTERM" };
     match args.json {
         true => output::json(&json!({ "event": "stopped", "signal": name }))?,

@@ -101,6 +101,20 @@ impl Process {
         if status.success() { Ok(()) } else { Err(self.failure(status)) }
     }
 
+    /// As [`Process::terminate`], also after somebody asked us to stop: this is how things are taken down.
+    pub fn terminate_regardless(mut self, timeout: Duration) -> Result<(), Failure> {
+        self.interrupt = Interrupt::default();
+        self.terminate(timeout)
+    }
+
+    /// An error if it has ended.
+    pub fn check_alive(&mut self) -> Result<(), Failure> {
+        match self.child.try_wait()? {
+            Some(status) => Err(self.failure(status)),
+            None => Ok(()),
+        }
+    }
+
     fn wait_until(&mut self, deadline: Instant) -> Result<ExitStatus, Failure> {
         loop {
             self.interrupt.check()?;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tributary_proto::config::{HostConfig, JobConfig, TimerConfig};
+use tributary_proto::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
 use tributary_proto::ids::{ShardId, WorkerId};
 use tributary_proto::time::{Span, Time};
 use tributary_proto::values::Elements;
@@ -131,7 +131,13 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
         },
         worker: WorkerId(options.rank),
         timers: TimerConfig::default(),
-        fabric: Default::default(),
+        fabric: answer.fabric.as_ref().map_or_else(FabricPlan::default, |fabric| FabricPlan {
+            hosts: fabric.hosts.as_slice().into(),
+            // Block `g` is led by rank `g mod world`: its tree ends in the switch next to the leader, so that the way up
+            // is free (Canary §3.1.4).
+            roots: fabric.leaves.as_slice().into(),
+            ..FabricPlan::default()
+        }),
     }
 }
 

@@ -99,6 +99,18 @@ impl Engine {
         if self.pending.is_empty() { None } else { self.outlook.hopeless_at() }
     }
 
+    /// Nothing more will be submitted: the machine tells its peers what they need to know of that.
+    pub fn finish(&mut self) {
+        let now = self.clock.now();
+        self.host.finish(now);
+        self.settle(now);
+    }
+
+    /// No peer needs this worker any more.
+    pub fn may_leave(&self) -> bool {
+        self.host.may_leave()
+    }
+
     /// Collectives are under way, or the machine has a timer that peers depend on.
     pub fn is_busy(&self) -> bool {
         !self.pending.is_empty() || self.host.poll_timeout().is_some()

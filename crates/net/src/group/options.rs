@@ -42,8 +42,6 @@ impl ConnectOptions {
             format!("rank {rank} is not in a world of {world}; ranks go from 0 to {}", world - 1)
         } else if self.elements_per_packet == Some(0) || self.slots == Some(0) {
             "elements per packet and slots must be at least 1".to_string()
-        } else if self.protocol.every_hop() {
-            format!("{} needs a fabric of switches; one switch alone runs switchml or ring", self.protocol.name())
         } else {
             return Ok(());
         };

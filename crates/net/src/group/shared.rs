@@ -29,6 +29,8 @@ use crate::wake::{self, Waker};
 const REST: Duration = Duration::from_millis(20);
 /// How long a group that is closed goes on for the sake of peers that may need a packet again.
 const LINGER: Duration = Duration::from_millis(500);
+/// How long it goes on for peers that cannot do without what it holds.
+const HELD: Duration = Duration::from_secs(5);
 
 /// Who this worker is, for messages and for the control API.
 #[derive(Clone, Debug)]
@@ -264,8 +266,14 @@ impl Shared {
         if !state.engine.is_settled() {
             state.engine.abort();
         }
-        let until = self.clock.now() + clock::span(LINGER);
-        while state.engine.is_busy() && self.clock.now() < until {
+        state.engine.finish();
+        let start = self.clock.now();
+        loop {
+            let patience = if state.engine.may_leave() { LINGER } else { HELD };
+            let until = start + clock::span(patience);
+            if (state.engine.may_leave() && !state.engine.is_busy()) || self.clock.now() >= until {
+                break;
+            }
             // A caller whose collective has just failed has given the lead away.
             state.leader = Leader::Caller;
             let Some(next) = self.lead(state, Leader::Caller, Some(until)) else { return };

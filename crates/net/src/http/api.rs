@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tributary_control::{Gone, JoinRequest, Plan};
-use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::ids::{JobId, JobKey, NodeId};
 use tributary_proto::registry::Protocol;
 use tributary_proto::wire;
 
@@ -107,6 +107,23 @@ pub struct JoinReply {
     pub shard_ports: Vec<u16>,
     /// The UDP address of each member, by rank.
     pub peers: Vec<SocketAddr>,
+    /// In a fabric of switches: who is where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<FabricReply>,
+}
+
+/// What a member is told of the fabric of switches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FabricReply {
+    /// The UDP address of the switch that its host is connected to.
+    pub leaf: SocketAddr,
+    /// The host of each member, by rank.
+    pub hosts: Vec<u32>,
+    /// The switch that each of them is connected to, by rank.
+    pub leaves: Vec<u32>,
+    /// The switches of the highest level.
+    pub roots: Vec<u32>,
 }
 
 impl JoinReply {
@@ -119,18 +136,29 @@ impl JoinReply {
             elements_per_packet: plan.config.elements_per_packet,
             shard_ports,
             peers: plan.members.clone(),
+            fabric: None,
         }
     }
 
     /// The answer as a worker understands it that reached the switch at `switch`; `None` if it makes no sense.
     pub fn answer(self, switch: IpAddr) -> Option<rendezvous::JoinAnswer> {
+        let shards = match &self.fabric {
+            Some(fabric) => vec![fabric.leaf],
+            None => self.shard_ports.iter().map(|&port| SocketAddr::new(switch, port)).collect(),
+        };
+        let nodes = |numbers: Vec<u32>| numbers.into_iter().map(NodeId).collect::<Vec<_>>();
         Some(rendezvous::JoinAnswer {
             job_id: JobId(self.job_id),
             key: JobKey(from_hex(&self.key)?),
-            shards: self.shard_ports.iter().map(|&port| SocketAddr::new(switch, port)).collect(),
+            shards,
             slots: self.slots,
             elements_per_packet: self.elements_per_packet,
             peers: self.peers,
+            fabric: self.fabric.map(|fabric| rendezvous::FabricAnswer {
+                hosts: nodes(fabric.hosts),
+                leaves: nodes(fabric.leaves),
+                roots: nodes(fabric.roots),
+            }),
         })
     }
 }

@@ -7,8 +7,8 @@
 pub mod api;
 pub mod error;
 mod metrics;
-mod routes;
-mod view;
+pub(crate) mod routes;
+pub(crate) mod view;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -37,9 +37,9 @@ const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Where a request came from, and which of our addresses it came to.
 #[derive(Clone, Copy, Debug)]
-struct Peer {
-    from: IpAddr,
-    asked_at: IpAddr,
+pub(crate) struct Peer {
+    pub from: IpAddr,
+    pub asked_at: IpAddr,
 }
 
 /// What the server tells about itself.
@@ -60,11 +60,17 @@ impl HttpServer {
     pub fn start(plane: Arc<ControlPlane>, listen: TcpListener, http: Option<TcpListener>) -> io::Result<HttpServer> {
         let identity =
             Identity { listen: listen.local_addr()?, http: http.as_ref().map(TcpListener::local_addr).transpose()? };
-        listen.set_nonblocking(true)?;
         let mut served = vec![(listen, routes::members(Arc::clone(&plane), identity.clone()))];
         if let Some(http) = http {
-            http.set_nonblocking(true)?;
             served.push((http, routes::operators(Arc::clone(&plane), identity)));
+        }
+        HttpServer::start_with(plane, served)
+    }
+
+    /// Serves these, and drives the control plane.
+    pub fn start_with(plane: Arc<ControlPlane>, served: Vec<(TcpListener, Router)>) -> io::Result<HttpServer> {
+        for (listener, _) in &served {
+            listener.set_nonblocking(true)?;
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = watch::channel(false);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::routing::{get, post};
@@ -20,14 +20,15 @@ use crate::http::{Identity, Peer, metrics};
 use crate::status::{SwitchInfo, SwitchStatus};
 
 /// Largest body of a request: a join has some 400 bytes.
-const MAX_BODY: usize = 8 * 1024;
+pub(crate) const MAX_BODY: usize = 8 * 1024;
 /// Time that a client has to send its request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What the handlers work on.
 #[derive(Clone)]
-struct Api {
-    plane: Arc<ControlPlane>,
-    viewer: Arc<Viewer>,
+pub(crate) struct Api {
+    pub plane: Arc<ControlPlane>,
+    pub viewer: Arc<Viewer>,
 }
 
 /// Everything: for the address that members know.
@@ -48,10 +49,10 @@ pub fn operators(plane: Arc<ControlPlane>, identity: Identity) -> Router {
 }
 
 fn api(plane: Arc<ControlPlane>, identity: Identity) -> Api {
-    Api { viewer: Arc::new(Viewer::new(Arc::clone(&plane), identity)), plane }
+    Api { viewer: Arc::new(Viewer::new(Arc::clone(&plane), identity, None)), plane }
 }
 
-fn readable(api: Api) -> Router {
+pub(crate) fn readable(api: Api) -> Router {
     Router::new()
         .route("/status", get(status))
         .route("/switch", get(switch))
@@ -62,7 +63,7 @@ fn readable(api: Api) -> Router {
         .with_state(api)
 }
 
-fn with_fallbacks(router: Router) -> Router {
+pub(crate) fn with_fallbacks(router: Router) -> Router {
     router.fallback(nothing_there).method_not_allowed_fallback(wrong_method)
 }
 
@@ -83,7 +84,11 @@ async fn join(
     Ok(Json(JoinReply::new(&plan, ports)))
 }
 
-async fn leave(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
+pub(crate) async fn leave(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Json<Done>, ApiError> {
     let name = JobName::new(&name)?;
     let LeaveBody { job_id, key, rank } = read(body).await?;
     api.plane.leave(&name, JobId(job_id), rank, parse_key(&key)?)?;
@@ -91,14 +96,22 @@ async fn leave(State(api): State<Api>, Path(name): Path<String>, body: Body) -> 
     Ok(Json(Done {}))
 }
 
-async fn standing(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
+pub(crate) async fn standing(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Json<Done>, ApiError> {
     let name = JobName::new(&name)?;
     let StandingBody { job_id, key } = read(body).await?;
     api.plane.standing(&name, JobId(job_id), parse_key(&key)?)?;
     Ok(Json(Done {}))
 }
 
-async fn watch(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<GoneMembers>, ApiError> {
+pub(crate) async fn watch(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Json<GoneMembers>, ApiError> {
     let name = JobName::new(&name)?;
     let WatchBody { job_id, key, rank, gone } = read(body).await?;
     let watched = api.plane.watch(&name, JobId(job_id), rank, parse_key(&key)?, &gone.table()).await;
@@ -161,21 +174,28 @@ async fn wrong_method() -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", error.into())
 }
 
-async fn read<T: DeserializeOwned>(body: Body) -> Result<T, ApiError> {
-    let bytes = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, MAX_BODY)).await;
-    let bytes = bytes
+pub(crate) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, ApiError> {
+    from_json(&read_bytes(body, MAX_BODY).await?)
+}
+
+pub(crate) async fn read_bytes(body: Body, most: usize) -> Result<Bytes, ApiError> {
+    let bytes = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, most)).await;
+    bytes
         .map_err(|_| {
             let error = format!("the request's body did not come within {} s", BODY_TIMEOUT.as_secs());
             ApiError::new(StatusCode::REQUEST_TIMEOUT, "slow_request", error)
         })?
         .map_err(|_| {
-            let error = format!("the request's body did not come whole, or has more than {MAX_BODY} bytes");
+            let error = format!("the request's body did not come whole, or has more than {most} bytes");
             ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "bad_body", error)
-        })?;
-    serde_json::from_slice(&bytes)
+        })
+}
+
+pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(bytes)
         .map_err(|error| ApiError::bad_request(format!("the request's body is wrong: {error}")))
 }
 
-fn parse_key(key: &str) -> Result<JobKey, ApiError> {
+pub(crate) fn parse_key(key: &str) -> Result<JobKey, ApiError> {
     from_hex(key).map(JobKey).ok_or_else(|| ApiError::bad_request("key is not of 16 hexadecimal digits".into()))
 }

@@ -9,6 +9,7 @@ use tributary_proto::ids::WorkerId;
 use tributary_proto::time::Time;
 
 use crate::control_plane::{ControlPlane, Sighting, Sightings};
+use crate::fabric::SwitchView;
 use crate::http::Identity;
 use crate::shard::ShardJob;
 use crate::status::{JobStatus, MemberStatus, ShardStatus, SwitchInfo, SwitchStatus};
@@ -17,15 +18,28 @@ use crate::status::{JobStatus, MemberStatus, ShardStatus, SwitchInfo, SwitchStat
 pub struct Viewer {
     plane: Arc<ControlPlane>,
     identity: Identity,
+    /// The switch's part in a fabric, if it is one's.
+    fabric: Option<SwitchView>,
 }
 
 impl Viewer {
-    pub fn new(plane: Arc<ControlPlane>, identity: Identity) -> Viewer {
-        Viewer { plane, identity }
+    pub fn new(plane: Arc<ControlPlane>, identity: Identity, fabric: Option<SwitchView>) -> Viewer {
+        Viewer { plane, identity, fabric }
     }
 
     /// The switch and its jobs, as of a moment ago.
     pub async fn status(&self) -> SwitchStatus {
+        let mut status = self.own_status().await;
+        if let Some(fabric) = &self.fabric
+            && let Some((part, jobs)) = fabric.look().await
+        {
+            status.switch.fabric = Some(part);
+            status.jobs.extend(jobs);
+        }
+        status
+    }
+
+    async fn own_status(&self) -> SwitchStatus {
         let sightings = self.plane.sightings().await;
         let now = self.plane.now();
         let (views, memory_bytes, memory_used_bytes, max_jobs) = self.plane.with_control(|control| {
@@ -44,6 +58,7 @@ impl Viewer {
                 max_jobs,
                 shards: shards.map(|(shard, (udp, sighting))| shard_status(shard as u16, udp, sighting)).collect(),
                 strangers: strangers(&sightings),
+                fabric: None,
             },
             jobs: views.into_iter().map(|view| job_status(now, view, &sightings)).collect(),
         }
@@ -78,7 +93,7 @@ fn strangers(sightings: &Sightings) -> BTreeMap<String, u64> {
     by_reason(reports.map(|report| &report.strangers))
 }
 
-fn by_reason<'a>(counters: impl Iterator<Item = &'a DropCounters>) -> BTreeMap<String, u64> {
+pub(crate) fn by_reason<'a>(counters: impl Iterator<Item = &'a DropCounters>) -> BTreeMap<String, u64> {
     let mut sum = BTreeMap::new();
     for (reason, count) in counters.flat_map(DropCounters::iter).filter(|&(_, count)| count > 0) {
         *sum.entry(DropReason::name(reason).to_owned()).or_default() += count;

@@ -140,6 +140,9 @@ impl ShardThread {
 
     fn install(&mut self, job: JobInstall) -> Result<(), ShardError> {
         let JobInstall { protocol, config, members, asked_at } = job;
+        if protocol.every_hop() {
+            return Err(ShardError::NeedsFabric(protocol.name()));
+        }
         let (id, key, group) = (config.job, config.key, group_of(config.job));
         self.remove(id);
         let to = |(&member, &asked_at)| (member, self.udp.destination_from(asked_at, member));

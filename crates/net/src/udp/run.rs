@@ -30,6 +30,11 @@ impl Run {
         self.packets
     }
 
+    /// Where in the memory they lie, in the order in which they leave; neighbours are joined.
+    pub fn pieces(&self) -> &[Range<usize>] {
+        &self.pieces
+    }
+
     /// True if a packet can leave together with those that are here. There are some.
     pub fn continues(&self, place: &Range<usize>, ecn: Ecn) -> bool {
         let all_equal = self.bytes == self.packets * self.segment;

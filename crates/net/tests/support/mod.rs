@@ -87,7 +87,7 @@ impl LocalSwitch {
                 .expect("room for a job");
         }
         let shards = self.shards.iter().map(ShardHandle::udp_addr).collect();
-        JoinAnswer { job_id: id, key, shards, slots, elements_per_packet, peers }
+        JoinAnswer { job_id: id, key, shards, slots, elements_per_packet, peers, fabric: None }
     }
 
     /// Takes a job out, as a switch does that has restarted.

@@ -1,0 +1,215 @@
+//! Hosts of a fabric sum, while others send what they please and switches die.
+
+use std::time::{Duration, Instant};
+
+use tributary_control::fabric::Fabric;
+use tributary_numeric::DType;
+use tributary_proto::ids::NodeId;
+use tributary_proto::registry::Protocol;
+
+use super::report::Report;
+use super::stage::FabricStage;
+use super::{Args, protocol};
+use crate::failure::Failure;
+use crate::stage::{Process, WorkerReport};
+
+/// Time for processes to start and find each other on a busy machine, on top of what a sum may take.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often we look whether a switch is to be killed.
+const LOOK: Duration = Duration::from_millis(10);
+/// Time for descriptors whose sums are over to be given back.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// `--traffic`: other packets from one host to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    from: String,
+    to: String,
+    mbps: u32,
+    via: Option<String>,
+}
+
+/// `--kill`: a switch, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kill {
+    switch: String,
+    after: Duration,
+}
+
+/// Reads `FROM:TO:MBPS[:VIA]`.
+pub fn parse_stream(text: &str) -> Result<Stream, String> {
+    let wrong = || "write FROM:TO:MBPS or FROM:TO:MBPS:VIA, for example host3:host7:150:spine0".to_string();
+    let parts: Vec<&str> = text.split(':').collect();
+    let (from, to, mbps, via) = match parts[..] {
+        [from, to, mbps] => (from, to, mbps, None),
+        [from, to, mbps, via] => (from, to, mbps, Some(via.to_string())),
+        _ => return Err(wrong()),
+    };
+    let mbps = mbps.parse().ok().filter(|&mbps| mbps > 0).ok_or_else(wrong)?;
+    Ok(Stream { from: from.to_string(), to: to.to_string(), mbps, via })
+}
+
+/// Reads `SWITCH:SECONDS`.
+pub fn parse_kill(text: &str) -> Result<Kill, String> {
+    let wrong = || "write SWITCH:SECONDS, for example spine1:0.5".to_string();
+    let (switch, seconds) = text.split_once(':').ok_or_else(wrong)?;
+    let seconds: f64 = seconds.parse().map_err(|_| wrong())?;
+    let after = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+    Ok(Kill { switch: switch.to_string(), after })
+}
+
+/// What the hosts do.
+pub struct Plan {
+    pub protocol: Protocol,
+    pub elements: usize,
+    pub dtype: DType,
+    iters: u32,
+    timeout: Duration,
+    /// The host of each rank.
+    workers: Vec<NodeId>,
+    streams: Vec<(NodeId, Stream)>,
+    kill: Option<(NodeId, Duration)>,
+}
+
+impl Plan {
+    /// Finds the nodes that the flags name.
+    pub fn new(args: &Args, elements: usize, fabric: &Fabric) -> Result<Plan, Failure> {
+        let find = |name: &str, switch: bool| {
+            let found = fabric.node_named(name).filter(|&node| fabric.is_switch(node) == switch);
+            let kind = if switch { "switch" } else { "host" };
+            found.ok_or_else(|| Failure::usage(format!("the fabric has no {kind} '{name}'")))
+        };
+        let mut busy = Vec::new();
+        let mut streams = Vec::new();
+        for stream in &args.traffic {
+            let from = find(&stream.from, false)?;
+            busy.extend([from, find(&stream.to, false)?]);
+            stream.via.as_ref().map(|via| find(via, true)).transpose()?;
+            streams.push((from, stream.clone()));
+        }
+        let workers: Vec<NodeId> = fabric.hosts().filter(|host| !busy.contains(host)).collect();
+        if workers.is_empty() {
+            return Err(Failure::usage("no host is left to sum: those of --traffic do not"));
+        }
+        let kill = args.kill.as_ref().map(|kill| Ok::<_, Failure>((find(&kill.switch, true)?, kill.after))).transpose()?;
+        Ok(Plan {
+            protocol: protocol(&args.protocol)?,
+            elements,
+            dtype: args.dtype,
+            iters: args.iters,
+            timeout: Duration::from_secs(args.timeout),
+            workers,
+            streams,
+            kill,
+        })
+    }
+
+    /// What happens, for who waits.
+    pub fn sentence(&self) -> String {
+        let (hosts, protocol) = (self.workers.len(), self.protocol.name());
+        format!("{hosts} hosts sum {} elements {} times with {protocol}", self.elements, self.iters)
+    }
+}
+
+/// Runs the plan to its end.
+pub fn run(stage: &mut FabricStage, plan: &Plan) -> Result<Report, Failure> {
+    let before = stage.all_status()?;
+    let streams = plan.streams.iter().map(|(from, stream)| start_stream(stage, *from, stream));
+    // They end with the plan: dropping them kills them.
+    let streams = streams.collect::<Result<Vec<_>, _>>()?;
+    let mut workers = Vec::new();
+    for (rank, &host) in plan.workers.iter().enumerate() {
+        workers.push(start_worker(stage, plan, rank, host)?);
+    }
+    if let Some((switch, after)) = plan.kill {
+        await_first_blocks(stage)?;
+        let due = Instant::now() + after;
+        while Instant::now() < due {
+            stage.interrupt.check()?;
+            std::thread::sleep(LOOK);
+        }
+        stage.kill(switch);
+    }
+    let deadline = Instant::now() + START_TIMEOUT + plan.timeout * plan.iters;
+    let mut ranks = Vec::new();
+    for worker in workers {
+        let lines = worker.finish(deadline)?;
+        let last = lines.last().map(String::as_str).unwrap_or_default();
+        let report: WorkerReport = serde_json::from_str(last)
+            .map_err(|error| Failure::new(format!("a worker ended with '{last}': {error}")))?;
+        ranks.push(report);
+    }
+    drop(streams);
+    let killed = plan.kill.map(|(switch, _)| stage.fabric.name(switch).to_string());
+    let names = plan.workers.iter().map(|&host| stage.fabric.name(host).to_string()).collect();
+    Ok(Report::new(plan, names, ranks, &before, settled(stage)?, killed))
+}
+
+/// The switches' state once no descriptor is held any more, or as it is when that takes too long.
+fn settled(stage: &FabricStage) -> Result<Vec<tributary_net::status::SwitchStatus>, Failure> {
+    let deadline = Instant::now() + SETTLE;
+    loop {
+        let all = stage.all_status()?;
+        let parts = all.iter().filter_map(|status| status.switch.fabric.as_ref());
+        let held: u32 = parts.filter_map(|part| part.descriptors.as_ref()).map(|memory| memory.held).sum();
+        if held == 0 || Instant::now() >= deadline {
+            return Ok(all);
+        }
+        std::thread::sleep(LOOK * 10);
+    }
+}
+
+fn start_worker(stage: &FabricStage, plan: &Plan, rank: usize, host: NodeId) -> Result<Process, Failure> {
+    let leaf = stage.fabric.udp(stage.fabric.leaf_of(host));
+    let mut command = stage.command(host)?;
+    command
+        .args(["allreduce", "--json", "--job", "fabric", "--switch", &leaf.to_string()])
+        .args(["--protocol", plan.protocol.name(), "--dtype", plan.dtype.name()])
+        .args(["--rank", &rank.to_string(), "--world", &plan.workers.len().to_string()])
+        .args(["--elements", &plan.elements.to_string(), "--iters", &plan.iters.to_string()])
+        .args(["--timeout", &plan.timeout.as_secs().to_string()]);
+    Process::spawn(format!("rank {rank} on {}", stage.fabric.name(host)), command, &stage.interrupt)
+}
+
+fn start_stream(stage: &FabricStage, from: NodeId, stream: &Stream) -> Result<Process, Failure> {
+    let mut command = stage.command(from)?;
+    command.arg("traffic").arg("--fabric").arg(stage.file());
+    command.args(["--from", &stream.from, "--to", &stream.to, "--rate-mbps", &stream.mbps.to_string()]);
+    if let Some(via) = &stream.via {
+        command.args(["--via", via]);
+    }
+    Process::spawn(format!("traffic from {}", stream.from), command, &stage.interrupt)
+}
+
+/// Waits until the job runs and its first contributions were added.
+fn await_first_blocks(stage: &FabricStage) -> Result<(), Failure> {
+    let deadline = Instant::now() + START_TIMEOUT;
+    loop {
+        stage.interrupt.check()?;
+        let seat = stage.status(stage.fabric.seat)?;
+        if seat.jobs.iter().any(|job| job.contributions > 0) {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::new("the hosts have not begun to sum"));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traffic_and_deaths_are_read_as_they_are_written() {
+        let stream = parse_stream("host3:host7:150:spine0").unwrap();
+        assert_eq!((stream.from.as_str(), stream.mbps, stream.via.as_deref()), ("host3", 150, Some("spine0")));
+        assert_eq!(parse_stream("a:b:1").unwrap().via, None);
+        assert_eq!(parse_kill("spine1:0.5").unwrap().after, Duration::from_millis(500));
+        for wrong in ["", "a:b", "a:b:0", "a:b:x", "a:b:1:c:d"] {
+            assert!(parse_stream(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_kill("spine1").is_err() && parse_kill("spine1:-1").is_err());
+    }
+}

@@ -1,0 +1,159 @@
+//! `tributary fabric`: a whole fabric of switches and hosts on this machine, or the commands for real ones.
+//!
+//! `stage.rs` builds it of namespaces and processes, `collective.rs` lets its hosts sum, `report.rs` shows what came of
+//! it, `print.rs` is for real machines. `daemon.rs` is one switch, which each of the processes is.
+
+mod collective;
+pub mod daemon;
+mod print;
+mod report;
+mod stage;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tributary_control::fabric::{Fabric, FabricFile};
+use tributary_numeric::DType;
+use tributary_proto::registry::Protocol;
+
+use crate::failure::Failure;
+use crate::output;
+use crate::program::Program;
+use crate::stage::Interrupt;
+
+use collective::{Kill, Plan, Stream};
+use stage::FabricStage;
+
+const EXAMPLES: &str = "\
+Examples:
+  tributary fabric examples/fabric.toml                   start it, tell where everything is, until Ctrl-C
+  tributary fabric examples/fabric.toml --allreduce 1000000
+  tributary fabric examples/fabric.toml --allreduce 1000000 --traffic host3:host7:150:spine0
+  tributary fabric examples/fabric.toml --allreduce 4000000 --kill spine1:0.5
+  tributary fabric examples/fabric.toml --run 'ip netns exec $NS_host0 ping -c 1 10.77.128.1'
+  tributary fabric fabric.toml --print                    the command for each machine of a real fabric
+
+Every switch is a process of its own in a network namespace, with a port on each of its cables: an
+egress queue that drops and marks, and leaves at the port's rate. Needs root and iproute2. With --run
+the command finds each node's namespace in $NS_<node>, and the switches' control addresses from
+inside $NS_control. docs/fabric.md has the file's keys.";
+
+/// The flags of `tributary fabric`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The fabric's file
+    #[arg(value_name = "FILE.toml")]
+    pub file: PathBuf,
+    /// Print the commands that start it on real machines, and start nothing
+    #[arg(long, conflicts_with_all = ["run", "allreduce"])]
+    pub print: bool,
+    /// Run a shell command while the fabric is up, then end with its exit code
+    #[arg(long, value_name = "COMMAND", conflicts_with = "allreduce")]
+    pub run: Option<String>,
+    /// Let the hosts sum arrays of N made-up elements, check the sum, show what happened, and end
+    #[arg(long, value_name = "N")]
+    pub allreduce: Option<usize>,
+    /// Who sums
+    #[arg(long, value_name = "NAME", default_value = "canary", requires = "allreduce")]
+    pub protocol: String,
+    /// Element type, f32 | f16 | bf16 | i32
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = dtype, requires = "allreduce")]
+    pub dtype: DType,
+    /// Sum the same array K times; times are medians
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub iters: u32,
+    /// Seconds until a sum is given up
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout: u64,
+    /// Other traffic meanwhile, over one switch if VIA is given; its hosts do not sum
+    #[arg(long, value_name = "FROM:TO:MBPS[:VIA]", value_parser = collective::parse_stream, requires = "allreduce")]
+    pub traffic: Vec<Stream>,
+    /// Kill a switch (SIGKILL) so many seconds after the hosts have begun
+    #[arg(long, value_name = "SWITCH:SECONDS", value_parser = collective::parse_kill, requires = "allreduce")]
+    pub kill: Option<Kill>,
+    /// Print JSON: one object when ready, and one at the end
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Builds, runs, takes down.
+pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
+    let fabric = Arc::new(read(&args.file)?);
+    if args.print {
+        return Ok(output::line(&print::commands(&fabric, &args.file))?);
+    }
+    let plan = args.allreduce.map(|elements| Plan::new(&args, elements, &fabric)).transpose()?;
+    let interrupt = Interrupt::on_signals()?;
+    let progress = progress();
+    progress.set_message(format!("starting {} switches in namespaces", fabric.cabling.switches));
+    let mut stage = FabricStage::open(program, Arc::clone(&fabric), &args.file, &interrupt)?;
+    progress.set_message("waiting until the switches hear each other");
+    stage.wait_ready()?;
+    let outcome = match (&args.run, plan) {
+        (Some(command), _) => {
+            progress.finish_and_clear();
+            run_command(&stage, command)
+        }
+        (None, Some(plan)) => {
+            progress.set_message(plan.sentence());
+            let report = collective::run(&mut stage, &plan)?;
+            progress.finish_and_clear();
+            match args.json {
+                true => output::json(&report)?,
+                false => output::line(&report.render())?,
+            }
+            report.complaint().map_or(Ok(()), |complaint| Err(Failure::new(complaint)))
+        }
+        (None, None) => {
+            progress.finish_and_clear();
+            match args.json {
+                true => output::json(&stage.describe())?,
+                false => output::line(&stage.describe().render())?,
+            }
+            stage.wait_for_the_end(&interrupt)
+        }
+    };
+    stage.close()?;
+    outcome
+}
+
+/// Reads and checks a fabric's file.
+pub fn read(path: &Path) -> Result<Fabric, Failure> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| Failure::new(format!("cannot read '{}': {error}", path.display())))?;
+    FabricFile::parse(&text).map_err(|error| Failure::new(format!("'{}': {error}", path.display())))
+}
+
+fn run_command(stage: &FabricStage, command: &str) -> Result<(), Failure> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).envs(stage.namespaces());
+    let status = shell.status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::new(format!("the command failed ({status})"))),
+    }
+}
+
+fn progress() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}").expect("a right template");
+    let progress = ProgressBar::new_spinner().with_style(style);
+    progress.enable_steady_tick(Duration::from_millis(100));
+    progress
+}
+
+fn dtype(text: &str) -> Result<DType, String> {
+    DType::from_name(text).ok_or_else(|| format!("it is one of {}", DType::ALL.map(DType::name).join(", ")))
+}
+
+/// The protocol of this name, if it sums at every switch on the way.
+fn protocol(name: &str) -> Result<Protocol, Failure> {
+    let fit = || Protocol::ALL.into_iter().filter(|protocol| protocol.every_hop());
+    fit().find(|protocol| protocol.name() == name).ok_or_else(|| {
+        let known: Vec<&str> = fit().map(Protocol::name).collect();
+        Failure::usage(format!("'{name}' does not sum in a fabric of switches; these do: {}", known.join(", ")))
+    })
+}

@@ -1,0 +1,57 @@
+//! The commands that start a fabric on real machines.
+
+use std::path::Path;
+
+use tributary_control::fabric::Fabric;
+
+/// One line for each machine, and what must hold there.
+pub fn commands(fabric: &Fabric, file: &Path) -> String {
+    let file = file.display();
+    let mut lines = vec![
+        format!("# The same {file} on every switch. A switch has its address below on some interface (a loopback"),
+        "# address will do), and routes to those of its neighbours over the cable to each.".to_string(),
+        String::new(),
+    ];
+    for node in fabric.switches() {
+        let plan = &fabric.nodes[node.index()];
+        let neighbours: Vec<&str> = fabric.ports[node.index()].iter().map(|port| fabric.name(port.to)).collect();
+        let seat = if node == fabric.seat { "; jobs are formed here" } else { "" };
+        let control = plan.control.map(|control| control.to_string()).unwrap_or_default();
+        lines.push(format!(
+            "# {}: {}, control {control}, next to {}{seat}",
+            plan.name,
+            plan.address,
+            neighbours.join(" ")
+        ));
+        lines.push(format!("tributary switch --fabric {file} --node {}", plan.name));
+    }
+    lines.push(String::new());
+    lines.push(format!("# A job of all hosts; --input mine.npy --output sum.npy in place of --elements for your own data"));
+    for host in fabric.hosts() {
+        let plan = &fabric.nodes[host.index()];
+        lines.push(format!("# {}: {}", plan.name, plan.address));
+        lines.push(format!(
+            "tributary allreduce --protocol canary --switch {} --job sum --rank {} --world {} --elements 1000000",
+            fabric.udp(fabric.leaf_of(host)),
+            host.0,
+            fabric.cabling.hosts
+        ));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_control::fabric::FabricFile;
+
+    #[test]
+    fn every_machine_has_its_command() {
+        let text = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n";
+        let commands = commands(&FabricFile::parse(text).unwrap(), Path::new("f.toml"));
+        let count = |what: &str| commands.lines().filter(|line| line.starts_with(what)).count();
+        assert_eq!((count("tributary switch --fabric f.toml"), count("tributary allreduce")), (4, 4));
+        assert!(commands.contains("--switch 10.77.128.2:17777 --job sum --rank 2 --world 4"));
+        assert_eq!(commands.matches("jobs are formed here").count(), 1);
+    }
+}

@@ -1,0 +1,182 @@
+//! What came of a collective on a fabric, rank by rank and port by port.
+
+use serde::Serialize;
+use tributary_net::status::{DescriptorStatus, FabricStatus, SwitchStatus};
+
+use super::collective::Plan;
+use crate::output::Table;
+use crate::stage::WorkerReport;
+
+/// Everything that was seen.
+#[derive(Serialize)]
+pub struct Report {
+    protocol: &'static str,
+    elements: usize,
+    dtype: &'static str,
+    killed: Option<String>,
+    ranks: Vec<Rank>,
+    switches: Vec<Switch>,
+}
+
+#[derive(Serialize)]
+struct Rank {
+    host: String,
+    seconds: f64,
+    goodput_gbps: f64,
+    packets_sent: u64,
+    retransmissions: u64,
+    in_network: f64,
+}
+
+#[derive(Serialize)]
+struct Switch {
+    node: String,
+    descriptors: Option<DescriptorStatus>,
+    ports: Vec<Port>,
+}
+
+/// What passed one port during the collective.
+#[derive(Serialize)]
+struct Port {
+    peer: String,
+    up: bool,
+    tx_packets: u64,
+    tx_bytes: u64,
+    tx_drops: u64,
+    tx_marks: u64,
+    /// Since the switch started.
+    peak_queued_bytes: u64,
+}
+
+impl Report {
+    /// What the ranks said, and what the switches counted between two looks.
+    pub fn new(
+        plan: &Plan,
+        hosts: Vec<String>,
+        ranks: Vec<WorkerReport>,
+        before: &[SwitchStatus],
+        after: Vec<SwitchStatus>,
+        killed: Option<String>,
+    ) -> Report {
+        let bits = (plan.elements * plan.dtype.size() * 8) as f64;
+        let rank = |(host, report): (String, WorkerReport)| Rank {
+            host,
+            seconds: report.seconds,
+            goodput_gbps: bits / report.seconds / 1e9,
+            packets_sent: report.packets_sent,
+            retransmissions: report.retransmissions,
+            in_network: report.in_network,
+        };
+        let then = |node: &str| before.iter().filter_map(|status| status.switch.fabric.as_ref()).find(|part| part.node == node);
+        let switches = after.into_iter().filter_map(|status| status.switch.fabric);
+        Report {
+            protocol: plan.protocol.name(),
+            elements: plan.elements,
+            dtype: plan.dtype.name(),
+            killed,
+            ranks: hosts.into_iter().zip(ranks).map(rank).collect(),
+            switches: switches.map(|part| Switch::new(then(&part.node), &part)).collect(),
+        }
+    }
+
+    /// What is wrong, if anything is: every rank has checked its own sum.
+    pub fn complaint(&self) -> Option<String> {
+        let held = |switch: &&Switch| switch.descriptors.as_ref().is_some_and(|memory| memory.held > 0);
+        self.switches.iter().find(held).map(|switch| {
+            let held = switch.descriptors.as_ref().map_or(0, |memory| memory.held);
+            format!("switch {} still holds {held} descriptors although no job is left", switch.node)
+        })
+    }
+
+    /// The tables for people.
+    pub fn render(&self) -> String {
+        let slowest = self.ranks.iter().map(|rank| rank.seconds).fold(0.0, f64::max);
+        let goodput = self.ranks.iter().map(|rank| rank.goodput_gbps).fold(f64::INFINITY, f64::min);
+        let killed = self.killed.as_ref().map(|switch| format!(" {switch} was killed meanwhile.")).unwrap_or_default();
+        format!(
+            "{} hosts summed {} {} with {} in {slowest:.3} s: {goodput:.3} Gbit/s at the slowest. Every rank has checked \
+             every element.{killed}\n\n{}\n\n{}\n\n{}",
+            self.ranks.len(),
+            self.elements,
+            self.dtype,
+            self.protocol,
+            self.rank_table(),
+            self.port_table(),
+            self.descriptor_table()
+        )
+    }
+
+    fn rank_table(&self) -> String {
+        let mut table = Table::new(["HOST", "SECONDS", "GBIT/S", "PACKETS", "SENT AGAIN", "SUMMED IN THE NETWORK"]);
+        for rank in &self.ranks {
+            table.row([
+                rank.host.clone(),
+                format!("{:.3}", rank.seconds),
+                format!("{:.3}", rank.goodput_gbps),
+                rank.packets_sent.to_string(),
+                rank.retransmissions.to_string(),
+                format!("{:.1} %", rank.in_network * 100.0),
+            ]);
+        }
+        table.render()
+    }
+
+    fn port_table(&self) -> String {
+        let mut table = Table::new(["SWITCH", "TO", "UP", "PACKETS", "MB", "DROPPED", "MARKED", "LONGEST QUEUE KIB"]);
+        for switch in &self.switches {
+            for port in &switch.ports {
+                table.row([
+                    switch.node.clone(),
+                    port.peer.clone(),
+                    if port.up { "yes" } else { "no" }.to_string(),
+                    port.tx_packets.to_string(),
+                    format!("{:.2}", port.tx_bytes as f64 / 1e6),
+                    port.tx_drops.to_string(),
+                    port.tx_marks.to_string(),
+                    format!("{:.1}", port.peak_queued_bytes as f64 / 1024.0),
+                ]);
+            }
+        }
+        table.render()
+    }
+
+    fn descriptor_table(&self) -> String {
+        let mut table = Table::new([
+            "SWITCH", "DESCRIPTORS", "HELD", "PEAK", "FULL", "TIMED OUT", "STRAGGLERS", "COLLISIONS", "RESTORED", "EXPIRED",
+        ]);
+        for switch in &self.switches {
+            let Some(memory) = &switch.descriptors else { continue };
+            let cells = [memory.total, memory.held, memory.peak].map(|count| count.to_string());
+            let events = [
+                memory.flushed_full,
+                memory.flushed_late,
+                memory.stragglers,
+                memory.collisions,
+                memory.restorations,
+                memory.expired,
+            ];
+            let row = std::iter::once(switch.node.clone()).chain(cells);
+            table.row(row.chain(events.map(|count| count.to_string())));
+        }
+        table.render()
+    }
+}
+
+impl Switch {
+    fn new(before: Option<&FabricStatus>, after: &FabricStatus) -> Switch {
+        let ports = after.ports.iter().map(|port| {
+            let then = before.and_then(|before| before.ports.get(usize::from(port.port)));
+            let since = |now: u64, then: Option<u64>| now.saturating_sub(then.unwrap_or(0));
+            Port {
+                peer: port.peer.clone(),
+                up: port.up,
+                tx_packets: since(port.tx_packets, then.map(|then| then.tx_packets)),
+                tx_bytes: since(port.tx_bytes, then.map(|then| then.tx_bytes)),
+                tx_drops: since(port.tx_drops, then.map(|then| then.tx_drops)),
+                tx_marks: since(port.tx_marks, then.map(|then| then.tx_marks)),
+                peak_queued_bytes: port.peak_queued_bytes,
+            }
+        });
+        Switch { node: after.node.clone(), descriptors: after.descriptors.clone(), ports: ports.collect() }
+    }
+}

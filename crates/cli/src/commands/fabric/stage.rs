@@ -1,0 +1,232 @@
+//! A fabric as namespaces and processes.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tributary_control::fabric::Fabric;
+use tributary_net::client;
+use tributary_net::status::SwitchStatus;
+use tributary_proto::ids::NodeId;
+use tributary_testbed::{CablePlan, Network, NetworkPlan, NodePlan, Shaping};
+
+use crate::failure::Failure;
+use crate::output::Table;
+use crate::program::Program;
+use crate::stage::{Interrupt, Process};
+
+/// How long a program may take to say that it is ready, on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often we look whether something has happened.
+const LOOK: Duration = Duration::from_millis(50);
+const MTU: u16 = 1_500;
+
+/// A fabric that runs.
+pub struct FabricStage {
+    pub fabric: Arc<Fabric>,
+    pub interrupt: Interrupt,
+    program: Program,
+    file: PathBuf,
+    // Before the network: processes end before their namespaces do.
+    switches: BTreeMap<NodeId, Process>,
+    network: Network,
+}
+
+impl FabricStage {
+    /// Builds the namespaces and starts a daemon for each switch.
+    pub fn open(
+        program: &Program,
+        fabric: Arc<Fabric>,
+        file: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<FabricStage, Failure> {
+        let network = Network::build(network_plan(&fabric)?)?;
+        let mut stage = FabricStage {
+            fabric: Arc::clone(&fabric),
+            interrupt: interrupt.clone(),
+            program: program.clone(),
+            file: file.to_owned(),
+            switches: BTreeMap::new(),
+            network,
+        };
+        for node in fabric.switches() {
+            stage.start(node)?;
+        }
+        for switch in stage.switches.values_mut() {
+            switch.next_line(START_TIMEOUT)?;
+        }
+        Ok(stage)
+    }
+
+    fn start(&mut self, node: NodeId) -> Result<(), Failure> {
+        let mut command = self.command(node)?;
+        command.args(["switch", "--node", self.fabric.name(node), "--json", "--fabric"]).arg(&self.file);
+        let process = Process::spawn(format!("switch {}", self.fabric.name(node)), command, &self.interrupt)?;
+        self.switches.insert(node, process);
+        Ok(())
+    }
+
+    /// This program where a node is; the caller adds the subcommand.
+    pub fn command(&self, node: NodeId) -> Result<Command, Failure> {
+        let mut command = self.network.node(node.index()).command(&self.program.words()[0])?;
+        command.args(&self.program.words()[1..]).env_remove("TRIBUTARY_SWITCH");
+        Ok(command)
+    }
+
+    /// The fabric's file, for programs that need it.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Kills a switch as the kernel would.
+    pub fn kill(&mut self, node: NodeId) {
+        self.switches.remove(&node);
+    }
+
+    /// What a switch says of itself.
+    pub fn status(&self, node: NodeId) -> Result<SwitchStatus, Failure> {
+        let control = self.fabric.nodes[node.index()].control;
+        let control = control.ok_or_else(|| Failure::new(format!("{} is no switch", self.fabric.name(node))))?;
+        Ok(self.network.control().inside(|| client::status(control))??)
+    }
+
+    /// Every switch that runs, with what it says.
+    pub fn all_status(&self) -> Result<Vec<SwitchStatus>, Failure> {
+        self.switches.keys().map(|&node| self.status(node)).collect()
+    }
+
+    /// Waits until every switch knows the jobs and hears its neighbours.
+    pub fn wait_ready(&self) -> Result<(), Failure> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            self.interrupt.check()?;
+            let all = self.all_status()?;
+            let parts = || all.iter().filter_map(|status| status.switch.fabric.as_ref());
+            let deaf = parts().find(|part| !part.ready || part.ports.iter().any(|port| !port.up));
+            match deaf {
+                None => return Ok(()),
+                Some(part) if Instant::now() >= deadline => {
+                    return Err(Failure::new(format!("switch {} does not hear all of its neighbours", part.node)));
+                }
+                Some(_) => std::thread::sleep(LOOK),
+            }
+        }
+    }
+
+    /// Waits until somebody asks us to stop, or a switch has ended by itself.
+    pub fn wait_for_the_end(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
+        while !interrupt.is_set() {
+            for switch in self.switches.values_mut() {
+                switch.check_alive()?;
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// The namespace of each node, as variables of a shell.
+    pub fn namespaces(&self) -> Vec<(String, String)> {
+        let variable = |name: &str| format!("NS_{}", name.replace(['-', '.'], "_"));
+        let nodes = self.fabric.nodes.iter().enumerate();
+        let nodes = nodes.map(|(node, plan)| (variable(&plan.name), self.network.node(node).name().to_owned()));
+        nodes.chain([(variable("control"), self.network.control().name().to_owned())]).collect()
+    }
+
+    /// Where everything is.
+    pub fn describe(&self) -> Description {
+        let nodes = self.fabric.nodes.iter().enumerate();
+        let nodes = nodes.map(|(node, plan)| Place {
+            name: plan.name.clone(),
+            address: plan.address,
+            control: plan.control.map(|control| control.to_string()),
+            namespace: self.network.node(node).name().to_owned(),
+            neighbours: self.fabric.ports[node].iter().map(|port| self.fabric.name(port.to).to_owned()).collect(),
+        });
+        Description {
+            event: "ready",
+            nodes: nodes.collect(),
+            control_namespace: self.network.control().name().to_owned(),
+            seat: self.fabric.name(self.fabric.seat).to_owned(),
+        }
+    }
+
+    /// Ends the switches as an operator does, and fails if one did not end well.
+    pub fn close(self) -> Result<(), Failure> {
+        let mut outcome = Ok(());
+        for (_, switch) in self.switches {
+            outcome = outcome.and(switch.terminate_regardless(START_TIMEOUT));
+        }
+        outcome
+    }
+}
+
+fn network_plan(fabric: &Fabric) -> Result<NetworkPlan, Failure> {
+    let v4 = |address: IpAddr| -> Result<Ipv4Addr, Failure> {
+        match address {
+            IpAddr::V4(address) => Ok(address),
+            IpAddr::V6(address) => Err(Failure::new(format!("{address}: in namespaces, addresses are IPv4"))),
+        }
+    };
+    let nodes = fabric.nodes.iter().map(|node| {
+        let control = node.control.filter(|control| control.ip() != node.address);
+        let control = control.map(|control| v4(control.ip())).transpose()?;
+        Ok(NodePlan { name: node.name.clone(), address: v4(node.address)?, control })
+    });
+    let cables = fabric.cabling.cables.iter().zip(&fabric.cables).map(|(&(a, b), cable)| {
+        // Switches keep to the rate by themselves; hosts have a shaper for a NIC.
+        let shaping = |node: NodeId| match cable.bits_per_s {
+            Some(rate) if !fabric.is_switch(node) => Shaping::BitsPerSecond(rate),
+            _ => Shaping::Unshaped,
+        };
+        CablePlan { ends: [a.index(), b.index()], shaping: [shaping(a), shaping(b)] }
+    });
+    let nodes = nodes.collect::<Result<Vec<_>, Failure>>()?;
+    Ok(NetworkPlan { nodes, cables: cables.collect(), mtu: MTU })
+}
+
+/// Where everything is, for people and programs.
+#[derive(Serialize)]
+pub struct Description {
+    event: &'static str,
+    nodes: Vec<Place>,
+    control_namespace: String,
+    seat: String,
+}
+
+#[derive(Serialize)]
+struct Place {
+    name: String,
+    address: IpAddr,
+    control: Option<String>,
+    namespace: String,
+    neighbours: Vec<String>,
+}
+
+impl Description {
+    /// A table, and what to do with it.
+    pub fn render(&self) -> String {
+        let mut table = Table::new(["NODE", "ADDRESS", "NAMESPACE", "CONTROL", "CONNECTED TO"]);
+        for node in &self.nodes {
+            table.row([
+                node.name.clone(),
+                node.address.to_string(),
+                node.namespace.clone(),
+                node.control.clone().unwrap_or_else(|| "-".to_string()),
+                node.neighbours.join(" "),
+            ]);
+        }
+        let seat = self.nodes.iter().find(|node| node.name == self.seat).and_then(|node| node.control.clone());
+        format!(
+            "{}\n\nJobs are formed at {}; every switch passes requests on to it.\n  ip netns exec {} tributary status \
+             --switch {}\nRuns until Ctrl-C.",
+            table.render(),
+            self.seat,
+            self.control_namespace,
+            seat.unwrap_or_default(),
+        )
+    }
+}

@@ -1,0 +1,146 @@
+//! The fabric's file: which switches and hosts there are, how they are cabled, and what every port is like.
+//! `examples/fabric.toml` shows a small one, `docs/fabric.md` every key.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use serde::Deserialize;
+
+use super::plan::{Balancing, Fabric};
+use crate::config::ConfigError;
+
+/// A fabric's file. The same file is on every machine of the fabric.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FabricFile {
+    /// What the fabric's switches know and nobody else does; at least 16 characters.
+    pub secret: String,
+    /// The switch where jobs are formed; the last one, if left out.
+    pub seat: Option<String>,
+    /// UDP port of every switch, and TCP port of its control API.
+    #[serde(default = "defaults::port")]
+    pub port: u16,
+    /// What addresses are counted up from: hosts from its start, switches from its middle, control from three quarters.
+    #[serde(default = "defaults::network")]
+    pub network: Ipv4Addr,
+    /// Every port's rate, each way; as fast as the machines copy, if left out.
+    pub rate_mbps: Option<u32>,
+    /// What a port's queue holds; a packet that does not fit is dropped.
+    #[serde(default = "defaults::queue_kib")]
+    pub queue_kib: u32,
+    /// Packets that find more than this in a queue are marked (ECN); none, if left out.
+    pub mark_above_kib: Option<u32>,
+    /// How a switch chooses among equally short ways.
+    #[serde(default)]
+    pub balancing: Balancing,
+    /// Descriptors of every switch, for the blocks of all jobs.
+    #[serde(default = "defaults::descriptors")]
+    pub descriptors: u32,
+    /// How long a switch waits for more contributions to a block before it sends on what it has.
+    #[serde(default = "defaults::timeout_us")]
+    pub timeout_us: u32,
+    /// If set, a switch waits as long as contributions lie apart, as it has seen: no shorter than this, and no longer than
+    /// `timeout_us`.
+    pub least_timeout_us: Option<u32>,
+    /// A descriptor that nobody has needed for so long is free again: its sum was lost.
+    #[serde(default = "defaults::descriptor_lease_ms")]
+    pub descriptor_lease_ms: u32,
+    /// Equal parts of the descriptors; jobs take turns in them. With 1, every job uses all.
+    #[serde(default = "defaults::partitions")]
+    pub partitions: u16,
+    /// Elements that a descriptor holds: what an ordinary packet carries.
+    #[serde(default = "defaults::elements_per_packet")]
+    pub elements_per_packet: u16,
+    /// Memory for jobs on each switch, in MiB.
+    #[serde(default = "defaults::memory_mib")]
+    pub memory_mib: u32,
+    /// A two-level fat tree: every leaf is connected to every spine.
+    pub leaf_spine: Option<LeafSpine>,
+    /// Any other network.
+    pub graph: Option<Graph>,
+    /// Addresses that are not those that `network` would give.
+    #[serde(default)]
+    pub addresses: BTreeMap<String, IpAddr>,
+    /// Control addresses of switches that are not those that `network` would give.
+    #[serde(default)]
+    pub control: BTreeMap<String, SocketAddr>,
+    /// Links that differ from the others.
+    #[serde(default, rename = "link")]
+    pub links: Vec<LinkFile>,
+}
+
+/// `[leaf_spine]`: nodes are `host0 ...`, `leaf0 ...`, `spine0 ...`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeafSpine {
+    /// Switches with hosts.
+    pub leaves: u16,
+    /// Switches above them.
+    pub spines: u16,
+    /// Hosts on each leaf.
+    pub hosts_per_leaf: u16,
+}
+
+/// `[graph]`: nodes by name, and the links between them.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Graph {
+    /// Names of hosts.
+    pub hosts: Vec<String>,
+    /// Names of switches.
+    pub switches: Vec<String>,
+    /// The two ends of each link.
+    pub links: Vec<[String; 2]>,
+}
+
+/// `[[link]]`: what differs on one link.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkFile {
+    /// Its two ends, in any order.
+    pub between: [String; 2],
+    /// Its rate, each way.
+    pub rate_mbps: Option<u32>,
+    /// Its queues.
+    pub queue_kib: Option<u32>,
+}
+
+mod defaults {
+    use std::net::Ipv4Addr;
+
+    pub fn port() -> u16 {
+        17_777
+    }
+    pub fn network() -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, 0, 0)
+    }
+    pub fn queue_kib() -> u32 {
+        256
+    }
+    pub fn descriptors() -> u32 {
+        4_096
+    }
+    pub fn timeout_us() -> u32 {
+        1_000
+    }
+    pub fn descriptor_lease_ms() -> u32 {
+        1_000
+    }
+    pub fn partitions() -> u16 {
+        1
+    }
+    pub fn elements_per_packet() -> u16 {
+        352
+    }
+    pub fn memory_mib() -> u32 {
+        64
+    }
+}
+
+impl FabricFile {
+    /// Reads and checks a file's text. The error is one sentence that names the place.
+    pub fn parse(text: &str) -> Result<Fabric, ConfigError> {
+        let file: FabricFile = toml::from_str(text).map_err(|error| ConfigError::at(text, &error))?;
+        Fabric::new(&file).map_err(ConfigError::new)
+    }
+}

@@ -1,0 +1,125 @@
+//! What a switch knows of dead cables anywhere in the fabric.
+//!
+//! Every switch says which of its own ports are down; neighbours tell each other all that they have heard, and newer
+//! words replace older ones. A leaf so learns that a spine has lost another leaf, and sends nothing there that is for it.
+
+use tributary_proto::ids::{NodeId, PortId, PortSet};
+
+use crate::routes::{Cabling, Routes};
+
+/// What one switch says of its own ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Advert {
+    /// Which switch, by its index.
+    pub switch: u16,
+    /// Newer words have higher numbers; 0 is none at all.
+    pub seq: u64,
+    /// Its ports over which it hears nobody.
+    pub down: PortSet,
+}
+
+/// The newest advert of every switch.
+#[derive(Clone, Debug)]
+pub struct LinkState {
+    cabling: Cabling,
+    /// For each cable, the port at its first and at its second end.
+    ends: Vec<[PortId; 2]>,
+    own: u16,
+    adverts: Vec<Advert>,
+}
+
+impl LinkState {
+    /// A switch that has heard of nothing. `first_seq` is higher than any that its former lives have used: the time.
+    pub fn new(cabling: &Cabling, own: NodeId, first_seq: u64) -> LinkState {
+        let own = cabling.switch_index(own).unwrap_or(0) as u16;
+        let mut next = vec![0u16; cabling.nodes()];
+        let mut port = |node: NodeId| {
+            next[node.index()] += 1;
+            PortId(next[node.index()] - 1)
+        };
+        let ends = cabling.cables.iter().map(|&(a, b)| [port(a), port(b)]).collect();
+        let blank = |switch| Advert { switch, ..Advert::default() };
+        let mut adverts: Vec<Advert> = (0..cabling.switches as u16).map(blank).collect();
+        adverts[usize::from(own)].seq = first_seq.max(1);
+        LinkState { cabling: cabling.clone(), ends, own, adverts }
+    }
+
+    /// Our own ports that are down, now; true if that is news.
+    pub fn set_own(&mut self, down: PortSet) -> bool {
+        let own = &mut self.adverts[usize::from(self.own)];
+        let news = own.down != down;
+        if news {
+            (own.down, own.seq) = (down, own.seq + 1);
+        }
+        news
+    }
+
+    /// What a neighbour passed on; true if it changes a way.
+    pub fn hear(&mut self, advert: Advert) -> bool {
+        let Some(known) = self.adverts.get_mut(usize::from(advert.switch)) else { return false };
+        if advert.switch == self.own || advert.seq <= known.seq {
+            return false;
+        }
+        let news = known.down != advert.down;
+        *known = advert;
+        news
+    }
+
+    /// All that is known, for the neighbours.
+    pub fn adverts(&self) -> impl Iterator<Item = &Advert> {
+        self.adverts.iter().filter(|advert| advert.seq > 0)
+    }
+
+    /// The ways over cables that both ends call alive.
+    pub fn routes(&self) -> Routes {
+        Routes::new(&self.cabling, |cable, _| {
+            let (a, b) = self.cabling.cables[cable];
+            let [at_a, at_b] = self.ends[cable];
+            !self.says_down(a, at_a) && !self.says_down(b, at_b)
+        })
+    }
+
+    fn says_down(&self, node: NodeId, port: PortId) -> bool {
+        let switch = self.cabling.switch_index(node);
+        switch.is_some_and(|switch| self.adverts[switch as usize].down.contains(port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hosts 0 and 1 on switches 0 and 1 (nodes 2, 3); spines 2 and 3 (nodes 4, 5).
+    fn cabling() -> Cabling {
+        let cables = [(0, 2), (1, 3), (2, 4), (2, 5), (3, 4), (3, 5)];
+        Cabling { hosts: 2, switches: 4, cables: cables.map(|(a, b)| (NodeId(a), NodeId(b))).to_vec() }
+    }
+
+    fn ports(numbers: &[u16]) -> PortSet {
+        let mut set = PortSet::EMPTY;
+        numbers.iter().for_each(|&port| assert!(set.insert(PortId(port))));
+        set
+    }
+
+    #[test]
+    fn a_leaf_avoids_the_spine_that_has_lost_the_other_leaf() {
+        let mut state = LinkState::new(&cabling(), NodeId(2), 1);
+        assert_eq!(state.routes().next_hops(0, NodeId(1)).0, [1, 2]);
+        // Spine 2's port 1 leads to leaf 1.
+        assert!(state.hear(Advert { switch: 2, seq: 5, down: ports(&[1]) }));
+        assert_eq!(state.routes().next_hops(0, NodeId(1)).0, [2]);
+        assert!(!state.hear(Advert { switch: 2, seq: 4, down: PortSet::EMPTY }), "old words");
+        assert!(state.hear(Advert { switch: 2, seq: 6, down: PortSet::EMPTY }));
+        assert_eq!(state.routes().next_hops(0, NodeId(1)).0, [1, 2]);
+    }
+
+    #[test]
+    fn nobody_else_speaks_for_our_own_ports() {
+        let mut state = LinkState::new(&cabling(), NodeId(2), 7);
+        assert!(!state.hear(Advert { switch: 0, seq: 99, down: ports(&[1]) }));
+        assert!(!state.hear(Advert { switch: 40, seq: 1, down: PortSet::EMPTY }), "no such switch");
+        assert!(state.set_own(ports(&[2])) && !state.set_own(ports(&[2])));
+        assert_eq!(state.adverts().map(|advert| (advert.switch, advert.seq)).collect::<Vec<_>>(), [(0, 8)]);
+        assert_eq!(state.routes().next_hops(0, NodeId(1)).0, [1]);
+    }
+}

@@ -1,0 +1,463 @@
+//! What follows from a fabric's file: numbers, addresses, ports and the ways between them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use serde::Deserialize;
+use tributary_proto::ids::{JobKey, NodeId, PortSet};
+use tributary_proto::time::Span;
+
+use super::file::{FabricFile, LinkFile};
+use crate::memory::MAX_ELEMENTS_PER_PACKET;
+use crate::routes::{Cabling, Port};
+
+/// How a switch chooses among equally short ways, packet by packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Balancing {
+    /// The destination's own port, unless its queue is more than half full: then the port with the fewest bytes (Canary
+    /// §5.2).
+    #[default]
+    DefaultUnlessHalfFull,
+    /// The port with the fewest bytes in its queue.
+    LeastQueued,
+    /// The destination's own port, always.
+    Ecmp,
+}
+
+/// A host or a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name in the file.
+    pub name: String,
+    /// Where its packets come from.
+    pub address: IpAddr,
+    /// Where a switch's control API is; `None` for hosts.
+    pub control: Option<SocketAddr>,
+    /// 0 for hosts, 1 for switches with hosts, one more with each switch between.
+    pub level: u8,
+}
+
+/// A cable between two nodes, the same both ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cable {
+    /// Bits per second; `None` where nothing limits it.
+    pub bits_per_s: Option<u64>,
+    /// Bytes that may wait at each end.
+    pub queue_bytes: u64,
+}
+
+/// A fabric. Hosts are the nodes `0..hosts`, switches follow; ports are numbered in the order of the cables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fabric {
+    /// Hosts and switches, by node number.
+    pub nodes: Vec<Node>,
+    /// Who is connected to whom.
+    pub cabling: Cabling,
+    /// Each cable's properties, by number.
+    pub cables: Vec<Cable>,
+    /// The ports of each node.
+    pub ports: Vec<Vec<Port>>,
+    /// Where jobs are formed.
+    pub seat: NodeId,
+    /// UDP port of every switch.
+    pub port: u16,
+    /// What the fabric's switches know.
+    pub secret: String,
+    /// Packets that find more than this in a queue are marked.
+    pub mark_above_bytes: Option<u64>,
+    /// How a switch chooses.
+    pub balancing: Balancing,
+    /// Descriptors of every switch.
+    pub descriptors: u32,
+    /// How long a switch waits for more contributions, at most.
+    pub timeout: Span,
+    /// If it follows what it sees: how long at least.
+    pub adaptive_timeout: Option<Span>,
+    /// A descriptor that nobody has needed for so long is free again.
+    pub descriptor_lease: Span,
+    /// Equal parts of the descriptors.
+    pub partitions: u16,
+    /// Elements that a descriptor holds.
+    pub elements_per_packet: u16,
+    /// Bytes for jobs on each switch.
+    pub memory_bytes: u64,
+}
+
+/// Fewest characters of a secret.
+const SECRET_LEN: usize = 16;
+/// Nodes of one fabric.
+const MAX_NODES: usize = 1 << 14;
+/// Switches of one fabric: all their dead ports fit one packet of 1,500 bytes.
+const MAX_SWITCHES: usize = 64;
+/// The smallest queue: two of the longest packets on ordinary Ethernet.
+const MIN_QUEUE_KIB: u32 = 4;
+
+/// Names and links before they have numbers.
+struct Shape {
+    hosts: Vec<String>,
+    switches: Vec<String>,
+    links: Vec<[String; 2]>,
+}
+
+impl Shape {
+    fn of(file: &FabricFile) -> Result<Shape, String> {
+        match (&file.leaf_spine, &file.graph) {
+            (Some(shape), None) => {
+                let (leaves, spines) = (shape.leaves, shape.spines);
+                let hosts = leaves.checked_mul(shape.hosts_per_leaf).unwrap_or(u16::MAX);
+                if leaves == 0 || spines == 0 || hosts == 0 {
+                    return Err("leaf_spine: leaves, spines and hosts_per_leaf are at least 1".into());
+                }
+                if usize::from(leaves) + usize::from(spines) > MAX_SWITCHES || usize::from(hosts) > MAX_NODES {
+                    return Err(too_many());
+                }
+                let below = (0..hosts).map(|host| [format!("host{host}"), leaf(host / shape.hosts_per_leaf)]);
+                let above =
+                    (0..leaves).flat_map(|low| (0..spines).map(move |high| [leaf(low), format!("spine{high}")]));
+                Ok(Shape {
+                    hosts: (0..hosts).map(|host| format!("host{host}")).collect(),
+                    switches: (0..leaves).map(leaf).chain((0..spines).map(|spine| format!("spine{spine}"))).collect(),
+                    links: below.chain(above).collect(),
+                })
+            }
+            (None, Some(graph)) => {
+                Ok(Shape { hosts: graph.hosts.clone(), switches: graph.switches.clone(), links: graph.links.clone() })
+            }
+            _ => Err("the fabric's shape is one of [leaf_spine] and [graph]".into()),
+        }
+    }
+}
+
+fn too_many() -> String {
+    format!("a fabric has at most {MAX_SWITCHES} switches and {MAX_NODES} nodes")
+}
+
+fn leaf(number: u16) -> String {
+    format!("leaf{number}")
+}
+
+impl Fabric {
+    /// Numbers, addresses and ways; an error is one sentence.
+    pub fn new(file: &FabricFile) -> Result<Fabric, String> {
+        check_settings(file)?;
+        let shape = Shape::of(file)?;
+        let names: Vec<String> = shape.hosts.iter().chain(&shape.switches).cloned().collect();
+        let by_name = number(&names)?;
+        if shape.switches.len() > MAX_SWITCHES || names.len() > MAX_NODES {
+            return Err(too_many());
+        }
+        let find = |name: &String| by_name.get(name).copied().ok_or_else(|| format!("there is no node '{name}'"));
+        let cables = shape.links.iter().map(|[a, b]| Ok((find(a)?, find(b)?))).collect::<Result<Vec<_>, String>>()?;
+        let (hosts, switches) = (shape.hosts.len() as u32, shape.switches.len() as u32);
+        let cabling = Cabling { hosts, switches, cables };
+        let ports = cabling.ports();
+        check_cabling(&cabling, &ports, &names)?;
+        let levels = levels(&cabling, &ports, &names)?;
+        let nodes = names.iter().zip(levels).enumerate().map(|(number, (name, level))| {
+            let switch = cabling.switch_index(NodeId(number as u32));
+            node(file, name, level, number as u32, switch)
+        });
+        let nodes: Vec<Node> = nodes.collect();
+        check_addresses(file, &nodes, &by_name)?;
+        let seat = match &file.seat {
+            None => NodeId(names.len() as u32 - 1),
+            Some(name) => find(name)?,
+        };
+        if cabling.switch_index(seat).is_none() {
+            return Err(format!("seat: '{}' is a host; jobs are formed at a switch", names[seat.index()]));
+        }
+        Ok(Fabric {
+            cables: cable_properties(file, &cabling, find)?,
+            nodes,
+            cabling,
+            ports,
+            seat,
+            port: file.port,
+            secret: file.secret.clone(),
+            mark_above_bytes: file.mark_above_kib.map(kib),
+            balancing: file.balancing,
+            descriptors: file.descriptors,
+            timeout: Span::from_micros(file.timeout_us.into()),
+            adaptive_timeout: file.least_timeout_us.map(|least| Span::from_micros(least.into())),
+            descriptor_lease: Span::from_millis(file.descriptor_lease_ms.into()),
+            partitions: file.partitions,
+            elements_per_packet: file.elements_per_packet,
+            memory_bytes: u64::from(file.memory_mib) << 20,
+        })
+    }
+
+    /// The node of this name.
+    pub fn node_named(&self, name: &str) -> Option<NodeId> {
+        self.nodes.iter().position(|node| node.name == name).map(|number| NodeId(number as u32))
+    }
+
+    /// The node with this address.
+    pub fn node_at(&self, address: IpAddr) -> Option<NodeId> {
+        let address = address.to_canonical();
+        self.nodes.iter().position(|node| node.address == address).map(|number| NodeId(number as u32))
+    }
+
+    /// A node's name.
+    pub fn name(&self, node: NodeId) -> &str {
+        &self.nodes[node.index()].name
+    }
+
+    /// Every host.
+    pub fn hosts(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.cabling.hosts).map(NodeId)
+    }
+
+    /// Every switch.
+    pub fn switches(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (self.cabling.hosts..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// True for switches.
+    pub fn is_switch(&self, node: NodeId) -> bool {
+        self.cabling.switch_index(node).is_some()
+    }
+
+    /// Where a switch receives packets.
+    pub fn udp(&self, switch: NodeId) -> SocketAddr {
+        SocketAddr::new(self.nodes[switch.index()].address, self.port)
+    }
+
+    /// The switch that a host is connected to.
+    pub fn leaf_of(&self, host: NodeId) -> NodeId {
+        self.ports[host.index()][0].to
+    }
+
+    /// The switches of the highest level: every way between hosts of different leaves may lead through one.
+    pub fn roots(&self) -> Vec<NodeId> {
+        let level = |node: &NodeId| self.nodes[node.index()].level;
+        let highest = self.switches().map(|node| level(&node)).max().unwrap_or(0);
+        self.switches().filter(|node| level(node) == highest).collect()
+    }
+
+    /// What packets between the fabric's own switches carry as their key. It follows from the secret and does not show
+    /// it: FNV-1a of its bytes.
+    pub fn key(&self) -> JobKey {
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        JobKey(self.secret.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+    }
+}
+
+fn check_settings(file: &FabricFile) -> Result<(), String> {
+    if file.secret.chars().count() < SECRET_LEN {
+        return Err(format!("secret: at least {SECRET_LEN} characters, such as `openssl rand -hex 16` prints"));
+    }
+    let rates = file.links.iter().map(|link| link.rate_mbps).chain([file.rate_mbps]);
+    if rates.flatten().any(|rate| rate == 0) {
+        return Err("rate_mbps = 0: nothing would ever leave; leave it out for no limit".into());
+    }
+    let queues = file.links.iter().filter_map(|link| link.queue_kib).chain([file.queue_kib]);
+    if let Some(queue) = queues.into_iter().find(|queue| !(MIN_QUEUE_KIB..=1 << 20).contains(queue)) {
+        return Err(format!("queue_kib = {queue}: it may be {MIN_QUEUE_KIB} to {}", 1 << 20));
+    }
+    if !(1..=1 << 20).contains(&file.descriptors) {
+        return Err(format!("descriptors = {}: it may be 1 to {}", file.descriptors, 1 << 20));
+    }
+    if file.port == 0 || file.memory_mib == 0 || file.descriptor_lease_ms == 0 {
+        return Err("port, memory_mib and descriptor_lease_ms are at least 1".into());
+    }
+    if file.least_timeout_us.is_some_and(|least| least > file.timeout_us) {
+        return Err("least_timeout_us is above timeout_us, which is the most that a switch waits".into());
+    }
+    if file.partitions == 0 || u32::from(file.partitions) > file.descriptors {
+        return Err(format!("partitions = {}: it may be 1 to the number of descriptors", file.partitions));
+    }
+    if !(1..=MAX_ELEMENTS_PER_PACKET).contains(&file.elements_per_packet) {
+        return Err(format!(
+            "elements_per_packet = {}: it may be 1 to {MAX_ELEMENTS_PER_PACKET}",
+            file.elements_per_packet
+        ));
+    }
+    Ok(())
+}
+
+fn number(names: &[String]) -> Result<BTreeMap<String, NodeId>, String> {
+    let mut by_name = BTreeMap::new();
+    for (number, name) in names.iter().enumerate() {
+        // Names are part of namespaces' names and of file names.
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > 32 || !name.chars().all(plain) {
+            return Err(format!("'{name}' cannot be a node's name: take 1 to 32 ASCII letters, digits and -_."));
+        }
+        if by_name.insert(name.clone(), NodeId(number as u32)).is_some() {
+            return Err(format!("two nodes are named '{name}'"));
+        }
+    }
+    Ok(by_name)
+}
+
+fn check_cabling(cabling: &Cabling, ports: &[Vec<Port>], names: &[String]) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for &(a, b) in &cabling.cables {
+        let both = || format!("'{}' and '{}'", names[a.index()], names[b.index()]);
+        if a == b {
+            return Err(format!("a link joins '{}' to itself", names[a.index()]));
+        }
+        if !seen.insert((a.min(b), a.max(b))) {
+            return Err(format!("two links join {}: one is enough, with the rate of both", both()));
+        }
+        if cabling.switch_index(a).is_none() && cabling.switch_index(b).is_none() {
+            return Err(format!("a link joins the hosts {}; hosts are connected to switches", both()));
+        }
+    }
+    for (number, own) in ports.iter().enumerate() {
+        let (name, ports) = (&names[number], own.len());
+        match cabling.switch_index(NodeId(number as u32)) {
+            None if ports != 1 => return Err(format!("host '{name}' has {ports} links; a host has one")),
+            Some(_) if ports > PortSet::CAPACITY => {
+                return Err(format!("switch '{name}' has {ports} ports; at most {} fit", PortSet::CAPACITY));
+            }
+            _ => {}
+        }
+    }
+    if cabling.hosts == 0 { Err("a fabric has at least one host".into()) } else { Ok(()) }
+}
+
+/// Each node's distance from the nearest host, which hosts reach each other along.
+fn levels(cabling: &Cabling, ports: &[Vec<Port>], names: &[String]) -> Result<Vec<u8>, String> {
+    let distances = |from: &[usize]| {
+        let mut distance = vec![u8::MAX; cabling.nodes()];
+        let mut reached: std::collections::VecDeque<usize> = from.iter().copied().collect();
+        from.iter().for_each(|&node| distance[node] = 0);
+        while let Some(node) = reached.pop_front() {
+            let next = (distance[node] + 1).min(u8::MAX - 1);
+            for port in &ports[node] {
+                let place = &mut distance[port.to.index()];
+                if *place == u8::MAX {
+                    *place = next;
+                    reached.push_back(port.to.index());
+                }
+            }
+        }
+        distance
+    };
+    match distances(&[0]).iter().position(|&distance| distance == u8::MAX) {
+        Some(far) => Err(format!("no way leads from '{}' to '{}'", names[0], names[far])),
+        None => Ok(distances(&(0..cabling.hosts as usize).collect::<Vec<_>>())),
+    }
+}
+
+fn node(file: &FabricFile, name: &str, level: u8, number: u32, switch: Option<u32>) -> Node {
+    let at = |offset: u32| IpAddr::V4(Ipv4Addr::from(u32::from(file.network).wrapping_add(offset)));
+    let address = match (file.addresses.get(name), switch) {
+        (Some(&address), _) => address.to_canonical(),
+        (None, None) => at(1 + number),
+        (None, Some(switch)) => at(0x8000 + 1 + switch),
+    };
+    // Whoever moves a switch by hand reaches its control API there too, unless it says otherwise.
+    let control = switch.map(|switch| match (file.control.get(name), file.addresses.get(name)) {
+        (Some(&control), _) => control,
+        (None, Some(&address)) => SocketAddr::new(address, file.port),
+        (None, None) => SocketAddr::new(at(0xc000 + 1 + switch), file.port),
+    });
+    Node { name: name.to_owned(), address, control, level }
+}
+
+fn check_addresses(file: &FabricFile, nodes: &[Node], by_name: &BTreeMap<String, NodeId>) -> Result<(), String> {
+    for name in file.addresses.keys().chain(file.control.keys()) {
+        let Some(&node) = by_name.get(name) else { return Err(format!("addresses: there is no node '{name}'")) };
+        if file.control.contains_key(name) && nodes[node.index()].control.is_none() {
+            return Err(format!("control: '{name}' is a host, and only switches have a control address"));
+        }
+    }
+    let mut seen = BTreeMap::new();
+    for node in nodes {
+        if let Some(other) = seen.insert(node.address, &node.name) {
+            return Err(format!("'{other}' and '{}' both have the address {}", node.name, node.address));
+        }
+    }
+    Ok(())
+}
+
+fn cable_properties(
+    file: &FabricFile,
+    cabling: &Cabling,
+    find: impl Fn(&String) -> Result<NodeId, String>,
+) -> Result<Vec<Cable>, String> {
+    let bits = |mbps: u32| u64::from(mbps) * 1_000_000;
+    let common = Cable { bits_per_s: file.rate_mbps.map(bits), queue_bytes: kib(file.queue_kib) };
+    let mut cables = vec![common; cabling.cables.len()];
+    for LinkFile { between: [a, b], rate_mbps, queue_kib } in &file.links {
+        let (from, to) = (find(a)?, find(b)?);
+        let found = cabling.cables.iter().position(|&ends| ends == (from, to) || ends == (to, from));
+        let cable = &mut cables[found.ok_or_else(|| format!("link: nothing joins '{a}' and '{b}'"))?];
+        cable.bits_per_s = rate_mbps.map(bits).or(cable.bits_per_s);
+        cable.queue_bytes = queue_kib.map(kib).unwrap_or(cable.queue_bytes);
+    }
+    Ok(cables)
+}
+
+fn kib(kib: u32) -> u64 {
+    u64::from(kib) << 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "secret = \"0123456789abcdef\"\n";
+    const SMALL: &str = "[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n";
+
+    fn parse(text: &str) -> Result<Fabric, String> {
+        FabricFile::parse(&format!("{SECRET}{text}")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_leaf_spine_has_names_numbers_addresses_and_roots() {
+        let fabric = parse(SMALL).unwrap();
+        let names: Vec<&str> = fabric.nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!(names, ["host0", "host1", "host2", "host3", "leaf0", "leaf1", "spine0", "spine1"]);
+        assert_eq!(fabric.roots(), [NodeId(6), NodeId(7)]);
+        assert_eq!(fabric.seat, NodeId(7));
+        assert_eq!(fabric.leaf_of(NodeId(2)), NodeId(5));
+        assert_eq!(fabric.udp(NodeId(4)).to_string(), "10.77.128.1:17777");
+        assert_eq!(fabric.nodes[6].control.unwrap().to_string(), "10.77.192.3:17777");
+        assert_eq!(fabric.node_at("::ffff:10.77.0.2".parse().unwrap()), Some(NodeId(1)));
+        assert_eq!(fabric.cables[0], Cable { bits_per_s: None, queue_bytes: 256 << 10 });
+    }
+
+    #[test]
+    fn a_graph_names_its_own_nodes_and_one_link_may_differ() {
+        let text = "rate_mbps = 100\n[graph]\nhosts = [\"a\", \"b\"]\nswitches = [\"x\", \"y\"]\n\
+                    links = [[\"a\", \"x\"], [\"b\", \"y\"], [\"x\", \"y\"]]\n\
+                    [[link]]\nbetween = [\"y\", \"x\"]\nrate_mbps = 40\nqueue_kib = 16\n\
+                    [addresses]\nx = \"192.168.0.1\"\n";
+        let fabric = parse(text).unwrap();
+        assert_eq!(fabric.cables[2], Cable { bits_per_s: Some(40_000_000), queue_bytes: 16 << 10 });
+        assert_eq!(fabric.cables[0].bits_per_s, Some(100_000_000));
+        assert_eq!(fabric.nodes[2].control.unwrap().to_string(), "192.168.0.1:17777");
+    }
+
+    #[test]
+    fn a_wrong_file_is_one_sentence_that_names_the_place() {
+        let graph =
+            |links: &str| format!("[graph]\nhosts = [\"a\", \"b\"]\nswitches = [\"x\", \"y\"]\nlinks = [{links}]");
+        let cases = [
+            (String::new(), "the fabric's shape is one of"),
+            ("colour = 1".to_string(), "line 2: unknown field `colour`"),
+            (format!("seat = \"host0\"\n{SMALL}"), "'host0' is a host"),
+            (format!("seat = \"leaf9\"\n{SMALL}"), "no node 'leaf9'"),
+            (format!("rate_mbps = 0\n{SMALL}"), "rate_mbps = 0"),
+            (format!("queue_kib = 1\n{SMALL}"), "queue_kib = 1"),
+            (format!("{SMALL}[addresses]\nleaf0 = \"10.77.0.1\"\n"), "both have the address"),
+            (format!("{SMALL}[addresses]\nleaf7 = \"10.77.0.1\"\n"), "no node 'leaf7'"),
+            (format!("{SMALL}[control]\nhost0 = \"10.77.0.1:1\"\n"), "is a host, and only switches"),
+            (format!("{SMALL}[[link]]\nbetween = [\"leaf0\", \"leaf1\"]"), "nothing joins 'leaf0' and 'leaf1'"),
+            (graph("[\"a\", \"b\"]"), "joins the hosts 'a' and 'b'"),
+            (graph("[\"a\", \"x\"]"), "host 'b' has 0 links"),
+            (graph("[\"a\", \"x\"], [\"b\", \"y\"]"), "no way leads from 'a' to 'b'"),
+            (graph("[\"a\", \"x\"], [\"b\", \"y\"], [\"x\", \"y\"], [\"y\", \"x\"]"), "two links join"),
+        ];
+        for (text, sentence) in cases {
+            let error = parse(&text).unwrap_err();
+            assert!(error.contains(sentence) && !error.contains('\n'), "{text}: {error}");
+        }
+        let short = FabricFile::parse("secret = \"short\"").unwrap_err().to_string();
+        assert!(short.contains("at least 16 characters"), "{short}");
+    }
+}

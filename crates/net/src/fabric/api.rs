@@ -1,0 +1,150 @@
+//! The JSON that the seat and the other switches of a fabric exchange, and the headers that prove who they are.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use tributary_control::fabric::Fabric;
+use tributary_proto::config::JobConfig;
+use tributary_proto::ids::{JobId, JobKey, NodeId};
+use tributary_proto::registry::Protocol;
+
+use super::thread::{FabricJob, FabricReport};
+use crate::http::api::{FabricReply, from_hex, hex};
+use crate::shard::JobInstall;
+
+/// The fabric's secret: what only its switches send.
+pub const SECRET_HEADER: &str = "x-tributary-fabric";
+/// Whom a request comes from that a switch passes on.
+pub const HOST_HEADER: &str = "x-tributary-host";
+
+/// `POST /fabric/sync`: which jobs there are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SyncBody {
+    /// Jobs that stay where they are installed.
+    pub keep: Vec<u16>,
+    /// Jobs to install. All others are removed.
+    pub install: Vec<JobBody>,
+}
+
+/// A job to install.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobBody {
+    /// The protocol's name.
+    pub protocol: String,
+    /// The job's id in packets.
+    pub job_id: u16,
+    /// Its key.
+    pub key: String,
+    /// Slots.
+    pub slots: u16,
+    /// Elements per packet.
+    pub elements_per_packet: u16,
+    /// The UDP address of each member, by rank.
+    pub members: Vec<SocketAddr>,
+    /// The host's number of each member, by rank.
+    pub hosts: Vec<u32>,
+}
+
+impl JobBody {
+    /// A job as JSON.
+    pub fn new(job: &FabricJob) -> JobBody {
+        let JobInstall { protocol, config, members, .. } = &job.job;
+        JobBody {
+            protocol: protocol.name().to_owned(),
+            job_id: config.job.0,
+            key: hex(config.key.0),
+            slots: config.slots,
+            elements_per_packet: config.elements_per_packet,
+            members: members.clone(),
+            hosts: job.hosts.iter().map(|host| host.0).collect(),
+        }
+    }
+
+    /// The job; `None` if it makes no sense here.
+    pub fn job(self) -> Option<FabricJob> {
+        let world = u16::try_from(self.members.len()).ok()?;
+        let config = JobConfig {
+            job: JobId(self.job_id),
+            key: JobKey(from_hex(&self.key)?),
+            world,
+            slots: self.slots,
+            elements_per_packet: self.elements_per_packet,
+            shards: 1,
+        };
+        let whole = self.hosts.len() == self.members.len() && self.job_id != 0;
+        let protocol = Protocol::from_name(&self.protocol)?;
+        // A switch of a fabric has one address.
+        let job = JobInstall { protocol, config, members: self.members, asked_at: Vec::new() };
+        whole.then(|| FabricJob { job, hosts: self.hosts.into_iter().map(NodeId).collect() })
+    }
+}
+
+/// The answer: what the switch lacks, and how it fares.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SyncReply {
+    /// Jobs to keep that are not here.
+    pub lacking: Vec<u16>,
+    /// The jobs that are.
+    pub jobs: Vec<JobSign>,
+}
+
+/// What the seat wants to know of a job on another switch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobSign {
+    /// Which.
+    pub job_id: u16,
+    /// Packets of the job.
+    pub packets: u64,
+    /// The same per second, lately.
+    pub packets_per_s: f64,
+    /// Sums completed there.
+    pub blocks: u64,
+    /// The same per second, lately.
+    pub blocks_per_s: f64,
+    /// Contributions added there.
+    pub contributions: u64,
+    /// Descriptors with a sum that is not complete.
+    pub waiting: u32,
+    /// Seconds since each member was heard there, by rank; none for those that are elsewhere.
+    pub heard_s_ago: Vec<Option<f64>>,
+}
+
+impl JobSign {
+    /// What a report says of each job.
+    pub fn all(report: &FabricReport) -> Vec<JobSign> {
+        let now = report.shard.now;
+        let sign = |job: &crate::shard::ShardJob| {
+            let machine = job.report.machine.clone().unwrap_or_default();
+            let ago = |seen: &Option<_>| seen.map(|seen| now.since(seen).as_secs_f64());
+            JobSign {
+                job_id: job.id.0,
+                packets: job.report.packets,
+                packets_per_s: job.packets_per_s,
+                blocks: machine.blocks_completed,
+                blocks_per_s: job.blocks_per_s,
+                contributions: machine.contributions,
+                waiting: machine.slots_waiting,
+                heard_s_ago: job.report.last_seen.iter().map(ago).collect(),
+            }
+        };
+        report.shard.jobs.iter().map(sign).collect()
+    }
+}
+
+/// What a member is told of the fabric; `None` if some member is on no host of it.
+pub fn fabric_reply(fabric: &Fabric, rank: u16, members: &[SocketAddr]) -> Option<FabricReply> {
+    let host = |member: &SocketAddr| fabric.node_at(member.ip()).filter(|&node| !fabric.is_switch(node));
+    let hosts = members.iter().map(host).collect::<Option<Vec<NodeId>>>()?;
+    let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
+    let leaves: Vec<NodeId> = hosts.iter().map(|&host| fabric.leaf_of(host)).collect();
+    Some(FabricReply {
+        leaf: fabric.udp(*leaves.get(usize::from(rank))?),
+        hosts: numbers(&hosts),
+        leaves: numbers(&leaves),
+        roots: numbers(&fabric.roots()),
+    })
+}

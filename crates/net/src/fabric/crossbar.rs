@@ -1,0 +1,319 @@
+//! The inside of a fabric switch: which port a packet came in on, which queues it goes to, and who is alive there.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use tributary_control::fabric::{Balancing, Fabric, LinkState};
+use tributary_control::routes::Routes;
+use tributary_proto::ids::{JobId, NodeId, PortId, PortSet};
+use tributary_proto::packet::Ecn;
+use tributary_proto::switch::{PortView, Verdict};
+use tributary_proto::time::{Span, Time};
+
+use super::egress::{Egress, EgressCounters, Receiver};
+use crate::udp::{Destination, UdpPort, key_of};
+
+/// How often switches tell their neighbours that they live.
+pub const HELLO_EVERY: Span = Span::from_millis(50);
+/// A neighbour that is silent for so long is dead. Six of its signs may be late: machines are busy.
+const DEAD_AFTER: Span = Span::from_millis(300);
+
+/// A member of a job on a host of ours.
+struct Member {
+    key: (IpAddr, u16),
+    destination: Destination,
+    heard: Option<Time>,
+}
+
+/// One port: a cable and what is at its other end.
+struct Port {
+    peer: NodeId,
+    /// The switch there; `None` for hosts.
+    switch: Option<Destination>,
+    /// The members of jobs on the host there.
+    members: BTreeMap<JobId, Member>,
+    egress: Egress,
+    /// When the switch there last said that it lives and is ready.
+    heard: Option<Time>,
+    rx_packets: u64,
+    rx_bytes: u64,
+}
+
+/// What an operator sees of one port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortReport {
+    /// Who is at the other end.
+    pub peer: NodeId,
+    /// False if the switch there is silent.
+    pub up: bool,
+    /// Bytes that wait now, as on the wire.
+    pub queued_bytes: u64,
+    /// What left, was dropped, was marked.
+    pub egress: EgressCounters,
+    /// Packets that came in.
+    pub rx_packets: u64,
+    /// UDP payload bytes that came in.
+    pub rx_bytes: u64,
+}
+
+/// All ports of a switch, and the ways.
+pub struct Crossbar {
+    fabric: Arc<Fabric>,
+    node: NodeId,
+    index: u32,
+    ports: Vec<Port>,
+    switches: HashMap<(IpAddr, u16), PortId>,
+    hosts: HashMap<IpAddr, PortId>,
+    state: LinkState,
+    routes: Routes,
+    unroutable: u64,
+}
+
+impl Crossbar {
+    /// A switch that has heard of nobody: its ports to other switches are dead until they speak.
+    pub fn new(fabric: Arc<Fabric>, node: NodeId, udp: &UdpPort, first_seq: u64) -> Crossbar {
+        let mut state = LinkState::new(&fabric.cabling, node, first_seq);
+        let (mut ports, mut switches, mut hosts) = (Vec::new(), HashMap::new(), HashMap::new());
+        for (number, port) in fabric.ports[node.index()].iter().enumerate() {
+            let id = PortId(number as u16);
+            let is_switch = fabric.is_switch(port.to);
+            let address = fabric.udp(port.to);
+            match is_switch {
+                true => drop(switches.insert(key_of(address), id)),
+                false => drop(hosts.insert(address.ip().to_canonical(), id)),
+            }
+            let cable = fabric.cables[port.cable];
+            ports.push(Port {
+                peer: port.to,
+                switch: is_switch.then(|| udp.destination(address)),
+                members: BTreeMap::new(),
+                egress: Egress::new(cable.queue_bytes, fabric.mark_above_bytes, cable.bits_per_s),
+                heard: None,
+                rx_packets: 0,
+                rx_bytes: 0,
+            });
+        }
+        let mut down = PortSet::EMPTY;
+        for (number, _) in ports.iter().enumerate().filter(|(_, port)| port.switch.is_some()) {
+            down.insert(PortId(number as u16));
+        }
+        state.set_own(down);
+        let index = fabric.cabling.switch_index(node).unwrap_or(0);
+        let routes = state.routes();
+        Crossbar { fabric, node, index, ports, switches, hosts, state, routes, unroutable: 0 }
+    }
+
+    /// The switch's own number.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The fabric's plan.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// The port that a sender is behind; [`PortId::UNKNOWN`] for strangers.
+    pub fn ingress(&mut self, from: SocketAddr, packets: usize, bytes: usize) -> PortId {
+        let key = key_of(from);
+        let found = self.switches.get(&key).or_else(|| self.hosts.get(&key.0)).copied();
+        if let Some(port) = found {
+            let port = &mut self.ports[port.index()];
+            port.rx_packets += packets as u64;
+            port.rx_bytes += bytes as u64;
+        }
+        found.unwrap_or(PortId::UNKNOWN)
+    }
+
+    /// True if a packet of this job may come from there: from another switch, or from the very socket of the member on
+    /// the host behind the port, who is alive then.
+    pub fn admits(&mut self, now: Time, ingress: PortId, from: SocketAddr, job: JobId) -> bool {
+        let Some(port) = self.ports.get_mut(ingress.index()) else { return false };
+        if port.switch.is_some() {
+            return true;
+        }
+        match port.members.get_mut(&job).filter(|member| member.key == key_of(from)) {
+            Some(member) => {
+                member.heard = Some(now);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Puts a packet into the queues that its verdict names.
+    pub fn carry_out(&mut self, verdict: Verdict, packet: &[u8], ecn: Ecn, job: JobId) {
+        match verdict {
+            Verdict::Consume | Verdict::Drop(_) => {}
+            Verdict::Port(port) => self.offer(Some(port), packet, ecn, Receiver::Member(job)),
+            Verdict::Route(node) => self.offer(self.next_hop(node), packet, ecn, Receiver::Member(job)),
+            Verdict::Multicast(set) => {
+                set.iter().for_each(|port| self.offer(Some(port), packet, ecn, Receiver::Member(job)));
+            }
+            // Groups are for switches that know each member's port when the job is installed.
+            Verdict::Group(_) => self.unroutable += 1,
+        }
+    }
+
+    /// Puts a packet into the queue towards a host, for a UDP port there.
+    pub fn forward(&mut self, to: NodeId, packet: &[u8], ecn: Ecn, udp_port: u16) {
+        self.offer(self.next_hop(to), packet, ecn, Receiver::UdpPort(udp_port));
+    }
+
+    fn offer(&mut self, port: Option<PortId>, packet: &[u8], ecn: Ecn, at_host: Receiver) {
+        match port.and_then(|port| self.ports.get_mut(port.index())) {
+            Some(port) => {
+                let to = if port.switch.is_some() { Receiver::Switch } else { at_host };
+                port.egress.offer(packet, ecn, to);
+            }
+            None => self.unroutable += 1,
+        }
+    }
+
+    /// One of the ports on the shortest ways that are alive.
+    fn next_hop(&self, to: NodeId) -> Option<PortId> {
+        // Packets name nodes that may not exist.
+        if to.index() >= self.fabric.nodes.len() || to == self.node {
+            return None;
+        }
+        let ways = self.routes.next_hops(self.index, to).0;
+        let count = ways.len();
+        if count <= 1 {
+            return ways.first().copied().map(PortId);
+        }
+        // A level spreads over its ports what the level below has not told apart.
+        let level = self.fabric.nodes[self.node.index()].level;
+        let default = (to.0 >> level.saturating_sub(1).min(16)) as usize % count;
+        let queue = |way: usize| &self.ports[usize::from(ways[way])].egress;
+        let least = || (0..count).map(|step| (default + step) % count).min_by_key(|&way| queue(way).queued_bytes());
+        let way = match self.fabric.balancing {
+            Balancing::Ecmp => Some(default),
+            Balancing::LeastQueued => least(),
+            Balancing::DefaultUnlessHalfFull if queue(default).is_over_half() => least(),
+            Balancing::DefaultUnlessHalfFull => Some(default),
+        };
+        way.map(|way| PortId(ways[way]))
+    }
+
+    /// Sends what may leave by now.
+    pub fn drain(&mut self, now: Time, udp: &mut UdpPort) {
+        for port in &mut self.ports {
+            if port.egress.due().is_none_or(|due| due > now) {
+                continue;
+            }
+            let (switch, members, peer) = (&port.switch, &port.members, port.peer);
+            let fabric = &self.fabric;
+            let unroutable = &mut self.unroutable;
+            port.egress.drain(now, |to, run, memory| {
+                let host;
+                let destination = match to {
+                    Receiver::Switch => switch.as_ref(),
+                    Receiver::Member(job) => members.get(&job).map(|member| &member.destination),
+                    Receiver::UdpPort(number) => {
+                        host = udp.destination(SocketAddr::new(fabric.nodes[peer.index()].address, number));
+                        Some(&host)
+                    }
+                };
+                match destination {
+                    Some(destination) => run.send(std::iter::once(destination), memory, udp),
+                    None => *unroutable += run.packets() as u64,
+                }
+            });
+        }
+    }
+
+    /// When some queue may send next.
+    pub fn due(&self) -> Option<Time> {
+        self.ports.iter().filter_map(|port| port.egress.due()).min()
+    }
+
+    /// Names the members of a job that are on our own hosts: node and address by rank.
+    pub fn add_job(&mut self, job: JobId, members: &[(NodeId, SocketAddr)], udp: &UdpPort) {
+        self.remove_job(job);
+        for &(node, address) in members {
+            let own = self.ports.iter_mut().find(|port| port.peer == node && port.switch.is_none());
+            if let Some(port) = own {
+                let destination = udp.destination(address);
+                port.members.insert(job, Member { key: key_of(address), destination, heard: None });
+            }
+        }
+    }
+
+    /// Forgets a job's members.
+    pub fn remove_job(&mut self, job: JobId) {
+        self.ports.iter_mut().for_each(|port| drop(port.members.remove(&job)));
+    }
+
+    /// When the member of a job on this host was last heard, if it is a host of ours.
+    pub fn heard(&self, job: JobId, host: NodeId) -> Option<Time> {
+        let port = self.ports.iter().find(|port| port.peer == host)?;
+        port.members.get(&job)?.heard
+    }
+
+    /// A neighbour's sign of life, with what it knows of others.
+    pub fn hear(&mut self, now: Time, ingress: PortId, hello: &super::wire::Hello) {
+        let Some(port) = self.ports.get_mut(ingress.index()) else { return };
+        if port.switch.is_none() || port.peer != hello.node {
+            return;
+        }
+        port.heard = hello.ready.then_some(now);
+        let news = hello.adverts.iter().fold(false, |news, &advert| self.state.hear(advert) || news);
+        self.look(now, news);
+    }
+
+    /// Finds out who has fallen silent; learns the ways anew where something has changed.
+    pub fn look(&mut self, now: Time, news: bool) {
+        let mut down = PortSet::EMPTY;
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            if port.switch.is_none() {
+                continue;
+            }
+            let alive = port.heard.is_some_and(|heard| now.since(heard) < DEAD_AFTER);
+            if !alive {
+                // What waits for the dead would only be late.
+                port.egress.clear();
+                down.insert(PortId(number as u16));
+            }
+        }
+        if self.state.set_own(down) || news {
+            self.routes = self.state.routes();
+            let dead: Vec<&str> = down.iter().map(|port| self.fabric.name(self.ports[port.index()].peer)).collect();
+            tracing::info!(switch = self.fabric.name(self.node), ?dead, "cables have changed");
+        }
+    }
+
+    /// Tells every neighbour that we live; `ready` if we know the running jobs.
+    pub fn greet(&self, ready: bool, udp: &mut UdpPort) {
+        let packets = super::wire::hellos(self.fabric.key(), self.node, ready, self.state.adverts());
+        for switch in self.ports.iter().filter_map(|port| port.switch.as_ref()) {
+            for packet in &packets {
+                udp.send(switch, &[std::io::IoSlice::new(packet)], packet.len(), Ecn::NotCapable);
+            }
+        }
+    }
+
+    /// Packets that could go nowhere.
+    pub fn unroutable(&self) -> u64 {
+        self.unroutable
+    }
+
+    /// The state of every port.
+    pub fn report(&self, now: Time) -> Vec<PortReport> {
+        let report = |port: &Port| PortReport {
+            peer: port.peer,
+            up: port.switch.is_none() || port.heard.is_some_and(|heard| now.since(heard) < DEAD_AFTER),
+            queued_bytes: port.egress.queued_bytes(),
+            egress: *port.egress.counters(),
+            rx_packets: port.rx_packets,
+            rx_bytes: port.rx_bytes,
+        };
+        self.ports.iter().map(report).collect()
+    }
+}
+
+impl PortView for Crossbar {
+    fn queued_bytes(&self, port: PortId) -> u64 {
+        self.ports.get(port.index()).map_or(0, |port| port.egress.queued_bytes())
+    }
+}

@@ -1,0 +1,98 @@
+//! A whole switch of a fabric: its thread, its control plane and its control API.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use tributary_control::Limits;
+use tributary_control::fabric::Fabric;
+use tributary_proto::ids::NodeId;
+
+use super::handle::FabricHandle;
+use super::routes::{self, Place};
+use super::seat::{Onlooker, Seat};
+use super::view::SwitchView;
+use crate::control_plane::{ControlPlane, Shard};
+use crate::http::routes::Api;
+use crate::http::view::Viewer;
+use crate::http::{HttpServer, Identity};
+use crate::switch_daemon::StartError;
+
+/// How a switch of a fabric is started.
+#[derive(Clone, Debug)]
+pub struct FabricSwitchOptions {
+    /// The fabric.
+    pub fabric: Arc<Fabric>,
+    /// Which of its switches this one is.
+    pub node: NodeId,
+    /// Bytes of receive and of send buffer to ask the kernel for.
+    pub socket_buffer: usize,
+}
+
+impl FabricSwitchOptions {
+    /// This switch of this fabric, with the buffers that every switch has.
+    pub fn new(fabric: Arc<Fabric>, node: NodeId) -> FabricSwitchOptions {
+        FabricSwitchOptions { fabric, node, socket_buffer: 8 << 20 }
+    }
+}
+
+/// A switch of a fabric that runs until it is stopped or dropped.
+pub struct RunningFabricSwitch {
+    udp: SocketAddr,
+    control: Vec<SocketAddr>,
+    // In the order in which they end: the control plane removes the jobs while the thread still runs.
+    server: HttpServer,
+    plane: Arc<ControlPlane>,
+}
+
+impl RunningFabricSwitch {
+    /// Opens every socket and starts every thread; nothing is left behind on an error.
+    pub fn start(options: &FabricSwitchOptions) -> Result<RunningFabricSwitch, StartError> {
+        let FabricSwitchOptions { fabric, node, socket_buffer } = options;
+        let (node, udp) = (*node, fabric.udp(*node));
+        // Where members come, and where the other switches do.
+        let mut control = vec![udp];
+        control.extend(fabric.nodes[node.index()].control.filter(|&control| control != udp));
+        let bind = |&addr: &SocketAddr| {
+            let listener = TcpListener::bind(addr);
+            listener.map_err(|source| StartError::new("TCP", addr, "the fabric's file", source))
+        };
+        let listeners = control.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let is_seat = node == fabric.seat;
+        let handle = FabricHandle::start(Arc::clone(fabric), node, is_seat, *socket_buffer)
+            .map_err(|source| StartError::new("UDP", udp, "the fabric's file", source))?;
+        let handle = Arc::new(handle);
+        let shard: Box<dyn Shard> = match is_seat {
+            true => Box::new(Seat::new(Arc::clone(fabric), Arc::clone(&handle))),
+            false => Box::new(Onlooker(Arc::clone(&handle))),
+        };
+        let plane = Arc::new(ControlPlane::new(Limits::new(fabric.memory_bytes, 1), vec![shard]));
+        let view = SwitchView { fabric: Arc::clone(fabric), node, handle: Arc::clone(&handle) };
+        let identity = Identity { listen: udp, http: control.get(1).copied() };
+        let viewer = Arc::new(Viewer::new(Arc::clone(&plane), identity, Some(view)));
+        let place = Place { api: Api { plane: Arc::clone(&plane), viewer }, fabric: Arc::clone(fabric), handle };
+        let router = if is_seat { routes::seat(place) } else { routes::elsewhere(place) };
+        let served = listeners.into_iter().map(|listener| (listener, router.clone())).collect();
+        let server = HttpServer::start_with(Arc::clone(&plane), served)
+            .map_err(|source| StartError::System { addr: udp, source })?;
+        tracing::info!(switch = fabric.name(node), %udp, seat = is_seat, "switch of a fabric started");
+        Ok(RunningFabricSwitch { udp, control, server, plane })
+    }
+
+    /// Where it receives packets.
+    pub fn udp_addr(&self) -> SocketAddr {
+        self.udp
+    }
+
+    /// Where its control API is.
+    pub fn control_addrs(&self) -> &[SocketAddr] {
+        &self.control
+    }
+
+    /// Ends every thread and closes every socket; the seat removes its jobs everywhere.
+    pub fn stop(self) {
+        let RunningFabricSwitch { udp, server, plane, .. } = self;
+        drop(server);
+        drop(plane);
+        tracing::info!(%udp, "switch of a fabric stopped");
+    }
+}

@@ -1,0 +1,149 @@
+//! What the control API of a fabric switch answers to: at the seat as every switch does, elsewhere by asking the seat.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Extension, Json, Router};
+use tributary_control::{JobName, JoinRequest};
+use tributary_control::fabric::Fabric;
+use tributary_proto::ids::JobId;
+
+use super::api::{HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};
+use super::handle::FabricHandle;
+use super::relay;
+use super::seat::MAX_SYNC_BODY;
+use crate::http::Peer;
+use crate::http::api::{JoinBody, JoinReply};
+use crate::http::error::ApiError;
+use crate::http::routes::{self, Api};
+use crate::pool_size;
+use crate::shard::ShardError;
+
+/// What the handlers of a fabric switch work on.
+#[derive(Clone)]
+pub struct Place {
+    pub api: Api,
+    pub fabric: Arc<Fabric>,
+    pub handle: Arc<FabricHandle>,
+}
+
+/// At the seat: jobs are formed here.
+pub fn seat(place: Place) -> Router {
+    let own = Router::new().route("/jobs/{name}/join", post(join)).with_state(place.clone());
+    let same = Router::new()
+        .route("/jobs/{name}/leave", post(routes::leave))
+        .route("/jobs/{name}/standing", post(routes::standing))
+        .route("/jobs/{name}/watch", post(routes::watch))
+        .with_state(place.api.clone());
+    routes::with_fallbacks(routes::readable(place.api).merge(own).merge(same))
+}
+
+/// At every other switch: requests go on to the seat, which says what is to be installed here.
+pub fn elsewhere(place: Place) -> Router {
+    let own = Router::new()
+        .route("/jobs/{name}/join", post(pass_on))
+        .route("/jobs/{name}/leave", post(pass_on))
+        .route("/jobs/{name}/standing", post(pass_on))
+        .route("/jobs/{name}/watch", post(pass_on))
+        .route("/fabric/sync", post(sync))
+        .with_state(place.clone());
+    routes::with_fallbacks(routes::readable(place.api).merge(own))
+}
+
+/// Whom a request is from: the host that a switch passes it on for, or who has sent it.
+fn sender(place: &Place, headers: &HeaderMap, peer: Peer) -> Result<IpAddr, ApiError> {
+    let Some(host) = headers.get(HOST_HEADER) else { return Ok(peer.from) };
+    is_ours(place, headers)?;
+    let host = host.to_str().ok().and_then(|host| host.parse().ok());
+    host.ok_or_else(|| ApiError::bad_request(format!("{HOST_HEADER} is no address")))
+}
+
+fn is_ours(place: &Place, headers: &HeaderMap) -> Result<(), ApiError> {
+    let secret = headers.get(SECRET_HEADER).map_or(&[][..], |secret| secret.as_bytes());
+    let expected = place.fabric.secret.as_bytes();
+    // Every byte is looked at, so that the time tells nothing about where they differ.
+    let differ = secret.iter().zip(expected).fold(0, |differ, (a, b)| differ | (a ^ b));
+    if secret.len() == expected.len() && differ == 0 {
+        return Ok(());
+    }
+    let error =
+        "this is for switches of the fabric, and the secret is not this fabric's: is the same file on all of them?";
+    Err(ApiError::new(StatusCode::FORBIDDEN, "wrong_secret", error.into()))
+}
+
+async fn join(
+    State(place): State<Place>,
+    Extension(peer): Extension<Peer>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<JoinReply>, ApiError> {
+    let name = JobName::new(&name)?;
+    let from = sender(&place, &headers, peer)?;
+    let mut request = routes::read::<JoinBody>(body).await?.request(from, peer.asked_at)?;
+    fit(&place.fabric, &mut request);
+    let (rank, addr) = (request.rank, request.addr);
+    let plan = place.api.plane.join(&name, request).await.inspect_err(|refusal| {
+        tracing::info!(job = %name, rank, %addr, code = refusal.code(), %refusal, "join refused");
+    })?;
+    let mut reply = JoinReply::new(&plan, vec![place.fabric.port]);
+    reply.fabric = fabric_reply(&place.fabric, rank, &plan.members);
+    Ok(Json(reply))
+}
+
+/// Cuts what suits a worker's own link down to what the fabric's queues and descriptors hold.
+fn fit(fabric: &Fabric, request: &mut JoinRequest) {
+    request.max_elements_per_packet = request.max_elements_per_packet.min(fabric.elements_per_packet);
+    let elements = request.elements_per_packet.unwrap_or(request.max_elements_per_packet);
+    // Half of the shortest queue: sums and contributions of one host may meet there.
+    let shortest = fabric.cables.iter().map(|cable| cable.queue_bytes).min().unwrap_or(0);
+    let packets = shortest / 2 / pool_size::packet_bytes(elements) as u64;
+    let most = packets.min(fabric.descriptors.into()).clamp(1, u16::MAX.into()) as u16;
+    // The control plane rounds up to a power of two.
+    request.suggested_slots = request.suggested_slots.min(1 << most.ilog2());
+}
+
+async fn pass_on(
+    State(place): State<Place>,
+    Extension(peer): Extension<Peer>,
+    uri: axum::http::Uri,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body = routes::read_bytes(body, routes::MAX_BODY).await?;
+    let fabric = &place.fabric;
+    let seat = &fabric.nodes[fabric.seat.index()];
+    let control = seat.control.unwrap_or_else(|| fabric.udp(fabric.seat));
+    let host = peer.from;
+    match relay::post(control, uri.path(), &body, &fabric.secret, Some(host)).await {
+        Ok(answer) => {
+            let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
+            Ok((status, [(header::CONTENT_TYPE, "application/json")], answer.body).into_response())
+        }
+        Err(why) => {
+            let error = format!(
+                "switch {}, where this fabric's jobs are formed, cannot be asked at {control}: {why}; start it again",
+                seat.name
+            );
+            Err(ApiError::new(StatusCode::BAD_GATEWAY, "no_seat", error))
+        }
+    }
+}
+
+async fn sync(State(place): State<Place>, headers: HeaderMap, body: Body) -> Result<Json<SyncReply>, ApiError> {
+    is_ours(&place, &headers)?;
+    let body = routes::read_bytes(body, MAX_SYNC_BODY).await?;
+    let SyncBody { keep, install } = routes::from_json(&body)?;
+    let install = install.into_iter().map(JobBody::job).collect::<Option<Vec<_>>>();
+    let install = install.ok_or_else(|| ApiError::bad_request("a job to install makes no sense here".into()))?;
+    let keep = keep.into_iter().map(JobId).collect();
+    let stopped =
+        |error: ShardError| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "shard_stopped", error.to_string());
+    let lacking = place.handle.sync(keep, install).come().await.map_err(stopped)?;
+    let report = place.handle.report().come().await.map_err(stopped)?;
+    Ok(Json(SyncReply { lacking: lacking.into_iter().map(|id| id.0).collect(), jobs: JobSign::all(&report) }))
+}

@@ -1,0 +1,271 @@
+//! The seat: to its control plane the whole fabric looks like one shard. What is installed there goes to every switch, and
+//! every look brings each switch the jobs that it lacks: one that restarts gets them again by itself.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, oneshot};
+use tributary_control::fabric::Fabric;
+use tributary_proto::ids::{JobId, NodeId};
+use tributary_proto::time::{Span, Time};
+
+use super::api::{JobBody, JobSign, SyncBody, SyncReply};
+use super::handle::{FabricHandle, ONLY};
+use super::relay;
+use super::thread::FabricJob;
+use crate::control_plane::Shard;
+use crate::shard::{Answer, JobInstall, ShardError, ShardJob, ShardReport};
+
+/// Time for a switch to answer a look: it has nothing to wait for.
+const PROMPT: Duration = Duration::from_millis(1_000);
+/// Time for a switch to take a job in.
+const INSTALL: Duration = Duration::from_secs(5);
+/// A job of a thousand ranks is 50 kB.
+pub const MAX_SYNC_BODY: usize = 64 << 20;
+
+/// All switches of a fabric, as one shard. Its calls are made within the control plane's tasks.
+pub struct Seat(Arc<Switches>);
+
+/// All switches of a fabric, as the seat sees them.
+struct Switches {
+    fabric: Arc<Fabric>,
+    own: Arc<FabricHandle>,
+    others: Vec<(NodeId, SocketAddr)>,
+    /// The jobs that there are. Whoever holds them asks the switches, one after the other.
+    jobs: Mutex<BTreeMap<JobId, FabricJob>>,
+}
+
+impl Seat {
+    /// The seat of a fabric whose own switch is `own`.
+    pub fn new(fabric: Arc<Fabric>, own: Arc<FabricHandle>) -> Seat {
+        let others = fabric.switches().filter(|&node| node != fabric.seat);
+        let others = others.filter_map(|node| Some((node, fabric.nodes[node.index()].control?))).collect();
+        Seat(Arc::new(Switches { fabric, own, others, jobs: Mutex::new(BTreeMap::new()) }))
+    }
+
+    /// Asks all switches without holding the asker up.
+    fn ask<T: Send + 'static>(&self, question: impl Future<Output = Option<T>> + Send + 'static) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        tokio::spawn(async move {
+            // No answer means that our own thread has ended; one that nobody waits for is of no use.
+            if let Some(answer) = question.await {
+                let _ = reply.send(answer);
+            }
+        });
+        Answer::new(ONLY, answer)
+    }
+}
+
+impl Shard for Seat {
+    fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
+        let switches = Arc::clone(&self.0);
+        self.ask(async move { Some(switches.install(job).await) })
+    }
+
+    fn remove(&self, job: JobId) -> Answer<bool> {
+        let switches = Arc::clone(&self.0);
+        self.ask(async move { Some(switches.remove(job).await) })
+    }
+
+    fn report(&self) -> Answer<ShardReport> {
+        let switches = Arc::clone(&self.0);
+        self.ask(async move { switches.report().await })
+    }
+
+    fn udp_addr(&self) -> SocketAddr {
+        self.0.own.udp_addr()
+    }
+
+    fn receive_buffer(&self) -> usize {
+        self.0.own.receive_buffer()
+    }
+}
+
+/// A switch that is not the seat, to its own control plane, which only looks.
+pub struct Onlooker(pub Arc<FabricHandle>);
+
+impl Shard for Onlooker {
+    fn install(&self, _job: JobInstall) -> Answer<Result<(), ShardError>> {
+        now(Err(ShardError::Fabric("jobs are formed at the fabric's seat".into())))
+    }
+
+    fn remove(&self, _job: JobId) -> Answer<bool> {
+        now(false)
+    }
+
+    fn report(&self) -> Answer<ShardReport> {
+        let report = self.0.report();
+        let (reply, answer) = oneshot::channel();
+        tokio::spawn(async move { report.come().await.map(|report| reply.send(report.shard)) });
+        Answer::new(ONLY, answer)
+    }
+
+    fn udp_addr(&self) -> SocketAddr {
+        self.0.udp_addr()
+    }
+
+    fn receive_buffer(&self) -> usize {
+        self.0.receive_buffer()
+    }
+}
+
+/// An answer that is there already.
+fn now<T>(value: T) -> Answer<T> {
+    let (reply, answer) = oneshot::channel();
+    // The receiver is here.
+    let _ = reply.send(value);
+    Answer::new(ONLY, answer)
+}
+
+impl Switches {
+    /// A job with its members' places; an error says which rank cannot take part.
+    fn place(&self, job: JobInstall) -> Result<FabricJob, ShardError> {
+        let fabric = &self.fabric;
+        if !job.protocol.every_hop() {
+            return Err(ShardError::Fabric(format!(
+                "{} is not for a fabric of switches: take a protocol that is, or a switch that stands alone",
+                job.protocol.name()
+            )));
+        }
+        let mut hosts: Vec<NodeId> = Vec::with_capacity(job.members.len());
+        for (rank, member) in job.members.iter().enumerate() {
+            let host = fabric.node_at(member.ip()).filter(|&node| !fabric.is_switch(node)).ok_or_else(|| {
+                ShardError::Fabric(format!(
+                    "rank {rank} comes from {}, which is no host of the fabric: start it on one, and name the switch \
+                     that the host is connected to",
+                    member.ip()
+                ))
+            })?;
+            if let Some(other) = hosts.iter().position(|&there| there == host) {
+                let name = fabric.name(host);
+                return Err(ShardError::Fabric(format!(
+                    "ranks {other} and {rank} are both on {name}: a job has one rank on a host of a fabric"
+                )));
+            }
+            hosts.push(host);
+        }
+        Ok(FabricJob { job, hosts })
+    }
+
+    /// Every switch with members must take the job in; the others get it when they are there.
+    async fn install(self: Arc<Self>, job: JobInstall) -> Result<(), ShardError> {
+        let job = self.place(job)?;
+        let id = job.job.config.job;
+        let leaves: Vec<NodeId> = job.hosts.iter().map(|&host| self.fabric.leaf_of(host)).collect();
+        let mut jobs = self.jobs.lock().await;
+        jobs.insert(id, job);
+        for (node, answer) in self.sync(&jobs, INSTALL).await {
+            let name = self.fabric.name(node);
+            let Err(why) = answer else { continue };
+            if leaves.contains(&node) {
+                jobs.remove(&id);
+                self.sync(&jobs, PROMPT).await;
+                return Err(ShardError::Fabric(format!("switch {name}, which has members, does not take it: {why}")));
+            }
+            tracing::warn!(switch = name, %why, "a switch does without the job until it is there again");
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, id: JobId) -> bool {
+        let mut jobs = self.jobs.lock().await;
+        let was = jobs.remove(&id).is_some();
+        for (node, answer) in self.sync(&jobs, PROMPT).await {
+            if let Err(why) = answer {
+                tracing::debug!(switch = self.fabric.name(node), %why, "it will hear of the removal later");
+            }
+        }
+        was
+    }
+
+    /// The seat's own report, with what the others have counted and heard; `None` if our own switch has stopped.
+    async fn report(&self) -> Option<ShardReport> {
+        let jobs = self.jobs.lock().await;
+        let answers = self.sync(&jobs, PROMPT).await;
+        let mut report = self.own.report().come().await.ok()?.shard;
+        for (node, answer) in answers {
+            match answer {
+                Ok(_) if node == self.fabric.seat => {}
+                Ok(reply) => reply.jobs.iter().for_each(|sign| add(report.now, &mut report.jobs, sign)),
+                Err(why) => tracing::debug!(switch = self.fabric.name(node), %why, "no answer"),
+            }
+        }
+        Some(report)
+    }
+
+    /// Tells every switch which jobs there are; what each answered. Switches that lack jobs get them at once.
+    async fn sync(
+        &self,
+        jobs: &BTreeMap<JobId, FabricJob>,
+        patience: Duration,
+    ) -> Vec<(NodeId, Result<SyncReply, String>)> {
+        let keep: Vec<u16> = jobs.keys().map(|id| id.0).collect();
+        let body: Arc<[u8]> = json(&SyncBody { keep: keep.clone(), install: Vec::new() }).into();
+        let mut asked = Vec::new();
+        for &(node, control) in &self.others {
+            let (fabric, body) = (Arc::clone(&self.fabric), Arc::clone(&body));
+            let call = async move { ask(control, &body, &fabric.secret, patience).await };
+            asked.push((node, control, tokio::spawn(call)));
+        }
+        let mut answers = vec![(self.fabric.seat, self.sync_own(jobs).await)];
+        for (node, control, call) in asked {
+            let mut answer = call.await.unwrap_or_else(|error| Err(format!("the call ended early ({error})")));
+            let lacking = answer.as_ref().map(|reply| reply.lacking.clone()).unwrap_or_default();
+            if !lacking.is_empty() {
+                let install = lacking.iter().filter_map(|&id| jobs.get(&JobId(id))).map(JobBody::new).collect();
+                let body = json(&SyncBody { keep: keep.clone(), install });
+                answer = ask(control, &body, &self.fabric.secret, INSTALL).await;
+            }
+            answers.push((node, answer));
+        }
+        answers
+    }
+
+    async fn sync_own(&self, jobs: &BTreeMap<JobId, FabricJob>) -> Result<SyncReply, String> {
+        let keep: Vec<JobId> = jobs.keys().copied().collect();
+        let lacking = self.own.sync(keep.clone(), Vec::new()).come().await.map_err(|error| error.to_string())?;
+        if !lacking.is_empty() {
+            let install = lacking.iter().filter_map(|id| jobs.get(id)).cloned().collect();
+            self.own.sync(keep, install).come().await.map_err(|error| error.to_string())?;
+        }
+        Ok(SyncReply::default())
+    }
+}
+
+fn json(body: &SyncBody) -> Vec<u8> {
+    serde_json::to_vec(body).expect("numbers, lists and strings can be written")
+}
+
+/// One call to another switch; an error is a part of a sentence.
+async fn ask(control: SocketAddr, body: &[u8], secret: &str, patience: Duration) -> Result<SyncReply, String> {
+    let call = relay::post(control, "/fabric/sync", body, secret, None);
+    let answer = match tokio::time::timeout(patience, call).await {
+        Ok(answer) => answer.map_err(|error| format!("{control} cannot be asked: {error}"))?,
+        Err(_) => return Err(format!("{control} does not answer")),
+    };
+    let said = String::from_utf8_lossy(&answer.body);
+    match answer.status {
+        200 => serde_json::from_slice(&answer.body).map_err(|error| format!("{control} answers oddly: {error}")),
+        _ => Err(format!("{control} says {said}")),
+    }
+}
+
+/// Adds what another switch knows of a job to what the seat's own switch knows.
+fn add(now: Time, jobs: &mut [ShardJob], sign: &JobSign) {
+    let Some(job) = jobs.iter_mut().find(|job| job.id.0 == sign.job_id) else { return };
+    job.packets_per_s += sign.packets_per_s;
+    job.blocks_per_s += sign.blocks_per_s;
+    job.report.packets += sign.packets;
+    let machine = job.report.machine.get_or_insert_default();
+    machine.blocks_completed += sign.blocks;
+    machine.contributions += sign.contributions;
+    machine.slots_waiting += sign.waiting;
+    for (seen, ago) in job.report.last_seen.iter_mut().zip(&sign.heard_s_ago) {
+        if let Some(ago) = ago {
+            let at = Time(now.0.saturating_sub(Span::from_secs_f64(*ago).0));
+            *seen = Some(seen.map_or(at, |seen| seen.max(at)));
+        }
+    }
+}

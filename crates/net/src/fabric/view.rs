@@ -1,0 +1,107 @@
+//! A fabric switch as an operator sees it.
+
+use std::sync::Arc;
+
+use tributary_control::fabric::Fabric;
+use tributary_proto::ids::NodeId;
+
+use super::api::JobSign;
+use super::crossbar::PortReport;
+use super::handle::FabricHandle;
+use super::thread::{FabricJob, FabricReport};
+use crate::http::view::by_reason;
+use crate::status::{DescriptorStatus, FabricStatus, JobStatus, MemberStatus, PortStatus};
+
+/// Makes the view of one switch.
+pub struct SwitchView {
+    pub fabric: Arc<Fabric>,
+    pub node: NodeId,
+    pub handle: Arc<FabricHandle>,
+}
+
+impl SwitchView {
+    /// Ports, descriptors, and the jobs that were formed elsewhere; `None` if the switch's thread has ended.
+    pub async fn look(&self) -> Option<(FabricStatus, Vec<JobStatus>)> {
+        let report = self.handle.report().come().await.ok()?;
+        // The seat's own control plane knows its jobs better.
+        let jobs = if self.node == self.fabric.seat { Vec::new() } else { jobs(&report) };
+        Some((self.status(&report), jobs))
+    }
+
+    fn status(&self, report: &FabricReport) -> FabricStatus {
+        let name = |node: NodeId| self.fabric.name(node).to_owned();
+        let port = |(number, port): (usize, &PortReport)| PortStatus {
+            port: number as u16,
+            peer: name(port.peer),
+            up: port.up,
+            queued_bytes: port.queued_bytes,
+            peak_queued_bytes: port.egress.peak_bytes,
+            tx_packets: port.egress.packets,
+            tx_bytes: port.egress.bytes,
+            tx_drops: port.egress.drops,
+            tx_marks: port.egress.marks,
+            rx_packets: port.rx_packets,
+            rx_bytes: port.rx_bytes,
+        };
+        FabricStatus {
+            node: name(self.node),
+            seat: name(self.fabric.seat),
+            ready: report.ready,
+            ports: report.ports.iter().enumerate().map(port).collect(),
+            descriptors: report.array.map(|(array, bytes)| DescriptorStatus {
+                total: array.entries,
+                held: array.held,
+                peak: array.peak,
+                bytes: bytes as u64,
+                collisions: array.collisions,
+                stragglers: array.stragglers,
+                flushed_late: array.flushed_late,
+                flushed_full: array.flushed_full,
+                restorations: array.restorations,
+                expired: array.expired,
+                timeout_us: array.timeout.as_secs_f64() * 1e6,
+            }),
+        }
+    }
+}
+
+/// The jobs that were formed at the seat, as far as this switch knows them: by number, for names are the seat's.
+fn jobs(report: &FabricReport) -> Vec<JobStatus> {
+    let signs = JobSign::all(report);
+    let of = |job: &FabricJob| {
+        let config = &job.job.config;
+        let id = config.job;
+        let sign = signs.iter().find(|sign| sign.job_id == id.0).cloned().unwrap_or_default();
+        let own = report.shard.jobs.iter().find(|own| own.id == id);
+        let elements = u64::from(config.elements_per_packet);
+        let members = job.job.members.iter().zip(&sign.heard_s_ago).enumerate();
+        let members = members.filter(|(_, (_, heard))| heard.is_some()).map(|(rank, (&addr, &heard_s_ago))| {
+            MemberStatus { rank: rank as u16, addr, state: "present".into(), heard_s_ago }
+        });
+        JobStatus {
+            name: format!("#{id}"),
+            id: Some(id.0),
+            state: "running".into(),
+            protocol: job.job.protocol.name().into(),
+            age_s: 0.0,
+            world: config.world,
+            members: members.collect(),
+            missing: Vec::new(),
+            slots: config.slots,
+            slots_waiting: sign.waiting,
+            waiting_for: Vec::new(),
+            elements_per_packet: config.elements_per_packet,
+            memory_bytes: 0,
+            packets: sign.packets,
+            packets_per_s: sign.packets_per_s,
+            blocks: sign.blocks,
+            contributions: sign.contributions,
+            unicast_resends: 0,
+            goodput_bytes: sign.blocks * elements * 4,
+            goodput_gbps: sign.blocks_per_s * elements as f64 * 32.0 / 1e9,
+            ate_per_s: sign.blocks_per_s * elements as f64,
+            drops: by_reason(own.iter().map(|own| &own.report.drops)),
+        }
+    };
+    report.installed.iter().map(of).collect()
+}

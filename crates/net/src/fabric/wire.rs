@@ -1,0 +1,155 @@
+//! The fabric's own packets: signs of life between switches, and traffic that switches only forward.
+//!
+//! ```text
+//! HELLO  | common header (16) | node (4) | ready (1) | adverts (1) | advert ... |
+//! advert | switch (2) | seq (8) | dead ports (1) | port (1) ... |
+//! CARRY  | common header (16) | via (4) | to (4) | UDP port (2) | reserved (2) | anything |
+//! ```
+
+use tributary_control::fabric::Advert;
+use tributary_proto::ids::{JobId, JobKey, NodeId, PortId, PortSet};
+use tributary_proto::wire::{COMMON_LEN, Common, kind};
+
+/// Bytes of a HELLO before its adverts.
+const HELLO_LEN: usize = COMMON_LEN + 6;
+/// A HELLO is no longer than this where another can take the rest.
+const HELLO_FILL: usize = 1_200;
+/// Bytes of a CARRY's headers.
+pub const CARRY_LEN: usize = COMMON_LEN + 12;
+/// `via` of a packet that has no place to pass, or has passed it.
+pub const NO_VIA: NodeId = NodeId(u32::MAX);
+
+fn common(kind: u8, key: JobKey) -> [u8; COMMON_LEN] {
+    let mut bytes = [0; COMMON_LEN];
+    Common { protocol: 0, kind, job: JobId(0), key }.emit(&mut bytes);
+    bytes
+}
+
+/// Signs of life of a switch, in as many packets as its adverts need; at least one.
+pub fn hellos<'a>(key: JobKey, node: NodeId, ready: bool, adverts: impl Iterator<Item = &'a Advert>) -> Vec<Vec<u8>> {
+    let empty = || {
+        let mut packet = common(kind::HELLO, key).to_vec();
+        packet.extend(node.0.to_be_bytes());
+        packet.extend([u8::from(ready), 0]);
+        packet
+    };
+    let mut packets = vec![empty()];
+    for advert in adverts {
+        let full = packets.last().is_some_and(|packet| packet.len() > HELLO_FILL);
+        if full {
+            packets.push(empty());
+        }
+        let packet = packets.last_mut().expect("there is at least one");
+        packet[HELLO_LEN - 1] += 1;
+        packet.extend(advert.switch.to_be_bytes());
+        packet.extend(advert.seq.to_be_bytes());
+        // A switch with 256 dead ports has no neighbour to tell.
+        let dead: Vec<u8> = advert.down.iter().take(u8::MAX.into()).map(|port| port.0 as u8).collect();
+        packet.push(dead.len() as u8);
+        packet.extend(dead);
+    }
+    packets
+}
+
+/// A HELLO that arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Who says so.
+    pub node: NodeId,
+    /// It knows the running jobs.
+    pub ready: bool,
+    /// What it knows of dead cables.
+    pub adverts: Vec<Advert>,
+}
+
+/// Reads what follows a HELLO's common header; `None` if that is no HELLO.
+pub fn read_hello(bytes: &[u8]) -> Option<Hello> {
+    let (head, mut rest) = bytes.get(COMMON_LEN..)?.split_at_checked(HELLO_LEN - COMMON_LEN)?;
+    let node = NodeId(u32::from_be_bytes(head[..4].try_into().ok()?));
+    let mut adverts = Vec::with_capacity(head[5].into());
+    for _ in 0..head[5] {
+        let (fixed, after) = rest.split_at_checked(11)?;
+        let (dead, after) = after.split_at_checked(fixed[10].into())?;
+        let mut down = PortSet::EMPTY;
+        for &port in dead {
+            down.insert(PortId(port.into()));
+        }
+        let switch = u16::from_be_bytes([fixed[0], fixed[1]]);
+        adverts.push(Advert { switch, seq: u64::from_be_bytes(fixed[2..10].try_into().ok()?), down });
+        rest = after;
+    }
+    Some(Hello { node, ready: head[4] != 0, adverts })
+}
+
+/// A packet that the fabric only forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carry {
+    /// A switch that it passes first; [`NO_VIA`] if any way will do.
+    pub via: NodeId,
+    /// The host that it is for.
+    pub to: NodeId,
+    /// The UDP port there.
+    pub udp_port: u16,
+}
+
+impl Carry {
+    /// Writes the headers to the first [`CARRY_LEN`] bytes.
+    pub fn emit(&self, key: JobKey, bytes: &mut [u8]) {
+        bytes[..COMMON_LEN].copy_from_slice(&common(kind::CARRY, key));
+        self.emit_own(bytes);
+    }
+
+    /// Writes what follows the common header.
+    pub fn emit_own(&self, bytes: &mut [u8]) {
+        bytes[16..20].copy_from_slice(&self.via.0.to_be_bytes());
+        bytes[20..24].copy_from_slice(&self.to.0.to_be_bytes());
+        bytes[24..26].copy_from_slice(&self.udp_port.to_be_bytes());
+        bytes[26..28].fill(0);
+    }
+
+    /// Reads what follows the common header; `None` if that is too short.
+    pub fn read(bytes: &[u8]) -> Option<Carry> {
+        let own: &[u8; 12] = bytes.get(COMMON_LEN..)?.first_chunk()?;
+        let node = |at: usize| NodeId(u32::from_be_bytes([own[at], own[at + 1], own[at + 2], own[at + 3]]));
+        Some(Carry { via: node(0), to: node(4), udp_port: u16::from_be_bytes([own[8], own[9]]) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advert(switch: u16, dead: &[u16]) -> Advert {
+        let mut down = PortSet::EMPTY;
+        dead.iter().for_each(|&port| assert!(down.insert(PortId(port))));
+        Advert { switch, seq: 1 << 40 | u64::from(switch), down }
+    }
+
+    #[test]
+    fn what_a_switch_says_is_what_its_neighbour_hears_in_one_packet_or_many() {
+        for switches in [0, 3, 64] {
+            let adverts: Vec<Advert> = (0..switches).map(|switch| advert(switch, &[100, 200, switch])).collect();
+            let packets = hellos(JobKey(5), NodeId(9), true, adverts.iter());
+            assert!(packets.iter().all(|packet| packet.len() < 1_472));
+            let heard: Vec<Hello> = packets.iter().map(|packet| read_hello(packet).unwrap()).collect();
+            assert!(heard.iter().all(|hello| hello.node == NodeId(9) && hello.ready));
+            assert!(heard.iter().flat_map(|hello| &hello.adverts).eq(adverts.iter()));
+        }
+    }
+
+    #[test]
+    fn a_damaged_hello_is_none() {
+        let adverts = [advert(1, &[4, 5])];
+        let whole = hellos(JobKey(5), NodeId(9), false, adverts.iter()).remove(0);
+        assert!((0..whole.len()).all(|len| read_hello(&whole[..len]).is_none()));
+    }
+
+    #[test]
+    fn a_carried_packet_keeps_its_fields() {
+        let carry = Carry { via: NO_VIA, to: NodeId(7), udp_port: 4_000 };
+        let mut bytes = [9; CARRY_LEN + 4];
+        carry.emit(JobKey(1), &mut bytes);
+        assert_eq!((Carry::read(&bytes), bytes[CARRY_LEN]), (Some(carry), 9));
+        assert_eq!(Carry::read(&bytes[..CARRY_LEN - 1]), None);
+    }
+}
