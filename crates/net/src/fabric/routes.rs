@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
-use tributary_control::{JobName, JoinRequest};
 use tributary_control::fabric::Fabric;
+use tributary_control::{JobName, JoinRequest};
 use tributary_proto::ids::JobId;
 
 use super::api::{HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};

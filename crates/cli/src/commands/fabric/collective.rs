@@ -91,7 +91,8 @@ impl Plan {
         if workers.is_empty() {
             return Err(Failure::usage("no host is left to sum: those of --traffic do not"));
         }
-        let kill = args.kill.as_ref().map(|kill| Ok::<_, Failure>((find(&kill.switch, true)?, kill.after))).transpose()?;
+        let kill =
+            args.kill.as_ref().map(|kill| Ok::<_, Failure>((find(&kill.switch, true)?, kill.after))).transpose()?;
         Ok(Plan {
             protocol: protocol(&args.protocol)?,
             elements,
