@@ -105,7 +105,7 @@ impl Shape {
         match (&file.leaf_spine, &file.graph) {
             (Some(shape), None) => {
                 let (leaves, spines) = (shape.leaves, shape.spines);
-                let hosts = leaves.checked_mul(shape.hosts_per_leaf).unwrap_or(u16::MAX);
+                let hosts = leaves.saturating_mul(shape.hosts_per_leaf);
                 if leaves == 0 || spines == 0 || hosts == 0 {
                     return Err("leaf_spine: leaves, spines and hosts_per_leaf are at least 1".into());
                 }
