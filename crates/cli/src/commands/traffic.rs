@@ -60,9 +60,8 @@ pub struct Args {
 /// Sends until the time is over or somebody stops it.
 pub fn run(args: Args) -> Result<(), Failure> {
     let fabric = fabric::read(&args.fabric)?;
-    let find = |name: &str| {
-        fabric.node_named(name).ok_or_else(|| Failure::usage(format!("the fabric has no node '{name}'")))
-    };
+    let find =
+        |name: &str| fabric.node_named(name).ok_or_else(|| Failure::usage(format!("the fabric has no node '{name}'")));
     let (from, to) = (find(&args.from)?, find(&args.to)?);
     let via = args.via.as_deref().map(find).transpose()?.unwrap_or(NO_VIA);
     let is_host = |node: NodeId| !fabric.is_switch(node);

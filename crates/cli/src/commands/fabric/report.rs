@@ -67,7 +67,9 @@ impl Report {
             retransmissions: report.retransmissions,
             in_network: report.in_network,
         };
-        let then = |node: &str| before.iter().filter_map(|status| status.switch.fabric.as_ref()).find(|part| part.node == node);
+        let then = |node: &str| {
+            before.iter().filter_map(|status| status.switch.fabric.as_ref()).find(|part| part.node == node)
+        };
         let switches = after.into_iter().filter_map(|status| status.switch.fabric);
         Report {
             protocol: plan.protocol.name(),
@@ -142,7 +144,16 @@ impl Report {
 
     fn descriptor_table(&self) -> String {
         let mut table = Table::new([
-            "SWITCH", "DESCRIPTORS", "HELD", "PEAK", "FULL", "TIMED OUT", "STRAGGLERS", "COLLISIONS", "RESTORED", "EXPIRED",
+            "SWITCH",
+            "DESCRIPTORS",
+            "HELD",
+            "PEAK",
+            "FULL",
+            "TIMED OUT",
+            "STRAGGLERS",
+            "COLLISIONS",
+            "RESTORED",
+            "EXPIRED",
         ]);
         for switch in &self.switches {
             let Some(memory) = &switch.descriptors else { continue };
