@@ -11,7 +11,9 @@ use serde::de::DeserializeOwned;
 use tributary_proto::ids::{JobId, JobKey};
 use ureq::Agent;
 
-use crate::http::api::{Done, ErrorBody, GoneMembers, JoinBody, JoinReply, LeaveBody, StandingBody, WatchBody, hex};
+use crate::http::api::{
+    Done, ErrorBody, GoneMembers, JoinBody, JoinReply, LeaveBody, NO_SEAT, StandingBody, WatchBody, hex,
+};
 use crate::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use crate::status::SwitchStatus;
 
@@ -180,6 +182,7 @@ impl Rendezvous for HttpRendezvous {
         let body = StandingBody { job_id: job.0, key: hex(key.0) };
         match self.client.post::<Done>(&format!("/jobs/{name}/standing"), &body, BRIEF) {
             Ok(Done {}) => Standing::Installed,
+            Err(ClientError::Refused { code, error }) if code == NO_SEAT => Standing::Unreachable(error),
             Err(ClientError::Refused { .. }) => Standing::Unknown,
             Err(ClientError::Unreachable(why)) => Standing::Unreachable(why),
         }
@@ -191,6 +194,7 @@ impl Rendezvous for HttpRendezvous {
         match self.client.post::<GoneMembers>(&format!("/jobs/{name}/watch"), &body, WATCH) {
             Ok(gone) => Watched::Gone(gone.table()),
             Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
+            Err(ClientError::Refused { code, error }) if code == NO_SEAT => Watched::Unreachable(error),
             Err(ClientError::Refused { .. }) => Watched::Unknown,
             Err(ClientError::Unreachable(why)) => Watched::Unreachable(why),
         }

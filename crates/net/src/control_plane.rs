@@ -149,7 +149,7 @@ impl ControlPlane {
     /// The pool that the shards' receive buffers hold. Who insists on more gets more, and loses packets.
     fn largest_pool(&self, request: &JoinRequest) -> u16 {
         let elements = request.elements_per_packet.unwrap_or(request.max_elements_per_packet);
-        let packet_bytes = pool_size::packet_bytes(elements);
+        let packet_bytes = pool_size::packet_bytes(request.protocol, elements);
         let buffer = self.shards.iter().map(|shard| shard.receive_buffer()).min().unwrap_or(0);
         pool_size::largest(buffer, self.shards.len(), request.world, packet_bytes)
     }

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use tributary_proto::registry::Protocol;
+
 /// The speed of a link that does not tell its own.
 const UNKNOWN_LINK_BITS_PER_S: u64 = 10_000_000_000;
 /// End-host processing on the way of a packet and of its result, beyond that of a round trip without data: six copies
@@ -19,17 +21,14 @@ const MOST: u64 = 1 << 14;
 /// What the kernel charges a socket's buffer for a packet, over its bytes and half as many again for unused ends of pages.
 const BUFFER_OVERHEAD: usize = 768;
 
-/// Headers of every protocol fit this.
-const HEADER_LEN: usize = 32;
-
 /// Bytes of a job's longest packet.
-pub fn packet_bytes(elements_per_packet: u16) -> usize {
-    HEADER_LEN + 4 * usize::from(elements_per_packet)
+pub fn packet_bytes(protocol: Protocol, elements_per_packet: u16) -> usize {
+    protocol.header_len() + 4 * usize::from(elements_per_packet)
 }
 
 /// The most elements that fit a UDP payload of so many bytes: a multiple of 8, at which vectors of registers end.
-pub fn elements_in(payload: usize) -> u16 {
-    let elements = payload.saturating_sub(HEADER_LEN) / 4;
+pub fn elements_in(protocol: Protocol, payload: usize) -> u16 {
+    let elements = payload.saturating_sub(protocol.header_len()) / 4;
     (elements / 8 * 8) as u16
 }
 
@@ -71,11 +70,16 @@ mod tests {
 
     #[test]
     fn packets_fill_the_mtu() {
+        let elements_in = |payload| elements_in(Protocol::SwitchMl, payload);
         assert_eq!(elements_in(1500 - 28), 360);
-        assert_eq!(packet_bytes(360), 1472);
+        assert_eq!(packet_bytes(Protocol::SwitchMl, 360), 1472);
         assert_eq!(elements_in(9000 - 28), 2232);
         assert_eq!(elements_in(1500 - 48), 352, "IPv6 has a longer header");
         assert_eq!(elements_in(10), 0);
+        for protocol in Protocol::ALL {
+            let elements = super::elements_in(protocol, 1472);
+            assert!((1472 - 35..=1472).contains(&packet_bytes(protocol, elements)), "{}", protocol.name());
+        }
     }
 
     #[test]

@@ -17,6 +17,11 @@ const PORT: u16 = 17777;
 /// One test at a time: each has a handful of busy processes.
 static TURN: Mutex<()> = Mutex::new(());
 
+/// Waits until no other test runs.
+pub fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub struct Network {
     pub star: Star,
     switch: Child,
@@ -30,7 +35,7 @@ impl Network {
             eprintln!("skipped: {reason}");
             return None;
         }
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turn();
         let options = StarOptions { faults, ..StarOptions::new(hosts, Shaping::gbps(1.0).unwrap()) };
         let star = Star::build(options).unwrap();
         let switch = start_switch(&star);

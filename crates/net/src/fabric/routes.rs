@@ -18,7 +18,7 @@ use super::handle::FabricHandle;
 use super::relay;
 use super::seat::MAX_SYNC_BODY;
 use crate::http::Peer;
-use crate::http::api::{JoinBody, JoinReply};
+use crate::http::api::{JoinBody, JoinReply, NO_SEAT};
 use crate::http::error::ApiError;
 use crate::http::routes::{self, Api};
 use crate::pool_size;
@@ -102,7 +102,7 @@ fn fit(fabric: &Fabric, request: &mut JoinRequest) {
     let elements = request.elements_per_packet.unwrap_or(request.max_elements_per_packet);
     // Half of the shortest queue: sums and contributions of one host may meet there.
     let shortest = fabric.cables.iter().map(|cable| cable.queue_bytes).min().unwrap_or(0);
-    let packets = shortest / 2 / pool_size::packet_bytes(elements) as u64;
+    let packets = shortest / 2 / pool_size::packet_bytes(request.protocol, elements) as u64;
     let most = packets.min(fabric.descriptors.into()).clamp(1, u16::MAX.into()) as u16;
     // The control plane rounds up to a power of two.
     request.suggested_slots = request.suggested_slots.min(1 << most.ilog2());
@@ -129,7 +129,7 @@ async fn pass_on(
                 "switch {}, where this fabric's jobs are formed, cannot be asked at {control}: {why}; start it again",
                 seat.name
             );
-            Err(ApiError::new(StatusCode::BAD_GATEWAY, "no_seat", error))
+            Err(ApiError::new(StatusCode::BAD_GATEWAY, NO_SEAT, error))
         }
     }
 }

@@ -52,7 +52,7 @@ pub fn connect(
     let waker = Waker::new().map_err(socket_error)?;
     let socket = udp.as_fd().try_clone_to_owned().map_err(socket_error)?;
     let mut engine = Engine::new(Clock::start(), Link::new(udp, header, &answer), host);
-    let full = pool_size::packet_bytes(answer.elements_per_packet);
+    let full = pool_size::packet_bytes(options.protocol, answer.elements_per_packet);
     let round_trip = try_way(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| {
         rendezvous.leave(job, key, options.rank);
     })?;
@@ -89,9 +89,10 @@ pub fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
 }
 
 fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, udp: &UdpPort) -> JoinRequest {
-    let max_elements = pool_size::elements_in(Path { mtu: path.mtu.min(MAX_MTU), ..*path }.max_payload());
+    let max_elements =
+        pool_size::elements_in(options.protocol, Path { mtu: path.mtu.min(MAX_MTU), ..*path }.max_payload());
     let elements = options.elements_per_packet.unwrap_or(max_elements);
-    let packet_bytes = pool_size::packet_bytes(elements);
+    let packet_bytes = pool_size::packet_bytes(options.protocol, elements);
     let for_link = pool_size::suggested(path.link_bits_per_s, control_round_trip(switch), packet_bytes);
     let for_socket = pool_size::largest(udp.counters().receive_buffer, 1, 1, packet_bytes);
     JoinRequest {

@@ -238,6 +238,9 @@ pub struct Jobs {
     pub jobs: Vec<JobStatus>,
 }
 
+/// The word for a switch of a fabric that cannot ask the one where jobs are formed.
+pub const NO_SEAT: &str = "no_seat";
+
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -76,7 +76,7 @@ pub struct Args {
     /// Seconds until the other workers, or a result, are given up
     #[arg(long, value_name = "S", default_value = "30", value_parser = parse_seconds)]
     pub timeout: Duration,
-    /// Who sums, switchml (the switch) | ring (the hosts)
+    /// Who sums, switchml (the switch) | canary (the switches of a fabric) | ring (the hosts)
     #[arg(long, value_name = "NAME", default_value = "switchml", value_parser = protocol)]
     pub protocol: Protocol,
     /// Print one JSON object as the last line
@@ -103,7 +103,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
     let checked = args.input.is_none();
     if checked {
-        let roundings = if args.protocol.aggregates_in_switch() { 1 } else { args.world };
+        let in_network = args.protocol.aggregates_in_switch() || args.protocol.every_hop();
+        let roundings = if in_network { 1 } else { args.world };
         let expected = made_up::Expected { world: args.world, op: args.op, roundings };
         expected.check(&result).map_err(Failure::new)?;
     }

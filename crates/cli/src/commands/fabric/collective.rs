@@ -29,11 +29,12 @@ pub struct Stream {
     via: Option<String>,
 }
 
-/// `--kill`: a switch, and when.
+/// `--kill`: a switch, when, and how long after that it is started again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kill {
     switch: String,
     after: Duration,
+    back: Option<Duration>,
 }
 
 /// Reads `FROM:TO:MBPS[:VIA]`.
@@ -49,13 +50,17 @@ pub fn parse_stream(text: &str) -> Result<Stream, String> {
     Ok(Stream { from: from.to_string(), to: to.to_string(), mbps, via })
 }
 
-/// Reads `SWITCH:SECONDS`.
+/// Reads `SWITCH:SECONDS[:SECONDS]`.
 pub fn parse_kill(text: &str) -> Result<Kill, String> {
-    let wrong = || "write SWITCH:SECONDS, for example spine1:0.5".to_string();
-    let (switch, seconds) = text.split_once(':').ok_or_else(wrong)?;
-    let seconds: f64 = seconds.parse().map_err(|_| wrong())?;
-    let after = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
-    Ok(Kill { switch: switch.to_string(), after })
+    let wrong = || "write SWITCH:SECONDS or SWITCH:SECONDS:SECONDS, for example spine1:0.5:2".to_string();
+    let seconds = |text: &str| text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let parts: Vec<&str> = text.split(':').collect();
+    let (switch, after, back) = match parts[..] {
+        [switch, after] => (switch, after, None),
+        [switch, after, back] => (switch, after, Some(seconds(back).ok_or_else(wrong)?)),
+        _ => return Err(wrong()),
+    };
+    Ok(Kill { switch: switch.to_string(), after: seconds(after).ok_or_else(wrong)?, back })
 }
 
 /// What the hosts do.
@@ -68,7 +73,7 @@ pub struct Plan {
     /// The host of each rank.
     workers: Vec<NodeId>,
     streams: Vec<(NodeId, Stream)>,
-    kill: Option<(NodeId, Duration)>,
+    kill: Option<(NodeId, Kill)>,
 }
 
 impl Plan {
@@ -91,8 +96,7 @@ impl Plan {
         if workers.is_empty() {
             return Err(Failure::usage("no host is left to sum: those of --traffic do not"));
         }
-        let kill =
-            args.kill.as_ref().map(|kill| Ok::<_, Failure>((find(&kill.switch, true)?, kill.after))).transpose()?;
+        let kill = args.kill.clone().map(|kill| Ok::<_, Failure>((find(&kill.switch, true)?, kill))).transpose()?;
         Ok(Plan {
             protocol: protocol(&args.protocol)?,
             elements,
@@ -122,14 +126,14 @@ pub fn run(stage: &mut FabricStage, plan: &Plan) -> Result<Report, Failure> {
     for (rank, &host) in plan.workers.iter().enumerate() {
         workers.push(start_worker(stage, plan, rank, host)?);
     }
-    if let Some((switch, after)) = plan.kill {
+    if let Some((switch, kill)) = &plan.kill {
         await_first_blocks(stage)?;
-        let due = Instant::now() + after;
-        while Instant::now() < due {
-            stage.interrupt.check()?;
-            std::thread::sleep(LOOK);
+        pause(stage, kill.after)?;
+        stage.kill(*switch);
+        if let Some(back) = kill.back {
+            pause(stage, back)?;
+            stage.restart(*switch)?;
         }
-        stage.kill(switch);
     }
     let deadline = Instant::now() + START_TIMEOUT + plan.timeout * plan.iters;
     let mut ranks = Vec::new();
@@ -141,9 +145,18 @@ pub fn run(stage: &mut FabricStage, plan: &Plan) -> Result<Report, Failure> {
         ranks.push(report);
     }
     drop(streams);
-    let killed = plan.kill.map(|(switch, _)| stage.fabric.name(switch).to_string());
+    let killed = plan.kill.as_ref().map(|(switch, _)| stage.fabric.name(*switch).to_string());
     let names = plan.workers.iter().map(|&host| stage.fabric.name(host).to_string()).collect();
     Ok(Report::new(plan, names, ranks, &before, settled(stage)?, killed))
+}
+
+fn pause(stage: &FabricStage, pause: Duration) -> Result<(), Failure> {
+    let until = Instant::now() + pause;
+    while Instant::now() < until {
+        stage.interrupt.check()?;
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// The switches' state once no descriptor is held any more, or as it is when that takes too long.
@@ -207,10 +220,12 @@ mod tests {
         let stream = parse_stream("host3:host7:150:spine0").unwrap();
         assert_eq!((stream.from.as_str(), stream.mbps, stream.via.as_deref()), ("host3", 150, Some("spine0")));
         assert_eq!(parse_stream("a:b:1").unwrap().via, None);
-        assert_eq!(parse_kill("spine1:0.5").unwrap().after, Duration::from_millis(500));
+        let kill = parse_kill("spine1:0.5:2").unwrap();
+        assert_eq!((kill.after, kill.back), (Duration::from_millis(500), Some(Duration::from_secs(2))));
+        assert_eq!(parse_kill("spine1:1").unwrap().back, None);
         for wrong in ["", "a:b", "a:b:0", "a:b:x", "a:b:1:c:d"] {
             assert!(parse_stream(wrong).is_err(), "{wrong}");
         }
-        assert!(parse_kill("spine1").is_err() && parse_kill("spine1:-1").is_err());
+        assert!(["spine1", "spine1:-1", "spine1:1:x", "spine1:1:1:1"].iter().all(|wrong| parse_kill(wrong).is_err()));
     }
 }

@@ -72,8 +72,8 @@ pub struct Args {
     /// Other traffic meanwhile, over one switch if VIA is given; its hosts do not sum
     #[arg(long, value_name = "FROM:TO:MBPS[:VIA]", value_parser = collective::parse_stream, requires = "allreduce")]
     pub traffic: Vec<Stream>,
-    /// Kill a switch (SIGKILL) so many seconds after the hosts have begun
-    #[arg(long, value_name = "SWITCH:SECONDS", value_parser = collective::parse_kill, requires = "allreduce")]
+    /// Kill a switch (SIGKILL) so many seconds after the hosts have begun; start it again so many later, if BACK is given
+    #[arg(long, value_name = "SWITCH:SECONDS[:BACK]", value_parser = collective::parse_kill, requires = "allreduce")]
     pub kill: Option<Kill>,
     /// Print JSON: one object when ready, and one at the end
     #[arg(long)]

@@ -87,6 +87,12 @@ impl FabricStage {
         self.switches.remove(&node);
     }
 
+    /// Starts a switch again that was killed, and waits until it listens.
+    pub fn restart(&mut self, node: NodeId) -> Result<(), Failure> {
+        self.start(node)?;
+        self.switches.get_mut(&node).map_or(Ok(()), |switch| switch.next_line(START_TIMEOUT).map(drop))
+    }
+
     /// What a switch says of itself.
     pub fn status(&self, node: NodeId) -> Result<SwitchStatus, Failure> {
         let control = self.fabric.nodes[node.index()].control;

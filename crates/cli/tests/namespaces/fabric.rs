@@ -1,0 +1,114 @@
+//! `tributary fabric`: two leaves, two spines and eight hosts with links of 200 Mbit/s, as the example file has them. Every
+//! rank checks every element of its sum, integers exactly.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tributary_testbed::requirements;
+
+use crate::network::{text, turn};
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fabric.toml");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tributary");
+
+/// Runs the example fabric with these words; `None`, with the reason on stderr, where none can be built.
+fn fabric(words: &[&str]) -> Option<Output> {
+    if let Err(reason) = requirements() {
+        eprintln!("skipped: {reason}");
+        return None;
+    }
+    let _turn = turn();
+    let mut command = Command::new(PROGRAM);
+    command.args(["fabric", EXAMPLE]).args(words).env_remove("TRIBUTARY_SWITCH").env("TRIBUTARY", PROGRAM);
+    Some(command.output().unwrap())
+}
+
+/// A collective of all hosts that must end well, and leave no descriptor behind.
+fn sum(words: &[&str]) -> Option<Value> {
+    let output = fabric(&[&["--json", "--timeout", "100"], words].concat())?;
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for switch in switches(&report) {
+        assert_eq!(switch["descriptors"]["held"], 0, "{switch}");
+    }
+    Some(report)
+}
+
+fn switches(report: &Value) -> &Vec<Value> {
+    report["switches"].as_array().unwrap()
+}
+
+/// Packets that left a switch towards another node.
+fn passed(report: &Value, from: &str, to: &str) -> u64 {
+    let switch = switches(report).iter().find(|switch| switch["node"] == from).unwrap();
+    let port = switch["ports"].as_array().unwrap().iter().find(|port| port["peer"] == to).unwrap();
+    port["tx_packets"].as_u64().unwrap()
+}
+
+#[test]
+fn eight_hosts_sum_over_two_spines_and_leave_nothing_behind() {
+    let Some(report) = sum(&["--allreduce", "500000", "--dtype", "i32", "--iters", "2"]) else { return };
+    assert_eq!(report["ranks"].as_array().unwrap().len(), 8);
+    for (from, to) in [("leaf0", "spine0"), ("leaf0", "spine1"), ("leaf1", "spine0"), ("leaf1", "spine1")] {
+        assert!(passed(&report, from, to) > 100, "{from} to {to}: {report}");
+    }
+    for switch in switches(&report) {
+        assert!(switch["descriptors"]["peak"].as_u64().unwrap() > 0, "{switch}");
+    }
+    assert!(
+        report["ranks"].as_array().unwrap().iter().all(|rank| rank["in_network"].as_f64().unwrap() > 0.5),
+        "{report}"
+    );
+}
+
+#[test]
+fn floats_are_summed_within_their_bound_beside_other_traffic_on_one_spine() {
+    let traffic = ["--traffic", "host3:host7:150:spine0"];
+    let Some(report) = sum(&[&["--allreduce", "1000000", "--dtype", "f32"], &traffic[..]].concat()) else { return };
+    assert_eq!(report["ranks"].as_array().unwrap().len(), 6, "the hosts of the traffic do not sum");
+    assert!(passed(&report, "leaf1", "host7") > 1_000, "the traffic arrives: {report}");
+    assert!(passed(&report, "leaf0", "spine1") > 100, "{report}");
+}
+
+#[test]
+fn a_spine_that_is_killed_in_the_middle_costs_no_element() {
+    let Some(report) = sum(&["--allreduce", "3000000", "--dtype", "i32", "--kill", "spine0:0.2"]) else { return };
+    assert_eq!(report["killed"], "spine0");
+    let nodes: Vec<&str> = switches(&report).iter().map(|switch| switch["node"].as_str().unwrap()).collect();
+    assert_eq!(nodes, ["leaf0", "leaf1", "spine1"]);
+    assert!(passed(&report, "spine1", "leaf0") > 1_000, "{report}");
+}
+
+#[test]
+fn a_spine_that_comes_back_gets_the_running_job_again() {
+    let words = ["--allreduce", "2000000", "--dtype", "i32", "--iters", "8", "--kill", "spine0:0.2:0.2"];
+    let Some(report) = sum(&words) else { return };
+    // It is another process than before: what it counts is what it did after it came back.
+    assert!(passed(&report, "spine0", "leaf0") > 100, "{report}");
+    let spine = switches(&report).iter().find(|switch| switch["node"] == "spine0").unwrap();
+    assert!(spine["descriptors"]["peak"].as_u64().unwrap() > 0, "{spine}");
+}
+
+#[test]
+fn what_a_fabric_cannot_take_is_refused_with_one_sentence() {
+    let script = "
+        worker() { ip netns exec $1 $TRIBUTARY allreduce --switch $2 --job $3 --elements 10 --timeout 20 $4; }
+        worker $NS_host0 10.77.128.1 ring '--rank 0 --world 1 --protocol ring'
+        worker $NS_host1 10.77.128.1 twice '--rank 0 --world 2 --protocol canary' &
+        worker $NS_host1 10.77.128.1 twice '--rank 1 --world 2 --protocol canary'
+        wait
+        worker $NS_leaf0 10.77.192.4 stray '--rank 0 --world 1 --protocol canary'
+        ip netns exec $NS_control $TRIBUTARY status --switch 10.77.192.1 --json
+    ";
+    let Some(output) = fabric(&["--run", script]) else { return };
+    // Two of them complain at the same time: their lines may run into each other.
+    let complaints = text(&output.stderr);
+    let times = |sentence: &str| complaints.matches(sentence).count();
+    assert_eq!(times("tributary: error: "), 4, "{complaints}");
+    assert_eq!(times("ring is not for a fabric of switches"), 1, "{complaints}");
+    assert_eq!(times("ranks 0 and 1 are both on host1"), 2, "{complaints}");
+    assert_eq!(times("rank 0 comes from 10.77.192.1, which is no host of the fabric"), 1, "{complaints}");
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(status["switch"]["fabric"]["node"], "leaf0");
+    assert_eq!(status["jobs"], Value::Array(Vec::new()));
+}
