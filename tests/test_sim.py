@@ -264,3 +264,14 @@ def test_a_folder_that_cannot_be_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(tributary.SimulationError, match="cannot make"):
         sim.sweep(SWEEP, out=tmp_path / "file" / "folder")
+
+
+def test_the_program_draws_and_keeps_what_it_found(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    file, out = tmp_path / "star.toml", tmp_path / "out"
+    file.write_text(TOML)
+    assert program.run("sim", "run", str(file), "--out", str(out), "--plot").returncode == 0
+    assert (out / "figures.png").read_bytes().startswith(b"\x89PNG")
+    assert (out / "links.parquet").read_bytes().startswith(b"PAR1")
+    titles = [figure["title"] for figure in json.loads((out / "figures.json").read_text())["figures"]]
+    assert titles[:2] == ["Goodput of each collective", "Completion times of messages and flows"]

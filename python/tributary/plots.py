@@ -1,4 +1,4 @@
-"""Pictures of what `tributary reproduce --out` has written.
+"""Pictures of what `tributary reproduce --out` and `tributary sim run --plot` have written.
 
 >>> python -m tributary.plots figures/switchml-fig6.json
 
@@ -10,38 +10,64 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+#: Lines with more points than these are drawn without marks.
+MOST_MARKS = 40
+
+#: Lines that lie on each other stay visible.
+STYLES = ("solid", "dashed", "dashdot", "dotted")
+
+#: So many figures stand side by side; more go below.
+COLUMNS = 3
 
 
 def draw(outcome: dict[str, Any]) -> Figure:
-    """Draw the figures of one experiment side by side, as its JSON describes them."""
-    figures = outcome["figures"]
-    if not figures:
+    """Draw the figures of one experiment, as its JSON describes them."""
+    if not outcome["figures"]:
         raise ValueError(f"{outcome['id']} has no figures")
-    picture = Figure(figsize=(6.0 * len(figures), 4.0))
-    axes = picture.subplots(1, len(figures), squeeze=False)
-    for axis, figure in zip(axes[0], figures, strict=True):
-        for series in figure["series"]:
-            x, y = zip(*series["points"], strict=True) if series["points"] else ((), ())
-            axis.plot(x, y, marker="o", markersize=4, label=series["name"])
-        if figure["log_x"]:
-            axis.set_xscale("log", base=2 if max_x(figure) > 16 else 10)
-        axis.set(title=figure["title"], xlabel=figure["x"], ylabel=figure["y"])
-        axis.set_ylim(bottom=0)
-        axis.grid(alpha=0.3)
-        axis.legend()
     quick = " (small inputs)" if outcome["quick"] else ""
-    picture.suptitle(f"{outcome['id']}: {outcome['title']}{quick}")
-    picture.tight_layout()
+    return draw_figures(outcome["figures"], f"{outcome['id']}: {outcome['title']}{quick}")
+
+
+def draw_figures(figures: Sequence[dict[str, Any]], title: str) -> Figure:
+    """Draw figures side by side under a title; four of them two by two."""
+    if not figures:
+        raise ValueError("there is nothing to draw")
+    columns = 2 if len(figures) == 4 else min(len(figures), COLUMNS)
+    rows = -(-len(figures) // columns)
+    picture = Figure(figsize=(6.0 * columns, 4.0 * rows), layout="constrained")
+    axes = picture.subplots(rows, columns, squeeze=False).flatten()
+    for axis, figure in zip(axes, figures, strict=False):
+        _draw_lines(axis, figure)
+    for axis in axes[len(figures) :]:
+        axis.set_axis_off()
+    picture.suptitle(title)
     return picture
 
 
-def max_x(figure: dict[str, Any]) -> float:
-    """Give the largest x of a figure."""
-    return max((x for series in figure["series"] for x, _ in series["points"]), default=0.0)
+def _draw_lines(axis: Any, figure: dict[str, Any]) -> None:
+    for series, style in zip(figure["series"], cycle(STYLES), strict=False):
+        x, y = zip(*series["points"], strict=True) if series["points"] else ((), ())
+        marker = "o" if len(x) <= MOST_MARKS else None
+        axis.plot(x, y, linestyle=style, marker=marker, markersize=4, label=series["name"])
+    xs = [x for series in figure["series"] for x, _ in series["points"]]
+    whole = all(x == int(x) for x in xs)
+    if figure["log_x"]:
+        axis.set_xscale("log", base=2 if whole and max(xs, default=0) > 16 else 10)
+        axis.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    elif whole and max(xs, default=0) <= 20:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.set(title=figure["title"], xlabel=figure["x"], ylabel=figure["y"])
+    # A level line would lie on the frame.
+    axis.set_ylim(0, 1.1 * max((y for series in figure["series"] for _, y in series["points"]), default=1.0) or 1.0)
+    axis.grid(alpha=0.3)
+    axis.legend()
 
 
 def main(arguments: Sequence[str]) -> int:

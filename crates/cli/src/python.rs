@@ -1,6 +1,7 @@
 //! Programs of the Python package that this one starts for what it cannot do itself: pictures, and Dask.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::program::Program;
@@ -41,4 +42,11 @@ impl Module {
             last.to_string()
         }
     }
+}
+
+/// Lets the package draw a file of figures as a picture beside it, where it and matplotlib are; says what is missing.
+pub fn draw(data: &Path, program: &Program) -> Result<(), String> {
+    let module = Module::new(program, "tributary.plots", "plots");
+    let run = module.command().arg(data).output().map_err(|error| module.not_started(&error))?;
+    if run.status.success() { Ok(()) } else { Err(module.failed(&String::from_utf8_lossy(&run.stderr))) }
 }

@@ -76,6 +76,11 @@ impl Report {
         self.report.failure()
     }
 
+    /// What `tributary.plots` draws, as JSON.
+    fn figures(&self) -> PyResult<String> {
+        serde_json::to_string(&self.report.figures()).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
     /// Each table's columns by name.
     fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let tables = PyDict::new(py);

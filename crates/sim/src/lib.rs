@@ -12,6 +12,7 @@ pub mod driver;
 pub mod events;
 pub mod experiment;
 pub mod faults;
+pub mod figure;
 pub mod net;
 pub mod report;
 pub mod reproduce;

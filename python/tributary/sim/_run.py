@@ -14,6 +14,7 @@ from tributary.sim import _source, _tables
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 
 class Progress(NamedTuple):
@@ -108,6 +109,13 @@ class Result:
     def save(self, directory: str | os.PathLike[str], format: Literal["parquet", "csv"] = "parquet") -> None:
         """Write ``report.json`` and a file for each table, as ``tributary sim run --out`` does."""
         self._core.write(os.fspath(directory), format)
+
+    def plot(self) -> Figure:
+        """Draw goodput, completion times, links and queues; needs matplotlib, `tributary[plots]`."""
+        from tributary import plots
+
+        title = f"{self.report['hosts']} hosts, {self.report['switches']} switches, seed {self.seed}"
+        return plots.draw_figures(json.loads(self._core.figures()), title)
 
     @cached_property
     def _columns(self) -> Mapping[str, _tables.Columns]:

@@ -12,7 +12,7 @@ use tributary_sim::reproduce::{Entry, Outcome, Verdict, Watch, catalogue, find};
 use crate::failure::Failure;
 use crate::output::{self, Table};
 use crate::program::Program;
-use crate::python::Module;
+use crate::python::draw;
 use crate::stage::Interrupt;
 
 const EXAMPLES: &str = "\
@@ -180,11 +180,4 @@ fn csv(outcome: &Outcome) -> String {
         }
     }
     text
-}
-
-/// Lets the Python package draw, where it and matplotlib are.
-fn draw(data: &Path, program: &Program) -> Result<(), String> {
-    let module = Module::new(program, "tributary.plots", "plots");
-    let run = module.command().arg(data).output().map_err(|error| module.not_started(&error))?;
-    if run.status.success() { Ok(()) } else { Err(module.failed(&String::from_utf8_lossy(&run.stderr))) }
 }

@@ -28,6 +28,14 @@ pub struct LinkRow {
 }
 
 impl LinkRow {
+    /// The name of the group that it belongs to.
+    pub fn group(&self) -> String {
+        match self.place() {
+            (0, direction) => format!("host {direction}"),
+            (level, direction) => format!("level {level} {direction}"),
+        }
+    }
+
     /// The lower end's level, and the direction.
     fn place(&self) -> (u8, &'static str) {
         match self.from_level.cmp(&self.to_level) {
@@ -94,10 +102,7 @@ pub fn groups(graph: &Graph, rows: &[LinkRow]) -> Vec<LinkGroup> {
     for level in 0..=highest {
         for direction in ["up", "across", "down"] {
             let rows: Vec<&LinkRow> = rows.iter().filter(|row| row.place() == (level, direction)).collect();
-            if !rows.is_empty() {
-                let name = if level == 0 { format!("host {direction}") } else { format!("level {level} {direction}") };
-                groups.push(group(name, &rows));
-            }
+            groups.extend(rows.first().map(|row| group(row.group(), &rows)));
         }
     }
     groups

@@ -1,5 +1,6 @@
 //! What a run found: text for people, JSON and tables for programs.
 
+mod figures;
 mod files;
 mod links;
 mod tables;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+pub use crate::figure::{Figure, Series};
+
 /// A measured number: one value, or the range that several readings or seeds span.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Finding {
@@ -24,30 +26,6 @@ impl From<f64> for Finding {
     fn from(value: f64) -> Finding {
         Finding { low: value, high: value }
     }
-}
-
-/// One line of a figure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Series {
-    /// Its name in the legend.
-    pub name: String,
-    /// Its points, `[x, y]`.
-    pub points: Vec<[f64; 2]>,
-}
-
-/// A picture's data.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figure {
-    /// What it shows.
-    pub title: String,
-    /// What the x axis shows, with its unit.
-    pub x: String,
-    /// What the y axis shows, with its unit.
-    pub y: String,
-    /// The x axis is logarithmic.
-    pub log_x: bool,
-    /// Its lines.
-    pub series: Vec<Series>,
 }
 
 /// Everything that an experiment measured, by the keys that its file uses.

@@ -12,7 +12,7 @@ use crate::program::Program;
 const EXAMPLES: &str = "\
 Examples:
   tributary sim run experiments/first.toml
-  tributary sim run FILE.toml --seed 7 --out results/
+  tributary sim run FILE.toml --seed 7 --out results --plot
   tributary sim run FILE.toml --json | jq .jobs[0].goodput_gbps
   tributary sim sweep experiments/sweep-trees.toml --out trees
   tributary sim sweep FILE.toml --on 10.0.0.1:8786    on the workers of a Dask cluster
@@ -60,7 +60,7 @@ impl Args {
 /// Carries the subcommand out.
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     match args.command {
-        Command::Run(args) => run::run(args),
+        Command::Run(args) => run::run(args, program),
         Command::Sweep(args) => sweep::run(args, program),
         Command::Swarm(args) => swarm::run(args),
         Command::Trace(args) => trace::run(args),

@@ -2,16 +2,20 @@
 
 use std::fs;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 use tributary_sim::config::Config;
 use tributary_sim::experiment::Progress;
+use tributary_sim::report::Report;
 use tributary_sim::table::Format;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::program::Program;
+use crate::python::draw;
 use crate::stage::Interrupt;
 
 /// The flags of `tributary sim run`.
@@ -29,13 +33,16 @@ pub struct Args {
     /// The form of the tables
     #[arg(long, value_name = "FORM", value_parser = parse_format, default_value = Format::default().name(), requires = "out")]
     format: Format,
+    /// Draw collectives, flows, links and queues there too: figures.png
+    #[arg(long, requires = "out")]
+    plot: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }
 
 /// Runs the experiment and prints its report. Fails if a sum is wrong or something did not finish.
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let config = read(&args)?;
     let interrupt = Interrupt::on_signals()?;
     let mut watch = Watch::new();
@@ -53,10 +60,24 @@ pub fn run(args: Args) -> Result<(), Failure> {
         true => output::json(&report)?,
         false => output::line(&report.to_string())?,
     }
+    let drawn = match &args.out {
+        Some(directory) if args.plot => plot(&args.file, &report, directory, program),
+        _ => Ok(()),
+    };
     match report.failure() {
-        None => Ok(()),
+        None => drawn.map_err(Failure::Told),
         Some(sentence) => Err(Failure::Told(sentence)),
     }
+}
+
+/// Writes the figures' data, and the picture beside it.
+fn plot(file: &Path, report: &Report, directory: &Path, program: &Program) -> Result<(), String> {
+    let data = directory.join("figures.json");
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let title = format!("{} hosts, {} switches, seed {}", report.hosts, report.switches, report.seed);
+    let figures = json!({ "id": name, "title": title, "quick": false, "figures": report.figures() });
+    fs::write(&data, format!("{figures}\n")).map_err(|error| format!("cannot write {}: {error}", data.display()))?;
+    draw(&data, program).map_err(|reason| format!("the results are written, but not drawn: {reason}"))
 }
 
 fn parse_format(name: &str) -> Result<Format, String> {
