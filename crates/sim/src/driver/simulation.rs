@@ -282,6 +282,9 @@ impl Simulation {
             None => {
                 let complete = self.traffic.flows.receive(FlowId(packet.flow), packet.bytes, self.fabric.now);
                 self.open -= u64::from(complete);
+                if FlowId(packet.flow) == FlowId::BACKGROUND {
+                    self.hosts[host.index()].receive_background(&mut self.fabric, &packet);
+                }
             }
             Some(job) => self.receive_of_job(host, job, packet),
         }
