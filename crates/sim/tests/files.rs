@@ -140,6 +140,10 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         ),
         (format!("{star}queue = \"20 kB\"\nlossless = {{}}"), "a queue needs"),
         (format!("{star}lossless = {{ xoff = 10, xon = 20 }}"), "xon = 20 B is more than xoff = 10 B"),
+        (
+            with("[[traffic]]\npattern = \"uniform\"\nmessage = 9999\nhosts = \"all\"\nexchange = true"),
+            "over lossless links",
+        ),
         (format!("{star}[transport]\npacket = 0"), "transport: packet = 0"),
         (format!("{star}[transport]\ninitial_window = 0"), "must be at least 1"),
         (format!("{star}[[fault]]\nat = \"1 us\""), "fault 0: it names neither links nor something dead"),

@@ -1,10 +1,14 @@
 //! PAUSE: nothing is dropped, whatever is sent; and nothing stands still for ever.
 
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::config::TimerConfig;
 use tributary_proto::ids::NodeId;
+use tributary_proto::registry::Protocol;
+use tributary_proto::tensor::Spec;
 use tributary_proto::time::{Span, Time};
 use tributary_sim::check::Checker;
 use tributary_sim::config::Config;
-use tributary_sim::driver::{Action, Settings, Simulation};
+use tributary_sim::driver::{Action, JobPlan, Settings, Simulation};
 use tributary_sim::net::{LinkId, LinkSpec, LosslessSpec, Rate, headroom};
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::{Graph, leaf_spine, star};
@@ -169,4 +173,36 @@ fn a_job_beside_uncontrolled_traffic_loses_nothing() {
     assert_eq!(report.jobs[0].retransmissions, 0, "{report}");
     assert_eq!(report.lossless_drops, Some(0));
     assert!(report.links.iter().map(|group| group.pauses).sum::<u64>() > 0, "{report}");
+}
+
+/// Leaves send sums into links a tenth as fast as their hosts': more of them than a queue holds wait for their turn.
+#[test]
+fn sums_take_the_room_of_what_they_are_made_of() {
+    let core = LinkSpec { rate: Rate(10_000_000_000), ..spec() };
+    let graph = leaf_spine(4, 2, 4, spec(), core, Span::ZERO);
+    let mut sim = simulation(&graph, true);
+    let (checker, findings) = Checker::lossless(&graph);
+    sim.fabric.set_tracer(Some(Box::new(checker)));
+    let plan = JobPlan {
+        name: "job".into(),
+        protocol: Protocol::SwitchMl,
+        members: (0..16).map(NodeId).collect(),
+        spec: Spec { elements: 1 << 18, dtype: DType::I32, op: ReduceOp::Sum },
+        iterations: 1,
+        start: Time::ZERO,
+        compute: Span::ZERO,
+        elements_per_packet: 256,
+        slots: 512,
+        roots: vec![4],
+        timers: TimerConfig::default(),
+        timeout: None,
+    };
+    sim.install(plan).unwrap();
+    assert!(sim.run_until_finished(END));
+    assert_eq!(losses(&sim), 0);
+    assert!(pauses(&sim) > 0, "leaves stopped their hosts");
+    assert_eq!(findings.violations(), []);
+    assert!(sim.traffic.jobs.all()[0].is_complete());
+    sim.run(END);
+    assert_eq!(sim.fabric.held_bytes(), 0, "all room is given back");
 }

@@ -182,6 +182,10 @@ pub struct TrafficSection {
     /// The share of its rate that a host sends, under DCTCP of data; only for patterns that go on.
     #[serde(default = "defaults::full")]
     pub load: Share,
+    /// A host begins its next message when it has received as many bytes as it has sent; only for `uniform` over
+    /// lossless links.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exchange: bool,
     /// When it begins.
     #[serde(default)]
     pub start: Duration,

@@ -86,6 +86,14 @@ impl HostNode {
         self.endpoint.take().map_or(0, |endpoint| endpoint.open())
     }
 
+    /// A packet of background traffic came; whoever waited for it goes on.
+    pub fn receive_background(&mut self, fabric: &mut Fabric, packet: &Packet) {
+        let source = self.background.iter_mut().find(|source| source.which() == packet.lane);
+        if source.is_some_and(|source| source.receive(packet.bytes)) {
+            self.wake(fabric);
+        }
+    }
+
     /// The time has come for which the NIC was armed, or an earlier one.
     pub fn nic_ready(&mut self, now: Time) {
         if self.armed <= now {
@@ -177,8 +185,12 @@ impl HostNode {
                     return Ok(packet);
                 }
             } else {
-                match self.background[turn - seats - 2].poll(fabric.now) {
-                    Ok((dst, bytes)) => return Ok(self.plain_packet(fabric, dst, FlowId::BACKGROUND, bytes)),
+                let source = &mut self.background[turn - seats - 2];
+                match source.poll(fabric.now) {
+                    Ok((dst, bytes)) => {
+                        let lane = source.which();
+                        return Ok(Packet { lane, ..self.plain_packet(fabric, dst, FlowId::BACKGROUND, bytes) });
+                    }
                     Err(next) => wake = wake.min(next),
                 }
             }

@@ -13,7 +13,7 @@ use super::seat::{Scratch, Seat, SeatId};
 use super::shared::{SharedSettings, Sharer};
 use super::switch::SwitchNode;
 use crate::events::{Event, EventId, EventKind, TimerTable};
-use crate::net::{Fabric, Framing, LinkId, LosslessSpec, Packet};
+use crate::net::{Fabric, Framing, LinkId, LosslessSpec, Origin, Packet};
 use crate::routing::{Balancing, Chooser, Table, default_divisors};
 use crate::topology::Graph;
 use crate::transport::TransportSettings;
@@ -268,7 +268,7 @@ impl Simulation {
             return self.receive(to, packet);
         };
         if packet.dst != to && !packet.flags.every_hop() {
-            return switch.forward(&mut self.fabric, &self.table, Some(from), packet);
+            return switch.forward(&mut self.fabric, &self.table, Origin::Link(from), packet);
         }
         switch.process(&mut self.fabric, &self.table, from, packet, &mut self.traffic.scratch);
         self.node_timers.set(to.0, switch.next_timeout(packet.lane));
@@ -282,6 +282,9 @@ impl Simulation {
             None => {
                 let complete = self.traffic.flows.receive(FlowId(packet.flow), packet.bytes, self.fabric.now);
                 self.open -= u64::from(complete);
+                if FlowId(packet.flow) == FlowId::BACKGROUND {
+                    self.hosts[host.index()].receive_background(&mut self.fabric, &packet);
+                }
             }
             Some(job) => self.receive_of_job(host, job, packet),
         }

@@ -10,7 +10,7 @@ use tributary_proto::wire::Common;
 
 use super::jobs::JobIndex;
 use super::seat::Scratch;
-use crate::net::{Fabric, LinkId, Packet, PacketFlags};
+use crate::net::{Fabric, LinkId, Origin, Packet, PacketFlags};
 use crate::routing::{Chooser, Table};
 
 /// A switch's side of the driver.
@@ -51,7 +51,7 @@ impl SwitchNode {
 
     /// Sends a packet on its way that came in over a link, or that a program made.
     #[inline]
-    pub fn forward(&mut self, fabric: &mut Fabric, table: &Table, from: Option<LinkId>, packet: Packet) {
+    pub fn forward(&mut self, fabric: &mut Fabric, table: &Table, origin: Origin, packet: Packet) {
         let ports = table.next_hops(self.index, packet.dst).0;
         if ports.is_empty() {
             fabric.lose_unroutable(self.node, &packet);
@@ -59,10 +59,7 @@ impl SwitchNode {
         }
         let port = self.chooser.choose(fabric, self.node, ports, &packet);
         let link = fabric.port(self.node, port);
-        match from {
-            Some(from) => fabric.relay(from, link, packet),
-            None => fabric.send(link, packet),
-        };
+        fabric.send_of(origin, link, packet);
     }
 
     /// Lets the program that a packet is for work on it.
@@ -84,7 +81,7 @@ impl SwitchNode {
         payloads.set_len(payload, len, wire_len);
         let mut packet = Packet { src: self.node, payload, bytes: fabric.framing.bytes_on_link(wire_len), ..packet };
         packet.flags.set_ecn(ecn);
-        self.carry_out(fabric, table, verdict, packet);
+        self.carry_out(fabric, table, verdict, Origin::Link(from), packet);
         self.emit(fabric, table, usize::from(packet.lane), scratch);
     }
 
@@ -135,45 +132,56 @@ impl SwitchNode {
                 lane: lane as u8,
                 flags: PacketFlags::new(emission.ecn, 0).with_every_hop(every_hop),
             };
-            self.carry_out(fabric, table, emission.verdict, packet);
+            self.carry_out(fabric, table, emission.verdict, Origin::Own, packet);
         }
     }
 
     /// Does what a verdict says with a packet whose payload this switch holds.
-    fn carry_out(&mut self, fabric: &mut Fabric, table: &Table, verdict: Verdict, packet: Packet) {
+    fn carry_out(&mut self, fabric: &mut Fabric, table: &Table, verdict: Verdict, origin: Origin, packet: Packet) {
         match verdict {
             Verdict::Consume | Verdict::Drop(_) => fabric.payloads.release(packet.payload),
-            Verdict::Port(port) => self.send_copies(fabric, std::iter::once(port), 1, packet),
-            Verdict::Multicast(set) => self.send_copies(fabric, set.iter(), set.len(), packet),
+            Verdict::Port(port) => self.send_copies(fabric, std::iter::once(port), 1, origin, packet),
+            Verdict::Multicast(set) => self.send_copies(fabric, set.iter(), set.len(), origin, packet),
             Verdict::Group(group) => {
                 let ports = &self.groups[group.index()];
-                self.send_copies(fabric, ports.iter().copied(), ports.len(), packet);
+                self.send_copies(fabric, ports.iter().copied(), ports.len(), origin, packet);
             }
             Verdict::Route(node) => {
                 let packet = Packet { dst: node, serial: fabric.next_serial(self.node), ..packet };
                 fabric.made(&packet);
-                self.forward(fabric, table, None, packet);
+                self.forward(fabric, table, origin, packet);
             }
         }
     }
 
     /// One copy out of each port, for whoever is at its other end.
-    fn send_copies(&self, fabric: &mut Fabric, ports: impl Iterator<Item = PortId>, count: usize, packet: Packet) {
+    fn send_copies(
+        &self,
+        fabric: &mut Fabric,
+        ports: impl Iterator<Item = PortId>,
+        count: usize,
+        origin: Origin,
+        packet: Packet,
+    ) {
         if count == 0 {
             return fabric.payloads.release(packet.payload);
         }
         fabric.payloads.share(packet.payload, count as u32 - 1);
         let links = fabric.ports(self.node).len();
+        let origin = match origin {
+            Origin::Link(from) if count > 1 => fabric.copies_of(from, packet.bytes, count as u32),
+            origin => origin,
+        };
         for port in ports {
             // A program may name the port that a stranger came from, which leads nowhere.
             if port.index() >= links {
-                fabric.payloads.release(packet.payload);
+                fabric.drop_copy(origin, packet);
                 continue;
             }
             let link = fabric.port(self.node, port.0);
             let packet = Packet { dst: fabric.link(link).to, serial: fabric.next_serial(self.node), ..packet };
             fabric.made(&packet);
-            fabric.send(link, packet);
+            fabric.send_of(origin, link, packet);
         }
     }
 }

@@ -62,6 +62,11 @@ pub fn add_traffic(
     if section.pattern == Pattern::Permutation && section.until.is_some() {
         return Err(wrong("a permutation ends by itself: leave until out"));
     }
+    if section.exchange && (section.pattern != Pattern::Uniform || config.network.lossless.is_none()) {
+        return Err(wrong(
+            "exchange is for pattern = \"uniform\" over lossless links: a lost packet would stop its host",
+        ));
+    }
     if section.until.is_some_and(|until| until.0 <= section.start.0) {
         return Err(wrong("until is not after start"));
     }
@@ -85,7 +90,8 @@ pub fn add_traffic(
         }
         (Pattern::Uniform, _) => {
             let (packet, bytes) = plain(section).map_err(|error| wrong(&error))?;
-            uniform(simulation, config, index, section, &members, packet, bytes);
+            let which = u8::try_from(index).map_err(|_| wrong("at most 256 patterns fit"))?;
+            uniform(simulation, config, which, section, &members, packet, bytes);
         }
         (Pattern::Poisson, Some(Transport::None)) => {
             return Err(wrong("flows that arrive at random need transport = \"dctcp\""));
@@ -122,7 +128,7 @@ fn plain(section: &TrafficSection) -> Result<(u16, u64), String> {
 fn uniform(
     simulation: &mut Simulation,
     config: &Config,
-    index: usize,
+    which: u8,
     section: &TrafficSection,
     members: &[NodeId],
     packet: u16,
@@ -135,7 +141,8 @@ fn uniform(
         Span::ZERO
     };
     let packets = bytes.div_ceil(u64::from(packet)).min(u64::from(u32::MAX)) as u32;
-    let group = UniformGroup::new(members, config.seed, index as u64, packets, packet, pace);
+    let mut group = UniformGroup::new(members, config.seed, which, packets, packet, pace);
+    group.exchange = section.exchange;
     for (host, mut source) in group.sources() {
         source.limit(Time::ZERO + section.start.0, section.until.map(|until| Time::ZERO + until.0));
         simulation.add_background(host, source);

@@ -6,7 +6,7 @@ use tributary_proto::time::{Span, Time};
 
 use super::faults::Stray;
 use super::link::{Link, LinkCounters, LinkId, LinkSpec};
-use super::lossless::Lossless;
+use super::lossless::{Lossless, Origin};
 use super::packet::Framing;
 use super::trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};
 use super::{Packet, Payloads};
@@ -204,13 +204,13 @@ impl Fabric {
     /// Sends a packet into a link. A packet that the link does not take is lost, and its payload given back.
     #[inline]
     pub fn send(&mut self, id: LinkId, packet: Packet) -> bool {
-        if self.lossless.is_some() { self.send_lossless(None, id, packet) } else { self.send_plain(id, packet) }
+        self.send_of(Origin::Own, id, packet)
     }
 
-    /// Sends a packet that came in over link `from` out into link `id`.
+    /// Sends a packet into a link, and says whose room it takes in a lossless network.
     #[inline]
-    pub fn relay(&mut self, from: LinkId, id: LinkId, packet: Packet) -> bool {
-        if self.lossless.is_some() { self.send_lossless(Some(from), id, packet) } else { self.send_plain(id, packet) }
+    pub fn send_of(&mut self, origin: Origin, id: LinkId, packet: Packet) -> bool {
+        if self.lossless.is_some() { self.send_lossless(origin, id, packet) } else { self.send_plain(id, packet) }
     }
 
     #[inline]

@@ -41,8 +41,28 @@ pub fn headroom(link: &LinkSpec, longest_packet: u64) -> u64 {
     round_trip as u64 + PAUSE_BYTES + 3 * longest_packet
 }
 
-/// Whose packets those in a queue are: of a link into the switch, or the node's own.
-pub(super) type Origin = Option<LinkId>;
+/// Whose packets those in a queue are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The node made it by itself: a host, or a program's timer.
+    Own,
+    /// It came in over this link, or is what a program made of it.
+    Link(LinkId),
+    /// It is one of several copies of what came in, which hold one packet's room until the last one has left.
+    Copies(CopiesId),
+}
+
+/// Copies of one packet in output queues of a lossless switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopiesId(u32);
+
+/// A packet's room that several copies of it share.
+struct Copies {
+    origin: LinkId,
+    bytes: u16,
+    /// Copies that have not left; when free, the next free place.
+    left: u32,
+}
 
 /// One link, at both of its ends.
 #[derive(Default)]
@@ -76,7 +96,11 @@ pub(super) struct Lossless {
     pub spec: LosslessSpec,
     /// By link.
     pub ports: Vec<Port>,
+    copies: Vec<Copies>,
+    free_copies: u32,
 }
+
+const NONE_FREE: u32 = u32::MAX;
 
 impl Lossless {
     pub fn new(spec: LosslessSpec, graph: &Graph) -> Lossless {
@@ -86,43 +110,74 @@ impl Lossless {
             let own_room = if near.0 < graph.hosts() { u64::MAX } else { link.queue_bytes };
             Port { room: link.queue_bytes, own_room, ..Port::default() }
         });
-        Lossless { spec, ports: ports.collect() }
+        Lossless { spec, ports: ports.collect(), copies: Vec::new(), free_copies: NONE_FREE }
     }
 
-    /// Counts a packet that joins the queue of link `at`; false if there is no room for it. `true` beside
-    /// it: its sender must stop.
-    pub fn hold(&mut self, at: LinkId, origin: Origin, bytes: u16) -> (bool, bool) {
+    /// Counts a packet that joins the queue of link `at`; `None` if there is no room for it, else the link whose
+    /// sender must stop, if one must.
+    fn hold(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<Option<LinkId>> {
         let xoff = self.spec.xoff;
-        let Some(origin) = origin else {
-            let port = &mut self.ports[at.index()];
-            let fits = port.own + u64::from(bytes) <= port.own_room;
-            port.own += if fits { u64::from(bytes) } else { 0 };
-            return (fits, false);
+        let origin = match origin {
+            Origin::Link(origin) => origin,
+            Origin::Copies(_) => return Some(None),
+            Origin::Own => {
+                let port = &mut self.ports[at.index()];
+                port.own += u64::from(bytes);
+                if port.own > port.own_room {
+                    port.own -= u64::from(bytes);
+                    return None;
+                }
+                return Some(None);
+            }
         };
         let port = &mut self.ports[origin.index()];
         if port.held + u64::from(bytes) > port.room {
-            return (false, false);
+            return None;
         }
         port.held += u64::from(bytes);
         port.most_held = port.most_held.max(port.held);
         let stop = port.held > xoff && !port.pausing;
         port.pausing |= stop;
         port.pauses += u64::from(stop);
-        (true, stop)
+        Some(stop.then_some(origin))
     }
 
-    /// Counts a packet that has left link `at`; true if its sender may go on.
-    pub fn free(&mut self, at: LinkId, origin: Origin, bytes: u16) -> bool {
-        let xon = self.spec.xon;
-        let Some(origin) = origin else {
-            self.ports[at.index()].own -= u64::from(bytes);
-            return false;
+    /// Counts a packet that has left link `at` or was lost before it; gives the link whose sender may go on.
+    fn free(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<LinkId> {
+        let (origin, bytes) = match origin {
+            Origin::Link(origin) => (origin, bytes),
+            Origin::Copies(CopiesId(number)) => {
+                let copies = &mut self.copies[number as usize];
+                copies.left -= 1;
+                if copies.left > 0 {
+                    return None;
+                }
+                copies.left = std::mem::replace(&mut self.free_copies, number);
+                (copies.origin, copies.bytes)
+            }
+            Origin::Own => {
+                self.ports[at.index()].own -= u64::from(bytes);
+                return None;
+            }
         };
+        let xon = self.spec.xon;
         let port = &mut self.ports[origin.index()];
         port.held -= u64::from(bytes);
         let go_on = port.pausing && port.held <= xon;
         port.pausing &= !go_on;
-        go_on
+        go_on.then_some(origin)
+    }
+
+    /// One packet's room for several copies.
+    fn share(&mut self, origin: LinkId, bytes: u16, left: u32) -> CopiesId {
+        let copies = Copies { origin, bytes, left };
+        if self.free_copies == NONE_FREE {
+            self.copies.push(copies);
+            return CopiesId(self.copies.len() as u32 - 1);
+        }
+        let number = self.free_copies;
+        self.free_copies = std::mem::replace(&mut self.copies[number as usize], copies).left;
+        CopiesId(number)
     }
 }
 
@@ -141,24 +196,59 @@ impl Fabric {
     pub(super) fn send_lossless(&mut self, origin: Origin, id: LinkId, mut packet: Packet) -> bool {
         if self.links[id.index()].down {
             self.lose(id, self.near_end(id), self.why_down(id), &packet);
+            if let Origin::Copies(_) = origin {
+                self.give_room_back(id, origin, packet.bytes);
+            }
             return false;
         }
         let Some(lossless) = &mut self.lossless else { return false };
-        let (fits, stop) = lossless.hold(id, origin, packet.bytes);
-        if !fits {
+        let Some(stop) = lossless.hold(id, origin, packet.bytes) else {
             self.lose(id, self.near_end(id), LossCause::QueueFull, &packet);
             return false;
-        }
+        };
         self.links[id.index()].join_waiting(self.now, &mut packet);
         lossless.ports[id.index()].waiting.push_back((packet, origin));
         if self.tracer.is_some() {
             self.record(self.near_end(id), Happening::Waits { link: id }, &packet);
         }
-        if let (true, Some(origin)) = (stop, origin) {
+        if let Some(origin) = stop {
             self.order(origin, true);
         }
         self.begin_next(id);
         true
+    }
+
+    /// Room for `count` copies of what came in over a link; a lossless network holds one packet for all of them.
+    pub fn copies_of(&mut self, from: LinkId, bytes: u16, count: u32) -> Origin {
+        let Some(lossless) = &mut self.lossless else { return Origin::Own };
+        let Some(stop) = lossless.hold(from, Origin::Link(from), bytes) else { return Origin::Own };
+        let copies = lossless.share(from, bytes, count);
+        if let Some(origin) = stop {
+            self.order(origin, true);
+        }
+        Origin::Copies(copies)
+    }
+
+    /// Bytes that take room in the ports of lossless switches now.
+    pub fn held_bytes(&self) -> u64 {
+        self.lossless.as_ref().map_or(0, |lossless| lossless.ports.iter().map(|port| port.held + port.own).sum())
+    }
+
+    /// A copy that leads nowhere: its hold on the payload and on the room ends.
+    pub fn drop_copy(&mut self, origin: Origin, packet: Packet) {
+        if let Origin::Copies(_) = origin {
+            // Whose room is shared does not depend on the link.
+            self.give_room_back(LinkId(0), origin, packet.bytes);
+        }
+        self.payloads.release(packet.payload);
+    }
+
+    /// A packet is no longer in the queue before a link.
+    pub(super) fn give_room_back(&mut self, id: LinkId, origin: Origin, bytes: u16) {
+        let Some(lossless) = &mut self.lossless else { return };
+        if let Some(origin) = lossless.free(id, origin, bytes) {
+            self.order(origin, false);
+        }
     }
 
     /// The first packet that waits for a lossless link leaves, if none is leaving and nothing forbids it.
@@ -188,11 +278,8 @@ impl Fabric {
             return self.queue.push(until, EventId::new(EventKind::Departure, id.0));
         }
         let Some(lossless) = &mut self.lossless else { return };
-        if let Some((origin, bytes)) = lossless.ports[id.index()].leaving.take()
-            && lossless.free(id, origin, bytes)
-            && let Some(origin) = origin
-        {
-            self.order(origin, false);
+        if let Some((origin, bytes)) = lossless.ports[id.index()].leaving.take() {
+            self.give_room_back(id, origin, bytes);
         }
         self.begin_next(id);
     }

@@ -14,7 +14,7 @@ mod trace;
 
 pub use fabric::{Fabric, Queues};
 pub use link::{Link, LinkCounters, LinkId, LinkSpec, Rate};
-pub use lossless::{LosslessSpec, PAUSE_BYTES, headroom};
+pub use lossless::{LosslessSpec, Origin, PAUSE_BYTES, headroom};
 pub use packet::{Framing, Packet, PacketFlags};
 pub use payload::{PayloadId, Payloads};
 pub use trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};

@@ -29,6 +29,9 @@ pub struct Goodput {
     pub rto: Timeouts,
     /// Bytes of a background message, on links; then the peer changes.
     pub message: Bytes,
+    /// A background host begins its next message when it has received as many bytes as it has sent.
+    #[serde(default)]
+    pub exchange: bool,
     /// The lines of the figure.
     pub lines: Vec<Line>,
     /// The places on its x axis.
@@ -291,6 +294,7 @@ impl Goodput {
             sizes: None,
             packet: Bytes(4 * u64::from(self.elements_per_packet) + 98),
             load: Share(1.0),
+            exchange: self.exchange,
             start: Duration::default(),
             until: None,
         };

@@ -218,6 +218,7 @@ impl Draw {
             sizes: None,
             packet: Bytes(1090),
             load: Share(self.of(&[0.01, 0.1, 0.3])),
+            exchange: false,
             start: Duration::default(),
             until: Some(Duration(heal)),
         }
@@ -244,6 +245,7 @@ impl Draw {
             sizes: message.is_none().then_some(FlowSizes::Hadoop),
             packet: Bytes(1090),
             load: Share(if message == Some(1) { 1e-5 } else { self.of(&[0.0002, 0.002]) }),
+            exchange: false,
             start: Duration::default(),
             until: (ending == Ending::AllHeals).then_some(Duration(heal)),
         }

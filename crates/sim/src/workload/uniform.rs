@@ -1,5 +1,8 @@
 //! Random uniform injection (Canary §5.2): each host sends a message to a random host and receives one from another,
 //! and changes its peer with every message. It never ends.
+//!
+//! In an *exchange* a host begins its next message when it has received as many bytes as it has sent: rounds stay
+//! together, and hardly ever do two hosts send to one.
 
 use std::sync::Arc;
 
@@ -21,14 +24,18 @@ pub struct UniformGroup {
     pub packet_bytes: u16,
     /// Time from one packet to the next at the given load, if a host does not send all the time.
     pub pace: Span,
+    /// Hosts wait for what they are to receive before they go on.
+    pub exchange: bool,
+    which: u8,
 }
 
 impl UniformGroup {
     /// A group of at least two hosts. `which` tells groups of one run apart.
-    pub fn new(hosts: &[NodeId], seed: u64, which: u64, packets: u32, packet_bytes: u16, pace: Span) -> UniformGroup {
+    pub fn new(hosts: &[NodeId], seed: u64, which: u8, packets: u32, packet_bytes: u16, pace: Span) -> UniformGroup {
+        let number = u64::from(which);
         let mut places = hosts.to_vec();
-        Rng::new(seed, Purpose::Background, which).shuffle(&mut places);
-        UniformGroup { places, seed: mix(seed ^ mix(which)), packets, packet_bytes, pace }
+        Rng::new(seed, Purpose::Background, number).shuffle(&mut places);
+        UniformGroup { places, seed: mix(seed ^ mix(number)), packets, packet_bytes, pace, exchange: false, which }
     }
 
     /// One source for each host.
@@ -38,6 +45,7 @@ impl UniformGroup {
             group: group.clone(),
             place,
             round: 0,
+            received: 0,
             left: 0,
             peer: NodeId(0),
             next: Time(0),
@@ -58,7 +66,10 @@ impl UniformGroup {
 pub struct Uniform {
     group: Arc<UniformGroup>,
     place: u32,
+    /// Messages begun.
     round: u64,
+    /// Bytes received from others of the group.
+    received: u64,
     left: u32,
     peer: NodeId,
     next: Time,
@@ -74,9 +85,27 @@ impl Uniform {
         self.end = end.unwrap_or(NEVER);
     }
 
+    /// The group's number, which its packets carry as their lane.
+    pub fn which(&self) -> u8 {
+        self.group.which
+    }
+
+    /// Counts a packet of the group at this host; true if that lets a host go on that waits for it.
+    pub fn receive(&mut self, bytes: u16) -> bool {
+        let waited = self.waits();
+        self.received += u64::from(bytes);
+        waited && !self.waits()
+    }
+
+    /// True between two rounds, until this one's message is here.
+    fn waits(&self) -> bool {
+        let message = u64::from(self.group.packets) * u64::from(self.group.packet_bytes);
+        self.group.exchange && self.left == 0 && self.received < self.round * message
+    }
+
     /// Destination and size of the next packet, or the time from which there is one; the end of time if never.
     pub fn poll(&mut self, now: Time) -> Result<(NodeId, u16), Time> {
-        if now >= self.end {
+        if now >= self.end || self.waits() {
             return Err(NEVER);
         }
         if now < self.next {
@@ -120,6 +149,20 @@ mod tests {
             receivers.sort_unstable();
             assert_eq!(receivers, (0..10).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn in_an_exchange_a_host_waits_for_its_message() {
+        let hosts: Vec<NodeId> = (0..2).map(NodeId).collect();
+        let mut group = UniformGroup::new(&hosts, 1, 0, 2, 1000, Span::ZERO);
+        group.exchange = true;
+        let mut source = group.sources().remove(0).1;
+        assert!(source.poll(Time::ZERO).is_ok() && source.poll(Time::ZERO).is_ok());
+        assert_eq!(source.poll(Time::ZERO), Err(NEVER));
+        assert!(!source.receive(1000), "half of it");
+        assert_eq!(source.poll(Time::ZERO), Err(NEVER));
+        assert!(source.receive(1000));
+        assert!(source.poll(Time::ZERO).is_ok());
     }
 
     #[test]
