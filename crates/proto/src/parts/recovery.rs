@@ -161,6 +161,17 @@ impl Recovery {
         }
     }
 
+    /// A slot's answer came because it was asked for: the timeout was right, and says nothing about round trips.
+    pub fn recovered(&mut self, now: Time, slot: u16) {
+        let shard = self.shard_of(slot).index();
+        let state = &mut self.shards[shard];
+        if std::mem::take(&mut state.probes) > 0 {
+            state.resumed_at = now;
+        }
+        state.stirred_at = now;
+        self.forget(slot);
+    }
+
     /// The slot waits no longer.
     pub fn forget(&mut self, slot: u16) {
         let shard = self.shard_of(slot).index();

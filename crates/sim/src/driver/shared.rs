@@ -66,10 +66,11 @@ impl Simulation {
         if self.sharers.is_empty() {
             return;
         }
+        let pipeline = &mut self.switches[switch].pipelines[0];
         for sharer in &self.sharers {
-            self.switches[switch].pipelines[0].remove(sharer.job);
-            self.switches[switch].pipelines[0].unshare(sharer.protocol.code());
+            pipeline.remove(sharer.job);
         }
+        self.sharers.iter().for_each(|sharer| pipeline.unshare(sharer.protocol.code()));
         self.share_in(switch, 0..self.sharers.len());
     }
 

@@ -50,6 +50,9 @@ pub struct Report {
     pub lossless_drops: Option<u64>,
     /// The most memory that programs took in one switch, in bytes.
     pub switch_memory_bytes: usize,
+    /// The arrays of descriptors that jobs share; none where no job does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrays: Option<ArraysReport>,
     /// Every direction of every link.
     #[serde(skip)]
     pub link_rows: Vec<LinkRow>,
@@ -58,6 +61,49 @@ pub struct Report {
     pub flow_rows: Vec<FlowRow>,
     /// How fast the run was; the only part that differs between equal runs.
     pub speed: Speed,
+}
+
+/// The static arrays of all switches together (Canary §3.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ArraysReport {
+    /// Descriptors in use at the end.
+    pub held: u32,
+    /// The most that one switch had in use at once.
+    pub peak: u32,
+    /// Packets that found their entry taken by another block.
+    pub collisions: u64,
+    /// Contributions that came when their partial sum was gone.
+    pub stragglers: u64,
+    /// Partial sums that left because their time was up ...
+    pub flushed_late: u64,
+    /// ... and those that left because nothing was missing.
+    pub flushed_full: u64,
+    /// Packets that restored a subtree.
+    pub restorations: u64,
+    /// Descriptors that were freed because nobody needed them for a lease.
+    pub expired: u64,
+    /// The longest time that a partial sum waits somewhere now, in seconds.
+    pub timeout_seconds: f64,
+}
+
+impl ArraysReport {
+    fn new(simulation: &Simulation) -> Option<ArraysReport> {
+        let arrays = simulation.arrays().map(|(_, array)| array);
+        arrays.fold(None, |sum: Option<ArraysReport>, array| {
+            let sum = sum.unwrap_or_default();
+            Some(ArraysReport {
+                held: sum.held + array.held,
+                peak: sum.peak.max(array.peak),
+                collisions: sum.collisions + array.collisions,
+                stragglers: sum.stragglers + array.stragglers,
+                flushed_late: sum.flushed_late + array.flushed_late,
+                flushed_full: sum.flushed_full + array.flushed_full,
+                restorations: sum.restorations + array.restorations,
+                expired: sum.expired + array.expired,
+                timeout_seconds: sum.timeout_seconds.max(array.timeout.as_secs_f64()),
+            })
+        })
+    }
 }
 
 /// How fast a run was.
@@ -192,6 +238,7 @@ impl Report {
             links: links::groups(graph, &link_rows),
             lossless_drops: config.network.lossless.map(|_| links::overflows(&link_rows)),
             switch_memory_bytes: simulation.switch_memory_bytes(),
+            arrays: ArraysReport::new(simulation),
             link_rows,
             flow_rows,
             speed: Speed {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{FlowReport, JobReport, LinkGroup, Report, TransportReport};
+use super::{ArraysReport, FlowReport, JobReport, LinkGroup, Report, TransportReport};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,6 +35,9 @@ impl fmt::Display for Report {
         if self.switch_memory_bytes > 0 {
             writeln!(f, "\nswitch memory: {} KiB in the fullest switch", self.switch_memory_bytes.div_ceil(1024))?;
         }
+        if let Some(arrays) = &self.arrays {
+            write_arrays(f, arrays)?;
+        }
         writeln!(f, "trace {}", self.trace_hash)?;
         write!(
             f,
@@ -47,8 +50,28 @@ impl fmt::Display for Report {
     }
 }
 
+fn write_arrays(f: &mut fmt::Formatter<'_>, arrays: &ArraysReport) -> fmt::Result {
+    writeln!(
+        f,
+        "descriptors: at most {} in one switch, {} at the end, {} expired, timeout up to {}",
+        arrays.peak,
+        arrays.held,
+        arrays.expired,
+        time(arrays.timeout_seconds)
+    )?;
+    writeln!(
+        f,
+        "partial sums: {} complete, {} when their time was up; {} stragglers, {} collisions, {} restorations",
+        arrays.flushed_full, arrays.flushed_late, arrays.stragglers, arrays.collisions, arrays.restorations
+    )
+}
+
 fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
-    let trees = if job.trees == 1 { "1 tree".to_string() } else { format!("{} trees", job.trees) };
+    let trees = match job.trees {
+        0 => "dynamic trees".to_string(),
+        1 => "1 tree".to_string(),
+        trees => format!("{trees} trees"),
+    };
     writeln!(
         f,
         "\n{}: {} on {} ranks, {} KiB, {trees}, {} slots",

@@ -5,9 +5,9 @@ use tributary_proto::registry::Protocol;
 use tributary_proto::time::Span;
 
 use crate::config::{
-    Bytes, ClosShape, Config, DataRate, DumbbellShape, Duration, FaultSection, GraphLink, GraphShape, Hosts,
-    JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection, Pattern, Placement,
-    Routing, Share, StarShape, Timeouts, TrafficSection,
+    Bytes, ClosShape, Config, DataRate, DumbbellShape, Duration, FaultSection, FlushSection, GraphLink, GraphShape,
+    Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection, Pattern,
+    Placement, Routing, Share, StarShape, SwitchSection, Timeouts, TrafficSection,
 };
 use crate::net::Rate;
 use crate::rng::{Purpose, Rng};
@@ -48,19 +48,11 @@ pub fn world(seed: u64) -> World {
     if hosts >= 2 && more.0.chance(0.3) {
         traffic.push(more.flows(heal, ending));
     }
+    let switches = Draw(Rng::new(seed, Purpose::World, 2)).switches();
     // Pools that are far too large for the queues on the way get a packet or two through in each timeout.
     let end = Duration(Span::from_millis(120_000));
     World {
-        config: Config {
-            seed,
-            end,
-            network,
-            jobs,
-            traffic,
-            transport: Default::default(),
-            switches: Default::default(),
-            faults,
-        },
+        config: Config { seed, end, network, jobs, traffic, transport: Default::default(), switches, faults },
         ending,
     }
 }
@@ -198,6 +190,20 @@ impl Draw {
             roots: None,
             rto: Timeouts::default(),
             timeout: (ending == Ending::SomeDie).then(|| Duration(Span::from_millis(200))),
+        }
+    }
+
+    /// Memory that jobs share: from a single entry to plenty, held for less or for longer than it is needed.
+    fn switches(&mut self) -> SwitchSection {
+        let timeout = |draw: &mut Draw| Duration(Span::from_nanos(draw.of(&[0, 100, 1000, 5000, 100_000])));
+        let fixed = FlushSection::Fixed(timeout(self));
+        let (least, most) = (Duration(Span::from_nanos(self.of(&[0, 200]))), Duration(Span::from_micros(20)));
+        SwitchSection {
+            descriptors: self.of(&[1, 2, 7, 64, 1024, 32_768]),
+            partitions: 1,
+            timeout: if self.0.chance(0.7) { fixed } else { FlushSection::Adaptive { least, most } },
+            lease: Duration(Span::from_micros(self.of(&[1, 50, 1000, 20_000]))),
+            reissues: self.of(&[0, 1, 3]),
         }
     }
 

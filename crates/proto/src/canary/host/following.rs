@@ -1,8 +1,8 @@
 //! What a host does with packets about blocks that others lead.
 
 use super::steps::{Relation, Step};
-use super::{CanaryHost, Stage};
-use crate::canary::wire::Header;
+use super::{CanaryHost, Stage, Way};
+use crate::canary::wire::{HEADER_LEN, Header};
 use crate::drop_reason::DropReason;
 use crate::packet::Packet;
 use crate::time::Time;
@@ -35,13 +35,21 @@ impl<V: Values> CanaryHost<V> {
         if elements != self.elements_at(step.place) {
             return Err(DropReason::BadLength);
         }
-        self.conclude(now, step.place, header.look_ahead, &packet.bytes[crate::canary::wire::HEADER_LEN..])
+        let way = if header.multicast { Way::Tree } else { Way::Answer };
+        self.conclude(now, step.place, header.look_ahead, &packet.bytes[HEADER_LEN..], way)
     }
 
     /// The leader has given an issue up: the block is sent again under the next (§3.3).
     pub(super) fn failed(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
         self.follows(step, header)?;
         let state = &mut self.places[usize::from(step.place)];
+        let direct = header.attempt >= self.config.fabric.reissues;
+        if direct && header.attempt == state.attempt && state.contributed {
+            // The leader lacks this rank's contribution and no other's.
+            state.contributed = false;
+            self.queue.push(step.place);
+            return Ok(());
+        }
         if header.attempt <= state.attempt {
             return Err(DropReason::Stale);
         }

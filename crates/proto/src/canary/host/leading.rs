@@ -3,7 +3,7 @@
 use super::lead::State;
 use super::outbox::{Outgoing, group};
 use super::steps::{Relation, Step};
-use super::{CanaryHost, Stage};
+use super::{CanaryHost, Stage, Way};
 use crate::canary::wire::{HEADER_LEN, Header, NO_SWITCH, proof};
 use crate::drop_reason::DropReason;
 use crate::ids::{PortId, WorkerId};
@@ -158,7 +158,7 @@ impl<V: Values> CanaryHost<V> {
         lead.state = State::Done;
         let look_ahead = lead.look_ahead;
         self.broadcast(step, attempt);
-        let concluded = self.conclude(now, place, look_ahead, &vector[..len]);
+        let concluded = self.conclude(now, place, look_ahead, &vector[..len], Way::Own);
         debug_assert!(concluded.is_ok(), "a leader's own sum is of use to it");
         self.vector = vector;
     }
@@ -209,7 +209,13 @@ impl<V: Values> CanaryHost<V> {
             State::Gathering if header.attempt < lead.attempt => {
                 self.outbox.push_back(Outgoing::Failed(step, header.wid));
             }
-            State::Gathering if header.attempt > lead.attempt || direct => return Err(DropReason::Ahead),
+            State::Gathering if header.attempt > lead.attempt => return Err(DropReason::Ahead),
+            // Summed by this host alone: it knows whose contribution it lacks.
+            State::Gathering if direct => {
+                if !lead.asked.contains(header.wid) {
+                    self.outbox.push_back(Outgoing::Failed(step, header.wid));
+                }
+            }
             State::Gathering => {
                 lead.asked.insert(header.wid);
                 if lead.asked.len() == others && lead.counter < others {

@@ -64,6 +64,17 @@ impl Stage {
     }
 }
 
+/// How a sum came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// From the leader through switches that multicast it.
+    Tree,
+    /// From the leader to this host alone, which had asked.
+    Answer,
+    /// This host is the leader.
+    Own,
+}
+
 struct Place {
     /// The block of the stream that it works on, or waits for; at the notices' place, the notice.
     block: u64,
@@ -273,7 +284,14 @@ impl<V: Values> CanaryHost<V> {
     }
 
     /// The sum of a place's phase, from wherever it came.
-    fn conclude(&mut self, now: Time, place: u16, look_ahead: LookAhead, vector: &[u8]) -> Result<(), DropReason> {
+    fn conclude(
+        &mut self,
+        now: Time,
+        place: u16,
+        look_ahead: LookAhead,
+        vector: &[u8],
+        way: Way,
+    ) -> Result<(), DropReason> {
         let (world, stride) = (self.world(), u64::from(self.window()));
         let is_notice = self.is_notice(place);
         let state = &mut self.places[usize::from(place)];
@@ -307,7 +325,11 @@ impl<V: Values> CanaryHost<V> {
         let phase = state.phase;
         state.phase = self.steps.after(phase);
         self.leads.close(place, self.steps.before(phase));
-        self.recovery.answered(now, place, &mut self.queue);
+        match way {
+            Way::Tree => self.recovery.answered(now, place, &mut self.queue),
+            Way::Answer => self.recovery.recovered(now, place),
+            Way::Own => {}
+        }
         self.start(place, true);
         self.settle(now);
         Ok(())

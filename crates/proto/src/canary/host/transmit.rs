@@ -30,8 +30,7 @@ impl<V: Values> CanaryHost<V> {
             if !state.stage.waits() {
                 continue;
             }
-            let direct = state.attempt >= self.config.fabric.reissues;
-            let kind = if direct || !state.contributed { Kind::Reduce } else { Kind::Request };
+            let kind = if state.contributed { Kind::Request } else { Kind::Reduce };
             state.contributed = true;
             let in_step = state.in_step;
             let Some(transmit) = self.write_own(place, kind, buf) else { continue };
