@@ -242,7 +242,9 @@ impl Crossbar {
 
     /// Forgets a job's members.
     pub fn remove_job(&mut self, job: JobId) {
-        self.ports.iter_mut().for_each(|port| drop(port.members.remove(&job)));
+        for port in &mut self.ports {
+            port.members.remove(&job);
+        }
     }
 
     /// When the member of a job on this host was last heard, if it is a host of ours.
@@ -258,7 +260,10 @@ impl Crossbar {
             return;
         }
         port.heard = hello.ready.then_some(now);
-        let news = hello.adverts.iter().fold(false, |news, &advert| self.state.hear(advert) || news);
+        let mut news = false;
+        for &advert in &hello.adverts {
+            news |= self.state.hear(advert);
+        }
         self.look(now, news);
     }
 
@@ -317,3 +322,6 @@ impl PortView for Crossbar {
         self.ports.get(port.index()).map_or(0, |port| port.egress.queued_bytes())
     }
 }
+
+#[cfg(test)]
+mod tests;

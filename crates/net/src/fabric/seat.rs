@@ -98,7 +98,12 @@ impl Shard for Onlooker {
     fn report(&self) -> Answer<ShardReport> {
         let report = self.0.report();
         let (reply, answer) = oneshot::channel();
-        tokio::spawn(async move { report.come().await.map(|report| reply.send(report.shard)) });
+        tokio::spawn(async move {
+            if let Ok(report) = report.come().await {
+                // Of no use if nobody waits any more.
+                let _ = reply.send(report.shard);
+            }
+        });
         Answer::new(ONLY, answer)
     }
 

@@ -26,9 +26,9 @@ pub fn commands(fabric: &Fabric, file: &Path) -> String {
         lines.push(format!("tributary switch --fabric {file} --node {}", plan.name));
     }
     lines.push(String::new());
-    lines.push(format!(
-        "# A job of all hosts; --input mine.npy --output sum.npy in place of --elements for your own data"
-    ));
+    lines.push(
+        "# A job of all hosts; --input mine.npy --output sum.npy in place of --elements for your own data".to_string(),
+    );
     for host in fabric.hosts() {
         let plan = &fabric.nodes[host.index()];
         lines.push(format!("# {}: {}", plan.name, plan.address));

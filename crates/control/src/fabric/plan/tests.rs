@@ -1,0 +1,63 @@
+//! Files, right and wrong.
+
+use super::*;
+
+const SECRET: &str = "secret = \"0123456789abcdef\"\n";
+const SMALL: &str = "[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n";
+
+fn parse(text: &str) -> Result<Fabric, String> {
+    FabricFile::parse(&format!("{SECRET}{text}")).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_leaf_spine_has_names_numbers_addresses_and_roots() {
+    let fabric = parse(SMALL).unwrap();
+    let names: Vec<&str> = fabric.nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["host0", "host1", "host2", "host3", "leaf0", "leaf1", "spine0", "spine1"]);
+    assert_eq!(fabric.roots(), [NodeId(6), NodeId(7)]);
+    assert_eq!(fabric.seat, NodeId(7));
+    assert_eq!(fabric.leaf_of(NodeId(2)), NodeId(5));
+    assert_eq!(fabric.udp(NodeId(4)).to_string(), "10.77.128.1:17777");
+    assert_eq!(fabric.nodes[6].control.unwrap().to_string(), "10.77.192.3:17777");
+    assert_eq!(fabric.node_at("::ffff:10.77.0.2".parse().unwrap()), Some(NodeId(1)));
+    assert_eq!(fabric.cables[0], Cable { bits_per_s: None, queue_bytes: 256 << 10 });
+}
+
+#[test]
+fn a_graph_names_its_own_nodes_and_one_link_may_differ() {
+    let text = "rate_mbps = 100\n[graph]\nhosts = [\"a\", \"b\"]\nswitches = [\"x\", \"y\"]\n\
+                links = [[\"a\", \"x\"], [\"b\", \"y\"], [\"x\", \"y\"]]\n\
+                [[link]]\nbetween = [\"y\", \"x\"]\nrate_mbps = 40\nqueue_kib = 16\n\
+                [addresses]\nx = \"192.168.0.1\"\n";
+    let fabric = parse(text).unwrap();
+    assert_eq!(fabric.cables[2], Cable { bits_per_s: Some(40_000_000), queue_bytes: 16 << 10 });
+    assert_eq!(fabric.cables[0].bits_per_s, Some(100_000_000));
+    assert_eq!(fabric.nodes[2].control.unwrap().to_string(), "192.168.0.1:17777");
+}
+
+#[test]
+fn a_wrong_file_is_one_sentence_that_names_the_place() {
+    let graph = |links: &str| format!("[graph]\nhosts = [\"a\", \"b\"]\nswitches = [\"x\", \"y\"]\nlinks = [{links}]");
+    let cases = [
+        (String::new(), "the fabric's shape is one of"),
+        ("colour = 1".to_string(), "line 2: unknown field `colour`"),
+        (format!("seat = \"host0\"\n{SMALL}"), "'host0' is a host"),
+        (format!("seat = \"leaf9\"\n{SMALL}"), "no node 'leaf9'"),
+        (format!("rate_mbps = 0\n{SMALL}"), "rate_mbps = 0"),
+        (format!("queue_kib = 1\n{SMALL}"), "queue_kib = 1"),
+        (format!("{SMALL}[addresses]\nleaf0 = \"10.77.0.1\"\n"), "both have the address"),
+        (format!("{SMALL}[addresses]\nleaf7 = \"10.77.0.1\"\n"), "no node 'leaf7'"),
+        (format!("{SMALL}[control]\nhost0 = \"10.77.0.1:1\"\n"), "is a host, and only switches"),
+        (format!("{SMALL}[[link]]\nbetween = [\"leaf0\", \"leaf1\"]"), "nothing joins 'leaf0' and 'leaf1'"),
+        (graph("[\"a\", \"b\"]"), "joins the hosts 'a' and 'b'"),
+        (graph("[\"a\", \"x\"]"), "host 'b' has 0 links"),
+        (graph("[\"a\", \"x\"], [\"b\", \"y\"]"), "no way leads from 'a' to 'b'"),
+        (graph("[\"a\", \"x\"], [\"b\", \"y\"], [\"x\", \"y\"], [\"y\", \"x\"]"), "two links join"),
+    ];
+    for (text, sentence) in cases {
+        let error = parse(&text).unwrap_err();
+        assert!(error.contains(sentence) && !error.contains('\n'), "{text}: {error}");
+    }
+    let short = FabricFile::parse("secret = \"short\"").unwrap_err().to_string();
+    assert!(short.contains("at least 16 characters"), "{short}");
+}

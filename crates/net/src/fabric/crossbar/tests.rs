@@ -1,0 +1,139 @@
+//! The leaf of a small fabric: whom it hears, and where it sends.
+
+use super::*;
+use crate::fabric::wire::Hello;
+use tributary_control::fabric::{Advert, FabricFile};
+
+const JOB: JobId = JobId(7);
+const PACKET: [u8; 1_000] = [1; 1_000];
+const LEAF: NodeId = NodeId(4);
+const OTHER_LEAF: NodeId = NodeId(5);
+const SPINES: [NodeId; 2] = [NodeId(6), NodeId(7)];
+/// Ports of the leaf: its two hosts, then the spines.
+const UP: [PortId; 2] = [PortId(2), PortId(3)];
+/// The host of the other leaf whose own port is the first spine's.
+const FAR: NodeId = NodeId(2);
+
+fn fabric(balancing: &str) -> Arc<Fabric> {
+    let text = format!(
+        "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nbalancing = \"{balancing}\"\nqueue_kib = 8\n\
+         rate_mbps = 1\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n"
+    );
+    Arc::new(FabricFile::parse(&text).unwrap())
+}
+
+/// The first leaf, before it has heard of anybody; and a socket for its names.
+fn leaf(balancing: &str) -> (Crossbar, UdpPort) {
+    let udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
+    (Crossbar::new(fabric(balancing), LEAF, &udp, 1), udp)
+}
+
+fn hello(node: NodeId, adverts: Vec<Advert>) -> Hello {
+    Hello { node, ready: true, adverts }
+}
+
+fn greeted(balancing: &str) -> (Crossbar, UdpPort) {
+    let (mut crossbar, udp) = leaf(balancing);
+    for (spine, port) in SPINES.into_iter().zip(UP) {
+        crossbar.hear(Time::ZERO, port, &hello(spine, Vec::new()));
+    }
+    (crossbar, udp)
+}
+
+fn route(crossbar: &mut Crossbar, to: NodeId, packets: usize) {
+    (0..packets).for_each(|_| crossbar.carry_out(Verdict::Route(to), &PACKET, Ecn::NotCapable, JOB));
+}
+
+fn queued(crossbar: &Crossbar) -> [u64; 2] {
+    UP.map(|port| crossbar.queued_bytes(port) / 1_042)
+}
+
+#[test]
+fn a_packet_takes_its_own_port_until_that_is_half_full() {
+    let (mut crossbar, _udp) = greeted("default-unless-half-full");
+    route(&mut crossbar, FAR, 4);
+    assert_eq!(queued(&crossbar), [4, 0]);
+    // 4 KiB are half: the fifth packet finds 4,168 bytes.
+    route(&mut crossbar, FAR, 4);
+    assert_eq!(queued(&crossbar), [4, 4]);
+    route(&mut crossbar, FAR, 2);
+    assert_eq!(queued(&crossbar), [5, 5]);
+}
+
+#[test]
+fn other_rules_take_the_shortest_queue_or_always_the_same() {
+    let (mut crossbar, _udp) = greeted("least-queued");
+    route(&mut crossbar, FAR, 6);
+    assert_eq!(queued(&crossbar), [3, 3]);
+    let (mut crossbar, _udp) = greeted("ecmp");
+    route(&mut crossbar, FAR, 6);
+    assert_eq!(queued(&crossbar), [6, 0]);
+}
+
+#[test]
+fn a_silent_spine_is_avoided_and_what_waits_for_it_is_dropped() {
+    let (mut crossbar, _udp) = leaf("default-unless-half-full");
+    route(&mut crossbar, FAR, 1);
+    assert_eq!((queued(&crossbar), crossbar.unroutable()), ([0, 0], 1), "nobody has spoken yet");
+    let (mut crossbar, _udp) = greeted("default-unless-half-full");
+    route(&mut crossbar, FAR, 2);
+    let later = Time::ZERO + Span::from_millis(400);
+    crossbar.hear(later, UP[1], &hello(SPINES[1], Vec::new()));
+    crossbar.look(later, false);
+    route(&mut crossbar, FAR, 3);
+    assert_eq!(queued(&crossbar), [0, 3]);
+    crossbar.hear(later, UP[0], &hello(SPINES[0], Vec::new()));
+    crossbar.look(later, false);
+    route(&mut crossbar, FAR, 1);
+    assert_eq!(queued(&crossbar), [1, 3], "it is back");
+}
+
+#[test]
+fn a_spine_that_has_lost_the_other_leaf_is_not_used_for_its_hosts() {
+    let (mut crossbar, _udp) = greeted("default-unless-half-full");
+    let mut down = PortSet::EMPTY;
+    assert!(down.insert(PortId(1)));
+    // Switch 2 is the first spine; its second port leads to the second leaf.
+    let lost = Advert { switch: 2, seq: 9, down };
+    crossbar.hear(Time::ZERO, UP[0], &hello(SPINES[0], vec![lost]));
+    route(&mut crossbar, FAR, 2);
+    route(&mut crossbar, OTHER_LEAF, 1);
+    assert_eq!(queued(&crossbar), [0, 3]);
+    route(&mut crossbar, SPINES[0], 1);
+    assert_eq!(queued(&crossbar), [1, 3], "the spine itself is still there");
+}
+
+#[test]
+fn a_spine_that_does_not_know_the_jobs_or_speaks_for_another_is_not_alive() {
+    let (mut crossbar, _udp) = leaf("default-unless-half-full");
+    crossbar.hear(Time::ZERO, UP[0], &Hello { ready: false, ..hello(SPINES[0], Vec::new()) });
+    crossbar.hear(Time::ZERO, UP[1], &hello(SPINES[0], Vec::new()));
+    crossbar.look(Time::ZERO, false);
+    assert!(crossbar.report(Time::ZERO).iter().filter(|port| SPINES.contains(&port.peer)).all(|port| !port.up));
+}
+
+#[test]
+fn only_the_members_own_socket_may_speak_for_a_host() {
+    let (mut crossbar, udp) = greeted("ecmp");
+    let member: SocketAddr = "127.77.0.1:4000".parse().unwrap();
+    crossbar.add_job(JOB, &[(NodeId(0), member), (FAR, "127.77.0.3:4000".parse().unwrap())], &udp);
+    let port = crossbar.ingress(member, 1, 100);
+    assert_eq!(port, PortId(0));
+    assert!(crossbar.admits(Time(5), port, member, JOB));
+    assert_eq!((crossbar.heard(JOB, NodeId(0)), crossbar.heard(JOB, FAR)), (Some(Time(5)), None));
+    assert!(!crossbar.admits(Time(6), port, "127.77.0.1:4001".parse().unwrap(), JOB), "another socket there");
+    assert!(!crossbar.admits(Time(6), port, member, JobId(8)), "another job");
+    assert_eq!(crossbar.ingress("127.77.0.3:4000".parse().unwrap(), 1, 1), PortId::UNKNOWN, "no host of this leaf");
+    crossbar.remove_job(JOB);
+    assert!(!crossbar.admits(Time(7), port, member, JOB));
+}
+
+#[test]
+fn what_names_no_node_or_ourselves_goes_nowhere() {
+    let (mut crossbar, _udp) = greeted("ecmp");
+    for to in [LEAF, NodeId(8), NodeId(u32::MAX)] {
+        route(&mut crossbar, to, 1);
+    }
+    crossbar.carry_out(Verdict::Port(PortId(77)), &PACKET, Ecn::NotCapable, JOB);
+    assert_eq!(crossbar.unroutable(), 4);
+}
