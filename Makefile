@@ -9,7 +9,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: help build test test-tools check demo bench torch train test-torch conformance clean
+.PHONY: help build test test-tools check demo bench bench-sim torch train test-torch conformance clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,8 +33,8 @@ test: build test-tools check ## Everything that must hold
 check: test-tools ## Formatting, lints and types only
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	$(VENV)/bin/ruff check python tests
-	$(VENV)/bin/ruff format --check python tests
+	$(VENV)/bin/ruff check python tests benches
+	$(VENV)/bin/ruff format --check python tests benches
 	$(VENV)/bin/mypy
 
 test-tools: $(VENV)/.test-tools
@@ -50,6 +50,10 @@ demo: build ## Watch a switch and four workers sum real tensors
 
 bench: build ## Measure ours against host-based allreduce over the same links
 	$(VENV)/bin/tributary bench
+
+bench-sim: build ## Workload W on ours and on ns-3 (installed with apt): packet-hops/s of both; TINY=1 for small inputs
+	scripts/apt-install g++ libns3-dev
+	$(PYTHON) benches/ns3/compare.py $(if $(TINY),--tiny)
 
 torch: $(VENV)/.torch ## Install PyTorch into .venv (5 GB): for training, and for Gloo as the peer in the bench
 
