@@ -54,6 +54,7 @@ fn element<T: Element>(c: &mut Criterion, select: fn(&'static Kernels) -> &'stat
         group.bench_function(id("add_in_place"), |b| {
             b.iter(|| (kernels.add_in_place)(black_box(&mut data), black_box(&bytes)))
         });
+        group.bench_function(id("divide"), |b| b.iter(|| (kernels.divide)(black_box(&mut data), black_box(1.0))));
     }
 }
 

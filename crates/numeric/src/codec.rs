@@ -85,10 +85,7 @@ pub fn accumulate_native_in_place<T: Element>(data: &mut [T], bytes: &[u8]) {
 
 /// `data <- data / world`, rounded once; integers truncate towards zero.
 pub fn divide<T: Element>(data: &mut [T], world: u16) {
-    let divisor = f64::from(world);
-    for x in data {
-        *x = T::from_f64(x.to_f64() / divisor);
-    }
+    (kernels::<T>().divide)(data, f64::from(world))
 }
 
 fn kernels<T: Element>() -> &'static ElementKernels<T> {

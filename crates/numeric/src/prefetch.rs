@@ -6,8 +6,10 @@
 
 /// Fetched at most: further inside a block the processor sees by itself where it leads.
 const MOST_BYTES: usize = 2048;
+/// Short blocks follow each other faster than memory answers: so many come before the one that is fetched.
+const SHORT_BLOCKS_BETWEEN: usize = 2;
 
-/// Fetches what comes behind a block. Changes nothing that a program can see.
+/// Fetches what will be read some blocks later. Changes nothing that a program can see.
 #[inline(always)]
 pub(crate) fn behind<T>(block: &[T]) {
     #[cfg(target_arch = "x86_64")]
@@ -20,7 +22,7 @@ pub(crate) fn behind<T>(block: &[T]) {
     let _ = block;
 }
 
-/// The same for blocks that are written.
+/// The same for what will be written.
 #[inline(always)]
 pub(crate) fn behind_to_write<T>(block: &[T]) {
     #[cfg(target_arch = "x86_64")]
@@ -33,12 +35,14 @@ pub(crate) fn behind_to_write<T>(block: &[T]) {
     let _ = block;
 }
 
-/// The cache lines behind a block, as many as it has itself.
+/// The cache lines of a later block, or of its beginning.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn for_each_line<T>(block: &[T], fetch: impl Fn(*const i8)) {
-    let behind = block.as_ptr_range().end.cast::<i8>();
-    for at in (0..size_of_val(block).min(MOST_BYTES)).step_by(64) {
-        fetch(behind.wrapping_add(at));
+    let len = size_of_val(block);
+    let between = if len <= MOST_BYTES { SHORT_BLOCKS_BETWEEN * len } else { 0 };
+    let later = block.as_ptr_range().end.cast::<i8>().wrapping_add(between);
+    for at in (0..len.min(MOST_BYTES)).step_by(64) {
+        fetch(later.wrapping_add(at));
     }
 }

@@ -83,6 +83,13 @@ fn native_agrees<T: SameBits + Default>(
     let mut data = input.to_vec();
     (ours.add_in_place)(&mut data, bytes);
     check(name, "add_in_place", &data, &read[1]);
+
+    for divisor in [1.0, 2.0, 3.0, 1023.0] {
+        let mut quotients = [input.to_vec(), input.to_vec()];
+        (ours.divide)(&mut quotients[0], divisor);
+        (portable.divide)(&mut quotients[1], divisor);
+        check(name, "divide", &quotients[0], &quotients[1]);
+    }
 }
 
 /// A finite block through encode, and any words through decode.

@@ -34,6 +34,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         read: enter!(read_f32(bytes: &[u8], output: &mut [f32])),
         add: enter!(add_f32(input: &[f32], bytes: &[u8], output: &mut [f32])),
         add_in_place: enter!(add_in_place_f32(data: &mut [f32], bytes: &[u8])),
+        divide: enter!(divide_f32(data: &mut [f32], divisor: f64)),
     },
     f16: ElementKernels {
         max_abs: enter!(max_abs_f16(input: &[f16]) -> u32),
@@ -43,6 +44,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         read: enter!(read_f16(bytes: &[u8], output: &mut [f16])),
         add: enter!(add_16(input: &[f16], bytes: &[u8], output: &mut [f16])),
         add_in_place: enter!(add_in_place_16(data: &mut [f16], bytes: &[u8])),
+        divide: enter!(divide(data: &mut [f16], divisor: f64)),
     },
     bf16: ElementKernels {
         max_abs: enter!(max_abs_bf16(input: &[bf16]) -> u32),
@@ -52,6 +54,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         read: enter!(read_bf16(bytes: &[u8], output: &mut [bf16])),
         add: enter!(add_16(input: &[bf16], bytes: &[u8], output: &mut [bf16])),
         add_in_place: enter!(add_in_place_16(data: &mut [bf16], bytes: &[u8])),
+        divide: enter!(divide(data: &mut [bf16], divisor: f64)),
     },
     i32: ElementKernels {
         max_abs: |_| 0,
@@ -61,6 +64,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         read: enter!(read_i32(bytes: &[u8], output: &mut [i32])),
         add: enter!(add_i32(input: &[i32], bytes: &[u8], output: &mut [i32])),
         add_in_place: enter!(add_in_place_i32(data: &mut [i32], bytes: &[u8])),
+        divide: enter!(divide_i32(data: &mut [i32], divisor: f64)),
     },
 };
 
@@ -311,4 +315,20 @@ fn add_in_place_16<T: Half>(data: &mut [T], bytes: &[u8]) {
         unsafe { add_step(x, other.as_ptr(), x) }
     }
     (T::PORTABLE.add_in_place)(rest, rest_of_bytes)
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn divide<T: Half>(data: &mut [T], divisor: f64) {
+    let (steps, rest) = data.as_chunks_mut::<STEP>();
+    let by = _mm256_set1_pd(divisor);
+    for step in steps {
+        // SAFETY: `step` is 8 elements.
+        unsafe {
+            let x = T::load(step.as_ptr());
+            let halves = [_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x)];
+            let [first, last] = halves.map(|half| _mm256_div_pd(_mm256_cvtps_pd(half), by));
+            T::store(step.as_mut_ptr(), first, last);
+        }
+    }
+    (T::PORTABLE.divide)(rest, divisor)
 }

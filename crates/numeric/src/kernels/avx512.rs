@@ -35,6 +35,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         read: enter!(read_f32(bytes: &[u8], output: &mut [f32])),
         add: enter!(add_f32(input: &[f32], bytes: &[u8], output: &mut [f32])),
         add_in_place: enter!(add_in_place_f32(data: &mut [f32], bytes: &[u8])),
+        divide: enter!(divide_f32(data: &mut [f32], divisor: f64)),
     },
     f16: ElementKernels {
         max_abs: enter!(max_abs_f16(input: &[f16]) -> u32),
@@ -44,6 +45,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         read: enter!(read_f16(bytes: &[u8], output: &mut [f16])),
         add: enter!(add_16(input: &[f16], bytes: &[u8], output: &mut [f16])),
         add_in_place: enter!(add_in_place_16(data: &mut [f16], bytes: &[u8])),
+        divide: enter!(divide(data: &mut [f16], divisor: f64)),
     },
     bf16: ElementKernels {
         max_abs: enter!(max_abs_bf16(input: &[bf16]) -> u32),
@@ -53,6 +55,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         read: enter!(read_bf16(bytes: &[u8], output: &mut [bf16])),
         add: enter!(add_16(input: &[bf16], bytes: &[u8], output: &mut [bf16])),
         add_in_place: enter!(add_in_place_16(data: &mut [bf16], bytes: &[u8])),
+        divide: enter!(divide(data: &mut [bf16], divisor: f64)),
     },
     i32: ElementKernels {
         max_abs: |_| 0,
@@ -62,6 +65,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         read: enter!(read_i32(bytes: &[u8], output: &mut [i32])),
         add: enter!(add_i32(input: &[i32], bytes: &[u8], output: &mut [i32])),
         add_in_place: enter!(add_in_place_i32(data: &mut [i32], bytes: &[u8])),
+        divide: enter!(divide_i32(data: &mut [i32], divisor: f64)),
     },
 };
 
@@ -317,6 +321,21 @@ fn add_in_place_16<T: Half>(data: &mut [T], bytes: &[u8]) {
         unsafe {
             let x = data.as_mut_ptr().add(at);
             add_step(x, bytes.as_ptr().add(2 * at), x, mask)
+        }
+    });
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn divide<T: Half>(data: &mut [T], divisor: f64) {
+    let divisor = _mm512_set1_pd(divisor);
+    for_each_step(data.len(), |at, mask| {
+        // SAFETY: the mask's elements lie inside `data`.
+        unsafe {
+            let place = data.as_mut_ptr().add(at);
+            let x = T::load(place, mask);
+            let halves = [_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x)];
+            let [first, last] = halves.map(|half| _mm512_div_pd(_mm512_cvtps_pd(half), divisor));
+            T::store(place, mask, first, last);
         }
     });
 }

@@ -39,6 +39,8 @@ pub struct ElementKernels<T: 'static> {
     pub add: fn(&[T], &[u8], &mut [T]),
     /// `data <- data + bytes`.
     pub add_in_place: fn(&mut [T], &[u8]),
+    /// `data <- data / divisor`, rounded once; integers truncate towards zero.
+    pub divide: fn(&mut [T], f64),
 }
 
 /// Every kernel for one instruction set.

@@ -19,6 +19,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         read: read_f32,
         add: add_f32,
         add_in_place: add_in_place_f32,
+        divide: divide_f32,
     },
     f16: ElementKernels {
         max_abs: max_abs_f16,
@@ -28,6 +29,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         read: read_f16,
         add: add_f16,
         add_in_place: add_in_place_f16,
+        divide,
     },
     bf16: ElementKernels {
         max_abs: max_abs_bf16,
@@ -37,6 +39,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         read: read_bf16,
         add: add_bf16,
         add_in_place: add_in_place_bf16,
+        divide,
     },
     i32: ElementKernels {
         max_abs: |_| 0,
@@ -46,6 +49,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         read: read_i32,
         add: add_i32,
         add_in_place: add_in_place_i32,
+        divide: divide_i32,
     },
 };
 
@@ -119,6 +123,24 @@ pub(super) fn decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32]) {
         return read_i32(vector, output);
     }
     decode(vector, unscale, output);
+}
+
+/// By a number of ranks: as in [`decode`], the only rounding that counts is the last.
+#[inline(always)]
+fn divide<T: Sealed + Copy>(data: &mut [T], divisor: f64) {
+    for x in data {
+        *x = T::from_f64(x.to_f64() / divisor);
+    }
+}
+
+#[inline(always)]
+pub(super) fn divide_f32(data: &mut [f32], divisor: f64) {
+    divide(data, divisor);
+}
+
+#[inline(always)]
+pub(super) fn divide_i32(data: &mut [i32], divisor: f64) {
+    divide(data, divisor);
 }
 
 macro_rules! native {

@@ -30,6 +30,8 @@ macro_rules! recompile_portable {
             fn add_i32(input: &[i32], bytes: &[u8], output: &mut [i32]);
             fn add_in_place_f32(data: &mut [f32], bytes: &[u8]);
             fn add_in_place_i32(data: &mut [i32], bytes: &[u8]);
+            fn divide_f32(data: &mut [f32], divisor: f64);
+            fn divide_i32(data: &mut [i32], divisor: f64);
         }
     };
     ($features:literal; $(fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
