@@ -261,10 +261,11 @@ async fn ask(control: SocketAddr, body: &[u8], secret: &str, patience: Duration)
 fn add(now: Time, jobs: &mut [ShardJob], sign: &JobSign) {
     let Some(job) = jobs.iter_mut().find(|job| job.id.0 == sign.job_id) else { return };
     job.packets_per_s += sign.packets_per_s;
-    job.blocks_per_s += sign.blocks_per_s;
     job.report.packets += sign.packets;
     let machine = job.report.machine.get_or_insert_default();
-    machine.blocks_completed += sign.blocks;
+    // Every switch with members passes every sum on: whoever has passed most knows how far the job is.
+    job.blocks_per_s = job.blocks_per_s.max(sign.blocks_per_s);
+    machine.blocks_completed = machine.blocks_completed.max(sign.blocks);
     machine.contributions += sign.contributions;
     machine.slots_waiting += sign.waiting;
     for (seen, ago) in job.report.last_seen.iter_mut().zip(&sign.heard_s_ago) {

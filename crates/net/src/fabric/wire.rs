@@ -145,6 +145,25 @@ mod tests {
     }
 
     #[test]
+    fn any_bytes_are_read_or_refused_and_never_a_panic() {
+        let mut random = 7u64;
+        for len in (0..200).cycle().take(20_000) {
+            let mut bytes: Vec<u8> = (0..len)
+                .map(|_| {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (random >> 56) as u8
+                })
+                .collect();
+            // Few adverts with few ports, so that some are whole.
+            bytes.iter_mut().skip(HELLO_LEN - 1).for_each(|byte| *byte %= 4);
+            if let Some(hello) = read_hello(&bytes) {
+                assert!(hello.adverts.len() * 11 <= len);
+            }
+            assert_eq!(Carry::read(&bytes).is_some(), len >= CARRY_LEN);
+        }
+    }
+
+    #[test]
     fn a_carried_packet_keeps_its_fields() {
         let carry = Carry { via: NO_VIA, to: NodeId(7), udp_port: 4_000 };
         let mut bytes = [9; CARRY_LEN + 4];

@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::status::{JobStatus, ShardStatus, SwitchStatus};
+use crate::status::{DescriptorStatus, FabricStatus, JobStatus, PortStatus, ShardStatus, SwitchStatus};
 
 /// The exposition text of one moment.
 pub fn text(status: SwitchStatus) -> String {
@@ -77,6 +77,9 @@ impl Collector for Snapshot {
         let strangers = switch.strangers.iter().map(|(reason, &count)| (vec![("reason", reason.clone())], count));
         scrape.counter("strangers", "Packets that belonged to no job.", strangers)?;
         shards(&mut scrape, &switch.shards)?;
+        if let Some(part) = &switch.fabric {
+            fabric(&mut scrape, part)?;
+        }
         jobs(&mut scrape, &self.0.jobs)
     }
 }
@@ -97,6 +100,44 @@ fn shards(scrape: &mut Scrape<'_, '_>, shards: &[ShardStatus]) -> fmt::Result {
     }
     let up = shards.iter().map(|shard| (labels(shard), if shard.alive { 1.0 } else { 0.0 }));
     scrape.gauge("shard_up", "1 while the shard's thread runs.", up)
+}
+
+/// A switch's part in a fabric: its ports, and the memory that all jobs share.
+fn fabric(scrape: &mut Scrape<'_, '_>, part: &FabricStatus) -> fmt::Result {
+    let labels = |port: &PortStatus| vec![("port", port.port.to_string()), ("peer", port.peer.clone())];
+    let up = part.ports.iter().map(|port| (labels(port), if port.up { 1.0 } else { 0.0 }));
+    scrape.gauge("port_up", "1 while the switch at the other end is heard; hosts count as there.", up)?;
+    let queued = part.ports.iter().map(|port| (labels(port), port.queued_bytes as f64));
+    scrape.gauge("port_queued_bytes", "Bytes that wait in the port's queue, as on the wire.", queued)?;
+    let counters: [FamilyOf<PortStatus, u64>; 6] = [
+        ("port_sent_packets", "Packets that left the port.", |port| port.tx_packets),
+        ("port_sent_bytes", "UDP payload bytes that left the port.", |port| port.tx_bytes),
+        ("port_drops", "Packets that did not fit the port's queue.", |port| port.tx_drops),
+        ("port_marks", "Packets that were marked (ECN).", |port| port.tx_marks),
+        ("port_received_packets", "Packets that came in by the port.", |port| port.rx_packets),
+        ("port_received_bytes", "UDP payload bytes that came in by the port.", |port| port.rx_bytes),
+    ];
+    for (name, help, value) in counters {
+        scrape.counter(name, help, part.ports.iter().map(|port| (labels(port), value(port))))?;
+    }
+    let Some(memory) = &part.descriptors else { return Ok(()) };
+    scrape.gauge("descriptors", "Descriptors that jobs share.", one(f64::from(memory.total)))?;
+    scrape.gauge("descriptors_held", "Descriptors in use.", one(f64::from(memory.held)))?;
+    scrape.gauge("descriptor_timeout_seconds", "How long a partial sum waits.", one(memory.timeout_us / 1e6))?;
+    let counters: [FamilyOf<DescriptorStatus, u64>; 6] = [
+        ("descriptor_collisions", "Packets that found their descriptor taken.", |memory| memory.collisions),
+        ("descriptor_stragglers", "Contributions that came after their partial sum had left.", |memory| {
+            memory.stragglers
+        }),
+        ("descriptor_flushed_late", "Partial sums that left when their time was up.", |memory| memory.flushed_late),
+        ("descriptor_flushed_full", "Sums that left with nothing missing.", |memory| memory.flushed_full),
+        ("descriptor_restorations", "Packets that restored a subtree.", |memory| memory.restorations),
+        ("descriptor_expired", "Descriptors freed because nobody needed them.", |memory| memory.expired),
+    ];
+    for (name, help, value) in counters {
+        scrape.counter(name, help, one(value(memory)))?;
+    }
+    Ok(())
 }
 
 fn job_labels(job: &JobStatus) -> Labels {
