@@ -2,7 +2,7 @@
 
 >>> python benches/ns3/compare.py [--tiny] [--runs N]
 
-Needs g++ and Debian's libns3-dev. Set-up counts for neither. Runs take turns and each one's fastest counts, for whatever
+Needs g++ and Debian's libns3-dev. Set-up counts for neither. Runs take turns, and each one's fastest counts: whatever
 else the machine does only slows them down.
 """
 
