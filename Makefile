@@ -58,7 +58,7 @@ bench-sim: build ## Workload W on ours and on ns-3 (installed with apt): packet-
 torch: $(VENV)/.torch ## Install PyTorch into .venv (5 GB): for training, and for Gloo as the peer in the bench
 
 $(VENV)/.torch: $(VENV)/.tools
-	$(PYTHON) -m pip install 'torch>=2.15' 'scikit-learn>=1.3' 'expecttest>=0.2'
+	$(PYTHON) -m pip install 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2'
 	@touch $@
 
 train: build torch ## Train on real images over four processes, through the switch and over Gloo
