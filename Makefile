@@ -9,7 +9,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: help build test test-tools check demo bench bench-sim torch train test-torch conformance clean
+.PHONY: help build test test-tools check demo bench bench-sim torch train ddp-step test-torch conformance clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,8 +33,8 @@ test: build test-tools check ## Everything that must hold
 check: test-tools ## Formatting, lints and types only
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	$(VENV)/bin/ruff check python tests benches
-	$(VENV)/bin/ruff format --check python tests benches
+	$(VENV)/bin/ruff check python tests benches examples experiments
+	$(VENV)/bin/ruff format --check python tests benches examples experiments
 	$(VENV)/bin/mypy
 
 test-tools: $(VENV)/.test-tools
@@ -58,7 +58,7 @@ bench-sim: build ## Workload W on ours and on ns-3 (installed with apt): packet-
 torch: $(VENV)/.torch ## Install PyTorch into .venv (5 GB): for training, and for Gloo as the peer in the bench
 
 $(VENV)/.torch: $(VENV)/.tools
-	$(PYTHON) -m pip install 'torch>=2.15' 'scikit-learn>=1.3' 'expecttest>=0.2'
+	$(PYTHON) -m pip install 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2'
 	@touch $@
 
 train: build torch ## Train on real images over four processes, through the switch and over Gloo
@@ -66,8 +66,11 @@ train: build torch ## Train on real images over four processes, through the swit
 	    OMP_NUM_THREADS=1 $(VENV)/bin/torchrun --nproc-per-node 4 examples/ddp.py --backend $$backend; \
 	done
 
+ddp-step: build torch ## Time a DDP step of 25 MB on 8 hosts with links of 1 Gbit/s, ours and Gloo (root)
+	$(PYTHON) experiments/ddp_step.py
+
 test-torch: build test-tools torch ## The tests of the PyTorch backend
-	$(PYTHON) -m pytest tests/test_torch.py tests/test_torch_training.py tests/test_torch_staging.py
+	$(PYTHON) -m pytest tests/test_torch.py tests/test_torch_training.py tests/test_torch_staging.py tests/test_torch_conformance.py
 
 conformance: build torch ## PyTorch's own conformance suite against our backend
 	$(PYTHON) tests/conformance/c10d.py

@@ -135,6 +135,12 @@ def test_options_come_from_variables_and_typing_mistakes_are_told() -> None:
             Options.from_environment({name: value})
 
 
+def test_a_pytorch_that_is_too_old_is_refused_with_a_sentence() -> None:
+    words = "from torch._C._distributed_c10d import Backend; del Backend.all_gather_single; import tributary.torch"
+    ran = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=60)
+    assert "ImportError: tributary.torch needs PyTorch 2.14 or newer, and this is" in ran.stderr
+
+
 def test_a_subgroup_takes_its_parents_timeout() -> None:
     from datetime import timedelta
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -97,6 +99,18 @@ def test_dtensor_and_zero_with_and_without_pytorchs_checks(tmp_path: Path, debug
     ran = torchrun(str(script), TORCH_DISTRIBUTED_DEBUG=debug)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("fine") == 2
+
+
+def test_parameters_agree_to_the_bit_on_links_that_lose_packets() -> None:
+    if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root, iproute2 and nftables")
+    words = ["--backend", "tributary", "--repetitions", "1", "--hosts", "3", "--loss-percent", "1"]
+    script = ["experiments/ddp_step.py", *words, "--steps", "5", "--layers", "1"]
+    ran = subprocess.run([sys.executable, *script], capture_output=True, text=True, cwd=ROOT, timeout=150)
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout.splitlines()[0])
+    # The script fails where ranks differ; every step changes the parameters.
+    assert told["steps_with_equal_parameters"] == 5
 
 
 DIES = r"""

@@ -3,6 +3,7 @@
     python tests/conformance/c10d.py                       # all of it: some 40 minutes at world size 3
     python tests/conformance/c10d.py --world-size 4 -k broadcast -k barrier
     python tests/conformance/c10d.py --backend gloo        # the peer, for comparison
+    python tests/conformance/c10d.py --fast                # what CI runs: half a minute
 
 Prints one line a test and a summary, and fails if a test fails that ``exceptions.txt`` does not list. Every test runs
 in fresh processes, one a rank.
@@ -24,6 +25,7 @@ if __name__ == "__main__":
     parser.add_argument("--backend", default="tributary")
     parser.add_argument("--world-size", type=int, default=3)
     parser.add_argument("-k", dest="patterns", action="append", metavar="PATTERN", help="tests whose names have it")
+    parser.add_argument("--fast", action="store_true", help="those of every kind that take a second or less")
     parser.add_argument("--part", default="0/1", metavar="I/N", help="every Nth test, from the Ith")
     args = parser.parse_args()
     os.environ |= {
@@ -47,6 +49,25 @@ if chosen == "tributary":
     dist.Backend.register_backend("gloo", create, extended_api=True, devices=["cpu", "cuda"])
     # Ours leaves no events of its own in a profile: what the tests of the sums check besides.
     distributed_test.PROFILING_SUPPORTED_BACKENDS = []
+
+
+#: Each operation at least once; no test among them takes longer than about a second.
+FAST = (
+    "test_all_gather",
+    "test_all_reduce_sum",
+    "test_all_reduce_min",
+    "test_all_to_all_single_equal",
+    "test_barrier",
+    "test_broadcast",
+    "test_gather",
+    "test_reduce_sum",
+    "test_reduce_product",
+    "test_reduce_scatter",
+    "test_scatter",
+    "test_send_recv_any_source",
+    "test_isend",
+    "test_stateless_api_with_ddp",
+)
 
 
 class Conformance(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
@@ -105,8 +126,9 @@ def exceptions() -> dict[str, str]:
 def main() -> int:
     """Run the tests that were asked for."""
     names = unittest.TestLoader().getTestCaseNames(Conformance)
-    if args.patterns:
-        names = [name for name in names if any(fnmatch.fnmatch(name, f"*{pattern}*") for pattern in args.patterns)]
+    patterns = [*(args.patterns or ()), *(FAST if args.fast else ())]
+    if patterns:
+        names = [name for name in names if any(fnmatch.fnmatch(name, f"*{pattern}*") for pattern in patterns)]
     first, step = (int(number) for number in args.part.split("/"))
     report = Report(exceptions() if args.backend == "tributary" else {})
     unittest.TestSuite(Conformance(name) for name in names[first::step]).run(report)

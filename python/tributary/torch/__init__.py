@@ -4,6 +4,15 @@ PyTorch finds the backend by itself, through the entry-point group ``torch.distr
 for what goes beyond it: :class:`Options`, :func:`stats` and :func:`allreduce_hook`. See ``docs/torch.md``.
 """
 
+import torch
+from torch._C._distributed_c10d import Backend
+
+if not hasattr(Backend, "all_gather_single"):
+    raise ImportError(
+        f"tributary.torch needs PyTorch 2.14 or newer, and this is {torch.__version__}: older versions have no "
+        "backends that are written in Python; install a newer one with pip install 'tributary[torch]'"
+    )
+
 from tributary.torch.backend import TributaryBackend
 from tributary.torch.hook import allreduce_hook
 from tributary.torch.ledger import Entry, Stats

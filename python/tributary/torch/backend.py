@@ -68,6 +68,7 @@ class TributaryBackend(Reductions, Movement):
     supports_reconfigure = False
     supports_window = False
     _supports_time_estimate = False
+    supports_time_estimate = False  # Its name in PyTorch 2.14.
 
     def getBackendName(self) -> str:  # noqa: N802 - c10d's name; without it the first barrier hits an assertion.
         """The name in ``init_process_group``."""

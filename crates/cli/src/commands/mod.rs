@@ -7,6 +7,7 @@ mod doctor;
 mod fabric;
 mod reproduce;
 mod sim;
+mod star;
 mod status;
 mod switch;
 mod traffic;
@@ -55,6 +56,8 @@ pub enum Command {
     Bench(bench::Args),
     /// Watch a switch and four workers sum real tensors
     Demo(demo::Args),
+    /// Run any program on every host of a star of shaped links, with a switch in the middle
+    Star(star::Args),
     /// Run what the papers published again, and see both results side by side
     Reproduce(reproduce::Args),
     /// Run protocols on simulated networks of any size
@@ -73,6 +76,7 @@ impl Command {
             Command::Traffic(_) => false,
             Command::Bench(args) => args.json,
             Command::Demo(args) => args.json,
+            Command::Star(_) => false,
             Command::Reproduce(args) => args.json,
             Command::Sim(args) => args.json(),
         }
@@ -89,6 +93,7 @@ impl Command {
             Command::Traffic(args) => traffic::run(args),
             Command::Bench(args) => bench::run(args, program),
             Command::Demo(args) => demo::run(args, program),
+            Command::Star(args) => star::run(&args, program),
             Command::Reproduce(args) => reproduce::run(args, program),
             Command::Sim(args) => sim::run(args, program),
         }

@@ -56,6 +56,11 @@ impl Stage {
         &mut self.place
     }
 
+    /// Where workers find the switch.
+    pub fn switch_addr(&self) -> &str {
+        &self.switch_addr
+    }
+
     /// CPU seconds that the switch has used.
     pub fn switch_cpu_seconds(&self) -> f64 {
         cpu::seconds_of(self.switch.pid())

@@ -1,0 +1,86 @@
+//! `tributary star`: any program on every host of a star of shaped links, with a switch in the middle.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use tributary_testbed::{Faults, Shaping, Star, StarOptions};
+
+use crate::failure::Failure;
+use crate::output;
+use crate::program::Program;
+use crate::stage::{Interrupt, Place, Process, Stage};
+
+/// Where rank 0 is met, on its own host.
+const RENDEZVOUS_PORT: u16 = 29_500;
+
+const EXAMPLES: &str = "\
+Examples:
+  tributary star --hosts 8 --rate-gbps 1 -- python examples/ddp.py
+  tributary star --loss-percent 1 -- python examples/ddp.py --backend gloo
+
+Hosts are network namespaces: needs root, iproute2 and nftables. Every host runs the command once, as torchrun would
+with one process a host: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set, and TRIBUTARY_SWITCH,
+GLOO_SOCKET_IFNAME and OMP_NUM_THREADS (1, where you have none). Prints what rank 0 prints, at the end; if a rank fails,
+what it complained of.";
+
+/// The flags of `tributary star`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Hosts around the switch
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=200))]
+    pub hosts: u16,
+    /// Rate of each link, each way, in Gbit/s
+    #[arg(long, value_name = "R", default_value_t = 1.0)]
+    pub rate_gbps: f64,
+    /// Packets that vanish, of each link and direction
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub loss_percent: f64,
+    /// Threads of the switch
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub shards: u16,
+    /// Seconds after which the command is taken down
+    #[arg(long, value_name = "S", default_value_t = 600)]
+    pub timeout: u64,
+    /// The command, after `--`
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Builds the star, runs the command, prints what rank 0 said.
+pub fn run(args: &Args, program: &Program) -> Result<(), Failure> {
+    let interrupt = Interrupt::on_signals()?;
+    let star = Star::build(StarOptions {
+        faults: Faults::loss(args.loss_percent),
+        ..StarOptions::new(usize::from(args.hosts), Shaping::gbps(args.rate_gbps)?)
+    })?;
+    let mut stage = Stage::open(program, Place::Star(star), args.shards, &interrupt)?;
+    let deadline = Instant::now() + Duration::from_secs(args.timeout);
+    let switch = stage.switch_addr().to_string();
+    let star = stage.place_mut().star_mut().expect("the place is a star");
+    let ranks = (0..args.hosts).map(|rank| start(star, args, rank, &switch, &interrupt));
+    // Dropping the ranks that are left, on an error, ends them too.
+    let ranks = ranks.collect::<Result<Vec<_>, _>>()?;
+    let said = ranks.into_iter().map(|rank| rank.finish(deadline)).collect::<Result<Vec<_>, _>>()?;
+    for line in said.into_iter().next().unwrap_or_default() {
+        output::line(&line)?;
+    }
+    stage.close()
+}
+
+fn start(star: &Star, args: &Args, rank: u16, switch: &str, interrupt: &Interrupt) -> Result<Process, Failure> {
+    let mut command = star.host(usize::from(rank)).command(&args.command[0])?;
+    command
+        .args(&args.command[1..])
+        .env("RANK", rank.to_string())
+        .env("LOCAL_RANK", "0")
+        .env("WORLD_SIZE", args.hosts.to_string())
+        .env("MASTER_ADDR", star.host_addr(0).to_string())
+        .env("MASTER_PORT", RENDEZVOUS_PORT.to_string())
+        .env("TRIBUTARY_SWITCH", switch)
+        .env("GLOO_SOCKET_IFNAME", star.host_device());
+    if std::env::var_os("OMP_NUM_THREADS").is_none() {
+        command.env("OMP_NUM_THREADS", "1");
+    }
+    Process::spawn(format!("rank {rank}"), command, interrupt)
+}

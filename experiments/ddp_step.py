@@ -1,0 +1,122 @@
+"""What a DDP step of a 25 MB model costs on shaped links: through the network, and over Gloo.
+
+    python experiments/ddp_step.py                      # 8 hosts, 1 Gbit/s, both backends in turns; needs root
+    python experiments/ddp_step.py --loss-percent 1 --steps 200 --backend tributary
+
+The model is so cheap to compute that a step is communication: what it takes beyond a step that does not synchronise
+(DDP's no_sync) is counted as that. Every rank notes a hash of its parameters after every step; all must agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from datetime import timedelta
+
+
+def main() -> int:
+    """Be one rank, or start the stars."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", choices=["tributary", "gloo"], help="one of them only")
+    parser.add_argument("--hosts", type=int, default=8)
+    parser.add_argument("--rate-gbps", type=float, default=1.0)
+    parser.add_argument("--loss-percent", type=float, default=0.0)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of each backend, in turns")
+    parser.add_argument("--layers", type=int, default=10, help="of 2.5 MB each")
+    args = parser.parse_args()
+    if "RANK" in os.environ:
+        train(args)
+        return 0
+    backends = [args.backend] if args.backend else ["tributary", "gloo"]
+    seconds: dict[str, list[float]] = {backend: [] for backend in backends}
+    for _ in range(args.repetitions):
+        for backend in backends:
+            run = on_a_star(args, backend)
+            seconds[backend].append(run["communication_s"])
+            print(json.dumps({"backend": backend} | run), flush=True)
+    medians = {backend: statistics.median(times) for backend, times in seconds.items()}
+    for backend, median in medians.items():
+        print(f"{backend:9}  {median * 1e3:.0f} ms of communication in a step")
+    if len(medians) == 2:
+        print(f"ratio      {medians['tributary'] / medians['gloo']:.2f}")
+    return 0
+
+
+def on_a_star(args: argparse.Namespace, backend: str) -> dict[str, float]:
+    """Run this file on every host; what rank 0 says."""
+    star = ["--hosts", str(args.hosts), "--rate-gbps", str(args.rate_gbps), "--loss-percent", str(args.loss_percent)]
+    rank = [__file__, "--backend", backend, "--steps", str(args.steps), "--layers", str(args.layers)]
+    command = [sys.executable, "-m", "tributary", "star", *star, "--", sys.executable, *rank]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(ran.stdout.splitlines()[-1]))
+
+
+def train(args: argparse.Namespace) -> None:
+    """Train on this rank; rank 0 tells the medians of the slowest rank's times."""
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    dist.init_process_group(args.backend, timeout=timedelta(seconds=300))
+    layers = [nn.Linear(790, 790) for _ in range(args.layers)]
+    model = DistributedDataParallel(nn.Sequential(*layers))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    draw = torch.Generator().manual_seed(dist.get_rank())
+
+    def step() -> float:
+        x = torch.randn(1, 790, generator=draw)
+        start = time.perf_counter()
+        model(x).square().mean().backward()
+        return time.perf_counter() - start
+
+    def slowest(times: list[float]) -> float:
+        all_times = torch.tensor(times, dtype=torch.float64)
+        dist.all_reduce(all_times, op=dist.ReduceOp.MAX)
+        return float(all_times.median())
+
+    for _ in range(3):
+        step()
+    alone, together, hashes = [], [], []
+    for _ in range(args.steps):
+        dist.barrier()
+        with model.no_sync():
+            alone.append(step())
+        optimizer.zero_grad()
+        dist.barrier()
+        together.append(step())
+        optimizer.step()
+        optimizer.zero_grad()
+        hashes.append(digest(model))
+    compute, whole = slowest(alone), slowest(together)
+    everyone: list[list[str]] = [[] for _ in range(dist.get_world_size())]
+    dist.all_gather_object(everyone, hashes)
+    if any(other != hashes for other in everyone):
+        raise SystemExit("ranks hold different parameters")
+    if dist.get_rank() == 0:
+        megabytes = sum(parameter.numel() for parameter in model.parameters()) * 4e-6
+        told = {"step_s": whole, "compute_s": compute, "communication_s": whole - compute, "megabytes": megabytes}
+        told |= {"steps_with_equal_parameters": len(set(hashes))}
+        print(json.dumps(told), flush=True)
+    dist.destroy_process_group()
+
+
+def digest(model: object) -> str:
+    """The bits of all parameters."""
+    sha = hashlib.sha256()
+    for parameter in model.parameters():  # type: ignore[attr-defined]
+        sha.update(parameter.detach().numpy().tobytes())
+    return sha.hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
