@@ -25,8 +25,8 @@ impl JobShape {
     const VERSIONS: u64 = 2;
     /// Counters, block number, exponent, length and allocator slack of one version of a slot.
     const SLOT_BYTES: u64 = 128;
-    /// One member in the tables of one shard: its port, address, sign of life and place in the multicast group.
-    const MEMBER_BYTES: u64 = 128;
+    /// One member in the tables of one shard: its port, address, sign of life, questions and place in the multicast group.
+    const MEMBER_BYTES: u64 = 256;
     /// A job in the tables of one shard, without slots and members.
     const JOB_BYTES: u64 = 4_096;
 

@@ -1,7 +1,7 @@
 //! What a job is charged covers what its machines really take.
 
 use tributary_control::JobShape;
-use tributary_proto::config::{JobConfig, SwitchConfig};
+use tributary_proto::config::{Below, JobConfig, SwitchConfig};
 use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId};
 use tributary_proto::registry::Protocol;
 use tributary_proto::values::Elements;
@@ -15,6 +15,7 @@ fn held(shape: JobShape) -> u64 {
             job: job.clone(),
             shard: ShardId(shard),
             members: (0..world).map(PortId).collect(),
+            below: Below::workers(world),
             group: GroupId(1),
             parent: None,
         };

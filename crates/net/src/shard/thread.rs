@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use tokio::sync::oneshot;
-use tributary_proto::config::SwitchConfig;
+use tributary_proto::config::{Below, SwitchConfig};
 use tributary_proto::ids::{GroupId, JobId, ShardId};
 use tributary_proto::packet::PacketMut;
 use tributary_proto::pipeline::{InstalledJob, Pipeline};
@@ -148,7 +148,9 @@ impl ShardThread {
         let to = |(&member, &asked_at)| (member, self.udp.destination_from(asked_at, member));
         let members: Vec<_> = members.iter().zip(&asked_at).map(to).collect();
         let members = self.ports.add_group(group, members).ok_or(ShardError::NoPorts(self.shard))?;
-        let config = SwitchConfig { job: config, shard: self.shard, members: members.clone(), group, parent: None };
+        let below = Below::workers(config.world);
+        let config =
+            SwitchConfig { job: config, shard: self.shard, members: members.clone(), below, group, parent: None };
         let machine: Option<Box<dyn Switch>> = protocol.switch::<Elements>(&config);
         let job = InstalledJob { protocol: protocol.code(), key, members, others: Vec::new(), machine };
         self.pipeline.install(id, job);
