@@ -191,7 +191,10 @@ impl Running {
         let all_gone = self.members.iter().all(|member| member.state != MemberState::Present);
         // Joins that wait for the installation are answered before the job goes.
         let answered = self.started.is_some();
-        answered && (all_gone || self.first_loss().is_some_and(|loss| loss + timers.grace <= now))
+        let lost = self.first_loss();
+        // In other racks there may be members that still want to hear from this switch who is missing.
+        let asked_from_above = self.above.is_some() && !self.superseded && lost.is_some();
+        answered && (all_gone && !asked_from_above || lost.is_some_and(|loss| loss + timers.grace <= now))
     }
 }
 
