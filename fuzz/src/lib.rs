@@ -4,14 +4,15 @@
 mod ring;
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::config::{HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
+use tributary_proto::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
 use tributary_proto::host::{Collective, HostEvent};
 use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
 use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::parts::report::Report;
 use tributary_proto::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::registry::Protocol;
 use tributary_proto::switch::{MIN_TRANSMIT_LEN, NoQueues, Verdict};
-use tributary_proto::switchml::wire::{Header, Kind, Mismatch, Report};
+use tributary_proto::switchml::wire::{Header, Kind, Mismatch};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::time::{Span, Time};
 use tributary_proto::values::Elements;
@@ -36,8 +37,10 @@ pub fn switchml_wire(bytes: &[u8]) {
     again[16..32].fill(0xAA);
     header.emit(&mut again);
     assert_eq!(again, bytes);
-    if let Ok(report) = Report::parse(bytes) {
-        assert!(report.missing().count() <= 8 * bytes.len());
+    if let Ok(report) = Report::parse(bytes.get(32..).unwrap_or_default()) {
+        assert_eq!(32 + report.emit(&mut again[32..]), bytes.len());
+        again[33] = bytes[33];
+        assert_eq!(again, bytes);
     }
     if let Ok(mismatch) = Mismatch::parse(bytes.get(32..).unwrap_or_default()) {
         again[32..].fill(0);
@@ -76,8 +79,11 @@ pub fn switchml_pipeline(bytes: &[u8]) {
     let members: Vec<PortId> = (0..job.world).map(PortId).collect();
     // With or without a switch above.
     let parent = (bytes.len() % 2 == 1).then_some(Parent { port: PortId(9), worker: WorkerId(1) });
-    let config =
-        SwitchConfig { job: job.clone(), shard: ShardId(0), members: members.clone(), group: GroupId(0), parent };
+    // The last child is a switch.
+    let mut below = Below::workers(job.world);
+    below[2] = Below::Switch(vec![WorkerId(2), WorkerId(3)]);
+    let (shard, group) = (ShardId(0), GroupId(0));
+    let config = SwitchConfig { job: job.clone(), shard, members: members.clone(), below, group, parent };
     let mut pipeline = Pipeline::default();
     let installed = InstalledJob {
         protocol: Protocol::SwitchMl.code(),

@@ -170,7 +170,15 @@ mod tests {
     use tributary_proto::registry::Protocol;
 
     fn wish(slots: u16) -> JobShape {
-        JobShape { protocol: Protocol::SwitchMl, slots, elements_per_packet: 360, world: 4, shards: 2 }
+        JobShape {
+            protocol: Protocol::SwitchMl,
+            slots,
+            elements_per_packet: 360,
+            world: 4,
+            children: 4,
+            neighbours: 0,
+            shards: 2,
+        }
     }
 
     fn name() -> JobName {

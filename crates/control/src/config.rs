@@ -35,6 +35,8 @@ pub struct SwitchConfigFile {
     pub listen: Option<SocketAddr>,
     /// A further TCP address for operators.
     pub http: Option<SocketAddr>,
+    /// The control API of the switch above, which sums for all racks.
+    pub parent: Option<SocketAddr>,
     /// Threads that sum, each with its own part of the slots.
     pub cores: Option<u16>,
     /// Memory for all jobs, in MiB.

@@ -5,17 +5,17 @@
 //! judged but there, so that nobody is called lost on old news. Same inputs, same outputs, always.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tributary_proto::config::JobConfig;
-use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::ids::{JobId, JobKey, WorkerId};
 use tributary_proto::registry::Protocol;
-use tributary_proto::time::Time;
+use tributary_proto::time::{Span, Time};
 
 use crate::admission::Limits;
-use crate::forming::{Forming, Quarrel, Seat};
-use crate::memory::JobShape;
+use crate::forming::{Forming, Party, Quarrel, Seat};
+use crate::levels::{Child, SwitchJoin, SwitchPlace, SwitchSeat, Uplink};
 use crate::name::JobName;
 use crate::refusal::Refusal;
 use crate::request::JoinRequest;
@@ -32,29 +32,33 @@ pub struct Plan {
     pub name: JobName,
     /// What the switch runs for it.
     pub protocol: Protocol,
-    /// Id, key, world, slots, elements per packet, shards.
+    /// Id, key, ranks of the whole job, slots, elements per packet, shards.
     pub config: JobConfig,
-    /// Where each member's packets come from, by rank.
-    pub members: Vec<SocketAddr>,
-    /// The switch's address that each member knows, by rank.
-    pub asked_at: Vec<IpAddr>,
+    /// Workers and switches directly below, by their `wid`.
+    pub children: Vec<Child>,
+    /// Where each worker's packets come from, by rank, of the whole job.
+    pub workers: Vec<SocketAddr>,
+    /// All switches of the tree but this one.
+    pub switches: Vec<SwitchPlace>,
+    /// The way to the switch above, if there is one.
+    pub uplink: Option<Uplink>,
     /// What it is charged, in bytes over all shards.
     pub memory_bytes: u64,
 }
 
 impl Plan {
-    /// A job of these members, by rank.
-    pub(crate) fn new<'a>(
-        name: JobName,
-        job: JobId,
-        key: JobKey,
-        shape: JobShape,
-        members: impl Iterator<Item = &'a JoinRequest>,
-    ) -> Plan {
-        let JobShape { protocol, slots, elements_per_packet, world, shards } = shape;
-        let config = JobConfig { job, key, world, slots, elements_per_packet, shards };
-        let (members, asked_at) = members.map(|request| (request.addr, request.asked_at)).unzip();
-        Plan { name, protocol, config, members, asked_at, memory_bytes: shape.bytes() }
+    /// The child that a rank is, or is below.
+    pub fn child_of(&self, rank: u16) -> Option<WorkerId> {
+        let holds = |child: &Child| child.below.ranks().binary_search(&WorkerId(rank)).is_ok();
+        self.children.iter().position(holds).map(|wid| WorkerId(wid as u16))
+    }
+
+    /// The ranks below this switch, ascending.
+    pub fn ranks_below(&self) -> Vec<u16> {
+        let mut ranks: Vec<u16> =
+            self.children.iter().flat_map(|child| child.below.ranks()).map(|rank| rank.0).collect();
+        ranks.sort_unstable();
+        ranks
     }
 }
 
@@ -68,6 +72,32 @@ pub enum Effect {
     Install(Arc<Plan>),
     /// Take the job out of every shard.
     Remove(JobId),
+    /// Ask the switch above, in place of any earlier question for this name, and bring [`Control::ascended`] the answer.
+    Ascend {
+        /// The job.
+        name: JobName,
+        /// Tells this question from earlier ones.
+        question: u64,
+        /// The ranks that have come; the driver adds what it knows of this switch.
+        ranks: Vec<(JoinRequest, Span)>,
+        /// The most slots that there is memory for.
+        most_slots: u16,
+        /// The switches below this one.
+        switches: Vec<SwitchPlace>,
+    },
+    /// Tell the switch above that this one's part in a job is over.
+    Descend {
+        /// The job.
+        name: JobName,
+        /// Its id.
+        job: JobId,
+        /// Its key.
+        key: JobKey,
+        /// This switch's number there.
+        wid: WorkerId,
+        /// It did not end well: not all members had left.
+        lost: bool,
+    },
     /// Answer a join. Nothing is answered twice.
     Answer {
         /// Which join.
@@ -88,10 +118,13 @@ pub struct Control {
     pub(crate) owners: BTreeMap<JobName, JobId>,
     /// Joins for ranks that a running job already has, until it is known which process lives.
     pub(crate) contenders: Vec<Contender>,
+    /// True if there is a switch above, which decides about every job.
+    pub(crate) has_parent: bool,
     /// Recent disagreements, for the ranks that come late to them.
     pub(crate) quarrels: BTreeMap<JobName, Quarrel>,
     last_id: JobId,
     last_ticket: Ticket,
+    pub(crate) last_question: u64,
     effects: VecDeque<Effect>,
     /// Something may be decided as soon as the newest signs of life are known.
     pub(crate) urgent: bool,
@@ -99,10 +132,12 @@ pub struct Control {
 }
 
 impl Control {
-    /// A switch without jobs.
+    /// A switch without jobs and without a switch above.
     pub fn new(limits: Limits) -> Control {
         Control {
             limits,
+            has_parent: false,
+            last_question: 0,
             forming: BTreeMap::new(),
             running: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -116,6 +151,11 @@ impl Control {
         }
     }
 
+    /// A switch without jobs and with a switch above.
+    pub fn below_another(limits: Limits) -> Control {
+        Control { has_parent: true, ..Control::new(limits) }
+    }
+
     /// A rank wants to be a member. The answer comes as an [`Effect::Answer`], now or later. `fresh_key` is from the
     /// operating system's random source; it becomes the job's key if this join founds the job.
     pub fn join(&mut self, now: Time, name: &JobName, request: JoinRequest, fresh_key: JobKey) -> Ticket {
@@ -123,9 +163,10 @@ impl Control {
         let ticket = self.last_ticket;
         let outcome = match self.stopping {
             true => Err(Refusal::Stopping),
-            false => request
-                .check(&self.limits)
-                .and_then(|()| self.seat(now, name, Seat { ticket, request, fresh_key, since: now })),
+            false => request.check(&self.limits).and_then(|()| {
+                let seat = Seat { ticket, request, fresh_key, since: now, via: None };
+                self.seat(now, name, Party { seats: vec![seat], switch: None })
+            }),
         };
         if let Err(refusal) = outcome {
             self.answer(ticket, Err(refusal));
@@ -133,24 +174,74 @@ impl Control {
         ticket
     }
 
+    /// A switch below wants to be a member, with the ranks that have come to it; a later request replaces an earlier.
+    pub fn join_switch(&mut self, now: Time, name: &JobName, join: SwitchJoin, fresh_key: JobKey) -> Ticket {
+        self.last_ticket.0 += 1;
+        let ticket = self.last_ticket;
+        if let Err(refusal) = self.seat_switch(now, name, ticket, join, fresh_key) {
+            self.answer(ticket, Err(refusal));
+        }
+        ticket
+    }
+
+    fn seat_switch(
+        &mut self,
+        now: Time,
+        name: &JobName,
+        ticket: Ticket,
+        join: SwitchJoin,
+        fresh_key: JobKey,
+    ) -> Result<(), Refusal> {
+        let SwitchJoin { incarnation, asked_at, question, shards, most_slots, ranks, switches } = join;
+        if self.stopping {
+            return Err(Refusal::Stopping);
+        }
+        let own = self.limits.shards;
+        if shards.len() != usize::from(own) {
+            let addr = switches.first().map(|place| place.addr);
+            return Err(Refusal::ShardsDiffer { below: addr, theirs: shards.len() as u16, ours: own });
+        }
+        if ranks.is_empty() {
+            self.withdraw_switch(now, name, incarnation, question);
+            return Err(Refusal::AskedAgain { job: name.clone(), rank: 0 });
+        }
+        let mut seats: BTreeMap<u16, Seat> = BTreeMap::new();
+        for (request, waited) in ranks {
+            request.check(&self.limits)?;
+            let since = Time(now.0.saturating_sub(waited.0));
+            let rank = request.rank;
+            if let Some(twice) = seats.insert(rank, Seat { ticket, request, fresh_key, since, via: Some(incarnation) })
+            {
+                return Err(Refusal::RankTaken { job: name.clone(), rank, holder: twice.request.addr });
+            }
+        }
+        let switch = Some((incarnation, SwitchSeat { asked_at, question, shards, most_slots, switches }));
+        self.seat(now, name, Party { seats: seats.into_values().collect(), switch })
+    }
+
     /// Finds the place of a checked join: in the job that forms, in a new one, or in contest with a running one.
-    pub(crate) fn seat(&mut self, now: Time, name: &JobName, seat: Seat) -> Result<(), Refusal> {
+    pub(crate) fn seat(&mut self, now: Time, name: &JobName, party: Party) -> Result<(), Refusal> {
         if self.forming.contains_key(name) {
-            return self.enter(now, name, seat);
+            return self.enter(now, name, party);
         }
-        let whole = self.owners.get(name).is_some_and(|id| self.running[id].is_whole());
-        if whole {
-            self.contenders.push(Contender { name: name.clone(), seat });
-            self.urgent = true;
-            return Ok(());
+        if let Some(job) = self.owners.get(name).and_then(|id| self.running.get_mut(id)) {
+            // A switch that joins anew says that its ranks have come anew: it has looked after them.
+            if let Some((incarnation, _)) = party.switch {
+                job.renounce(incarnation);
+            }
+            if job.is_whole() {
+                self.contenders.push(Contender { name: name.clone(), party });
+                self.urgent = true;
+                return Ok(());
+            }
         }
-        self.found(now, name, seat)
+        self.found(now, name, party)
     }
 
     /// The process behind a pending join has gone away; no answer follows. Harmless after the answer.
     pub fn withdraw(&mut self, now: Time, ticket: Ticket) {
-        self.contenders.retain(|contender| contender.seat.ticket != ticket);
-        self.withdraw_forming(ticket);
+        self.contenders.retain(|contender| contender.party.ticket() != ticket);
+        self.withdraw_forming(now, ticket);
         for job in self.running.values_mut() {
             job.withdraw(now, ticket);
         }
@@ -179,8 +270,27 @@ impl Control {
     pub fn leave(&mut self, now: Time, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
         let job = self.member_of(name, id, key)?;
         let world = job.plan.config.world;
-        if !job.leave(now, rank) {
-            return Err(Refusal::BadRank { rank, world });
+        let Some(wid) = job.worker(rank) else { return Err(Refusal::BadRank { rank, world }) };
+        job.leave(now, wid);
+        self.urgent |= self.awaits_signs();
+        self.reap(now);
+        Ok(())
+    }
+
+    /// A switch below has ended its part of the job; `lost`: not because all its members had left.
+    pub fn leave_switch(
+        &mut self,
+        now: Time,
+        name: &JobName,
+        id: JobId,
+        key: JobKey,
+        wid: WorkerId,
+        lost: bool,
+    ) -> Result<(), Refusal> {
+        let job = self.member_of(name, id, key)?;
+        match lost {
+            false => job.leave(now, wid),
+            true => job.lose(now, wid),
         }
         self.urgent |= self.awaits_signs();
         self.reap(now);
@@ -200,10 +310,17 @@ impl Control {
         }
     }
 
-    /// A shard heard a member at a time that may be past.
-    pub fn heard(&mut self, id: JobId, rank: u16, at: Time) {
+    /// A shard heard a child at a time that may be past.
+    pub fn heard(&mut self, id: JobId, wid: WorkerId, at: Time) {
         if let Some(job) = self.running.get_mut(&id) {
-            job.heard(rank, at);
+            job.heard(wid, at);
+        }
+    }
+
+    /// A shard heard the switch above at a time that may be past.
+    pub fn heard_above(&mut self, id: JobId, at: Time) {
+        if let Some(job) = self.running.get_mut(&id) {
+            job.heard_above(at);
         }
     }
 
@@ -233,7 +350,10 @@ impl Control {
 
     /// True while a decision hangs on members' signs of life, so that the driver should bring them often.
     pub fn awaits_signs(&self) -> bool {
-        !self.contenders.is_empty() || self.forming.values().any(Forming::is_full)
+        let succeeds = |(name, forming): (&JobName, &Forming)| {
+            forming.is_full() || self.has_parent && self.predecessors(name).next().is_some()
+        };
+        !self.contenders.is_empty() || self.forming.iter().any(succeeds)
     }
 
     /// What to do next.
@@ -244,9 +364,10 @@ impl Control {
     /// Refuses every pending join and every later one, and removes every job.
     pub fn stop(&mut self) {
         self.stopping = true;
-        let forming = std::mem::take(&mut self.forming).into_values().flat_map(|forming| forming.seats.into_values());
-        let contenders = std::mem::take(&mut self.contenders).into_iter().map(|contender| contender.seat);
-        let mut tickets: Vec<Ticket> = forming.chain(contenders).map(|seat| seat.ticket).collect();
+        let names: Vec<JobName> = self.forming.keys().cloned().collect();
+        names.iter().for_each(|name| drop(self.fail_forming(name, &Refusal::Stopping)));
+        let contenders = std::mem::take(&mut self.contenders).into_iter();
+        let mut tickets: Vec<Ticket> = contenders.map(|contender| contender.party.ticket()).collect();
         let ids: Vec<JobId> = self.running.keys().copied().collect();
         for id in ids {
             tickets.extend(self.remove(id));
@@ -270,6 +391,10 @@ impl Control {
         self.effects.push_back(Effect::Answer { ticket, admitted });
     }
 
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
     pub(crate) fn install(&mut self, job: Running) {
         let id = job.plan.config.job;
         self.owners.insert(job.plan.name.clone(), id);
@@ -286,6 +411,11 @@ impl Control {
             self.owners.remove(&job.plan.name);
         }
         self.effects.push_back(Effect::Remove(id));
+        if let Some(uplink) = &job.plan.uplink {
+            let (name, key, wid) = (job.plan.name.clone(), job.plan.config.key, uplink.wid);
+            let lost = !job.has_ended_well();
+            self.effects.push_back(Effect::Descend { name, job: id, key, wid, lost });
+        }
         job.into_waiting()
     }
 

@@ -190,6 +190,37 @@ pub enum Refusal {
         /// The cause.
         why: String,
     },
+    /// A switch below that cannot be joined with this one.
+    #[error(
+        "the switch below{} has {theirs} shards and the one above it {ours}: start all switches of a tree with the same \
+         --cores", below.map(|addr| format!(" ({addr})")).unwrap_or_default()
+    )]
+    ShardsDiffer {
+        /// Where it is.
+        below: Option<SocketAddr>,
+        /// Its shards.
+        theirs: u16,
+        /// Those of this switch.
+        ours: u16,
+    },
+    /// The switch above has not answered in time.
+    #[error("the switch above has not said within {} s who else has come to job '{job}': look after it", waited.as_secs_f64())]
+    AboveSilent {
+        /// The job.
+        job: JobName,
+        /// How long the most impatient rank waited.
+        waited: Span,
+    },
+    /// The switch above cannot be reached, or said no.
+    #[error("{sentence}")]
+    Above {
+        /// What it said, or how it cannot be reached.
+        sentence: String,
+        /// Its word for programs.
+        code: String,
+        /// The rank that it is about, if it is about one only.
+        rank: Option<u16>,
+    },
     /// The switch is ending.
     #[error("the switch is stopping: join again when it is back")]
     Stopping,
@@ -197,7 +228,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// A word that programs can rely on.
-    pub const fn code(&self) -> &'static str {
+    pub fn code(&self) -> &str {
         match self {
             Refusal::BadName { .. } => "bad_name",
             Refusal::BadWorld { .. } => "bad_world",
@@ -217,7 +248,19 @@ impl Refusal {
             Refusal::WrongKey { .. } => "wrong_key",
             Refusal::AskedAgain { .. } => "asked_again",
             Refusal::NotInstalled { .. } => "not_installed",
+            Refusal::ShardsDiffer { .. } => "shards_differ",
+            Refusal::AboveSilent { .. } => "above_silent",
+            Refusal::Above { code, .. } => code,
             Refusal::Stopping => "stopping",
+        }
+    }
+
+    /// The rank that it is about, if it is about one process of a job that the others may still become.
+    pub fn rank(&self) -> Option<u16> {
+        match self {
+            Refusal::RankTaken { rank, .. } | Refusal::JobBusy { rank, .. } => Some(*rank),
+            Refusal::Above { rank, .. } => *rank,
+            _ => None,
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 
+use tributary_proto::config::Below;
 use tributary_proto::ids::JobId;
 use tributary_proto::registry::Protocol;
 use tributary_proto::time::Time;
 
 use crate::control::Control;
+use crate::levels::Child;
 use crate::name::JobName;
 
 /// Where a job stands.
@@ -79,6 +81,28 @@ pub struct MemberView {
     pub heard: Option<Time>,
 }
 
+/// A switch below as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchView {
+    /// Its control API, as far as it is known.
+    pub addr: Option<SocketAddr>,
+    /// The ranks below it, ascending.
+    pub ranks: Vec<u16>,
+    /// Where it stands.
+    pub state: MemberState,
+    /// Its newest sign of life.
+    pub heard: Option<Time>,
+}
+
+/// The switch above as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AboveView {
+    /// Where it stands.
+    pub state: MemberState,
+    /// Its newest sign of life.
+    pub heard: Option<Time>,
+}
+
 /// One job as an operator sees it. Without its key, which nobody is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobView {
@@ -100,8 +124,14 @@ pub struct JobView {
     pub memory_bytes: u64,
     /// When it began: its first rank came, or its members were told.
     pub since: Time,
-    /// Who is or was there, by ascending rank.
+    /// Workers that are or were there, by ascending rank.
     pub members: Vec<MemberView>,
+    /// Switches below that are or were there, by ascending lowest rank.
+    pub switches: Vec<SwitchView>,
+    /// The switch above, if there is one and the job is installed.
+    pub above: Option<AboveView>,
+    /// The ranks of each child, by its `wid`.
+    pub ranks_of: Vec<Vec<u16>>,
     /// Ranks that have not come yet, or are lost, ascending.
     pub missing: Vec<u16>,
 }
@@ -114,11 +144,12 @@ impl Control {
 
     fn running_views(&self) -> impl Iterator<Item = JobView> + '_ {
         self.running.values().map(|job| {
-            let members = job.members.iter().zip(&job.plan.members).enumerate().map(|(rank, (member, &addr))| {
-                MemberView { rank: rank as u16, addr, state: member.state, heard: member.heard }
-            });
-            let members: Vec<MemberView> = members.collect();
-            let any = |state| members.iter().any(|member| member.state == state);
+            let state_of = |wid: usize| (job.members[wid].state, job.members[wid].heard);
+            let (members, switches) = views(&job.plan.children, state_of);
+            let any = |state| {
+                let mut all = job.members.iter().chain(&job.above);
+                all.any(|member| member.state == state)
+            };
             let phase = match job.started {
                 None => Phase::Installing,
                 Some(_) if job.superseded => Phase::Superseded,
@@ -126,7 +157,10 @@ impl Control {
                 Some(_) if any(MemberState::Left) => Phase::Ending,
                 Some(_) => Phase::Running,
             };
-            let lost = members.iter().filter(|member| member.state == MemberState::Lost).map(|member| member.rank);
+            let workers = members.iter().filter(|member| member.state == MemberState::Lost).map(|member| member.rank);
+            let below = switches.iter().filter(|switch| switch.state == MemberState::Lost);
+            let mut missing: Vec<u16> = workers.chain(below.flat_map(|switch| switch.ranks.clone())).collect();
+            missing.sort_unstable();
             JobView {
                 name: job.plan.name.clone(),
                 id: Some(job.plan.config.job),
@@ -137,20 +171,18 @@ impl Control {
                 elements_per_packet: job.plan.config.elements_per_packet,
                 memory_bytes: job.plan.memory_bytes,
                 since: job.started.unwrap_or_default(),
-                missing: lost.collect(),
+                missing,
                 members,
+                switches,
+                above: job.above.as_ref().map(|above| AboveView { state: above.state, heard: above.heard }),
+                ranks_of: job.plan.children.iter().map(ranks).collect(),
             }
         })
     }
 
     fn forming_views(&self) -> impl Iterator<Item = JobView> + '_ {
         self.forming.iter().map(|(name, forming)| {
-            let members = forming.seats.values().map(|seat| MemberView {
-                rank: seat.request.rank,
-                addr: seat.request.addr,
-                state: MemberState::Present,
-                heard: None,
-            });
+            let (members, switches) = views(&forming.children(), |_| (MemberState::Present, None));
             JobView {
                 name: name.clone(),
                 id: None,
@@ -161,9 +193,32 @@ impl Control {
                 elements_per_packet: 0,
                 memory_bytes: 0,
                 since: forming.since,
-                members: members.collect(),
                 missing: forming.missing(),
+                members,
+                switches,
+                above: None,
+                ranks_of: Vec::new(),
             }
         })
     }
+}
+
+fn ranks(child: &Child) -> Vec<u16> {
+    child.below.ranks().iter().map(|rank| rank.0).collect()
+}
+
+/// Workers and switches among children, each with its state and its newest sign of life.
+fn views(
+    children: &[Child],
+    state_of: impl Fn(usize) -> (MemberState, Option<Time>),
+) -> (Vec<MemberView>, Vec<SwitchView>) {
+    let (mut members, mut switches) = (Vec::new(), Vec::new());
+    for (wid, child) in children.iter().enumerate() {
+        let (state, heard) = state_of(wid);
+        match (&child.below, child.addrs.first()) {
+            (Below::Worker(rank), Some(&addr)) => members.push(MemberView { rank: rank.0, addr, state, heard }),
+            _ => switches.push(SwitchView { addr: child.control, ranks: ranks(child), state, heard }),
+        }
+    }
+    (members, switches)
 }

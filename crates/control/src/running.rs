@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use tributary_proto::ids::JobId;
+use tributary_proto::ids::{JobId, WorkerId};
 use tributary_proto::time::{Span, Time};
 
 use crate::admission::Timers;
 use crate::control::{Control, Plan, Ticket};
-use crate::forming::Seat;
+use crate::forming::Party;
 use crate::name::JobName;
 use crate::refusal::Refusal;
 use crate::report::MemberState;
 use crate::watch::Watch;
 
-/// One rank of a running job.
+/// One child of a running job, or the switch above.
 pub(crate) struct Member {
     pub state: MemberState,
     /// When the state began.
@@ -24,12 +24,54 @@ pub(crate) struct Member {
     pub watch: Watch,
     /// The join that is answered once the job is installed.
     ticket: Option<Ticket>,
+    /// A switch below has begun the name's next job.
+    renounced: bool,
+}
+
+impl Member {
+    fn new(now: Time, ticket: Option<Ticket>) -> Member {
+        Member {
+            state: MemberState::Present,
+            since: now,
+            heard: None,
+            watch: Watch::default(),
+            ticket,
+            renounced: false,
+        }
+    }
+
+    /// True if it was lost until now.
+    fn hear(&mut self, at: Time) -> bool {
+        if self.heard.is_some_and(|heard| heard >= at) {
+            return false;
+        }
+        self.heard = Some(at);
+        self.state == MemberState::Lost && self.enter(MemberState::Present, at)
+    }
+
+    /// True if the state has changed.
+    fn enter(&mut self, state: MemberState, since: Time) -> bool {
+        let changes = self.state != state;
+        if changes {
+            (self.state, self.since) = (state, since);
+        }
+        changes
+    }
+
+    /// Since when nothing came from a member that should be there; `None` for those that are gone.
+    pub fn silent_since(&self, started: Option<Time>) -> Option<Time> {
+        let started = started?;
+        (self.state == MemberState::Present).then(|| self.heard.map_or(started, |heard| heard.max(started)))
+    }
 }
 
 /// A job that holds memory.
 pub(crate) struct Running {
     pub plan: Arc<Plan>,
+    /// By `wid`.
     pub members: Vec<Member>,
+    /// The switch above, if there is one.
+    pub above: Option<Member>,
     /// When its members were told; `None` until it is installed.
     pub started: Option<Time>,
     /// Its name stands for a newer job.
@@ -40,15 +82,9 @@ pub(crate) struct Running {
 
 impl Running {
     pub fn new(now: Time, plan: Arc<Plan>, tickets: Vec<Ticket>) -> Running {
-        let member = |ticket| Member {
-            state: MemberState::Present,
-            since: now,
-            heard: None,
-            watch: Watch::default(),
-            ticket: Some(ticket),
-        };
-        let members = tickets.into_iter().map(member).collect();
-        Running { plan, members, started: None, superseded: false, departures: 0 }
+        let members = tickets.into_iter().map(|ticket| Member::new(now, Some(ticket))).collect();
+        let above = plan.uplink.as_ref().map(|_| Member::new(now, None));
+        Running { plan, members, above, started: None, superseded: false, departures: 0 }
     }
 
     /// The job is installed: leases begin. Returns the joins to answer.
@@ -61,22 +97,46 @@ impl Running {
         self.members.into_iter().filter_map(|member| member.ticket).collect()
     }
 
-    /// True while every member is there.
-    pub fn is_whole(&self) -> bool {
-        self.members.iter().all(|member| member.state == MemberState::Present)
+    fn all(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().chain(&self.above)
     }
 
-    /// False for a rank outside the world.
-    pub fn leave(&mut self, now: Time, rank: u16) -> bool {
-        let member = self.members.get_mut(usize::from(rank));
-        if let Some(member) = member {
-            if member.state != MemberState::Left {
-                (member.state, member.since) = (MemberState::Left, now);
-                self.departures += 1;
-            }
-            return true;
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Member> {
+        self.members.iter_mut().chain(&mut self.above)
+    }
+
+    /// True while every member is there.
+    pub fn is_whole(&self) -> bool {
+        self.all().all(|member| member.state == MemberState::Present && !member.renounced)
+    }
+
+    /// True if all members have said that they have finished.
+    pub fn has_ended_well(&self) -> bool {
+        self.members.iter().all(|member| member.state == MemberState::Left)
+    }
+
+    /// A switch below has begun the name's next job.
+    pub fn renounce(&mut self, incarnation: u64) {
+        for (member, child) in self.members.iter_mut().zip(&self.plan.children) {
+            member.renounced |= child.incarnation == Some(incarnation);
         }
-        false
+    }
+
+    /// The child that a rank is, if it has come here and not to a switch below.
+    pub fn worker(&self, rank: u16) -> Option<WorkerId> {
+        self.plan.child_of(rank).filter(|wid| self.plan.children[wid.index()].incarnation.is_none())
+    }
+
+    pub fn leave(&mut self, now: Time, wid: WorkerId) {
+        if let Some(member) = self.members.get_mut(wid.index()) {
+            self.departures += u32::from(member.enter(MemberState::Left, now));
+        }
+    }
+
+    pub fn lose(&mut self, since: Time, wid: WorkerId) {
+        if let Some(member) = self.members.get_mut(wid.index()) {
+            self.departures += u32::from(member.enter(MemberState::Lost, since));
+        }
     }
 
     pub fn withdraw(&mut self, now: Time, ticket: Ticket) {
@@ -86,46 +146,38 @@ impl Running {
         }
     }
 
-    pub fn heard(&mut self, rank: u16, at: Time) {
-        let Some(member) = self.members.get_mut(usize::from(rank)) else { return };
-        if member.heard.is_none_or(|heard| heard < at) {
-            member.heard = Some(at);
-            if member.state == MemberState::Lost {
-                (member.state, member.since) = (MemberState::Present, at);
-                self.departures += 1;
-            }
+    pub fn heard(&mut self, wid: WorkerId, at: Time) {
+        if let Some(member) = self.members.get_mut(wid.index()) {
+            self.departures += u32::from(member.hear(at));
         }
     }
 
-    /// Since when nothing came from a member that should be there; `None` for those that are gone.
-    pub(crate) fn silent_since(&self, member: &Member) -> Option<Time> {
-        let started = self.started?;
-        (member.state == MemberState::Present).then(|| member.heard.map_or(started, |heard| heard.max(started)))
+    pub fn heard_above(&mut self, at: Time) {
+        if let Some(above) = &mut self.above {
+            above.hear(at);
+        }
     }
 
     /// Calls every member lost that has been silent for `limit`; true if there was one.
     fn lose_silent(&mut self, now: Time, limit: Span) -> bool {
-        let silent: Vec<usize> = (0..self.members.len())
-            .filter(|&rank| self.silent_since(&self.members[rank]).is_some_and(|since| since + limit <= now))
-            .collect();
-        self.lose(now, &silent);
-        !silent.is_empty()
-    }
-
-    pub(crate) fn lose(&mut self, now: Time, ranks: &[usize]) {
-        for &rank in ranks {
-            (self.members[rank].state, self.members[rank].since) = (MemberState::Lost, now);
-            self.departures += 1;
+        let started = self.started;
+        let mut lost = 0;
+        for member in self.all_mut() {
+            if member.silent_since(started).is_some_and(|since| since + limit <= now) {
+                lost += u32::from(member.enter(MemberState::Lost, now));
+            }
         }
+        self.departures += lost;
+        lost > 0
     }
 
     /// The earliest time at which a member will have been silent for `limit`.
     pub fn next_silent(&self, limit: Span) -> Option<Time> {
-        self.members.iter().filter_map(|member| self.silent_since(member)).map(|since| since + limit).min()
+        self.all().filter_map(|member| member.silent_since(self.started)).map(|since| since + limit).min()
     }
 
     fn first_loss(&self) -> Option<Time> {
-        self.members.iter().filter(|member| member.state == MemberState::Lost).map(|member| member.since).min()
+        self.all().filter(|member| member.state == MemberState::Lost).map(|member| member.since).min()
     }
 
     /// The next time at which a lease or the grace period ends.
@@ -139,14 +191,17 @@ impl Running {
         let all_gone = self.members.iter().all(|member| member.state != MemberState::Present);
         // Joins that wait for the installation are answered before the job goes.
         let answered = self.started.is_some();
-        answered && (all_gone || self.first_loss().is_some_and(|loss| loss + timers.grace <= now))
+        let lost = self.first_loss();
+        // In other racks there may be members that still want to hear from this switch who is missing.
+        let asked_from_above = self.above.is_some() && !self.superseded && lost.is_some();
+        answered && (all_gone && !asked_from_above || lost.is_some_and(|loss| loss + timers.grace <= now))
     }
 }
 
 /// A join for a name whose running job is whole: one of two processes must be gone, or one too many.
 pub(crate) struct Contender {
     pub name: JobName,
-    pub seat: Seat,
+    pub party: Party,
 }
 
 impl Contender {
@@ -158,25 +213,30 @@ impl Contender {
 
     /// The sentence for a newcomer if the job's members have proven that they live.
     fn refuted_by(&self, job: &Running, timers: &Timers) -> Option<Refusal> {
-        let rank = self.seat.request.rank;
-        let proven = self.seat.since + Contender::margin(timers);
+        let proven = self.party.seats.iter().map(|seat| seat.since).max()? + Contender::margin(timers);
         let lives = |member: &Member| member.heard.is_some_and(|heard| heard > proven);
-        match job.members.get(usize::from(rank)) {
-            Some(rival) => lives(rival).then(|| self.rank_taken(job)),
-            None => job.members.iter().all(lives).then(|| self.busy(job)),
+        let rivals = || self.rivals(job);
+        if let Some((rank, _)) = rivals().find(|&(_, wid)| lives(&job.members[wid.index()])) {
+            return Some(self.rank_taken(job, rank));
         }
+        (rivals().next().is_none() && job.members.iter().all(lives)).then(|| self.busy(job))
     }
 
-    fn rank_taken(&self, job: &Running) -> Refusal {
-        let rank = self.seat.request.rank;
-        match job.plan.members.get(usize::from(rank)) {
+    /// The ranks that the job has too, each with the child that it is or is below.
+    fn rivals<'a>(&'a self, job: &'a Running) -> impl Iterator<Item = (u16, WorkerId)> + 'a {
+        let ranks = self.party.seats.iter().map(|seat| seat.request.rank);
+        ranks.filter_map(|rank| job.plan.child_of(rank).map(|wid| (rank, wid)))
+    }
+
+    fn rank_taken(&self, job: &Running, rank: u16) -> Refusal {
+        match job.plan.workers.get(usize::from(rank)) {
             Some(&holder) => Refusal::RankTaken { job: self.name.clone(), rank, holder },
             None => self.busy(job),
         }
     }
 
     fn busy(&self, job: &Running) -> Refusal {
-        let (world, rank) = (job.plan.config.world, self.seat.request.rank);
+        let (world, rank) = (job.plan.config.world, self.party.first_rank());
         Refusal::JobBusy { job: self.name.clone(), world, rank }
     }
 }
@@ -215,14 +275,14 @@ impl Control {
     /// Decides every contest that can be decided: the newcomer is turned away, or founds the name's next job.
     pub(crate) fn settle_contests(&mut self, now: Time) {
         for contender in std::mem::take(&mut self.contenders) {
-            let ticket = contender.seat.ticket;
+            let ticket = contender.party.ticket();
             match self.verdict(now, &contender) {
                 None => self.contenders.push(contender),
                 Some(Err(refusal)) => self.answer(ticket, Err(refusal)),
                 Some(Ok(())) => {
-                    let Contender { name, seat } = contender;
+                    let Contender { name, party } = contender;
                     // Not into another contest: the name's job is no longer whole, or gone.
-                    if let Err(refusal) = self.seat(now, &name, seat) {
+                    if let Err(refusal) = self.seat(now, &name, party) {
                         self.answer(ticket, Err(refusal));
                     }
                 }
@@ -244,15 +304,18 @@ impl Control {
         if let Some(refusal) = contender.refuted_by(job, &timers) {
             return Some(Err(refusal));
         }
-        let out_of_time = contender.seat.deadline(timers.max_wait) <= now;
-        out_of_time.then(|| Err(contender.rank_taken(job)))
+        let out_of_time = contender.party.deadline(timers.max_wait) <= now;
+        out_of_time.then(|| {
+            let rank = contender.rivals(job).next().map(|(rank, _)| rank);
+            Err(rank.map_or_else(|| contender.busy(job), |rank| contender.rank_taken(job, rank)))
+        })
     }
 
     pub(crate) fn contest_due(&self, contender: &Contender) -> Time {
         let timers = &self.limits.timers;
         let job = self.owners.get(&contender.name).and_then(|id| self.running.get(id));
         let silent = job.and_then(|job| job.next_silent(timers.succession()));
-        let deadline = contender.seat.deadline(timers.max_wait);
+        let deadline = contender.party.deadline(timers.max_wait);
         silent.map_or(deadline, |silent| silent.min(deadline))
     }
 }

@@ -3,7 +3,7 @@
 //! A closed connection alone proves nothing; firewalls close them too. A member whose connection is gone *and* that is
 //! silent for [`Timers::bereavement`](crate::Timers::bereavement) is lost, well before its lease ends.
 
-use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::ids::{JobId, JobKey, WorkerId};
 use tributary_proto::time::{Span, Time};
 
 use crate::control::Control;
@@ -34,28 +34,36 @@ impl Control {
     pub fn watch(&mut self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
         let job = self.member_of(name, id, key)?;
         let world = job.plan.config.world;
-        let member = job.members.get_mut(usize::from(rank)).ok_or(Refusal::BadRank { rank, world })?;
+        let wid = job.worker(rank).ok_or(Refusal::BadRank { rank, world })?;
+        let member = &mut job.members[wid.index()];
         member.watch = Watch { open: member.watch.open + 1, closed: None };
         Ok(())
     }
 
     /// Such a connection is closed, whoever closed it.
     pub fn unwatch(&mut self, now: Time, id: JobId, rank: u16) {
-        let member = self.running.get_mut(&id).and_then(|job| job.members.get_mut(usize::from(rank)));
+        let member = self.running.get_mut(&id).and_then(|job| {
+            let wid = job.worker(rank)?;
+            job.members.get_mut(wid.index())
+        });
         if let Some(Watch { open, closed }) = member.map(|member| &mut member.watch) {
             *open = open.saturating_sub(1);
             *closed = (*open == 0).then_some(now);
         }
     }
 
-    /// Which members of an installed job are gone, by ascending rank; `None` if there is no such job.
+    /// Which ranks below this switch are gone, ascending: all that are behind a child that is; `None` if there is no such job.
     pub fn gone(&self, id: JobId) -> Option<Vec<Gone>> {
-        let members = self.running.get(&id)?.members.iter().enumerate();
-        let gone = members.filter_map(|(rank, member)| match member.state {
-            MemberState::Present => None,
-            state => Some(Gone { rank: rank as u16, left: state == MemberState::Left }),
+        let job = self.running.get(&id)?;
+        let gone =
+            job.members.iter().zip(&job.plan.children).filter(|(member, _)| member.state != MemberState::Present);
+        let ranks = gone.flat_map(|(member, child)| {
+            let left = member.state == MemberState::Left;
+            child.below.ranks().iter().map(move |rank| Gone { rank: rank.0, left })
         });
-        Some(gone.collect())
+        let mut ranks: Vec<Gone> = ranks.collect();
+        ranks.sort_unstable_by_key(|gone| gone.rank);
+        Some(ranks)
     }
 
     /// A number that changes whenever [`Control::gone`] does: cheaper to look at.
@@ -67,19 +75,23 @@ impl Control {
 impl Running {
     /// Calls every member lost whose connection is closed and that has been silent for `limit` since.
     pub(crate) fn lose_bereft(&mut self, now: Time, limit: Span) {
-        let bereft: Vec<usize> = (0..self.members.len())
-            .filter(|&rank| self.bereft_since(rank).is_some_and(|since| since + limit <= now))
-            .collect();
-        self.lose(now, &bereft);
+        for wid in (0..self.members.len() as u16).map(WorkerId) {
+            if self.bereft_since(wid).is_some_and(|since| since + limit <= now) {
+                self.lose(now, wid);
+            }
+        }
     }
 
     /// The earliest time at which [`Running::lose_bereft`] has something to do.
     pub(crate) fn next_bereft(&self, limit: Span) -> Option<Time> {
-        (0..self.members.len()).filter_map(|rank| self.bereft_since(rank)).map(|since| since + limit).min()
+        (0..self.members.len() as u16)
+            .filter_map(|wid| self.bereft_since(WorkerId(wid)))
+            .map(|since| since + limit)
+            .min()
     }
 
-    fn bereft_since(&self, rank: usize) -> Option<Time> {
-        let member = &self.members[rank];
-        Some(self.silent_since(member)?.max(member.watch.closed?))
+    fn bereft_since(&self, wid: WorkerId) -> Option<Time> {
+        let member = &self.members[wid.index()];
+        Some(member.silent_since(self.started)?.max(member.watch.closed?))
     }
 }

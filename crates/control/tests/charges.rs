@@ -1,22 +1,23 @@
 //! What a job is charged covers what its machines really take.
 
 use tributary_control::JobShape;
-use tributary_proto::config::{JobConfig, SwitchConfig};
-use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId};
+use tributary_proto::config::{Below, JobConfig, Parent, SwitchConfig};
+use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
 use tributary_proto::registry::Protocol;
 use tributary_proto::values::Elements;
 
 /// Bytes that the machines of all shards hold.
-fn held(shape: JobShape) -> u64 {
-    let JobShape { protocol, slots, elements_per_packet, world, shards } = shape;
+fn held(shape: JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
+    let JobShape { protocol, slots, elements_per_packet, world, shards, .. } = shape;
     let job = JobConfig { job: JobId(1), key: JobKey(1), world, slots, elements_per_packet, shards };
     let machine = |shard| {
         let config = SwitchConfig {
             job: job.clone(),
             shard: ShardId(shard),
-            members: (0..world).map(PortId).collect(),
+            members: (0..below.len() as u16).map(PortId).collect(),
+            below: below.to_vec(),
             group: GroupId(1),
-            parent: None,
+            parent,
         };
         protocol.switch::<Elements>(&config).map_or(0, |machine| machine.memory_bytes() as u64)
     };
@@ -29,8 +30,9 @@ fn no_job_holds_more_than_it_is_charged_nor_much_less() {
         for (slots, shards) in [(8, 1), (8, 8), (64, 2), (512, 1), (1_024, 4)] {
             for elements_per_packet in [1, 64, 360, 2_232] {
                 for world in [1, 2, 8, 64, 65, 1_023] {
-                    let shape = JobShape { protocol, slots, elements_per_packet, world, shards };
-                    let (held, charged) = (held(shape), shape.bytes());
+                    let (children, neighbours) = (world, 0);
+                    let shape = JobShape { protocol, slots, elements_per_packet, world, children, neighbours, shards };
+                    let (held, charged) = (held(shape, &Below::workers(world), None), shape.bytes());
                     assert!(held <= charged, "{shape:?}: {held} of {charged}");
                     if protocol.aggregates_in_switch() && elements_per_packet >= 360 && slots >= 64 && world <= 64 {
                         assert!(charged <= held + held / 4, "{shape:?}: {held} of {charged}");
@@ -38,5 +40,19 @@ fn no_job_holds_more_than_it_is_charged_nor_much_less() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn switches_below_and_above_are_charged_too() {
+    let parent = Some(Parent { port: PortId(2_000), worker: WorkerId(0) });
+    for (world, racks) in [(4, 2), (16, 2), (1_023, 31), (1_000, 1_000)] {
+        let rack = |rack| (0..world).filter(|rank| rank % racks == rack).map(WorkerId).collect();
+        let below: Vec<Below> = (0..racks).map(|number| Below::Switch(rack(number))).collect();
+        let (protocol, slots, elements_per_packet) = (Protocol::SwitchMl, 64, 360);
+        let (children, neighbours) = (racks, racks + 1);
+        let shape = JobShape { protocol, slots, elements_per_packet, world, children, neighbours, shards: 2 };
+        let (held, charged) = (held(shape, &below, parent), shape.bytes());
+        assert!(held <= charged, "{shape:?}: {held} of {charged}");
     }
 }

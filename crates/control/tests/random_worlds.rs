@@ -121,7 +121,7 @@ impl Run {
         assert!(quota.map(|plan| plan.memory_bytes).sum::<u64>() <= MEMORY / 4);
         for plan in self.world.installed.values() {
             let config = &plan.config;
-            assert_eq!(plan.members.len(), usize::from(config.world));
+            assert_eq!(plan.workers.len(), usize::from(config.world));
             assert!((config.slots / config.shards).is_power_of_two() && config.slots % config.shards == 0);
         }
     }

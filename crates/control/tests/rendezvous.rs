@@ -20,7 +20,7 @@ fn nobody_is_answered_before_the_last_rank_came() {
     let last = world.join("a", request(1, 3, 1));
     let plan = world.answer(last).unwrap();
     assert!(early.iter().all(|&ticket| world.answer(ticket).as_ref() == Ok(&plan)));
-    assert_eq!(plan.members, [0, 1, 2].map(|rank| request(rank, 3, 1).addr), "by rank, not by arrival");
+    assert_eq!(plan.workers, [0, 1, 2].map(|rank| request(rank, 3, 1).addr), "by rank, not by arrival");
     assert_eq!(world.phases(), [("a".into(), Phase::Running)]);
 }
 
@@ -176,7 +176,7 @@ fn a_process_that_asks_again_replaces_its_own_request() {
     let again = world.join("a", JoinRequest { addr: "10.0.0.1:7777".parse().unwrap(), ..request(0, 2, 1) });
     assert_eq!(world.refusal(lost).0, "asked_again");
     world.join("a", request(1, 2, 1));
-    assert_eq!(world.answer(again).unwrap().members[0].port(), 7777);
+    assert_eq!(world.answer(again).unwrap().workers[0].port(), 7777);
 }
 
 #[test]

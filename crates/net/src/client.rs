@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tributary_control::{Ascent, JobName};
 use tributary_proto::ids::{JobId, JobKey};
 use ureq::Agent;
 
 use crate::http::api::{
-    Done, ErrorBody, GoneMembers, JoinBody, JoinReply, LeaveBody, NO_SEAT, StandingBody, WatchBody, hex,
+    Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_SEAT, StandingBody, SwitchJoinBody,
+    SwitchJoinReply, SwitchLeaveBody, WatchBody, hex,
 };
 use crate::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use crate::status::SwitchStatus;
@@ -30,6 +32,8 @@ pub enum ClientError {
         error: String,
         /// The word for programs, as `docs/control.md` lists them.
         code: String,
+        /// The rank that it is about, if it is about one only.
+        rank: Option<u16>,
     },
 }
 
@@ -98,7 +102,7 @@ impl Client {
             return serde_json::from_slice(&bytes).map_err(|_| self.stranger());
         }
         match serde_json::from_slice(&bytes) {
-            Ok(ErrorBody { error, code }) => Err(ClientError::Refused { error, code }),
+            Ok(ErrorBody { error, code, rank }) => Err(ClientError::Refused { error, code, rank }),
             Err(_) => Err(self.stranger()),
         }
     }
@@ -125,6 +129,41 @@ impl Client {
             other => format!("the switch at {switch} cannot be asked: {other}"),
         };
         ClientError::Unreachable(why)
+    }
+}
+
+/// The switch above, as a switch below knows it. All calls block.
+pub(crate) struct SwitchAbove {
+    client: Client,
+}
+
+impl SwitchAbove {
+    /// The switch whose control API is at this address.
+    pub fn new(addr: SocketAddr) -> SwitchAbove {
+        SwitchAbove { client: Client::new(addr) }
+    }
+
+    /// Where it is.
+    pub fn addr(&self) -> SocketAddr {
+        self.client.switch
+    }
+
+    /// Joins a job with the ranks that have come to the switch below; returns when all ranks are there.
+    pub fn join(&self, name: &JobName, body: &SwitchJoinBody, timeout: Duration) -> Result<Ascent, ClientError> {
+        let path = format!("/jobs/{name}/switches/join");
+        let reply: SwitchJoinReply = self.client.post(&path, body, timeout.saturating_add(MARGIN))?;
+        reply.ascent(self.client.switch.ip()).ok_or_else(|| self.client.stranger())
+    }
+
+    /// The switch below has ended its part in a job.
+    pub fn leave(&self, name: &JobName, body: &SwitchLeaveBody) -> Result<(), ClientError> {
+        self.client.post::<Done>(&format!("/jobs/{name}/switches/leave"), body, BRIEF).map(|Done {}| ())
+    }
+
+    /// The ranks that a job which forms there misses.
+    pub fn missing(&self, name: &JobName) -> Result<Vec<u16>, ClientError> {
+        let jobs: Jobs = self.client.get(&format!("/jobs/{name}"), PROMPT)?;
+        Ok(jobs.jobs.into_iter().filter(|job| job.state == "forming").flat_map(|job| job.missing).collect())
     }
 }
 
@@ -182,7 +221,7 @@ impl Rendezvous for HttpRendezvous {
         let body = StandingBody { job_id: job.0, key: hex(key.0) };
         match self.client.post::<Done>(&format!("/jobs/{name}/standing"), &body, BRIEF) {
             Ok(Done {}) => Standing::Installed,
-            Err(ClientError::Refused { code, error }) if code == NO_SEAT => Standing::Unreachable(error),
+            Err(ClientError::Refused { code, error, .. }) if code == NO_SEAT => Standing::Unreachable(error),
             Err(ClientError::Refused { .. }) => Standing::Unknown,
             Err(ClientError::Unreachable(why)) => Standing::Unreachable(why),
         }
@@ -194,7 +233,7 @@ impl Rendezvous for HttpRendezvous {
         match self.client.post::<GoneMembers>(&format!("/jobs/{name}/watch"), &body, WATCH) {
             Ok(gone) => Watched::Gone(gone.table()),
             Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
-            Err(ClientError::Refused { code, error }) if code == NO_SEAT => Watched::Unreachable(error),
+            Err(ClientError::Refused { code, error, .. }) if code == NO_SEAT => Watched::Unreachable(error),
             Err(ClientError::Refused { .. }) => Watched::Unknown,
             Err(ClientError::Unreachable(why)) => Watched::Unreachable(why),
         }

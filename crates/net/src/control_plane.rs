@@ -7,16 +7,19 @@
 mod members;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
-use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, Ticket};
-use tributary_proto::ids::{JobId, JobKey};
+use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, SwitchJoin, Ticket};
+use tributary_proto::ids::{JobId, JobKey, WorkerId};
 use tributary_proto::time::Time;
 
 pub(crate) use self::members::NoWatch;
+use crate::ascent::{Ascender, Question, Said};
 use crate::clock::{Clock, duration};
 use crate::pool_size;
 use crate::shard::{Answer, JobInstall, ShardError, ShardHandle, ShardReport};
@@ -86,6 +89,8 @@ pub(crate) struct ControlPlane {
     /// Wakes members' watches when somebody may be gone.
     departures: watch::Sender<()>,
     sightings: tokio::sync::Mutex<Sightings>,
+    ascender: Option<Ascender>,
+    heard_above: tokio::sync::Mutex<Option<UnboundedReceiver<Said>>>,
 }
 
 /// How often shards are asked when nothing hangs on it.
@@ -96,17 +101,46 @@ const LOOK_OFTEN: Duration = Duration::from_millis(50);
 const FRESH: Duration = Duration::from_millis(200);
 
 impl ControlPlane {
+    /// The control plane of a switch that has none above it.
     pub fn new(limits: Limits, shards: Vec<Box<dyn Shard>>) -> ControlPlane {
+        ControlPlane::with(Control::new(limits), shards, None)
+    }
+
+    /// The control plane of a switch whose control API is at `listen`, below the one at `parent`.
+    pub fn below(
+        limits: Limits,
+        shards: Vec<Box<dyn Shard>>,
+        listen: SocketAddr,
+        parent: SocketAddr,
+    ) -> io::Result<ControlPlane> {
+        let incarnation = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+        let ascender = Ascender::new(parent, listen, incarnation);
+        Ok(ControlPlane::with(Control::below_another(limits), shards, Some(ascender)))
+    }
+
+    fn with(
+        control: Control,
+        shards: Vec<Box<dyn Shard>>,
+        above: Option<(Ascender, UnboundedReceiver<Said>)>,
+    ) -> ControlPlane {
         let blank = Sighting { alive: true, ..Sighting::default() };
         let sightings = Sightings { at: None, shards: vec![blank; shards.len()] };
+        let (ascender, heard_above) = above.unzip();
         ControlPlane {
             clock: Clock::start(),
             shards,
-            state: Mutex::new(State { control: Control::new(limits), answers: BTreeMap::new() }),
+            state: Mutex::new(State { control, answers: BTreeMap::new() }),
             changed: Notify::new(),
             departures: watch::Sender::new(()),
             sightings: tokio::sync::Mutex::new(sightings),
+            ascender,
+            heard_above: tokio::sync::Mutex::new(heard_above),
         }
+    }
+
+    /// The control API of the switch above.
+    pub fn parent(&self) -> Option<SocketAddr> {
+        self.ascender.as_ref().map(Ascender::parent)
     }
 
     /// The time since the control plane's start.
@@ -126,7 +160,24 @@ impl ControlPlane {
 
     /// Joins a job; returns when it is complete or the join is refused. Dropping the future withdraws the join.
     pub async fn join(&self, name: &JobName, mut request: JoinRequest) -> Admitted {
-        request.suggested_slots = request.suggested_slots.min(self.largest_pool(&request));
+        if self.ascender.is_none() {
+            // Below another switch it is not known yet how many of the ranks come here.
+            request.suggested_slots = request.suggested_slots.min(self.largest_pool(&request, request.world));
+        }
+        self.admitted(name, |control, now, key| control.join(now, name, request, key)).await
+    }
+
+    /// Joins a job with the ranks of a switch below; otherwise as [`ControlPlane::join`].
+    pub async fn join_switch(&self, name: &JobName, mut join: SwitchJoin) -> Admitted {
+        // Racks of one size, as far as can be guessed.
+        let racks = join.ranks.first().map_or(1, |(request, _)| request.world.div_ceil(join.ranks.len() as u16));
+        for (request, _) in &mut join.ranks {
+            request.suggested_slots = request.suggested_slots.min(self.largest_pool(request, racks));
+        }
+        self.admitted(name, |control, now, key| control.join_switch(now, name, join, key)).await
+    }
+
+    async fn admitted(&self, name: &JobName, join: impl FnOnce(&mut Control, Time, JobKey) -> Ticket) -> Admitted {
         let key = match getrandom::u64() {
             Ok(key) => JobKey(key),
             Err(error) => {
@@ -137,7 +188,7 @@ impl ControlPlane {
         let (sender, answer) = oneshot::channel();
         let ticket = {
             let mut state = self.state();
-            let ticket = state.control.join(self.now(), name, request, key);
+            let ticket = join(&mut state.control, self.now(), key);
             state.answers.insert(ticket, sender);
             ticket
         };
@@ -147,16 +198,30 @@ impl ControlPlane {
     }
 
     /// The pool that the shards' receive buffers hold. Who insists on more gets more, and loses packets.
-    fn largest_pool(&self, request: &JoinRequest) -> u16 {
+    fn largest_pool(&self, request: &JoinRequest, senders: u16) -> u16 {
         let elements = request.elements_per_packet.unwrap_or(request.max_elements_per_packet);
         let packet_bytes = pool_size::packet_bytes(request.protocol, elements);
         let buffer = self.shards.iter().map(|shard| shard.receive_buffer()).min().unwrap_or(0);
-        pool_size::largest(buffer, self.shards.len(), request.world, packet_bytes)
+        pool_size::largest(buffer, self.shards.len(), senders, packet_bytes)
     }
 
     /// A member has ended its part of the job.
     pub fn leave(&self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
         let left = self.state().control.leave(self.now(), name, id, rank, key);
+        self.changed.notify_one();
+        left
+    }
+
+    /// A switch below has ended its part of the job.
+    pub fn leave_switch(
+        &self,
+        name: &JobName,
+        id: JobId,
+        key: JobKey,
+        wid: WorkerId,
+        lost: bool,
+    ) -> Result<(), Refusal> {
+        let left = self.state().control.leave_switch(self.now(), name, id, key, wid, lost);
         self.changed.notify_one();
         left
     }
@@ -175,19 +240,37 @@ impl ControlPlane {
     pub async fn stop(&self) {
         self.state().control.stop();
         self.carry_out().await;
+        if let Some(ascender) = &self.ascender {
+            ascender.settle().await;
+        }
     }
 
     /// The task: runs until it is dropped.
     pub async fn run(&self) {
+        let mut heard_above = self.heard_above.lock().await;
         loop {
             self.carry_out().await;
             tokio::select! {
                 () = self.changed.notified() => {}
+                Some(said) = next(&mut heard_above) => self.hear_above(said),
                 () = tokio::time::sleep(self.pause()) => {
                     self.look(Duration::ZERO).await;
                     self.state().control.handle_timeout(self.now());
                 }
             }
+        }
+    }
+
+    fn hear_above(&self, said: Said) {
+        let mut state = self.state();
+        match said {
+            Said::Answer { name, question, outcome } => {
+                if let Err(refusal) = &outcome {
+                    tracing::debug!(job = %name, code = refusal.code(), %refusal, "refused by the switch above");
+                }
+                state.control.ascended(self.now(), &name, question, outcome);
+            }
+            Said::Missing { name, ranks } => state.control.missing_above(&name, ranks),
         }
     }
 
@@ -215,19 +298,28 @@ impl ControlPlane {
                 }
                 Effect::Install(plan) => self.install(plan).await,
                 Effect::Remove(id) => self.remove(id).await,
+                Effect::Ascend { name, question, mut ranks, most_slots, switches } => {
+                    if let Some(ascender) = &self.ascender {
+                        let here = ranks.len() as u16;
+                        for (request, _) in &mut ranks {
+                            request.suggested_slots = request.suggested_slots.min(self.largest_pool(request, here));
+                        }
+                        let question = Question { name, number: question, ranks, most_slots, switches };
+                        ascender.ask(question, self.shard_addrs());
+                    }
+                }
+                Effect::Descend { name, job, key, wid, lost } => {
+                    if let Some(ascender) = &self.ascender {
+                        ascender.leave(name, job, key, wid, lost);
+                    }
+                }
             }
         }
     }
 
     async fn install(&self, plan: Arc<Plan>) {
         let id = plan.config.job;
-        let job = JobInstall {
-            protocol: plan.protocol,
-            config: plan.config.clone(),
-            members: plan.members.clone(),
-            asked_at: plan.asked_at.clone(),
-        };
-        let outcome = self.install_everywhere(&job).await.map_err(|error| error.to_string());
+        let outcome = self.install_everywhere(&plan).await.map_err(|error| error.to_string());
         match &outcome {
             Ok(()) => tracing::info!(
                 job = %plan.name, id = id.0, world = plan.config.world, protocol = plan.protocol.name(),
@@ -238,9 +330,9 @@ impl ControlPlane {
         self.state().control.installed(self.now(), id, outcome);
     }
 
-    async fn install_everywhere(&self, job: &JobInstall) -> Result<(), ShardError> {
-        for shard in &self.shards {
-            shard.install(job.clone()).come().await??;
+    async fn install_everywhere(&self, plan: &Plan) -> Result<(), ShardError> {
+        for (number, shard) in self.shards.iter().enumerate() {
+            shard.install(job_in_shard(plan, number)).come().await??;
         }
         Ok(())
     }
@@ -288,13 +380,38 @@ impl ControlPlane {
     fn pass_on_signs(&self, now: Time, report: &ShardReport) {
         let mut state = self.state();
         for job in &report.jobs {
-            for (rank, seen) in job.report.last_seen.iter().enumerate() {
+            for (wid, seen) in job.report.last_seen.iter().enumerate() {
                 if let Some(seen) = seen {
                     let ago = report.now.since(*seen);
-                    state.control.heard(job.id, rank as u16, Time(now.0.saturating_sub(ago.0)));
+                    state.control.heard(job.id, WorkerId(wid as u16), Time(now.0.saturating_sub(ago.0)));
                 }
             }
+            if let Some(seen) = job.report.others_last_seen {
+                let ago = report.now.since(seen);
+                state.control.heard_above(job.id, Time(now.0.saturating_sub(ago.0)));
+            }
         }
+    }
+}
+
+/// What one shard is told of a job.
+fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
+    let uplink = plan.uplink.as_ref();
+    JobInstall {
+        protocol: plan.protocol,
+        config: plan.config.clone(),
+        members: plan.children.iter().filter_map(|child| child.addr(number)).collect(),
+        asked_at: plan.children.iter().map(|child| child.asked_at).collect(),
+        below: plan.children.iter().map(|child| child.below.clone()).collect(),
+        parent: uplink.and_then(|uplink| Some((*uplink.shards.get(number)?, uplink.wid))),
+    }
+}
+
+/// What the switch above says next; never, where there is none.
+async fn next(heard: &mut Option<UnboundedReceiver<Said>>) -> Option<Said> {
+    match heard {
+        Some(heard) => heard.recv().await,
+        None => std::future::pending().await,
     }
 }
 

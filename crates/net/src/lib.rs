@@ -5,6 +5,7 @@
 //! is a whole switch, with its control plane over HTTP; [`client`] speaks to it. [`fabric`] is a switch that works with others.
 #![deny(unsafe_code)]
 
+mod ascent;
 pub mod client;
 pub mod clock;
 mod control_plane;

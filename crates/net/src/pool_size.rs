@@ -21,6 +21,8 @@ const MOST: u64 = 1 << 14;
 /// What the kernel charges a socket's buffer for a packet, over its bytes and half as many again for unused ends of pages.
 const BUFFER_OVERHEAD: usize = 768;
 
+/// Longer packets save nothing, and the loopback interface would offer 64 KiB.
+pub const MAX_MTU: u32 = 9000;
 /// Bytes of a job's longest packet.
 pub fn packet_bytes(protocol: Protocol, elements_per_packet: u16) -> usize {
     protocol.header_len() + 4 * usize::from(elements_per_packet)

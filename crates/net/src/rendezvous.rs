@@ -5,8 +5,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub use tributary_control::Gone;
-use tributary_proto::ids::{JobId, JobKey, NodeId};
+pub use tributary_control::{Gone, SwitchPlace};
+use tributary_proto::ids::{JobId, JobKey, NodeId, WorkerId};
 use tributary_proto::registry::Protocol;
 
 /// What a worker brings to the rendezvous of its job.
@@ -49,6 +49,10 @@ pub struct JoinAnswer {
     pub elements_per_packet: u16,
     /// The UDP address of each member, by rank.
     pub peers: Vec<SocketAddr>,
+    /// This worker's number at its switch; its rank, where all ranks have come to one switch.
+    pub wid: WorkerId,
+    /// The switches that the job runs on, this worker's among them.
+    pub switches: Vec<SwitchPlace>,
     /// In a fabric of switches: who is where.
     pub fabric: Option<FabricAnswer>,
 }

@@ -6,6 +6,7 @@ mod forward;
 mod ports;
 mod rates;
 mod thread;
+mod uplink;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,9 +14,9 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{Builder, JoinHandle};
 
 use tokio::sync::oneshot;
-use tributary_proto::config::JobConfig;
+use tributary_proto::config::{Below, JobConfig};
 use tributary_proto::drop_reason::DropCounters;
-use tributary_proto::ids::{JobId, ShardId};
+use tributary_proto::ids::{JobId, ShardId, WorkerId};
 use tributary_proto::pipeline::JobReport;
 use tributary_proto::registry::Protocol;
 use tributary_proto::time::Time;
@@ -45,10 +46,23 @@ pub struct JobInstall {
     pub protocol: Protocol,
     /// Id, key, world, slots (over all shards), elements per packet, number of shards.
     pub config: JobConfig,
-    /// The UDP address of each member, by rank.
+    /// The UDP address of each child of the switch, by its `wid`.
     pub members: Vec<SocketAddr>,
-    /// The switch's address that each member takes packets from, by rank.
+    /// The switch's address that each child takes packets from, by its `wid`.
     pub asked_at: Vec<IpAddr>,
+    /// Who is behind each child.
+    pub below: Vec<Below>,
+    /// The switch above: the address of its shard of the same number, and the `wid` of this switch there.
+    pub parent: Option<(SocketAddr, WorkerId)>,
+}
+
+impl JobInstall {
+    /// A job all of whose ranks are children of this switch, by rank, and know it by one address.
+    pub fn of_workers(protocol: Protocol, config: JobConfig, members: Vec<SocketAddr>, asked_at: IpAddr) -> JobInstall {
+        let below = Below::workers(members.len() as u16);
+        let asked_at = vec![asked_at; members.len()];
+        JobInstall { protocol, config, members, asked_at, below, parent: None }
+    }
 }
 
 /// What an operator sees of one job in one shard.

@@ -27,6 +27,8 @@ pub struct SwitchInfo {
     pub listen: SocketAddr,
     /// The operators' own address.
     pub http: Option<SocketAddr>,
+    /// The control API of the switch above, if there is one.
+    pub parent: Option<SocketAddr>,
     /// Bytes for all jobs.
     pub memory_bytes: u64,
     /// Bytes that jobs hold.
@@ -168,15 +170,20 @@ pub struct JobStatus {
     pub age_s: f64,
     /// How many ranks it has when complete.
     pub world: u16,
-    /// Who is or was there, by ascending rank.
+    /// Workers that are or were there, by ascending rank.
     pub members: Vec<MemberStatus>,
-    /// Ranks that have not come, or fell silent without a word, ascending.
+    /// Switches below that are or were there, by ascending lowest rank.
+    pub switches: Vec<SwitchBelowStatus>,
+    /// The switch above, if there is one and the job is installed.
+    pub above: Option<AboveStatus>,
+    /// Ranks that have not come, or fell silent without a word, ascending. While a job forms below another switch: as
+    /// that one said a moment ago.
     pub missing: Vec<u16>,
     /// Slots over all shards.
     pub slots: u16,
     /// Slots with a sum that is not complete.
     pub slots_waiting: u32,
-    /// Ranks that some incomplete sum waits for, ascending.
+    /// Ranks that some incomplete sum waits for, ascending; for a switch below, all of its ranks.
     pub waiting_for: Vec<u16>,
     /// Elements per packet.
     pub elements_per_packet: u16,
@@ -211,6 +218,30 @@ pub struct MemberStatus {
     /// Where its packets come from.
     pub addr: SocketAddr,
     /// `present`, `left` or `lost`.
+    pub state: String,
+    /// Seconds since its last packet; none if there was none yet.
+    pub heard_s_ago: Option<f64>,
+}
+
+/// A switch below.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchBelowStatus {
+    /// Its control API.
+    pub addr: Option<SocketAddr>,
+    /// The ranks below it, ascending.
+    pub ranks: Vec<u16>,
+    /// `present`, `left` or `lost`.
+    pub state: String,
+    /// Seconds since its last packet; none if there was none yet.
+    pub heard_s_ago: Option<f64>,
+}
+
+/// The switch above.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AboveStatus {
+    /// `present` or `lost`.
     pub state: String,
     /// Seconds since its last packet; none if there was none yet.
     pub heard_s_ago: Option<f64>,

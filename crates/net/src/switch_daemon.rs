@@ -22,6 +22,8 @@ pub struct SwitchOptions {
     pub memory_bytes: usize,
     /// A further TCP address for operators.
     pub http: Option<SocketAddr>,
+    /// The control API of the switch above: this one sums for its rack, that one for all racks.
+    pub parent: Option<SocketAddr>,
     /// Jobs at a time, those that form included.
     pub max_jobs: u16,
     /// What jobs of certain names may have.
@@ -48,6 +50,7 @@ impl SwitchOptions {
             shards: 1,
             memory_bytes: MEMORY_BYTES,
             http: None,
+            parent: None,
             max_jobs: limits.max_jobs,
             quotas: limits.quotas,
             timers: limits.timers,
@@ -148,10 +151,15 @@ impl RunningSwitch {
             shards.push(Box::new(open_shard(options, ShardId(shard), addr)?));
         }
         let limits = options.limits(options.shards as u16);
-        let plane = Arc::new(ControlPlane::new(limits, shards));
+        let plane = match options.parent {
+            None => ControlPlane::new(limits, shards),
+            Some(parent) => ControlPlane::below(limits, shards, listen, parent)
+                .map_err(|source| StartError::System { addr: options.listen, source })?,
+        };
+        let plane = Arc::new(plane);
         let server = HttpServer::start(Arc::clone(&plane), tcp, http)
             .map_err(|source| StartError::System { addr: options.listen, source })?;
-        tracing::info!(%listen, shards = options.shards, memory_bytes = options.memory_bytes, "switch started");
+        tracing::info!(%listen, parent = ?options.parent, shards = options.shards, memory_bytes = options.memory_bytes, "switch started");
         Ok(RunningSwitch { listen, http: http_addr, server, plane })
     }
 

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use tributary_control::Timers;
 use tributary_net::client::{self, HttpRendezvous};
-use tributary_net::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
+use tributary_net::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, SwitchPlace, Watched};
 use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
+use tributary_proto::ids::WorkerId;
 use tributary_proto::registry::Protocol;
 use tributary_proto::time::Span;
 use tributary_proto::wire::{COMMON_LEN, Common, kind};
@@ -101,8 +102,9 @@ fn ranks_that_join_are_told_the_same_and_where_the_others_are() {
     let workers: Vec<Worker> = (0..3).map(|rank| Worker::new(&switch, "a", rank, 3)).collect();
     let answers: Vec<JoinAnswer> = join_all(&workers).into_iter().map(Result::unwrap).collect();
     let peers: Vec<SocketAddr> = workers.iter().map(|worker| worker.udp.local_addr().unwrap()).collect();
-    for answer in &answers {
-        assert_eq!(answer, &answers[0]);
+    for (rank, answer) in (0..).map(WorkerId).zip(&answers) {
+        assert_eq!(answer, &JoinAnswer { wid: rank, ..answers[0].clone() });
+        assert_eq!(answer.switches, [SwitchPlace { addr: switch.listen_addr(), ranks: vec![0, 1, 2] }]);
         assert_eq!(answer.peers, peers);
         assert_eq!(answer.shards, switch.shard_addrs());
         assert_eq!((answer.slots, answer.elements_per_packet), (64, 360));

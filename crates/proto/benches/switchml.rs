@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tributary_numeric::{BlockExponent, ReduceOp, Scale, codec, lanes};
-use tributary_proto::config::{HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig};
 use tributary_proto::host::{Collective, Host};
 use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
 use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
@@ -26,8 +26,14 @@ fn job(elements_per_packet: u16) -> JobConfig {
 
 fn pipeline(job: &JobConfig) -> Pipeline {
     let members: Vec<PortId> = (0..WORLD).map(PortId).collect();
-    let config =
-        SwitchConfig { job: job.clone(), shard: ShardId(0), members: members.clone(), group: GroupId(0), parent: None };
+    let config = SwitchConfig {
+        job: job.clone(),
+        shard: ShardId(0),
+        members: members.clone(),
+        below: Below::workers(WORLD),
+        group: GroupId(0),
+        parent: None,
+    };
     let machine = Protocol::SwitchMl.switch::<Elements>(&config);
     let mut pipeline = Pipeline::default();
     let installed =

@@ -84,10 +84,36 @@ pub struct SwitchConfig {
     pub shard: ShardId,
     /// The port of each child, by its `wid` here.
     pub members: Vec<PortId>,
+    /// Who is behind each child, by its `wid` here.
+    pub below: Vec<Below>,
     /// The multicast group of all children.
     pub group: GroupId,
     /// The switch above, if this one is not the root.
     pub parent: Option<Parent>,
+}
+
+/// What is behind a child of a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Below {
+    /// A worker: its rank.
+    Worker(WorkerId),
+    /// A switch: the ranks below it, ascending; at least one.
+    Switch(Vec<WorkerId>),
+}
+
+impl Below {
+    /// The children of a switch that sums for all ranks itself: each is a worker, and its `wid` is its rank.
+    pub fn workers(world: u16) -> Vec<Below> {
+        (0..world).map(|rank| Below::Worker(WorkerId(rank))).collect()
+    }
+
+    /// The ranks, ascending.
+    pub fn ranks(&self) -> &[WorkerId] {
+        match self {
+            Below::Worker(rank) => std::slice::from_ref(rank),
+            Below::Switch(ranks) => ranks,
+        }
+    }
 }
 
 /// The way to the switch above.

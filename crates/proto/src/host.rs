@@ -29,11 +29,44 @@ pub enum SubmitError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveError {
     /// The switch is there, some ranks' contributions are not.
-    #[error("rank {} did not contribute to block {block} of collective {op} (slot {slot}) in time", list(missing))]
+    #[error("rank {} did not contribute to block {block} of collective {op} (slot {slot}) in time", list(missing, *others))]
     Missing {
-        /// The ranks that the switch has not heard of, ascending.
+        /// The ranks that have not contributed, ascending in each rack; of very many the first ones.
         missing: Vec<WorkerId>,
+        /// How many there are beyond those.
+        others: u16,
         /// The slot or descriptor that waits.
+        slot: u32,
+        /// The block of the tensor that waits.
+        block: u32,
+        /// The collective.
+        op: OpId,
+    },
+    /// The switches up to there answer, and wait for the one above them.
+    #[error(
+        "the switch {above} level{} above this rank's own has not answered since block {block} of collective {op} \
+         (slot {slot}) was sent", if *above == 1 { "" } else { "s" }
+    )]
+    SwitchAboveSilent {
+        /// How many levels above the rank's own switch it is, at least 1.
+        above: u8,
+        /// The slot that waits.
+        slot: u32,
+        /// The block of the tensor that waits.
+        block: u32,
+        /// The collective.
+        op: OpId,
+    },
+    /// The sum waits for a switch in another rack that does not say whom it waits for.
+    #[error(
+        "the switch of rank {} has not answered in block {block} of collective {op} (slot {slot})", list(ranks, *others)
+    )]
+    SwitchBelowSilent {
+        /// The ranks below it, ascending; of very many the first ones.
+        ranks: Vec<WorkerId>,
+        /// How many there are beyond those.
+        others: u16,
+        /// The slot that waits.
         slot: u32,
         /// The block of the tensor that waits.
         block: u32,
@@ -77,8 +110,9 @@ pub enum CollectiveError {
     Aborted,
 }
 
-fn list(workers: &[WorkerId]) -> String {
-    workers.iter().map(|w| w.to_string()).collect::<Vec<_>>().join(", ")
+fn list(workers: &[WorkerId], others: u16) -> String {
+    let named = workers.iter().map(|w| w.to_string()).collect::<Vec<_>>().join(", ");
+    if others > 0 { format!("{named} and {others} more") } else { named }
 }
 
 /// What a host machine tells its caller.

@@ -18,7 +18,7 @@ pub struct InstalledJob {
     pub protocol: u8,
     /// What members know.
     pub key: JobKey,
-    /// The port of each member, by rank.
+    /// The port of each member: of workers by rank, below a switch of several levels by `wid`.
     pub members: Vec<PortId>,
     /// Further ports that belong to the job, such as the one to a parent switch.
     pub others: Vec<PortId>,
@@ -31,6 +31,7 @@ struct Entry {
     /// A member's rank by its port; no member is behind a port that lies beyond.
     rank_by_port: Vec<Option<WorkerId>>,
     last_seen: Vec<Option<Time>>,
+    others_last_seen: Option<Time>,
     packets: u64,
     drops: DropCounters,
     /// The job's packets go to the machine that its protocol's jobs share.
@@ -58,8 +59,10 @@ pub struct JobReport {
     pub packets: u64,
     /// Packets with the job's id that were of no use, by reason.
     pub drops: DropCounters,
-    /// When each member was last heard, by rank.
+    /// When each member was last heard, by its place.
     pub last_seen: Vec<Option<Time>>,
+    /// When any of the further ports was last heard.
+    pub others_last_seen: Option<Time>,
 }
 
 impl Pipeline {
@@ -87,8 +90,8 @@ impl Pipeline {
             rank_by_port[port.index()] = Some(WorkerId(rank as u16));
         }
         let last_seen = vec![None; job.members.len()];
-        self.jobs
-            .insert(id, Entry { job, rank_by_port, last_seen, packets: 0, drops: DropCounters::default(), shares });
+        let (packets, drops) = (0, DropCounters::default());
+        self.jobs.insert(id, Entry { job, rank_by_port, last_seen, others_last_seen: None, packets, drops, shares });
     }
 
     /// Takes a job out and frees its memory; false if there was none.
@@ -115,6 +118,9 @@ impl Pipeline {
             if common.kind == kind::PING {
                 packet.bytes[4] = kind::PONG;
                 return Ok(Verdict::Port(ingress));
+            }
+            if common.kind == kind::PONG && entry.job.others.contains(&ingress) {
+                return Ok(Verdict::Consume);
             }
             if entry.shares {
                 let machine = self.shared.get_mut(&common.protocol).ok_or(DropReason::BadKind)?;
@@ -173,6 +179,7 @@ impl Pipeline {
             packets: entry.packets,
             drops: entry.drops.clone(),
             last_seen: entry.last_seen.clone(),
+            others_last_seen: entry.others_last_seen,
         })
     }
 
@@ -194,7 +201,9 @@ impl Entry {
         }
         if let Some(&Some(worker)) = self.rank_by_port.get(ingress.index()) {
             self.last_seen[worker.index()] = Some(now);
-        } else if !(self.shares && ingress != PortId::UNKNOWN || self.job.others.contains(&ingress)) {
+        } else if self.job.others.contains(&ingress) {
+            self.others_last_seen = Some(now);
+        } else if !(self.shares && ingress != PortId::UNKNOWN) {
             return Err(DropReason::NotAMember);
         }
         if common.protocol != self.job.protocol {

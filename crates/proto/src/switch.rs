@@ -40,8 +40,8 @@ impl PortView for NoQueues {
     }
 }
 
-/// Bytes that a buffer for `Switch::poll_transmit` holds at least, however short the job's packets are: a notice about
-/// 1,023 members fits.
+/// Bytes that a buffer for `Switch::poll_transmit` holds at least, however short the job's packets are: every notice
+/// fits.
 pub const MIN_TRANSMIT_LEN: usize = 256;
 
 /// A packet that a switch made itself: the first `len` bytes of the buffer that it was given.

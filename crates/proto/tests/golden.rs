@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::config::{HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig};
 use tributary_proto::host::{Collective, Host};
 use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
 use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
@@ -66,6 +66,7 @@ fn switchml_switch() -> Box<dyn Switch> {
         job: job(),
         shard: ShardId(0),
         members: vec![PortId(0), PortId(1)],
+        below: Below::workers(2),
         group: GroupId(0),
         parent: None,
     };

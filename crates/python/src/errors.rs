@@ -36,7 +36,9 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
     match cause {
         CollectiveError::Missing { missing, .. } => raise(py, "CollectiveTimeout", (sentence, ranks(missing))),
         CollectiveError::PeerSilent { worker, .. } => raise(py, "CollectiveTimeout", (sentence, vec![worker.0])),
-        CollectiveError::SwitchSilent { .. } => raise(py, "SwitchLost", (sentence,)),
+        CollectiveError::SwitchSilent { .. }
+        | CollectiveError::SwitchAboveSilent { .. }
+        | CollectiveError::SwitchBelowSilent { .. } => raise(py, "SwitchLost", (sentence,)),
         CollectiveError::Mismatch { .. } => raise(py, "Mismatch", (sentence,)),
         CollectiveError::Aborted => raise(py, "CollectiveError", (sentence,)),
     }

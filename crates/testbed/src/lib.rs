@@ -12,6 +12,7 @@ mod link;
 mod namespace;
 mod network;
 mod offload;
+mod racks;
 mod star;
 mod tool;
 
@@ -20,4 +21,5 @@ pub use faults::Faults;
 pub use link::Shaping;
 pub use namespace::Namespace;
 pub use network::{CablePlan, Network, NetworkPlan, NodePlan};
+pub use racks::Racks;
 pub use star::{Star, StarOptions, requirements};

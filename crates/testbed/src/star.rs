@@ -171,10 +171,10 @@ fn port(host: usize) -> String {
 }
 
 /// A locally administered hardware address: the bridge's is number 0.
-fn mac(number: usize) -> String {
+pub(crate) fn mac(number: usize) -> String {
     format!("02:00:00:00:00:{number:02x}")
 }
 
-fn ip_batch(namespace: &Namespace, lines: &[String]) -> Result<(), TestbedError> {
+pub(crate) fn ip_batch(namespace: &Namespace, lines: &[String]) -> Result<(), TestbedError> {
     tool::feed("ip", &["-n", namespace.name(), "-batch", "-"], &(lines.join("\n") + "\n")).map(drop)
 }

@@ -50,6 +50,7 @@ fn text(status: &SwitchStatus) -> String {
         return lines.join("\n");
     }
     lines.push(jobs(&status.jobs));
+    lines.extend(status.jobs.iter().flat_map(levels));
     let drops = status.jobs.iter().filter(|job| !job.drops.is_empty());
     let drops: Vec<String> = drops.map(|job| format!("dropped of {}: {}", job.name, counts(&job.drops))).collect();
     if !drops.is_empty() {
@@ -74,6 +75,9 @@ fn about_switch(switch: &SwitchInfo) -> Vec<String> {
             sum(|shard| shard.tx_gbps),
         ),
     ];
+    if let Some(parent) = switch.parent {
+        lines.push(format!("below the switch at {parent}"));
+    }
     if !switch.strangers.is_empty() {
         lines.push(format!("packets of no job: {}", counts(&switch.strangers)));
     }
@@ -153,7 +157,8 @@ fn jobs(jobs: &[JobStatus]) -> String {
         "AGE",
     ]);
     for job in jobs {
-        let here = job.members.iter().filter(|member| member.state == "present").count();
+        let below = job.switches.iter().filter(|switch| switch.state == "present").map(|switch| switch.ranks.len());
+        let here = job.members.iter().filter(|member| member.state == "present").count() + below.sum::<usize>();
         table.row([
             job.name.clone(),
             job.state.clone(),
@@ -172,6 +177,27 @@ fn jobs(jobs: &[JobStatus]) -> String {
         ]);
     }
     table.render()
+}
+
+/// Who is below whom, for jobs on more than one switch.
+fn levels(job: &JobStatus) -> Vec<String> {
+    let heard = |ago: Option<f64>| ago.map(|ago| format!(", heard {ago:.1} s ago")).unwrap_or_default();
+    let below = job.switches.iter().map(|switch| {
+        let addr = switch.addr.map_or("?".to_string(), |addr| addr.to_string());
+        let (ranks, heard) = (list(&switch.ranks), heard(switch.heard_s_ago));
+        format!("{}: ranks {ranks} are below the switch at {addr}: {}{heard}", job.name, switch.state)
+    });
+    let above = job
+        .above
+        .iter()
+        .map(|above| format!("{}: the switch above is {}{}", job.name, above.state, heard(above.heard_s_ago)));
+    let here: Vec<u16> = job.members.iter().map(|member| member.rank).collect();
+    let (below, above): (Vec<String>, Vec<String>) = (below.collect(), above.collect());
+    let mut lines: Vec<String> = below.into_iter().chain(above).collect();
+    if !lines.is_empty() && !here.is_empty() {
+        lines.insert(0, format!("{}: ranks {} are here", job.name, list(&here)));
+    }
+    lines
 }
 
 fn counts(counts: &BTreeMap<String, u64>) -> String {

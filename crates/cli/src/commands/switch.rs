@@ -13,6 +13,7 @@ use tributary_net::heap;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 
 use super::fabric;
+use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
 use crate::output;
 
@@ -21,12 +22,14 @@ Examples:
   tributary switch                                   every address of this machine, port 17777
   tributary switch --listen 10.0.0.1:17777 --cores 2 --memory 256
   tributary switch --http 127.0.0.1:9100             Prometheus: http://127.0.0.1:9100/metrics
+  tributary switch --parent 10.9.0.1:17777           below another switch, which sums for all racks
   tributary switch --config /etc/tributary.toml
   tributary switch --fabric fabric.toml --node leaf0     one switch of many: see tributary fabric --help
 
 The file has these keys; flags win over it:
   listen = \"10.0.0.1:17777\"
   http = \"127.0.0.1:9100\"
+  parent = \"10.9.0.1:17777\"
   cores = 2
   memory_mib = 256
   max_jobs = 64
@@ -49,6 +52,9 @@ pub struct Args {
     /// Where to listen, UDP for packets and TCP for control [default: 0.0.0.0:17777]
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<SocketAddr>,
+    /// Sum for one rack, below the switch at this address, which sums for all racks
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_switch)]
+    pub parent: Option<String>,
     /// Threads that aggregate, each with its own share of the slots [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: Option<u16>,
@@ -122,6 +128,7 @@ fn options(args: &Args) -> Result<SwitchOptions, Failure> {
     options.shards = args.cores.unwrap_or(limits.shards).into();
     options.memory_bytes = args.memory.map_or(limits.memory_bytes, |mib| mib << 20) as usize;
     options.http = args.http.or(file.http);
+    options.parent = args.parent.as_deref().map(resolve).transpose()?.or(file.parent);
     options.max_jobs = limits.max_jobs;
     options.quotas = limits.quotas;
     options.timers = limits.timers;
@@ -134,15 +141,16 @@ fn tell_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> Re
     if json {
         let shards = switch.shard_addrs();
         output::json(&json!({
-            "event": "listening", "listen": listen, "http": http, "cores": options.shards, "shards": shards,
+            "event": "listening", "listen": listen, "http": http, "parent": options.parent, "cores": options.shards, "shards": shards,
             "memory_mib": memory_mib, "pid": std::process::id(),
         }))?;
         return Ok(());
     }
     let shards = if options.shards == 1 { "1 shard".to_string() } else { format!("{} shards", options.shards) };
     let http = http.map(|http| format!(", http://{http}")).unwrap_or_default();
+    let parent = options.parent.map(|parent| format!(", below the switch at {parent}")).unwrap_or_default();
     output::line(&format!(
-        "listening on udp+tcp {listen}{http}, {shards}, {memory_mib} MiB; stop with Ctrl-C or SIGTERM"
+        "listening on udp+tcp {listen}{http}, {shards}, {memory_mib} MiB{parent}; stop with Ctrl-C or SIGTERM"
     ))?;
     Ok(())
 }

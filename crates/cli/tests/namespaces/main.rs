@@ -4,6 +4,7 @@
 mod fabric;
 mod faults;
 mod network;
+mod racks;
 mod soak;
 mod strangers;
 mod trouble;

@@ -128,7 +128,8 @@ fn start_switch(star: &Star) -> Child {
     switch
 }
 
-fn tributary(place: &Namespace) -> Command {
+/// The program in a namespace.
+pub fn tributary(place: &Namespace) -> Command {
     let mut command = place.command(env!("CARGO_BIN_EXE_tributary")).unwrap();
     command.env_remove("TRIBUTARY_SWITCH").stdout(Stdio::piped()).stderr(Stdio::piped());
     command

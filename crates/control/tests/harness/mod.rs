@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers};
-use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::ids::{JobId, JobKey, WorkerId};
 use tributary_proto::registry::Protocol;
 use tributary_proto::time::{Span, Time};
 
@@ -90,7 +90,8 @@ impl World {
 
     pub fn hear(&mut self, plan: &Plan, ranks: impl IntoIterator<Item = u16>) {
         for rank in ranks {
-            self.control.heard(plan.config.job, rank, self.now);
+            let wid = plan.child_of(rank).unwrap_or(WorkerId(rank));
+            self.control.heard(plan.config.job, wid, self.now);
         }
     }
 
@@ -142,6 +143,7 @@ impl World {
                 Effect::Remove(id) => {
                     assert!(self.installed.remove(&id).is_some(), "id {id} is not installed");
                 }
+                Effect::Ascend { .. } | Effect::Descend { .. } => panic!("there is no switch above"),
                 Effect::Answer { ticket, admitted } => {
                     assert!(self.answers.insert(ticket, admitted).is_none(), "{ticket:?} is answered twice");
                 }
@@ -157,9 +159,9 @@ impl World {
         !self.answers.contains_key(&ticket)
     }
 
-    pub fn refusal(&self, ticket: Ticket) -> (&'static str, String) {
+    pub fn refusal(&self, ticket: Ticket) -> (String, String) {
         let refusal = self.answer(ticket).expect_err("a refusal");
-        (refusal.code(), refusal.to_string())
+        (refusal.code().to_string(), refusal.to_string())
     }
 
     pub fn phases(&self) -> Vec<(String, Phase)> {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use tributary_control::fabric::Fabric;
-use tributary_proto::config::JobConfig;
+use tributary_proto::config::{Below, JobConfig};
 use tributary_proto::ids::{JobId, JobKey, NodeId};
 use tributary_proto::registry::Protocol;
 
@@ -76,7 +76,8 @@ impl JobBody {
         let whole = self.hosts.len() == self.members.len() && self.job_id != 0;
         let protocol = Protocol::from_name(&self.protocol)?;
         // A switch of a fabric has one address.
-        let job = JobInstall { protocol, config, members: self.members, asked_at: Vec::new() };
+        let (below, asked_at) = (Below::workers(world), Vec::new());
+        let job = JobInstall { protocol, config, members: self.members, asked_at, below, parent: None };
         whole.then(|| FabricJob { job, hosts: self.hosts.into_iter().map(NodeId).collect() })
     }
 }

@@ -69,7 +69,8 @@ impl RunningFabricSwitch {
         let view = SwitchView { fabric: Arc::clone(fabric), node, handle: Arc::clone(&handle) };
         let identity = Identity { listen: udp, http: control.get(1).copied() };
         let viewer = Arc::new(Viewer::new(Arc::clone(&plane), identity, Some(view)));
-        let place = Place { api: Api { plane: Arc::clone(&plane), viewer }, fabric: Arc::clone(fabric), handle };
+        let place =
+            Place { api: Api { plane: Arc::clone(&plane), viewer, listen: udp }, fabric: Arc::clone(fabric), handle };
         let router = if is_seat { routes::seat(place) } else { routes::elsewhere(place) };
         let served = listeners.into_iter().map(|listener| (listener, router.clone())).collect();
         let server = HttpServer::start_with(Arc::clone(&plane), served)

@@ -86,6 +86,8 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             age_s: 0.0,
             world: config.world,
             members: members.collect(),
+            switches: Vec::new(),
+            above: None,
             missing: Vec::new(),
             slots: config.slots,
             slots_waiting: sign.waiting,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tributary_proto::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
-use tributary_proto::ids::{ShardId, WorkerId};
+use tributary_proto::ids::ShardId;
 use tributary_proto::time::{Span, Time};
 use tributary_proto::values::Elements;
 use tributary_proto::wire::{COMMON_LEN, Common};
@@ -24,8 +24,6 @@ use crate::udp::UdpPort;
 use crate::udp::path::Path;
 use crate::wake::{self, Waker};
 
-/// Longer packets save nothing, and the loopback interface would offer 64 KiB.
-const MAX_MTU: u32 = 9000;
 /// What a worker asks the kernel for, each way.
 const SOCKET_BUFFER: usize = 8 << 20;
 /// Between two tries of the way.
@@ -77,6 +75,7 @@ pub fn connect(
         key,
         rank: options.rank,
         world: options.world,
+        switches: answer.switches,
     };
     Ok((Arc::new(Shared::new(identity, rendezvous, engine, socket, waker)), info))
 }
@@ -90,7 +89,7 @@ pub fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
 
 fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, udp: &UdpPort) -> JoinRequest {
     let max_elements =
-        pool_size::elements_in(options.protocol, Path { mtu: path.mtu.min(MAX_MTU), ..*path }.max_payload());
+        pool_size::elements_in(options.protocol, Path { mtu: path.mtu.min(pool_size::MAX_MTU), ..*path }.max_payload());
     let elements = options.elements_per_packet.unwrap_or(max_elements);
     let packet_bytes = pool_size::packet_bytes(options.protocol, elements);
     let for_link = pool_size::suggested(path.link_bits_per_s, control_round_trip(switch), packet_bytes);
@@ -130,7 +129,7 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
             elements_per_packet: answer.elements_per_packet,
             shards: answer.shards.len() as u16,
         },
-        worker: WorkerId(options.rank),
+        worker: answer.wid,
         timers: TimerConfig::default(),
         fabric: answer.fabric.as_ref().map_or_else(FabricPlan::default, |fabric| FabricPlan {
             hosts: fabric.hosts.as_slice().into(),

@@ -5,12 +5,14 @@
 //! leader sleeps outside of the engine's lock; others may submit meanwhile, and call the leader awake if its sleep is
 //! too long for them.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
+use tributary_control::SwitchPlace;
 use tributary_proto::host::{CollectiveError, SubmitError};
-use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::ids::{JobId, JobKey, WorkerId};
 use tributary_proto::tensor::Tensor;
 use tributary_proto::time::Time;
 
@@ -47,6 +49,7 @@ pub struct Identity {
     pub rank: u16,
     /// Number of ranks.
     pub world: u16,
+    pub switches: Vec<SwitchPlace>,
 }
 
 /// What a group, its I/O thread and its pending collectives share.
@@ -318,9 +321,33 @@ impl Shared {
         }
         let sentence = self.explanation.get_or_init(|| match cause {
             CollectiveError::SwitchSilent { .. } => self.explain_silence(&cause),
+            CollectiveError::SwitchAboveSilent { above, .. } => self.name_switch(&cause, self.switch_above(above)),
+            CollectiveError::SwitchBelowSilent { ref ranks, .. } => self.name_switch(&cause, self.switch_of(ranks)),
             _ => cause.to_string(),
         });
         GroupError::Failed { place: self.place(), sentence: sentence.clone(), cause }
+    }
+
+    /// The switch so many levels above this rank's own.
+    fn switch_above(&self, levels: u8) -> Option<SocketAddr> {
+        let Identity { rank, switches, .. } = &self.identity;
+        let mut way: Vec<&SwitchPlace> = switches.iter().filter(|place| place.ranks.contains(rank)).collect();
+        way.sort_by_key(|place| place.ranks.len());
+        way.get(usize::from(levels)).map(|place| place.addr)
+    }
+
+    /// The uppermost switch below which there are only ranks of these.
+    fn switch_of(&self, ranks: &[WorkerId]) -> Option<SocketAddr> {
+        let all_there = |place: &&SwitchPlace| place.ranks.iter().all(|&rank| ranks.contains(&WorkerId(rank)));
+        let below = self.identity.switches.iter().filter(all_there);
+        below.max_by_key(|place| place.ranks.len()).map(|place| place.addr)
+    }
+
+    fn name_switch(&self, cause: &CollectiveError, switch: Option<SocketAddr>) -> String {
+        match switch {
+            Some(addr) => format!("{cause}; that switch is {addr}: does it run, and do packets reach it?"),
+            None => cause.to_string(),
+        }
     }
 
     fn explain_silence(&self, cause: &CollectiveError) -> String {

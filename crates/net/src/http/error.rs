@@ -19,7 +19,7 @@ pub struct ApiError {
 impl ApiError {
     /// An error with this status.
     pub fn new(status: StatusCode, code: &str, error: String) -> ApiError {
-        ApiError { status, body: ErrorBody { error, code: code.to_owned() } }
+        ApiError { status, body: ErrorBody { error, code: code.to_owned(), rank: None } }
     }
 
     /// A request that does not say what it must.
@@ -60,12 +60,17 @@ impl From<Refusal> for ApiError {
             | Refusal::RankTaken { .. }
             | Refusal::JobBusy { .. }
             | Refusal::AddressTaken { .. }
+            | Refusal::ShardsDiffer { .. }
             | Refusal::AskedAgain { .. } => StatusCode::CONFLICT,
             Refusal::NotInstalled { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::Full { .. } | Refusal::TooManyJobs { .. } | Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::NotComing { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Refusal::NotComing { .. } | Refusal::AboveSilent { .. } => StatusCode::GATEWAY_TIMEOUT,
+            // What the switch above has said keeps its word, whatever the number.
+            Refusal::Above { .. } => StatusCode::BAD_GATEWAY,
         };
-        ApiError::new(status, refusal.code(), refusal.to_string())
+        let mut error = ApiError::new(status, refusal.code(), refusal.to_string());
+        error.body.rank = refusal.rank();
+        error
     }
 }
 

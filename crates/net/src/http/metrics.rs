@@ -177,7 +177,19 @@ fn jobs(scrape: &mut Scrape<'_, '_>, jobs: &[JobStatus]) -> fmt::Result {
             (with(job_labels(job), "state", state), count as f64)
         })
     });
-    scrape.gauge("job_members", "Members by state.", members)?;
+    scrape.gauge("job_members", "Workers here by state.", members)?;
+    let switches = jobs.iter().flat_map(|job| {
+        ["present", "left", "lost"].map(|state| {
+            let count = job.switches.iter().filter(|switch| switch.state == state).count();
+            (with(job_labels(job), "state", state), count as f64)
+        })
+    });
+    scrape.gauge("job_switches_below", "Switches below by state.", switches)?;
+    let above = jobs.iter().filter_map(|job| {
+        let above = job.above.as_ref()?;
+        Some((job_labels(job), if above.state == "present" { 1.0 } else { 0.0 }))
+    });
+    scrape.gauge("job_switch_above_up", "1 while the switch above is heard.", above)?;
     let states = jobs.iter().map(|job| (with(job_labels(job), "state", &job.state), 1.0));
     scrape.gauge("job_state", "The job's state, as a label.", states)?;
     let drops = jobs

@@ -1,5 +1,6 @@
 //! What the control API answers to: members' requests, and what operators read.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,13 @@ use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use serde::de::DeserializeOwned;
 use tributary_control::JobName;
-use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::ids::{JobId, JobKey, WorkerId};
 
 use crate::control_plane::{ControlPlane, NoWatch};
-use crate::http::api::{Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, StandingBody, WatchBody, from_hex};
+use crate::http::api::{
+    Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, StandingBody, SwitchJoinBody, SwitchJoinReply,
+    SwitchLeaveBody, WatchBody, from_hex,
+};
 use crate::http::error::ApiError;
 use crate::http::view::Viewer;
 use crate::http::{Identity, Peer, metrics};
@@ -21,6 +25,8 @@ use crate::status::{SwitchInfo, SwitchStatus};
 
 /// Largest body of a request: a join has some 400 bytes.
 pub(crate) const MAX_BODY: usize = 8 * 1024;
+/// Largest body of a switch's join: a thousand ranks.
+const MAX_SWITCH_BODY: usize = 1024 * 1024;
 /// Time that a client has to send its request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -29,6 +35,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Api {
     pub plane: Arc<ControlPlane>,
     pub viewer: Arc<Viewer>,
+    pub listen: SocketAddr,
 }
 
 /// Everything: for the address that members know.
@@ -39,6 +46,8 @@ pub fn members(plane: Arc<ControlPlane>, identity: Identity) -> Router {
         .route("/jobs/{name}/leave", post(leave))
         .route("/jobs/{name}/standing", post(standing))
         .route("/jobs/{name}/watch", post(watch))
+        .route("/jobs/{name}/switches/join", post(join_switch))
+        .route("/jobs/{name}/switches/leave", post(leave_switch))
         .with_state(api.clone());
     with_fallbacks(readable(api).merge(posts))
 }
@@ -49,7 +58,14 @@ pub fn operators(plane: Arc<ControlPlane>, identity: Identity) -> Router {
 }
 
 fn api(plane: Arc<ControlPlane>, identity: Identity) -> Api {
-    Api { viewer: Arc::new(Viewer::new(Arc::clone(&plane), identity, None)), plane }
+    let listen = identity.listen;
+    Api { viewer: Arc::new(Viewer::new(Arc::clone(&plane), identity, None)), listen, plane }
+}
+
+impl Api {
+    fn shard_ports(&self) -> Vec<u16> {
+        self.plane.shard_addrs().iter().map(|addr| addr.port()).collect()
+    }
 }
 
 pub(crate) fn readable(api: Api) -> Router {
@@ -80,8 +96,37 @@ async fn join(
     let plan = api.plane.join(&name, request).await.inspect_err(|refusal| {
         tracing::info!(job = %name, rank, %addr, code = refusal.code(), %refusal, "join refused");
     })?;
-    let ports = api.plane.shard_addrs().iter().map(|addr| addr.port()).collect();
-    Ok(Json(JoinReply::new(&plan, ports)))
+    // Its machine knows a worker by its place among the children; without one, packets go from rank to rank.
+    let aggregates = plan.protocol.aggregates_in_switch();
+    let wid = plan.child_of(rank).filter(|_| aggregates).unwrap_or(WorkerId(rank));
+    Ok(Json(JoinReply::new(&plan, wid, api.listen, api.shard_ports())))
+}
+
+async fn join_switch(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Json<SwitchJoinReply>, ApiError> {
+    let name = JobName::new(&name)?;
+    let join =
+        from_json::<SwitchJoinBody>(&read_bytes(body, MAX_SWITCH_BODY).await?)?.join(peer.from, peer.asked_at)?;
+    let (ranks, incarnation) = (join.ranks.len(), join.incarnation);
+    let from = peer.from;
+    tracing::debug!(job = %name, ranks, %from, "a switch below joins");
+    let plan = api.plane.join_switch(&name, join).await.inspect_err(|refusal| {
+        tracing::debug!(job = %name, %from, code = refusal.code(), %refusal, "join of a switch refused");
+    })?;
+    let wid = plan.children.iter().position(|child| child.incarnation == Some(incarnation)).unwrap_or_default();
+    Ok(Json(SwitchJoinReply::new(&plan, WorkerId(wid as u16), api.listen, api.shard_ports())))
+}
+
+async fn leave_switch(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
+    let name = JobName::new(&name)?;
+    let SwitchLeaveBody { job_id, key, wid, lost } = read(body).await?;
+    api.plane.leave_switch(&name, JobId(job_id), parse_key(&key)?, WorkerId(wid), lost)?;
+    tracing::debug!(job = %name, wid, lost, "a switch below leaves");
+    Ok(Json(Done {}))
 }
 
 pub(crate) async fn leave(

@@ -12,7 +12,7 @@ use crate::control_plane::{ControlPlane, Sighting, Sightings};
 use crate::fabric::SwitchView;
 use crate::http::Identity;
 use crate::shard::ShardJob;
-use crate::status::{JobStatus, MemberStatus, ShardStatus, SwitchInfo, SwitchStatus};
+use crate::status::{AboveStatus, JobStatus, MemberStatus, ShardStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus};
 
 /// Makes the operator's view.
 pub struct Viewer {
@@ -53,6 +53,7 @@ impl Viewer {
                 uptime_s: now.as_secs_f64(),
                 listen: self.identity.listen,
                 http: self.identity.http,
+                parent: self.plane.parent(),
                 memory_bytes,
                 memory_used_bytes,
                 max_jobs,
@@ -111,6 +112,15 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
     let total = |rate: fn(&ShardJob) -> f64| parts.iter().fold(0.0, |total, part| total + rate(part));
     let ate_per_s = total(|part| part.blocks_per_s) * elements as f64;
     let waiting_for: BTreeSet<WorkerId> = machines().flat_map(|machine| machine.missing.iter().copied()).collect();
+    let ranks_of = |wid: WorkerId| view.ranks_of.get(wid.index()).cloned().unwrap_or_default();
+    let waiting_for: BTreeSet<u16> = waiting_for.into_iter().flat_map(ranks_of).collect();
+    let ago = |heard: Option<Time>| heard.map(|heard| now.since(heard).as_secs_f64());
+    let below = view.switches.iter().map(|switch| SwitchBelowStatus {
+        addr: switch.addr,
+        ranks: switch.ranks.clone(),
+        state: switch.state.name().to_owned(),
+        heard_s_ago: ago(switch.heard),
+    });
     JobStatus {
         name: view.name.as_str().to_owned(),
         id: view.id.map(|id| id.0),
@@ -119,10 +129,14 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
         age_s: now.since(view.since).as_secs_f64(),
         world: view.world,
         members: view.members.iter().map(|member| member_status(now, member)).collect(),
+        switches: below.collect(),
+        above: view
+            .above
+            .map(|above| AboveStatus { state: above.state.name().to_owned(), heard_s_ago: ago(above.heard) }),
         missing: view.missing,
         slots: view.slots,
         slots_waiting: machines().map(|machine| machine.slots_waiting).sum(),
-        waiting_for: waiting_for.into_iter().map(|worker| worker.0).collect(),
+        waiting_for: waiting_for.into_iter().collect(),
         elements_per_packet: view.elements_per_packet,
         memory_bytes: view.memory_bytes,
         packets: parts.iter().map(|part| part.report.packets).sum(),

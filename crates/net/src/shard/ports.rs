@@ -21,6 +21,8 @@ pub struct Ports {
     free: Vec<PortId>,
     by_address: HashMap<(IpAddr, u16), PortId>,
     groups: BTreeMap<GroupId, Vec<PortId>>,
+    /// The ports to the switches above, by the group of their job.
+    uplinks: BTreeMap<GroupId, PortId>,
 }
 
 impl Ports {
@@ -51,9 +53,20 @@ impl Ports {
         Some(ports)
     }
 
-    /// Forgets a group, and its members' addresses where no other group names them.
+    /// Names the switch above a group; `None` when there are no ports left.
+    pub fn add_uplink(&mut self, group: GroupId, above: SocketAddr, destination: Destination) -> Option<PortId> {
+        if self.by_address.len() >= PortId::UNKNOWN.index() {
+            return None;
+        }
+        let port = self.add(above, destination);
+        self.uplinks.insert(group, port);
+        Some(port)
+    }
+
+    /// Forgets a group and its uplink, and their addresses where no other group names them.
     pub fn remove_group(&mut self, group: GroupId) {
-        for port in self.groups.remove(&group).unwrap_or_default() {
+        let uplink = self.uplinks.remove(&group);
+        for port in self.groups.remove(&group).unwrap_or_default().into_iter().chain(uplink) {
             let entry = &mut self.ports[port.index()];
             let Some(used) = entry else { continue };
             used.jobs -= 1;

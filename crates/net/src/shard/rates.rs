@@ -46,7 +46,8 @@ mod tests {
     use tributary_proto::drop_reason::DropCounters;
 
     fn report(packets: u64) -> JobReport {
-        JobReport { machine: None, memory_bytes: 0, packets, drops: DropCounters::default(), last_seen: Vec::new() }
+        let (drops, last_seen) = (DropCounters::default(), Vec::new());
+        JobReport { machine: None, memory_bytes: 0, packets, drops, last_seen, others_last_seen: None }
     }
 
     #[test]

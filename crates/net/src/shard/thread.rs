@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use tokio::sync::oneshot;
-use tributary_proto::config::SwitchConfig;
+use tributary_proto::config::{Parent, SwitchConfig};
 use tributary_proto::ids::{GroupId, JobId, ShardId};
 use tributary_proto::packet::PacketMut;
 use tributary_proto::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::switch::{NoQueues, Switch};
 use tributary_proto::time::Time;
 use tributary_proto::values::Elements;
+use tributary_proto::wire::Common;
 
 use super::forward::Forwarder;
 use super::ports::Ports;
 use super::rates::Rates;
+use super::uplink::Uplinks;
 use super::{JobInstall, ShardError, ShardJob, ShardReport};
 use crate::clock::{self, Clock};
 use crate::udp::{Inbox, UdpPort};
@@ -40,6 +42,7 @@ pub struct ShardThread {
     jobs: Vec<(JobId, Rates)>,
     inbox: Inbox,
     forwarder: Forwarder,
+    uplinks: Uplinks,
     /// For packets that machines make themselves.
     outbox: Box<[u8]>,
     commands: Receiver<Command>,
@@ -58,6 +61,7 @@ impl ShardThread {
             jobs: Vec::new(),
             inbox: Inbox::new(),
             forwarder: Forwarder::new(),
+            uplinks: Uplinks::default(),
             outbox: vec![0; 1 << 16].into_boxed_slice(),
             commands,
             waker,
@@ -67,7 +71,8 @@ impl ShardThread {
     /// Runs until it is told to stop, or its handle is gone.
     pub fn run(mut self) {
         loop {
-            let timeout = self.pipeline.poll_timeout().map(|due| clock::duration(due.since(self.clock.now())));
+            let due = self.pipeline.poll_timeout().into_iter().chain(self.uplinks.poll_timeout()).min();
+            let timeout = due.map(|due| clock::duration(due.since(self.clock.now())));
             let ready = wake::wait(self.udp.as_fd(), &self.waker, timeout);
             if ready.woken {
                 self.waker.clear();
@@ -83,6 +88,7 @@ impl ShardThread {
                 self.pipeline.handle_timeout(now);
                 self.transmit(now);
             }
+            self.uplinks.ping(now, &self.ports, &mut self.udp);
         }
     }
 
@@ -139,18 +145,30 @@ impl ShardThread {
     }
 
     fn install(&mut self, job: JobInstall) -> Result<(), ShardError> {
-        let JobInstall { protocol, config, members, asked_at } = job;
+        let JobInstall { protocol, config, members, asked_at, below, parent } = job;
         if protocol.every_hop() {
             return Err(ShardError::NeedsFabric(protocol.name()));
         }
         let (id, key, group) = (config.job, config.key, group_of(config.job));
         self.remove(id);
+        let no_ports = ShardError::NoPorts(self.shard);
         let to = |(&member, &asked_at)| (member, self.udp.destination_from(asked_at, member));
         let members: Vec<_> = members.iter().zip(&asked_at).map(to).collect();
-        let members = self.ports.add_group(group, members).ok_or(ShardError::NoPorts(self.shard))?;
-        let config = SwitchConfig { job: config, shard: self.shard, members: members.clone(), group, parent: None };
+        let Some(members) = self.ports.add_group(group, members) else { return Err(no_ports) };
+        let mut above = None;
+        if let Some((addr, worker)) = parent {
+            let Some(port) = self.ports.add_uplink(group, addr, self.udp.destination(addr)) else {
+                self.ports.remove_group(group);
+                return Err(no_ports);
+            };
+            above = Some(Parent { port, worker });
+            self.uplinks.add(port, Common { protocol: protocol.code(), kind: 0, job: id, key });
+        }
+        let others = above.iter().map(|parent| parent.port).collect();
+        let config =
+            SwitchConfig { job: config, shard: self.shard, members: members.clone(), below, group, parent: above };
         let machine: Option<Box<dyn Switch>> = protocol.switch::<Elements>(&config);
-        let job = InstalledJob { protocol: protocol.code(), key, members, others: Vec::new(), machine };
+        let job = InstalledJob { protocol: protocol.code(), key, members, others, machine };
         self.pipeline.install(id, job);
         let at = self.jobs.partition_point(|(other, _)| *other < id);
         self.jobs.insert(at, (id, Rates::default()));
@@ -159,6 +177,7 @@ impl ShardThread {
 
     fn remove(&mut self, job: JobId) -> bool {
         self.jobs.retain(|(id, _)| *id != job);
+        self.uplinks.remove(job);
         self.ports.remove_group(group_of(job));
         self.pipeline.remove(job)
     }

@@ -11,7 +11,7 @@ use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_proto::config::JobConfig;
-use tributary_proto::ids::{JobId, JobKey, ShardId};
+use tributary_proto::ids::{JobId, JobKey, ShardId, WorkerId};
 use tributary_proto::registry::Protocol;
 
 /// No test waits longer than this for what must come.
@@ -79,15 +79,21 @@ impl LocalSwitch {
         for shard in &self.shards {
             let config = JobConfig { job: id, key, world: peers.len() as u16, slots, elements_per_packet, shards };
             let protocol = requests[&0].protocol;
-            let asked_at = vec![shard.udp_addr().ip(); peers.len()];
-            shard
-                .install(JobInstall { protocol, config, members: peers.clone(), asked_at })
-                .wait()
-                .unwrap()
-                .expect("room for a job");
+            let job = JobInstall::of_workers(protocol, config, peers.clone(), shard.udp_addr().ip());
+            shard.install(job).wait().unwrap().expect("room for a job");
         }
         let shards = self.shards.iter().map(ShardHandle::udp_addr).collect();
-        JoinAnswer { job_id: id, key, shards, slots, elements_per_packet, peers, fabric: None }
+        JoinAnswer {
+            job_id: id,
+            key,
+            shards,
+            slots,
+            elements_per_packet,
+            peers,
+            wid: WorkerId(0),
+            switches: Vec::new(),
+            fabric: None,
+        }
     }
 
     /// Takes a job out, as a switch does that has restarted.
@@ -122,7 +128,7 @@ impl Rendezvous for LocalSwitch {
         }
         loop {
             if let Some(answer) = &state.meetings[&request.job].answer {
-                return Ok(answer.clone());
+                return Ok(JoinAnswer { wid: WorkerId(request.rank), ..answer.clone() });
             }
             let (next, time) = self.changed.wait_timeout(state, request.timeout).unwrap();
             if time.timed_out() {

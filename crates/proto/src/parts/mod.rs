@@ -6,6 +6,7 @@ pub mod look_ahead;
 pub mod mismatch;
 pub mod pacer;
 pub mod recovery;
+pub mod report;
 pub mod rtt;
 pub mod send_queue;
 pub mod slot_lists;

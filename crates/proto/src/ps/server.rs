@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::config::{JobConfig, SwitchConfig};
+use crate::config::{Below, JobConfig, SwitchConfig};
 use crate::drop_reason::DropReason;
 use crate::ids::{GroupId, PortId, ShardId, WorkerId};
 use crate::packet::{Addr, Ecn, Packet, PacketMut, Transmit};
@@ -44,7 +44,8 @@ impl<V: Values> Server<V> {
     /// The server of one shard.
     pub fn new(job: &JobConfig, shard: ShardId) -> Server<V> {
         let members = (0..job.world).map(PortId).collect();
-        let config = SwitchConfig { job: job.clone(), shard, members, group: GroupId(0), parent: None };
+        let below = Below::workers(job.world);
+        let config = SwitchConfig { job: job.clone(), shard, members, below, group: GroupId(0), parent: None };
         Server {
             machine: SwitchMl::new(&config),
             world: job.world,

@@ -1,4 +1,4 @@
-//! SwitchML's own header and the bodies of its two notices. Big-endian; `docs/wire.md` draws them.
+//! SwitchML's own header; `parts` has the bodies of its two notices. Big-endian; `docs/wire.md` draws them.
 //!
 //! ```text
 //!  16    18    20      21         22         24      28         32
@@ -37,9 +37,9 @@ pub enum Kind {
     /// A rank's exponent of this block, not of the next one; upwards. Without the block, or with a block that is scaled
     /// by a guess. Answered by `Result`.
     Probe,
-    /// Who has contributed to the slot's phase? Upwards.
+    /// Who has not contributed to the slot's phase? Upwards from hosts, both ways between switches.
     Query,
-    /// The answer to `Query`: a bitmap.
+    /// The answer to `Query`: the ranks that are missing.
     Report,
     /// Ranks disagree on what they reduce: downwards to hosts, both ways between switches.
     Mismatch,
@@ -123,47 +123,4 @@ pub fn put_look_ahead(bytes: &mut [u8], look_ahead: LookAhead) {
     let LookAhead { exponent, unknown } = look_ahead;
     bytes[20] = if exponent.non_finite { NON_FINITE } else { 0 } | if unknown { UNKNOWN } else { 0 };
     bytes[22..24].copy_from_slice(&exponent.exponent.to_be_bytes());
-}
-
-/// The body of a `Report`: who has contributed to the slot's phase.
-#[derive(Clone, Copy, Debug)]
-pub struct Report<'a> {
-    children: u16,
-    bitmap: &'a [u8],
-}
-
-impl<'a> Report<'a> {
-    /// Bytes of a whole REPORT about `children` children.
-    pub fn packet_len(children: usize) -> usize {
-        HEADER_LEN + 2 + children.div_ceil(8)
-    }
-
-    /// Reads the body behind the headers.
-    pub fn parse(bytes: &'a [u8]) -> Result<Report<'a>, DropReason> {
-        let (count, bitmap) =
-            bytes.get(HEADER_LEN..).and_then(|body| body.split_first_chunk::<2>()).ok_or(DropReason::Truncated)?;
-        let children = u16::from_be_bytes(*count);
-        if bitmap.len() != usize::from(children).div_ceil(8) {
-            return Err(DropReason::BadLength);
-        }
-        Ok(Report { children, bitmap })
-    }
-
-    /// Writes a body; child `w` is bit `w mod 8` of byte `w / 8`. Gives the packet's length.
-    pub fn emit(bytes: &mut [u8], children: u16, has_contributed: impl Fn(WorkerId) -> bool) -> usize {
-        let len = Report::packet_len(usize::from(children));
-        let body = &mut bytes[HEADER_LEN..len];
-        body.fill(0);
-        body[..2].copy_from_slice(&children.to_be_bytes());
-        for child in (0..children).filter(|&child| has_contributed(WorkerId(child))) {
-            body[2 + usize::from(child / 8)] |= 1 << (child % 8);
-        }
-        len
-    }
-
-    /// Those that have not contributed, ascending.
-    pub fn missing(&self) -> impl Iterator<Item = WorkerId> + 'a {
-        let bitmap = self.bitmap;
-        (0..self.children).filter(|&child| bitmap[usize::from(child / 8)] & 1 << (child % 8) == 0).map(WorkerId)
-    }
 }

@@ -24,7 +24,7 @@ struct Stage {
 impl Stage {
     fn new(job: &JobConfig) -> Stage {
         let workers = (0..3).map(|worker| host(job, worker)).collect();
-        Stage { workers, switch: pipelines::<Elements>(job, 3, None).remove(0) }
+        Stage { workers, switch: pipelines::<Elements>(job, 3).remove(0) }
     }
 
     /// The one packet that a worker has to send now.

@@ -1,6 +1,8 @@
 //! Whatever the network does to packets, every collective ends with the right sum.
 
-use tributary_proto::config::JobConfig;
+use std::ops::Range;
+
+use tributary_proto::config::{Below, JobConfig};
 use tributary_proto::host::HostEvent;
 use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId};
 use tributary_proto::pipeline::Pipeline;
@@ -94,8 +96,12 @@ fn two_jobs_do_not_see_each_other() {
     let first = job(2, 8, 64);
     let second = JobConfig { job: JobId(2), key: JobKey(77), world: 3, slots: 4, elements_per_packet: 32, shards: 1 };
     let mut pipeline = Pipeline::default();
-    install::<Elements>(&mut pipeline, &first, (0..2).map(PortId).collect(), GroupId(1), ShardId(0), None);
-    install::<Elements>(&mut pipeline, &second, (2..5).map(PortId).collect(), GroupId(2), ShardId(0), None);
+    let install = |pipeline: &mut _, job, ports: Range<u16>, group| {
+        let below = Below::workers(ports.len() as u16);
+        install::<Elements>(pipeline, job, ports.map(PortId).collect(), below, group, ShardId(0), None);
+    };
+    install(&mut pipeline, &first, 0..2, GroupId(1));
+    install(&mut pipeline, &second, 2..5, GroupId(2));
     let hosts = (0..2).map(|rank| host(&first, rank)).chain((0..3).map(|rank| host(&second, rank))).collect();
     let mut network = Network::star(1, LinkConfig { loss: 0.05, ..LinkConfig::default() }, hosts, vec![pipeline]);
     network.switches[0].groups.insert(GroupId(1), (0..2).map(PortId).collect());

@@ -1,35 +1,58 @@
 //! §7: switches in levels. Each sums its children and hands one contribution up; loss is recovered through all levels.
 
-use tributary_proto::config::{JobConfig, Parent};
-use tributary_proto::host::{CollectiveError, HostEvent};
+use tributary_proto::config::{Below, JobConfig, Parent};
+use tributary_proto::host::{Collective, CollectiveError, HostEvent};
 use tributary_proto::ids::{PortId, WorkerId};
 use tributary_proto::pipeline::Pipeline;
+use tributary_proto::time::{Span, Time};
 use tributary_proto::values::Elements;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
-use crate::setup::{at_ms, check_sums, collective, host, job, pipelines};
+use crate::setup::{at_ms, check_sums, collective, host, job, pipelines_in_tree};
 
 /// A complete tree: `fanout[0]` switches below the root, `fanout[1]` below each of those, and so on; the last number
-/// counts hosts.
+/// counts hosts. Switches come level by level, the root first. Ranks are dealt out to the leaves like cards, so that no
+/// switch has ranks in a row below it.
 fn tree(seed: u64, link: LinkConfig, fanout: &[u16], job: &JobConfig) -> Network {
-    let mut switches: Vec<(Vec<Pipeline>, Option<usize>)> = vec![(pipelines::<Elements>(job, fanout[0], None), None)];
-    let mut level = vec![0];
-    for window in fanout.windows(2) {
+    let mut switches: Vec<(Vec<Pipeline>, Option<usize>)> = Vec::new();
+    let (mut level, mut width) = (vec![None], 1);
+    let leaves = job.world / fanout[fanout.len() - 1];
+    for (depth, &children) in fanout.iter().enumerate() {
         let mut below = Vec::new();
-        for parent in level {
-            for child in 0..window[0] {
-                below.push(switches.len());
-                let up = Parent { port: PortId(window[1]), worker: WorkerId(child) };
-                switches.push((pipelines::<Elements>(job, window[1], Some(up)), Some(parent)));
-            }
+        for (place, &parent) in level.iter().enumerate() {
+            let up = parent.map(|_| {
+                let worker = WorkerId(place as u16 % fanout[depth - 1]);
+                Parent { port: PortId(children), worker }
+            });
+            let is_leaf = depth + 1 == fanout.len();
+            let child = |child: u16| {
+                let place = place as u16 * children + child;
+                match is_leaf {
+                    true => Below::Worker(WorkerId(rank_at(place, leaves, children))),
+                    false => Below::Switch(ranks_below(place, leaves / (width * children), leaves, job.world)),
+                }
+            };
+            let children: Vec<Below> = (0..children).map(child).collect();
+            below.extend((!is_leaf).then_some(Some(switches.len())).iter().cycle().take(children.len()));
+            switches.push((pipelines_in_tree::<Elements>(job, &children, up), parent));
         }
-        level = below;
+        (level, width) = (below, width * children);
     }
-    let per_leaf = fanout[fanout.len() - 1];
-    let hosts = (0..job.world).map(|rank| host(job, rank % per_leaf)).collect();
-    let first_leaf = level[0];
-    Network::tree(seed, link, hosts, |rank| first_leaf + rank / usize::from(per_leaf), switches)
+    let hosts = (0..job.world).map(|rank| host(job, rank / leaves)).collect();
+    let first_leaf = switches.len() - usize::from(leaves);
+    Network::tree(seed, link, hosts, |rank| first_leaf + rank % usize::from(leaves), switches)
+}
+
+/// The rank of the `place`th host, counted from leaf to leaf.
+fn rank_at(place: u16, leaves: u16, per_leaf: u16) -> u16 {
+    place % per_leaf * leaves + place / per_leaf
+}
+
+/// The ranks below the `place`th switch of a level whose switches have `width` leaves each.
+fn ranks_below(place: u16, width: u16, leaves: u16, world: u16) -> Vec<WorkerId> {
+    let below = place * width..(place + 1) * width;
+    (0..world).filter(|rank| below.contains(&(rank % leaves))).map(WorkerId).collect()
 }
 
 fn worlds() -> [(u16, &'static [u16]); 4] {
@@ -68,48 +91,113 @@ fn loss_is_recovered_through_all_levels() {
     }
 }
 
+/// The error with which a host's only collective failed.
+fn error_of(events: &[HostEvent]) -> CollectiveError {
+    match events {
+        [HostEvent::Failed { error, .. }] => error.clone(),
+        _ => panic!("the collective did not fail"),
+    }
+}
+
 #[test]
-fn ranks_in_other_racks_learn_that_ranks_disagree() {
+fn ranks_that_disagree_are_named_in_all_racks() {
     // The odd one disagrees with its own rack, or with the other rack only.
     for (world, fanout) in [(6, &[2, 3][..]), (2, &[2, 1]), (8, &[2, 2, 2])] {
         let job = job(world, 8, 64);
         for odd in 0..world {
             let mut network = tree(1, LinkConfig::default(), fanout, &job);
+            let elements = |rank| if rank == odd { 1001 } else { 1000 };
             for rank in 0..world {
-                let elements = if rank == odd { 1001 } else { 1000 };
-                network.submit(usize::from(rank), collective(rank, 0, elements, true)).unwrap();
+                network.submit(usize::from(rank), collective(rank, 0, elements(rank) as usize, true)).unwrap();
             }
-            let events = network.run_until_idle(at_ms(10_000));
-            for (rank, events) in events.iter().enumerate() {
-                let [HostEvent::Failed { error: CollectiveError::Mismatch { a_spec, b_spec, .. }, .. }] = &events[..]
-                else {
+            for (rank, events) in network.run_until_idle(at_ms(10_000)).iter().enumerate() {
+                let CollectiveError::Mismatch { a, a_spec, b, b_spec, .. } = error_of(events) else {
                     panic!("rank {rank} was not told that {odd} of {fanout:?} disagrees");
                 };
-                assert_ne!(a_spec, b_spec);
+                let brings = (elements(a.0), elements(b.0));
+                assert_eq!((a_spec.elements, b_spec.elements), brings, "rank {rank} is told of {a} and {b}");
+                assert!(a.0 == odd || b.0 == odd);
+            }
+        }
+    }
+}
+
+/// All but some ranks submit, something breaks, and everyone's time runs out.
+fn run_out_of_time(network: &mut Network, absent: &[u16], elements: usize, at: Span, act: impl FnOnce(&mut Network)) {
+    for rank in (0..network.hosts.len() as u16).filter(|rank| !absent.contains(rank)) {
+        let collective = Collective { deadline: Some(at_ms(500)), ..collective(rank, 0, elements, true) };
+        network.submit(usize::from(rank), collective).unwrap();
+    }
+    network.run_until(Time::ZERO + at);
+    act(network);
+}
+
+#[test]
+fn missing_ranks_of_any_rack_are_named_in_all_racks() {
+    for (world, fanout) in worlds() {
+        for absent in [&[0][..], &[1], &[world - 1, 0], &[1, 2]] {
+            for loss in [0.0, 0.05] {
+                let link = LinkConfig { loss, ..LinkConfig::default() };
+                let mut network = tree(1, link, fanout, &job(world, 8, 64));
+                run_out_of_time(&mut network, absent, 1000, Span::ZERO, |_| ());
+                let events = network.run_until_idle(at_ms(10_000));
+                assert!(network.now <= at_ms(500));
+                for rank in (0..world).filter(|rank| !absent.contains(rank)) {
+                    let CollectiveError::Missing { mut missing, .. } = error_of(&events[usize::from(rank)]) else {
+                        panic!("rank {rank} of {fanout:?} does not know that {absent:?} are missing");
+                    };
+                    missing.sort();
+                    let mut expected: Vec<WorkerId> = absent.iter().copied().map(WorkerId).collect();
+                    expected.sort();
+                    assert_eq!(missing, expected, "rank {rank} of {fanout:?}");
+                }
             }
         }
     }
 }
 
 #[test]
-fn a_missing_rank_is_told_from_a_missing_rack() {
-    let job = job(6, 8, 64);
-    let mut network = tree(1, LinkConfig::default(), &[2, 3], &job);
-    for rank in 0..6 {
-        if rank == 3 {
-            continue; // The first of the second rack.
-        }
-        let mut collective = collective(rank, 0, 100, true);
-        collective.deadline = Some(at_ms(500));
-        network.submit(usize::from(rank), collective).unwrap();
-    }
+fn a_rank_that_dies_in_the_middle_is_named_in_the_other_racks() {
+    let mut network = tree(1, LinkConfig::default(), &[2, 2, 2], &job(8, 16, 64));
+    run_out_of_time(&mut network, &[], 200_000, Span::from_millis(3), |network| network.kill_host(5));
     let events = network.run_until_idle(at_ms(10_000));
-    for (rank, events) in events.iter().enumerate().filter(|(rank, _)| *rank != 3) {
-        let [HostEvent::Failed { error: CollectiveError::Missing { missing, .. }, .. }] = &events[..] else {
-            panic!("rank {rank} does not know who is missing");
-        };
-        // Names are those of the switch that waits: in the rack the rank's, at the root the rack's.
-        let expected = if rank > 3 { WorkerId(0) } else { WorkerId(1) };
-        assert_eq!(missing[..], [expected], "rank {rank}");
+    for rank in [0, 1, 2, 3, 4, 6, 7] {
+        let CollectiveError::Missing { missing, block, .. } = error_of(&events[rank]) else { panic!("rank {rank}") };
+        assert_eq!(missing, [WorkerId(5)]);
+        assert!(block > 20, "block {block}: the collective was well under way");
+    }
+}
+
+#[test]
+fn a_switch_that_dies_is_named_by_where_it_is() {
+    // Switches: 0 is the root, 1 and 2 are below it, 3 to 6 are leaves; leaf 3 + i has ranks i and i + 4.
+    let ranks = |ranks: &[u16]| ranks.iter().copied().map(WorkerId).collect::<Vec<_>>();
+    for (killed, own, others) in [(3, [0, 4], ranks(&[0, 4])), (6, [3, 7], ranks(&[3, 7]))] {
+        let mut network = tree(1, LinkConfig::default(), &[2, 2, 2], &job(8, 16, 64));
+        run_out_of_time(&mut network, &[], 200_000, Span::from_millis(3), |network| network.kill_switch(killed));
+        for (rank, events) in network.run_until_idle(at_ms(10_000)).iter().enumerate() {
+            match error_of(events) {
+                CollectiveError::SwitchSilent { .. } => assert!(own.contains(&rank), "rank {rank}"),
+                CollectiveError::SwitchBelowSilent { ranks, .. } => assert_eq!(ranks, others, "rank {rank}"),
+                error => panic!("rank {rank}: {error}"),
+            }
+        }
+    }
+    for killed in [0, 1] {
+        let mut network = tree(1, LinkConfig::default(), &[2, 2, 2], &job(8, 16, 64));
+        run_out_of_time(&mut network, &[], 200_000, Span::from_millis(3), |network| network.kill_switch(killed));
+        for (rank, events) in network.run_until_idle(at_ms(10_000)).iter().enumerate() {
+            let below_it = rank % 4 < 2;
+            match error_of(events) {
+                CollectiveError::SwitchAboveSilent { above: 2, .. } => assert_eq!(killed, 0, "rank {rank}"),
+                CollectiveError::SwitchAboveSilent { above: 1, .. } => assert!(killed == 1 && below_it, "rank {rank}"),
+                CollectiveError::SwitchBelowSilent { mut ranks, .. } => {
+                    ranks.sort();
+                    assert!(killed == 1 && !below_it, "rank {rank}");
+                    assert_eq!(ranks, [0, 1, 4, 5].map(WorkerId));
+                }
+                error => panic!("rank {rank}: {error}"),
+            }
+        }
     }
 }

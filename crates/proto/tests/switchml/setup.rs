@@ -1,7 +1,7 @@
 //! Jobs, hosts and pipelines for the tests.
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::config::{HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
+use tributary_proto::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
 use tributary_proto::host::{Collective, Host, HostEvent};
 use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
 use tributary_proto::pipeline::{InstalledJob, Pipeline};
@@ -27,13 +27,18 @@ pub fn host(job: &JobConfig, worker: u16) -> Box<dyn Host> {
     Protocol::SwitchMl.host::<Elements>(&config)
 }
 
-/// The pipelines of a switch whose children are behind ports 0 to `children` - 1, one a shard.
-pub fn pipelines<V: Values>(job: &JobConfig, children: u16, parent: Option<Parent>) -> Vec<Pipeline> {
+/// The pipelines of a switch that sums for all ranks, behind ports 0 to `children` - 1, one a shard.
+pub fn pipelines<V: Values>(job: &JobConfig, children: u16) -> Vec<Pipeline> {
+    pipelines_in_tree::<V>(job, &Below::workers(children), None)
+}
+
+/// The pipelines of a switch whose children are behind the ports from 0 on, one a shard.
+pub fn pipelines_in_tree<V: Values>(job: &JobConfig, below: &[Below], parent: Option<Parent>) -> Vec<Pipeline> {
     (0..job.shards)
         .map(|shard| {
             let mut pipeline = Pipeline::default();
-            let members = (0..children).map(PortId).collect();
-            install::<V>(&mut pipeline, job, members, GroupId(0), ShardId(shard), parent);
+            let members = (0..below.len() as u16).map(PortId).collect();
+            install::<V>(&mut pipeline, job, members, below.to_vec(), GroupId(0), ShardId(shard), parent);
             pipeline
         })
         .collect()
@@ -43,6 +48,7 @@ pub fn install<V: Values>(
     pipeline: &mut Pipeline,
     job: &JobConfig,
     members: Vec<PortId>,
+    below: Vec<Below>,
     group: GroupId,
     shard: ShardId,
     parent: Option<Parent>,
@@ -51,6 +57,7 @@ pub fn install<V: Values>(
         job: JobConfig { world: members.len() as u16, ..job.clone() },
         shard,
         members: members.clone(),
+        below,
         group,
         parent,
     };
@@ -67,7 +74,7 @@ pub fn install<V: Values>(
 /// All ranks of a job round one switch.
 pub fn star(seed: u64, link: LinkConfig, job: &JobConfig) -> Network {
     let hosts = (0..job.world).map(|worker| host(job, worker)).collect();
-    Network::star(seed, link, hosts, pipelines::<Elements>(job, job.world, None))
+    Network::star(seed, link, hosts, pipelines::<Elements>(job, job.world))
 }
 
 pub fn at_ms(ms: u64) -> Time {

@@ -17,7 +17,7 @@ const SIZES: [usize; 6] = [1, 0, 65, 5000, 360, 20_000];
 fn trace<V: Values>(job: &JobConfig, collective: impl Fn(u16, usize, usize) -> Collective) -> Vec<TraceEntry> {
     let hosts = (0..job.world).map(|rank| host(job, rank)).collect();
     let link = LinkConfig { loss: 0.02, duplicate: 0.02, reorder: 0.02, ..LinkConfig::default() };
-    let mut network = Network::star(7, link, hosts, pipelines::<V>(job, job.world, None));
+    let mut network = Network::star(7, link, hosts, pipelines::<V>(job, job.world));
     network.record_trace();
     for (op, &elements) in SIZES.iter().enumerate() {
         for rank in 0..job.world {

@@ -40,7 +40,8 @@ fn a_rank_that_never_comes_is_named() {
         let events = network.run_until_idle(at_ms(10_000));
         assert!(network.now <= at_ms(LIMIT_MS), "in time");
         for rank in (0..usize::from(world)).filter(|&rank| rank != usize::from(absent)) {
-            let expected = CollectiveError::Missing { missing: vec![WorkerId(absent)], slot: 0, block: 0, op: OpId(0) };
+            let expected =
+                CollectiveError::Missing { missing: vec![WorkerId(absent)], others: 0, slot: 0, block: 0, op: OpId(0) };
             assert_eq!(error_of(&events[rank]), expected);
             let refused = network.submit(rank, with_deadline(rank as u16, 1, 1));
             assert_eq!(refused, Err(SubmitError::Broken(expected)));
@@ -100,7 +101,7 @@ fn a_switch_that_dies_is_named_and_the_next_job_works() {
                 "rank {rank}, killed at {kill_at} ms: {error}"
             );
         }
-        network.restart_switch(0, pipelines::<Elements>(&job, 4, None));
+        network.restart_switch(0, pipelines::<Elements>(&job, 4));
         for (rank, host) in network.hosts.iter_mut().enumerate() {
             let config = HostConfig {
                 job: job.clone(),

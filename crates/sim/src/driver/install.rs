@@ -186,6 +186,7 @@ impl Simulation {
             job: JobConfig { world: members.len() as u16, ..config.clone() },
             shard,
             members,
+            below: place.below.clone(),
             group,
             parent,
         };

@@ -1,6 +1,7 @@
 //! Aggregation trees: which switches sum for a job, and who sums for whom.
 
-use tributary_proto::ids::NodeId;
+use tributary_proto::config::Below;
+use tributary_proto::ids::{NodeId, WorkerId};
 
 use super::Graph;
 use crate::net::LinkId;
@@ -15,6 +16,8 @@ pub struct TreeSwitch {
     pub parent: Option<(u16, u16)>,
     /// The ports of its children, hosts before switches, each in ascending order: the `wid`s of this switch.
     pub children: Vec<u16>,
+    /// The ranks behind each child.
+    pub below: Vec<Below>,
 }
 
 /// A static aggregation tree over shortest paths.
@@ -113,22 +116,44 @@ impl<'a> Builder<'a> {
             let place = self.children[switch as usize].iter().position(|&child| child == port);
             place.expect("every member and every switch below is a child") as u16
         };
+        let places: Vec<(u32, u16)> = members
+            .iter()
+            .map(|&member| {
+                let (switch, port) = table.attachment(member);
+                (switch, place(switch, port))
+            })
+            .collect();
+        // The switch above another one that is not the root, and the place there.
+        let above = |switch: u32| {
+            let port = self.up[switch as usize].filter(|_| switch != root)?;
+            let (above, back) = self.behind(switch, port)?;
+            Some((port, above, place(above, back)))
+        };
+        let above: Vec<Option<(u16, u32, u16)>> = (0..self.graph.switches()).map(above).collect();
+        let mut below: Vec<Vec<Below>> =
+            self.children.iter().map(|children| vec![Below::Switch(Vec::new()); children.len()]).collect();
+        for (rank, &(switch, place)) in places.iter().enumerate() {
+            let rank = WorkerId(rank as u16);
+            below[switch as usize][usize::from(place)] = Below::Worker(rank);
+            let mut at = switch;
+            while let Some((_, switch, place)) = above[at as usize] {
+                if let Below::Switch(ranks) = &mut below[switch as usize][usize::from(place)] {
+                    ranks.push(rank);
+                }
+                at = switch;
+            }
+        }
         let switches = (0..self.graph.switches())
             .filter(|&switch| !self.children[switch as usize].is_empty())
             .map(|switch| TreeSwitch {
                 node: self.graph.switch(switch),
-                parent: self.up[switch as usize].filter(|_| switch != root).and_then(|port| {
-                    let (above, back) = self.behind(switch, port)?;
-                    Some((port, place(above, back)))
-                }),
+                parent: above[switch as usize].map(|(port, _, place)| (port, place)),
                 children: self.children[switch as usize].clone(),
+                below: std::mem::take(&mut below[switch as usize]),
             })
             .collect();
-        let places = members.iter().map(|&member| {
-            let (switch, port) = table.attachment(member);
-            (self.graph.switch(switch), place(switch, port))
-        });
-        Tree { switches, places: places.collect() }
+        let places = places.into_iter().map(|(switch, place)| (self.graph.switch(switch), place)).collect();
+        Tree { switches, places }
     }
 }
 
@@ -147,6 +172,18 @@ mod tests {
         Tree::new(graph, &Table::new(graph, |_| true), &members, root)
     }
 
+    fn switch(node: u32, parent: Option<(u16, u16)>, children: &[u16], below: Vec<Below>) -> TreeSwitch {
+        TreeSwitch { node: NodeId(node), parent, children: children.to_vec(), below }
+    }
+
+    fn worker(rank: u16) -> Below {
+        Below::Worker(WorkerId(rank))
+    }
+
+    fn switches(ranks: &[u16]) -> Below {
+        Below::Switch(ranks.iter().copied().map(WorkerId).collect())
+    }
+
     #[test]
     fn leaves_with_members_are_the_children_of_the_spine() {
         // Hosts 0-7, leaves 8-11, spines 12-13.
@@ -155,9 +192,9 @@ mod tests {
         assert_eq!(
             tree.switches,
             [
-                TreeSwitch { node: NodeId(8), parent: Some((3, 0)), children: vec![0, 1] },
-                TreeSwitch { node: NodeId(10), parent: Some((3, 1)), children: vec![1] },
-                TreeSwitch { node: NodeId(13), parent: None, children: vec![0, 2] },
+                switch(8, Some((3, 0)), &[0, 1], vec![worker(1), worker(2)]),
+                switch(10, Some((3, 1)), &[1], vec![worker(0)]),
+                switch(13, None, &[0, 2], vec![switches(&[1, 2]), switches(&[0])]),
             ]
         );
         assert_eq!(tree.places, [(NodeId(10), 0), (NodeId(8), 0), (NodeId(8), 1)]);
@@ -167,7 +204,7 @@ mod tests {
     fn a_job_on_one_leaf_needs_no_spine() {
         let graph = leaf_spine(4, 2, 2, SPEC, SPEC, Span::ZERO);
         let tree = tree(&graph, &[2, 3], 4);
-        assert_eq!(tree.switches, [TreeSwitch { node: NodeId(9), parent: None, children: vec![0, 1] }]);
+        assert_eq!(tree.switches, [switch(9, None, &[0, 1], vec![worker(0), worker(1)])]);
     }
 
     #[test]

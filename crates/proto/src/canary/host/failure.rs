@@ -99,7 +99,7 @@ impl<V: Values> CanaryHost<V> {
         let op = self.stream.op_of(number).expect("a place that waits has a block");
         let (block, op) = (op.local(number), op.id);
         let leader = self.leader_of(number);
-        let missing = |missing| CollectiveError::Missing { missing, slot: place.into(), block, op };
+        let missing = |missing| CollectiveError::Missing { missing, others: 0, slot: place.into(), block, op };
         if leader == self.config.worker {
             let heard =
                 |rank: &WorkerId| self.leads.get(place, step.phase).is_some_and(|lead| lead.heard.contains(*rank));

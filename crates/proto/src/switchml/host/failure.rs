@@ -3,21 +3,25 @@
 use super::{Stage, SwitchMlHost};
 use crate::drop_reason::DropReason;
 use crate::host::{CollectiveError, HostEvent};
-use crate::ids::WorkerId;
+use crate::parts::report::Report;
 use crate::parts::stream::Op;
-use crate::switchml::wire::{Header, Mismatch, Report};
+use crate::switchml::wire::{Header, Mismatch};
 
 /// What the switch last said about a slot.
 pub(super) struct Heard {
     slot: u16,
     phase: u32,
-    missing: Vec<WorkerId>,
+    report: Report,
 }
 
 impl SwitchMlHost {
-    pub(super) fn report(&mut self, header: &Header, report: Report<'_>) -> Result<(), DropReason> {
-        let missing = report.missing().collect();
-        self.heard = Some(Heard { slot: header.idx, phase: header.phase, missing });
+    /// Later reports count, unless the switch has forgotten meanwhile what others told it.
+    pub(super) fn report(&mut self, header: &Header, report: Report) -> Result<(), DropReason> {
+        let (slot, phase) = (header.idx, header.phase);
+        let before = self.heard.as_ref().filter(|heard| (heard.slot, heard.phase) == (slot, phase));
+        if before.is_none_or(|heard| !heard.report.knows_more_than(&report)) {
+            self.heard = Some(Heard { slot, phase, report });
+        }
         Ok(())
     }
 
@@ -71,11 +75,20 @@ impl SwitchMlHost {
         let slot = &self.slots[usize::from(idx)];
         let op = self.stream.op_of(slot.block).expect("a slot that waits has a block");
         let (block, op) = (op.local(slot.block), op.id);
-        match &self.heard {
-            Some(heard) if heard.slot == idx && heard.phase == slot.phase && !heard.missing.is_empty() => {
-                CollectiveError::Missing { missing: heard.missing.clone(), slot: u32::from(idx), block, op }
-            }
-            _ => CollectiveError::SwitchSilent { shard: self.recovery.shard_of(idx), block, op },
+        let slot_waits = |heard: &&Heard| heard.slot == idx && heard.phase == slot.phase;
+        let Some(Heard { report, .. }) = self.heard.as_ref().filter(slot_waits) else {
+            return CollectiveError::SwitchSilent { shard: self.recovery.shard_of(idx), block, op };
+        };
+        let (missing, unheard) = (report.missing.named().to_vec(), report.unheard.named().to_vec());
+        let slot = u32::from(idx);
+        if !missing.is_empty() {
+            CollectiveError::Missing { missing, others: report.missing.unnamed(), slot, block, op }
+        } else if report.above > 0 {
+            CollectiveError::SwitchAboveSilent { above: report.above, slot, block, op }
+        } else if !unheard.is_empty() {
+            CollectiveError::SwitchBelowSilent { ranks: unheard, others: report.unheard.unnamed(), slot, block, op }
+        } else {
+            CollectiveError::SwitchSilent { shard: self.recovery.shard_of(idx), block, op }
         }
     }
 }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use tributary_numeric::{BlockExponent, Scale};
 
 use self::failure::Heard;
-use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch, Report};
+use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch};
 use crate::config::HostConfig;
 use crate::drop_reason::DropReason;
 use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
@@ -21,6 +21,7 @@ use crate::ids::OpId;
 use crate::packet::{Addr, Ecn, Packet, Transmit};
 use crate::parts::deadlines::{Deadlines, Due};
 use crate::parts::recovery::{Order, Recovery};
+use crate::parts::report::Report;
 use crate::parts::send_queue::SendQueue;
 use crate::parts::stream::{Op, Stream};
 use crate::registry::Protocol;
@@ -159,7 +160,7 @@ impl SwitchMlHost {
         }
         match Kind::of(packet.bytes)? {
             Kind::Result => self.result(now, &header, packet),
-            Kind::Report => self.report(&header, Report::parse(packet.bytes)?),
+            Kind::Report => self.report(&header, Report::parse(&packet.bytes[HEADER_LEN..])?),
             Kind::Mismatch => self.mismatch(&header, Mismatch::parse(&packet.bytes[HEADER_LEN..])?),
             Kind::Update | Kind::Probe | Kind::Query => Err(DropReason::BadKind),
         }

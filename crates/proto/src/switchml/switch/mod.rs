@@ -1,20 +1,23 @@
 //! The switch's side: Algorithm 3 for one job in one shard, alone or in levels (§7).
 
+mod inquiry;
 mod notices;
 mod pool;
 mod slot;
 
 use std::marker::PhantomData;
 
-use self::notices::Notices;
+use self::inquiry::{Inquiry, Neighbour};
+use self::notices::{Audience, Notices};
 use self::pool::{Block, Pool, VersionId};
-use self::slot::{Action, Relation, State, on_contribution, on_mismatch, on_parent_result};
+use self::slot::{Action, Relation, on_contribution, on_mismatch, on_parent_result};
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, put_look_ahead, put_wid};
 use crate::config::{Parent, SwitchConfig};
 use crate::drop_reason::DropReason;
 use crate::ids::{GroupId, PortId};
 use crate::packet::PacketMut;
 use crate::parts::layout;
+use crate::parts::report::Report;
 use crate::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::time::Time;
 use crate::values::Values;
@@ -27,6 +30,7 @@ pub struct SwitchMl<V> {
     elements_per_packet: u32,
     pool: Pool<V>,
     notices: Notices,
+    inquiry: Inquiry,
     counters: Counters,
     values: PhantomData<V>,
 }
@@ -49,6 +53,7 @@ impl<V: Values> SwitchMl<V> {
             elements_per_packet: u32::from(config.job.elements_per_packet),
             pool: Pool::new(slots, config.members.len(), usize::from(config.job.elements_per_packet)),
             notices: Notices::new(config),
+            inquiry: Inquiry::new(config),
             counters: Counters::default(),
             values: PhantomData,
         }
@@ -62,21 +67,24 @@ impl<V: Values> SwitchMl<V> {
             return match kind {
                 Kind::Result => self.parent_result(now, version, &header, packet),
                 Kind::Mismatch => self.mismatch_elsewhere(version, &header, packet, true),
-                Kind::Report => Ok(Verdict::Group(self.group)),
-                Kind::Update | Kind::Probe | Kind::Query => Err(DropReason::BadKind),
+                Kind::Report => self.report(Neighbour::Parent, &header, packet),
+                Kind::Query => Ok(self.query(Neighbour::Parent, header)),
+                Kind::Update | Kind::Probe => Err(DropReason::BadKind),
             };
         }
         if self.members.get(header.wid.index()) != Some(&ingress) {
             return Err(DropReason::WrongWorker);
         }
+        let child = Neighbour::Child(header.wid);
         match kind {
             Kind::Update | Kind::Probe => {
                 let elements = self.vector_elements(kind, &header, packet)?;
                 self.contribution(now, version, Block { kind, spec: header.spec, elements }, ingress, &header, packet)
             }
-            Kind::Query => Ok(self.query(version, ingress, header, packet)),
-            Kind::Mismatch => self.mismatch_elsewhere(version, &header, packet, false),
-            Kind::Result | Kind::Report => Err(DropReason::BadKind),
+            Kind::Query => Ok(self.query(child, header)),
+            Kind::Mismatch if self.inquiry.is_switch(child) => self.mismatch_elsewhere(version, &header, packet, false),
+            Kind::Report if self.inquiry.is_switch(child) => self.report(child, &header, packet),
+            Kind::Mismatch | Kind::Result | Kind::Report => Err(DropReason::BadKind),
         }
     }
 
@@ -121,7 +129,8 @@ impl<V: Values> SwitchMl<V> {
             Action::Add if same_spec => Err(DropReason::BadLength),
             Action::Add => Err(self.mismatch_here(version, header)),
             Action::TellMismatch => {
-                self.notices.tell_mismatch(Verdict::Port(ingress), *header);
+                let asker = Audience::One(Neighbour::Child(header.wid));
+                self.notices.push(asker, Kind::Mismatch, *header);
                 self.notices.tell_parent(*header);
                 Err(DropReason::Mismatch)
             }
@@ -192,9 +201,11 @@ impl<V: Values> SwitchMl<V> {
     /// Ranks below this switch disagree: all of them are told, and the switch above tells all others.
     fn mismatch_here(&mut self, version: VersionId, header: &Header) -> DropReason {
         let a = self.pool.first_seen(version).expect("somebody began the phase");
-        let mismatch = Mismatch { a, a_spec: self.pool.get(version).block.spec, b: header.wid, b_spec: header.spec };
+        // All ranks below a child bring the same, or it would have told of their disagreement.
+        let (a, b) = (self.inquiry.rank_of(a), self.inquiry.rank_of(header.wid));
+        let mismatch = Mismatch { a, a_spec: self.pool.get(version).block.spec, b, b_spec: header.spec };
         self.pool.note(version, mismatch);
-        self.notices.tell_mismatch(Verdict::Group(self.group), *header);
+        self.notices.push(Audience::Children, Kind::Mismatch, *header);
         self.notices.tell_parent(*header);
         DropReason::Mismatch
     }
@@ -221,19 +232,30 @@ impl<V: Values> SwitchMl<V> {
         Ok(Verdict::Group(self.group))
     }
 
-    /// Who is missing? If all are here, the switch above knows.
-    fn query(&mut self, version: VersionId, ingress: PortId, header: Header, packet: &mut PacketMut<'_>) -> Verdict {
-        let held = self.pool.get(version);
-        match self.parent {
-            Some(parent) if held.phase == header.phase && held.state == State::AwaitsParent => {
-                put_wid(packet.bytes, parent.worker);
-                Verdict::Port(parent.port)
-            }
-            _ => {
-                self.notices.report(Verdict::Port(ingress), header);
-                Verdict::Consume
+    /// Who is missing? What is known is told at once; other switches may know more.
+    fn query(&mut self, by: Neighbour, header: Header) -> Verdict {
+        let (pool, question) = (&self.pool, (header.idx, header.phase));
+        self.inquiry.ask(by, question);
+        self.notices.push(Audience::One(by), Kind::Report, header);
+        if !pool.is_done(header.idx, header.phase) {
+            let has_contributed = |wid| pool.has_contributed(header.idx, header.phase, wid);
+            for other in self.inquiry.informants(has_contributed).filter(|&other| other != by) {
+                self.notices.push(Audience::One(other), Kind::Query, header);
             }
         }
+        Verdict::Consume
+    }
+
+    /// Another switch says who is missing.
+    fn report(&mut self, from: Neighbour, header: &Header, packet: &PacketMut<'_>) -> Result<Verdict, DropReason> {
+        let report = Report::parse(&packet.bytes[HEADER_LEN..packet.len])?;
+        let question = (header.idx, header.phase);
+        if self.inquiry.hear(from, question, report) {
+            for asker in self.inquiry.askers(question, from) {
+                self.notices.push(Audience::One(asker), Kind::Report, *header);
+            }
+        }
+        Ok(Verdict::Consume)
     }
 }
 
@@ -245,7 +267,7 @@ impl<V: Values> Switch for SwitchMl<V> {
     fn handle_timeout(&mut self, _now: Time) {}
 
     fn poll_transmit(&mut self, _now: Time, buf: &mut [u8]) -> Option<Emission> {
-        self.notices.poll(&self.pool, buf)
+        self.notices.poll(&self.pool, &self.inquiry, buf)
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -253,7 +275,10 @@ impl<V: Values> Switch for SwitchMl<V> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.pool.memory_bytes() + self.members.capacity() * size_of::<PortId>() + self.notices.memory_bytes()
+        self.pool.memory_bytes()
+            + self.members.capacity() * size_of::<PortId>()
+            + self.notices.memory_bytes()
+            + self.inquiry.memory_bytes()
     }
 
     fn report(&self) -> SwitchReport {

@@ -1,72 +1,92 @@
-//! Packets that the switch makes itself, because they are longer than the ones that ask for them: REPORT and MISMATCH.
+//! Packets that the switch makes itself, because nobody's packet can become them: QUERY, REPORT and MISMATCH.
 
 use std::collections::VecDeque;
 
+use super::inquiry::{Inquiry, Neighbour};
 use super::pool::Pool;
 use crate::config::{Parent, SwitchConfig};
+use crate::ids::{GroupId, PortId, WorkerId};
 use crate::packet::Ecn;
 use crate::registry::Protocol;
 use crate::switch::{Emission, Verdict};
-use crate::switchml::wire::{HEADER_LEN, Header, Kind, MISMATCH_LEN, Report};
+use crate::switchml::wire::{HEADER_LEN, Header, Kind, MISMATCH_LEN};
 use crate::values::Values;
 use crate::wire::Common;
 
+/// Whom a notice is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// One neighbour.
+    One(Neighbour),
+    /// All children.
+    Children,
+}
+
 struct Notice {
-    to: Verdict,
+    to: Audience,
     kind: Kind,
     header: Header,
 }
 
-/// Notices that wait to be sent: at most one for each destination, so that memory stays bounded. A later one takes
-/// the place of an earlier: who still wants the earlier asks again.
+/// Notices that wait to be sent: at most one of each kind for each audience, so that memory stays bounded. A later one
+/// takes the place of an earlier: who still wants the earlier asks again.
 pub struct Notices {
     waiting: VecDeque<Notice>,
     common: Common,
+    members: Vec<PortId>,
+    group: GroupId,
     parent: Option<Parent>,
 }
 
 impl Notices {
-    /// None yet, and room for one to each child, to the group and to the parent.
+    /// None yet, and room for one of each kind to each neighbour and to the group.
     pub fn new(config: &SwitchConfig) -> Notices {
+        const KINDS: usize = 3;
         Notices {
-            waiting: VecDeque::with_capacity(config.members.len() + 2),
+            waiting: VecDeque::with_capacity(KINDS * (config.members.len() + 2)),
             common: Common { protocol: Protocol::SwitchMl.code(), kind: 0, job: config.job.job, key: config.job.key },
+            members: config.members.clone(),
+            group: config.group,
             parent: config.parent,
         }
     }
 
-    /// Answers a QUERY.
-    pub fn report(&mut self, to: Verdict, query: Header) {
-        self.push(Notice { to, kind: Kind::Report, header: query });
+    /// A notice about the slot and phase of `header`, which is from whoever made it necessary.
+    pub fn push(&mut self, to: Audience, kind: Kind, header: Header) {
+        self.waiting.retain(|waiting| (waiting.to, waiting.kind) != (to, kind));
+        self.waiting.push_back(Notice { to, kind, header });
     }
 
-    /// Tells children that ranks disagree in the slot and phase of `header`.
-    pub fn tell_mismatch(&mut self, to: Verdict, header: Header) {
-        self.push(Notice { to, kind: Kind::Mismatch, header });
-    }
-
-    /// Tells the parent, if there is one.
+    /// Tells the parent that ranks disagree, if there is one.
     pub fn tell_parent(&mut self, header: Header) {
-        if let Some(Parent { port, worker }) = self.parent {
-            let header = Header { wid: worker, ..header };
-            self.push(Notice { to: Verdict::Port(port), kind: Kind::Mismatch, header });
+        if self.parent.is_some() {
+            self.push(Audience::One(Neighbour::Parent), Kind::Mismatch, header);
         }
     }
 
-    fn push(&mut self, notice: Notice) {
-        self.waiting.retain(|waiting| waiting.to != notice.to);
-        self.waiting.push_back(notice);
+    /// Where a notice leaves, and the `wid` that its receiver knows this switch by.
+    fn way(&self, to: Audience, wid: WorkerId) -> Option<(Verdict, WorkerId)> {
+        match to {
+            Audience::Children => Some((Verdict::Group(self.group), wid)),
+            Audience::One(Neighbour::Child(child)) => Some((Verdict::Port(*self.members.get(child.index())?), wid)),
+            Audience::One(Neighbour::Parent) => self.parent.map(|parent| (Verdict::Port(parent.port), parent.worker)),
+        }
     }
 
     /// Writes the next notice.
-    pub fn poll<V: Values>(&mut self, pool: &Pool<V>, buf: &mut [u8]) -> Option<Emission> {
+    pub fn poll<V: Values>(&mut self, pool: &Pool<V>, inquiry: &Inquiry, buf: &mut [u8]) -> Option<Emission> {
         loop {
             let Notice { to, kind, header } = self.waiting.pop_front()?;
-            let len = match kind {
-                Kind::Report => {
-                    Report::emit(buf, pool.children() as u16, |wid| pool.has_contributed(header.idx, header.phase, wid))
+            let Some((verdict, wid)) = self.way(to, header.wid) else { continue };
+            let (idx, phase) = (header.idx, header.phase);
+            let len = match (kind, to) {
+                (Kind::Report, Audience::One(neighbour)) => {
+                    let has_contributed = |wid| pool.has_contributed(idx, phase, wid);
+                    let report = inquiry.report(neighbour, (idx, phase), has_contributed, pool.is_done(idx, phase));
+                    HEADER_LEN + report.emit(&mut buf[HEADER_LEN..])
                 }
-                _ => match pool.mismatch(header.idx, header.phase) {
+                (Kind::Query, _) => HEADER_LEN,
+                _ => match pool.mismatch(idx, phase) {
                     Some(mismatch) => {
                         mismatch.emit(&mut buf[HEADER_LEN..]);
                         MISMATCH_LEN
@@ -75,13 +95,13 @@ impl Notices {
                 },
             };
             Common { kind: kind as u8, ..self.common }.emit(buf);
-            header.emit(buf);
-            return Some(Emission { len, wire_len: len, ecn: Ecn::NotCapable, verdict: to });
+            Header { wid, ..header }.emit(buf);
+            return Some(Emission { len, wire_len: len, ecn: Ecn::NotCapable, verdict });
         }
     }
 
-    /// Bytes of the queue.
+    /// Bytes of the queue and of the ports.
     pub fn memory_bytes(&self) -> usize {
-        self.waiting.capacity() * size_of::<Notice>()
+        self.waiting.capacity() * size_of::<Notice>() + size_of_val(&self.members[..])
     }
 }

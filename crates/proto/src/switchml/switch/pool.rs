@@ -213,9 +213,13 @@ impl<V: Values> Pool<V> {
         })
     }
 
-    /// Number of children.
-    pub fn children(&self) -> usize {
-        self.children
+    /// True if this phase of the slot has its result, as far as the slot remembers.
+    pub fn is_done(&self, idx: u16, phase: u32) -> bool {
+        self.version(idx, phase).is_some_and(|id| match Relation::of(phase, self.get(id).phase) {
+            Relation::Same => self.get(id).state == State::Complete,
+            Relation::Earlier => true,
+            Relation::Next | Relation::Later => false,
+        })
     }
 
     /// Number of slots.

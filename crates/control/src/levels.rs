@@ -1,0 +1,125 @@
+//! Switches in levels (SwitchML §7), as control planes see each other: a switch below joins with the ranks that have
+//! come to it, and the switch above answers for the whole tree. `docs/control.md` has the rules.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use tributary_proto::config::Below;
+use tributary_proto::ids::{JobId, JobKey, WorkerId};
+use tributary_proto::time::Span;
+
+use crate::request::JoinRequest;
+
+/// A switch of a job's tree, and the ranks below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchPlace {
+    /// Its control API, as its neighbours reach it.
+    pub addr: SocketAddr,
+    /// The ranks below it, ascending.
+    pub ranks: Vec<u16>,
+}
+
+/// A switch below wants to be a member, for the ranks that have come to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchJoin {
+    /// Drawn at random by each switch process when it starts.
+    pub incarnation: u64,
+    /// The address of the switch above that it asked at. It takes packets from no other.
+    pub asked_at: IpAddr,
+    /// Counts the joins of that process: an earlier one that comes late does not replace a later one.
+    pub question: u64,
+    /// Where the packets of each of its shards come from.
+    pub shards: Vec<SocketAddr>,
+    /// The most slots that it has memory for.
+    pub most_slots: u16,
+    /// The ranks that have come to it, each with the time that it has waited already. None: it takes its join back.
+    pub ranks: Vec<(JoinRequest, Span)>,
+    /// The switches of its part of the tree, itself first.
+    pub switches: Vec<SwitchPlace>,
+}
+
+/// What the switch above answers when all ranks have come and it has installed the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ascent {
+    /// The job's id, the same at all levels.
+    pub job: JobId,
+    /// The job's key, the same at all levels.
+    pub key: JobKey,
+    /// Slots over all shards.
+    pub slots: u16,
+    /// Elements per packet.
+    pub elements_per_packet: u16,
+    /// This switch's number among the children of the one above.
+    pub wid: WorkerId,
+    /// The UDP address of each shard of the switch above.
+    pub shards: Vec<SocketAddr>,
+    /// The UDP address of each worker of the whole job, by rank.
+    pub workers: Vec<SocketAddr>,
+    /// All switches of the tree.
+    pub switches: Vec<SwitchPlace>,
+}
+
+/// A child of a switch: a worker, or a switch with all that is below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child {
+    /// The ranks that it speaks for.
+    pub below: Below,
+    /// Where its packets come from: one address for all shards, or one for each.
+    pub addrs: Vec<SocketAddr>,
+    /// This switch's address that it asked at. It takes packets from no other.
+    pub asked_at: IpAddr,
+    /// A switch's process.
+    pub incarnation: Option<u64>,
+    /// A switch's control API.
+    pub control: Option<SocketAddr>,
+}
+
+impl Child {
+    /// Where its packets to a shard come from.
+    pub fn addr(&self, shard: usize) -> Option<SocketAddr> {
+        self.addrs.get(shard).or(self.addrs.first()).copied()
+    }
+}
+
+/// The way up of an installed job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uplink {
+    /// This switch's number among the children of the one above.
+    pub wid: WorkerId,
+    /// The UDP address of each shard of the switch above.
+    pub shards: Vec<SocketAddr>,
+}
+
+/// A switch below with its part of a job that forms.
+pub(crate) struct SwitchSeat {
+    pub asked_at: IpAddr,
+    pub question: u64,
+    pub shards: Vec<SocketAddr>,
+    pub most_slots: u16,
+    pub switches: Vec<SwitchPlace>,
+}
+
+/// The children of a switch: workers and switches in the order of their lowest rank.
+pub(crate) fn children<'a>(
+    seats: impl Iterator<Item = (&'a JoinRequest, Option<u64>)>,
+    switches: &BTreeMap<u64, SwitchSeat>,
+) -> Vec<Child> {
+    let mut children: Vec<Child> = Vec::new();
+    for (request, via) in seats {
+        let rank = WorkerId(request.rank);
+        let there = children.iter_mut().find(|child| via.is_some() && child.incarnation == via);
+        if let Some(Child { below: Below::Switch(ranks), .. }) = there {
+            ranks.push(rank);
+            continue;
+        }
+        let switch = via.and_then(|incarnation| switches.get(&incarnation));
+        children.push(Child {
+            below: if via.is_some() { Below::Switch(vec![rank]) } else { Below::Worker(rank) },
+            addrs: switch.map_or_else(|| vec![request.addr], |switch| switch.shards.clone()),
+            asked_at: switch.map_or(request.asked_at, |switch| switch.asked_at),
+            incarnation: via,
+            control: switch.and_then(|switch| switch.switches.first()).map(|place| place.addr),
+        });
+    }
+    children
+}

@@ -1,0 +1,316 @@
+//! Control planes of switches in levels, in virtual time: two racks below one switch.
+
+mod harness;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use harness::{MIB, name, request, secs};
+use tributary_control::{
+    Admitted, Ascent, Control, Effect, JobName, JoinRequest, Limits, Phase, Plan, Refusal, SwitchJoin, SwitchPlace,
+    Ticket,
+};
+use tributary_proto::ids::{JobId, JobKey, WorkerId};
+use tributary_proto::time::{Span, Time};
+
+const RACKS: usize = 2;
+
+/// The switch above and those of the racks, with calls between them that take no time.
+struct Tree {
+    above: Control,
+    racks: Vec<Control>,
+    now: Time,
+    answers: BTreeMap<(usize, Ticket), Admitted>,
+    /// Joins of racks that wait above.
+    asked: BTreeMap<Ticket, (usize, JobName, u64)>,
+    installed: Vec<BTreeMap<JobId, std::sync::Arc<Plan>>>,
+    /// Racks whose switch is dead.
+    dead: BTreeSet<usize>,
+}
+
+fn incarnation(rack: usize) -> u64 {
+    1_000 + rack as u64
+}
+
+impl Tree {
+    fn new(above: Limits, racks: [Limits; RACKS]) -> Tree {
+        Tree {
+            above: Control::new(above),
+            racks: racks.into_iter().map(Control::below_another).collect(),
+            now: Time::ZERO,
+            answers: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            installed: vec![BTreeMap::new(); RACKS + 1],
+            dead: BTreeSet::new(),
+        }
+    }
+
+    fn equal(memory_bytes: u64) -> Tree {
+        let limits = Limits::new(memory_bytes, 1);
+        Tree::new(limits.clone(), [limits.clone(), limits])
+    }
+
+    fn join(&mut self, rack: usize, request: JoinRequest) -> (usize, Ticket) {
+        let key = JobKey(self.now.0 + u64::from(request.rank) + 1);
+        let ticket = self.racks[rack].join(self.now, &name("job"), request, key);
+        self.pump();
+        (rack, ticket)
+    }
+
+    /// All ranks join, each at `racks[rank]`, and must be admitted.
+    fn start(&mut self, racks: &[usize], incarnation: u64) -> Vec<std::sync::Arc<Plan>> {
+        let world = racks.len() as u16;
+        let joins = racks.iter().enumerate().map(|(rank, &rack)| (rack, request(rank as u16, world, incarnation)));
+        let tickets: Vec<_> = joins.collect::<Vec<_>>().into_iter().map(|(rack, join)| self.join(rack, join)).collect();
+        tickets.iter().map(|ticket| self.answers[ticket].clone().unwrap()).collect()
+    }
+
+    fn refusal(&self, ticket: (usize, Ticket)) -> String {
+        self.answers[&ticket].clone().unwrap_err().to_string()
+    }
+
+    /// Carries out what all switches want, until nobody wants anything.
+    fn pump(&mut self) {
+        loop {
+            let mut quiet = true;
+            while let Some(effect) = self.above.poll_effect() {
+                quiet = false;
+                match effect {
+                    Effect::Install(plan) => {
+                        let id = plan.config.job;
+                        self.installed[RACKS].insert(id, plan);
+                        self.above.installed(self.now, id, Ok(()));
+                    }
+                    Effect::Remove(id) => drop(self.installed[RACKS].remove(&id)),
+                    Effect::Answer { ticket, admitted } => self.answer_below(ticket, admitted),
+                    Effect::Ascend { .. } | Effect::Descend { .. } => panic!("nothing is above"),
+                }
+            }
+            for rack in (0..RACKS).filter(|rack| !self.dead.contains(rack)).collect::<Vec<_>>() {
+                while let Some(effect) = self.racks[rack].poll_effect() {
+                    quiet = false;
+                    self.carry_out_below(rack, effect);
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    fn carry_out_below(&mut self, rack: usize, effect: Effect) {
+        match effect {
+            Effect::Install(plan) => {
+                let id = plan.config.job;
+                assert!(self.installed[rack].insert(id, plan).is_none(), "id {id} is in use");
+                self.racks[rack].installed(self.now, id, Ok(()));
+            }
+            Effect::Remove(id) => drop(self.installed[rack].remove(&id)),
+            Effect::Answer { ticket, admitted } => drop(self.answers.insert((rack, ticket), admitted)),
+            Effect::Ascend { name, question, ranks, most_slots, switches } => {
+                let addr = format!("10.9.0.{}:17777", rack + 1).parse().unwrap();
+                let own = SwitchPlace { addr, ranks: ranks.iter().map(|(join, _)| join.rank).collect() };
+                let join = SwitchJoin {
+                    incarnation: incarnation(rack),
+                    asked_at: "10.9.0.9".parse().unwrap(),
+                    question,
+                    shards: vec![addr],
+                    most_slots,
+                    ranks,
+                    switches: std::iter::once(own).chain(switches).collect(),
+                };
+                let key = JobKey(self.now.0 + 77 + question);
+                let ticket = self.above.join_switch(self.now, &name, join, key);
+                self.asked.insert(ticket, (rack, name, question));
+            }
+            Effect::Descend { name, job, key, wid, lost } => {
+                // The job may be over there.
+                let _ = self.above.leave_switch(self.now, &name, job, key, wid, lost);
+            }
+        }
+    }
+
+    fn answer_below(&mut self, ticket: Ticket, admitted: Admitted) {
+        let Some((rack, name, question)) = self.asked.remove(&ticket) else { return };
+        let outcome = match admitted {
+            Ok(plan) => {
+                let wid = plan.children.iter().position(|child| child.incarnation == Some(incarnation(rack))).unwrap();
+                Ok(Ascent {
+                    job: plan.config.job,
+                    key: plan.config.key,
+                    slots: plan.config.slots,
+                    elements_per_packet: plan.config.elements_per_packet,
+                    wid: WorkerId(wid as u16),
+                    shards: vec!["10.9.0.9:17777".parse().unwrap()],
+                    workers: plan.workers.clone(),
+                    switches: plan.switches.clone(),
+                })
+            }
+            Err(refusal) => {
+                let (code, rank) = (refusal.code().to_string(), refusal.rank());
+                Err(Refusal::Above { sentence: refusal.to_string(), code, rank })
+            }
+        };
+        self.racks[rack].ascended(self.now, &name, question, outcome);
+    }
+
+    /// Lets time pass. Workers in `alive` and all switches but the dead ones show that they live.
+    fn pass(&mut self, span: Span, alive: &[u16]) {
+        let end = self.now + span;
+        while self.now < end {
+            self.now = (self.now + Span::from_millis(100)).min(end);
+            for rack in (0..RACKS).filter(|rack| !self.dead.contains(rack)) {
+                for (&id, plan) in &self.installed[rack] {
+                    for wid in alive.iter().filter_map(|&rank| plan.child_of(rank)) {
+                        self.racks[rack].heard(id, wid, self.now);
+                    }
+                    if self.installed[RACKS].contains_key(&id) {
+                        self.racks[rack].heard_above(id, self.now);
+                        self.above.heard(id, plan.uplink.as_ref().unwrap().wid, self.now);
+                    }
+                }
+            }
+            self.above.handle_timeout(self.now);
+            self.racks.iter_mut().for_each(|rack| rack.handle_timeout(self.now));
+            self.pump();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.installed.iter().all(BTreeMap::is_empty)
+    }
+}
+
+#[test]
+fn any_partition_is_one_job_with_one_id_key_and_pool() {
+    for racks in [&[0, 1][..], &[0, 0, 0], &[1, 0, 1, 0, 1], &[1, 1, 0]] {
+        let mut tree = Tree::equal(64 * MIB);
+        let plans = tree.start(racks, 1);
+        for (rank, plan) in plans.iter().enumerate() {
+            assert_eq!(plan.config, plans[0].config);
+            assert_eq!(plan.workers, plans[0].workers, "hosts that sum by themselves need all addresses");
+            let here: Vec<u16> = (0..racks.len()).filter(|&r| racks[r] == racks[rank]).map(|r| r as u16).collect();
+            assert_eq!(plan.ranks_below(), here);
+        }
+    }
+}
+
+#[test]
+fn the_least_of_all_switches_and_paths_bounds_the_pool_and_the_packets() {
+    let few = Limits::new(64 << 10, 1);
+    let many = Limits::new(64 * MIB, 1);
+    let mut tree = Tree::new(many.clone(), [many, few]);
+    let first = tree.join(0, request(0, 2, 1));
+    tree.join(1, JoinRequest { max_elements_per_packet: 352, ..request(1, 2, 1) });
+    let config = &tree.answers[&first].clone().unwrap().config;
+    assert_eq!((config.elements_per_packet, config.slots), (352, 16), "64 slots are too many for the second rack");
+}
+
+#[test]
+fn a_rank_of_another_rack_is_not_disturbed_by_its_double_and_neither_are_the_doubles_neighbours() {
+    let mut tree = Tree::equal(64 * MIB);
+    let first = tree.join(0, request(0, 3, 1));
+    let neighbour = tree.join(1, request(1, 3, 1));
+    let double = tree.join(1, request(0, 3, 2));
+    assert!(tree.refusal(double).contains("rank 0 of job 'job' is taken"));
+    let last = tree.join(0, request(2, 3, 1));
+    assert!([first, neighbour, last].iter().all(|ticket| tree.answers[ticket].is_ok()));
+}
+
+#[test]
+fn ranks_that_differ_hear_of_it_in_both_racks_and_so_do_those_that_come_late() {
+    let mut tree = Tree::equal(64 * MIB);
+    let first = tree.join(0, request(0, 3, 1));
+    let odd = tree.join(1, request(1, 4, 1));
+    let late = tree.join(0, request(2, 3, 1));
+    for ticket in [first, odd, late] {
+        assert!(tree.refusal(ticket).contains("the world size: rank 0 says 3; rank 1 says 4"));
+    }
+}
+
+#[test]
+fn who_did_not_come_is_said_in_both_racks_by_the_switch_above() {
+    let mut tree = Tree::equal(64 * MIB);
+    let waits = [tree.join(0, request(0, 4, 1)), tree.join(1, request(3, 4, 1))];
+    tree.pass(secs(29.0), &[]);
+    assert!(tree.answers.is_empty());
+    tree.pass(secs(1.1), &[]);
+    for ticket in waits {
+        assert!(tree.refusal(ticket).starts_with("ranks 1, 2 of 4 did not come within 30 s"));
+    }
+}
+
+#[test]
+fn a_process_that_goes_away_while_it_waits_is_missed_above_too() {
+    let mut tree = Tree::equal(64 * MIB);
+    let (rack, ticket) = tree.join(0, request(0, 2, 1));
+    tree.racks[rack].withdraw(tree.now, ticket);
+    tree.pump();
+    assert!(tree.above.jobs().is_empty());
+    let alone = tree.join(1, request(1, 2, 1));
+    assert!(!tree.answers.contains_key(&alone));
+    tree.join(0, request(0, 2, 2));
+    assert!(tree.answers[&alone].is_ok());
+}
+
+#[test]
+fn the_switch_above_that_never_answers_is_blamed() {
+    let mut rack = Control::below_another(Limits::new(64 * MIB, 1));
+    let ticket = rack.join(Time::ZERO, &name("job"), request(0, 2, 1), JobKey(1));
+    rack.handle_timeout(Time::ZERO + secs(32.1));
+    let answer = std::iter::from_fn(|| rack.poll_effect()).find_map(|effect| match effect {
+        Effect::Answer { ticket: of, admitted } if of == ticket => Some(admitted),
+        _ => None,
+    });
+    assert_eq!(answer.unwrap().unwrap_err().code(), "above_silent");
+}
+
+#[test]
+fn slots_come_back_at_all_switches_when_all_have_left() {
+    let mut tree = Tree::equal(64 * MIB);
+    let plans = tree.start(&[0, 1, 1], 1);
+    for (rank, (plan, rack)) in plans.iter().zip([0, 1, 1]).enumerate() {
+        let (id, key) = (plan.config.job, plan.config.key);
+        tree.racks[rack].leave(tree.now, &plan.name, id, rank as u16, key).unwrap();
+        tree.pump();
+    }
+    assert!(tree.is_empty());
+}
+
+#[test]
+fn a_lost_rank_ends_the_job_in_both_racks() {
+    let mut tree = Tree::equal(64 * MIB);
+    tree.start(&[0, 1, 1], 1);
+    tree.pass(secs(11.0), &[0, 2]);
+    assert_eq!(tree.racks[1].jobs()[0].missing, [1]);
+    assert!(!tree.installed[1].is_empty(), "ranks of the other rack may want to hear who is missing");
+    // A lease, and a grace period for each of three switches one after the other, and a second lease.
+    tree.pass(secs(120.0), &[0, 2]);
+    assert!(tree.is_empty());
+}
+
+#[test]
+fn a_dead_switch_of_a_rack_is_lost_above_and_its_job_ends() {
+    let mut tree = Tree::equal(64 * MIB);
+    tree.start(&[0, 1], 1);
+    tree.dead.insert(1);
+    tree.pass(secs(11.0), &[0]);
+    let job = &tree.above.jobs()[0];
+    assert_eq!((job.phase, job.missing.clone()), (Phase::Failed, vec![1]));
+    tree.pass(secs(90.0), &[0]);
+    assert!(tree.installed[0].is_empty() && tree.installed[RACKS].is_empty());
+}
+
+#[test]
+fn killed_ranks_that_start_again_get_the_whole_pool_again_within_seconds() {
+    let memory = 300 << 10;
+    let mut tree = Tree::equal(memory);
+    let before = tree.start(&[0, 1, 0], 1);
+    let joins = [(0, 0), (1, 1), (0, 2)].map(|(rack, rank)| tree.join(rack, request(rank, 3, 2)));
+    tree.pass(secs(5.0), &[]);
+    for join in joins {
+        let again = tree.answers.get(&join).expect("an answer").clone().unwrap();
+        assert_ne!(again.config.job, before[0].config.job);
+        assert_eq!(again.config.slots, before[0].config.slots);
+    }
+    assert!(tree.installed.iter().all(|installed| installed.len() == 1), "the former job is gone everywhere");
+}

@@ -1,0 +1,214 @@
+//! A switch's way to the control plane of the one above: joins that wait there, and leaves.
+//!
+//! Calls block, so each has a thread of the runtime's; what they bring comes back over a channel.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tributary_control::{Ascent, JobName, JoinRequest, Limits, Refusal, SwitchPlace};
+use tributary_proto::ids::{JobId, JobKey, WorkerId};
+use tributary_proto::registry::Protocol;
+use tributary_proto::time::Span;
+use tributary_proto::wire;
+
+use crate::client::{ClientError, SwitchAbove};
+use crate::clock::duration;
+use crate::http::api::{JoinBody, Place, RankBody, SwitchJoinBody, SwitchLeaveBody, hex};
+use crate::pool_size;
+use crate::rendezvous;
+use crate::udp::path::Path;
+
+/// Ranks that come within this time are told to the switch above together.
+const GATHER: Duration = Duration::from_millis(5);
+/// How often the switch above is asked whom it misses.
+const ASK_EVERY: Duration = Duration::from_millis(1_000);
+
+/// What the switch above has said.
+pub(crate) enum Said {
+    /// The answer to a question.
+    Answer { name: JobName, question: u64, outcome: Result<Ascent, Refusal> },
+    /// The ranks that it misses.
+    Missing { name: JobName, ranks: Vec<u16> },
+}
+
+/// A question to the switch above.
+pub(crate) struct Question {
+    pub name: JobName,
+    pub number: u64,
+    pub ranks: Vec<(JoinRequest, Span)>,
+    pub most_slots: u16,
+    pub switches: Vec<SwitchPlace>,
+}
+
+/// The switch above, and what it was asked.
+pub(crate) struct Ascender {
+    above: Arc<SwitchAbove>,
+    /// The control API of this switch.
+    listen: SocketAddr,
+    incarnation: u64,
+    /// The newest question about each name that was not answered.
+    open: Arc<Mutex<BTreeMap<JobName, u64>>>,
+    said: UnboundedSender<Said>,
+    /// Leaves under way, each of a second at most.
+    leaves: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Ascender {
+    /// The way to the switch whose control API is at `parent`, and where its answers come out.
+    pub fn new(parent: SocketAddr, listen: SocketAddr, incarnation: u64) -> (Ascender, UnboundedReceiver<Said>) {
+        let (said, heard) = unbounded_channel();
+        let above = Arc::new(SwitchAbove::new(parent));
+        (Ascender { above, listen, incarnation, open: Arc::default(), said, leaves: Mutex::default() }, heard)
+    }
+
+    /// Where the switch above is.
+    pub fn parent(&self) -> SocketAddr {
+        self.above.addr()
+    }
+
+    /// Asks, in place of any earlier question about the name; `shards` are this switch's own.
+    pub fn ask(&self, question: Question, shards: Vec<SocketAddr>) {
+        let (name, number, withdraws) = (question.name.clone(), question.number, question.ranks.is_empty());
+        {
+            let mut open = self.open.lock().expect("no call panics while it holds the questions");
+            if withdraws {
+                open.remove(&name)
+            } else {
+                open.insert(name.clone(), number)
+            };
+        }
+        let timeout = question.ranks.iter().map(|(request, _)| duration(request.timeout)).max().unwrap_or_default();
+        let body = self.body(question, shards);
+        let (above, open, said) = (Arc::clone(&self.above), Arc::clone(&self.open), self.said.clone());
+        let is_open = move |name: &JobName| {
+            open.lock().expect("no call panics while it holds the questions").get(name) == Some(&number)
+        };
+        tokio::spawn(async move {
+            if withdraws {
+                // The switch above forgets it by itself when no answer is taken.
+                let _ = spawn_blocking(move || above.join(&name, &body, Duration::ZERO)).await;
+                return;
+            }
+            tokio::time::sleep(GATHER).await;
+            if !is_open(&name) {
+                return;
+            }
+            let asked = {
+                let (above, name) = (Arc::clone(&above), name.clone());
+                spawn_blocking(move || {
+                    let body = SwitchJoinBody { ranks: capped(body.ranks, above.addr()), ..body };
+                    above.join(&name, &body, timeout)
+                })
+            };
+            tokio::pin!(asked);
+            let outcome = loop {
+                tokio::select! {
+                    outcome = &mut asked => break outcome,
+                    () = tokio::time::sleep(ASK_EVERY), if is_open(&name) => {
+                        let (above, about) = (Arc::clone(&above), name.clone());
+                        if let Ok(Ok(ranks)) = spawn_blocking(move || above.missing(&about)).await {
+                            let _ = said.send(Said::Missing { name: name.clone(), ranks });
+                        }
+                    }
+                }
+            };
+            if let Ok(outcome) = outcome {
+                let outcome = outcome.map_err(|error| refusal(&above, error));
+                // Fails only if the control plane is gone.
+                let _ = said.send(Said::Answer { name, question: number, outcome });
+            }
+        });
+    }
+
+    fn body(&self, question: Question, shards: Vec<SocketAddr>) -> SwitchJoinBody {
+        let Question { number, ranks, most_slots, switches, .. } = question;
+        let mut below: Vec<u16> = ranks.iter().map(|(request, _)| request.rank).collect();
+        below.sort_unstable();
+        let own = SwitchPlace { addr: self.listen, ranks: below };
+        SwitchJoinBody {
+            wire_version: wire::VERSION,
+            incarnation: hex(self.incarnation),
+            question: number,
+            shards,
+            most_slots,
+            ranks: ranks.into_iter().map(rank_body).collect(),
+            switches: std::iter::once(&own).chain(&switches).map(Place::new).collect(),
+        }
+    }
+
+    /// Tells the switch above that this one's part in a job is over.
+    pub fn leave(&self, name: JobName, job: JobId, key: JobKey, wid: WorkerId, lost: bool) {
+        let above = Arc::clone(&self.above);
+        let body = SwitchLeaveBody { job_id: job.0, key: hex(key.0), wid: wid.0, lost };
+        let task = spawn_blocking(move || {
+            if let Err(error) = above.leave(&name, &body) {
+                tracing::debug!(job = %name, %error, "the switch above did not hear the leave; the lease will end it");
+            }
+        });
+        let mut leaves = self.leaves.lock().expect("no call panics while it holds the leaves");
+        leaves.retain(|task| !task.is_finished());
+        leaves.push(task);
+    }
+
+    /// Returns when all leaves were told, or had their time.
+    pub async fn settle(&self) {
+        let leaves = std::mem::take(&mut *self.leaves.lock().expect("no call panics while it holds the leaves"));
+        for task in leaves {
+            // An error means that the call has panicked: nothing is left to wait for.
+            let _ = task.await;
+        }
+    }
+}
+
+fn rank_body((request, waited): (JoinRequest, Span)) -> RankBody {
+    let worker = rendezvous::JoinRequest {
+        job: String::new(),
+        rank: request.rank,
+        world: request.world,
+        protocol: request.protocol,
+        udp: request.addr,
+        elements_per_packet: request.elements_per_packet,
+        max_elements_per_packet: request.max_elements_per_packet,
+        slots: request.slots,
+        // The round trip is at least twice as long as to this switch, and the pool follows it (appendix C).
+        suggested_slots: request.suggested_slots.saturating_mul(2).min(Limits::MAX_SLOTS),
+        timeout: duration(request.timeout),
+    };
+    let join = JoinBody::new(&worker, request.incarnation);
+    RankBody { join, udp: request.addr, waited_s: waited.as_secs_f64() }
+}
+
+/// A rank's packets go on to the switch above: no more fits than on that path.
+fn capped(ranks: Vec<RankBody>, above: SocketAddr) -> Vec<RankBody> {
+    let Ok(path) = Path::to(above) else { return ranks };
+    let payload = Path { mtu: path.mtu.min(pool_size::MAX_MTU), ..path }.max_payload();
+    let cap = |mut body: RankBody| {
+        // Who names no protocol that is known here is refused above.
+        let protocol = Protocol::from_name(&body.join.protocol).unwrap_or(Protocol::SwitchMl);
+        let most = pool_size::elements_in(protocol, payload);
+        body.join.max_elements_per_packet = body.join.max_elements_per_packet.min(most);
+        body
+    };
+    ranks.into_iter().map(cap).collect()
+}
+
+fn refusal(above: &SwitchAbove, error: ClientError) -> Refusal {
+    /// What is about one switch, and not about the job.
+    const OF_A_SWITCH: [&str; 6] = ["full", "over_quota", "too_many_jobs", "stopping", "not_installed", "above_silent"];
+    let addr = above.addr();
+    match error {
+        ClientError::Unreachable(why) => Refusal::Above {
+            sentence: format!("of the switch above: {why}"),
+            code: "above_unreachable".into(),
+            rank: None,
+        },
+        ClientError::Refused { error, code, rank } if OF_A_SWITCH.contains(&code.as_str()) => {
+            Refusal::Above { sentence: format!("the switch above, {addr}, says: {error}"), code, rank }
+        }
+        ClientError::Refused { error, code, rank } => Refusal::Above { sentence: error, code, rank },
+    }
+}

@@ -1,0 +1,157 @@
+//! The body of the packets that tell whom a sum waits for, by rank, as far as the switch that writes it knows.
+//!
+//! ```text
+//!  0       1          2         4         6 ...
+//!  | above | reserved | missing | unheard | ranks of the missing ... | ranks of the unheard ... |
+//! ```
+
+use crate::drop_reason::DropReason;
+use crate::ids::WorkerId;
+use crate::wire::u16;
+
+/// Ranks in a report: how many, and the names of the first ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankList {
+    total: u16,
+    named: [WorkerId; RankList::MOST_NAMED],
+}
+
+impl RankList {
+    /// Ranks that are named at most; the others are only counted.
+    pub const MOST_NAMED: usize = 48;
+    const EMPTY: RankList = RankList { total: 0, named: [WorkerId(0); RankList::MOST_NAMED] };
+
+    /// How many there are.
+    pub fn total(&self) -> u16 {
+        self.total
+    }
+
+    /// Those that are named.
+    pub fn named(&self) -> &[WorkerId] {
+        &self.named[..usize::from(self.total).min(RankList::MOST_NAMED)]
+    }
+
+    /// How many are not.
+    pub fn unnamed(&self) -> u16 {
+        self.total - self.named().len() as u16
+    }
+
+    fn push(&mut self, rank: WorkerId) {
+        if let Some(place) = self.named.get_mut(usize::from(self.total)) {
+            *place = rank;
+        }
+        self.total = self.total.saturating_add(1);
+    }
+
+    fn extend(&mut self, other: &RankList) {
+        other.named().iter().for_each(|&rank| self.push(rank));
+        self.total = self.total.saturating_add(other.unnamed());
+    }
+
+    /// Bytes of the names.
+    fn len(&self) -> usize {
+        2 * self.named().len()
+    }
+}
+
+/// Whom a sum waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// How many levels above the writer is the first switch of which nothing was heard; 0 if there is none.
+    pub above: u8,
+    /// Ranks that have not contributed.
+    pub missing: RankList,
+    /// Ranks below switches that have neither contributed nor said why.
+    pub unheard: RankList,
+}
+
+impl Report {
+    /// Bytes of the longest body.
+    pub const MAX_LEN: usize = 6 + 4 * RankList::MOST_NAMED;
+
+    /// Nobody is waited for.
+    pub const NOBODY: Report = Report { above: 0, missing: RankList::EMPTY, unheard: RankList::EMPTY };
+
+    /// A rank has not contributed.
+    pub fn miss(&mut self, rank: WorkerId) {
+        self.missing.push(rank);
+    }
+
+    /// Nothing was heard of the switch that these ranks are below.
+    pub fn miss_word_of(&mut self, ranks: &[WorkerId]) {
+        ranks.iter().for_each(|&rank| self.unheard.push(rank));
+    }
+
+    /// Takes in what a switch below says.
+    pub fn extend(&mut self, other: &Report) {
+        self.missing.extend(&other.missing);
+        self.unheard.extend(&other.unheard);
+    }
+
+    /// Takes in what the switch above says, if it has said anything.
+    pub fn extend_from_above(&mut self, above: Option<&Report>) {
+        match above {
+            None => self.above = 1,
+            Some(report) => {
+                self.above = if report.above == 0 { 0 } else { report.above.saturating_add(1) };
+                self.extend(report);
+            }
+        }
+    }
+
+    /// True if it leaves fewer open than another.
+    pub fn knows_more_than(&self, other: &Report) -> bool {
+        (self.above > 0, self.unheard.total) < (other.above > 0, other.unheard.total)
+    }
+
+    /// Reads the body behind a packet's headers.
+    pub fn parse(body: &[u8]) -> Result<Report, DropReason> {
+        if body.len() < 6 {
+            return Err(DropReason::Truncated);
+        }
+        let mut report = Report { above: body[0], ..Report::NOBODY };
+        (report.missing.total, report.unheard.total) = (u16(body, 2), u16(body, 4));
+        if body.len() != 6 + report.missing.len() + report.unheard.len() {
+            return Err(DropReason::BadLength);
+        }
+        let mut names = body[6..].chunks_exact(2).map(|name| WorkerId(u16(name, 0)));
+        for list in [&mut report.missing, &mut report.unheard] {
+            let named = list.named().len();
+            list.named[..named].fill_with(|| names.next().expect("the length was checked"));
+        }
+        Ok(report)
+    }
+
+    /// Writes the body; gives its length.
+    pub fn emit(&self, body: &mut [u8]) -> usize {
+        let len = 6 + self.missing.len() + self.unheard.len();
+        let body = &mut body[..len];
+        (body[0], body[1]) = (self.above, 0);
+        body[2..4].copy_from_slice(&self.missing.total.to_be_bytes());
+        body[4..6].copy_from_slice(&self.unheard.total.to_be_bytes());
+        let names = self.missing.named().iter().chain(self.unheard.named());
+        for (place, rank) in body[6..].chunks_exact_mut(2).zip(names) {
+            place.copy_from_slice(&rank.0.to_be_bytes());
+        }
+        len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_back_what_it_wrote_with_few_ranks_and_with_too_many_to_name() {
+        for (missing, unheard) in [(0, 0), (1, 0), (0, 3), (48, 48), (49, 1), (1_000, 1_023)] {
+            let mut report = Report { above: 2, ..Report::NOBODY };
+            (0..missing).for_each(|rank| report.miss(WorkerId(rank)));
+            report.miss_word_of(&(0..unheard).map(WorkerId).collect::<Vec<_>>());
+            let mut bytes = [0; Report::MAX_LEN];
+            let len = report.emit(&mut bytes);
+            assert_eq!(Report::parse(&bytes[..len]), Ok(report));
+            assert_eq!(report.missing.named().len() as u16 + report.missing.unnamed(), missing);
+            assert!(Report::parse(&bytes[..len - 1]).is_err());
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Who is missing, through all levels: a switch knows its own children, and asks its neighbours that are switches.
+//!
+//! A QUERY is answered at once with what is known, and passed on to the switches that may know more. What they say is
+//! kept, one report for each of them, and told to those whose last question was about the same phase of the same slot.
+
+use crate::config::{Below, SwitchConfig};
+use crate::ids::WorkerId;
+use crate::parts::report::Report;
+
+/// A child, or the switch above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Neighbour {
+    /// By its `wid`.
+    Child(WorkerId),
+    /// The switch above.
+    Parent,
+}
+
+/// The phase of a slot that a question is about.
+pub type Question = (u16, u32);
+
+/// What a switch's neighbours have asked and said.
+pub struct Inquiry {
+    below: Vec<Below>,
+    has_parent: bool,
+    /// The last question of each child, and then of the parent.
+    asked: Vec<Option<Question>>,
+    /// The place in `heard` of each child that is a switch.
+    switches: Vec<WorkerId>,
+    /// The last report of each switch below, and then of the parent.
+    heard: Vec<Option<(Question, Report)>>,
+}
+
+impl Inquiry {
+    /// Nobody has asked.
+    pub fn new(config: &SwitchConfig) -> Inquiry {
+        assert_eq!(config.below.len(), config.members.len(), "a port for each child");
+        let is_switch = |wid: &WorkerId| matches!(config.below[wid.index()], Below::Switch(_));
+        let switches: Vec<WorkerId> = (0..config.below.len() as u16).map(WorkerId).filter(is_switch).collect();
+        Inquiry {
+            asked: vec![None; config.below.len() + 1],
+            heard: vec![None; switches.len() + usize::from(config.parent.is_some())],
+            switches,
+            has_parent: config.parent.is_some(),
+            below: config.below.clone(),
+        }
+    }
+
+    /// A rank that a child speaks for.
+    pub fn rank_of(&self, child: WorkerId) -> WorkerId {
+        self.below[child.index()].ranks().first().copied().unwrap_or(child)
+    }
+
+    /// True if the neighbour is a switch, which answers questions.
+    pub fn is_switch(&self, neighbour: Neighbour) -> bool {
+        self.heard_at(neighbour).is_some()
+    }
+
+    /// The neighbours that may know more about ranks that have not contributed.
+    pub fn informants(&self, has_contributed: impl Fn(WorkerId) -> bool) -> impl Iterator<Item = Neighbour> {
+        let silent = self.switches.iter().copied().filter(move |&wid| !has_contributed(wid)).map(Neighbour::Child);
+        silent.chain(self.has_parent.then_some(Neighbour::Parent))
+    }
+
+    fn heard_at(&self, neighbour: Neighbour) -> Option<usize> {
+        match neighbour {
+            Neighbour::Child(wid) => self.switches.binary_search(&wid).ok(),
+            Neighbour::Parent => self.has_parent.then_some(self.switches.len()),
+        }
+    }
+
+    fn asked_at(&self, neighbour: Neighbour) -> usize {
+        match neighbour {
+            Neighbour::Child(wid) => wid.index(),
+            Neighbour::Parent => self.below.len(),
+        }
+    }
+
+    /// Notes a question.
+    pub fn ask(&mut self, by: Neighbour, question: Question) {
+        let at = self.asked_at(by);
+        self.asked[at] = Some(question);
+    }
+
+    /// Keeps what a switch says; true if it is news.
+    pub fn hear(&mut self, from: Neighbour, question: Question, report: Report) -> bool {
+        let Some(at) = self.heard_at(from) else { return false };
+        self.heard[at].replace((question, report)) != Some((question, report))
+    }
+
+    /// The neighbours that want to know, without the one that has just said something.
+    pub fn askers(&self, question: Question, but: Neighbour) -> impl Iterator<Item = Neighbour> {
+        let children = (0..self.below.len() as u16).map(|wid| Neighbour::Child(WorkerId(wid)));
+        let all = children.chain(self.has_parent.then_some(Neighbour::Parent));
+        all.filter(move |&other| other != but && self.asked[self.asked_at(other)] == Some(question))
+    }
+
+    fn said(&self, neighbour: Neighbour, question: Question) -> Option<&Report> {
+        let (about, report) = self.heard[self.heard_at(neighbour)?].as_ref()?;
+        (*about == question).then_some(report)
+    }
+
+    /// All that is known, for a neighbour: nothing of what is behind itself. `above_is_done`: the sum has come down.
+    pub fn report(
+        &self,
+        to: Neighbour,
+        question: Question,
+        has_contributed: impl Fn(WorkerId) -> bool,
+        above_is_done: bool,
+    ) -> Report {
+        let mut report = Report::NOBODY;
+        for (wid, below) in self.below.iter().enumerate() {
+            let child = WorkerId(wid as u16);
+            if has_contributed(child) {
+                continue;
+            }
+            match below {
+                Below::Worker(rank) => report.miss(*rank),
+                Below::Switch(_) if to == Neighbour::Child(child) => {}
+                Below::Switch(ranks) => match self.said(Neighbour::Child(child), question) {
+                    Some(said) => report.extend(said),
+                    None => report.miss_word_of(ranks),
+                },
+            }
+        }
+        if self.has_parent && to != Neighbour::Parent && !above_is_done {
+            report.extend_from_above(self.said(Neighbour::Parent, question));
+        }
+        report
+    }
+
+    /// Bytes of the tables.
+    pub fn memory_bytes(&self) -> usize {
+        let ranks = |below: &Below| match below {
+            Below::Worker(_) => 0,
+            Below::Switch(ranks) => size_of_val(&ranks[..]),
+        };
+        size_of_val(&self.below[..])
+            + self.below.iter().map(ranks).sum::<usize>()
+            + size_of_val(&self.asked[..])
+            + size_of_val(&self.switches[..])
+            + size_of_val(&self.heard[..])
+    }
+}
