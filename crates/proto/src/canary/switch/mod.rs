@@ -189,7 +189,7 @@ impl<V: Values> CanarySwitch<V> {
     /// A contribution on its way: to the root; from there to the leader, whatever is in between.
     fn up(&self, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
         if header.root != self.node {
-            return Verdict::Route(header.root);
+            return Verdict::Route(header.way());
         }
         put_bypass(packet.bytes, true);
         Verdict::Route(header.destination)
