@@ -35,12 +35,9 @@ impl Module {
     /// Why it failed, in a sentence, from what it said.
     pub fn failed(&self, stderr: &str) -> String {
         let last = stderr.lines().last().unwrap_or("it said nothing").trim();
-        if last.contains("No module named") {
-            let (python, extra) = (self.interpreter.to_string_lossy(), self.extra);
-            format!("`pip install 'tributary[{extra}]'` for {python} brings what is missing ({last})")
-        } else {
-            last.to_string()
-        }
+        let Some(place) = last.find("No module named") else { return last.to_string() };
+        let (python, missing) = (self.interpreter.to_string_lossy(), last[place..].trim_end_matches(')'));
+        format!("{python} says: {missing}; `pip install 'tributary[{}]'` for it brings what is missing", self.extra)
     }
 }
 
@@ -49,4 +46,20 @@ pub fn draw(data: &Path, program: &Program) -> Result<(), String> {
     let module = Module::new(program, "tributary.plots", "plots");
     let run = module.command().arg(data).output().map_err(|error| module.not_started(&error))?;
     if run.status.success() { Ok(()) } else { Err(module.failed(&String::from_utf8_lossy(&run.stderr))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_with_what_brings_it() {
+        let program = Program::launched_by(vec!["/usr/bin/python3".into(), "-m".into(), "tributary".into()]);
+        let module = Module::new(&program, "tributary.plots", "plots");
+        assert_eq!(
+            module.failed("Traceback\nModuleNotFoundError: No module named 'matplotlib'\n"),
+            "/usr/bin/python3 says: No module named 'matplotlib'; `pip install 'tributary[plots]'` for it brings what is missing"
+        );
+        assert_eq!(module.failed("ValueError: it has no figures\n"), "ValueError: it has no figures");
+    }
 }

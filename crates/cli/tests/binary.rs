@@ -67,10 +67,10 @@ fn wrong_calls_end_with_2_and_failures_with_1() {
     }
 }
 
-/// Memory of a process that is in RAM.
+/// Memory of a process that is in RAM, without the pages of its file.
 fn resident_kib(process: &Child) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 

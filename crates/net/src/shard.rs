@@ -107,12 +107,6 @@ pub enum ShardError {
     /// The shard's thread has ended.
     #[error("shard {0} of the switch has stopped")]
     Gone(ShardId),
-    /// A protocol that sums at every switch on the way.
-    #[error(
-        "{0} sums at every switch of a fabric, and this switch stands alone: name a switch of a fabric (docs/fabric.md), \
-         or take another protocol"
-    )]
-    NeedsFabric(&'static str),
     /// A job that the fabric cannot take.
     #[error("{0}")]
     Fabric(String),

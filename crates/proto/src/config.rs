@@ -43,13 +43,16 @@ pub struct FabricPlan {
     /// The switches that sums may be completed in; blocks go round robin over them as they do over ranks. As many as
     /// ranks, each that rank's own first switch, leaves every way between switches open (Canary §3.1.4, figure 3).
     pub roots: Arc<[NodeId]>,
+    /// Every way to a block's leader passes its root. Packets are then routed to the leader, as in Canary §4.1: leaders
+    /// behind one root spread over the ways to it.
+    pub roots_on_way: bool,
     /// A block that failed so often is summed by hosts.
     pub reissues: u8,
 }
 
 impl Default for FabricPlan {
     fn default() -> FabricPlan {
-        FabricPlan { hosts: Arc::default(), roots: Arc::default(), reissues: 3 }
+        FabricPlan { hosts: Arc::default(), roots: Arc::default(), roots_on_way: false, reissues: 3 }
     }
 }
 

@@ -25,4 +25,4 @@ pub mod topology;
 pub mod transport;
 pub mod workload;
 
-pub use experiment::{run, run_watched};
+pub use experiment::{run, run_on_threads, run_watched};

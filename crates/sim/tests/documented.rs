@@ -12,7 +12,7 @@ const EVERY_KEY: &str = include_str!("../../../docs/experiment.toml");
 const FIRST: &str = include_str!("../../../experiments/first.toml");
 
 /// A section's heading in the page, a file in which it has only what is required, and the way to it there.
-const SECTIONS: [(&str, &str, &[&str]); 11] = [
+const SECTIONS: [(&str, &str, &[&str]); 12] = [
     ("Top level", "", &[]),
     ("`[network]`", "", &["network"]),
     ("`[[network.graph.link]]`", "", &["network", "graph", "link", "0"]),
@@ -22,6 +22,7 @@ const SECTIONS: [(&str, &str, &[&str]); 11] = [
     ("`[[job]]`", JOB, &["job", "0"]),
     ("`[job.rto]`", "[[job]]\nprotocol = \"ring\"\ntensor = 4\nrto = {}", &["job", "0", "rto"]),
     ("`[[traffic]]`", "[[traffic]]\npattern = \"uniform\"\nmessage = 9999", &["traffic", "0"]),
+    ("`[switches]`", "[switches]", &["switches"]),
     ("`[transport]`", "[transport]", &["transport"]),
     ("`[[fault]]`", "[[fault]]", &["fault", "0"]),
 ];

@@ -84,6 +84,7 @@ pub struct Args {
 /// Serves until a signal asks to stop.
 pub fn run(args: Args) -> Result<(), Failure> {
     heap::return_slots_to_the_kernel();
+    allow_many_connections();
     // Before the ports are open: a signal that comes then is kept, not lost.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let signal = match (&args.fabric, &args.node) {
@@ -109,6 +110,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
         false => output::line(&format!("stopped by {name}"))?,
     }
     Ok(())
+}
+
+/// Every member keeps a connection, and the usual soft limit of open files is 1,024: take what we may have.
+fn allow_many_connections() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a whole rlimit that lives through the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0 {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: as above. Where it fails the old limit holds, and connections beyond it wait.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
 }
 
 /// Defaults, then the file, then the flags.

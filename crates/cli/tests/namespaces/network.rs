@@ -101,10 +101,11 @@ impl Network {
         self.until("a busy job", wanted)
     }
 
-    /// Memory of the switch's process that is in RAM.
+    /// Memory of the switch's process that is in RAM, without the pages of its file, which come and go with what else the
+    /// machine needs memory for.
     pub fn switch_rss_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.switch.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 }

@@ -29,8 +29,8 @@ pub struct LinkState {
 }
 
 impl LinkState {
-    /// A switch that has heard of nothing. `first_seq` is higher than any that its former lives have used: the time.
-    pub fn new(cabling: &Cabling, own: NodeId, first_seq: u64) -> LinkState {
+    /// A switch that has heard of nothing.
+    pub fn new(cabling: &Cabling, own: NodeId) -> LinkState {
         let own = cabling.switch_index(own).unwrap_or(0) as u16;
         let mut next = vec![0u16; cabling.nodes()];
         let mut port = |node: NodeId| {
@@ -40,7 +40,7 @@ impl LinkState {
         let ends = cabling.cables.iter().map(|&(a, b)| [port(a), port(b)]).collect();
         let blank = |switch| Advert { switch, ..Advert::default() };
         let mut adverts: Vec<Advert> = (0..cabling.switches as u16).map(blank).collect();
-        adverts[usize::from(own)].seq = first_seq.max(1);
+        adverts[usize::from(own)].seq = 1;
         LinkState { cabling: cabling.clone(), ends, own, adverts }
     }
 
@@ -57,7 +57,12 @@ impl LinkState {
     /// What a neighbour passed on; true if it changes a way.
     pub fn hear(&mut self, advert: Advert) -> bool {
         let Some(known) = self.adverts.get_mut(usize::from(advert.switch)) else { return false };
-        if advert.switch == self.own || advert.seq <= known.seq {
+        if advert.seq <= known.seq {
+            return false;
+        }
+        if advert.switch == self.own {
+            // Words of a former life of ours: what we say now is newer.
+            known.seq = advert.seq.saturating_add(1);
             return false;
         }
         let news = known.down != advert.down;
@@ -103,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_leaf_avoids_the_spine_that_has_lost_the_other_leaf() {
-        let mut state = LinkState::new(&cabling(), NodeId(2), 1);
+        let mut state = LinkState::new(&cabling(), NodeId(2));
         assert_eq!(state.routes().next_hops(0, NodeId(1)).0, [1, 2]);
         // Spine 2's port 1 leads to leaf 1.
         assert!(state.hear(Advert { switch: 2, seq: 5, down: ports(&[1]) }));
@@ -115,11 +120,12 @@ mod tests {
 
     #[test]
     fn nobody_else_speaks_for_our_own_ports() {
-        let mut state = LinkState::new(&cabling(), NodeId(2), 7);
-        assert!(!state.hear(Advert { switch: 0, seq: 99, down: ports(&[1]) }));
+        let mut state = LinkState::new(&cabling(), NodeId(2));
         assert!(!state.hear(Advert { switch: 40, seq: 1, down: PortSet::EMPTY }), "no such switch");
+        // What we said before we were restarted still goes round: our new words must count as newer.
+        assert!(!state.hear(Advert { switch: 0, seq: 99, down: ports(&[1]) }));
         assert!(state.set_own(ports(&[2])) && !state.set_own(ports(&[2])));
-        assert_eq!(state.adverts().map(|advert| (advert.switch, advert.seq)).collect::<Vec<_>>(), [(0, 8)]);
+        assert_eq!(state.adverts().map(|advert| (advert.switch, advert.seq)).collect::<Vec<_>>(), [(0, 101)]);
         assert_eq!(state.routes().next_hops(0, NodeId(1)).0, [1]);
     }
 }

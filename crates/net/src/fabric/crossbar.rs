@@ -72,8 +72,8 @@ pub struct Crossbar {
 
 impl Crossbar {
     /// A switch that has heard of nobody: its ports to other switches are dead until they speak.
-    pub fn new(fabric: Arc<Fabric>, node: NodeId, udp: &UdpPort, first_seq: u64) -> Crossbar {
-        let mut state = LinkState::new(&fabric.cabling, node, first_seq);
+    pub fn new(fabric: Arc<Fabric>, node: NodeId, udp: &UdpPort) -> Crossbar {
+        let mut state = LinkState::new(&fabric.cabling, node);
         let (mut ports, mut switches, mut hosts) = (Vec::new(), HashMap::new(), HashMap::new());
         for (number, port) in fabric.ports[node.index()].iter().enumerate() {
             let id = PortId(number as u16);

@@ -86,6 +86,9 @@ async fn join(
     let name = JobName::new(&name)?;
     let from = sender(&place, &headers, peer)?;
     let mut request = routes::read::<JoinBody>(body).await?.request(from, peer.asked_at)?;
+    if !request.protocol.every_hop() {
+        return Err(ApiError::not_for_fabrics(request.protocol));
+    }
     fit(&place.fabric, &mut request);
     let (rank, addr) = (request.rank, request.addr);
     let plan = place.api.plane.join(&name, request).await.inspect_err(|refusal| {

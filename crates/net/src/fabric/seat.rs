@@ -128,12 +128,6 @@ impl Switches {
     /// A job with its members' places; an error says which rank cannot take part.
     fn place(&self, job: JobInstall) -> Result<FabricJob, ShardError> {
         let fabric = &self.fabric;
-        if !job.protocol.every_hop() {
-            return Err(ShardError::Fabric(format!(
-                "{} is not for a fabric of switches: take a protocol that is, or a switch that stands alone",
-                job.protocol.name()
-            )));
-        }
         let mut hosts: Vec<NodeId> = Vec::with_capacity(job.members.len());
         for (rank, member) in job.members.iter().enumerate() {
             let host = fabric.node_at(member.ip()).filter(|&node| !fabric.is_switch(node)).ok_or_else(|| {

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 use tributary_control::fabric::Fabric;
@@ -112,10 +111,7 @@ impl SwitchThread {
                 pipeline.share(protocol.code(), machine);
             }
         }
-        // Later than any that a former life has used, unless the clock was set back: then neighbours believe us as soon
-        // as it has caught up.
-        let first_seq = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_millis() as u64);
-        let crossbar = Crossbar::new(fabric, node, &udp, first_seq);
+        let crossbar = Crossbar::new(fabric, node, &udp);
         SwitchThread {
             clock: Clock::start(),
             udp,

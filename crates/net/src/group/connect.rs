@@ -19,7 +19,7 @@ use super::options::{ConnectOptions, GroupInfo};
 use super::shared::{Identity, Shared};
 use crate::clock::{self, Clock};
 use crate::pool_size;
-use crate::rendezvous::{JoinAnswer, JoinRequest, Rendezvous};
+use crate::rendezvous::{FabricAnswer, JoinAnswer, JoinError, JoinRequest, Rendezvous};
 use crate::udp::UdpPort;
 use crate::udp::path::Path;
 use crate::wake::{self, Waker};
@@ -44,8 +44,9 @@ pub fn connect(
     let local = udp.local_addr();
     let answer = rendezvous.join(&request(options, switch, &path, &udp))?;
 
-    let host = options.protocol.host::<Elements>(&host_config(options, &answer));
     let (key, job) = (answer.key, answer.job_id);
+    check_fabric(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
+    let host = options.protocol.host::<Elements>(&host_config(options, &answer));
     let header = Common { protocol: options.protocol.code(), kind: 0, job, key };
     let waker = Waker::new().map_err(socket_error)?;
     let socket = udp.as_fd().try_clone_to_owned().map_err(socket_error)?;
@@ -117,6 +118,23 @@ fn control_round_trip(switch: SocketAddr) -> Duration {
         TcpStream::connect_timeout(&switch, Duration::from_secs(1)).map(|_| start.elapsed())
     };
     (0..HANDSHAKES).map_while(|_| handshake().ok()).min().unwrap_or(Duration::ZERO)
+}
+
+/// A protocol that addresses nodes must know the node of every rank.
+fn check_fabric(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
+    let whole = |fabric: &FabricAnswer| {
+        let world = usize::from(options.world);
+        fabric.hosts.len() == world && fabric.leaves.len() == world
+    };
+    if !options.protocol.every_hop() || answer.fabric.as_ref().is_some_and(whole) {
+        return Ok(());
+    }
+    Err(JoinError::Refused(format!(
+        "{} needs a fabric of switches, and the switch {} does not say where the ranks are in one: name a switch of a \
+         fabric",
+        options.protocol.name(),
+        options.switch
+    )))
 }
 
 fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {

@@ -37,6 +37,28 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "wire_version", error)
     }
 
+    /// A protocol that sums at every switch on the way, at a switch that stands alone.
+    pub fn needs_fabric(protocol: Protocol) -> ApiError {
+        let error = format!(
+            "{} sums at every switch of a fabric, and this switch stands alone: name a switch of a fabric \
+             (docs/fabric.md), or take another protocol",
+            protocol.name()
+        );
+        ApiError::new(StatusCode::BAD_REQUEST, "needs_fabric", error)
+    }
+
+    /// A protocol of lone switches, in a fabric.
+    pub fn not_for_fabrics(protocol: Protocol) -> ApiError {
+        let fit = Protocol::ALL.into_iter().filter(|protocol| protocol.every_hop());
+        let fit: Vec<&str> = fit.map(Protocol::name).collect();
+        let error = format!(
+            "{} is not for a fabric of switches: take {}, or a switch that stands alone",
+            protocol.name(),
+            fit.join(" or ")
+        );
+        ApiError::new(StatusCode::BAD_REQUEST, "not_for_fabrics", error)
+    }
+
     /// A protocol that this build does not have.
     pub fn unknown_protocol(name: &str) -> ApiError {
         let known = Protocol::ALL.map(Protocol::name).join(", ");

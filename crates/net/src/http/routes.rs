@@ -91,6 +91,9 @@ async fn join(
 ) -> Result<Json<JoinReply>, ApiError> {
     let name = JobName::new(&name)?;
     let request = read::<JoinBody>(body).await?.request(peer.from, peer.asked_at)?;
+    if request.protocol.every_hop() {
+        return Err(ApiError::needs_fabric(request.protocol));
+    }
     let (rank, world, addr) = (request.rank, request.world, request.addr);
     tracing::debug!(job = %name, rank, world, %addr, "join");
     let plan = api.plane.join(&name, request).await.inspect_err(|refusal| {

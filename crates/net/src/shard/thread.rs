@@ -146,9 +146,6 @@ impl ShardThread {
 
     fn install(&mut self, job: JobInstall) -> Result<(), ShardError> {
         let JobInstall { protocol, config, members, asked_at, below, parent } = job;
-        if protocol.every_hop() {
-            return Err(ShardError::NeedsFabric(protocol.name()));
-        }
         let (id, key, group) = (config.job, config.key, group_of(config.job));
         self.remove(id);
         let no_ports = ShardError::NoPorts(self.shard);

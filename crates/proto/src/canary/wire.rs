@@ -39,6 +39,7 @@ const CONTRIBUTORS_AT: usize = 52;
 
 const BYPASS: u8 = 0x80;
 const MULTICAST: u8 = 0x40;
+const TO_LEADER: u8 = 0x20;
 const UNKNOWN: u8 = 2;
 const NON_FINITE: u8 = 1;
 
@@ -105,6 +106,8 @@ pub struct Header {
     pub bypass: bool,
     /// To be multicast to the children of the switch.
     pub multicast: bool,
+    /// The way to the leader passes the root: the next hop is chosen by the destination.
+    pub to_leader: bool,
     /// Which 32 ports `children` is about.
     pub shard: u8,
     /// How often the block was issued before.
@@ -126,7 +129,7 @@ impl Header {
     pub fn parse(bytes: &[u8]) -> Result<Header, DropReason> {
         let bytes: &[u8; HEADER_LEN] = bytes.first_chunk().ok_or(DropReason::Truncated)?;
         let flags = bytes[FLAGS_AT];
-        if flags & !(BYPASS | MULTICAST | UNKNOWN | NON_FINITE) != 0 {
+        if flags & !(BYPASS | MULTICAST | TO_LEADER | UNKNOWN | NON_FINITE) != 0 {
             return Err(DropReason::BadField);
         }
         let exponent = u16(bytes, EXPONENT_AT) as i16;
@@ -142,6 +145,7 @@ impl Header {
             root: NodeId(u32(bytes, 36)),
             bypass: flags & BYPASS != 0,
             multicast: flags & MULTICAST != 0,
+            to_leader: flags & TO_LEADER != 0,
             shard: bytes[SHARD_AT],
             attempt: bytes[42],
             wid: WorkerId(u16(bytes, 46)),
@@ -149,6 +153,11 @@ impl Header {
             spec: Spec { elements: u32(bytes, 48), dtype, op },
             contributors: u32(bytes, CONTRIBUTORS_AT),
         })
+    }
+
+    /// Where a contribution is routed to until it has passed the root.
+    pub fn way(&self) -> NodeId {
+        if self.to_leader { self.destination } else { self.root }
     }
 
     /// Writes the header behind the common one.
@@ -163,7 +172,8 @@ impl Header {
         bytes[43] = dtype_op(&self.spec);
         bytes[46..48].copy_from_slice(&self.wid.0.to_be_bytes());
         bytes[48..52].copy_from_slice(&self.spec.elements.to_be_bytes());
-        bytes[FLAGS_AT] = if self.bypass { BYPASS } else { 0 } | if self.multicast { MULTICAST } else { 0 };
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        bytes[FLAGS_AT] = flag(self.bypass, BYPASS) | flag(self.multicast, MULTICAST) | flag(self.to_leader, TO_LEADER);
         put_sum(bytes, self.counter, self.contributors, self.look_ahead);
         put_children(bytes, self.switch_address, self.children, self.shard);
     }

@@ -37,6 +37,8 @@ pub fn in_order(event: &TraceEvent) -> bool {
 #[derive(Default)]
 pub struct PacketChecker {
     places: BTreeMap<Name, Vec<Place>>,
+    /// How many places there are.
+    alive: usize,
     /// For each maker, the serial of its last packet.
     last: BTreeMap<u32, u32>,
 }
@@ -44,7 +46,7 @@ pub struct PacketChecker {
 impl PacketChecker {
     /// Packets that have not ended.
     pub fn alive(&self) -> usize {
-        self.places.values().map(Vec::len).sum()
+        self.alive
     }
 
     /// True if (a copy of) the packet is there.
@@ -71,6 +73,7 @@ impl PacketChecker {
             Happening::Doubled { link } => {
                 let there = self.is_at(packet, Place::On(link));
                 self.places.entry(name(packet)).or_default().push(Place::Astray(link));
+                self.alive += 1;
                 there
             }
             // A packet is in a node only while that node works on it, so it is this one and no copy.
@@ -93,7 +96,9 @@ impl PacketChecker {
         if last.map_or(packet.serial != 0, |last| packet.serial != last.wrapping_add(1)) {
             sentences.push(format!("the packet before it had the serial {last:?}"));
         }
-        if self.places.insert(name(packet), vec![Place::At(event.node)]).is_some() {
+        self.alive += 1;
+        if let Some(before) = self.places.insert(name(packet), vec![Place::At(event.node)]) {
+            self.alive -= before.len();
             sentences.push("a packet of that name is still under way".to_string());
         }
     }
@@ -107,6 +112,7 @@ impl PacketChecker {
             Some(to) => places[index] = to,
             None => {
                 places.swap_remove(index);
+                self.alive -= 1;
                 if places.is_empty() {
                     self.places.remove(&name(packet));
                 }

@@ -44,7 +44,7 @@ impl Simulation {
         for link in [link, link.reverse()] {
             // A NIC that waited for its cable goes on.
             let (from, _) = self.graph.ends(link);
-            if from.index() < self.hosts.len() {
+            if from.index() < self.hosts.len() && self.fabric.owns(from) {
                 self.feed(from);
             }
         }
@@ -57,7 +57,7 @@ impl Simulation {
         self.fabric.set_node_down(node, false);
         for port in 0..self.fabric.ports(node).len() as u16 {
             let there = self.fabric.link(self.fabric.port(node, port)).to;
-            if there.index() < self.hosts.len() {
+            if there.index() < self.hosts.len() && self.fabric.owns(there) {
                 self.feed(there);
             }
         }
@@ -65,6 +65,9 @@ impl Simulation {
 
     fn kill(&mut self, node: NodeId) {
         self.fabric.set_node_down(node, true);
+        if !self.fabric.owns(node) {
+            return;
+        }
         if let Some(switch) = self.graph.switch_index(node) {
             return self.reinstall(switch);
         }

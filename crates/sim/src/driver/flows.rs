@@ -70,6 +70,20 @@ impl Flows {
         id
     }
 
+    /// Takes over what another part of the network knows: senders what was sent, receivers what was received.
+    pub(super) fn absorb(&mut self, other: &Flows, theirs: impl Fn(NodeId) -> bool) {
+        for (own, flow) in self.flows.iter_mut().zip(&other.flows) {
+            if theirs(flow.src) {
+                own.sent = flow.sent;
+            }
+            if theirs(flow.dst) {
+                (own.received, own.end) = (flow.received, flow.end);
+            }
+        }
+        self.background.packets += other.background.packets;
+        self.background.bytes += other.background.bytes;
+    }
+
     /// All of them, by id.
     pub fn all(&self) -> &[Flow] {
         &self.flows

@@ -208,6 +208,19 @@ impl Jobs {
         &mut self.0[usize::from(index.0)]
     }
 
+    /// Takes over what another part of the network heard of them.
+    pub(super) fn absorb(&mut self, other: Jobs) {
+        for (own, theirs) in self.0.iter_mut().zip(other.0) {
+            for (own, theirs) in own.iterations.iter_mut().zip(theirs.iterations) {
+                own.start = own.start.into_iter().chain(theirs.start).min();
+                own.end = own.end.max(theirs.end);
+                own.completed += theirs.completed;
+            }
+            own.complaints.extend(theirs.complaints);
+            own.complaints.sort_by_key(|complaint| (complaint.time, complaint.rank));
+        }
+    }
+
     /// All jobs, by index.
     pub fn all(&self) -> &[Job] {
         &self.0

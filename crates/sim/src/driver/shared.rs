@@ -104,11 +104,13 @@ impl Simulation {
     /// What a job's hosts know of the fabric. Trees end in the switches of its plan, or else next to the leaders.
     pub(super) fn fabric_plan(&self, plan: &JobPlan) -> FabricPlan {
         let own_switch = |&host: &NodeId| self.graph.switch(self.table.attachment(host).0);
+        let roots_on_way = plan.roots.is_empty();
         let roots: Arc<[NodeId]> = match &plan.roots[..] {
             [] => plan.members.iter().map(own_switch).collect(),
             roots => roots.iter().map(|&root| self.graph.switch(root)).collect(),
         };
-        FabricPlan { hosts: plan.members.clone().into(), roots, reissues: self.settings.shared.reissues }
+        let reissues = self.settings.shared.reissues;
+        FabricPlan { hosts: plan.members.clone().into(), roots, roots_on_way, reissues }
     }
 
     /// The memory that jobs share, switch by switch.

@@ -79,10 +79,12 @@ pub struct Simulation {
     pub(super) seat_timers: TimerTable,
     node_timers: TimerTable,
     plans: Vec<Action>,
+    pub(super) plan_times: Vec<Time>,
+    pub(super) plans_done: u64,
     pub(super) programs: Vec<Program>,
     pub(super) sharers: Vec<Sharer>,
     pub(super) open: u64,
-    events: u64,
+    pub(super) events: u64,
 }
 
 impl Simulation {
@@ -109,6 +111,8 @@ impl Simulation {
             seat_timers: TimerTable::new(0),
             node_timers: TimerTable::new(graph.nodes()),
             plans: Vec::new(),
+            plan_times: Vec::new(),
+            plans_done: 0,
             programs: Vec::new(),
             sharers: Vec::new(),
             open: 0,
@@ -182,6 +186,7 @@ impl Simulation {
     pub fn plan(&mut self, time: Time, action: Action) {
         self.fabric.queue.push(time, EventId::new(EventKind::Plan, self.plans.len() as u32));
         self.plans.push(action);
+        self.plan_times.push(time);
     }
 
     /// Runs until all messages and jobs are finished, or `end`; true if that is so.
@@ -196,7 +201,7 @@ impl Simulation {
         !self.fabric.queue.is_empty() || self.next_timer().is_some()
     }
 
-    fn next_timer(&mut self) -> Option<Time> {
+    pub(super) fn next_timer(&mut self) -> Option<Time> {
         match (self.seat_timers.earliest(), self.node_timers.earliest()) {
             (Some(seat), Some(switch)) => Some(seat.min(switch)),
             (seat, switch) => seat.or(switch),
@@ -243,7 +248,8 @@ impl Simulation {
                 self.feed(NodeId(event.id.number()));
             }
             EventKind::Stray => {
-                if let Some((link, packet)) = self.fabric.arrive_stray(event.id.number()) {
+                let link = LinkId(event.id.number());
+                if let Some(packet) = self.fabric.arrive_stray(link) {
                     self.deliver(link, packet);
                 }
             }
@@ -298,6 +304,7 @@ impl Simulation {
 
     fn act(&mut self, number: u32) {
         let action = self.plans[number as usize];
+        self.plans_done += 1;
         self.carry_out(action);
     }
 

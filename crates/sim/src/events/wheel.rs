@@ -110,6 +110,13 @@ impl EventQueue {
         Some(next)
     }
 
+    /// Keeps only some events; before any has come out.
+    pub fn retain(&mut self, keep: impl Fn(EventId) -> bool) {
+        let mut kept: Vec<Event> = std::iter::from_fn(|| self.pop()).filter(|event| keep(event.id)).collect();
+        self.cursor = 0;
+        kept.drain(..).for_each(|event| self.push(event.time, event.id));
+    }
+
     /// The event that comes `ahead` events after the next one, if that is known without effort.
     #[inline]
     pub fn upcoming(&self, ahead: usize) -> Option<EventId> {

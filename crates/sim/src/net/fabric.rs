@@ -1,10 +1,12 @@
 //! All links of a network, the events of their packets, and what is lost on the way.
 
+use std::collections::BTreeMap;
+
 use tributary_proto::ids::{NodeId, PortId};
 use tributary_proto::switch::PortView;
 use tributary_proto::time::{Span, Time};
 
-use super::faults::Stray;
+use super::crossing::Crossing;
 use super::link::{Link, LinkCounters, LinkId, LinkSpec};
 use super::lossless::{Lossless, Origin};
 use super::packet::Framing;
@@ -48,17 +50,18 @@ pub struct Fabric {
     ports: Vec<LinkId>,
     /// The number of packets that each node has made.
     serials: Vec<u32>,
-    losses: Vec<[u64; LossCause::ALL.len()]>,
+    pub(super) losses: Vec<[u64; LossCause::ALL.len()]>,
     pub(super) troubles: Vec<Option<Box<LinkTrouble>>>,
     /// By edge.
     pub(super) cable_down: Vec<bool>,
     pub(super) node_down: Vec<bool>,
-    pub(super) strays: Vec<Stray>,
-    pub(super) free_strays: Vec<u32>,
-    hash: TraceHash,
+    /// By link, packets that a fault took out of its order, and when they arrive.
+    pub(super) strays: BTreeMap<LinkId, Vec<(Time, Packet)>>,
+    pub(super) hash: TraceHash,
     pub(super) tracer: Option<Box<dyn Tracer>>,
     pub(super) lossless: Option<Box<Lossless>>,
-    hops: u64,
+    pub(super) crossing: Option<Box<Crossing>>,
+    pub(super) hops: u64,
 }
 
 impl Fabric {
@@ -96,11 +99,11 @@ impl Fabric {
             troubles: (0..links.len()).map(|_| None).collect(),
             cable_down: vec![false; links.len() / 2],
             node_down: vec![false; nodes],
-            strays: Vec::new(),
-            free_strays: Vec::new(),
+            strays: BTreeMap::new(),
             hash: TraceHash::new(nodes),
             tracer: None,
             lossless: None,
+            crossing: None,
             hops: 0,
             links,
         }
@@ -224,8 +227,13 @@ impl Fabric {
             self.lose(id, self.near_end(id), LossCause::QueueFull, &packet);
             return false;
         };
-        if link.was_idle() {
-            self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
+        if link.crosses {
+            self.cross(id, packet);
+        } else {
+            link.come(packet);
+            if link.was_idle() {
+                self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
+            }
         }
         if self.tracer.is_some() {
             self.record_joined(id, &packet);

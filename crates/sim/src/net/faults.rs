@@ -8,12 +8,6 @@ use super::{Fabric, LinkId, Packet};
 use crate::events::{EventId, EventKind};
 use crate::faults::LinkTrouble;
 
-/// A packet that a fault took out of its link's order.
-pub(super) struct Stray {
-    packet: Packet,
-    link: LinkId,
-}
-
 impl Fabric {
     /// Takes a cable down, both ways, or brings it back. What is on it when it is down is lost.
     pub fn set_cable_down(&mut self, link: LinkId, down: bool) {
@@ -38,17 +32,21 @@ impl Fabric {
         self.refresh(link);
     }
 
-    /// The packet on its own whose arrival event has come, and the link that it comes from.
-    pub fn arrive_stray(&mut self, number: u32) -> Option<(LinkId, Packet)> {
-        let Stray { packet, link } = self.strays[number as usize];
-        self.free_strays.push(number);
+    /// The packet that a fault took out of a link's order, whose time has come.
+    pub fn arrive_stray(&mut self, link: LinkId) -> Option<Packet> {
+        let strays = self.strays.get_mut(&link)?;
+        let place = strays.iter().position(|&(time, _)| time == self.now)?;
+        let (_, packet) = strays.remove(place);
+        if strays.is_empty() {
+            self.strays.remove(&link);
+        }
         let to = self.links[link.index()].to;
         if self.links[link.index()].down {
             self.lose(link, to, self.why_down(link), &packet);
             return None;
         }
         self.came_out(link, to, &packet);
-        Some((link, packet))
+        Some(packet)
     }
 
     fn refresh(&mut self, id: LinkId) {
@@ -97,18 +95,10 @@ impl Fabric {
         Some(packet)
     }
 
+    /// Those of one instant come by link, and those of one link in the order in which they went astray.
     fn stray(&mut self, link: LinkId, packet: Packet, delay: Span) {
-        let stray = Stray { packet, link };
-        let number = match self.free_strays.pop() {
-            Some(number) => {
-                self.strays[number as usize] = stray;
-                number
-            }
-            None => {
-                self.strays.push(stray);
-                self.strays.len() as u32 - 1
-            }
-        };
-        self.queue.push(self.now + delay, EventId::new(EventKind::Stray, number));
+        let time = self.now + delay;
+        self.strays.entry(link).or_default().push((time, packet));
+        self.queue.push(time, EventId::new(EventKind::Stray, link.0));
     }
 }

@@ -103,6 +103,8 @@ pub struct Link {
     pub troubled: bool,
     /// Nothing gets through.
     pub down: bool,
+    /// Another thread runs the node at the far end.
+    pub(super) crosses: bool,
     marks: u64,
     max_backlog: Span,
 }
@@ -124,12 +126,14 @@ impl Link {
             to_port,
             troubled: false,
             down: false,
+            crosses: false,
             marks: 0,
             max_backlog: Span::ZERO,
         }
     }
 
-    /// Puts a packet into the queue, and says when it will arrive; `None` if the queue has no room.
+    /// Puts a packet into the queue, and says when it will arrive; `None` if the queue has no room. The far end must be
+    /// told (see [`Link::come`]).
     #[inline]
     pub(super) fn enqueue(&mut self, now: Time, packet: &mut Packet) -> Option<Time> {
         let start = self.busy_until.max(now);
@@ -147,7 +151,6 @@ impl Link {
         self.bytes += u64::from(packet.bytes);
         self.max_backlog = self.max_backlog.max(filled);
         packet.arrival = self.busy_until + self.delay;
-        self.ring.push(*packet);
         Some(packet.arrival)
     }
 
@@ -164,14 +167,25 @@ impl Link {
         self.bytes += u64::from(packet.bytes);
     }
 
-    /// The first of those that wait begins to leave; gives its arrival.
-    pub(super) fn begin(&mut self, now: Time, mut packet: Packet) -> Time {
+    /// A packet is on its way to the far end, behind all others.
+    #[inline]
+    pub(super) fn come(&mut self, packet: Packet) {
+        self.ring.push(packet);
+    }
+
+    /// Takes over what the sender's part of the network knows.
+    pub(super) fn absorb_near_end(&mut self, other: &Link) {
+        self.busy_until = other.busy_until;
+        (self.packets, self.bytes, self.marks) = (other.packets, other.bytes, other.marks);
+        (self.waiting, self.max_backlog) = (other.waiting, other.max_backlog);
+    }
+
+    /// The first of those that wait begins to leave. The far end must be told (see [`Link::come`]).
+    pub(super) fn begin(&mut self, now: Time, packet: &mut Packet) {
         let transmission = self.transmission(u64::from(packet.bytes));
         self.waiting = self.waiting - transmission;
         self.busy_until = self.busy_until.max(now) + transmission;
         packet.arrival = self.busy_until + self.delay;
-        self.ring.push(packet);
-        packet.arrival
     }
 
     /// The packet that arrives first, and the arrival of the one behind it.

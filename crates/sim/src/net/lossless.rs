@@ -258,13 +258,18 @@ impl Fabric {
         if port.paused || port.leaving.is_some() {
             return;
         }
-        let Some((packet, origin)) = port.waiting.pop_front() else { return };
+        let Some((mut packet, origin)) = port.waiting.pop_front() else { return };
         port.leaving = Some((origin, packet.bytes));
         let link = &mut self.links[id.index()];
-        let arrival = link.begin(self.now, packet);
+        link.begin(self.now, &mut packet);
         self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
-        if link.was_idle() {
-            self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
+        if link.crosses {
+            self.cross(id, packet);
+        } else {
+            link.come(packet);
+            if link.was_idle() {
+                self.queue.push(packet.arrival, EventId::new(EventKind::Arrival, id.0));
+            }
         }
         if self.tracer.is_some() {
             self.record_joined(id, &packet);
@@ -289,6 +294,9 @@ impl Fabric {
         let back = &self.links[id.reverse().index()];
         let sent = back.busy_until().max(self.now) + back.transmission(PAUSE_BYTES);
         let at = sent + back.delay();
+        if self.order_across(id, at, stop) {
+            return;
+        }
         if let Some(lossless) = &mut self.lossless {
             lossless.ports[id.index()].orders.push_back((at, stop));
             self.queue.push(at, EventId::new(EventKind::Pause, id.0));

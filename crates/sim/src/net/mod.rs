@@ -2,6 +2,7 @@
 //!
 //! Start with [`Fabric`]; a [`Link`] is one direction of a cable together with the output queue before it.
 
+mod crossing;
 mod fabric;
 mod faults;
 mod link;
@@ -12,6 +13,7 @@ mod prefetch;
 mod ring;
 mod trace;
 
+pub use crossing::{Outbox, Share};
 pub use fabric::{Fabric, Queues};
 pub use link::{Link, LinkCounters, LinkId, LinkSpec, Rate};
 pub use lossless::{LosslessSpec, Origin, PAUSE_BYTES, headroom};

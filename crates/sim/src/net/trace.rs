@@ -130,6 +130,15 @@ impl TraceHash {
         *chain = fold(*chain ^ time.0, who ^ 0x9e37_79b9_7f4a_7c15) ^ fold(how, 0xd6e8_feb8_6659_fd93);
     }
 
+    /// Takes over the chains of some nodes.
+    pub(super) fn absorb(&mut self, other: &TraceHash, theirs: impl Fn(NodeId) -> bool) {
+        for (node, (own, chain)) in self.0.iter_mut().zip(&other.0).enumerate() {
+            if theirs(NodeId(node as u32)) {
+                *own = *chain;
+            }
+        }
+    }
+
     /// The hash of everything so far.
     pub fn value(&self) -> u64 {
         self.0.iter().fold(0, |hash, &chain| mix(hash.rotate_left(7) ^ chain))

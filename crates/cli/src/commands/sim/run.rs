@@ -36,6 +36,9 @@ pub struct Args {
     /// Draw collectives, flows, links and queues there too: figures.png
     #[arg(long, requires = "out")]
     plot: bool,
+    /// Threads; the result is the same on any number of them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -46,7 +49,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let config = read(&args)?;
     let interrupt = Interrupt::on_signals()?;
     let mut watch = Watch::new();
-    let outcome = tributary_sim::run_watched(&config, &mut |progress| {
+    let outcome = tributary_sim::run_on_threads(&config, args.threads, &mut |progress| {
         watch.show(progress);
         if interrupt.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });

@@ -25,7 +25,7 @@ fn fabric(balancing: &str) -> Arc<Fabric> {
 /// The first leaf, before it has heard of anybody; and a socket for its names.
 fn leaf(balancing: &str) -> (Crossbar, UdpPort) {
     let udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
-    (Crossbar::new(fabric(balancing), LEAF, &udp, 1), udp)
+    (Crossbar::new(fabric(balancing), LEAF, &udp), udp)
 }
 
 fn hello(node: NodeId, adverts: Vec<Advert>) -> Hello {

@@ -89,6 +89,8 @@ pub struct Lead {
     pub asked: Ranks,
     /// Who has been heard at all.
     pub heard: Ranks,
+    /// Where hosts are the last resort: the first rank whose contribution was not called for.
+    pub next_call: WorkerId,
     lanes: Vec<u32>,
     filled: bool,
 }
@@ -108,6 +110,7 @@ impl Lead {
         self.look_ahead = LookAhead::known(tributary_numeric::BlockExponent::ZERO);
         self.collisions.clear();
         self.asked.clear();
+        self.next_call = WorkerId(0);
     }
 
     /// Adds a vector.
@@ -179,6 +182,7 @@ impl<V: Values> Leads<V> {
             collisions: Vec::new(),
             asked: Ranks::new(world),
             heard: Ranks::new(world),
+            next_call: WorkerId(0),
             lanes: vec![0; lanes],
             filled: false,
         };

@@ -12,6 +12,9 @@ use crate::parts::mismatch::Mismatch;
 use crate::time::Time;
 use crate::values::Values;
 
+/// Contributions that a leader that sums alone calls for at a time.
+const CALLS: u16 = 16;
+
 impl<V: Values> CanaryHost<V> {
     /// The leader comes to a block itself. Others may have been here before.
     pub(super) fn begin_lead(&mut self, place: u16) {
@@ -110,6 +113,8 @@ impl<V: Values> CanaryHost<V> {
         lead.add::<V>(&packet.bytes[HEADER_LEN..]);
         if lead.counter == others {
             self.ready.push_back(step);
+        } else if direct {
+            self.call(step, 1);
         }
         Ok(())
     }
@@ -187,7 +192,26 @@ impl<V: Values> CanaryHost<V> {
         let restorations = group(&mut lead.collisions);
         lead.restart();
         self.outbox.extend(restorations.into_iter().map(|ports| Outgoing::FailedRestoration(step, attempt, ports)));
+        if self.is_direct(attempt) {
+            return self.call(step, CALLS);
+        }
         self.outbox.extend(self.others().map(|rank| Outgoing::Failed(step, rank)));
+    }
+
+    /// Calls for the contributions of the next ranks, few at a time: all at once would flood this host's link.
+    fn call(&mut self, step: Step, count: u16) {
+        let (world, own) = (self.world(), self.config.worker);
+        let lead = self.leads.open(step.place, step.phase);
+        for _ in 0..count {
+            if lead.next_call == own {
+                lead.next_call.0 += 1;
+            }
+            if lead.next_call.0 >= world {
+                return;
+            }
+            self.outbox.push_back(Outgoing::Failed(step, lead.next_call));
+            lead.next_call.0 += 1;
+        }
     }
 
     fn others(&self) -> impl Iterator<Item = WorkerId> + use<V> {
@@ -200,21 +224,21 @@ impl<V: Values> CanaryHost<V> {
     pub(super) fn request(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
         self.leads_step(step, header)?;
         let others = self.world() - 1;
-        let direct = self.is_direct(header.attempt);
         let lead = self.leads.open(step.place, step.phase);
         lead.heard.insert(header.wid);
         match lead.state {
             State::Done => self.outbox.push_back(Outgoing::Answer(step, header.wid)),
             State::Refused(_) => self.outbox.push_back(Outgoing::Mismatch(step, header.wid)),
-            State::Gathering if header.attempt < lead.attempt => {
-                self.outbox.push_back(Outgoing::Failed(step, header.wid));
-            }
             State::Gathering if header.attempt > lead.attempt => return Err(DropReason::Ahead),
-            // Summed by this host alone: it knows whose contribution it lacks.
-            State::Gathering if direct => {
-                if !lead.asked.contains(header.wid) {
+            // Summed by this host alone: it knows whose contribution it has called for and lacks.
+            State::Gathering if self.config.fabric.reissues <= lead.attempt => {
+                let was_called = header.wid < lead.next_call || lead.attempt == 0;
+                if was_called && !lead.asked.contains(header.wid) {
                     self.outbox.push_back(Outgoing::Failed(step, header.wid));
                 }
+            }
+            State::Gathering if header.attempt < lead.attempt => {
+                self.outbox.push_back(Outgoing::Failed(step, header.wid));
             }
             State::Gathering => {
                 lead.asked.insert(header.wid);

@@ -59,6 +59,7 @@ impl<V: Values> CanaryHost<V> {
             root: self.root_of(block),
             bypass: true,
             multicast: false,
+            to_leader: self.config.fabric.roots_on_way,
             shard: 0,
             attempt,
             wid: self.config.worker,
@@ -102,7 +103,7 @@ impl<V: Values> CanaryHost<V> {
             let vector = &mut buf[HEADER_LEN..HEADER_LEN + op.tensor.vector_len(elements)];
             op.tensor.encode(op.range(state.block), self.scale_at(place), vector);
         }
-        let to = if direct { destination } else { header.root };
+        let to = if direct { destination } else { header.way() };
         Some(self.emit(kind, &header, elements, to, buf))
     }
 

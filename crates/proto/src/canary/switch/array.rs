@@ -46,6 +46,10 @@ pub struct Descriptor {
     pub header: Header,
     /// Where contributions came from.
     pub children: PortSet,
+    /// Contributions that have come in.
+    pub passed: u16,
+    /// Stragglers that come before this are collected again.
+    pub alone_until: Time,
     /// When its time is up, or its lease.
     pub due: Time,
     /// When the first contribution came ...
@@ -134,6 +138,18 @@ impl<V: Values> Array<V> {
         self.last_due = self.last_due.max(descriptor.due);
         let due = self.last_due;
         self.take(place, Descriptor { state: State::Open, due, ..descriptor });
+        self.lists.push(OPEN, place);
+        V::store(&mut self.lanes[place as usize * self.lane_count..][..vector.len() / 4], vector);
+    }
+
+    /// Collects again, from this vector on; `due` was set.
+    pub fn reopen(&mut self, place: u32, vector: &[u8]) {
+        let last_due = self.last_due;
+        if let Some(entry) = self.get_mut(place) {
+            entry.due = entry.due.max(last_due);
+            entry.state = State::Open;
+            self.last_due = self.entries[place as usize].as_ref().map_or(last_due, |entry| entry.due);
+        }
         self.lists.push(OPEN, place);
         V::store(&mut self.lanes[place as usize * self.lane_count..][..vector.len() / 4], vector);
     }

@@ -1,8 +1,8 @@
 //! The switch's side (§3.1, §3.2): sums what meets here by chance, and remembers where it came from.
 //!
 //! A contribution finds its entry free (it opens a descriptor), its own block's that still collects (it is added), its
-//! own block's that was sent (a straggler, passed on), or another block's (a collision: passed on to the leader, who
-//! restores the subtree). The sum on its way back goes to the descriptor's children and frees it. Nothing else is
+//! own block's that was sent (a straggler, passed on; those that follow it closely are collected again, or one early
+//! bird would undo the whole sum), or another block's (a collision: passed on to the leader, who restores the subtree). The sum on its way back goes to the descriptor's children and frees it. Nothing else is
 //! remembered: a switch that restarts has lost the blocks that it held, and hosts issue them again.
 
 mod array;
@@ -107,17 +107,26 @@ impl<V: Values> CanarySwitch<V> {
         }
         entry.children.insert(ingress);
         entry.last_at = now;
-        if entry.state == State::Sent {
+        entry.passed = entry.passed.saturating_add(header.counter);
+        let is_last = entry.passed >= header.hosts - 1;
+        let was_sent = entry.state == State::Sent;
+        if was_sent {
             self.counters.stragglers += 1;
-            self.array.renew(now, place);
-            return Ok(self.up(header, packet));
+            if is_last || entry.alone_until <= now {
+                entry.alone_until = now + self.timeout.span();
+                self.array.renew(now, place);
+                return Ok(self.up(header, packet));
+            }
+            (entry.header, entry.due) = (*header, entry.alone_until);
+            self.array.reopen(place, &packet.bytes[HEADER_LEN..packet.len]);
+            return Ok(Verdict::Consume);
         }
         held.counter = held.counter.saturating_add(header.counter);
         held.contributors = held.contributors.wrapping_add(header.contributors);
         held.look_ahead.join(&header.look_ahead);
         let (counter, contributors, look_ahead) = (held.counter, held.contributors, held.look_ahead);
         self.array.add(place, &packet.bytes[HEADER_LEN..packet.len]);
-        if counter < header.hosts - 1 {
+        if !is_last {
             return Ok(Verdict::Consume);
         }
         // Nothing is missing: there is nothing to wait for.
@@ -155,6 +164,8 @@ impl<V: Values> CanarySwitch<V> {
             header: *header,
             children,
             due: now + self.timeout.span(),
+            passed: header.counter,
+            alone_until: Time::ZERO,
             first_at: now,
             last_at: now,
         };
@@ -178,7 +189,7 @@ impl<V: Values> CanarySwitch<V> {
     /// A contribution on its way: to the root; from there to the leader, whatever is in between.
     fn up(&self, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
         if header.root != self.node {
-            return Verdict::Route(header.root);
+            return Verdict::Route(header.way());
         }
         put_bypass(packet.bytes, true);
         Verdict::Route(header.destination)
@@ -229,11 +240,15 @@ impl<V: Values> Switch for CanarySwitch<V> {
         let place = self.array.due_to_send(now)?;
         let entry = self.array.get(place)?;
         let (header, elements) = (entry.header, usize::from(entry.elements));
+        let is_first = entry.passed == header.counter;
         let len = HEADER_LEN + V::buffer_len(elements);
         buf[..COMMON_LEN].copy_from_slice(&entry.common);
         header.emit(buf);
         self.array.load(place, &mut buf[HEADER_LEN..len]);
         self.array.sent(now, place);
+        if let Some(entry) = self.array.get_mut(place).filter(|_| !is_first) {
+            entry.alone_until = now + self.timeout.span();
+        }
         self.counters.flushed_late += 1;
         let wire_len = HEADER_LEN + 4 * elements;
         let verdict = self.up(&header, &mut PacketMut { bytes: buf, len, wire_len, ecn: Ecn::NotCapable });

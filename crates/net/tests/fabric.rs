@@ -1,0 +1,129 @@
+//! Two switches of a fabric on the loopback interface: jobs that are formed at one and installed at both. The one host that
+//! is there has the address from which this machine speaks to itself.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tributary_control::fabric::{Fabric, FabricFile};
+use tributary_net::client;
+use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};
+use tributary_net::group::{ConnectOptions, Group};
+use tributary_net::status::SwitchStatus;
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+use tributary_numeric::ReduceOp;
+use tributary_proto::registry::Protocol;
+
+/// No test waits longer for anything; none depends on how long it takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A leaf with the host, and the seat above it. `number` keeps tests that run at the same time apart.
+fn fabric(number: u8, secret: &str) -> Arc<Fabric> {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = format!(
+        "secret = \"{secret}\"\nseat = \"top\"\nnetwork = \"127.77.{number}.0\"\nport = {}\n\
+         [graph]\nhosts = [\"here\", \"away\"]\nswitches = [\"leaf\", \"top\"]\n\
+         links = [[\"here\", \"leaf\"], [\"away\", \"top\"], [\"leaf\", \"top\"]]\n\
+         [addresses]\nhere = \"127.0.0.1\"\n",
+        free.local_addr().unwrap().port()
+    );
+    Arc::new(FabricFile::parse(&text).unwrap())
+}
+
+fn start(fabric: &Arc<Fabric>, name: &str) -> RunningFabricSwitch {
+    let node = fabric.node_named(name).unwrap();
+    RunningFabricSwitch::start(&FabricSwitchOptions::new(Arc::clone(fabric), node)).unwrap()
+}
+
+fn until(switch: &RunningFabricSwitch, what: &str, wanted: impl Fn(&SwitchStatus) -> bool) {
+    let start = Instant::now();
+    loop {
+        let status = client::status(switch.udp_addr()).unwrap();
+        if wanted(&status) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what} does not come: {status:#?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn ready(status: &SwitchStatus) -> bool {
+    let part = status.switch.fabric.as_ref().unwrap();
+    part.ready && part.ports.iter().all(|port| port.up)
+}
+
+fn options(switch: &RunningFabricSwitch, protocol: Protocol) -> ConnectOptions {
+    ConnectOptions {
+        switch: switch.udp_addr().to_string(),
+        job: "alone".into(),
+        rank: 0,
+        world: 1,
+        timeout: PATIENCE,
+        protocol,
+        elements_per_packet: None,
+        slots: None,
+    }
+}
+
+#[test]
+fn a_job_that_joins_at_a_leaf_is_formed_at_the_seat_installed_everywhere_and_removed_everywhere() {
+    let fabric = fabric(0, "0123456789abcdef");
+    let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
+    until(&leaf, "a greeting", ready);
+    let group = Group::connect(&options(&leaf, Protocol::Canary)).unwrap();
+    let mut data: Vec<i32> = (0..10_000).collect();
+    group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+    assert!(data.iter().copied().eq(0..10_000));
+    let jobs = |switch: &RunningFabricSwitch| client::status(switch.udp_addr()).unwrap().jobs;
+    assert_eq!((jobs(&top)[0].name.as_str(), jobs(&leaf)[0].name.as_str()), ("alone", "#1"));
+    until(&top, "the member's sign of life", |status| status.jobs[0].members[0].heard_s_ago.is_some());
+    group.close();
+    for switch in [&top, &leaf] {
+        until(switch, "the removal", |status| status.jobs.is_empty());
+    }
+}
+
+#[test]
+fn a_leaf_that_is_started_again_gets_the_running_job_again() {
+    let fabric = fabric(1, "0123456789abcdef");
+    let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
+    until(&leaf, "a greeting", ready);
+    let group = Group::connect(&options(&leaf, Protocol::Canary)).unwrap();
+    leaf.stop();
+    let leaf = start(&fabric, "leaf");
+    until(&leaf, "the job", |status| ready(status) && status.jobs.len() == 1);
+    until(&top, "the member's sign of life through the new leaf", |status| {
+        status.jobs.first().is_some_and(|job| job.members[0].heard_s_ago.is_some_and(|ago| ago < 2.0))
+    });
+    let mut data = vec![3i32; 1_000];
+    group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+    assert_eq!(data, [3; 1_000]);
+}
+
+#[test]
+fn a_switch_with_another_secret_is_no_part_of_the_fabric() {
+    let ours = fabric(2, "0123456789abcdef");
+    let theirs = Arc::new(Fabric { secret: "fedcba9876543210".into(), ..Fabric::clone(&ours) });
+    let (leaf, top) = (start(&theirs, "leaf"), start(&ours, "top"));
+    let error = Group::connect(&options(&leaf, Protocol::Canary)).map(drop).unwrap_err().to_string();
+    assert!(error.contains("the secret is not this fabric's"), "{error}");
+    let seen = |switch: &RunningFabricSwitch| client::status(switch.udp_addr()).unwrap().switch;
+    until(&top, "a greeting under the wrong key", |status| status.switch.strangers.contains_key("wrong_key"));
+    assert!(!ready(&client::status(top.udp_addr()).unwrap()) && !seen(&leaf).fabric.unwrap().ready);
+}
+
+#[test]
+fn without_its_seat_a_fabric_says_so_and_protocols_go_where_they_belong() {
+    let fabric = fabric(3, "0123456789abcdef");
+    let leaf = start(&fabric, "leaf");
+    let complaint = |options: &ConnectOptions| Group::connect(options).map(drop).unwrap_err().to_string();
+    let error = complaint(&options(&leaf, Protocol::Canary));
+    assert!(error.contains("switch top, where this fabric's jobs are formed, cannot be asked"), "{error}");
+    let _top = start(&fabric, "top");
+    let error = complaint(&options(&leaf, Protocol::Ring));
+    assert!(error.contains("ring is not for a fabric of switches: take canary"), "{error}");
+    let lone = RunningSwitch::start(&SwitchOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
+    let switch = lone.listen_addr().to_string();
+    let error = complaint(&ConnectOptions { switch, ..options(&leaf, Protocol::Canary) });
+    assert!(error.contains("this switch stands alone: name a switch of a fabric"), "{error}");
+}

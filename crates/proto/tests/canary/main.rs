@@ -1,0 +1,7 @@
+//! Canary's machines, rule by rule and together, in virtual time.
+
+mod fabric;
+mod faults;
+mod results;
+mod switch;
+mod trouble;

@@ -1,0 +1,106 @@
+//! A simulation of which each thread runs a part.
+
+use std::sync::Arc;
+
+use tributary_proto::ids::NodeId;
+use tributary_proto::time::{Span, Time};
+
+use super::simulation::Simulation;
+use crate::events::EventKind;
+use crate::net::Share;
+use crate::routing::Table;
+use crate::topology::Graph;
+
+/// Deals the nodes out to so many parts: a switch with its hosts stays together, neighbours with neighbours; the other
+/// switches in turn.
+pub fn deal_out(graph: &Graph, parts: u16) -> Arc<[u16]> {
+    let table = Table::new(graph, |_| true);
+    let mut hosts_of = vec![0u64; graph.switches() as usize];
+    (0..graph.hosts()).for_each(|host| hosts_of[table.attachment(NodeId(host)).0 as usize] += 1);
+    let (mut before, mut others) = (0, 0);
+    let part_of_switch: Vec<u16> = hosts_of
+        .iter()
+        .map(|&hosts| {
+            if hosts == 0 {
+                others += 1;
+                return (others - 1) % parts;
+            }
+            before += hosts;
+            ((before - 1) * u64::from(parts) / u64::from(graph.hosts())) as u16
+        })
+        .collect();
+    let of_host = |host| part_of_switch[table.attachment(NodeId(host)).0 as usize];
+    (0..graph.hosts()).map(of_host).chain(part_of_switch.iter().copied()).collect()
+}
+
+/// The length of windows: what is sent during one arrives in a later one, whatever parts there are. The shortest delay
+/// between switches, for hosts are with theirs; none if there is only one switch or a link without delay.
+pub fn look_ahead(graph: &Graph) -> Option<Span> {
+    let between = graph.edges().iter().filter(|edge| edge.a.0.min(edge.b.0) >= graph.hosts());
+    let delays =
+        between.flat_map(|edge| [edge.a_to_b.delay + graph.latency(edge.b), edge.b_to_a.delay + graph.latency(edge.a)]);
+    delays.min().filter(|&delay| delay > Span::ZERO)
+}
+
+/// The end of the window in which something happens.
+pub fn window_end(time: Time, look_ahead: Span) -> Time {
+    Time((time.0 / look_ahead.0 + 1).saturating_mul(look_ahead.0))
+}
+
+impl Simulation {
+    /// Makes this one part of several that were built alike; before anything has happened.
+    pub fn become_part(&mut self, share: Share) {
+        let (seats, hosts) = (&self.traffic.seats, self.hosts.len());
+        self.fabric.queue.retain(|id| match id.kind() {
+            EventKind::Nic => share.owns(NodeId(id.number())),
+            EventKind::Source => share.owns(seats[id.number() as usize].host),
+            EventKind::Plan => true,
+            EventKind::Arrival | EventKind::Stray | EventKind::Departure | EventKind::Pause => {
+                unreachable!("nothing has been sent to any of {hosts} hosts")
+            }
+        });
+        self.fabric.become_part(share);
+    }
+
+    /// When the next event or timer comes; the end of time if none does.
+    pub fn next_time(&mut self) -> Time {
+        let event = self.fabric.queue.peek().map(|event| event.time);
+        let timer = self.next_timer();
+        event.into_iter().chain(timer).min().unwrap_or(Time(u64::MAX))
+    }
+
+    /// When the first plan is carried out after a time. All parts must be there before it is.
+    pub fn next_plan_after(&self, time: Time) -> Option<Time> {
+        self.plan_times.iter().copied().filter(|&plan| plan > time).min()
+    }
+
+    /// Takes over what another part knows of its nodes. `before` is what was open before anything had happened. The
+    /// whole is there to be read, not to be run on.
+    pub fn absorb(&mut self, mut other: Simulation, before: u64) {
+        for index in 0..self.graph.nodes() {
+            let node = NodeId(index as u32);
+            if !other.fabric.owns(node) {
+                continue;
+            }
+            match self.graph.switch_index(node) {
+                Some(switch) => {
+                    let switch = switch as usize;
+                    std::mem::swap(&mut self.switches[switch], &mut other.switches[switch]);
+                }
+                None => std::mem::swap(&mut self.hosts[index], &mut other.hosts[index]),
+            }
+        }
+        for (own, theirs) in self.traffic.seats.iter_mut().zip(&mut other.traffic.seats) {
+            if other.fabric.owns(own.host) {
+                std::mem::swap(own, theirs);
+            }
+        }
+        let fabric = &other.fabric;
+        self.traffic.flows.absorb(&other.traffic.flows, |node| fabric.owns(node));
+        self.traffic.jobs.absorb(std::mem::take(&mut other.traffic.jobs));
+        self.open = self.open.wrapping_add(other.open).wrapping_sub(before);
+        // Every part carries out all plans.
+        self.events += other.events - other.plans_done;
+        self.fabric.absorb(other.fabric);
+    }
+}

@@ -1,0 +1,202 @@
+//! One run on several threads: all of them run one window by themselves, wait for each other, and exchange what crosses.
+//!
+//! A window is one delay of the links between switches long, so that what is sent during it arrives later. Windows in
+//! which nothing happens are skipped. The grid of windows follows from the network alone, and so does the end: that of the
+//! window in which the last job or flow finished.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tributary_proto::time::{Span, Time};
+
+use super::{Progress, RunError, build};
+use crate::config::Config;
+use crate::driver::{Simulation, deal_out, window_end};
+use crate::net::{Outbox, Share};
+
+/// What the threads of one run have in common.
+struct Meeting {
+    barrier: Barrier,
+    look_ahead: Span,
+    end: Time,
+    /// What was open before anything happened.
+    total: u64,
+    /// By part: when its next event comes ...
+    next: Vec<AtomicU64>,
+    /// ... what is open in it, of all that was in the beginning ...
+    open: Vec<AtomicU64>,
+    /// ... and its events so far.
+    events: Vec<AtomicU64>,
+    /// By sender and receiver.
+    boxes: Vec<Vec<Mutex<Outbox>>>,
+    stopped: AtomicBool,
+}
+
+/// How a part's run came to its end.
+struct Ended {
+    simulation: Simulation,
+    finished: bool,
+}
+
+/// Runs what `first` is the first part of, and gives the whole; and whether it finished.
+pub fn advance(
+    config: &Config,
+    first: Simulation,
+    look_ahead: Span,
+    threads: u16,
+    watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+) -> Result<(Simulation, bool), RunError> {
+    let parts = usize::from(threads);
+    let zeros = || (0..parts).map(|_| AtomicU64::new(0)).collect();
+    let meeting = Meeting {
+        barrier: Barrier::new(parts),
+        look_ahead,
+        end: Time::ZERO + config.end.0,
+        total: first.open(),
+        next: zeros(),
+        open: zeros(),
+        events: zeros(),
+        boxes: (0..parts).map(|_| (0..parts).map(|_| Mutex::default()).collect()).collect(),
+        stopped: AtomicBool::new(false),
+    };
+    let part_of = deal_out(first.graph(), threads);
+    let share = |part| Share { part_of: Arc::clone(&part_of), part };
+    let ended = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads)
+            .map(|part| {
+                let (meeting, share) = (&meeting, share(part));
+                scope.spawn(move || {
+                    let _guard = meeting.barrier.guard();
+                    let simulation = build(config).expect("it was built before");
+                    meeting.run(simulation, share, &mut |_| ControlFlow::Continue(()))
+                })
+            })
+            .collect();
+        let _guard = meeting.barrier.guard();
+        let mut ended = vec![meeting.run(first, share(0), watch)];
+        ended.extend(others.into_iter().map(|other| other.join().expect("the other part's panic was reported")));
+        ended
+    });
+    let mut parts = ended.into_iter();
+    let Ended { simulation: mut whole, finished } = parts.next().expect("at least one part");
+    parts.for_each(|other| whole.absorb(other.simulation, meeting.total));
+    match meeting.stopped.load(Ordering::Relaxed) {
+        true => Err(RunError::Stopped(whole.fabric.now.since(Time::ZERO))),
+        false => Ok((whole, finished)),
+    }
+}
+
+impl Meeting {
+    fn run(
+        &self,
+        mut simulation: Simulation,
+        share: Share,
+        watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+    ) -> Ended {
+        let me = usize::from(share.part);
+        simulation.become_part(share);
+        let mut last_window = Time::ZERO;
+        let mut until = None;
+        let mut looked_at = 0;
+        loop {
+            self.accept(me, &mut simulation);
+            self.next[me].store(simulation.next_time().0, Ordering::Relaxed);
+            self.open[me].store(simulation.open().wrapping_sub(self.total), Ordering::Relaxed);
+            self.events[me].store(simulation.events(), Ordering::Relaxed);
+            self.barrier.wait();
+            let earliest = Time(self.next.iter().map(|next| next.load(Ordering::Relaxed)).min().unwrap_or(u64::MAX));
+            let open = self.open.iter().fold(self.total, |sum, open| sum.wrapping_add(open.load(Ordering::Relaxed)));
+            let finished = open == 0;
+            if finished {
+                until.get_or_insert(last_window);
+            }
+            let over = until.is_some_and(|until| earliest >= until) || earliest > self.end || earliest.0 == u64::MAX;
+            if over || self.stopped.load(Ordering::Relaxed) {
+                return Ended { simulation, finished };
+            }
+            last_window = window_end(earliest, self.look_ahead);
+            // All parts carry a plan out in the same instant, and nothing crosses it unseen.
+            let plan = simulation.next_plan_after(earliest).unwrap_or(Time(u64::MAX));
+            let stop = Time(last_window.min(plan).0 - 1).min(self.end);
+            while simulation.step(stop) {}
+            self.post(me, &mut simulation);
+            self.barrier.wait();
+            // Before the next meeting, so that all see the same there.
+            if me == 0 {
+                let events = self.events.iter().map(|events| events.load(Ordering::Relaxed)).sum();
+                if events >= looked_at + super::EVENTS_PER_LOOK {
+                    looked_at = events;
+                    let progress = Progress { now: simulation.fabric.now, events, open, total: self.total };
+                    self.stopped.store(watch(&progress).is_break(), Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    fn post(&self, me: usize, simulation: &mut Simulation) {
+        for (part, place) in self.boxes[me].iter().enumerate().filter(|&(part, _)| part != me) {
+            if let Some(outbox) = simulation.fabric.outbox(part) {
+                std::mem::swap(outbox, &mut place.lock().unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
+    fn accept(&self, me: usize, simulation: &mut Simulation) {
+        for from in self.boxes.iter().map(|boxes| &boxes[me]) {
+            simulation.fabric.accept(&mut from.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+/// Where threads wait for each other: shortly, so they look again and again, and let others run between.
+struct Barrier {
+    threads: usize,
+    waiting: AtomicUsize,
+    round: AtomicUsize,
+    /// A thread has ended that others may wait for.
+    broken: AtomicBool,
+}
+
+/// Looks before a thread that waits lets others run.
+const LOOKS: u32 = 1000;
+
+impl Barrier {
+    fn new(threads: usize) -> Barrier {
+        Barrier { threads, waiting: AtomicUsize::new(0), round: AtomicUsize::new(0), broken: AtomicBool::new(false) }
+    }
+
+    fn wait(&self) {
+        let round = self.round.load(Ordering::Acquire);
+        if self.waiting.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
+            self.waiting.store(0, Ordering::Relaxed);
+            self.round.store(round.wrapping_add(1), Ordering::Release);
+            return;
+        }
+        let mut looks = 0;
+        while self.round.load(Ordering::Acquire) == round {
+            assert!(!self.broken.load(Ordering::Relaxed), "another thread of this run panicked");
+            looks += 1;
+            if looks < LOOKS {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Lets the others know when this thread panics.
+    fn guard(&self) -> Guard<'_> {
+        Guard(self)
+    }
+}
+
+struct Guard<'a>(&'a Barrier);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.broken.store(true, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! One run on several threads: the same trace, the same report.
+
+use std::ops::ControlFlow;
+
+use tributary_sim::config::Config;
+use tributary_sim::report::Report;
+use tributary_sim::run_on_threads;
+
+const CLOS: &str = "end = '1 s'\nnetwork = { clos = { ports = 4 }, delay = '500 ns', queue = '60 kB', mark_above = '20 kB', \
+                    routing = 'random' }\n";
+const LEAF_SPINE: &str = "end = '1 s'\nnetwork = { leaf_spine = { leaves = 4, spines = 3, hosts_per_leaf = 4 }, \
+                          delay = '300 ns', switch_latency = '200 ns', routing = 'default_unless_half_full'";
+
+fn on_threads(file: &str, threads: u16) -> Report {
+    let config = Config::parse(file).unwrap();
+    run_on_threads(&config, threads, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+/// All that a report says but how fast it was, as text.
+fn told(report: &Report) -> String {
+    let mut value = serde_json::to_value(report).unwrap();
+    value.as_object_mut().unwrap().remove("speed");
+    value.to_string()
+}
+
+fn is_the_same_on_threads(file: &str) -> Report {
+    let one = on_threads(file, 1);
+    for threads in [2, 4] {
+        let several = on_threads(file, threads);
+        assert_eq!(several.trace_hash, one.trace_hash, "{threads} threads: {file}");
+        assert_eq!(told(&several), told(&one), "{threads} threads: {file}");
+        assert_eq!(several.speed.events, one.speed.events, "{threads} threads: {file}");
+    }
+    one
+}
+
+fn job(protocol: &str, more: &str) -> String {
+    format!("[[job]]\nprotocol = '{protocol}'\nhosts = 'all'\ntensor = '64 KiB'\n{more}\n")
+}
+
+#[test]
+fn messages_over_random_paths() {
+    let report = is_the_same_on_threads(&format!("{CLOS}[[traffic]]\npattern = 'permutation'\nmessage = '100 kB'"));
+    assert!(report.finished);
+}
+
+#[test]
+fn collectives_of_every_protocol_under_background_traffic() {
+    let traffic = "[[traffic]]\npattern = 'uniform'\nhosts = 'all'\nmessage = '20 kB'\nload = '40 %'\n";
+    for (protocol, more) in [("switchml", "trees = 4\nslots = 64\niterations = 2"), ("ring", ""), ("canary", "")] {
+        let report = is_the_same_on_threads(&format!("{CLOS}{}{traffic}", job(protocol, more)));
+        assert!(report.failure().is_none(), "{protocol}: {:?}", report.failure());
+    }
+}
+
+#[test]
+fn flows_under_dctcp_that_arrive_at_random() {
+    let flows = "[[traffic]]\npattern = 'poisson'\nhosts = 'all'\nsizes = 'hadoop'\nload = '20 %'\nuntil = '300 us'";
+    is_the_same_on_threads(&format!("{CLOS}{flows}"));
+}
+
+#[test]
+fn links_that_pause_senders_in_other_parts() {
+    let lossless = ", queue = '64 KiB', lossless = { xoff = '20 KiB' } }\n";
+    let traffic = "[[traffic]]\npattern = 'uniform'\nhosts = 'all'\nmessage = '20 kB'\nexchange = true\n";
+    let report = is_the_same_on_threads(&format!("{LEAF_SPINE}{lossless}{}{traffic}", job("switchml", "trees = 2")));
+    assert!(report.links.iter().any(|row| row.pauses > 0));
+}
+
+/// Packets are lost, doubled and delayed, a cable flaps, a switch dies and comes back, and a host dies for good.
+#[test]
+fn faults_of_all_kinds() {
+    let faults = "
+        fault = [
+            { links = 'all', loss = '1 %', duplication = '1 %', reordering = '5 %', delay = '3 us', until = '400 us' },
+            { links = [['switch 1', 'switch 5']], flap = '7 us', at = '10.3 us', until = '100 us' },
+            { dead = 'switch 4', at = '20.1 us', until = '60 us' },
+            { dead = 'host 7', at = '80 us' }]\n";
+    for lossless in ["", ", queue = '64 KiB', lossless = { xoff = '20 KiB' }"] {
+        let job = job("switchml", "trees = 2\ntimeout = '20 ms'");
+        is_the_same_on_threads(&format!("{faults}{LEAF_SPINE}{lossless} }}\n{job}"));
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_says_when() {
+    let file = format!("{CLOS}[[traffic]]\npattern = 'permutation'\nmessage = '20 MB'");
+    let config = Config::parse(&file).unwrap();
+    let error = run_on_threads(&config, 2, &mut |_| ControlFlow::Break(())).unwrap_err();
+    assert!(error.to_string().contains("the run was stopped after"), "{error}");
+}
