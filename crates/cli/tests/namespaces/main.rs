@@ -1,6 +1,7 @@
 //! The real program on a network of namespaces that loses, doubles and reorders packets, and on which processes die.
 //! Needs root, iproute2 and nftables: without them every test says so and passes.
 
+mod agreement;
 mod fabric;
 mod faults;
 mod network;

@@ -31,12 +31,17 @@ pub struct Network {
 impl Network {
     /// A star of 1 Gbit/s links with a switch; `None`, with the reason on stderr, where none can be built.
     pub fn build(hosts: usize, faults: Faults) -> Option<Network> {
+        Network::build_with(hosts, Shaping::gbps(1.0).unwrap(), faults)
+    }
+
+    /// The same, with links of any rate.
+    pub fn build_with(hosts: usize, shaping: Shaping, faults: Faults) -> Option<Network> {
         if let Err(reason) = requirements() {
             eprintln!("skipped: {reason}");
             return None;
         }
         let turn = turn();
-        let options = StarOptions { faults, ..StarOptions::new(hosts, Shaping::gbps(1.0).unwrap()) };
+        let options = StarOptions { faults, ..StarOptions::new(hosts, shaping) };
         let star = Star::build(options).unwrap();
         let switch = start_switch(&star);
         Some(Network { star, switch, _turn: turn })

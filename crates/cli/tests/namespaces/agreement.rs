@@ -1,0 +1,178 @@
+//! Real and simulated agree: the same experiment on a star of namespaces and in the simulator, side by side.
+//!
+//! `cargo test -p tributary-cli --test namespaces agreement -- --ignored --nocapture --test-threads 1` prints the tables of
+//! `docs/validation.md`. The links are slow beside the machine, and of several tries the fastest counts: others that use
+//! the machine can only make a try longer.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::ops::RangeInclusive;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use tributary_net::udp::{Inbox, UdpPort};
+use tributary_proto::config::TimerConfig;
+use tributary_proto::ids::NodeId;
+use tributary_proto::time::{Span, Time};
+use tributary_sim::config::Config;
+use tributary_sim::experiment;
+use tributary_testbed::{Faults, Shaping, Star};
+
+use crate::network::{Network, checked};
+
+/// Bits per second of every link.
+const RATES: [u64; 2] = [200_000_000, 1_000_000_000];
+/// Real runs, of which the fastest counts.
+const TRIES: usize = 3;
+/// Bytes that Ethernet, IPv4 and UDP add to a datagram, as a token bucket counts them.
+const FRAMING: u64 = 42;
+/// Datagrams of full frames.
+const DATAGRAM: usize = 1_472;
+
+/// A simulated star with the links of the real one. Its delay stands for what kernels and threads take, which hardly shows.
+fn star(hosts: usize, rate: u64) -> String {
+    format!(
+        "[network]\nstar = {{ hosts = {hosts} }}\nrate = \"{rate} bit/s\"\ndelay = \"20 us\"\nqueue = \"4 MiB\"\n\
+         overhead = {FRAMING}\nshortest = {FRAMING}\n"
+    )
+}
+
+/// What one collective takes.
+#[derive(Clone, Copy)]
+struct Measure {
+    seconds: f64,
+    /// Share of packets that were sent again.
+    again: f64,
+}
+
+/// One collective, simulated, with the timers of the real driver.
+fn simulated(hosts: usize, rate: u64, elements: u64, slots: u16) -> Measure {
+    let TimerConfig { initial_rto, min_rto, max_rto } = TimerConfig::default();
+    let ms = |span: Span| span.as_secs_f64() * 1e3;
+    let job = format!(
+        "[[job]]\nprotocol = \"switchml\"\nhosts = \"all\"\ntensor = \"{} B\"\niterations = 9\n\
+         elements_per_packet = 360\nslots = {slots}\nrto = {{ initial = \"{} ms\", min = \"{} ms\", max = \"{} ms\" }}\n",
+        4 * elements,
+        ms(initial_rto),
+        ms(min_rto),
+        ms(max_rto)
+    );
+    let config = Config::parse(&(star(hosts, rate) + &job)).unwrap();
+    let report = tributary_sim::run(&config).unwrap();
+    assert_eq!(report.failure(), None);
+    let job = &report.jobs[0];
+    Measure { seconds: job.seconds.unwrap(), again: job.retransmissions as f64 / job.packets_sent as f64 }
+}
+
+/// The same, real: the median of the slowest rank, and the slots that the switch granted.
+fn real(network: &Network, job: &str, world: usize, elements: u64) -> (Measure, u16) {
+    let elements = elements.to_string();
+    let words = ["--elements", elements.as_str(), "--iters", "9", "--timeout", "60"];
+    let workers = network.workers(job, world, &words);
+    let slots = network.until("a job", |status| {
+        status.jobs.iter().find(|found| found.name == job && found.slots > 0).map(|found| found.slots)
+    });
+    let reports: Vec<serde_json::Value> = workers.into_iter().map(checked).collect();
+    let all = |name: &str| reports.iter().map(|report| report[name].as_f64().unwrap()).collect::<Vec<f64>>();
+    let seconds = all("seconds").into_iter().fold(0.0, f64::max);
+    let again = all("retransmissions").iter().sum::<f64>() / all("packets_sent").iter().sum::<f64>();
+    (Measure { seconds, again }, slots)
+}
+
+/// Prints a line, and says whether the two are as near as they must be.
+fn compare(what: &str, real: f64, simulated: f64, bounds: RangeInclusive<f64>) -> bool {
+    let ratio = real / simulated;
+    let verdict = if bounds.contains(&ratio) { "" } else { "  <-- does not agree" };
+    println!("| {what} | {:.2} ms | {:.2} ms | {ratio:.3} |{verdict}", real * 1e3, simulated * 1e3);
+    verdict.is_empty()
+}
+
+#[test]
+#[ignore = "compares times: run it by hand, on a machine that has little else to do"]
+fn completion_times_agree_within_5_percent() {
+    let mut agree = true;
+    println!("| hosts, rate, elements, slots | sent again | real | simulated | ratio |\n|---|---|---:|---:|---:|");
+    for rate in RATES {
+        for hosts in [4, 8] {
+            let shaping = Shaping::BitsPerSecond(rate);
+            let Some(network) = Network::build_with(hosts, shaping, Faults::default()) else { return };
+            for elements in [250_000, 1_000_000, 2_000_000] {
+                let tries = (0..TRIES).map(|number| real(&network, &format!("{elements}-{number}"), hosts, elements));
+                let (real, slots) = tries.min_by(|a, b| a.0.seconds.total_cmp(&b.0.seconds)).unwrap();
+                let simulated = simulated(hosts, rate, elements, slots);
+                let again = format!("{:.1} %, {:.1} %", real.again * 100.0, simulated.again * 100.0);
+                let what = format!("{hosts}, {} Mbit/s, {elements}, {slots} | {again}", rate / 1_000_000);
+                agree &= compare(&what, real.seconds, simulated.seconds, 0.95..=1.05);
+            }
+        }
+    }
+    assert!(agree, "see the table");
+}
+
+/// Every other host sends so many datagrams to host 0 at once; seconds from the first sender's start until the last has
+/// come. The receiver's own thread may get its core later than they.
+fn real_incast(star: &Star, hosts: usize, datagrams: usize) -> f64 {
+    let to: SocketAddr = (star.host_addr(0), 9_000).into();
+    let begin = Barrier::new(hosts);
+    std::thread::scope(|scope| {
+        let begin = &begin;
+        let receive = move || {
+            // Not the network's queue but the receiver's would overflow where its thread waits for a core.
+            let mut socket = UdpPort::open(to, 32 << 20, 1 << 20).unwrap();
+            let mut inbox = Inbox::new();
+            begin.wait();
+            let waits = Instant::now();
+            while socket.counters().rx_packets < ((hosts - 1) * datagrams) as u64 {
+                assert!(waits.elapsed() < Duration::from_secs(20), "{:?}", socket.counters());
+                if !socket.receive(&mut inbox) {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            }
+            Instant::now()
+        };
+        let receiver = scope.spawn(move || star.host(0).inside(receive).unwrap());
+        let send = move |host: usize| {
+            let socket = UdpSocket::bind((star.host_addr(host), 0)).unwrap();
+            begin.wait();
+            let started = Instant::now();
+            for _ in 0..datagrams {
+                socket.send_to(&[0; DATAGRAM], to).unwrap();
+            }
+            started
+        };
+        let senders: Vec<_> =
+            (1..hosts).map(|host| scope.spawn(move || star.host(host).inside(|| send(host)).unwrap())).collect();
+        let started = senders.into_iter().map(|sender| sender.join().unwrap()).min().unwrap();
+        receiver.join().unwrap().duration_since(started).as_secs_f64()
+    })
+}
+
+fn simulated_incast(hosts: usize, rate: u64, datagrams: usize) -> f64 {
+    let packet = DATAGRAM as u64 + FRAMING;
+    let mut simulation = experiment::build(&Config::parse(&star(hosts, rate)).unwrap()).unwrap();
+    for host in 1..hosts as u32 {
+        simulation.send_message(NodeId(host), NodeId(0), datagrams as u64 * packet, packet as u16);
+    }
+    assert!(simulation.run_until_finished(Time::ZERO + Span::from_secs_f64(60.0)));
+    let ends = simulation.traffic.flows.all().iter().map(|flow| flow.end.unwrap());
+    ends.max().unwrap().since(Time::ZERO).as_secs_f64()
+}
+
+#[test]
+#[ignore = "compares times: run it by hand, on a machine that has little else to do"]
+fn an_incast_agrees_within_10_percent() {
+    let mut agree = true;
+    println!("| senders, rate, bytes of each | real | simulated | ratio |\n|---|---:|---:|---:|");
+    for rate in RATES {
+        for hosts in [5, 9] {
+            // 3.3 MB in all: less than the queue before the receiver holds.
+            let datagrams = 2_200 / (hosts - 1);
+            let shaping = Shaping::BitsPerSecond(rate);
+            let Some(network) = Network::build_with(hosts, shaping, Faults::default()) else { return };
+            let tries = (0..2 * TRIES).map(|_| real_incast(&network.star, hosts, datagrams));
+            let real = tries.min_by(f64::total_cmp).unwrap();
+            let what = format!("{}, {} Mbit/s, {}", hosts - 1, rate / 1_000_000, datagrams * DATAGRAM);
+            agree &= compare(&what, real, simulated_incast(hosts, rate, datagrams), 0.9..=1.1);
+        }
+    }
+    assert!(agree, "see the table");
+}
