@@ -55,17 +55,23 @@ impl Steps {
 
     /// The phase before this one.
     pub fn before(&self, phase: u32) -> u32 {
-        (phase + self.phases - 1) % self.phases
+        self.distance(phase, 1)
     }
 
     /// Phases compare as serial numbers.
     pub fn relation(&self, phase: u32, held: u32) -> Relation {
-        match (phase + self.phases - held) % self.phases {
+        match self.distance(phase, held) {
             0 => Relation::Same,
             1 => Relation::Next,
             ahead if ahead < self.phases / 2 => Relation::Later,
             _ => Relation::Earlier,
         }
+    }
+
+    /// How far a phase is ahead of another, round the circle. The sum may need 33 bits.
+    fn distance(&self, phase: u32, held: u32) -> u32 {
+        let phases = u64::from(self.phases);
+        ((u64::from(phase) + phases - u64::from(held)) % phases) as u32
     }
 }
 
