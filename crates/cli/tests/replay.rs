@@ -1,0 +1,344 @@
+//! What the real driver's machines saw and said, packet by packet, and the same machines in virtual time.
+//!
+//! Real workers and a real shard exchange packets over UDP through a tap: one thread that passes them on, writes each
+//! down, and loses some. The tap's order is the order in which the shard receives. The record is then given to fresh
+//! machines, which must make the same packets and the same sums; and a simulated exchange must use each slot alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tributary_net::group::{ConnectOptions, Group};
+use tributary_net::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
+use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
+use tributary_numeric::ReduceOp;
+use tributary_proto::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::host::{Collective, HostEvent};
+use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
+use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::registry::Protocol;
+use tributary_proto::switch::{NoQueues, Verdict};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::time::{Span, Time};
+use tributary_proto::values::Elements;
+use tributary_sim::config::Config;
+use tributary_sim::experiment;
+use tributary_sim::net::{Happening, TraceEvent, Tracer};
+
+const SLOTS: u16 = 16;
+const ELEMENTS_PER_PACKET: u16 = 64;
+const ELEMENTS: usize = 10_007;
+const PATIENCE: Duration = Duration::from_secs(60);
+const HEADER_LEN: usize = 32;
+
+/// One packet that came to the tap.
+struct Seen {
+    at: Time,
+    rank: usize,
+    up: bool,
+    passed: bool,
+    bytes: Vec<u8>,
+}
+
+fn config(world: u16) -> JobConfig {
+    let (job, key) = (JobId(1), JobKey(0x7A9));
+    JobConfig { job, key, world, slots: SLOTS, elements_per_packet: ELEMENTS_PER_PACKET, shards: 1 }
+}
+
+fn input(rank: usize) -> Vec<f32> {
+    (0..ELEMENTS).map(|i| ((rank * 7_919 + i * 104_729) % 20_011) as f32 / 7.0 - 1_000.0).collect()
+}
+
+/// A rendezvous that places the tap between each worker and the shard.
+struct Tapped {
+    shard: SocketAddr,
+    handle: ShardHandle,
+    towards_workers: Vec<SocketAddr>,
+    towards_shard: Vec<SocketAddr>,
+    workers: Mutex<BTreeMap<u16, SocketAddr>>,
+    all_here: Barrier,
+}
+
+impl Rendezvous for Tapped {
+    fn join(&self, request: &JoinRequest) -> Result<JoinAnswer, JoinError> {
+        self.workers.lock().unwrap().insert(request.rank, request.udp);
+        if self.all_here.wait().is_leader() {
+            let members = self.towards_shard.clone();
+            let job = JobInstall::of_workers(Protocol::SwitchMl, config(request.world), members, self.shard.ip());
+            self.handle.install(job).wait().unwrap().unwrap();
+        }
+        self.all_here.wait();
+        let JobConfig { job, key, slots, elements_per_packet, .. } = config(request.world);
+        let rank = request.rank;
+        Ok(JoinAnswer {
+            job_id: job,
+            key,
+            shards: vec![self.towards_workers[usize::from(rank)]],
+            slots,
+            elements_per_packet,
+            peers: self.workers.lock().unwrap().values().copied().collect(),
+            wid: WorkerId(rank),
+            switches: Vec::new(),
+            fabric: None,
+        })
+    }
+    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16) {}
+    fn standing(&self, _job: JobId, _key: JobKey) -> Standing {
+        Standing::Installed
+    }
+    fn watch(&self, _job: JobId, _key: JobKey, _rank: u16, _known: &[Gone]) -> Watched {
+        Watched::Unwatched
+    }
+}
+
+fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+/// Passes packets on until told to stop; every `lose`th of the protocol's own is lost.
+fn tap(
+    workers: &[UdpSocket],
+    shards: &[UdpSocket],
+    rendezvous: &Tapped,
+    lose: Option<usize>,
+    stop: &AtomicBool,
+) -> Vec<Seen> {
+    let (mut seen, began, mut own, mut bytes) = (Vec::new(), Instant::now(), 0usize, [0; 2_048]);
+    while !stop.load(Ordering::Relaxed) {
+        let mut idle = true;
+        for (rank, (worker, shard)) in workers.iter().zip(shards).enumerate() {
+            for (up, from, to) in [(true, worker, shard), (false, shard, worker)] {
+                let Ok((len, _)) = from.recv_from(&mut bytes) else { continue };
+                idle = false;
+                let is_own = bytes[4] >= 16;
+                own += usize::from(is_own);
+                let passed = !is_own || lose.is_none_or(|lose| own % lose != 0);
+                if is_own {
+                    let at = Time::ZERO + Span::from_secs_f64(began.elapsed().as_secs_f64());
+                    seen.push(Seen { at, rank, up, passed, bytes: bytes[..len].to_vec() });
+                }
+                let receiver = match up {
+                    true => rendezvous.shard,
+                    false => rendezvous.workers.lock().unwrap()[&(rank as u16)],
+                };
+                if passed {
+                    to.send_to(&bytes[..len], receiver).unwrap();
+                }
+            }
+        }
+        if idle {
+            thread::sleep(Duration::from_micros(20));
+        }
+    }
+    seen
+}
+
+/// One collective over the real driver: the record, and each rank's sum.
+fn real(world: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
+    let listen = (Ipv4Addr::LOCALHOST, 0).into();
+    let options = ShardOptions { shard: ShardId(0), listen, receive_buffer: 8 << 20, send_buffer: 8 << 20 };
+    let handle = ShardHandle::start(&options).unwrap();
+    let sockets = || (0..world).map(|_| socket()).collect::<Vec<UdpSocket>>();
+    let (to_workers, to_shard) = (sockets(), sockets());
+    let addrs = |sockets: &[UdpSocket]| sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
+    let rendezvous = Arc::new(Tapped {
+        shard: handle.udp_addr(),
+        handle,
+        towards_workers: addrs(&to_workers),
+        towards_shard: addrs(&to_shard),
+        workers: Mutex::default(),
+        all_here: Barrier::new(world.into()),
+    });
+    let (stop, done) = (AtomicBool::new(false), Barrier::new(world.into()));
+    thread::scope(|scope| {
+        let (tapped, stop, done) = (&*rendezvous, &stop, &done);
+        let tap = scope.spawn(move || tap(&to_workers, &to_shard, tapped, lose, stop));
+        let worker = |rank: u16| {
+            let rendezvous: Arc<dyn Rendezvous> = rendezvous.clone();
+            scope.spawn(move || {
+                let options = ConnectOptions {
+                    switch: tapped.shard.to_string(),
+                    job: "tapped".into(),
+                    rank,
+                    world,
+                    timeout: PATIENCE,
+                    protocol: Protocol::SwitchMl,
+                    elements_per_packet: Some(ELEMENTS_PER_PACKET),
+                    slots: Some(SLOTS),
+                };
+                let group = Group::connect_through(&options, rendezvous).unwrap();
+                let mut data = input(rank.into());
+                group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+                // Nobody goes while another may still ask for a result again.
+                done.wait();
+                data
+            })
+        };
+        let workers: Vec<_> = (0..world).map(worker).collect();
+        let sums = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
+        stop.store(true, Ordering::Relaxed);
+        (tap.join().unwrap(), sums)
+    })
+}
+
+/// Without the number of whoever contributed last or asked again: a resend names another one.
+fn nameless(bytes: &[u8]) -> Vec<u8> {
+    [&bytes[..16], &[0, 0], &bytes[18..]].concat()
+}
+
+/// What a fresh switch makes of the packets that reached the real one: every result, for each rank.
+fn replay_switch(world: u16, seen: &[Seen]) -> Vec<BTreeSet<Vec<u8>>> {
+    let job = config(world);
+    let members: Vec<PortId> = (0..world).map(PortId).collect();
+    let (shard, group, below) = (ShardId(0), GroupId(0), Below::workers(world));
+    let switch = SwitchConfig { job: job.clone(), shard, members: members.clone(), below, group, parent: None };
+    let machine = Protocol::SwitchMl.switch::<Elements>(&switch);
+    let (protocol, others) = (Protocol::SwitchMl.code(), Vec::new());
+    let mut pipeline = Pipeline::default();
+    pipeline.install(job.job, InstalledJob { protocol, key: job.key, members, others, machine });
+    let mut results = vec![BTreeSet::new(); world.into()];
+    for Seen { at, rank, bytes, .. } in seen.iter().filter(|seen| seen.up && seen.passed) {
+        let mut bytes = bytes.clone();
+        let mut packet = PacketMut::new(&mut bytes, Ecn::NotCapable);
+        let verdict = pipeline.process(*at, PortId(*rank as u16), &mut packet, &NoQueues);
+        let len = packet.len;
+        let to = match verdict {
+            Verdict::Group(_) => 0..usize::from(world),
+            Verdict::Port(port) => port.index()..port.index() + 1,
+            _ => 0..0,
+        };
+        for results in &mut results[to] {
+            results.insert(nameless(&bytes[..len]));
+        }
+    }
+    results
+}
+
+/// What a fresh worker makes of the packets that reached a real one: its packets in the order of their first sending,
+/// and its sum.
+fn replay_host(world: u16, rank: usize, seen: &[Seen]) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let (job, worker, timers) = (config(world), WorkerId(rank as u16), TimerConfig::default());
+    let host = HostConfig { job, worker, timers, fabric: FabricPlan::default() };
+    let mut host = Protocol::SwitchMl.host::<Elements>(&host);
+    let tensor = Box::new(ElementTensor::new(InPlaceStorage::new(input(rank)), ReduceOp::Sum));
+    host.submit(Time::ZERO, Collective { tensor, deadline: None }).unwrap();
+    let (mut sent, mut buf) = (Vec::new(), vec![0; host.max_packet_len()]);
+    let mut drain = |host: &mut Box<dyn tributary_proto::host::Host>, now| {
+        while let Some(packet) = host.poll_transmit(now, &mut buf) {
+            sent.push(buf[..packet.len].to_vec());
+        }
+    };
+    drain(&mut host, Time::ZERO);
+    for Seen { at, bytes, .. } in seen.iter().filter(|seen| seen.rank == rank && !seen.up && seen.passed) {
+        let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
+        // A second copy of a result is of no use here either.
+        let _ = host.handle_packet(*at, Addr::Switch(ShardId(0)), packet);
+        drain(&mut host, *at);
+    }
+    let Some(HostEvent::Done { tensor, .. }) = host.poll_event() else { panic!("rank {rank} is not done") };
+    let mut sum = vec![0; 4 * ELEMENTS];
+    tensor.read_output(0..ELEMENTS, &mut sum);
+    (firsts(sent.into_iter()), sum)
+}
+
+/// Every packet once, in the order of the first of each.
+fn firsts(packets: impl Iterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut known = BTreeSet::new();
+    packets.filter(|packet| known.insert(packet.clone())).collect()
+}
+
+/// How a rank uses a slot: kind, phase, elements of the collective, bytes of the vector.
+type Use = (u8, u32, u32, usize);
+
+fn slot_and_use(header: &[u8], len: usize) -> (u16, Use) {
+    let word = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());
+    (u16::from_be_bytes([header[18], header[19]]), (header[4], word(24), word(28), len - HEADER_LEN))
+}
+
+/// The uses of each slot by each rank, in their order.
+type Uses = BTreeMap<(usize, u16), Vec<Use>>;
+
+fn note(uses: &mut Uses, rank: usize, header: &[u8], len: usize) {
+    let (slot, used) = slot_and_use(header, len);
+    let uses = uses.entry((rank, slot)).or_default();
+    if !uses.contains(&used) {
+        uses.push(used);
+    }
+}
+
+/// Notes what simulated hosts send.
+struct Noted(Arc<Mutex<Uses>>, usize);
+
+impl Tracer for Noted {
+    fn record(&mut self, event: &TraceEvent, payload: &[u8]) {
+        let from_host = event.what == Happening::Made && event.packet.src.index() < self.1;
+        if from_host && payload.len() >= HEADER_LEN && payload[4] >= 16 {
+            note(&mut self.0.lock().unwrap(), event.packet.src.index(), payload, usize::from(event.packet.bytes));
+        }
+    }
+}
+
+fn simulated(world: u16) -> Uses {
+    let text = format!(
+        "[network]\nstar = {{ hosts = {world} }}\nrate = \"1 Gbit/s\"\noverhead = 0\nshortest = 1\n[[job]]\n\
+         protocol = \"switchml\"\nhosts = \"all\"\ntensor = \"{} B\"\nelements_per_packet = {ELEMENTS_PER_PACKET}\n\
+         slots = {SLOTS}\n",
+        4 * ELEMENTS
+    );
+    let mut simulation = experiment::build(&Config::parse(&text).unwrap()).unwrap();
+    let uses = Arc::new(Mutex::default());
+    simulation.fabric.set_tracer(Some(Box::new(Noted(Arc::clone(&uses), world.into()))));
+    assert!(simulation.run_until_finished(Time::ZERO + Span::from_secs_f64(10.0)));
+    drop(simulation.fabric.take_tracer());
+    std::mem::take(&mut *uses.lock().unwrap())
+}
+
+fn check(world: u16, lose: Option<usize>) {
+    let (seen, sums) = real(world, lose);
+    assert_eq!(seen.iter().any(|seen| !seen.passed), lose.is_some());
+    // Every block is sent by every rank, at least once.
+    let blocks = ELEMENTS.div_ceil(ELEMENTS_PER_PACKET.into());
+    assert!(seen.len() > 2 * blocks * usize::from(world));
+
+    let results = replay_switch(world, &seen);
+    let mut uses = Uses::new();
+    for rank in 0..usize::from(world) {
+        let of_rank = |up: bool| seen.iter().filter(move |seen| seen.rank == rank && seen.up == up);
+        let heard: BTreeSet<Vec<u8>> = of_rank(false).map(|seen| nameless(&seen.bytes)).collect();
+        assert!(heard == results[rank], "rank {rank}: the switch has made other results in virtual time");
+
+        let (sent, sum) = replay_host(world, rank, &seen);
+        let really = firsts(of_rank(true).map(|seen| seen.bytes.clone()));
+        assert!(really == sent, "rank {rank} sends other packets, or in another order, in virtual time");
+        let real_sum: Vec<u8> = sums[rank].iter().flat_map(|value| value.to_be_bytes()).collect();
+        assert!(real_sum == sum, "rank {rank} has other bits in virtual time");
+        of_rank(true).for_each(|seen| note(&mut uses, rank, &seen.bytes, seen.bytes.len()));
+    }
+    assert_eq!(uses, simulated(world), "real and simulated ranks use their slots alike");
+}
+
+#[test]
+fn two_workers_and_their_switch_make_the_same_packets_in_virtual_time() {
+    check(2, None);
+}
+
+#[test]
+fn two_workers_whose_packets_are_lost_do_too() {
+    check(2, Some(17));
+}
+
+#[test]
+fn four_workers_do_too() {
+    check(4, None);
+}
+
+#[test]
+fn four_workers_whose_packets_are_lost_do_too() {
+    check(4, Some(29));
+}
