@@ -24,6 +24,12 @@ impl Goodput {
                 let all =
                     self.points.iter().filter_map(|point| mean(findings, format!("{}-{}-{state}", line.name, point.x)));
                 let (least, most) = all.fold((f64::INFINITY, 0.0f64), |(l, m), value| (l.min(value), m.max(value)));
+                for point in &self.points {
+                    let time = |point: &Point| mean(findings, format!("{}-{}-{state}-time", line.name, point.x));
+                    if let (Some(first), Some(later)) = (self.points.first().and_then(time), time(point)) {
+                        findings.value(format!("{}-{}-over-first-{state}-time", line.name, point.x), later / first);
+                    }
+                }
                 if most > 0.0 {
                     findings.value(format!("{}-spread-{state}", line.name), most / least);
                 }
