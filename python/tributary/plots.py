@@ -55,7 +55,12 @@ def _draw_lines(axis: Any, figure: dict[str, Any]) -> None:
     for series, style in zip(figure["series"], cycle(STYLES), strict=False):
         x, y = zip(*series["points"], strict=True) if series["points"] else ((), ())
         marker = "o" if len(x) <= MOST_MARKS else None
-        axis.plot(x, y, linestyle=style, marker=marker, markersize=4, label=series["name"])
+        (line,) = axis.plot(x, y, linestyle=style, marker=marker, markersize=4, label=series["name"])
+        if ranges := series.get("ranges"):
+            # From the least to the greatest over seeds, through the mean.
+            errors = [[max(m - low, 0) for m, (low, _) in zip(y, ranges, strict=True)]]
+            errors.append([max(high - m, 0) for m, (_, high) in zip(y, ranges, strict=True)])
+            axis.errorbar(x, y, yerr=errors, fmt="none", ecolor=line.get_color(), capsize=3)
     xs = [x for series in figure["series"] for x, _ in series["points"]]
     whole = all(x == int(x) for x in xs)
     if figure["log_x"]:
@@ -65,7 +70,8 @@ def _draw_lines(axis: Any, figure: dict[str, Any]) -> None:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set(title=figure["title"], xlabel=figure["x"], ylabel=figure["y"])
     # A level line would lie on the frame.
-    axis.set_ylim(0, 1.1 * max((y for series in figure["series"] for _, y in series["points"]), default=1.0) or 1.0)
+    tops = [y for series in figure["series"] for _, y in (*series["points"], *series.get("ranges", ()))]
+    axis.set_ylim(0, 1.1 * max(tops, default=1.0) or 1.0)
     axis.grid(alpha=0.3)
     axis.legend()
 

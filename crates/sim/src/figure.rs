@@ -9,6 +9,16 @@ pub struct Series {
     pub name: String,
     /// Its points, `[x, y]`.
     pub points: Vec<[f64; 2]>,
+    /// The least and the greatest y of each point over seeds; empty where there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<[f64; 2]>,
+}
+
+impl Series {
+    /// A line without ranges.
+    pub fn new(name: impl Into<String>, points: Vec<[f64; 2]>) -> Series {
+        Series { name: name.into(), points, ranges: Vec::new() }
+    }
 }
 
 /// A picture's data.

@@ -14,12 +14,14 @@ impl Report {
     }
 
     fn collective_figure(&self) -> Figure {
-        let line = |job: &super::JobReport| Series {
-            name: format!("{} ({})", job.name, job.protocol),
-            points: (job.iterations.iter().enumerate())
-                .filter_map(|(number, row)| Some((number, row.end? - row.start)))
-                .map(|(number, seconds)| [number as f64, job.tensor_bytes as f64 * 8e-9 / seconds])
-                .collect(),
+        let line = |job: &super::JobReport| {
+            Series::new(
+                format!("{} ({})", job.name, job.protocol),
+                (job.iterations.iter().enumerate())
+                    .filter_map(|(number, row)| Some((number, row.end? - row.start)))
+                    .map(|(number, seconds)| [number as f64, job.tensor_bytes as f64 * 8e-9 / seconds])
+                    .collect(),
+            )
         };
         Figure {
             title: "Goodput of each collective".into(),
@@ -36,7 +38,7 @@ impl Report {
             let seconds = self.flow_rows.iter().filter(|row| row.kind == kind).map(|row| row.seconds).collect();
             let points =
                 quantiles(seconds).into_iter().map(|[share, seconds]| [1e6 * seconds, 100.0 * share]).collect();
-            Series { name: if kind == "dctcp" { "flows under DCTCP".into() } else { format!("{kind}s") }, points }
+            Series::new(if kind == "dctcp" { "flows under DCTCP".into() } else { format!("{kind}s") }, points)
         };
         Figure {
             title: "Completion times of messages and flows".into(),
@@ -64,7 +66,7 @@ impl Report {
         let line = |name: &String| {
             let values = self.link_rows.iter().filter(|row| row.group() == *name).map(&value).collect();
             let points = quantiles(values).into_iter().map(|[share, value]| [100.0 * share, value]).collect();
-            Series { name: name.clone(), points }
+            Series::new(name, points)
         };
         self.links.iter().map(|group| line(&group.name)).collect()
     }

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::descriptors::Descriptors;
 use super::goodput::Goodput;
 use super::judge::{Outcome, Published};
 use super::levels::Levels;
@@ -31,9 +32,15 @@ const FILES: &[(&str, &str)] = embedded! {
     "switchml-fig9"
     "switchml-s7"
     "canary-fig2"
+    "canary-fig6"
     "canary-fig7a"
+    "canary-fig7b"
     "canary-fig8"
+    "canary-fig9"
     "canary-fig10"
+    "canary-fig11"
+    "canary-s322"
+    "canary-s42"
 };
 
 /// One experiment.
@@ -89,6 +96,8 @@ pub enum Kind {
     Pool(Pool),
     /// Workers by levels of switches.
     Levels(Levels),
+    /// Canary's formulas for descriptors and groups.
+    Descriptors(Descriptors),
     /// Goodput on a fat tree, alone and under background traffic.
     Goodput(Box<Goodput>),
 }
@@ -142,6 +151,7 @@ impl Kind {
             Kind::Timeline(timeline) => timeline.run(context),
             Kind::Pool(pool) => pool.run(context),
             Kind::Levels(levels) => levels.run(),
+            Kind::Descriptors(descriptors) => descriptors.run(),
             Kind::Goodput(goodput) => goodput.run(context),
         }
     }

@@ -89,7 +89,7 @@ impl Loss {
                 line.push([point.loss, mean]);
             }
             findings.note(format!("{} without loss takes {:.3} ms.", protocol.name(), 1e3 * base));
-            lines.push(Series { name: protocol.name().to_string(), points: line });
+            lines.push(Series::new(protocol.name(), line));
         }
         for &loss in &self.losses {
             if let (Some(ours), Some(ring)) = (at(Protocol::SwitchMl, loss), at(Protocol::Ring, loss)) {

@@ -11,6 +11,7 @@ mod judge;
 mod parallel;
 mod rack;
 
+mod descriptors;
 mod goodput;
 mod levels;
 mod loss;

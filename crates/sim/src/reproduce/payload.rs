@@ -63,7 +63,7 @@ impl Payload {
             "our framing, simulated",
             "our framing, formula",
         ];
-        let series = names.iter().zip(lines).map(|(name, points)| Series { name: name.to_string(), points }).collect();
+        let series = names.iter().zip(lines).map(|(name, points)| Series::new(*name, points)).collect();
         findings.figures.push(Figure {
             title: "Goodput limit by the size of a packet".into(),
             x: "elements a packet".into(),

@@ -88,9 +88,8 @@ impl Pool {
         let (mut times, mut turns) = (Vec::new(), Vec::new());
         for (setup, points) in self.setups.iter().zip(points.chunks(self.slots.len())) {
             self.judge(setup, points, &mut findings);
-            let line = |y: fn(&Point) -> f64| Series {
-                name: setup.name.clone(),
-                points: points.iter().map(|point| [f64::from(point.slots), y(point)]).collect(),
+            let line = |y: fn(&Point) -> f64| {
+                Series::new(&setup.name, points.iter().map(|point| [f64::from(point.slots), y(point)]).collect())
             };
             times.push(line(|point| 1e3 * point.tat.as_secs_f64()));
             turns.push(line(|point| 1e6 * point.turn.as_secs_f64()));

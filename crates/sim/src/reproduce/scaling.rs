@@ -123,9 +123,11 @@ impl Scaling {
     }
 
     fn figure(&self, gbit: u64, measured: &[Measured<'_>]) -> Figure {
-        let line = |one: &Measured<'_>| Series {
-            name: one.line.name.clone(),
-            points: self.workers.iter().zip(&one.ate).map(|(&n, &ate)| [f64::from(n), ate / 1e6]).collect(),
+        let line = |one: &Measured<'_>| {
+            Series::new(
+                &one.line.name,
+                self.workers.iter().zip(&one.ate).map(|(&n, &ate)| [f64::from(n), ate / 1e6]).collect(),
+            )
         };
         Figure {
             title: format!("Aggregated tensor elements per second, {gbit} Gbit/s"),

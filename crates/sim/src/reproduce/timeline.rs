@@ -84,7 +84,7 @@ impl Timeline {
             findings.cause(format!("tail-{loss}"), self.no_tail(run, &runs[0], &told));
             findings.note(format!("{loss} % loss: {told}"));
             let points = run.packets.iter().enumerate().map(|(at, &n)| [at as f64 * interval * 1e3, n as f64]);
-            series.push(Series { name: format!("{loss} % loss"), points: points.collect() });
+            series.push(Series::new(format!("{loss} % loss"), points.collect()));
         }
         findings.note(format!("The ideal rate is {ideal:.0} packets in {:.1} ms.", 1e3 * interval));
         findings.figures.push(Figure {

@@ -1,0 +1,46 @@
+//! Canary §3.2.2 and §4.2: what its descriptors and its multicast groups take in a switch, by the paper's formulas.
+
+use serde::Deserialize;
+
+use super::{Findings, ReproduceError};
+use crate::config::{DataRate, Duration};
+
+/// A switch and its network.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Descriptors {
+    /// `b`: what one allreduce sends through the switch.
+    pub rate: DataRate,
+    /// `d`: hops of the longest way.
+    pub diameter: u32,
+    /// `l`: the delay of a hop.
+    pub hop: Duration,
+    /// `t`: how long a switch waits.
+    pub timeout: Duration,
+    /// `r`: how long the leader takes.
+    pub leader: Duration,
+    /// `p`: ports of the switch.
+    pub ports: u32,
+    /// `s`: parts of its children bitmap.
+    pub shards: u32,
+}
+
+impl Descriptors {
+    /// Findings `memory` (kB, thousands of bytes) and `groups` (entries of the multicast table).
+    pub fn run(&self) -> Result<Findings, ReproduceError> {
+        if self.shards == 0 || self.ports / self.shards > 32 {
+            return Err(ReproduceError::Bad("a shard of the children bitmap has 1 to 32 ports".into()));
+        }
+        let seconds = 2.0 * f64::from(self.diameter) * (self.hop.0 + self.timeout.0).as_secs_f64();
+        let held = seconds + self.leader.0.as_secs_f64();
+        let bytes = self.rate.0.0 as f64 / 8.0 * held;
+        let mut findings = Findings::default();
+        findings.value("memory", bytes / 1e3);
+        findings.value("groups", f64::from(self.shards) * 2f64.powi((self.ports / self.shards) as i32));
+        findings.note(format!(
+            "A descriptor is held for 2d(l + t) + r = {:.1} us, in which {bytes:.0} bytes come in at full rate.",
+            1e6 * held
+        ));
+        Ok(findings)
+    }
+}

@@ -1,0 +1,139 @@
+//! One run of an experiment: from a line, a point and a seed to what it found.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use tributary_proto::registry::Protocol;
+
+use super::{Goodput, Line, Point};
+use crate::config::{Bytes, Config, Duration, Hosts, JobSection, Share, TrafficSection};
+use crate::experiment::{RunError, run_watched};
+use crate::report::Report;
+use crate::reproduce::finding::spread;
+use crate::reproduce::{Context, ReproduceError};
+
+/// One run.
+pub(super) struct Run<'a> {
+    pub line: &'a Line,
+    pub point: &'a Point,
+    pub congested: bool,
+    pub seed: u64,
+}
+
+/// What a run found.
+pub(super) struct Measured {
+    /// Mean over jobs, Gbit/s.
+    pub goodput: f64,
+    /// Mean over jobs, microseconds.
+    pub runtime_us: f64,
+    /// Packets that its hosts sent again, share of all.
+    pub again: f64,
+    /// Mean and greatest utilisation of links.
+    pub mean_use: f64,
+    pub most_use: f64,
+    /// Contributions that missed their partial sum, for each block; none where nothing waits.
+    pub stragglers: Option<f64>,
+    /// Bytes of vectors that the fullest switch held at once.
+    pub held_bytes: Option<f64>,
+}
+
+impl Goodput {
+    pub(super) fn measure(&self, context: &Context<'_>, run: &Run<'_>) -> Result<Measured, ReproduceError> {
+        let what = format!("{} at {} {}, seed {}", run.line.name, self.axis, run.point.x, run.seed);
+        let config = self.config(run)?;
+        let stop = context.watch.stop;
+        let report = run_watched(&config, &mut |_| match stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        let report = match report {
+            Ok(report) => report,
+            Err(RunError::Stopped(_)) => return Err(ReproduceError::Stopped),
+            Err(RunError::Config(error)) => return Err(ReproduceError::Bad(error.to_string())),
+        };
+        if let Some(why) = report.failure() {
+            return Err(ReproduceError::Wrong { what, why });
+        }
+        Ok(self.measured(&report, run.point))
+    }
+
+    fn measured(&self, report: &Report, point: &Point) -> Measured {
+        let bits = 8.0 * self.tensor_of(point).0 as f64;
+        let goodputs: Vec<f64> = report.jobs.iter().filter_map(|job| job.goodput_gbps).collect();
+        let runtimes: Vec<f64> = goodputs.iter().map(|goodput| bits / goodput * 1e-3).collect();
+        let (sent, again) = report
+            .jobs
+            .iter()
+            .fold((0, 0), |(sent, again), job| (sent + job.packets_sent, again + job.retransmissions));
+        let uses: Vec<f64> = report.link_rows.iter().map(|row| row.utilisation).collect();
+        let (mean_use, range) = spread(&uses);
+        let vector = 4.0 * f64::from(self.elements_per_packet);
+        let blocks = (bits / 8.0 / vector).ceil() * f64::from(point.jobs);
+        Measured {
+            goodput: spread(&goodputs).0,
+            runtime_us: spread(&runtimes).0,
+            again: again as f64 / sent.max(1) as f64,
+            mean_use,
+            most_use: range.high,
+            stragglers: report.arrays.map(|arrays| arrays.stragglers as f64 / blocks),
+            held_bytes: report.arrays.map(|arrays| f64::from(arrays.peak) * vector),
+        }
+    }
+
+    /// The tensor of a point.
+    pub(super) fn tensor_of(&self, point: &Point) -> Bytes {
+        point.tensor.unwrap_or(self.tensor)
+    }
+
+    /// The run as a file for `tributary sim run` would describe it.
+    fn config(&self, run: &Run<'_>) -> Result<Config, ReproduceError> {
+        let bad = |error: String| ReproduceError::Bad(error);
+        let protocol = Protocol::from_name(&run.line.protocol)
+            .ok_or_else(|| bad(format!("\"{}\" is no protocol", run.line.protocol)))?;
+        let graph = self.network.build().map_err(|error| bad(error.to_string()))?;
+        let hosts = (f64::from(graph.hosts()) * run.point.hosts / 100.0).round() as u32 / u32::from(run.point.jobs);
+        let section = JobSection {
+            name: None,
+            protocol,
+            hosts: Hosts::Count(hosts.max(2)),
+            placement: Default::default(),
+            tensor: self.tensor_of(run.point),
+            dtype: tributary_numeric::DType::I32,
+            op: tributary_numeric::ReduceOp::Sum,
+            iterations: 1,
+            start: Duration::default(),
+            compute: Duration::default(),
+            elements_per_packet: self.elements_per_packet,
+            slots: run.line.slots.or(self.slots),
+            trees: run.line.trees,
+            roots: None,
+            rto: self.rto,
+            timeout: None,
+        };
+        let background = TrafficSection {
+            pattern: crate::config::Pattern::Uniform,
+            hosts: Hosts::Rest,
+            placement: Default::default(),
+            transport: None,
+            message: Some(self.message),
+            sizes: None,
+            packet: Bytes(4 * u64::from(self.elements_per_packet) + 98),
+            load: Share(1.0),
+            exchange: self.exchange,
+            start: Duration::default(),
+            until: None,
+        };
+        let mut network = self.network.clone();
+        network.noise = run.point.noise.clone().or(network.noise);
+        Ok(Config {
+            seed: run.seed,
+            end: self.end,
+            network,
+            jobs: vec![section; usize::from(run.point.jobs)],
+            traffic: if run.congested { vec![background] } else { Vec::new() },
+            faults: Vec::new(),
+            transport: Default::default(),
+            switches: run.line.switches,
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! Canary's figures 2 and 6 to 11: goodput of allreduces, mostly on a fat tree, alone and under background traffic.
+
+mod compare;
+mod measure;
+
+use serde::Deserialize;
+
+use self::measure::{Measured, Run};
+use super::finding::{Figure, Finding, Series, spread};
+use super::{Context, Findings, ReproduceError};
+use crate::config::{Bytes, Duration, Network, NoiseSection, SwitchSection, Timeouts};
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Goodput {
+    /// The network.
+    pub network: Network,
+    /// A run fails after so much simulated time.
+    pub end: Duration,
+    /// The tensor of each allreduce.
+    pub tensor: Bytes,
+    /// Elements of a packet.
+    pub elements_per_packet: u16,
+    /// Pool size of a job over all trees; what the bandwidth-delay product needs if left out.
+    #[serde(default)]
+    pub slots: Option<u16>,
+    /// Retransmission timeouts.
+    pub rto: Timeouts,
+    /// Bytes of a background message, on links; then the peer changes.
+    pub message: Bytes,
+    /// A background host begins its next message when it has received as many bytes as it has sent.
+    #[serde(default)]
+    pub exchange: bool,
+    /// The lines of the figure.
+    pub lines: Vec<Line>,
+    /// The places on its x axis.
+    pub points: Vec<Point>,
+    /// What the x axis shows.
+    pub axis: String,
+    /// What the y axis shows.
+    #[serde(default)]
+    pub shows: Shows,
+    /// The x axis is logarithmic.
+    #[serde(default)]
+    pub log_x: bool,
+}
+
+/// What is drawn over the x axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shows {
+    /// Tensor over completion time.
+    #[default]
+    Goodput,
+    /// Completion time.
+    Runtime,
+}
+
+/// One line of the figure.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line {
+    /// Findings are named after it.
+    pub name: String,
+    /// How it reduces.
+    pub protocol: String,
+    /// Its aggregation trees.
+    #[serde(default = "one")]
+    pub trees: u16,
+    /// Its pool size, where it has one of its own.
+    #[serde(default)]
+    pub slots: Option<u16>,
+    /// What switches hold for it, where its protocol shares their memory.
+    #[serde(default)]
+    pub switches: SwitchSection,
+}
+
+fn one() -> u16 {
+    1
+}
+
+/// One place on the x axis.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// Findings are named after it.
+    pub x: f64,
+    /// Share of the hosts that reduce, percent.
+    pub hosts: f64,
+    /// Among how many jobs they are divided evenly.
+    #[serde(default = "one")]
+    pub jobs: u16,
+    /// The other hosts send, in a run of its own.
+    pub congested: bool,
+    /// Its tensor, where the points differ in it.
+    #[serde(default)]
+    pub tensor: Option<Bytes>,
+    /// What its hosts put before packets.
+    #[serde(default)]
+    pub noise: Option<NoiseSection>,
+}
+
+impl Goodput {
+    /// For each line and point the findings `<line>-<x>-idle` and `<line>-<x>-congested` (Gbit/s), the same with `-time`
+    /// (microseconds) and `-use` (percent of all links), `<line>-<x>-drop` (percent lost to congestion) and, for each
+    /// pair of lines, `<line>-over-<other>-<x>-idle` and `-congested`; `<line>-change` is the last point's idle goodput
+    /// against the first's, `<line>-<x>-over-first-idle-time` and so on its time over the first point's, `<line>-spread-idle` and `-congested` the greatest over the least of all points.
+    pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+        let mut runs = Vec::new();
+        for line in &self.lines {
+            for point in &self.points {
+                let both = if point.congested { &[false, true][..] } else { &[false][..] };
+                for &congested in both {
+                    runs.extend((1..=context.seeds).map(|seed| Run { line, point, congested, seed }));
+                }
+            }
+        }
+        let results = context.watch.all(&runs, |run| self.measure(context, run))?;
+        let mut findings = Findings::default();
+        for (congested, title) in [(false, "without background traffic"), (true, "under background traffic")] {
+            let mut series = Vec::new();
+            for line in &self.lines {
+                let mut drawn = Series::new(&line.name, Vec::new());
+                for point in &self.points {
+                    let of = |run: &Run<'_>| run.line == line && run.point == point && run.congested == congested;
+                    let found: Vec<&Measured> =
+                        runs.iter().zip(&results).filter(|(run, _)| of(run)).map(|(_, r)| r).collect();
+                    if let Some((mean, range)) = self.note(&mut findings, line, point, congested, &found) {
+                        drawn.points.push([point.x, mean]);
+                        drawn.ranges.push([range.low, range.high]);
+                    }
+                }
+                if !drawn.points.is_empty() {
+                    series.push(drawn);
+                }
+            }
+            if !series.is_empty() {
+                findings.figures.push(self.figure(title, series));
+            }
+        }
+        self.compare(&mut findings);
+        Ok(findings)
+    }
+
+    fn figure(&self, title: &str, series: Vec<Series>) -> Figure {
+        let (what, y) = match self.shows {
+            Shows::Goodput => ("Goodput", "goodput (Gbit/s)"),
+            Shows::Runtime => ("Runtime", "runtime (us)"),
+        };
+        Figure { title: format!("{what} {title}"), x: self.axis.clone(), y: y.into(), log_x: self.log_x, series }
+    }
+
+    /// Keeps one bar of the figure; gives its mean and its range.
+    fn note(
+        &self,
+        findings: &mut Findings,
+        line: &Line,
+        point: &Point,
+        congested: bool,
+        found: &[&Measured],
+    ) -> Option<(f64, Finding)> {
+        if found.is_empty() {
+            return None;
+        }
+        let each = |figure: fn(&Measured) -> f64| spread(&found.iter().map(|r| figure(r)).collect::<Vec<_>>());
+        let (mean, range) = each(|r| r.goodput);
+        let time = each(|r| r.runtime_us);
+        let state = if congested { "congested" } else { "idle" };
+        let key = format!("{}-{}-{state}", line.name, point.x);
+        findings.value(format!("{key}-again"), 100.0 * each(|r| r.again).0);
+        findings.value(format!("{key}-time"), time.0);
+        findings.value(format!("{key}-use"), 100.0 * each(|r| r.mean_use).0);
+        findings.value(&*key, mean);
+        let mut told = format!(
+            "{}, {} {}, {state}: {mean:.1} Gbit/s ({:.1} to {:.1} over {} seeds), {:.1} us; {:.2} % of packets sent again; \
+             links {:.1} % busy on average, {:.1} % at most",
+            line.name,
+            self.axis,
+            point.x,
+            range.low,
+            range.high,
+            found.len(),
+            time.0,
+            100.0 * each(|r| r.again).0,
+            100.0 * each(|r| r.mean_use).0,
+            100.0 * each(|r| r.most_use).1.high,
+        );
+        let of_arrays = |figure: fn(&Measured) -> Option<f64>| found.iter().filter_map(|r| figure(r)).reduce(f64::max);
+        if let (Some(stragglers), Some(held)) = (of_arrays(|r| r.stragglers), of_arrays(|r| r.held_bytes)) {
+            findings.value(format!("{key}-stragglers"), stragglers);
+            findings.value(format!("{key}-held"), held);
+            told += &format!("; up to {stragglers:.1} stragglers a block, {:.0} kB held in a switch", held / 1e3);
+        }
+        findings.note(told + ".");
+        Some(if self.shows == Shows::Runtime { time } else { (mean, range) })
+    }
+}
