@@ -109,7 +109,7 @@ impl PortSet {
     }
 
     /// The ports in ascending order.
-    pub fn iter(&self) -> impl Iterator<Item = PortId> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = PortId> + Clone + '_ {
         self.0.iter().enumerate().flat_map(|(word, &bits)| {
             let mut rest = bits;
             std::iter::from_fn(move || {

@@ -11,7 +11,7 @@ use tributary_sim::config::Config;
 use tributary_sim::driver::{Action, JobPlan, Settings, Simulation};
 use tributary_sim::net::{LinkId, LinkSpec, LosslessSpec, Rate, headroom};
 use tributary_sim::routing::Balancing;
-use tributary_sim::topology::{Graph, leaf_spine, star};
+use tributary_sim::topology::{Graph, dumbbell, leaf_spine, star};
 use tributary_sim::workload::permutation;
 
 const END: Time = Time(u64::MAX);
@@ -175,19 +175,12 @@ fn a_job_beside_uncontrolled_traffic_loses_nothing() {
     assert!(report.links.iter().map(|group| group.pauses).sum::<u64>() > 0, "{report}");
 }
 
-/// Leaves send sums into links a tenth as fast as their hosts': more of them than a queue holds wait for their turn.
-#[test]
-fn sums_take_the_room_of_what_they_are_made_of() {
-    let core = LinkSpec { rate: Rate(10_000_000_000), ..spec() };
-    let graph = leaf_spine(4, 2, 4, spec(), core, Span::ZERO);
-    let mut sim = simulation(&graph, true);
-    let (checker, findings) = Checker::lossless(&graph);
-    sim.fabric.set_tracer(Some(Box::new(checker)));
-    let plan = JobPlan {
+fn plan(elements: u32) -> JobPlan {
+    JobPlan {
         name: "job".into(),
         protocol: Protocol::SwitchMl,
         members: (0..16).map(NodeId).collect(),
-        spec: Spec { elements: 1 << 18, dtype: DType::I32, op: ReduceOp::Sum },
+        spec: Spec { elements, dtype: DType::I32, op: ReduceOp::Sum },
         iterations: 1,
         start: Time::ZERO,
         compute: Span::ZERO,
@@ -196,8 +189,18 @@ fn sums_take_the_room_of_what_they_are_made_of() {
         roots: vec![4],
         timers: TimerConfig::default(),
         timeout: None,
-    };
-    sim.install(plan).unwrap();
+    }
+}
+
+/// Leaves send sums into links a tenth as fast as their hosts': more of them than a queue holds wait for their turn.
+#[test]
+fn sums_take_the_room_of_what_they_are_made_of() {
+    let core = LinkSpec { rate: Rate(10_000_000_000), ..spec() };
+    let graph = leaf_spine(4, 2, 4, spec(), core, Span::ZERO);
+    let mut sim = simulation(&graph, true);
+    let (checker, findings) = Checker::lossless(&graph);
+    sim.fabric.set_tracer(Some(Box::new(checker)));
+    sim.install(plan(1 << 18)).unwrap();
     assert!(sim.run_until_finished(END));
     assert_eq!(losses(&sim), 0);
     assert!(pauses(&sim) > 0, "leaves stopped their hosts");
@@ -205,4 +208,18 @@ fn sums_take_the_room_of_what_they_are_made_of() {
     assert!(sim.traffic.jobs.all()[0].is_complete());
     sim.run(END);
     assert_eq!(sim.fabric.held_bytes(), 0, "all room is given back");
+}
+
+/// Trees with roots at both ends of one link: sums cross it one way and results the other, for either root.
+#[test]
+fn trees_that_turn_at_both_ends_of_a_link_do_not_wait_in_a_circle() {
+    let core = LinkSpec { rate: Rate(1_000_000_000), ..spec() };
+    let graph = dumbbell(4, 4, spec(), core, Span::ZERO);
+    let mut sim = simulation(&graph, true);
+    for name in ["a", "b"] {
+        let members = (0..8).map(NodeId).collect();
+        sim.install(JobPlan { name: name.into(), members, roots: vec![0, 1, 0, 1], ..plan(1 << 18) }).unwrap();
+    }
+    assert!(sim.run_until_finished(END));
+    assert_eq!(losses(&sim), 0);
 }

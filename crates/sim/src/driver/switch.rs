@@ -81,7 +81,7 @@ impl SwitchNode {
         payloads.set_len(payload, len, wire_len);
         let mut packet = Packet { src: self.node, payload, bytes: fabric.framing.bytes_on_link(wire_len), ..packet };
         packet.flags.set_ecn(ecn);
-        self.carry_out(fabric, table, verdict, Origin::Link(from), packet);
+        self.carry_out(fabric, table, verdict, Origin::Made(from), packet);
         self.emit(fabric, table, usize::from(packet.lane), scratch);
     }
 
@@ -158,7 +158,7 @@ impl SwitchNode {
     fn send_copies(
         &self,
         fabric: &mut Fabric,
-        ports: impl Iterator<Item = PortId>,
+        ports: impl Iterator<Item = PortId> + Clone,
         count: usize,
         origin: Origin,
         packet: Packet,
@@ -169,7 +169,7 @@ impl SwitchNode {
         fabric.payloads.share(packet.payload, count as u32 - 1);
         let links = fabric.ports(self.node).len();
         let origin = match origin {
-            Origin::Link(from) if count > 1 => fabric.copies_of(from, packet.bytes, count as u32),
+            Origin::Made(from) if count > 1 => fabric.copies_of(from, packet.bytes, self.node, ports.clone(), count),
             origin => origin,
         };
         for port in ports {

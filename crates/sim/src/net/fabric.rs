@@ -45,9 +45,9 @@ pub struct Fabric {
     pub framing: Framing,
     pub(super) links: Vec<Link>,
     /// For each node, where its ports begin in `ports`; one more at the end.
-    first_port: Vec<u32>,
+    pub(super) first_port: Vec<u32>,
     /// The outgoing link of each port, node after node.
-    ports: Vec<LinkId>,
+    pub(super) ports: Vec<LinkId>,
     /// The number of packets that each node has made.
     serials: Vec<u32>,
     pub(super) losses: Vec<[u64; LossCause::ALL.len()]>,

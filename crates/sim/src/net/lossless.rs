@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 
+use tributary_proto::ids::{NodeId, PortId};
 use tributary_proto::time::Time;
 
 use super::link::{LinkId, Rate};
@@ -46,8 +47,10 @@ pub fn headroom(link: &LinkSpec, longest_packet: u64) -> u64 {
 pub enum Origin {
     /// The node made it by itself: a host, or a program's timer.
     Own,
-    /// It came in over this link, or is what a program made of it.
+    /// It came in over this link.
     Link(LinkId),
+    /// A program made it of what came in over this link.
+    Made(LinkId),
     /// It is one of several copies of what came in, which hold one packet's room until the last one has left.
     Copies(CopiesId),
 }
@@ -69,8 +72,6 @@ struct Copies {
 pub(super) struct Port {
     /// Bytes that the far end can hold of what comes in over this link.
     pub room: u64,
-    /// Bytes that the near end can hold of its own packets.
-    pub own_room: u64,
     /// Packets that have not begun to leave.
     pub waiting: VecDeque<(Packet, Origin)>,
     /// Origin and bytes of the one that is leaving.
@@ -98,19 +99,22 @@ pub(super) struct Lossless {
     pub ports: Vec<Port>,
     copies: Vec<Copies>,
     free_copies: u32,
+    /// By link: whether it leads to a higher level, and whether to a lower one.
+    rises: Vec<(bool, bool)>,
 }
 
 const NONE_FREE: u32 = u32::MAX;
 
 impl Lossless {
     pub fn new(spec: LosslessSpec, graph: &Graph) -> Lossless {
-        let links = graph.edges().iter().flat_map(|edge| [(edge.a, edge.a_to_b), (edge.b, edge.b_to_a)]);
-        let ports = links.map(|(near, link)| {
-            // What a host's NIC holds is up to the host.
-            let own_room = if near.0 < graph.hosts() { u64::MAX } else { link.queue_bytes };
-            Port { room: link.queue_bytes, own_room, ..Port::default() }
+        let links =
+            graph.edges().iter().flat_map(|edge| [(edge.a, edge.b, edge.a_to_b), (edge.b, edge.a, edge.b_to_a)]);
+        let ports = links.map(|(near, far, link)| {
+            let (far, near) = (graph.level(far), graph.level(near));
+            (Port { room: link.queue_bytes, ..Port::default() }, (far > near, far < near))
         });
-        Lossless { spec, ports: ports.collect(), copies: Vec::new(), free_copies: NONE_FREE }
+        let (ports, rises) = ports.unzip();
+        Lossless { spec, ports, copies: Vec::new(), free_copies: NONE_FREE, rises }
     }
 
     /// Counts a packet that joins the queue of link `at`; `None` if there is no room for it, else the link whose
@@ -120,13 +124,8 @@ impl Lossless {
         let origin = match origin {
             Origin::Link(origin) => origin,
             Origin::Copies(_) => return Some(None),
-            Origin::Own => {
-                let port = &mut self.ports[at.index()];
-                port.own += u64::from(bytes);
-                if port.own > port.own_room {
-                    port.own -= u64::from(bytes);
-                    return None;
-                }
+            Origin::Own | Origin::Made(_) => {
+                self.ports[at.index()].own += u64::from(bytes);
                 return Some(None);
             }
         };
@@ -155,7 +154,7 @@ impl Lossless {
                 copies.left = std::mem::replace(&mut self.free_copies, number);
                 (copies.origin, copies.bytes)
             }
-            Origin::Own => {
+            Origin::Own | Origin::Made(_) => {
                 self.ports[at.index()].own -= u64::from(bytes);
                 return None;
             }
@@ -166,6 +165,20 @@ impl Lossless {
         let go_on = port.pausing && port.held <= xon;
         port.pausing &= !go_on;
         go_on.then_some(origin)
+    }
+
+    /// True if what came in over `from` may wait there for `over`: up, down, or up and then down. If down waited for
+    /// up, or across for across, ports could wait for each other in a circle.
+    fn may_wait(&self, from: LinkId, over: LinkId) -> bool {
+        self.rises[from.index()].0 || self.rises[over.index()].1
+    }
+
+    /// Whose room a packet takes that joins the queue of link `over`.
+    fn resolve(&self, origin: Origin, over: LinkId) -> Origin {
+        match origin {
+            Origin::Made(from) if self.may_wait(from, over) => Origin::Link(from),
+            origin => origin,
+        }
     }
 
     /// One packet's room for several copies.
@@ -202,6 +215,7 @@ impl Fabric {
             return false;
         }
         let Some(lossless) = &mut self.lossless else { return false };
+        let origin = lossless.resolve(origin, id);
         let Some(stop) = lossless.hold(id, origin, packet.bytes) else {
             self.lose(id, self.near_end(id), LossCause::QueueFull, &packet);
             return false;
@@ -218,9 +232,23 @@ impl Fabric {
         true
     }
 
-    /// Room for `count` copies of what came in over a link; a lossless network holds one packet for all of them.
-    pub fn copies_of(&mut self, from: LinkId, bytes: u16, count: u32) -> Origin {
+    /// Room for copies that a program made of what came in over a link, and that leave a node through these ports; a
+    /// lossless network holds one packet for all of them.
+    pub fn copies_of(
+        &mut self,
+        from: LinkId,
+        bytes: u16,
+        node: NodeId,
+        mut ports: impl Iterator<Item = PortId>,
+        count: usize,
+    ) -> Origin {
+        let first = self.first_port[node.index()] as usize;
+        let links = &self.ports[first..self.first_port[node.index() + 1] as usize];
         let Some(lossless) = &mut self.lossless else { return Origin::Own };
+        if !ports.all(|port| links.get(port.index()).is_none_or(|&over| lossless.may_wait(from, over))) {
+            return Origin::Own;
+        }
+        let count = count as u32;
         let Some(stop) = lossless.hold(from, Origin::Link(from), bytes) else { return Origin::Own };
         let copies = lossless.share(from, bytes, count);
         if let Some(origin) = stop {
