@@ -9,7 +9,7 @@ use crate::config::FlushTimeout;
 use crate::time::Span;
 
 /// Of so many blocks one has stragglers, in the long run.
-const BLOCKS_PER_STRAGGLER: u64 = 32;
+const BLOCKS_PER_STRAGGLER: u64 = 8;
 /// A straggler makes the timeout longer by this part of itself.
 const STEP: u64 = 8;
 
@@ -74,9 +74,9 @@ mod tests {
         let mut few = adaptive();
         let mut many = adaptive();
         for i in 0..20_000u64 {
-            let late = |every| if i % every == 0 { Span::from_micros(20) } else { Span::from_micros(1) };
+            let late = |every: u64| if i % every == 0 { Span::from_micros(20) } else { Span::from_micros(1) };
             few.sample(late(100));
-            many.sample(late(10));
+            many.sample(late(4));
         }
         assert!(few.span() < Span::from_micros(3), "{}", few.span());
         assert!(many.span() > Span::from_micros(18), "{}", many.span());
