@@ -39,7 +39,8 @@ impl Timeout {
     pub fn sample(&mut self, spread: Span) {
         let FlushTimeout::Adaptive { least, most } = self.config else { return };
         let up = (self.now.0 / STEP).max(BLOCKS_PER_STRAGGLER);
-        let next = if spread > self.now { self.now.0 + up } else { self.now.0 - up / BLOCKS_PER_STRAGGLER };
+        let next =
+            if spread > self.now { self.now.0 + up } else { self.now.0.saturating_sub(up / BLOCKS_PER_STRAGGLER) };
         self.now = Span(next).clamp(least, most.max(least));
     }
 }
@@ -80,6 +81,16 @@ mod tests {
         }
         assert!(few.span() < Span::from_micros(3), "{}", few.span());
         assert!(many.span() > Span::from_micros(18), "{}", many.span());
+    }
+
+    #[test]
+    fn it_may_fall_to_nothing_and_rise_again() {
+        let most = Span::from_micros(1);
+        let mut timeout = Timeout::new(FlushTimeout::Adaptive { least: Span::ZERO, most });
+        (0..10_000).for_each(|_| timeout.sample(Span::ZERO));
+        assert!(timeout.span() < Span::from_nanos(1), "{}", timeout.span());
+        (0..1000).for_each(|_| timeout.sample(most));
+        assert!(timeout.span() > Span::from_nanos(800), "{}", timeout.span());
     }
 
     #[test]
