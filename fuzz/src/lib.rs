@@ -1,6 +1,7 @@
 //! What the fuzzers feed: every parser of the wire, and the machines behind them. Each function takes any bytes and
 //! panics only if something is wrong.
 
+mod canary;
 mod ring;
 
 use tributary_numeric::ReduceOp;
@@ -18,6 +19,7 @@ use tributary_proto::time::{Span, Time};
 use tributary_proto::values::Elements;
 use tributary_proto::wire::{COMMON_LEN, Common};
 
+pub use self::canary::{canary_host, canary_switch, canary_wire};
 pub use self::ring::{ring_host, ring_wire};
 
 /// What is read can be written back, to the same bytes.

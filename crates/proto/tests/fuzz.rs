@@ -32,6 +32,34 @@ fn record() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// The same of Canary.
+fn canary_header() -> impl Strategy<Value = Vec<u8>> {
+    let flags = prop::sample::select(vec![0u8, 0x80, 0xC0, 0x40, 0x01, 0x20, 0xC2]);
+    let addresses = (0..12u8, 0..12u8, prop::sample::select(vec![9u8, 255]));
+    let numbers = (15..24u8, 0..20u8, 0..4u8, 0..4u8, 0..3u8, 0..4u8);
+    (addresses, numbers, flags, prop::sample::select(vec![0x11u8, 0x12, 0x41]), 0..60u8, any::<u32>()).prop_map(
+        |((to, root, switch), (kind, id, counter, children, attempt, wid), flags, dtype_op, elements, proof)| {
+            let mut bytes = vec![0x54, 0x42, 1, 3, kind, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7];
+            bytes.extend([0, 0, 0, to % 4 * 3, 0, 0, 0, id, 0, counter, 0, 3, 0, 0, 0, children]);
+            bytes.extend([if switch == 9 { 0 } else { 255 }; 3]);
+            bytes.extend([switch, 0, 0, 0, root, flags, 0, attempt, dtype_op, 0, 1, 0, wid, 0, 0, 0, elements]);
+            bytes.extend(proof.to_be_bytes());
+            bytes
+        },
+    )
+}
+
+fn canary_input() -> impl Strategy<Value = Vec<u8>> {
+    let body = prop_oneof![vec(any::<u8>(), 0..40), (0..9usize).prop_flat_map(|words| vec(any::<u8>(), 4 * words))];
+    let record = (any::<u8>(), canary_header(), body).prop_map(|(from, mut packet, body)| {
+        packet.extend(body);
+        let mut record = vec![from, packet.len() as u8];
+        record.extend(packet);
+        record
+    });
+    prop_oneof![vec(any::<u8>(), 0..600), vec(record, 0..120).prop_map(|records| records.concat())]
+}
+
 fn input() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![vec(any::<u8>(), 0..600), vec(record(), 0..120).prop_map(|records| records.concat())]
 }
@@ -73,5 +101,23 @@ proptest! {
     #[test]
     fn ring_host(bytes in input()) {
         entries::ring_host(&bytes);
+    }
+
+    #[test]
+    fn canary_wire(header in canary_header(), body in vec(any::<u8>(), 0..140), cut in 0..200usize) {
+        let mut bytes = header;
+        bytes.extend(body);
+        bytes.truncate(cut);
+        entries::canary_wire(&bytes);
+    }
+
+    #[test]
+    fn canary_switch(bytes in canary_input()) {
+        entries::canary_switch(&bytes);
+    }
+
+    #[test]
+    fn canary_host(bytes in canary_input()) {
+        entries::canary_host(&bytes);
     }
 }

@@ -7,9 +7,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::canary::wire as canary_wire;
+use tributary_proto::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
 use tributary_proto::host::{Collective, Host};
-use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
+use tributary_proto::ids::{GroupId, JobId, JobKey, NodeId, PortId, ShardId, WorkerId};
 use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::registry::Protocol;
 use tributary_proto::switch::{NoQueues, Switch, Verdict};
@@ -144,4 +145,69 @@ fn switchml() {
     assert_eq!(verdict, Verdict::Group(GroupId(0)));
     packets.push(("RESULT of the updates", result));
     check("switchml", &packets);
+}
+
+/// A host of two at nodes 0x10 and 0x11, whose trees end in switch 0x20.
+fn canary_host(rank: u16) -> Box<dyn Host> {
+    let fabric = FabricPlan {
+        hosts: [NodeId(0x10), NodeId(0x11)].into(),
+        roots: [NodeId(0x20)].into(),
+        roots_on_way: true,
+        reissues: 3,
+    };
+    let config = HostConfig { job: job(), worker: WorkerId(rank), timers: TimerConfig::default(), fabric };
+    Protocol::Canary.host::<Elements>(&config)
+}
+
+#[test]
+fn canary() {
+    let [mut leader, mut host] = [0, 1].map(canary_host);
+    let mut packets = Vec::new();
+    let hear = |host: &mut Box<dyn Host>, now: Time, bytes: &[u8]| {
+        let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
+        host.handle_packet(now, Addr::Node(NodeId(0x20)), packet).unwrap();
+    };
+    // One block, led by rank 0: first its exponent, then itself.
+    leader.submit(Time::ZERO, f32s(&[1.0, -2.0, 0.5])).unwrap();
+    host.submit(Time::ZERO, f32s(&[1.0, -2.0, 4.0])).unwrap();
+    let probe = sent(&mut host, Time::ZERO);
+    packets.push(("REDUCE of rank 1: place 0, phase 0, no vector, exponent 2", probe.clone()));
+    hear(&mut leader, Time::ZERO, &probe);
+    let agreed = sent(&mut leader, Time::ZERO);
+    packets.push(("BROADCAST of the exponent, to the root", agreed.clone()));
+    hear(&mut host, Time::ZERO, &agreed);
+    let block = sent(&mut host, Time::ZERO);
+    packets.push(("REDUCE of rank 1: place 0, phase 1, three elements", block.clone()));
+
+    let late = Time::ZERO + Span::from_millis(75);
+    host.handle_timeout(late);
+    let query = sent(&mut host, late);
+    packets.push(("QUERY of rank 1", query.clone()));
+    hear(&mut leader, late, &query);
+    packets.push(("REPORT: both have contributed", sent(&mut leader, late)));
+    let request = sent(&mut host, late);
+    packets.push(("REQUEST of rank 1", request.clone()));
+    hear(&mut leader, late, &request);
+    packets.push(("FAILURE: all have asked, so the block is issued again as attempt 1", sent(&mut leader, late)));
+    let failure = packets[packets.len() - 1].1.clone();
+    hear(&mut host, late, &failure);
+
+    let again = sent(&mut host, late);
+    let mut collided = again.clone();
+    collided[40] |= 0x80;
+    canary_wire::put_children(&mut collided, NodeId(0x21), 35, 1);
+    packets.push(("REDUCE of rank 1, attempt 1, after a collision in switch 0x21 on port 35", collided.clone()));
+    hear(&mut leader, late, &collided);
+    packets.push(("BROADCAST of the sum, a restoration of port 35 of switch 0x21", sent(&mut leader, late)));
+    hear(&mut leader, late, &request);
+    packets.push(("BROADCAST of the sum, to rank 1 alone", sent(&mut leader, late)));
+
+    let [mut leader, mut host] = [0, 1].map(canary_host);
+    leader.submit(Time::ZERO, f32s(&[1.0, -2.0, 0.5])).unwrap();
+    host.submit(Time::ZERO, f32s(&[1.0, -2.0])).unwrap();
+    let odd = sent(&mut host, Time::ZERO);
+    let packet = Packet { bytes: &odd, wire_len: odd.len(), ecn: Ecn::NotCapable };
+    assert!(leader.handle_packet(Time::ZERO, Addr::Node(NodeId(0x20)), packet).is_err());
+    packets.push(("MISMATCH: rank 0 brings 3 f32, rank 1 brings 2", sent(&mut leader, Time::ZERO)));
+    check("canary", &packets);
 }

@@ -212,7 +212,7 @@ fn small_tensors_take_one_round_trip_once_exponents_are_known() {
         // The place of each round is another one: the first eight rounds learn.
         let mut end = start;
         while fabric.events.iter().any(Vec::is_empty) {
-            end = end + Span::from_nanos(100);
+            end += Span::from_nanos(100);
             fabric.run_until(end);
         }
         fabric.events.iter_mut().for_each(|events| assert_eq!(output::<f32>(events), vec![6.0; 8]));

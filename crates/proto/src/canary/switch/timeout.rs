@@ -9,7 +9,7 @@ use crate::config::FlushTimeout;
 use crate::time::Span;
 
 /// Of so many blocks one has stragglers, in the long run.
-const BLOCKS_PER_STRAGGLER: u64 = 32;
+const BLOCKS_PER_STRAGGLER: u64 = 8;
 /// A straggler makes the timeout longer by this part of itself.
 const STEP: u64 = 8;
 
@@ -39,7 +39,8 @@ impl Timeout {
     pub fn sample(&mut self, spread: Span) {
         let FlushTimeout::Adaptive { least, most } = self.config else { return };
         let up = (self.now.0 / STEP).max(BLOCKS_PER_STRAGGLER);
-        let next = if spread > self.now { self.now.0 + up } else { self.now.0 - up / BLOCKS_PER_STRAGGLER };
+        let next =
+            if spread > self.now { self.now.0 + up } else { self.now.0.saturating_sub(up / BLOCKS_PER_STRAGGLER) };
         self.now = Span(next).clamp(least, most.max(least));
     }
 }
@@ -74,12 +75,22 @@ mod tests {
         let mut few = adaptive();
         let mut many = adaptive();
         for i in 0..20_000u64 {
-            let late = |every| if i % every == 0 { Span::from_micros(20) } else { Span::from_micros(1) };
+            let late = |every: u64| if i % every == 0 { Span::from_micros(20) } else { Span::from_micros(1) };
             few.sample(late(100));
-            many.sample(late(10));
+            many.sample(late(4));
         }
         assert!(few.span() < Span::from_micros(3), "{}", few.span());
         assert!(many.span() > Span::from_micros(18), "{}", many.span());
+    }
+
+    #[test]
+    fn it_may_fall_to_nothing_and_rise_again() {
+        let most = Span::from_micros(1);
+        let mut timeout = Timeout::new(FlushTimeout::Adaptive { least: Span::ZERO, most });
+        (0..10_000).for_each(|_| timeout.sample(Span::ZERO));
+        assert!(timeout.span() < Span::from_nanos(1), "{}", timeout.span());
+        (0..1000).for_each(|_| timeout.sample(most));
+        assert!(timeout.span() > Span::from_nanos(800), "{}", timeout.span());
     }
 
     #[test]
