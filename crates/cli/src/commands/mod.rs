@@ -22,8 +22,9 @@ Examples:
     tributary allreduce --switch 127.0.0.1 --job hello --rank 0 --world 2 --elements 1000000
     tributary allreduce --switch 127.0.0.1 --job hello --rank 1 --world 2 --elements 1000000
 
-  See it work on its own:             tributary demo
-  A thousand hosts on this machine:    tributary sim run experiments/workload-w.toml
+  See it work on its own:              tributary demo
+  Many switches on this machine:       tributary fabric examples/fabric.toml --allreduce 1000000
+  A thousand hosts, simulated:         tributary sim run experiments/workload-w.toml
   Who uses the switch, what is stuck:  tributary status --switch 10.0.0.1
   What is wrong with this machine:     tributary doctor --switch 10.0.0.1
 

@@ -22,8 +22,8 @@ Examples:
   tributary reproduce switchml-fig6 --seeds 10 --out figures
   tributary reproduce all --quick
 
-Exit code 0 means that everything was run, not that everything agrees: a row that differs stays in the table, with the
-cause as far as the run could measure it.";
+Exit code 0 means that everything was run, not that everything agrees: a row that differs stays in
+the table, with the cause as far as the run could measure it.";
 
 /// The flags of `tributary reproduce`.
 #[derive(clap::Args)]

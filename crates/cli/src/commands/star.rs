@@ -18,10 +18,10 @@ Examples:
   tributary star --hosts 8 --rate-gbps 1 -- python examples/ddp.py
   tributary star --loss-percent 1 -- python examples/ddp.py --backend gloo
 
-Hosts are network namespaces: needs root, iproute2 and nftables. Every host runs the command once, as torchrun would
-with one process a host: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set, and TRIBUTARY_SWITCH,
-GLOO_SOCKET_IFNAME and OMP_NUM_THREADS (1, where you have none). Prints what rank 0 prints, at the end; if a rank fails,
-what it complained of.";
+Hosts are network namespaces: needs root, iproute2 and nftables. Every host runs the command once,
+as torchrun would with one process a host: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT
+are set, and TRIBUTARY_SWITCH, GLOO_SOCKET_IFNAME and OMP_NUM_THREADS (1, where you have none).
+Prints what rank 0 prints, at the end; if a rank fails, what it complained of.";
 
 /// The flags of `tributary star`.
 #[derive(clap::Args)]

@@ -24,7 +24,7 @@ Examples:
   tributary switch --http 127.0.0.1:9100             Prometheus: http://127.0.0.1:9100/metrics
   tributary switch --parent 10.9.0.1:17777           below another switch, which sums for all racks
   tributary switch --config /etc/tributary.toml
-  tributary switch --fabric fabric.toml --node leaf0     one switch of many: see tributary fabric --help
+  tributary switch --fabric fabric.toml --node leaf0     one of many: tributary fabric --help
 
 The file has these keys; flags win over it:
   listen = \"10.0.0.1:17777\"
@@ -70,7 +70,7 @@ pub struct Args {
     /// Be one switch of the fabric that this file describes
     #[arg(
         long, value_name = "FILE.toml", requires = "node",
-        conflicts_with_all = ["listen", "cores", "memory", "http", "config"]
+        conflicts_with_all = ["listen", "parent", "cores", "memory", "http", "config"]
     )]
     pub fabric: Option<PathBuf>,
     /// Which of the fabric's switches

@@ -178,11 +178,6 @@ impl Fabric {
         self.hash.value()
     }
 
-    /// True if packets to a node are lost because it is dead.
-    pub fn is_down(&self, node: NodeId) -> bool {
-        self.node_down[node.index()]
-    }
-
     /// Notes that a node made a packet.
     #[inline]
     pub fn made(&mut self, packet: &Packet) {

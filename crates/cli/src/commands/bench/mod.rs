@@ -19,17 +19,18 @@ use plan::{Plan, Rate};
 
 const EXAMPLES: &str = "\
 Examples:
-  tributary bench                                    everything that docs/performance.md reports, some minutes
+  tributary bench                                    most rows of docs/performance.md, some minutes
   tributary bench --hosts 4 --rate-gbps 1,10         two stars of four hosts
   tributary bench --hosts 8 --loss-percent 0,0.1,1   how loss stretches the completion time
-  tributary bench --quick                            a minute, tiny tensors: that it runs, not how fast
+  tributary bench --quick                            tiny tensors: that it runs, not how fast
 
-Needs root (network namespaces), iproute2 and nftables. Gloo comes with PyTorch: make torch, or pip install torch.
+Needs root (network namespaces), iproute2 and nftables. Gloo comes with PyTorch: make torch, or pip
+install torch.
 
-Every link is shaped in both directions by a token bucket that counts Ethernet frames (1,514 bytes for a full packet).
-Goodput is bits of tensor over the median completion time at the slowest worker, of collectives back to back; runs of
-the contenders take turns. CPU s/GB is the CPU time of all processes, switch included, for each 10^9 bytes of tensor.
-Gloo's retransmissions are TCP segments.";
+Every link is shaped in both directions by a token bucket that counts Ethernet frames (1,514 bytes
+for a full packet). Goodput is bits of tensor over the median completion time at the slowest worker,
+of collectives back to back; runs of the contenders take turns. CPU s/GB is the CPU time of all
+processes, switch included, for each 10^9 bytes of tensor. Gloo's retransmissions are TCP segments.";
 
 /// The flags of `tributary bench`.
 #[derive(clap::Args)]

@@ -78,7 +78,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan that the flags ask for; what docs/performance.md reports, where they name no star.
+    /// The plan that the flags ask for; most rows of docs/performance.md, where they name no star.
     pub fn new(args: &Args) -> Plan {
         let megabytes = args.size_mb.unwrap_or(if args.quick { 1.0 } else { 25.0 });
         Plan {

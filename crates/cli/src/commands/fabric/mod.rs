@@ -29,17 +29,17 @@ use stage::FabricStage;
 
 const EXAMPLES: &str = "\
 Examples:
-  tributary fabric examples/fabric.toml                   start it, tell where everything is, until Ctrl-C
+  tributary fabric examples/fabric.toml         start it, say where everything is, until Ctrl-C
   tributary fabric examples/fabric.toml --allreduce 1000000
   tributary fabric examples/fabric.toml --allreduce 1000000 --traffic host3:host7:150:spine0
   tributary fabric examples/fabric.toml --allreduce 4000000 --kill spine1:0.5
   tributary fabric examples/fabric.toml --run 'ip netns exec $NS_host0 ping -c 1 10.77.128.1'
-  tributary fabric fabric.toml --print                    the command for each machine of a real fabric
+  tributary fabric fabric.toml --print          the command for each machine of a real one
 
 Every switch is a process of its own in a network namespace, with a port on each of its cables: an
-egress queue that drops and marks, and leaves at the port's rate. Needs root and iproute2. With --run
-the command finds each node's namespace in $NS_<node>, and the switches' control addresses from
-inside $NS_control. docs/fabric.md has the file's keys.";
+egress queue that drops and marks, and leaves at the port's rate. Needs root and iproute2. With
+--run the command finds each node's namespace in $NS_<node>, and the switches' control addresses
+from inside $NS_control. docs/fabric.md has the file's keys.";
 
 /// The flags of `tributary fabric`.
 #[derive(clap::Args)]
