@@ -2,7 +2,8 @@
 //!
 //! Start with [`rendezvous`] (what a worker and a switch must know of each other), then [`shard`] (one core of a
 //! switch) and [`group`] (one worker). [`udp`] is the port that both sides send and receive through. [`switch_daemon`]
-//! is a whole switch, with its control plane over HTTP; [`client`] speaks to it. [`fabric`] is a switch that works with others.
+//! is a whole switch, with its control plane over HTTP; [`client`] speaks to it. [`fabric`] is a switch that works with
+//! others.
 #![deny(unsafe_code)]
 
 mod ascent;

@@ -3,7 +3,8 @@
 //! Start with [`run`], which takes a [`config::Config`] to a [`report::Report`], and [`driver::Simulation`], the main
 //! loop. Below it: [`events`] (what happens next), [`net`] (links and what
 //! they carry), [`topology`] (who is connected to whom), [`routing`] (which way a packet goes), [`faults`] (what goes
-//! wrong).
+//! wrong). Around it: [`experiment`] (a file's run, on several threads too), [`check`] and [`swarm`] (what must hold of
+//! any), [`sweep`] (many runs), [`table`] (results), [`reproduce`] (published ones).
 
 pub mod capture;
 pub mod check;
