@@ -168,7 +168,7 @@ def connect(
         rank: this worker, 0 to world_size - 1.
         world_size: number of workers.
         timeout: seconds until the other workers are given up, now and in every collective.
-        protocol: "switchml" (the switch sums) or "ring" (the hosts sum).
+        protocol: "switchml" (the switch sums), "canary" (the switches of a fabric) or "ring" (the hosts).
         elements_per_packet: as many as the path's MTU holds if None.
         slots: the switch's slots for this job; from the bandwidth-delay product if None.
 

@@ -1,4 +1,5 @@
-//! How large a job's packets are, and how many are under way: the pool size `s` (SwitchML, appendix C) is the bandwidth-delay product in packets, as a power of two.
+//! How large a job's packets are, and how many are under way: the pool size `s` (SwitchML, appendix C) is the
+//! bandwidth-delay product in packets, as a power of two.
 //!
 //! "The delay refers to the end-to-end delay, including the end-host processing time." With kernels and threads between
 //! machine and wire, that time is the larger part: a run of packets waits for a thread to wake up on each of three

@@ -90,7 +90,8 @@ pub fn dtype_op(spec: &Spec) -> u8 {
     (spec.dtype as u8) << 4 | spec.op as u8
 }
 
-/// Reads such a byte. The pair and not a `Spec`: a `Result<Spec>` is packed so that reading it back stalls for as long as all the rest.
+/// Reads such a byte. The pair and not a `Spec`: a `Result<Spec>` is packed so that reading it back stalls for as long
+/// as all the rest.
 #[inline]
 pub fn parse_dtype_op(byte: u8) -> Result<(DType, ReduceOp), DropReason> {
     match (DType::from_code(byte >> 4), ReduceOp::from_code(byte & 15)) {

@@ -1,7 +1,7 @@
 //! When to send a packet again: results that overtake, timeouts, and patience with stragglers.
 //!
-//! * Where results of one shard come in the order of sending ([`Order::Sent`]), a slot that is overtaken by [`Recovery::reorder`] packets has
-//!   probably lost one, and is sent again at once.
+//! * Where results of one shard come in the order of sending ([`Order::Sent`]), a slot that is overtaken by
+//!   [`Recovery::reorder`] packets has probably lost one, and is sent again at once.
 //! * Every slot that waits is in a list of its shard and of the number of times it was sent, in the order of sending;
 //!   so the front of a list is the first to time out.
 //! * A shard that says nothing at all is *quiet*: either the last few packets of a collective are lost, or some rank is

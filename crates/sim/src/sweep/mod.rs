@@ -10,7 +10,8 @@
 //! "network.routing" = ["ecmp", "random"]
 //! ```
 //!
-//! [`plan`] makes the points, [`order`] sends one elsewhere, [`store`] keeps those that are finished, [`summary`] is the table at the end.
+//! [`plan`] makes the points, [`order`] sends one elsewhere, [`store`] keeps those that are finished, [`summary`] is the
+//! table at the end.
 
 mod order;
 mod plan;

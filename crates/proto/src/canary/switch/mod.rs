@@ -2,8 +2,9 @@
 //!
 //! A contribution finds its entry free (it opens a descriptor), its own block's that still collects (it is added), its
 //! own block's that was sent (a straggler, passed on; those that follow it closely are collected again, or one early
-//! bird would undo the whole sum), or another block's (a collision: passed on to the leader, who restores the subtree). The sum on its way back goes to the descriptor's children and frees it. Nothing else is
-//! remembered: a switch that restarts has lost the blocks that it held, and hosts issue them again.
+//! bird would undo the whole sum), or another block's (a collision: passed on to the leader, who restores the subtree).
+//! The sum on its way back goes to the descriptor's children and frees it. Nothing else is remembered: a switch that
+//! restarts has lost the blocks that it held, and hosts issue them again.
 
 mod array;
 mod timeout;
