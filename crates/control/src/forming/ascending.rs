@@ -1,0 +1,139 @@
+//! A rendezvous at a switch with a parent: what it asks the switch above, and what it does with the answer.
+
+use tributary_proto::time::{Span, Time};
+
+use super::Forming;
+use crate::admission::grant;
+use crate::control::{Control, Effect};
+use crate::levels::{Ascent, Uplink};
+use crate::memory::JobShape;
+use crate::name::JobName;
+use crate::refusal::Refusal;
+
+impl Control {
+    /// Tells the switch above who has come here.
+    pub(super) fn ask_above(&mut self, now: Time, name: &JobName) {
+        let Some(forming) = self.forming.get(name) else { return };
+        let most_slots = match grant(&self.limits, name, forming.wish(self.limits.shards), self.free(name, true)) {
+            Ok(shape) => shape.slots,
+            Err(refusal) => {
+                self.fail_forming(name, &refusal);
+                return;
+            }
+        };
+        let ranks = forming.seats.values().map(|seat| (seat.request.clone(), now.since(seat.since))).collect();
+        let switches = forming.places();
+        self.last_question += 1;
+        let question = self.last_question;
+        let forming = self.forming.get_mut(name).expect("looked up above");
+        (forming.question, forming.ascent) = (question, None);
+        self.effect(Effect::Ascend { name: name.clone(), question, ranks, most_slots, switches });
+    }
+
+    /// Takes the question to the switch above back.
+    pub(super) fn forget_above(&mut self, name: &JobName, forming: &Forming) {
+        if let Some(ascent) = &forming.ascent {
+            self.descend(name, ascent);
+        } else if self.has_parent {
+            let (ranks, switches) = (Vec::new(), Vec::new());
+            let question = forming.question;
+            self.effect(Effect::Ascend { name: name.clone(), question, ranks, most_slots: 0, switches });
+        }
+    }
+
+    fn descend(&mut self, name: &JobName, ascent: &Ascent) {
+        let Ascent { job, key, wid, .. } = *ascent;
+        self.effect(Effect::Descend { name: name.clone(), job, key, wid, lost: true });
+    }
+
+    /// The answer of the switch above to a question.
+    pub fn ascended(&mut self, now: Time, name: &JobName, question: u64, outcome: Result<Ascent, Refusal>) {
+        let waits = self.forming.get_mut(name).filter(|forming| forming.question == question);
+        match (waits, outcome) {
+            (None, Ok(ascent)) => self.descend(name, &ascent),
+            (None, Err(_)) => {}
+            (Some(forming), Ok(ascent)) => {
+                forming.ascent = Some(ascent);
+                self.complete(now, name);
+            }
+            (Some(forming), Err(refusal)) => {
+                let only = refusal.rank().and_then(|rank| forming.seats.get(&rank)).map(|seat| seat.ticket);
+                match only {
+                    Some(ticket) => {
+                        self.answer(ticket, Err(refusal));
+                        self.withdraw_forming(now, ticket);
+                    }
+                    None => drop(self.fail_forming(name, &refusal)),
+                }
+            }
+        }
+    }
+
+    /// What the switch above misses, for people.
+    pub fn missing_above(&mut self, name: &JobName, missing: Vec<u16>) {
+        if let Some(forming) = self.forming.get_mut(name) {
+            forming.missing_above = Some(missing);
+        }
+    }
+
+    /// Installs what the switch above has admitted, as soon as there is memory for it.
+    pub(super) fn complete_below(&mut self, now: Time, name: &JobName) {
+        let shards = self.limits.shards;
+        let Some(forming) = self.forming.get_mut(name) else { return };
+        let full_since = *forming.full_since.get_or_insert(now);
+        let Some(ascent) = &forming.ascent else { return };
+        let (slots, elements_per_packet) = (ascent.slots, ascent.elements_per_packet);
+        let shape = JobShape { slots, elements_per_packet, ..forming.wish(shards) };
+        // The pool that the switch above has granted, or nothing.
+        let fits = |granted: Result<JobShape, Refusal>| match granted {
+            Ok(granted) if granted.slots == slots => Ok(()),
+            Ok(_) => Err(None),
+            Err(refusal) => Err(Some(refusal)),
+        };
+        let later = fits(grant(&self.limits, name, shape, self.free(name, true)));
+        let Err(refusal) = fits(grant(&self.limits, name, shape, self.free(name, false))) else {
+            let forming = self.forming.remove(name).expect("looked up above");
+            return self.install_below(now, name, forming, shape);
+        };
+        if later.is_ok() && now < full_since + self.limits.timers.succession() {
+            return;
+        }
+        let refusal = refusal.unwrap_or_else(|| Refusal::Full {
+            job: name.clone(),
+            free: self.free(name, false).switch,
+            total: self.limits.memory_bytes,
+            need: shape.bytes(),
+            slots,
+            elements: elements_per_packet,
+            world: shape.world,
+        });
+        self.fail_forming(name, &refusal);
+    }
+
+    fn install_below(&mut self, now: Time, name: &JobName, mut forming: Forming, shape: JobShape) {
+        let Some(Ascent { job, key, wid, shards, workers, switches, .. }) = forming.ascent.take() else { return };
+        // The switch above has given the id anew, so whatever has it here ended there long ago.
+        let orphans = self.remove(job);
+        for ticket in orphans {
+            self.answer(ticket, Err(Refusal::UnknownJob { job: name.clone() }));
+        }
+        let above = (Uplink { wid, shards }, switches);
+        self.install_formed(now, name, forming, shape, shape.config(job, key), workers, Some(above));
+    }
+
+    /// True if all ranks below this switch that the name's former jobs had have come anew: the switch above waits for
+    /// their end.
+    pub(super) fn succeeds_below(&self, name: &JobName) -> bool {
+        let anew = |forming: &Forming| {
+            let mut former = self.predecessors(name).flat_map(|job| job.plan.ranks_below());
+            former.all(|rank| forming.seats.contains_key(&rank))
+        };
+        self.has_parent && self.forming.get(name).is_some_and(anew)
+    }
+
+    /// How much longer than its ranks a job waits here: the switch above is the one to say who did not come.
+    pub(super) fn patience(&self) -> Span {
+        const FOR_THE_SWITCH_ABOVE: Span = Span::from_millis(2_000);
+        if self.has_parent { FOR_THE_SWITCH_ABOVE } else { Span::ZERO }
+    }
+}

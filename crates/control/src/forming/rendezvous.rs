@@ -1,0 +1,250 @@
+//! What ranks do to a rendezvous as they come and go, and when it ends: all have come, someone differs, or time is over.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tributary_proto::config::JobConfig;
+use tributary_proto::time::{Span, Time};
+
+use super::{Forming, Party, Quarrel, Seat};
+use crate::admission::{Free, Limits, grant};
+use crate::control::{Control, Plan, Ticket};
+use crate::levels::{Child, SwitchPlace, Uplink};
+use crate::memory::JobShape;
+use crate::name::JobName;
+use crate::refusal::Refusal;
+use crate::running::Running;
+
+impl Control {
+    /// The first rank of a new job. It is refused at once where the job could not be admitted anyway.
+    pub(crate) fn found(&mut self, now: Time, name: &JobName, party: Party) -> Result<(), Refusal> {
+        if let Some(quarrel) = self.quarrels.get_mut(name).filter(|quarrel| now < quarrel.until) {
+            let before = quarrel.told.len();
+            quarrel.told.extend(party.seats.iter().map(|seat| seat.request.rank));
+            if quarrel.told.len() > before {
+                return Err(quarrel.refusal.clone());
+            }
+            // Who was told and comes again is a new attempt.
+            self.quarrels.remove(name);
+        }
+        // What runs under this name makes way, unless its members live on: hence the second bound.
+        let most = self.limits.max_jobs.min(Limits::MAX_JOBS);
+        let others = self.forming.len() + self.running.values().filter(|job| job.plan.name != *name).count();
+        if others >= usize::from(most) || self.running.len() >= 2 * usize::from(most) {
+            return Err(Refusal::TooManyJobs { most });
+        }
+        let mut forming = Forming::new(now, self.has_parent);
+        forming.place(party);
+        let check = match forming.contradiction(name) {
+            Some(refusal) if !self.has_parent => Err(refusal),
+            // What jobs of this name hold is theirs to give back by the time that all ranks have come.
+            _ => grant(&self.limits, name, forming.wish(self.limits.shards), self.free(name, true)).map(|_| ()),
+        };
+        check?;
+        if let Some(old) = self.owners.remove(name).and_then(|id| self.running.get_mut(&id)) {
+            old.superseded = true;
+        }
+        self.forming.insert(name.clone(), forming);
+        self.try_complete(now, name);
+        Ok(())
+    }
+
+    /// One more party of a job that forms.
+    pub(crate) fn enter(&mut self, now: Time, name: &JobName, party: Party) -> Result<(), Refusal> {
+        let forming = self.forming.get_mut(name).expect("the caller has looked");
+        if let Some(refusal) = forming.objection(name, &party) {
+            return Err(refusal);
+        }
+        let rank = party.first_rank();
+        let replaced = forming.place(party);
+        let contradiction = forming.contradiction(name).filter(|_| !self.has_parent);
+        for ticket in replaced {
+            self.answer(ticket, Err(Refusal::AskedAgain { job: name.clone(), rank }));
+        }
+        match contradiction {
+            Some(refusal) => self.fail_quarrel(now, name, refusal),
+            None => self.try_complete(now, name),
+        }
+        Ok(())
+    }
+
+    fn fail_quarrel(&mut self, now: Time, name: &JobName, refusal: Refusal) {
+        let told = self.fail_forming(name, &refusal);
+        // Bounded: at most as many quarrels as jobs may form.
+        if self.quarrels.len() < usize::from(self.limits.max_jobs) {
+            self.quarrels.insert(name.clone(), Quarrel { refusal, told, until: now + Quarrel::MEMORY });
+        }
+    }
+
+    /// Ends a rendezvous with the same sentence for everyone; returns who was told.
+    pub(crate) fn fail_forming(&mut self, name: &JobName, refusal: &Refusal) -> BTreeSet<u16> {
+        let Some(forming) = self.forming.remove(name) else { return BTreeSet::new() };
+        self.forget_above(name, &forming);
+        let tickets: BTreeSet<Ticket> = forming.seats.values().map(|seat| seat.ticket).collect();
+        for ticket in tickets {
+            self.answer(ticket, Err(refusal.clone()));
+        }
+        forming.seats.into_keys().collect()
+    }
+
+    /// Admits the job if all ranks are there, unless it has predecessors: whether they live is judged on the newest
+    /// signs of life only.
+    fn try_complete(&mut self, now: Time, name: &JobName) {
+        let Some(forming) = self.forming.get_mut(name) else { return };
+        // A rank may have asked again, for a larger world.
+        forming.full_since = None;
+        if self.has_parent {
+            return self.ask_above(now, name);
+        }
+        if !forming.is_full() {
+            return;
+        }
+        if self.predecessors(name).next().is_some() {
+            self.urgent = true;
+            return;
+        }
+        self.complete(now, name);
+    }
+
+    /// Admits a job with all its ranks if its memory is free, or will not become free by waiting for predecessors.
+    pub(super) fn complete(&mut self, now: Time, name: &JobName) {
+        self.retire_predecessors(now, name);
+        if self.has_parent {
+            return self.complete_below(now, name);
+        }
+        let Some(forming) = self.forming.get_mut(name) else { return };
+        let full_since = *forming.full_since.get_or_insert(now);
+        let wish = forming.wish(self.limits.shards);
+        let ideal = grant(&self.limits, name, wish, self.free(name, true));
+        let granted = grant(&self.limits, name, wish, self.free(name, false));
+        if granted != ideal && now < full_since + self.limits.timers.succession() {
+            return;
+        }
+        match granted {
+            Ok(shape) => self.admit(now, name, shape),
+            Err(refusal) => {
+                self.fail_forming(name, &refusal);
+            }
+        }
+    }
+
+    fn admit(&mut self, now: Time, name: &JobName, shape: JobShape) {
+        let Some(forming) = self.forming.remove(name) else { return };
+        let key = forming.seats.values().next().expect("a seat").fresh_key;
+        let config = shape.config(self.next_id(), key);
+        let workers = forming.seats.values().map(|seat| seat.request.addr).collect();
+        self.install_formed(now, name, forming, shape, config, workers, None);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn install_formed(
+        &mut self,
+        now: Time,
+        name: &JobName,
+        forming: Forming,
+        shape: JobShape,
+        config: JobConfig,
+        workers: Vec<SocketAddr>,
+        above: Option<(Uplink, Vec<SwitchPlace>)>,
+    ) {
+        let children = forming.children();
+        let ticket = |child: &Child| forming.seats[&child.below.ranks()[0].0].ticket;
+        let tickets = children.iter().map(ticket).collect();
+        let (uplink, switches) = above.map_or((None, forming.places()), |(uplink, all)| (Some(uplink), all));
+        let (protocol, memory_bytes) = (shape.protocol, shape.bytes());
+        let plan = Plan { name: name.clone(), protocol, config, children, workers, switches, uplink, memory_bytes };
+        self.install(Running::new(now, Arc::new(plan), tickets));
+    }
+
+    /// Free memory for a job of this name; with `succeeding` as if its predecessors were gone already.
+    pub(super) fn free(&self, name: &JobName, succeeding: bool) -> Free {
+        let counted = |job: &&Running| !(succeeding && job.plan.name == *name);
+        let used: u64 = self.running.values().filter(counted).map(|job| job.plan.memory_bytes).sum();
+        let quota = self.limits.quota(name).and_then(|quota| {
+            let same = self.running.values().filter(counted).filter(|job| job.plan.name.matches(&quota.jobs));
+            Some(quota.memory_bytes?.saturating_sub(same.map(|job| job.plan.memory_bytes).sum()))
+        });
+        Free { switch: self.limits.memory_bytes.saturating_sub(used), quota }
+    }
+
+    /// Fails what has waited too long, and admits what waited for its predecessor's end.
+    pub(crate) fn expire_rendezvous(&mut self, now: Time) {
+        let names: Vec<JobName> = self.forming.keys().cloned().collect();
+        for name in names {
+            if self.succeeds_below(&name) {
+                self.retire_predecessors(now, &name);
+            }
+            let forming = &self.forming[&name];
+            if forming.is_full() {
+                self.complete(now, &name);
+            } else if let Some(waited) = self.most_impatient(forming, now) {
+                let (missing, world, job) = (forming.missing(), forming.world(), name.clone());
+                let refusal = match self.has_parent {
+                    false => Refusal::NotComing { job, missing, world, waited },
+                    true => Refusal::AboveSilent { job, waited },
+                };
+                self.fail_forming(&name, &refusal);
+            }
+        }
+    }
+
+    fn most_impatient(&self, forming: &Forming, now: Time) -> Option<Span> {
+        let (max_wait, patience) = (self.limits.timers.max_wait, self.patience());
+        let over = forming.seats.values().filter(|seat| seat.deadline(max_wait) + patience <= now);
+        over.map(|seat| seat.request.timeout.min(max_wait)).min()
+    }
+
+    pub(crate) fn forming_due(&self, name: &JobName, forming: &Forming) -> Time {
+        let timers = &self.limits.timers;
+        let silent = || self.predecessors(name).filter_map(|job| job.next_silent(timers.succession()));
+        match forming.full_since {
+            None => {
+                let silent = silent().filter(|_| self.succeeds_below(name));
+                let deadlines = forming.seats.values().map(|seat| seat.deadline(timers.max_wait) + self.patience());
+                silent.chain(deadlines).min().expect("a seat")
+            }
+            Some(full) => silent().chain([full + timers.succession()]).min().expect("at least one"),
+        }
+    }
+
+    pub(crate) fn withdraw_forming(&mut self, now: Time, ticket: Ticket) {
+        let names: Vec<JobName> = self
+            .forming
+            .iter()
+            .filter(|(_, forming)| forming.has_ticket(ticket))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in names {
+            self.vacate(now, &name, |seat| seat.ticket == ticket);
+        }
+    }
+
+    /// A switch below takes its join back.
+    pub(crate) fn withdraw_switch(&mut self, now: Time, name: &JobName, incarnation: u64, question: u64) {
+        let Some(forming) = self.forming.get(name) else { return };
+        if forming.switches.get(&incarnation).is_some_and(|there| there.question > question) {
+            return;
+        }
+        let of_it = forming.seats.values().find(|seat| seat.via == Some(incarnation));
+        if let Some(ticket) = of_it.map(|seat| seat.ticket) {
+            self.answer(ticket, Err(Refusal::AskedAgain { job: name.clone(), rank: 0 }));
+            self.vacate(now, name, |seat| seat.ticket == ticket);
+        }
+    }
+
+    fn vacate(&mut self, now: Time, name: &JobName, goes: impl Fn(&Seat) -> bool) {
+        let Some(forming) = self.forming.get_mut(name) else { return };
+        forming.full_since = None;
+        forming.seats.retain(|_, seat| !goes(seat));
+        let seats = &forming.seats;
+        forming.switches.retain(|incarnation, _| seats.values().any(|seat| seat.via == Some(*incarnation)));
+        if !forming.seats.is_empty() {
+            if self.has_parent {
+                self.ask_above(now, name);
+            }
+        } else if let Some(forming) = self.forming.remove(name) {
+            self.forget_above(name, &forming);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What switches of a tree say to each other, and of each other.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tributary_control::{Ascent, JoinRequest, Plan, SwitchJoin, SwitchPlace};
+use tributary_proto::ids::{JobId, JobKey, WorkerId};
+use tributary_proto::wire;
+
+use super::{JoinBody, from_hex, hex};
+use crate::clock::span;
+use crate::http::error::ApiError;
+
+/// A switch of a job's tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Its control API; where its own address is everywhere, that at which the sender of this is reached.
+    pub addr: SocketAddr,
+    /// The ranks below it, ascending.
+    pub ranks: Vec<u16>,
+}
+
+impl Place {
+    /// As JSON.
+    pub fn new(place: &SwitchPlace) -> Place {
+        Place { addr: place.addr, ranks: place.ranks.clone() }
+    }
+
+    /// As someone understands it who reached its sender at `sender`.
+    pub fn seen_from(self, sender: IpAddr) -> SwitchPlace {
+        SwitchPlace { addr: reached(self.addr, sender), ranks: self.ranks }
+    }
+}
+
+/// An address that its owner knows as everywhere is where it was reached.
+fn reached(addr: SocketAddr, at: IpAddr) -> SocketAddr {
+    if addr.ip().is_unspecified() { SocketAddr::new(at.to_canonical(), addr.port()) } else { addr }
+}
+
+/// All switches of a job, as the one at `listen` knows them.
+pub fn places(plan: &Plan, listen: SocketAddr) -> Vec<Place> {
+    let own = SwitchPlace { addr: listen, ranks: plan.ranks_below() };
+    // A switch below another one was told of the whole tree, itself included.
+    let own = plan.uplink.is_none().then(|| Place::new(&own));
+    own.into_iter().chain(plan.switches.iter().map(Place::new)).collect()
+}
+
+/// `POST /jobs/{name}/switches/join`: a switch below joins with the ranks that have come to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchJoinBody {
+    /// The wire format that the switch speaks.
+    pub wire_version: u8,
+    /// Random, 16 hexadecimal digits: of the switch's process.
+    pub incarnation: String,
+    /// Counts the questions of that process.
+    pub question: u64,
+    /// The UDP address of each of its shards.
+    pub shards: Vec<SocketAddr>,
+    /// The most slots that it has memory for.
+    pub most_slots: u16,
+    /// The ranks that have come to it; none: it takes its join back.
+    pub ranks: Vec<RankBody>,
+    /// The switches of its part of the tree, itself first.
+    pub switches: Vec<Place>,
+}
+
+/// One rank that has come to a switch below.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankBody {
+    /// What it asked for there.
+    pub join: JoinBody,
+    /// Where its packets come from, as seen there.
+    pub udp: SocketAddr,
+    /// Seconds that it has waited there.
+    pub waited_s: f64,
+}
+
+impl SwitchJoinBody {
+    /// What the control plane understands.
+    pub fn join(self, from: IpAddr, asked_at: IpAddr) -> Result<SwitchJoin, ApiError> {
+        if self.wire_version != wire::VERSION {
+            return Err(ApiError::wire_version(self.wire_version));
+        }
+        let incarnation = from_hex(&self.incarnation)
+            .ok_or_else(|| ApiError::bad_request("incarnation is not of 16 hexadecimal digits".into()))?;
+        let rank = |body: RankBody| {
+            let waited = Duration::try_from_secs_f64(body.waited_s)
+                .map_err(|_| ApiError::bad_request("waited_s is not a number of seconds".into()))?;
+            Ok((JoinRequest { addr: body.udp, ..body.join.request(body.udp.ip(), asked_at)? }, span(waited)))
+        };
+        Ok(SwitchJoin {
+            incarnation,
+            asked_at,
+            question: self.question,
+            shards: self.shards.into_iter().map(|shard| reached(shard, from)).collect(),
+            most_slots: self.most_slots,
+            ranks: self.ranks.into_iter().map(rank).collect::<Result<_, ApiError>>()?,
+            switches: self.switches.into_iter().map(|place| place.seen_from(from)).collect(),
+        })
+    }
+}
+
+/// The answer to a switch below.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchJoinReply {
+    /// The job's id in packets, at all levels.
+    pub job_id: u16,
+    /// What members know, at all levels: 16 hexadecimal digits.
+    pub key: String,
+    /// Slots over all shards.
+    pub slots: u16,
+    /// Elements per packet.
+    pub elements_per_packet: u16,
+    /// The switch's number here.
+    pub wid: u16,
+    /// The UDP port of each shard, at the address that the switch reached this API at.
+    pub shard_ports: Vec<u16>,
+    /// The UDP address of each worker of the whole job, by rank.
+    pub workers: Vec<SocketAddr>,
+    /// All switches of the job.
+    pub switches: Vec<Place>,
+}
+
+impl SwitchJoinReply {
+    /// What a switch below is told.
+    pub fn new(plan: &Plan, wid: WorkerId, listen: SocketAddr, shard_ports: Vec<u16>) -> SwitchJoinReply {
+        SwitchJoinReply {
+            job_id: plan.config.job.0,
+            key: hex(plan.config.key.0),
+            slots: plan.config.slots,
+            elements_per_packet: plan.config.elements_per_packet,
+            wid: wid.0,
+            shard_ports,
+            workers: plan.workers.clone(),
+            switches: places(plan, listen),
+        }
+    }
+
+    /// The answer as the switch below understands it; `None` if it makes no sense.
+    pub fn ascent(self, above: IpAddr) -> Option<Ascent> {
+        Some(Ascent {
+            job: JobId(self.job_id),
+            key: JobKey(from_hex(&self.key)?),
+            slots: self.slots,
+            elements_per_packet: self.elements_per_packet,
+            wid: WorkerId(self.wid),
+            shards: self.shard_ports.iter().map(|&port| SocketAddr::new(above, port)).collect(),
+            workers: self.workers,
+            switches: self.switches.into_iter().map(|place| place.seen_from(above)).collect(),
+        })
+    }
+}
+
+/// `POST /jobs/{name}/switches/leave`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchLeaveBody {
+    /// The job's id.
+    pub job_id: u16,
+    /// Its key.
+    pub key: String,
+    /// The switch's number here.
+    pub wid: u16,
+    /// A member below it was lost.
+    pub lost: bool,
+}
