@@ -6,9 +6,10 @@ use tributary_proto::ids::{JobId, WorkerId};
 use tributary_proto::time::{Span, Time};
 
 use crate::admission::Timers;
-use crate::control::{Control, Plan, Ticket};
+use crate::control::{Control, Ticket};
 use crate::forming::Party;
 use crate::name::JobName;
+use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::report::MemberState;
 use crate::watch::Watch;

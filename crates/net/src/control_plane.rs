@@ -5,6 +5,7 @@
 //! each shard and one for its control plane, however much it is asked.
 
 mod members;
+mod shards;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,61 +20,12 @@ use tributary_proto::ids::{JobId, JobKey, WorkerId};
 use tributary_proto::time::Time;
 
 pub(crate) use self::members::NoWatch;
+use self::shards::job_in_shard;
+pub(crate) use self::shards::{Shard, Sighting, Sightings};
 use crate::ascent::{Ascender, Question, Said};
 use crate::clock::{Clock, duration};
 use crate::pool_size;
-use crate::shard::{Answer, JobInstall, ShardError, ShardHandle, ShardReport};
-
-/// What the control plane needs of a shard, or of what stands for one. Answers come in the order of asking.
-pub(crate) trait Shard: Send + Sync {
-    /// Installs a job, in place of any with its id; answers when packets will find it.
-    fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>>;
-    /// Takes a job out and frees its memory; false if there was none.
-    fn remove(&self, job: JobId) -> Answer<bool>;
-    /// The state of the shard and of its jobs.
-    fn report(&self) -> Answer<ShardReport>;
-    /// The address that it receives at.
-    fn udp_addr(&self) -> SocketAddr;
-    /// Bytes of receive buffer that the kernel granted.
-    fn receive_buffer(&self) -> usize;
-}
-
-impl Shard for ShardHandle {
-    fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
-        ShardHandle::install(self, job)
-    }
-    fn remove(&self, job: JobId) -> Answer<bool> {
-        ShardHandle::remove(self, job)
-    }
-    fn report(&self) -> Answer<ShardReport> {
-        ShardHandle::report(self)
-    }
-    fn udp_addr(&self) -> SocketAddr {
-        ShardHandle::udp_addr(self)
-    }
-    fn receive_buffer(&self) -> usize {
-        ShardHandle::receive_buffer(self)
-    }
-}
-
-/// What a shard last said, and how fast it works.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sighting {
-    /// The newest report; `None` before the first.
-    pub report: Option<ShardReport>,
-    /// False once the shard no longer answers.
-    pub alive: bool,
-    pub rx_packets_per_s: f64,
-    pub rx_bytes_per_s: f64,
-    pub tx_bytes_per_s: f64,
-}
-
-/// All that was seen of the shards at one time.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sightings {
-    pub at: Option<Time>,
-    pub shards: Vec<Sighting>,
-}
+use crate::shard::{ShardError, ShardReport};
 
 struct State {
     control: Control,
@@ -394,43 +346,11 @@ impl ControlPlane {
     }
 }
 
-/// What one shard is told of a job.
-fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
-    let uplink = plan.uplink.as_ref();
-    JobInstall {
-        protocol: plan.protocol,
-        config: plan.config.clone(),
-        members: plan.children.iter().filter_map(|child| child.addr(number)).collect(),
-        asked_at: plan.children.iter().map(|child| child.asked_at).collect(),
-        below: plan.children.iter().map(|child| child.below.clone()).collect(),
-        parent: uplink.and_then(|uplink| Some((*uplink.shards.get(number)?, uplink.wid))),
-    }
-}
-
 /// What the switch above says next; never, where there is none.
 async fn next(heard: &mut Option<UnboundedReceiver<Said>>) -> Option<Said> {
     match heard {
         Some(heard) => heard.recv().await,
         None => std::future::pending().await,
-    }
-}
-
-impl Sighting {
-    /// Rates over less than this are noise.
-    const MIN_INTERVAL_S: f64 = 0.15;
-
-    fn update(&mut self, report: ShardReport) {
-        self.alive = true;
-        if let Some(old) = &self.report {
-            let seconds = report.now.since(old.now).as_secs_f64();
-            if seconds >= Sighting::MIN_INTERVAL_S {
-                let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds;
-                self.rx_packets_per_s = rate(report.socket.rx_packets, old.socket.rx_packets);
-                self.rx_bytes_per_s = rate(report.socket.rx_bytes, old.socket.rx_bytes);
-                self.tx_bytes_per_s = rate(report.socket.tx_bytes, old.socket.tx_bytes);
-            }
-        }
-        self.report = Some(report);
     }
 }
 

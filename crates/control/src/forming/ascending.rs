@@ -4,10 +4,11 @@ use tributary_proto::time::{Span, Time};
 
 use super::Forming;
 use crate::admission::grant;
-use crate::control::{Control, Effect};
+use crate::control::Control;
 use crate::levels::{Ascent, Uplink};
 use crate::memory::JobShape;
 use crate::name::JobName;
+use crate::plan::Effect;
 use crate::refusal::Refusal;
 
 impl Control {

@@ -9,10 +9,11 @@ use tributary_proto::time::{Span, Time};
 
 use super::{Forming, Party, Quarrel, Seat};
 use crate::admission::{Free, Limits, grant};
-use crate::control::{Control, Plan, Ticket};
+use crate::control::{Control, Ticket};
 use crate::levels::{Child, SwitchPlace, Uplink};
 use crate::memory::JobShape;
 use crate::name::JobName;
+use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::running::Running;
 

@@ -16,6 +16,7 @@ mod notices;
 mod outbox;
 mod steps;
 mod transmit;
+mod window;
 
 use std::collections::VecDeque;
 
@@ -30,7 +31,7 @@ use super::wire::{HEADER_LEN, Header, Kind, rank_proof};
 use crate::config::{HostConfig, JobConfig};
 use crate::drop_reason::DropReason;
 use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
-use crate::ids::{NodeId, OpId, WorkerId};
+use crate::ids::{OpId, WorkerId};
 use crate::packet::{Addr, Packet, Transmit};
 use crate::parts::deadlines::{Deadlines, Due};
 use crate::parts::look_ahead::LookAhead;
@@ -172,84 +173,6 @@ impl<V: Values> CanaryHost<V> {
             vector: vec![0; (4 * usize::from(job.elements_per_packet)).max(FINGERPRINT_LEN)],
             config: config.clone(),
         }
-    }
-
-    fn window(&self) -> u16 {
-        self.places.len() as u16 - 1
-    }
-
-    fn is_notice(&self, place: u16) -> bool {
-        place == self.window()
-    }
-
-    fn world(&self) -> u16 {
-        self.config.job.world
-    }
-
-    fn node_of(&self, rank: WorkerId) -> NodeId {
-        self.config.fabric.hosts[rank.index()]
-    }
-
-    fn own_node(&self) -> NodeId {
-        self.node_of(self.config.worker)
-    }
-
-    fn leader_of(&self, block: u64) -> WorkerId {
-        WorkerId((block % u64::from(self.world())) as u16)
-    }
-
-    fn root_of(&self, block: u64) -> NodeId {
-        let roots = &self.config.fabric.roots;
-        roots[(block % roots.len() as u64) as usize]
-    }
-
-    fn step_of(&self, place: u16) -> Step {
-        Step { place, phase: self.places[usize::from(place)].phase }
-    }
-
-    /// The block is summed by its leader alone, after so many failures.
-    fn is_direct(&self, attempt: u8) -> bool {
-        attempt >= self.config.fabric.reissues
-    }
-
-    /// The collective of a place, if its block was submitted.
-    fn op_at(&self, place: u16) -> Option<&Op> {
-        if self.is_notice(place) { None } else { self.stream.op_of(self.places[usize::from(place)].block) }
-    }
-
-    /// What a place reduces.
-    fn spec_at(&self, place: u16) -> Spec {
-        self.op_at(place).map_or(NOTICE, |op| op.spec)
-    }
-
-    /// Elements of the vector that a place sends.
-    fn elements_at(&self, place: u16) -> usize {
-        let state = &self.places[usize::from(place)];
-        match self.op_at(place) {
-            Some(op) if state.stage != Stage::Probe => op.range(state.block).len(),
-            _ => 0,
-        }
-    }
-
-    /// What this rank says about the next block of a place; where ranks agree on its own exponent, about that one.
-    fn look_ahead_at(&self, place: u16) -> LookAhead {
-        if self.is_notice(place) {
-            return LookAhead::UNKNOWN;
-        }
-        let state = &self.places[usize::from(place)];
-        let block = match state.stage {
-            Stage::Probe | Stage::Guess => state.block,
-            _ => state.block + u64::from(self.window()),
-        };
-        self.stream.op_of(block).map_or(LookAhead::UNKNOWN, |op| LookAhead::known(op.exponent(block)))
-    }
-
-    /// The scale that a place's vector is summed with.
-    fn scale_at(&self, place: u16) -> Scale {
-        let state = &self.places[usize::from(place)];
-        let agreed = if state.stage == Stage::Guess { state.last } else { state.agreed };
-        let op = self.op_at(place).expect("a place that sends a vector has a block");
-        scale(op, agreed, self.world())
     }
 
     /// Starts a place whose block was submitted.

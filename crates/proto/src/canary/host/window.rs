@@ -1,0 +1,90 @@
+//! Which block is where in the window, who leads it, where its tree ends, and what it consists of.
+
+use tributary_numeric::Scale;
+
+use super::steps::Step;
+use super::{CanaryHost, NOTICE, Stage, scale};
+use crate::ids::{NodeId, WorkerId};
+use crate::parts::look_ahead::LookAhead;
+use crate::parts::stream::Op;
+use crate::tensor::Spec;
+
+impl<V> CanaryHost<V> {
+    pub(super) fn window(&self) -> u16 {
+        self.places.len() as u16 - 1
+    }
+
+    pub(super) fn is_notice(&self, place: u16) -> bool {
+        place == self.window()
+    }
+
+    pub(super) fn world(&self) -> u16 {
+        self.config.job.world
+    }
+
+    pub(super) fn node_of(&self, rank: WorkerId) -> NodeId {
+        self.config.fabric.hosts[rank.index()]
+    }
+
+    pub(super) fn own_node(&self) -> NodeId {
+        self.node_of(self.config.worker)
+    }
+
+    pub(super) fn leader_of(&self, block: u64) -> WorkerId {
+        WorkerId((block % u64::from(self.world())) as u16)
+    }
+
+    pub(super) fn root_of(&self, block: u64) -> NodeId {
+        let roots = &self.config.fabric.roots;
+        roots[(block % roots.len() as u64) as usize]
+    }
+
+    pub(super) fn step_of(&self, place: u16) -> Step {
+        Step { place, phase: self.places[usize::from(place)].phase }
+    }
+
+    /// The block is summed by its leader alone, after so many failures.
+    pub(super) fn is_direct(&self, attempt: u8) -> bool {
+        attempt >= self.config.fabric.reissues
+    }
+
+    /// The collective of a place, if its block was submitted.
+    pub(super) fn op_at(&self, place: u16) -> Option<&Op> {
+        if self.is_notice(place) { None } else { self.stream.op_of(self.places[usize::from(place)].block) }
+    }
+
+    /// What a place reduces.
+    pub(super) fn spec_at(&self, place: u16) -> Spec {
+        self.op_at(place).map_or(NOTICE, |op| op.spec)
+    }
+
+    /// Elements of the vector that a place sends.
+    pub(super) fn elements_at(&self, place: u16) -> usize {
+        let state = &self.places[usize::from(place)];
+        match self.op_at(place) {
+            Some(op) if state.stage != Stage::Probe => op.range(state.block).len(),
+            _ => 0,
+        }
+    }
+
+    /// What this rank says about the next block of a place; where ranks agree on its own exponent, about that one.
+    pub(super) fn look_ahead_at(&self, place: u16) -> LookAhead {
+        if self.is_notice(place) {
+            return LookAhead::UNKNOWN;
+        }
+        let state = &self.places[usize::from(place)];
+        let block = match state.stage {
+            Stage::Probe | Stage::Guess => state.block,
+            _ => state.block + u64::from(self.window()),
+        };
+        self.stream.op_of(block).map_or(LookAhead::UNKNOWN, |op| LookAhead::known(op.exponent(block)))
+    }
+
+    /// The scale that a place's vector is summed with.
+    pub(super) fn scale_at(&self, place: u16) -> Scale {
+        let state = &self.places[usize::from(place)];
+        let agreed = if state.stage == Stage::Guess { state.last } else { state.agreed };
+        let op = self.op_at(place).expect("a place that sends a vector has a block");
+        scale(op, agreed, self.world())
+    }
+}
