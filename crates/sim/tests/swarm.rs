@@ -24,6 +24,14 @@ fn nothing_wrong_comes_out_and_everything_ends() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+/// PAUSE, and trees with roots at both ends of a cable: sums and results that cross it waited for each other's room.
+#[test]
+fn lossless_worlds_with_trees_that_turn_at_both_ends_of_a_cable_end() {
+    for seed in [74, 1553, 2059] {
+        assert_eq!(run_seed(seed).failures, [""; 0], "seed {seed}");
+    }
+}
+
 #[test]
 fn a_seed_gives_the_same_trace_again() {
     for seed in [3, 14, 15] {
