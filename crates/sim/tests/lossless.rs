@@ -84,6 +84,31 @@ fn the_checkers_accept_a_lossless_incast_and_find_a_drop() {
     assert!(found.iter().any(|violation| violation.what.contains("a lossless network dropped it")), "{found:?}");
 }
 
+/// With two cables broken the only way from the first leaf to the second goes down to the third and up again.
+#[test]
+fn the_checkers_find_what_comes_down_and_goes_up() {
+    let graph = leaf_spine(3, 2, 1, spec(), spec(), Span::ZERO);
+    let violations = |broken: bool| {
+        let mut sim = simulation(&graph, true);
+        let (checker, findings) = Checker::lossless(&graph);
+        sim.fabric.set_tracer(Some(Box::new(checker)));
+        if broken {
+            for (leaf, port) in [(0, 2), (1, 1)] {
+                let cable = sim.fabric.port(graph.switch(leaf), port);
+                sim.plan(Time::ZERO, Action::Cable(cable, true));
+            }
+            sim.plan(Time::ZERO, Action::Reroute);
+        }
+        sim.run(Time::ZERO + Span::from_micros(1));
+        sim.send_message(NodeId(0), NodeId(1), u64::from(PACKET), PACKET);
+        assert!(sim.run_until_finished(END));
+        findings.violations()
+    };
+    assert_eq!(violations(false), []);
+    let found = violations(true);
+    assert!(found.iter().any(|violation| violation.what.contains("ports can wait in a circle")), "{found:?}");
+}
+
 #[test]
 fn what_comes_in_after_the_order_needs_the_headroom_and_no_more() {
     let most_held = |room: u64| {

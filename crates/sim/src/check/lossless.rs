@@ -1,9 +1,10 @@
-//! Lossless networks: nothing is dropped for want of room, and no port of a switch holds more of what came in there than
-//! its buffer has room for.
+//! Lossless networks: nothing is dropped for want of room, no port of a switch holds more of what came in there than its
+//! buffer has room for, and nothing waits there that could close a circle of ports.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
+use tributary_proto::ids::NodeId;
 use tributary_proto::time::Time;
 
 use super::packets::{Name, name};
@@ -25,6 +26,14 @@ pub struct LosslessChecker {
     waiting: BTreeMap<(LinkId, Name), VecDeque<Option<LinkId>>>,
     /// When a packet has left a switch, over which link it had come in, and its bytes.
     leaving: BinaryHeap<Reverse<(Time, LinkId, u16)>>,
+    /// By link: how many levels it rises; fewer than none if it descends.
+    rises: Vec<i16>,
+}
+
+/// The rise of a cable's two links.
+fn rise(graph: &Graph, a: NodeId, b: NodeId) -> [i16; 2] {
+    let rise = i16::from(graph.level(b)) - i16::from(graph.level(a));
+    [rise, -rise]
 }
 
 impl LosslessChecker {
@@ -38,6 +47,7 @@ impl LosslessChecker {
             at_work: None,
             waiting: BTreeMap::new(),
             leaving: BinaryHeap::new(),
+            rises: graph.edges().iter().flat_map(|edge| rise(graph, edge.a, edge.b)).collect(),
         }
     }
 
@@ -59,6 +69,10 @@ impl LosslessChecker {
             }
             Happening::Waits { link } => {
                 let origin = self.take(node, packet);
+                // Whoever has come down or across must go on downwards: see docs/simulator.md.
+                if origin.is_some_and(|from| self.rises[from.index()] <= 0 && self.rises[link.index()] >= 0) {
+                    sentences.push("it has come down and waits to go up: ports can wait in a circle".to_string());
+                }
                 self.waiting.entry((link, packet)).or_default().push_back(origin);
             }
             Happening::Joined { link, end, .. } => {
