@@ -22,6 +22,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use tributary_numeric::{Element, ReduceOp};
+use tributary_proto::ids::WorkerId;
 use tributary_proto::tensor::Spec;
 
 pub use self::error::{ConnectError, GroupError};
@@ -112,7 +113,7 @@ impl Group {
             let elements = (len - start).min(MAX_ELEMENTS) as u32;
             let spec = Spec { elements, dtype: T::DTYPE, op };
             let (input, output) = (input.wrapping_add(start).cast(), output.wrapping_add(start).cast());
-            match self.start(input, output, spec, 0..elements, timeout, false) {
+            match self.start(input, output, spec, (0..elements, None), timeout, false) {
                 Ok(pending) => started.push(pending),
                 Err(error) => {
                     result = Err(error);
@@ -142,7 +143,7 @@ impl Group {
         spec: Spec,
         timeout: Duration,
     ) -> Result<Pending, GroupError> {
-        self.start(input, output, spec, 0..spec.elements, timeout, true)
+        self.start(input, output, spec, (0..spec.elements, None), timeout, true)
     }
 
     /// As [`Group::submit`], of whose result this rank wants the elements `kept` only: its part of a reduce-scatter, or
@@ -164,12 +165,36 @@ impl Group {
         if kept.start > kept.end || kept.end > spec.elements || !(whole || self.keeps_parts()) {
             return Err(GroupError::Part { kept, elements: spec.elements, protocol: self.info.protocol.name() });
         }
-        self.start(input, output, spec, kept, timeout, true)
+        self.start(input, output, spec, (kept, None), timeout, true)
     }
 
-    /// Whether [`Group::submit_keeping`] may keep less than all: where hosts sum, they need the room for the whole.
+    /// Starts a reduce: the result is for rank `root` alone, which all ranks name alike. Under Canary that rank leads all
+    /// blocks, and no vector comes back; under SwitchML the others do not look at theirs.
+    ///
+    /// # Safety
+    /// As for [`Group::submit`] on the root; elsewhere nothing is written, and any `output` will do.
+    #[allow(unsafe_code)]
+    pub unsafe fn submit_reduce(
+        &self,
+        input: *const u8,
+        output: *mut u8,
+        spec: Spec,
+        root: u16,
+        timeout: Duration,
+    ) -> Result<Pending, GroupError> {
+        if root >= self.info.world {
+            return Err(GroupError::NoRoot { root, world: self.info.world });
+        }
+        let kept = if root == self.info.rank { 0..spec.elements } else { 0..0 };
+        if !self.keeps_parts() {
+            return Err(GroupError::Part { kept, elements: spec.elements, protocol: self.info.protocol.name() });
+        }
+        self.start(input, output, spec, (kept, Some(WorkerId(root))), timeout, true)
+    }
+
+    /// Whether [`Group::submit_keeping`] may keep less than all: where every host sums, each needs the room for the whole.
     pub fn keeps_parts(&self) -> bool {
-        self.info.protocol.aggregates_in_switch()
+        self.info.protocol.aggregates_in_switch() || self.info.protocol.every_hop()
     }
 
     #[allow(unsafe_code)]
@@ -178,14 +203,14 @@ impl Group {
         input: *const u8,
         output: *mut u8,
         spec: Spec,
-        kept: Range<u32>,
+        (kept, destination): (Range<u32>, Option<WorkerId>),
         timeout: Duration,
         hand_over: bool,
     ) -> Result<Pending, GroupError> {
         let kept = kept.start as usize..kept.end as usize;
         // SAFETY: the callers above promise the memory until the collective is done, and the engine drops the tensor
         // before it says so.
-        let tensor = unsafe { memory::tensor(input, output, spec, kept) };
+        let tensor = unsafe { memory::tensor(input, output, spec, kept, destination) };
         let completion = self.shared.submit(tensor, timeout, hand_over)?;
         Ok(Pending { shared: Arc::clone(&self.shared), completion })
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::slice;
 
 use tributary_numeric::{BlockExponent, DType, Element, Scale, bf16, f16};
+use tributary_proto::ids::WorkerId;
 use tributary_proto::tensor::{Spec, Tensor};
 use tributary_proto::tensors::{ElementTensor, Operands, Storage};
 
@@ -77,29 +78,45 @@ impl<T: Element> Storage for RawStorage<T> {
     }
 }
 
-/// The tensor at these addresses, of whose result only the elements `kept` are wanted. Where that is not all of them,
-/// the tensor serves protocols that sum in the network only.
+/// The tensor at these addresses, of whose result only the elements `kept` are wanted, and on `destination` alone if that
+/// is a rank. Where `kept` is not all of them, the tensor serves protocols that sum in the network only.
 ///
 /// # Safety
 /// Until the tensor is dropped, `input` is readable for `spec.elements` elements of `spec.dtype` and `output` writable
 /// for `kept.len()`, both aligned for them, nobody writes the input nor touches the output, and the output is the part
 /// `kept` of the input or does not overlap it. Where there are no elements, any address will do.
-pub unsafe fn tensor(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
+pub unsafe fn tensor(
+    input: *const u8,
+    output: *mut u8,
+    spec: Spec,
+    kept: Range<usize>,
+    destination: Option<WorkerId>,
+) -> Box<dyn Tensor> {
     match spec.dtype {
-        DType::F32 => typed::<f32>(input, output, spec, kept),
-        DType::F16 => typed::<f16>(input, output, spec, kept),
-        DType::BF16 => typed::<bf16>(input, output, spec, kept),
-        DType::I32 => typed::<i32>(input, output, spec, kept),
+        DType::F32 => typed::<f32>(input, output, spec, kept, destination),
+        DType::F16 => typed::<f16>(input, output, spec, kept, destination),
+        DType::BF16 => typed::<bf16>(input, output, spec, kept, destination),
+        DType::I32 => typed::<i32>(input, output, spec, kept, destination),
     }
 }
 
-fn typed<T: Element>(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
+fn typed<T: Element>(
+    input: *const u8,
+    output: *mut u8,
+    spec: Spec,
+    kept: Range<usize>,
+    destination: Option<WorkerId>,
+) -> Box<dyn Tensor> {
     let len = spec.elements as usize;
     assert!(kept.start <= kept.end && kept.end <= len, "{kept:?} of {len} elements");
     let none = std::ptr::dangling_mut::<T>();
     let input = if len == 0 { none.cast_const() } else { input.cast() };
     let output = if kept.is_empty() { none } else { output.cast() };
     let whole = ElementTensor::new(RawStorage { input, output, len, kept: kept.clone() }, spec.op);
+    let whole = match destination {
+        Some(rank) => whole.to(rank),
+        None => whole,
+    };
     if kept.len() == len { Box::new(whole) } else { Box::new(Part { whole, kept }) }
 }
 
@@ -114,6 +131,9 @@ struct Part<T> {
 impl<T: Element> Tensor for Part<T> {
     fn spec(&self) -> Spec {
         self.whole.spec()
+    }
+    fn destination(&self) -> Option<WorkerId> {
+        self.whole.destination()
     }
     fn vector_len(&self, elements: usize) -> usize {
         self.whole.vector_len(elements)
@@ -165,7 +185,7 @@ mod tests {
         let (input, mut output) = ([1i32, 2, 3, 4], [0i32; 4]);
         let spec = Spec { elements: 4, dtype: DType::I32, op: ReduceOp::Sum };
         // SAFETY: both arrays outlive the tensor, which is dropped before they are looked at.
-        let mut tensor = unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 0..4) };
+        let mut tensor = unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 0..4, None) };
         let mut vector = [0; 8];
         tensor.encode(1..3, Scale::integer(1), &mut vector);
         tensor.decode(2..4, Scale::integer(1), &vector);
@@ -178,7 +198,9 @@ mod tests {
         let (input, mut output) = ([1i32, 2, 3, 4, 5, 6], [0i32; 3]);
         let spec = Spec { elements: 6, dtype: DType::I32, op: ReduceOp::Sum };
         // SAFETY: both arrays outlive the tensor, which is dropped before they are looked at; the output holds three.
-        let mut tensor = unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 1..4) };
+        let mut tensor =
+            unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 1..4, Some(WorkerId(3))) };
+        assert_eq!(tensor.destination(), Some(WorkerId(3)));
         let mut vector = [0; 24];
         tensor.encode(0..6, Scale::integer(1), &mut vector);
         for block in [0..2, 2..4, 4..6] {
@@ -192,7 +214,7 @@ mod tests {
     fn no_elements_need_no_memory() {
         let spec = Spec { elements: 0, dtype: DType::F32, op: ReduceOp::Avg };
         // SAFETY: no elements.
-        let tensor = unsafe { tensor(std::ptr::null(), std::ptr::null_mut(), spec, 0..0) };
+        let tensor = unsafe { tensor(std::ptr::null(), std::ptr::null_mut(), spec, 0..0, None) };
         assert_eq!(tensor.spec(), spec);
         tensor.encode(0..0, Scale::integer(1), &mut []);
     }

@@ -208,3 +208,33 @@ fn one_group_serves_many_threads_that_wait() {
         },
     );
 }
+
+#[test]
+fn a_reduce_brings_the_sum_to_its_root_and_leaves_the_others_alone() {
+    let switch = LocalSwitch::start(2);
+    on_every_rank(
+        &switch,
+        "reduce",
+        3,
+        |_| {},
+        |group, rank| {
+            for (round, len) in [1, 0, 2233, 100_000].into_iter().enumerate() {
+                let (round, root) = (round as u32, round as u16 % 3);
+                let spec = Spec { elements: len as u32, dtype: DType::I32, op: ReduceOp::Sum };
+                let (input, mut output) = (input(rank, round, len), vec![0i32; len]);
+                let (from, to) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
+                // SAFETY: both outlive the collective, which is waited for before they are looked at.
+                let pending = unsafe { group.submit_reduce(from, to, spec, root, PATIENCE) }.unwrap();
+                pending.wait(None).unwrap();
+                match rank == root {
+                    true => check(3, round, &output),
+                    false => assert_eq!(output, vec![0; len]),
+                }
+            }
+            let spec = Spec { elements: 0, dtype: DType::I32, op: ReduceOp::Sum };
+            // SAFETY: no elements.
+            let refused = unsafe { group.submit_reduce(std::ptr::null(), std::ptr::null_mut(), spec, 3, PATIENCE) };
+            assert_eq!(refused.map(drop).unwrap_err().to_string(), "cannot reduce to rank 3: the job has ranks 0 to 2");
+        },
+    );
+}

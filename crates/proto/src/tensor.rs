@@ -10,6 +10,8 @@ use std::ops::Range;
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
 
+use crate::ids::WorkerId;
+
 /// What ranks must agree on before they can reduce together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
@@ -33,6 +35,11 @@ impl fmt::Display for Spec {
 pub trait Tensor: Any + Send {
     /// Size, type and operator.
     fn spec(&self) -> Spec;
+    /// The only rank of the job that the result is for, the same on all ranks: a reduce. A machine need not bring it to
+    /// others then.
+    fn destination(&self) -> Option<WorkerId> {
+        None
+    }
 
     /// Bytes in the packet buffer for the fixed-point vector of a block of `elements`; 4 on the wire for each.
     fn vector_len(&self, elements: usize) -> usize;

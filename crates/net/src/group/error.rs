@@ -115,6 +115,14 @@ pub enum GroupError {
         /// The protocol.
         protocol: &'static str,
     },
+    /// A reduce to nobody.
+    #[error("cannot reduce to rank {root}: the job has ranks 0 to {}", world - 1)]
+    NoRoot {
+        /// The rank that was named.
+        root: u16,
+        /// Ranks of the job.
+        world: u16,
+    },
     /// A panic in the driver: a fault of ours.
     #[error("{place}: the driver has stopped after a fault of its own; connect again to go on")]
     DriverFault {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use tributary_numeric::{BlockExponent, Element, ReduceOp, Scale, codec};
 
+use crate::ids::WorkerId;
 use crate::tensor::{Spec, Tensor};
 
 /// The same block of input and output.
@@ -118,13 +119,19 @@ pub struct ElementTensor<S> {
     storage: S,
     elements: u32,
     op: ReduceOp,
+    destination: Option<WorkerId>,
 }
 
 impl<S: Storage> ElementTensor<S> {
     /// The collective `op` over all of `storage`, which holds at most 2^32 - 1 elements.
     pub fn new(storage: S, op: ReduceOp) -> ElementTensor<S> {
         let elements = u32::try_from(storage.len()).expect("the caller splits larger tensors");
-        ElementTensor { storage, elements, op }
+        ElementTensor { storage, elements, op, destination: None }
+    }
+
+    /// The same for one rank alone: a reduce.
+    pub fn to(self, rank: WorkerId) -> ElementTensor<S> {
+        ElementTensor { destination: Some(rank), ..self }
     }
 
     /// The memory.
@@ -141,6 +148,9 @@ impl<S: Storage> ElementTensor<S> {
 impl<S: Storage + 'static> Tensor for ElementTensor<S> {
     fn spec(&self) -> Spec {
         Spec { elements: self.elements, dtype: S::Element::DTYPE, op: self.op }
+    }
+    fn destination(&self) -> Option<WorkerId> {
+        self.destination
     }
 
     fn vector_len(&self, elements: usize) -> usize {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tributary_proto::canary::wire::{Header, Kind};
+use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind};
 use tributary_proto::config::{FabricPlan, FlushTimeout, HostConfig, JobConfig, SharedSwitchConfig, TimerConfig};
 use tributary_proto::host::{Collective, Host, HostEvent};
 use tributary_proto::ids::{JobId, JobKey, NodeId, PortId, WorkerId};
@@ -35,6 +35,7 @@ pub struct Sent {
     pub to: NodeId,
     pub kind: Kind,
     pub header: Header,
+    pub vector_bytes: usize,
 }
 
 enum Event {
@@ -302,7 +303,8 @@ impl Fabric {
     fn send(&mut self, from: NodeId, to: NodeId, bytes: Vec<u8>) {
         let kind = Kind::of(&bytes).expect("a kind of Canary's");
         let header = Header::parse(&bytes).expect("a header of Canary's");
-        let sent = Sent { from, to, kind, header };
+        let vector_bytes = bytes.len() - HEADER_LEN;
+        let sent = Sent { from, to, kind, header, vector_bytes };
         let fate = (self.fate)(&sent);
         self.sent.push(sent);
         let at = self.now + DELAY;

@@ -2,6 +2,7 @@
 
 mod fabric;
 mod faults;
+mod reduce;
 mod results;
 mod switch;
 mod trouble;

@@ -98,7 +98,7 @@ impl<V: Values> CanaryHost<V> {
         let number = self.places[usize::from(place)].block;
         let op = self.stream.op_of(number).expect("a place that waits has a block");
         let (block, op) = (op.local(number), op.id);
-        let leader = self.leader_of(number);
+        let leader = self.leader_of(place);
         let missing = |missing| CollectiveError::Missing { missing, others: 0, slot: place.into(), block, op };
         if leader == self.config.worker {
             let heard =

@@ -17,7 +17,7 @@ impl<V: Values> CanaryHost<V> {
             Relation::Next | Relation::Later => return Err(DropReason::Ahead),
             Relation::Same => {}
         }
-        if !state.stage.waits() || self.leader_of(state.block) == self.config.worker {
+        if !state.stage.waits() || self.leader_of(step.place) == self.config.worker {
             return Err(DropReason::Unexpected);
         }
         // A disagreement is the one thing that is told to those who expect something else.
@@ -32,7 +32,8 @@ impl<V: Values> CanaryHost<V> {
             return Err(DropReason::BadField);
         }
         let elements = Self::vector_elements(&packet)?;
-        if elements != self.elements_at(step.place) {
+        let is_reduce = self.op_at(step.place).is_some_and(|op| op.destination.is_some());
+        if elements != if is_reduce { 0 } else { self.elements_at(step.place) } {
             return Err(DropReason::BadLength);
         }
         let way = if header.multicast { Way::Tree } else { Way::Answer };

@@ -71,6 +71,8 @@ pub struct Lead {
     pub what: Option<(WorkerId, Spec)>,
     /// Elements of its vector.
     pub elements: usize,
+    /// The sum is for this host alone, as far as it knows: it goes out without its vector (§6).
+    pub is_reduce: bool,
     /// The block of the stream, once the leader has come to it.
     pub block: Option<u64>,
     /// Where its tree ends, as packets say.
@@ -99,6 +101,7 @@ impl Lead {
     fn begin(&mut self, phase: u32) {
         self.phase = phase;
         (self.attempt, self.state, self.what, self.elements, self.block) = (0, State::Gathering, None, 0, None);
+        self.is_reduce = false;
         self.root = NO_SWITCH;
         self.heard.clear();
         self.restart();
@@ -173,6 +176,7 @@ impl<V: Values> Leads<V> {
             state: State::Gathering,
             what: None,
             elements: 0,
+            is_reduce: false,
             block: None,
             root: NO_SWITCH,
             counter: 0,

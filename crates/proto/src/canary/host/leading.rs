@@ -21,9 +21,10 @@ impl<V: Values> CanaryHost<V> {
         let step = self.step_of(place);
         let (spec, elements, own) = (self.spec_at(place), self.elements_at(place), self.config.worker);
         let block = self.places[usize::from(place)].block;
-        let (is_notice, root) = (self.is_notice(place), self.root_of(block));
+        let (is_notice, root) = (self.is_notice(place), self.root_of(place));
+        let is_reduce = self.op_at(place).is_some_and(|op| op.destination.is_some());
         let lead = self.leads.open(step.place, step.phase);
-        lead.root = root;
+        (lead.root, lead.is_reduce) = (root, is_reduce);
         lead.block = (!is_notice).then_some(block);
         let dispute = match lead.what {
             Some((rank, other)) if other != spec && lead.state == State::Gathering => {
@@ -45,7 +46,7 @@ impl<V: Values> CanaryHost<V> {
         }
         let state = &self.places[usize::from(step.place)];
         match self.steps.relation(step.phase, state.phase) {
-            Relation::Same if state.stage.waits() && self.leader_of(state.block) != self.config.worker => {
+            Relation::Same if state.stage.waits() && self.leader_of(step.place) != self.config.worker => {
                 Err(DropReason::Unexpected)
             }
             Relation::Same | Relation::Next => Ok(()),

@@ -198,8 +198,7 @@ impl<V: Values> CanaryHost<V> {
         if state.stage == Stage::Idle {
             return;
         }
-        let block = state.block;
-        if self.leader_of(block) == self.config.worker {
+        if self.leader_of(place) == self.config.worker {
             self.begin_lead(place);
         } else {
             self.queue.push(place);
@@ -235,7 +234,7 @@ impl<V: Values> CanaryHost<V> {
         } else if let Some(exponent) = summed_with {
             let op = self.stream.op_of_mut(state.block).expect("a place that waits has a block");
             let range = op.range(state.block);
-            if !range.is_empty() {
+            if !range.is_empty() && op.destination.is_none_or(|rank| rank == self.config.worker) {
                 op.tensor.decode(range, scale(op, exponent, world), vector);
             }
             op.remaining -= 1;

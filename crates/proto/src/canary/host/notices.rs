@@ -107,7 +107,7 @@ impl<V: Values> CanaryHost<V> {
         }
         let number = self.places[usize::from(self.window())].block;
         if self.notices.due.is_empty() && !self.notices.may_leave && number > 0 {
-            let led = self.leader_of(number - 1) == self.config.worker;
+            let led = self.leader_in_turn(number - 1) == self.config.worker;
             self.notices.last_complete(now, led);
         }
     }

@@ -48,7 +48,7 @@ impl<V: Values> CanaryHost<V> {
     }
 
     /// What all packets about a step have in common.
-    fn header(&self, step: Step, block: u64, attempt: u8) -> Header {
+    fn header(&self, step: Step, root: NodeId, attempt: u8) -> Header {
         Header {
             destination: NO_SWITCH,
             id: self.steps.id(step),
@@ -56,7 +56,7 @@ impl<V: Values> CanaryHost<V> {
             hosts: self.world(),
             children: 0,
             switch_address: NO_SWITCH,
-            root: self.root_of(block),
+            root,
             bypass: true,
             multicast: false,
             to_leader: self.config.fabric.roots_on_way,
@@ -80,12 +80,12 @@ impl<V: Values> CanaryHost<V> {
     /// A contribution, a request or a query about a place that another rank leads.
     fn write_own(&self, place: u16, kind: Kind, buf: &mut [u8]) -> Option<Transmit> {
         let state = &self.places[usize::from(place)];
-        let leader = self.leader_of(state.block);
+        let leader = self.leader_of(place);
         if leader == self.config.worker {
             return None;
         }
         let (step, destination) = (self.step_of(place), self.node_of(leader));
-        let header = Header { destination, ..self.header(step, state.block, state.attempt) };
+        let header = Header { destination, ..self.header(step, self.root_of(place), state.attempt) };
         if kind != Kind::Reduce {
             return Some(self.emit(kind, &header, 0, destination, buf));
         }
@@ -142,7 +142,7 @@ impl<V: Values> CanaryHost<V> {
     fn lead_header(&self, step: Step, attempt: u8, ports: Option<Ports>, rank: Option<WorkerId>) -> Option<Header> {
         let lead = self.leads.get(step.place, step.phase)?;
         let spec = lead.what.map_or_else(|| self.spec_at(step.place), |(_, spec)| spec);
-        let header = Header { spec, root: lead.root, ..self.header(step, 0, attempt) };
+        let header = Header { spec, ..self.header(step, lead.root, attempt) };
         Some(match (ports, rank) {
             (_, Some(rank)) => Header { destination: self.node_of(rank), ..header },
             (Some(Ports { switch, shard, children }), None) => {
@@ -156,9 +156,12 @@ impl<V: Values> CanaryHost<V> {
         let lead = self.leads.get(step.place, step.phase).filter(|lead| lead.state == State::Done)?;
         let header = self.lead_header(step, lead.attempt, ports, rank)?;
         let header = Header { counter: self.world(), look_ahead: lead.look_ahead, ..header };
-        let len = V::buffer_len(lead.elements);
-        lead.load::<V>(&mut buf[HEADER_LEN..HEADER_LEN + len]);
-        Some(self.emit(Kind::Broadcast, &header, lead.elements, header.destination, buf))
+        // It still has to come by: it frees descriptors and places, and says the next exponent.
+        let elements = if lead.is_reduce { 0 } else { lead.elements };
+        if elements > 0 {
+            lead.load::<V>(&mut buf[HEADER_LEN..HEADER_LEN + V::buffer_len(elements)]);
+        }
+        Some(self.emit(Kind::Broadcast, &header, elements, header.destination, buf))
     }
 
     fn write_failure(

@@ -30,13 +30,23 @@ impl<V> CanaryHost<V> {
         self.node_of(self.config.worker)
     }
 
-    pub(super) fn leader_of(&self, block: u64) -> WorkerId {
+    /// The leader of a block of the window or of a notice, where no rank is named.
+    pub(super) fn leader_in_turn(&self, block: u64) -> WorkerId {
         WorkerId((block % u64::from(self.world())) as u16)
     }
 
-    pub(super) fn root_of(&self, block: u64) -> NodeId {
+    /// The leader of a place that waits: of a reduce, the rank that it is for (§6).
+    pub(super) fn leader_of(&self, place: u16) -> WorkerId {
+        let destination = self.op_at(place).and_then(|op| op.destination);
+        destination.unwrap_or_else(|| self.leader_in_turn(self.places[usize::from(place)].block))
+    }
+
+    /// Where its tree ends.
+    pub(super) fn root_of(&self, place: u16) -> NodeId {
+        let destination = self.op_at(place).and_then(|op| op.destination);
+        let turn = destination.map_or(self.places[usize::from(place)].block, |rank| rank.0.into());
         let roots = &self.config.fabric.roots;
-        roots[(block % roots.len() as u64) as usize]
+        roots[(turn % roots.len() as u64) as usize]
     }
 
     pub(super) fn step_of(&self, place: u16) -> Step {
