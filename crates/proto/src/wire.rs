@@ -7,6 +7,7 @@
 
 use tributary_numeric::{DType, ReduceOp};
 
+use crate::config::JobConfig;
 use crate::drop_reason::DropReason;
 use crate::ids::{JobId, JobKey};
 use crate::tensor::Spec;
@@ -63,6 +64,22 @@ impl Common {
         })
     }
 
+    /// Reads the header of a packet for a member of `job`, which runs the protocol with this code; gives its kind.
+    #[inline]
+    pub fn parse_kind(bytes: &[u8], job: &JobConfig, protocol: u8) -> Result<u8, DropReason> {
+        let common = Common::parse(bytes)?;
+        if common.job != job.job {
+            return Err(DropReason::UnknownJob);
+        }
+        if common.key != job.key {
+            return Err(DropReason::WrongKey);
+        }
+        if common.protocol != protocol {
+            return Err(DropReason::WrongProtocol);
+        }
+        Ok(common.kind)
+    }
+
     /// Writes the header to the first [`COMMON_LEN`] bytes.
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0..2].copy_from_slice(&MAGIC.to_be_bytes());
@@ -97,5 +114,28 @@ pub fn parse_dtype_op(byte: u8) -> Result<(DType, ReduceOp), DropReason> {
     match (DType::from_code(byte >> 4), ReduceOp::from_code(byte & 15)) {
         (Some(dtype), Some(op)) => Ok((dtype, op)),
         _ => Err(DropReason::BadField),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_hears_only_its_own_job_with_its_key_under_its_protocol() {
+        let job = JobConfig { job: JobId(3), key: JobKey(7), world: 2, slots: 1, elements_per_packet: 8, shards: 1 };
+        let ours = Common { protocol: 1, kind: 17, job: job.job, key: job.key };
+        let heard = |common: Common| {
+            let mut bytes = [0; COMMON_LEN];
+            common.emit(&mut bytes);
+            Common::parse_kind(&bytes, &job, 1)
+        };
+        assert_eq!(heard(ours), Ok(17));
+        assert_eq!(heard(Common { job: JobId(4), ..ours }), Err(DropReason::UnknownJob));
+        assert_eq!(heard(Common { key: JobKey(8), ..ours }), Err(DropReason::WrongKey));
+        assert_eq!(heard(Common { protocol: 2, ..ours }), Err(DropReason::WrongProtocol));
+        // Who does not know the job's key learns nothing of its protocol.
+        assert_eq!(heard(Common { key: JobKey(8), protocol: 2, ..ours }), Err(DropReason::WrongKey));
+        assert_eq!(Common::parse_kind(&[0; COMMON_LEN], &job, 1), Err(DropReason::BadMagic));
     }
 }

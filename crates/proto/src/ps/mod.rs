@@ -73,16 +73,7 @@ impl<V: Values> PsHost<V> {
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
         let Addr::Worker(from) = from else { return Err(DropReason::NotAMember) };
-        let common = Common::parse(packet.bytes)?;
-        if common.job != self.job.job {
-            return Err(DropReason::UnknownJob);
-        }
-        if common.key != self.job.key {
-            return Err(DropReason::WrongKey);
-        }
-        if common.protocol != Protocol::SwitchMl.code() {
-            return Err(DropReason::WrongProtocol);
-        }
+        Common::parse_kind(packet.bytes, &self.job, Protocol::SwitchMl.code())?;
         match (Kind::of(packet.bytes)?, &mut self.worker, &mut self.server) {
             (Kind::Update | Kind::Probe | Kind::Query, _, Some(server)) if from.0 < self.job.world => {
                 server.receive(now, from, packet)

@@ -101,17 +101,7 @@ pub fn emit_common(bytes: &mut [u8], kind: u8, job: &JobConfig) {
 
 /// Reads the common header of a packet for this job.
 pub fn parse_common(bytes: &[u8], job: &JobConfig) -> Result<u8, DropReason> {
-    let common = Common::parse(bytes)?;
-    if common.job != job.job {
-        return Err(DropReason::UnknownJob);
-    }
-    if common.key != job.key {
-        return Err(DropReason::WrongKey);
-    }
-    if common.protocol != Protocol::Ring.code() {
-        return Err(DropReason::WrongProtocol);
-    }
-    Ok(common.kind)
+    Common::parse_kind(bytes, job, Protocol::Ring.code())
 }
 
 fn own_header(bytes: &[u8]) -> Result<&[u8; 16], DropReason> {

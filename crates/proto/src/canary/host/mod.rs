@@ -280,17 +280,7 @@ impl<V: Values> CanaryHost<V> {
     }
 
     fn receive(&mut self, now: Time, packet: Packet<'_>) -> Result<(), DropReason> {
-        let common = Common::parse(packet.bytes)?;
-        if common.job != self.config.job.job {
-            return Err(DropReason::UnknownJob);
-        }
-        if common.key != self.config.job.key {
-            return Err(DropReason::WrongKey);
-        }
-        if common.protocol != Protocol::Canary.code() {
-            return Err(DropReason::WrongProtocol);
-        }
-        if common.kind == kind::PONG {
+        if Common::parse_kind(packet.bytes, &self.config.job, Protocol::Canary.code())? == kind::PONG {
             return Ok(());
         }
         let header = Header::parse(packet.bytes)?;

@@ -134,17 +134,7 @@ impl SwitchMlHost {
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
-        let common = Common::parse(packet.bytes)?;
-        if common.job != self.config.job.job {
-            return Err(DropReason::UnknownJob);
-        }
-        if common.key != self.config.job.key {
-            return Err(DropReason::WrongKey);
-        }
-        if common.protocol != Protocol::SwitchMl.code() {
-            return Err(DropReason::WrongProtocol);
-        }
-        if common.kind == kind::PONG {
+        if Common::parse_kind(packet.bytes, &self.config.job, Protocol::SwitchMl.code())? == kind::PONG {
             return Ok(());
         }
         let header = Header::parse(packet.bytes)?;
