@@ -116,7 +116,7 @@ impl Pipeline {
         };
         let verdict = entry.admit(now, ingress, &common).and_then(|()| {
             if common.kind == kind::PING {
-                packet.bytes[4] = kind::PONG;
+                packet.bytes[kind::AT] = kind::PONG;
                 return Ok(Verdict::Port(ingress));
             }
             if common.kind == kind::PONG && entry.job.others.contains(&ingress) {

@@ -31,6 +31,43 @@ pub mod kind {
     pub const CARRY: u8 = 3;
     /// The first kind that a protocol may give its own meaning.
     pub const FIRST_OWN: u8 = 16;
+    /// Where the header keeps the kind.
+    pub(crate) const AT: usize = 4;
+
+    /// Declares a protocol's own kinds of packets, in the order of their codes.
+    macro_rules! own {
+        ($(#[$first_doc:meta])* $first:ident, $($(#[$doc:meta])* $name:ident,)*) => {
+            /// What a packet is for.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+            #[repr(u8)]
+            pub enum Kind {
+                $(#[$first_doc])* $first = $crate::wire::kind::FIRST_OWN,
+                $($(#[$doc])* $name,)*
+            }
+
+            impl Kind {
+                /// Every kind, in the order of its code.
+                pub const ALL: [Kind; [Kind::$first, $(Kind::$name),*].len()] = [Kind::$first, $(Kind::$name),*];
+
+                /// The kind with this code in the common header.
+                pub fn from_code(code: u8) -> Option<Kind> {
+                    Kind::ALL.get(usize::from(code.checked_sub(Kind::$first as u8)?)).copied()
+                }
+
+                /// The kind of a packet whose common header was checked.
+                #[inline]
+                pub fn of(bytes: &[u8]) -> Result<Kind, $crate::drop_reason::DropReason> {
+                    Kind::from_code(bytes[$crate::wire::kind::AT]).ok_or($crate::drop_reason::DropReason::BadKind)
+                }
+
+                /// Makes a packet one of this kind.
+                pub fn put(self, bytes: &mut [u8]) {
+                    bytes[$crate::wire::kind::AT] = self as u8;
+                }
+            }
+        };
+    }
+    pub(crate) use own;
 }
 
 /// The common header as a plain value.
@@ -58,7 +95,7 @@ impl Common {
         }
         Ok(Common {
             protocol: header[3],
-            kind: header[4],
+            kind: header[kind::AT],
             job: JobId(u16(header, 6)),
             key: JobKey(u64::from_be_bytes(header[8..16].try_into().expect("8 bytes"))),
         })
@@ -85,7 +122,7 @@ impl Common {
         bytes[0..2].copy_from_slice(&MAGIC.to_be_bytes());
         bytes[2] = VERSION;
         bytes[3] = self.protocol;
-        bytes[4] = self.kind;
+        bytes[kind::AT] = self.kind;
         bytes[5] = 0;
         bytes[6..8].copy_from_slice(&self.job.0.to_be_bytes());
         bytes[8..16].copy_from_slice(&self.key.0.to_be_bytes());

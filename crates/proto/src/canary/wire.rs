@@ -17,7 +17,7 @@ use crate::ids::{NodeId, PortId, PortSet, WorkerId};
 use crate::parts::look_ahead::LookAhead;
 use crate::parts::mismatch::Mismatch;
 use crate::tensor::Spec;
-use crate::wire::{COMMON_LEN, dtype_op, parse_dtype_op, u16, u32};
+use crate::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 40;
@@ -28,7 +28,6 @@ pub const NO_SWITCH: NodeId = NodeId(u32::MAX);
 /// Ports of a shard of the children bitmap (§4.2).
 pub const SHARD_PORTS: u16 = 32;
 
-const KIND_AT: usize = 4;
 const COUNTER_AT: usize = 24;
 const CHILDREN_AT: usize = 28;
 const SWITCH_AT: usize = 32;
@@ -43,12 +42,9 @@ const TO_LEADER: u8 = 0x20;
 const UNKNOWN: u8 = 2;
 const NON_FINITE: u8 = 1;
 
-/// What a packet is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Kind {
+kind::own! {
     /// Contributions of `counter` hosts, on their way to the leader.
-    Reduce = crate::wire::kind::FIRST_OWN,
+    Reduce,
     /// The sum, on its way from the leader: along a tree, to a switch whose children it names, or to one host.
     Broadcast,
     /// A host that waits, to the leader: is there a sum? (§3.3)
@@ -61,28 +57,6 @@ pub enum Kind {
     Report,
     /// The leader to a host: ranks disagree on what they reduce.
     Mismatch,
-}
-
-impl Kind {
-    /// Every kind, in the order of its code.
-    pub const ALL: [Kind; 7] =
-        [Kind::Reduce, Kind::Broadcast, Kind::Request, Kind::Failure, Kind::Query, Kind::Report, Kind::Mismatch];
-
-    /// The kind with this code in the common header.
-    pub fn from_code(code: u8) -> Option<Kind> {
-        Kind::ALL.get(usize::from(code.checked_sub(Kind::Reduce as u8)?)).copied()
-    }
-
-    /// The kind of a packet whose common header was checked.
-    #[inline]
-    pub fn of(bytes: &[u8]) -> Result<Kind, DropReason> {
-        Kind::from_code(bytes[KIND_AT]).ok_or(DropReason::BadKind)
-    }
-
-    /// Makes a packet one of this kind.
-    pub fn put(self, bytes: &mut [u8]) {
-        bytes[KIND_AT] = self as u8;
-    }
 }
 
 /// The protocol's own header as a plain value.

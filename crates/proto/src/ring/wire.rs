@@ -1,14 +1,12 @@
 //! The ring's packets behind the common header. Big-endian; `docs/protocols/ring.md` draws them.
 
-use tributary_numeric::{DType, ReduceOp};
-
 use crate::config::JobConfig;
 use crate::drop_reason::DropReason;
 use crate::host::CollectiveError;
 use crate::ids::{OpId, WorkerId};
 use crate::registry::Protocol;
 use crate::tensor::Spec;
-use crate::wire::{COMMON_LEN, Common, kind, u16, u32};
+use crate::wire::{COMMON_LEN, Common, dtype_op, kind, parse_dtype_op, u16, u32};
 
 /// To the successor: one block.
 pub const DATA: u8 = kind::FIRST_OWN;
@@ -108,13 +106,8 @@ fn own_header(bytes: &[u8]) -> Result<&[u8; 16], DropReason> {
     bytes.get(COMMON_LEN..).and_then(|own| own.first_chunk()).ok_or(DropReason::Truncated)
 }
 
-fn spec_code(spec: &Spec) -> u8 {
-    (spec.dtype as u8) << 4 | spec.op as u8
-}
-
 fn parse_spec(elements: u32, code: u8) -> Result<Spec, DropReason> {
-    let dtype = DType::from_code(code >> 4).ok_or(DropReason::BadField)?;
-    let op = ReduceOp::from_code(code & 0x0F).ok_or(DropReason::BadField)?;
+    let (dtype, op) = parse_dtype_op(code)?;
     Ok(Spec { elements, dtype, op })
 }
 
@@ -126,7 +119,7 @@ impl Data {
         own[4..8].copy_from_slice(&self.offset.to_be_bytes());
         own[8..12].copy_from_slice(&self.spec.elements.to_be_bytes());
         own[12..14].copy_from_slice(&self.op.to_be_bytes());
-        own[14] = spec_code(&self.spec);
+        own[14] = dtype_op(&self.spec);
         let gather = if self.phase == Phase::Gather { GATHER } else { 0 };
         own[15] = gather | if self.ack_now { ACK_NOW } else { 0 } | self.attempt & MAX_ATTEMPT;
     }
@@ -221,7 +214,7 @@ impl Fault {
                 own[12] = FAULT_MISMATCH;
                 for (spec, own) in [a_spec, b_spec].into_iter().zip(own[16..].chunks_exact_mut(8)) {
                     own[0..4].copy_from_slice(&spec.elements.to_be_bytes());
-                    own[4] = spec_code(spec);
+                    own[4] = dtype_op(spec);
                 }
                 HEADER_LEN + 16
             }

@@ -14,24 +14,19 @@ use crate::ids::WorkerId;
 pub use crate::parts::look_ahead::LookAhead;
 pub use crate::parts::mismatch::Mismatch;
 use crate::tensor::Spec;
-use crate::wire::{COMMON_LEN, dtype_op, parse_dtype_op, u16, u32};
+use crate::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 16;
 /// Bytes of a MISMATCH: header and body.
 pub const MISMATCH_LEN: usize = HEADER_LEN + Mismatch::LEN;
 
-/// Where the common header keeps the kind.
-const KIND_AT: usize = 4;
 const NON_FINITE: u8 = 1;
 const UNKNOWN: u8 = 2;
 
-/// What a packet is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Kind {
+kind::own! {
     /// A rank's block; upwards. From a switch of a lower level: the sum of its children's blocks.
-    Update = crate::wire::kind::FIRST_OWN,
+    Update,
     /// The sum; downwards.
     Result,
     /// A rank's exponent of this block, not of the next one; upwards. Without the block, or with a block that is scaled
@@ -43,26 +38,6 @@ pub enum Kind {
     Report,
     /// Ranks disagree on what they reduce: downwards to hosts, both ways between switches.
     Mismatch,
-}
-
-impl Kind {
-    /// Every kind, in the order of its code.
-    pub const ALL: [Kind; 6] = [Kind::Update, Kind::Result, Kind::Probe, Kind::Query, Kind::Report, Kind::Mismatch];
-
-    /// The kind with this code in the common header.
-    pub fn from_code(code: u8) -> Option<Kind> {
-        Kind::ALL.get(usize::from(code.checked_sub(Kind::Update as u8)?)).copied()
-    }
-
-    /// The kind of a packet whose common header was checked.
-    pub fn of(bytes: &[u8]) -> Result<Kind, DropReason> {
-        Kind::from_code(bytes[KIND_AT]).ok_or(DropReason::BadKind)
-    }
-
-    /// Makes a packet one of this kind.
-    pub fn put(self, bytes: &mut [u8]) {
-        bytes[KIND_AT] = self as u8;
-    }
 }
 
 /// The protocol's own header as a plain value.
