@@ -44,6 +44,20 @@ enum Event {
 }
 
 pub type FateOf = Box<dyn FnMut(&Sent) -> Fate>;
+/// Cables that lose about a tenth of all packets, double some and delay some, as the seed will have it.
+pub fn bad_cables(seed: u64) -> FateOf {
+    let mut state = seed;
+    Box::new(move |_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        match state >> 33 & 31 {
+            0..=2 => Fate::IsLost,
+            3 => Fate::IsDoubled(Span::from_nanos(state >> 50)),
+            4 => Fate::IsLate(Span::from_nanos(state >> 48)),
+            _ => Fate::Arrives,
+        }
+    })
+}
+
 pub type ChoiceOf = Box<dyn FnMut(NodeId, &Header, usize) -> usize>;
 
 pub struct Fabric {

@@ -4,7 +4,7 @@ use tributary_proto::canary::wire::Kind;
 use tributary_proto::ids::NodeId;
 use tributary_proto::time::{Span, Time};
 
-use crate::fabric::{Fabric, Fate, switch_config};
+use crate::fabric::{Fabric, Fate, bad_cables, switch_config};
 use crate::results::{check, collective, input, reduce};
 use tributary_numeric::ReduceOp;
 
@@ -64,16 +64,7 @@ fn the_first_packets_of_each_kind_may_be_lost() {
 fn a_network_that_loses_a_tenth_of_all_packets_is_only_slow() {
     for seed in 0..20u64 {
         let mut fabric = fabric();
-        let mut state = seed;
-        fabric.fate = Box::new(move |_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            match state >> 33 & 31 {
-                0..=2 => Fate::IsLost,
-                3 => Fate::IsDoubled(Span::from_nanos(state >> 50)),
-                4 => Fate::IsLate(Span::from_nanos(state >> 48)),
-                _ => Fate::Arrives,
-            }
-        });
+        fabric.fate = bad_cables(seed);
         reduce(&mut fabric, 300, Span::from_millis(1000));
         assert_eq!(fabric.held(), 0);
     }
