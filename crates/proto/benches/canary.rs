@@ -1,5 +1,7 @@
 //! What one packet costs Canary's switch, beside SwitchML's in the same run: all packets of a block, and stage by stage.
 
+mod switchml_setup;
+
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -7,32 +9,24 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::canary::wire as canary;
-use tributary_proto::config::{Below, FlushTimeout, SharedSwitchConfig, SwitchConfig};
-use tributary_proto::config::{HostConfig, JobConfig, TimerConfig};
-use tributary_proto::host::Collective;
-use tributary_proto::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, ShardId, WorkerId};
+use tributary_proto::config::{FlushTimeout, SharedSwitchConfig};
+use tributary_proto::ids::{GroupId, NodeId, PortId, PortSet, WorkerId};
 use tributary_proto::packet::{Ecn, PacketMut};
 use tributary_proto::parts::look_ahead::LookAhead;
 use tributary_proto::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::registry::Protocol;
 use tributary_proto::switch::{NoQueues, Verdict};
 use tributary_proto::tensor::Spec;
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::time::{Span, Time};
 use tributary_proto::values::Elements;
 use tributary_proto::wire::Common;
 
-const WORLD: u16 = 8;
+use self::switchml_setup::{JOB, KEY, RUN, SLOTS, WORLD, integers, job, pipeline};
+
 /// Elements of a packet in Canary's prototype, where the machine's own part shows most, and in its evaluation (§5.2).
 const K: [u16; 2] = [32, 256];
-/// SwitchML keeps two versions of each.
-const SLOTS: u16 = 256;
-/// So both have accumulators of the same size.
+/// So both protocols have accumulators of the same size.
 const DESCRIPTORS: u32 = 2 * SLOTS as u32;
-/// A run of packets of one rank for adjacent blocks, as a driver hands them over.
-const RUN: usize = 32;
-const JOB: JobId = JobId(1);
-const KEY: JobKey = JobKey(2);
 const SWITCH: NodeId = NodeId(100);
 /// How long a partial sum waits.
 const TIMEOUT: Span = Span::from_micros(1);
@@ -56,35 +50,9 @@ struct Subject {
     flushes_late: bool,
 }
 
-fn installed(protocol: Protocol, members: Vec<PortId>) -> InstalledJob {
-    InstalledJob { protocol: protocol.code(), key: KEY, members, others: Vec::new(), machine: None }
-}
-
 fn switchml_subject(k: u16) -> Subject {
-    let job = JobConfig { job: JOB, key: KEY, world: WORLD, slots: SLOTS, elements_per_packet: k, shards: 1 };
-    let members: Vec<PortId> = (0..WORLD).map(PortId).collect();
-    let config = SwitchConfig {
-        job: job.clone(),
-        shard: ShardId(0),
-        members: members.clone(),
-        below: Below::workers(WORLD),
-        group: GroupId(0),
-        parent: None,
-    };
-    let machine = Protocol::SwitchMl.switch::<Elements>(&config);
-    let mut pipeline = Pipeline::default();
-    pipeline.install(JOB, InstalledJob { machine, ..installed(Protocol::SwitchMl, members) });
-
-    let config = HostConfig { job, worker: WorkerId(0), timers: TimerConfig::default(), fabric: Default::default() };
-    let mut host = Protocol::SwitchMl.host::<Elements>(&config);
-    let storage = InPlaceStorage::new(vec![7i32; usize::from(SLOTS) * usize::from(k)]);
-    let tensor = Box::new(ElementTensor::new(storage, ReduceOp::Sum));
-    host.submit(Time::ZERO, Collective { tensor, deadline: None }).unwrap();
-    let mut buf = vec![0; host.max_packet_len()];
-    let updates: Vec<Vec<u8>> =
-        std::iter::from_fn(|| host.poll_transmit(Time::ZERO, &mut buf).map(|transmit| buf[..transmit.len].to_vec()))
-            .collect();
-    assert_eq!(updates.len(), usize::from(SLOTS));
+    let job = job(k);
+    let (pipeline, updates) = (pipeline(&job), integers(&job));
     Subject {
         pipeline,
         packet_len: updates[0].len(),
@@ -117,7 +85,9 @@ fn canary_subject(k: u16, flushes_late: bool) -> Subject {
     };
     let mut pipeline = Pipeline::default();
     pipeline.share(Protocol::Canary.code(), Protocol::Canary.shared_switch::<Elements>(&config).unwrap());
-    pipeline.install(JOB, installed(Protocol::Canary, (0..WORLD).map(PortId).collect()));
+    let (members, others) = ((0..WORLD).map(PortId).collect(), Vec::new());
+    let installed = InstalledJob { protocol: Protocol::Canary.code(), key: KEY, members, others, machine: None };
+    pipeline.install(JOB, installed);
 
     let stages: Vec<Vec<u8>> = (0..WORLD).map(|rank| canary_packet(rank, hosts, k)).collect();
     Subject {

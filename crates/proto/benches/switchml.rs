@@ -1,55 +1,26 @@
 //! What one packet costs the machines of SwitchML, beside the arithmetic alone.
 
+mod switchml_setup;
+
 use std::collections::VecDeque;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tributary_numeric::{BlockExponent, ReduceOp, Scale, codec, lanes};
-use tributary_proto::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::config::JobConfig;
 use tributary_proto::host::{Collective, Host};
-use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
+use tributary_proto::ids::{GroupId, PortId, ShardId};
 use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
-use tributary_proto::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::registry::Protocol;
 use tributary_proto::switch::{NoQueues, Verdict};
 use tributary_proto::switchml::wire::HEADER_LEN;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::time::Time;
-use tributary_proto::values::Elements;
 
-const SLOTS: u16 = 256;
-const WORLD: u16 = 8;
+use self::switchml_setup::{RUN, SLOTS, WORLD, drain, integers, job, pipeline};
 
-fn job(elements_per_packet: u16) -> JobConfig {
-    JobConfig { job: JobId(1), key: JobKey(2), world: WORLD, slots: SLOTS, elements_per_packet, shards: 1 }
-}
-
-fn pipeline(job: &JobConfig) -> Pipeline {
-    let members: Vec<PortId> = (0..WORLD).map(PortId).collect();
-    let config = SwitchConfig {
-        job: job.clone(),
-        shard: ShardId(0),
-        members: members.clone(),
-        below: Below::workers(WORLD),
-        group: GroupId(0),
-        parent: None,
-    };
-    let machine = Protocol::SwitchMl.switch::<Elements>(&config);
-    let mut pipeline = Pipeline::default();
-    let installed =
-        InstalledJob { protocol: Protocol::SwitchMl.code(), key: job.key, members, others: Vec::new(), machine };
-    pipeline.install(job.job, installed);
-    pipeline
-}
-
+/// Rank 0 in a collective of so many elements.
 fn host(job: &JobConfig, elements: usize) -> Box<dyn Host> {
-    let config = HostConfig {
-        job: job.clone(),
-        worker: WorkerId(0),
-        timers: TimerConfig::default(),
-        fabric: Default::default(),
-    };
-    let mut host = Protocol::SwitchMl.host::<Elements>(&config);
+    let mut host = switchml_setup::host(job);
     submit(&mut host, elements);
     host
 }
@@ -58,9 +29,6 @@ fn submit(host: &mut Box<dyn Host>, elements: usize) {
     let tensor = ElementTensor::new(InPlaceStorage::new(vec![1.0f32; elements]), ReduceOp::Sum);
     host.submit(Time::ZERO, Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
 }
-
-/// A run of packets of one rank for adjacent slots, as a driver hands them over.
-const RUN: usize = 32;
 
 /// The same packets for the next phase.
 fn next_phase(packets: &mut [Vec<u8>]) {
@@ -130,27 +98,6 @@ fn switch(c: &mut Criterion) {
         });
         group.finish();
     }
-}
-
-/// One update of integers for each slot.
-fn integers(job: &JobConfig) -> Vec<Vec<u8>> {
-    let config = HostConfig {
-        job: job.clone(),
-        worker: WorkerId(0),
-        timers: TimerConfig::default(),
-        fabric: Default::default(),
-    };
-    let mut host = Protocol::SwitchMl.host::<Elements>(&config);
-    let elements = usize::from(SLOTS) * usize::from(job.elements_per_packet);
-    let tensor = ElementTensor::new(InPlaceStorage::new(vec![7i32; elements]), ReduceOp::Sum);
-    host.submit(Time::ZERO, Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
-    drain(&mut host)
-}
-
-fn drain(host: &mut Box<dyn Host>) -> Vec<Vec<u8>> {
-    let mut buf = vec![0; host.max_packet_len()];
-    std::iter::from_fn(|| host.poll_transmit(Time::ZERO, &mut buf).map(|transmit| buf[..transmit.len].to_vec()))
-        .collect()
 }
 
 /// A result comes in, the next update goes out.

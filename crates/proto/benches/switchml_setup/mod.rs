@@ -1,0 +1,71 @@
+//! A switch of SwitchML and its workers' packets, as the benches of both protocols feed them.
+
+use tributary_numeric::ReduceOp;
+use tributary_proto::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::host::{Collective, Host};
+use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
+use tributary_proto::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::registry::Protocol;
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::time::Time;
+use tributary_proto::values::Elements;
+
+pub const WORLD: u16 = 8;
+/// SwitchML keeps two versions of each.
+pub const SLOTS: u16 = 256;
+/// A run of packets of one rank for adjacent blocks, as a driver hands them over.
+pub const RUN: usize = 32;
+pub const JOB: JobId = JobId(1);
+pub const KEY: JobKey = JobKey(2);
+
+pub fn job(elements_per_packet: u16) -> JobConfig {
+    JobConfig { job: JOB, key: KEY, world: WORLD, slots: SLOTS, elements_per_packet, shards: 1 }
+}
+
+/// A switch with the job.
+pub fn pipeline(job: &JobConfig) -> Pipeline {
+    let members: Vec<PortId> = (0..WORLD).map(PortId).collect();
+    let config = SwitchConfig {
+        job: job.clone(),
+        shard: ShardId(0),
+        members: members.clone(),
+        below: Below::workers(WORLD),
+        group: GroupId(0),
+        parent: None,
+    };
+    let machine = Protocol::SwitchMl.switch::<Elements>(&config);
+    let mut pipeline = Pipeline::default();
+    let installed =
+        InstalledJob { protocol: Protocol::SwitchMl.code(), key: job.key, members, others: Vec::new(), machine };
+    pipeline.install(job.job, installed);
+    pipeline
+}
+
+/// Rank 0, before any collective.
+pub fn host(job: &JobConfig) -> Box<dyn Host> {
+    let config = HostConfig {
+        job: job.clone(),
+        worker: WorkerId(0),
+        timers: TimerConfig::default(),
+        fabric: Default::default(),
+    };
+    Protocol::SwitchMl.host::<Elements>(&config)
+}
+
+/// One update of integers for each slot.
+pub fn integers(job: &JobConfig) -> Vec<Vec<u8>> {
+    let mut host = host(job);
+    let elements = usize::from(SLOTS) * usize::from(job.elements_per_packet);
+    let tensor = ElementTensor::new(InPlaceStorage::new(vec![7i32; elements]), ReduceOp::Sum);
+    host.submit(Time::ZERO, Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
+    let updates = drain(&mut host);
+    assert_eq!(updates.len(), usize::from(SLOTS));
+    updates
+}
+
+/// All packets that a host sends now.
+pub fn drain(host: &mut Box<dyn Host>) -> Vec<Vec<u8>> {
+    let mut buf = vec![0; host.max_packet_len()];
+    std::iter::from_fn(|| host.poll_transmit(Time::ZERO, &mut buf).map(|transmit| buf[..transmit.len].to_vec()))
+        .collect()
+}
