@@ -1,19 +1,16 @@
 //! Canary: its header, a switch of a fabric, and a host that leads and follows.
 
-use tributary_numeric::ReduceOp;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, Report};
-use tributary_proto::config::{FabricPlan, FlushTimeout, HostConfig, SharedSwitchConfig, TimerConfig};
-use tributary_proto::host::{Collective, HostEvent};
+use tributary_proto::config::{FabricPlan, FlushTimeout, SharedSwitchConfig};
 use tributary_proto::ids::{NodeId, PortId, WorkerId};
-use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::packet::{Addr, Ecn, PacketMut};
 use tributary_proto::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::registry::Protocol;
 use tributary_proto::switch::{NoQueues, Verdict};
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::time::{Span, Time};
 use tributary_proto::values::Elements;
 
-use super::{job, packets};
+use super::{drive_host, job, packets, two_collectives};
 
 /// What is read can be written back, to the same bytes.
 pub fn canary_wire(bytes: &[u8]) {
@@ -71,35 +68,6 @@ pub fn canary_switch(bytes: &[u8]) {
 pub fn canary_host(bytes: &[u8]) {
     let fabric =
         FabricPlan { hosts: (0..3).map(NodeId).collect(), roots: [NodeId(9)].into(), roots_on_way: false, reissues: 1 };
-    let config = HostConfig { job: job(), worker: WorkerId(0), timers: TimerConfig::default(), fabric };
-    let mut host = Protocol::Canary.host::<Elements>(&config);
-    let deadline = Some(Time::ZERO + Span::from_millis(50));
-    let floats = ElementTensor::new(InPlaceStorage::new(vec![1.5f32; 50]), ReduceOp::Avg);
-    let integers = ElementTensor::new(InPlaceStorage::new(vec![-3i32; 9]), ReduceOp::Sum);
-    host.submit(Time::ZERO, Collective { tensor: Box::new(floats), deadline }).expect("nothing has failed");
-    host.submit(Time::ZERO, Collective { tensor: Box::new(integers), deadline }).expect("nothing has failed");
-    let mut buf = vec![0; host.max_packet_len()];
-    let (mut now, mut ended) = (Time::ZERO, 0);
-    let inputs = packets(Protocol::Canary, bytes).map(Some).chain(std::iter::repeat(None));
-    for (step, input) in inputs.enumerate() {
-        match input {
-            Some((_, bytes)) => {
-                let packet = Packet { bytes: &bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
-                let _ = host.handle_packet(now, Addr::Node(NodeId(9)), packet);
-            }
-            None => {
-                let Some(due) = host.poll_timeout() else { break };
-                assert!(step < 10_000, "its timers never end");
-                now = due.max(now);
-                host.handle_timeout(now);
-            }
-        }
-        while let Some(transmit) = host.poll_transmit(now, &mut buf) {
-            assert!(transmit.len <= buf.len() && Header::parse(&buf[..transmit.len]).is_ok());
-        }
-        while let Some(HostEvent::Done { .. } | HostEvent::Failed { .. }) = host.poll_event() {
-            ended += 1;
-        }
-    }
-    assert_eq!(ended, 2, "every collective ends once");
+    let readable = |packet: &[u8]| Header::parse(packet).is_ok();
+    drive_host(Protocol::Canary, fabric, two_collectives(), bytes, |_| Addr::Node(NodeId(9)), readable);
 }

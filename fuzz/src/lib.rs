@@ -5,7 +5,7 @@ mod canary;
 mod ring;
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
+use tributary_proto::config::{Below, FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
 use tributary_proto::host::{Collective, HostEvent};
 use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
 use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
@@ -112,39 +112,62 @@ pub fn switchml_pipeline(bytes: &[u8]) {
     assert_eq!(pipeline.report(job.job).expect("it is installed").memory_bytes, memory);
 }
 
-/// A worker in the middle of two collectives gets any packets from anywhere; then its time runs out.
-pub fn switchml_host(bytes: &[u8]) {
-    let config =
-        HostConfig { job: job(), worker: WorkerId(0), timers: TimerConfig::default(), fabric: Default::default() };
-    let mut host = Protocol::SwitchMl.host::<Elements>(&config);
+/// A sum of floats and one of integers, with a deadline.
+fn two_collectives() -> Vec<Collective> {
     let deadline = Some(Time::ZERO + Span::from_millis(50));
     let floats = ElementTensor::new(InPlaceStorage::new(vec![1.5f32; 50]), ReduceOp::Avg);
     let integers = ElementTensor::new(InPlaceStorage::new(vec![-3i32; 9]), ReduceOp::Sum);
-    host.submit(Time::ZERO, Collective { tensor: Box::new(floats), deadline }).expect("nothing has failed");
-    host.submit(Time::ZERO, Collective { tensor: Box::new(integers), deadline }).expect("nothing has failed");
+    vec![Collective { tensor: Box::new(floats), deadline }, Collective { tensor: Box::new(integers), deadline }]
+}
+
+/// Rank 0 in the middle of collectives gets packets from wherever `from` says; then its time runs out. What it sends
+/// must be `readable`, and every collective must end once. A host whose timers go on for ever is left when that is so.
+fn drive_host(
+    protocol: Protocol,
+    fabric: FabricPlan,
+    collectives: Vec<Collective>,
+    bytes: &[u8],
+    from: impl Fn(u8) -> Addr,
+    readable: impl Fn(&[u8]) -> bool,
+) {
+    let config = HostConfig { job: job(), worker: WorkerId(0), timers: TimerConfig::default(), fabric };
+    let mut host = protocol.host::<Elements>(&config);
+    let all = collectives.len();
+    for collective in collectives {
+        host.submit(Time::ZERO, collective).expect("nothing has failed");
+    }
     let mut buf = vec![0; host.max_packet_len()];
     let (mut now, mut ended) = (Time::ZERO, 0);
-    let inputs = packets(Protocol::SwitchMl, bytes).map(Some).chain(std::iter::repeat(None));
+    let inputs = packets(protocol, bytes).map(Some).chain(std::iter::repeat(None));
     for (step, input) in inputs.enumerate() {
         match input {
-            Some((from, bytes)) => {
+            Some((place, bytes)) => {
                 let packet = Packet { bytes: &bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
-                let from = if from == 127 { Addr::Worker(WorkerId(1)) } else { Addr::Switch(ShardId(0)) };
-                let _ = host.handle_packet(now, from, packet);
+                let _ = host.handle_packet(now, from(place), packet);
             }
             None => {
                 let Some(due) = host.poll_timeout() else { break };
+                if protocol == Protocol::Ring && ended == all {
+                    break;
+                }
                 assert!(step < 10_000, "its timers never end");
                 now = due.max(now);
                 host.handle_timeout(now);
             }
         }
         while let Some(transmit) = host.poll_transmit(now, &mut buf) {
-            assert!(transmit.len <= buf.len() && Header::parse(&buf[..transmit.len]).is_ok());
+            assert!(transmit.len <= buf.len() && readable(&buf[..transmit.len]));
         }
         while let Some(HostEvent::Done { .. } | HostEvent::Failed { .. }) = host.poll_event() {
             ended += 1;
         }
     }
-    assert_eq!(ended, 2, "every collective ends once");
+    assert_eq!(ended, all, "every collective ends once");
+}
+
+/// A worker of SwitchML in the middle of two collectives gets any packets from anywhere.
+pub fn switchml_host(bytes: &[u8]) {
+    let from = |place| if place == 127 { Addr::Worker(WorkerId(1)) } else { Addr::Switch(ShardId(0)) };
+    let readable = |packet: &[u8]| Header::parse(packet).is_ok();
+    drive_host(Protocol::SwitchMl, FabricPlan::default(), two_collectives(), bytes, from, readable);
 }
