@@ -154,6 +154,17 @@ pub struct HostStats {
     pub drops: DropCounters,
 }
 
+impl HostStats {
+    /// Counts a packet by what became of it.
+    #[inline]
+    pub fn count_received(&mut self, outcome: Result<(), DropReason>) {
+        match outcome {
+            Ok(()) => self.packets_received += 1,
+            Err(reason) => self.drops.count(reason),
+        }
+    }
+}
+
 /// A host's side of a protocol, without socket, clock, thread or random source.
 pub trait Host: Send {
     /// Queues a collective behind those before it. Ranks submit the same ones in the same order.

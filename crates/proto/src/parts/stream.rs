@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use tributary_numeric::BlockExponent;
+use tributary_numeric::{BlockExponent, Scale};
 
 use crate::ids::{OpId, WorkerId};
 use crate::tensor::{Spec, Tensor};
@@ -51,6 +51,15 @@ impl Op {
     /// What this rank says about the block's magnitude.
     pub fn exponent(&self, block: u64) -> BlockExponent {
         if self.needs_exponent(block) { self.tensor.exponent(self.range(block)) } else { BlockExponent::ZERO }
+    }
+
+    /// How a block's elements are scaled whose exponent `world` ranks have agreed on; integers need none.
+    pub fn scale(&self, agreed: Option<BlockExponent>, world: u16) -> Scale {
+        if self.spec.dtype.is_float() {
+            Scale::new(agreed.expect("floats are sent when their exponent is agreed"), world)
+        } else {
+            Scale::integer(world)
+        }
     }
 }
 

@@ -129,10 +129,7 @@ impl<V: Values> Host for PsHost<V> {
 
     fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
         let received = self.receive(now, from, packet);
-        match received {
-            Ok(()) => self.stats.packets_received += 1,
-            Err(reason) => self.stats.drops.count(reason),
-        }
+        self.stats.count_received(received);
         received
     }
 

@@ -20,7 +20,7 @@ mod window;
 
 use std::collections::VecDeque;
 
-use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
+use tributary_numeric::{BlockExponent, DType, ReduceOp};
 
 use self::failure::Heard;
 use self::lead::Leads;
@@ -235,7 +235,7 @@ impl<V: Values> CanaryHost<V> {
             let op = self.stream.op_of_mut(state.block).expect("a place that waits has a block");
             let range = op.range(state.block);
             if !range.is_empty() && op.destination.is_none_or(|rank| rank == self.config.worker) {
-                op.tensor.decode(range, scale(op, exponent, world), vector);
+                op.tensor.decode(range, op.scale(exponent, world), vector);
             }
             op.remaining -= 1;
             let direct = state.attempt >= self.config.fabric.reissues;
@@ -309,14 +309,6 @@ impl<V: Values> CanaryHost<V> {
     }
 }
 
-fn scale(op: &Op, agreed: Option<BlockExponent>, world: u16) -> Scale {
-    if op.spec.dtype.is_float() {
-        Scale::new(agreed.expect("floats are sent when their exponent is agreed"), world)
-    } else {
-        Scale::integer(world)
-    }
-}
-
 impl<V: Values> Host for CanaryHost<V> {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         if let Some(error) = self.broken.as_ref().or(self.failing.as_ref().map(|(_, error)| error)) {
@@ -340,10 +332,7 @@ impl<V: Values> Host for CanaryHost<V> {
 
     fn handle_packet(&mut self, now: Time, _from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
         let received = self.receive(now, packet);
-        match received {
-            Ok(()) => self.stats.packets_received += 1,
-            Err(reason) => self.stats.drops.count(reason),
-        }
+        self.stats.count_received(received);
         received
     }
 

@@ -3,7 +3,7 @@
 use tributary_numeric::Scale;
 
 use super::steps::Step;
-use super::{CanaryHost, NOTICE, Stage, scale};
+use super::{CanaryHost, NOTICE, Stage};
 use crate::ids::{NodeId, WorkerId};
 use crate::parts::look_ahead::LookAhead;
 use crate::parts::stream::Op;
@@ -95,6 +95,6 @@ impl<V> CanaryHost<V> {
         let state = &self.places[usize::from(place)];
         let agreed = if state.stage == Stage::Guess { state.last } else { state.agreed };
         let op = self.op_at(place).expect("a place that sends a vector has a block");
-        scale(op, agreed, self.world())
+        op.scale(agreed, self.world())
     }
 }

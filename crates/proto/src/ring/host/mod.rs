@@ -262,10 +262,7 @@ impl Host for RingHost {
 
     fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
         let outcome = self.handle(now, from, packet);
-        match outcome {
-            Ok(()) => self.stats.packets_received += 1,
-            Err(reason) => self.stats.drops.count(reason),
-        }
+        self.stats.count_received(outcome);
         outcome
     }
 

@@ -10,7 +10,7 @@ mod failure;
 
 use std::collections::VecDeque;
 
-use tributary_numeric::{BlockExponent, Scale};
+use tributary_numeric::BlockExponent;
 
 use self::failure::Heard;
 use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch};
@@ -182,7 +182,7 @@ impl SwitchMlHost {
         slot.agreed = next;
         if let Some(exponent) = summed_with {
             if !range.is_empty() {
-                op.tensor.decode(range, scale(op, exponent, world), &packet.bytes[HEADER_LEN..]);
+                op.tensor.decode(range, op.scale(exponent, world), &packet.bytes[HEADER_LEN..]);
             }
             op.remaining -= 1;
             self.stats.blocks_in_network += 1;
@@ -246,7 +246,7 @@ impl SwitchMlHost {
         let elements = range.len();
         let len = HEADER_LEN + op.tensor.vector_len(elements);
         if elements > 0 {
-            op.tensor.encode(range, scale(op, scaled_by, self.config.job.world), &mut buf[HEADER_LEN..len]);
+            op.tensor.encode(range, op.scale(scaled_by, self.config.job.world), &mut buf[HEADER_LEN..len]);
         }
         (len, HEADER_LEN + 4 * elements)
     }
@@ -254,14 +254,6 @@ impl SwitchMlHost {
     fn transmit(&mut self, idx: u16, (len, wire_len): (usize, usize)) -> Transmit {
         self.stats.packets_sent += 1;
         Transmit { to: Addr::Switch(self.recovery.shard_of(idx)), len, wire_len, ecn: Ecn::NotCapable }
-    }
-}
-
-fn scale(op: &Op, agreed: Option<BlockExponent>, world: u16) -> Scale {
-    if op.spec.dtype.is_float() {
-        Scale::new(agreed.expect("floats are sent when their exponent is agreed"), world)
-    } else {
-        Scale::integer(world)
     }
 }
 
@@ -287,10 +279,7 @@ impl Host for SwitchMlHost {
 
     fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
         let received = self.receive(now, from, packet);
-        match received {
-            Ok(()) => self.stats.packets_received += 1,
-            Err(reason) => self.stats.drops.count(reason),
-        }
+        self.stats.count_received(received);
         received
     }
 
