@@ -14,18 +14,20 @@ mod lead;
 mod leading;
 mod notices;
 mod outbox;
+mod place;
 mod steps;
 mod transmit;
 mod window;
 
 use std::collections::VecDeque;
 
-use tributary_numeric::{BlockExponent, DType, ReduceOp};
+use tributary_numeric::{DType, ReduceOp};
 
 use self::failure::Heard;
 use self::lead::Leads;
 use self::notices::Notices;
 use self::outbox::Outgoing;
+use self::place::{Place, Stage, Way};
 use self::steps::{Step, Steps};
 use super::wire::{HEADER_LEN, Header, Kind, rank_proof};
 use crate::config::{HostConfig, JobConfig};
@@ -43,56 +45,6 @@ use crate::tensor::Spec;
 use crate::time::Time;
 use crate::values::{FINGERPRINT_LEN, Values};
 use crate::wire::{COMMON_LEN, Common, kind};
-
-/// What a place does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Its next block was not submitted yet.
-    Idle,
-    /// Ranks agree on the exponent of its block.
-    Probe,
-    /// The same, and they sum the block as if the place's last exponent were the one.
-    Guess,
-    /// Ranks sum its block.
-    Update,
-    /// Ranks disagree on what its block is.
-    Refused,
-}
-
-impl Stage {
-    fn waits(self) -> bool {
-        matches!(self, Stage::Probe | Stage::Guess | Stage::Update)
-    }
-}
-
-/// How a sum came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// From the leader through switches that multicast it.
-    Tree,
-    /// From the leader to this host alone, which had asked.
-    Answer,
-    /// This host is the leader.
-    Own,
-}
-
-struct Place {
-    /// The block of the stream that it works on, or waits for; at the notices' place, the notice.
-    block: u64,
-    /// How many times it was used.
-    phase: u32,
-    stage: Stage,
-    /// How often the block was issued before.
-    attempt: u8,
-    /// The contribution to this issue has left.
-    contributed: bool,
-    /// The exponent of its block, if ranks agree.
-    agreed: Option<BlockExponent>,
-    /// The last exponent that ranks agreed on and used here.
-    last: Option<BlockExponent>,
-    /// The phase began when the one before it ended.
-    in_step: bool,
-}
 
 /// What a notice of completion says it reduces.
 const NOTICE: Spec = Spec { elements: 0, dtype: DType::I32, op: ReduceOp::Sum };
@@ -136,22 +88,12 @@ impl<V: Values> CanaryHost<V> {
         let mut common = [0; COMMON_LEN];
         Common { protocol: Protocol::Canary.code(), kind: 0, job: job.job, key: job.key }.emit(&mut common);
         let window = job.slots.clamp(1, u16::MAX - 2);
-        let place = |block| Place {
-            block,
-            phase: 0,
-            stage: Stage::Idle,
-            attempt: 0,
-            contributed: false,
-            agreed: None,
-            last: None,
-            in_step: false,
-        };
         let others = (0..job.world).map(WorkerId).filter(|&rank| rank != config.worker);
         CanaryHost {
             common,
             stream: Stream::new(job.elements_per_packet),
             steps: Steps::new(window + 1),
-            places: (0..u64::from(window)).chain([0]).map(place).collect(),
+            places: (0..u64::from(window)).chain([0]).map(Place::new).collect(),
             queue: SendQueue::new(window + 1),
             recovery: Recovery::new(
                 &JobConfig { slots: window + 1, shards: 1, ..job.clone() },

@@ -1,0 +1,72 @@
+//! A place of the window: one block at a time, phase after phase.
+
+use tributary_numeric::BlockExponent;
+
+/// What a place does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Its next block was not submitted yet.
+    Idle,
+    /// Ranks agree on the exponent of its block.
+    Probe,
+    /// The same, and they sum the block as if the place's last exponent were the one.
+    Guess,
+    /// Ranks sum its block.
+    Update,
+    /// Ranks disagree on what its block is.
+    Refused,
+}
+
+impl Stage {
+    /// True while a sum is awaited.
+    pub fn waits(self) -> bool {
+        matches!(self, Stage::Probe | Stage::Guess | Stage::Update)
+    }
+}
+
+/// How a sum came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the leader through switches that multicast it.
+    Tree,
+    /// From the leader to this host alone, which had asked.
+    Answer,
+    /// This host is the leader.
+    Own,
+}
+
+/// One place of the window.
+pub struct Place {
+    /// The block of the stream that it works on, or waits for; at the notices' place, the notice.
+    pub block: u64,
+    /// How many times it was used.
+    pub phase: u32,
+    /// What it does.
+    pub stage: Stage,
+    /// How often the block was issued before.
+    pub attempt: u8,
+    /// The contribution to this issue has left.
+    pub contributed: bool,
+    /// The exponent of its block, if ranks agree.
+    pub agreed: Option<BlockExponent>,
+    /// The last exponent that ranks agreed on and used here.
+    pub last: Option<BlockExponent>,
+    /// The phase began when the one before it ended.
+    pub in_step: bool,
+}
+
+impl Place {
+    /// A place that waits for its first block.
+    pub fn new(block: u64) -> Place {
+        Place {
+            block,
+            phase: 0,
+            stage: Stage::Idle,
+            attempt: 0,
+            contributed: false,
+            agreed: None,
+            last: None,
+            in_step: false,
+        }
+    }
+}
