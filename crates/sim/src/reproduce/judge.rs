@@ -169,11 +169,6 @@ impl Outcome {
             figures: findings.figures,
         })
     }
-
-    /// Rows that differ.
-    pub fn differing(&self) -> usize {
-        self.rows.iter().filter(|row| row.verdict == Verdict::Differs).count()
-    }
 }
 
 #[cfg(test)]
