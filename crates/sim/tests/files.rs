@@ -67,6 +67,12 @@ fn a_report_can_be_kept_as_files() {
 }
 
 #[test]
+fn a_program_that_wants_a_sweep_is_sent_to_it() {
+    let error = Config::parse_json(r#"{"network": {"star": {"hosts": 4}}, "sweep": {"seeds": 2}}"#).unwrap_err();
+    assert!(error.to_string().contains("`tributary.sim.sweep`"), "{error}");
+}
+
+#[test]
 fn a_wrong_file_is_refused_with_a_sentence() {
     let star = "[network]\nstar = { hosts = 4 }\n";
     let job = "[[job]]\nprotocol = \"switchml\"\ntensor = \"1 MiB\"\n";
@@ -98,6 +104,7 @@ fn a_wrong_file_is_refused_with_a_sentence() {
                 .into(),
             "no path leads from host 0 to host 1",
         ),
+        (with("[sweep]\nseeds = 2\n"), "this file has a [sweep]: run it with `tributary sim sweep FILE`"),
         (with("hosts = 5"), "job 0 wants 5 hosts, and 4 are free"),
         (with("hosts = \"some\""), "\"some\" names no hosts"),
         (with("hosts = [0, 9]"), "job 0 names host 9"),

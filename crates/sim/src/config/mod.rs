@@ -86,12 +86,19 @@ fn ten_seconds() -> Duration {
 impl Config {
     /// Reads the same from a JSON object, as programs make it.
     pub fn parse_json(text: &str) -> Result<Config, ConfigError> {
-        Config::deserialize(json_table(text)?).map_err(|error| invalid(one_line(error.message())))
+        let table = json_table(text)?;
+        if table.contains_key("sweep") {
+            return Err(invalid("the experiment has a \"sweep\": run it with `tributary.sim.sweep`"));
+        }
+        Config::deserialize(table).map_err(|error| invalid(one_line(error.message())))
     }
 
     /// Reads a file's text. Whether its parts fit together is found when it is built.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         toml::from_str(text).map_err(|error| {
+            if toml::from_str(text).is_ok_and(|table: toml::Table| table.contains_key("sweep")) {
+                return invalid("this file has a [sweep]: run it with `tributary sim sweep FILE`");
+            }
             let message = one_line(error.message());
             match error.span() {
                 Some(span) => invalid(format!("line {}: {message}", text[..span.start].matches('\n').count() + 1)),
