@@ -115,6 +115,16 @@ impl LinkOverride {
     fn is_empty(&self) -> bool {
         *self == LinkOverride::default()
     }
+
+    /// A link that is like `base` where nothing else is said.
+    pub(super) fn over(&self, base: LinkSpec) -> LinkSpec {
+        LinkSpec {
+            rate: self.rate.map_or(base.rate, |rate| rate.0),
+            delay: self.delay.map_or(base.delay, |delay| delay.0),
+            queue_bytes: self.queue.map_or(base.queue_bytes, |bytes| bytes.0),
+            mark_bytes: self.mark_above.map(|bytes| bytes.0).or(base.mark_bytes),
+        }
+    }
 }
 
 /// How switches choose among equally short paths.
@@ -262,13 +272,7 @@ impl Network {
     }
 
     fn core_link(&self) -> LinkSpec {
-        let host = self.host_link();
-        LinkSpec {
-            rate: self.core.rate.map_or(host.rate, |rate| rate.0),
-            delay: self.core.delay.map_or(host.delay, |delay| delay.0),
-            queue_bytes: self.core.queue.map_or(host.queue_bytes, |bytes| bytes.0),
-            mark_bytes: self.core.mark_above.map(|bytes| bytes.0).or(host.mark_bytes),
-        }
+        self.core.over(self.host_link())
     }
 
     /// Refuses what would take all memory before it is built.

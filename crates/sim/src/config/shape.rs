@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tributary_proto::ids::NodeId;
 use tributary_proto::time::Span;
 
+use super::network::LinkOverride;
 use super::quantity::{Bytes, DataRate, Duration};
 use super::{ConfigError, invalid};
 use crate::net::LinkSpec;
@@ -115,12 +116,8 @@ impl GraphShape {
         for link in &self.links {
             let [a, b] = link.between;
             let base = if matches!((a, b), (NodeName::Switch(_), NodeName::Switch(_))) { core } else { host };
-            let spec = LinkSpec {
-                rate: link.rate.map_or(base.rate, |rate| rate.0),
-                delay: link.delay.map_or(base.delay, |delay| delay.0),
-                queue_bytes: link.queue.map_or(base.queue_bytes, |bytes| bytes.0),
-                mark_bytes: base.mark_bytes,
-            };
+            let GraphLink { rate, delay, queue, .. } = *link;
+            let spec = LinkOverride { rate, delay, queue, mark_above: None }.over(base);
             let (a, b) = (a.node(&graph)?, b.node(&graph)?);
             graph.connect(a, b, spec);
         }
