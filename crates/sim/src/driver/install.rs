@@ -113,18 +113,24 @@ impl Program {
 }
 
 impl Simulation {
-    /// Adds a job. Its ranks submit their first collectives at the plan's start.
-    pub fn install(&mut self, plan: JobPlan) -> Result<JobIndex, InstallError> {
-        check(&plan, self.traffic.jobs.all().len())?;
-        let index = self.traffic.jobs.next_index();
-        let config = JobConfig {
+    /// What the members and switches of a job agree on.
+    pub(super) fn job_config(&self, index: JobIndex, plan: &JobPlan, shards: usize) -> JobConfig {
+        JobConfig {
             job: JobId(index.0 + 1),
             key: JobKey(Rng::new(self.settings.seed, Purpose::Keys, u64::from(index.0)).bits()),
             world: plan.members.len() as u16,
             slots: plan.slots,
             elements_per_packet: plan.elements_per_packet,
-            shards: if plan.protocol.every_hop() { 1 } else { plan.roots.len() as u16 },
-        };
+            shards: shards as u16,
+        }
+    }
+
+    /// Adds a job. Its ranks submit their first collectives at the plan's start.
+    pub fn install(&mut self, plan: JobPlan) -> Result<JobIndex, InstallError> {
+        check(&plan, self.traffic.jobs.all().len())?;
+        let index = self.traffic.jobs.next_index();
+        let shards = if plan.protocol.every_hop() { 1 } else { plan.roots.len() };
+        let config = self.job_config(index, &plan, shards);
         let mut fabric = FabricPlan::default();
         let mut places = Vec::new();
         if plan.protocol.every_hop() {

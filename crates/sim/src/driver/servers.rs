@@ -1,7 +1,7 @@
 //! Puts a job with parameter servers into the network: its hosts sum, switches only forward.
 
-use tributary_proto::config::{HostConfig, JobConfig};
-use tributary_proto::ids::{JobId, JobKey, NodeId, WorkerId};
+use tributary_proto::config::HostConfig;
+use tributary_proto::ids::{NodeId, WorkerId};
 use tributary_proto::ps::{PsHost, Servers};
 use tributary_proto::values::Fingerprint;
 
@@ -10,7 +10,6 @@ use super::jobs::{Job, JobIndex, JobPlan};
 use super::seat::{Seat, SeatId};
 use super::simulation::Simulation;
 use crate::events::{EventId, EventKind};
-use crate::rng::{Purpose, Rng};
 
 impl Simulation {
     /// Adds a job whose sums are made by servers: by its own members if `dedicated` is empty, else by these hosts. The
@@ -22,14 +21,7 @@ impl Simulation {
             return Err(InstallError::Slots { name: plan.name, slots: plan.slots, trees: servers });
         }
         let index = self.traffic.jobs.next_index();
-        let config = JobConfig {
-            job: JobId(index.0 + 1),
-            key: JobKey(Rng::new(self.settings.seed, Purpose::Keys, u64::from(index.0)).bits()),
-            world: plan.members.len() as u16,
-            slots: plan.slots,
-            elements_per_packet: plan.elements_per_packet,
-            shards: servers as u16,
-        };
+        let config = self.job_config(index, &plan, servers);
         let place = if dedicated.is_empty() { Servers::Colocated } else { Servers::Dedicated };
         for (address, &host) in plan.members.iter().chain(dedicated).enumerate() {
             let worker = WorkerId(address as u16);
