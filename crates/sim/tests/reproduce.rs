@@ -28,6 +28,18 @@ fn every_file_is_read_and_names_each_number_once() {
 }
 
 #[test]
+fn a_misspelt_parameter_is_an_error() {
+    for id in ["switchml-fig6", "switchml-fig7", "switchml-fig9"] {
+        let path = format!("{}/../../experiments/{id}.toml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let misspelt = text.replacen("[quick]\n", "[quick]\nwrokers = 4\n", 1);
+        assert_ne!(text, misspelt);
+        let sentence = Entry::parse(id, &misspelt).unwrap_err().to_string();
+        assert!(sentence.contains("unknown field `wrokers`"), "{sentence}");
+    }
+}
+
+#[test]
 fn every_experiment_measures_what_its_file_publishes() {
     for entry in catalogue() {
         let outcome = run(&entry, true).unwrap_or_else(|error| panic!("{}: {error}", entry.id));

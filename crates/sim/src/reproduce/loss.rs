@@ -2,30 +2,18 @@
 
 use serde::Deserialize;
 use tributary_proto::registry::Protocol;
-use tributary_proto::time::Span;
 
 use super::finding::{Figure, Series, spread};
-use super::rack::{Rack, RackJob};
+use super::rack::LossyRack;
 use super::{Context, Findings, ReproduceError};
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Loss {
-    /// The rack.
-    pub rack: Rack,
-    /// Link rate.
-    pub gbit: u64,
-    /// Ranks.
-    pub workers: u32,
-    /// Elements in the tensor.
-    pub elements: u32,
-    /// Elements of a packet.
-    pub elements_per_packet: u16,
-    /// Pool size.
-    pub slots: u16,
-    /// Retransmission timeout of both protocols.
-    pub rto_us: u64,
+    /// The job, but for its loss.
+    #[serde(flatten)]
+    pub setup: LossyRack,
     /// Percent of packets that every link loses.
     pub losses: Vec<f64>,
 }
@@ -48,7 +36,7 @@ impl Loss {
         for protocol in [Protocol::SwitchMl, Protocol::Ring] {
             for loss in std::iter::once(0.0).chain(self.losses.iter().copied()) {
                 let seeds = if loss > 0.0 { context.seeds } else { 1 };
-                jobs.extend((1..=seeds).map(|seed| self.job(protocol, loss, seed)));
+                jobs.extend((1..=seeds).map(|seed| self.setup.job(protocol, loss, seed)));
             }
         }
         let runs = context.watch.all(&jobs, |job| {
@@ -105,7 +93,7 @@ impl Loss {
              ring, with its own acknowledgements, stands for them.",
         );
         findings.figures.push(Figure {
-            title: format!("Inflation of the aggregation time by loss, {} Gbit/s", self.gbit),
+            title: format!("Inflation of the aggregation time by loss, {} Gbit/s", self.setup.gbit),
             x: "packets lost on each link (%)".into(),
             y: "time over time without loss".into(),
             log_x: true,
@@ -120,23 +108,7 @@ impl Loss {
             "{:.3} ms instead of {:.3} ms; {again:.0} packets sent again, {:.2} timeouts' worth of time lost",
             1e3 * tat,
             1e3 * base,
-            (tat - base) / (self.rto_us as f64 * 1e-6)
+            (tat - base) / (self.setup.rto_us as f64 * 1e-6)
         )
-    }
-
-    fn job(&self, protocol: Protocol, loss: f64, seed: u64) -> RackJob {
-        RackJob {
-            rack: self.rack,
-            gbit: self.gbit,
-            protocol,
-            servers: None,
-            workers: self.workers,
-            elements: self.elements,
-            elements_per_packet: self.elements_per_packet,
-            slots: self.slots,
-            rto: Some(Span::from_micros(self.rto_us)),
-            loss: loss / 100.0,
-            seed,
-        }
     }
 }

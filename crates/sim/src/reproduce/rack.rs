@@ -73,6 +73,44 @@ pub struct RackJob {
     pub seed: u64,
 }
 
+/// A tensor on a rack that loses packets, as files set it up.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub struct LossyRack {
+    /// The rack.
+    pub rack: Rack,
+    /// Link rate.
+    pub gbit: u64,
+    /// Ranks.
+    pub workers: u32,
+    /// Elements in the tensor.
+    pub elements: u32,
+    /// Elements of a packet.
+    pub elements_per_packet: u16,
+    /// Pool size.
+    pub slots: u16,
+    /// Retransmission timeout of every protocol.
+    pub rto_us: u64,
+}
+
+impl LossyRack {
+    /// The job under one protocol, where each link loses `loss` percent of all packets.
+    pub fn job(&self, protocol: Protocol, loss: f64, seed: u64) -> RackJob {
+        RackJob {
+            rack: self.rack,
+            gbit: self.gbit,
+            protocol,
+            servers: None,
+            workers: self.workers,
+            elements: self.elements,
+            elements_per_packet: self.elements_per_packet,
+            slots: self.slots,
+            rto: Some(Span::from_micros(self.rto_us)),
+            loss: loss / 100.0,
+            seed,
+        }
+    }
+}
+
 /// A job that is done.
 pub struct RackRun {
     /// From the first rank's submission until the last rank has the sum (the papers' tensor aggregation time).

@@ -5,27 +5,16 @@ use tributary_proto::registry::Protocol;
 use tributary_proto::time::{Span, Time};
 
 use super::finding::{Figure, Series};
-use super::rack::{Rack, RackJob};
+use super::rack::LossyRack;
 use super::{Context, Findings, ReproduceError};
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timeline {
-    /// The rack.
-    pub rack: Rack,
-    /// Link rate.
-    pub gbit: u64,
-    /// Ranks.
-    pub workers: u32,
-    /// Elements in the tensor.
-    pub elements: u32,
-    /// Elements of a packet.
-    pub elements_per_packet: u16,
-    /// Pool size.
-    pub slots: u16,
-    /// Retransmission timeout.
-    pub rto_us: u64,
+    /// The job, but for its loss.
+    #[serde(flatten)]
+    pub setup: LossyRack,
     /// Width of a bar of the figure.
     pub interval_us: u64,
     /// Percent of packets that every link loses.
@@ -67,9 +56,9 @@ impl Timeline {
     pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let runs = context.watch.all(&self.losses, |&loss| self.record(context, loss))?;
         let mut findings = Findings::default();
-        let packet = f64::from(self.rack.framing_bytes()) + 4.0 * f64::from(self.elements_per_packet);
+        let packet = f64::from(self.setup.rack.framing_bytes()) + 4.0 * f64::from(self.setup.elements_per_packet);
         let interval = self.interval_us as f64 * 1e-6;
-        let ideal = self.gbit as f64 * 1e9 / 8.0 / packet * interval;
+        let ideal = self.setup.gbit as f64 * 1e9 / 8.0 / packet * interval;
         let mut series = Vec::new();
         for (&loss, run) in self.losses.iter().zip(&runs) {
             findings.value(format!("steady-{loss}"), run.steady(ideal, 0.8));
@@ -99,7 +88,7 @@ impl Timeline {
 
     /// Why the end is no tail: what the packets sent again would have cost if each had waited for its timeout.
     fn no_tail(&self, run: &Recorded, without: &Recorded, told: &str) -> String {
-        let waits = run.again as f64 * self.rto_us as f64 * 1e-3 / f64::from(self.slots);
+        let waits = run.again as f64 * self.setup.rto_us as f64 * 1e-3 / f64::from(self.setup.slots);
         let longer = 1e3 * (run.tat.as_secs_f64() - without.tat.as_secs_f64());
         format!(
             "{told}. Had each packet that worker 0 sent again waited for the timeout, its slots would have stood still for \
@@ -109,7 +98,7 @@ impl Timeline {
     }
 
     fn record(&self, context: &Context<'_>, loss: f64) -> Result<Recorded, ReproduceError> {
-        let job = self.job(loss);
+        let job = self.setup.job(Protocol::SwitchMl, loss, 1);
         let mut sim = job.build()?;
         let (mut packets, mut before) = (Vec::new(), 0);
         let mut until = Time::ZERO;
@@ -128,21 +117,5 @@ impl Timeline {
         // Timers that are left over after the end are no part of the figure.
         packets.truncate((run.tat.0).div_ceil(Span::from_micros(self.interval_us).0) as usize);
         Ok(Recorded { packets, again: run.stats[0].retransmissions, tat: run.tat })
-    }
-
-    fn job(&self, loss: f64) -> RackJob {
-        RackJob {
-            rack: self.rack,
-            gbit: self.gbit,
-            protocol: Protocol::SwitchMl,
-            servers: None,
-            workers: self.workers,
-            elements: self.elements,
-            elements_per_packet: self.elements_per_packet,
-            slots: self.slots,
-            rto: Some(Span::from_micros(self.rto_us)),
-            loss: loss / 100.0,
-            seed: 1,
-        }
     }
 }
