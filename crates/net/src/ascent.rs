@@ -11,7 +11,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tributary_control::{Ascent, JobName, JoinRequest, Limits, Refusal, SwitchPlace};
 use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::registry::Protocol;
 use tributary_proto::time::Span;
 use tributary_proto::wire;
 
@@ -82,7 +81,7 @@ impl Ascender {
             };
         }
         let timeout = question.ranks.iter().map(|(request, _)| duration(request.timeout)).max().unwrap_or_default();
-        let body = self.body(question, shards);
+        let (body, ranks) = self.body(question, shards);
         let (above, open, said) = (Arc::clone(&self.above), Arc::clone(&self.open), self.said.clone());
         let is_open = move |name: &JobName| {
             open.lock().expect("no call panics while it holds the questions").get(name) == Some(&number)
@@ -100,7 +99,9 @@ impl Ascender {
             let asked = {
                 let (above, name) = (Arc::clone(&above), name.clone());
                 spawn_blocking(move || {
-                    let body = SwitchJoinBody { ranks: capped(body.ranks, above.addr()), ..body };
+                    let path = Path::to(above.addr()).ok();
+                    let ranks = ranks.into_iter().map(|(rank, waited)| rank_body(capped(rank, path), waited));
+                    let body = SwitchJoinBody { ranks: ranks.collect(), ..body };
                     above.join(&name, &body, timeout)
                 })
             };
@@ -124,20 +125,22 @@ impl Ascender {
         });
     }
 
-    fn body(&self, question: Question, shards: Vec<SocketAddr>) -> SwitchJoinBody {
+    /// The question without its ranks, and these.
+    fn body(&self, question: Question, shards: Vec<SocketAddr>) -> (SwitchJoinBody, Vec<(JoinRequest, Span)>) {
         let Question { number, ranks, most_slots, switches, .. } = question;
         let mut below: Vec<u16> = ranks.iter().map(|(request, _)| request.rank).collect();
         below.sort_unstable();
         let own = SwitchPlace { addr: self.listen, ranks: below };
-        SwitchJoinBody {
+        let body = SwitchJoinBody {
             wire_version: wire::VERSION,
             incarnation: hex(self.incarnation),
             question: number,
             shards,
             most_slots,
-            ranks: ranks.into_iter().map(rank_body).collect(),
+            ranks: Vec::new(),
             switches: std::iter::once(&own).chain(&switches).map(Place::new).collect(),
-        }
+        };
+        (body, ranks)
     }
 
     /// Tells the switch above that this one's part in a job is over.
@@ -164,7 +167,7 @@ impl Ascender {
     }
 }
 
-fn rank_body((request, waited): (JoinRequest, Span)) -> RankBody {
+fn rank_body(request: JoinRequest, waited: Span) -> RankBody {
     let worker = rendezvous::JoinRequest {
         job: String::new(),
         rank: request.rank,
@@ -182,18 +185,12 @@ fn rank_body((request, waited): (JoinRequest, Span)) -> RankBody {
     RankBody { join, udp: request.addr, waited_s: waited.as_secs_f64() }
 }
 
-/// A rank's packets go on to the switch above: no more fits than on that path.
-fn capped(ranks: Vec<RankBody>, above: SocketAddr) -> Vec<RankBody> {
-    let Ok(path) = Path::to(above) else { return ranks };
+/// A rank's packets go on to the switch above: no more fits than on that path, where it is known.
+fn capped(request: JoinRequest, above: Option<Path>) -> JoinRequest {
+    let Some(path) = above else { return request };
     let payload = Path { mtu: path.mtu.min(pool_size::MAX_MTU), ..path }.max_payload();
-    let cap = |mut body: RankBody| {
-        // Who names no protocol that is known here is refused above.
-        let protocol = Protocol::from_name(&body.join.protocol).unwrap_or(Protocol::SwitchMl);
-        let most = pool_size::elements_in(protocol, payload);
-        body.join.max_elements_per_packet = body.join.max_elements_per_packet.min(most);
-        body
-    };
-    ranks.into_iter().map(cap).collect()
+    let most = pool_size::elements_in(request.protocol, payload);
+    JoinRequest { max_elements_per_packet: request.max_elements_per_packet.min(most), ..request }
 }
 
 fn refusal(above: &SwitchAbove, error: ClientError) -> Refusal {
@@ -210,5 +207,38 @@ fn refusal(above: &SwitchAbove, error: ClientError) -> Refusal {
             Refusal::Above { sentence: format!("the switch above, {addr}, says: {error}"), code, rank }
         }
         ClientError::Refused { error, code, rank } => Refusal::Above { sentence: error, code, rank },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_proto::registry::Protocol;
+
+    use super::*;
+
+    #[test]
+    fn a_rank_is_cut_to_what_packets_of_its_own_protocol_hold_on_the_way_up() {
+        let localhost = [127, 0, 0, 1];
+        let way = Path { local: localhost.into(), mtu: 1_500, link_bits_per_s: None };
+        for protocol in Protocol::ALL {
+            let rank = JoinRequest {
+                rank: 0,
+                world: 2,
+                protocol,
+                slots: None,
+                suggested_slots: 64,
+                elements_per_packet: None,
+                max_elements_per_packet: 2_000,
+                addr: (localhost, 4_000).into(),
+                asked_at: localhost.into(),
+                incarnation: 1,
+                timeout: Span::from_millis(1),
+            };
+            let fits = pool_size::elements_in(protocol, 1_472);
+            assert_eq!(capped(rank.clone(), Some(way)).max_elements_per_packet, fits, "{}", protocol.name());
+            let narrow = JoinRequest { max_elements_per_packet: 8, ..rank.clone() };
+            assert_eq!(capped(narrow.clone(), Some(way)), narrow);
+            assert_eq!(capped(rank.clone(), None), rank, "a way that is not known cuts nothing");
+        }
     }
 }

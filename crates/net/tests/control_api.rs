@@ -232,6 +232,22 @@ fn join_body(rank: u16, world: u16) -> String {
 }
 
 #[test]
+fn a_protocol_that_a_switch_does_not_know_is_refused_with_a_sentence_also_from_a_switch_below() {
+    let switch = switch();
+    let rank = join_body(0, 2).replace("\"ring\"", "\"carrier-pigeon\"");
+    let below = format!(
+        r#"{{"wire_version":1,"incarnation":"0000000000000009","question":1,"shards":["127.0.0.1:9000"],"most_slots":64,
+        "ranks":[{{"join":{rank},"udp":"127.0.0.1:9001","waited_s":0}}],"switches":[]}}"#
+    );
+    for (path, body) in [("/jobs/a/join", rank), ("/jobs/a/switches/join", below)] {
+        let answer = post(switch.listen_addr(), path, &body);
+        assert!(answer.starts_with("HTTP/1.1 400"), "{path}: {answer}");
+        assert!(answer.contains("this switch knows no protocol 'carrier-pigeon'; it knows switchml, ring"), "{answer}");
+    }
+    assert!(client::status(switch.listen_addr()).unwrap().jobs.is_empty());
+}
+
+#[test]
 fn a_process_that_goes_away_while_it_waits_is_no_member_any_more() {
     let switch = switch();
     let addr = switch.listen_addr();
