@@ -14,6 +14,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed; `make tes
 
 import program
 import torch_rank
+import torch_rank_training
+import torch_rank_trouble
+import torch_world
 from conftest import Ranks
 from program import Daemon
 from tributary.torch import Options
@@ -89,7 +92,7 @@ def test_subgroups_from_several_threads(ranks: Ranks, meet: str) -> None:
 
 
 def test_a_rank_that_does_not_come_is_named(ranks: Ranks, meet: str) -> None:
-    heard = ranks(torch_rank.missing, 3, meet)
+    heard = ranks(torch_rank_trouble.missing, 3, meet)
     for kind, sentence in heard[:2]:
         assert kind == "CollectiveTimeout", sentence
         assert sentence.startswith("all_reduce 3 of group 0")
@@ -97,25 +100,25 @@ def test_a_rank_that_does_not_come_is_named(ranks: Ranks, meet: str) -> None:
 
 
 def test_a_wait_that_is_too_short_says_so_and_can_be_repeated(ranks: Ranks, meet: str) -> None:
-    ranks(torch_rank.impatient, 2, meet)
+    ranks(torch_rank_trouble.impatient, 2, meet)
 
 
 def test_fallback_can_be_an_error(ranks: Ranks, meet: str) -> None:
-    ranks(torch_rank.strict, 2, meet)
+    ranks(torch_rank_trouble.strict, 2, meet)
 
 
 def test_sparse_tensors_are_refused(ranks: Ranks, meet: str) -> None:
-    ranks(torch_rank.refusals, 2, meet)
+    ranks(torch_rank_trouble.refusals, 2, meet)
 
 
 def test_nan_and_infinity_reach_every_rank(ranks: Ranks, meet: str) -> None:
-    finite = ranks(torch_rank.nonfinite, 3, meet)
+    finite = ranks(torch_rank_trouble.nonfinite, 3, meet)
     assert finite[0] == finite[1] == finite[2]
     assert [i for i, is_finite in enumerate(finite[0][0]) if not is_finite] == [3, 500]
 
 
 def test_the_hook_takes_gradients_of_a_gloo_group_through_the_network(ranks: Ranks, meet: str) -> None:
-    digests = ranks(torch_rank.hooked, 2, meet)
+    digests = ranks(torch_rank_training.hooked, 2, meet)
     assert digests[0] == digests[1]
 
 
@@ -165,7 +168,7 @@ def test_the_ledger_says_how_much_and_why() -> None:
 @pytest.mark.parametrize("name", ["bool", "uint8", "float16", "float32", "int64", "complex64"])
 def test_words_of_the_root_and_zeros_of_the_others_are_the_roots_tensor(name: str, shape: tuple[int, ...]) -> None:
     dtype = getattr(torch, name)
-    root, other = torch_rank.data(0, dtype, *shape), torch_rank.data(1, dtype, *shape)
+    root, other = torch_world.data(0, dtype, *shape), torch_world.data(1, dtype, *shape)
     sent, _ = words(root, keep=True)
     received, finish = words(other, keep=False)
     received += sent
@@ -175,7 +178,7 @@ def test_words_of_the_root_and_zeros_of_the_others_are_the_roots_tensor(name: st
 
 
 def test_a_running_switch_is_used(ranks: Ranks, daemon: Daemon, meet: str) -> None:
-    digests = ranks(torch_rank.agreeing_through, 2, meet, daemon.address)
+    digests = ranks(torch_rank_training.agreeing_through, 2, meet, daemon.address)
     assert digests[0] == digests[1]
 
 
@@ -184,8 +187,8 @@ def test_a_rank_killed_in_the_middle_of_training_is_named_long_before_the_timeou
     workers: ProcessPoolExecutor, daemon: Daemon, meet: str, victim: int
 ) -> None:
     switch = daemon.address if victim else None
-    others = [workers.submit(torch_rank.bereaved, rank, 3, meet, switch) for rank in range(3) if rank != victim]
-    call = f"import torch_rank; torch_rank.bereaved({victim}, 3, {meet!r}, {switch!r})"
+    others = [workers.submit(torch_rank_trouble.bereaved, rank, 3, meet, switch) for rank in range(3) if rank != victim]
+    call = f"import torch_rank_trouble; torch_rank_trouble.bereaved({victim}, 3, {meet!r}, {switch!r})"
     doomed = subprocess.Popen(
         [sys.executable, "-c", call], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
     )
@@ -202,6 +205,6 @@ def test_a_rank_killed_in_the_middle_of_training_is_named_long_before_the_timeou
 
 
 def test_parameters_agree_to_the_bit_after_each_of_200_steps(ranks: Ranks, meet: str) -> None:
-    digests = ranks(torch_rank.agreeing, 4, meet, 200)
+    digests = ranks(torch_rank_training.agreeing, 4, meet, 200)
     assert len(set(digests[0])) == 200
     assert all(other == digests[0] for other in digests)

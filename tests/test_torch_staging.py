@@ -10,9 +10,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
 
-import torch_rank
+import torch_rank_staged
 from conftest import Ranks
-from torch_rank import LazyStreams
+from torch_rank_staged import LazyStreams
 from tributary.torch import staging, tensors
 
 
@@ -87,4 +87,4 @@ def test_on_the_host_path_only_what_gloo_writes_comes_back(gpu: LazyStreams) -> 
 
 
 def test_whole_operations_on_tensors_that_are_staged(ranks: Ranks, tmp_path: Path) -> None:
-    ranks(torch_rank.staged, 2, str(tmp_path / "meet"))
+    ranks(torch_rank_staged.staged, 2, str(tmp_path / "meet"))

@@ -1,0 +1,99 @@
+"""What one rank does with PyTorch where something goes wrong: functions for the ``ranks`` fixture."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+import tributary
+from torch_world import world
+
+
+def missing(rank: int, size: int, meet: str) -> tuple[str, str]:
+    """The last rank does not come to the third collective: what the others hear."""
+    with world(rank, size, meet, timeout=2.0):
+        dist.all_reduce(torch.ones(4))
+        dist.barrier()
+        if rank == size - 1:
+            time.sleep(3.5)
+            return "", ""
+        try:
+            dist.all_reduce(torch.ones(4))
+        except RuntimeError as error:
+            return type(error).__name__, str(error)
+    return "nothing", "went wrong"
+
+
+def impatient(rank: int, size: int, meet: str) -> None:
+    """A wait that is shorter than the collective."""
+    with world(rank, size, meet):
+        dist.barrier()
+        if rank == 1:
+            time.sleep(0.6)
+        tensor = torch.ones(4)
+        handle = dist.all_reduce(tensor, async_op=True)
+        if rank == 0:
+            try:
+                handle.wait(timedelta(milliseconds=50))
+            except RuntimeError as error:
+                assert "all_reduce 2 of group 0 is still under way" in str(error)
+            else:
+                raise AssertionError("rank 1 was still asleep")
+        handle.wait()
+        assert tensor.tolist() == [size] * 4
+
+
+def strict(rank: int, size: int, meet: str) -> None:
+    """TRIBUTARY_FALLBACK=error."""
+    with world(rank, size, meet, fallback="error"):
+        dist.all_reduce(torch.ones(3))
+        for tensor, op, word in [
+            (torch.ones(3), dist.ReduceOp.MAX, "operator max"),
+            (torch.ones(3, dtype=torch.float64), dist.ReduceOp.SUM, "float64"),
+        ]:
+            try:
+                dist.all_reduce(tensor, op=op)
+            except tributary.Unsupported as error:
+                assert word in str(error)
+                assert "TRIBUTARY_FALLBACK=gloo" in str(error)
+            else:
+                raise AssertionError("it was summed")
+        dist.all_gather_object([None] * size, "moves, sums nothing")
+
+
+def refusals(rank: int, size: int, meet: str) -> None:
+    """What goes neither way."""
+    with world(rank, size, meet):
+        try:
+            dist.all_reduce(torch.eye(3).to_sparse())
+        except tributary.Unsupported as error:
+            assert "to_dense" in str(error)
+        else:
+            raise AssertionError("it was summed")
+        dist.barrier()
+
+
+def nonfinite(rank: int, size: int, meet: str) -> list[list[bool]]:
+    """One rank's NaN and infinity reach all."""
+    with world(rank, size, meet):
+        gradient = torch.ones(1000)
+        if rank == 1:
+            gradient[3], gradient[500] = float("nan"), float("inf")
+        dist.all_reduce(gradient, op=dist.ReduceOp.AVG)
+    return [gradient.isfinite().tolist()]
+
+
+def bereaved(rank: int, size: int, meet: str, switch: str | None) -> tuple[str, str]:
+    """Train with DDP until somebody is missed; the error's type and sentence."""
+    try:
+        # Nobody waits for this timeout in a test that passes.
+        with world(rank, size, meet, timeout=500.0, switch=switch):
+            model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(32, 8))
+            print("training", flush=True)
+            while True:
+                model(torch.randn(8, 32)).square().mean().backward()
+    except RuntimeError as error:
+        return type(error).__name__, str(error)

@@ -1,0 +1,53 @@
+"""What every rank's function begins with: a group that meets in a file, and data whose sums are exact."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from tributary.torch import Options
+
+
+@contextmanager
+def world(rank: int, size: int, meet: str, timeout: float = 20.0, **options: Any) -> Iterator[None]:
+    """A default group that meets in a file."""
+    torch.set_num_threads(1)
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    dist.init_process_group(
+        "tributary",
+        init_method=f"file://{meet}",
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=timeout),
+        pg_options=Options(**options) if options else None,
+    )
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def digest(*tensors: torch.Tensor) -> str:
+    """The bits of tensors."""
+    sha = hashlib.sha256()
+    for tensor in tensors:
+        sha.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()
+
+
+def data(rank: int, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """A rank's tensor: small integers, whose sums every type holds exactly."""
+    draw = torch.Generator().manual_seed(100 + rank)
+    return torch.randint(1, 5, shape, generator=draw).to(dtype)
+
+
+def datas(size: int, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """All ranks' tensors, stacked."""
+    return torch.stack([data(rank, dtype, *shape) for rank in range(size)])
