@@ -12,7 +12,7 @@ use crate::routes::{Cabling, Routes};
 pub struct Advert {
     /// Which switch, by its index.
     pub switch: u16,
-    /// Newer words have higher numbers; 0 is none at all.
+    /// Newer words have higher numbers, modulo 2^64: no number is so high that nobody can be newer. 0 is none at all.
     pub seq: u64,
     /// Its ports over which it hears nobody.
     pub down: PortSet,
@@ -49,7 +49,7 @@ impl LinkState {
         let own = &mut self.adverts[usize::from(self.own)];
         let news = own.down != down;
         if news {
-            (own.down, own.seq) = (down, own.seq + 1);
+            (own.down, own.seq) = (down, after(own.seq));
         }
         news
     }
@@ -57,12 +57,12 @@ impl LinkState {
     /// What a neighbour passed on; true if it changes a way.
     pub fn hear(&mut self, advert: Advert) -> bool {
         let Some(known) = self.adverts.get_mut(usize::from(advert.switch)) else { return false };
-        if advert.seq <= known.seq {
+        if !is_newer(advert.seq, known.seq) {
             return false;
         }
         if advert.switch == self.own {
             // Words of a former life of ours: what we say now is newer.
-            known.seq = advert.seq.saturating_add(1);
+            known.seq = after(advert.seq);
             return false;
         }
         let news = known.down != advert.down;
@@ -88,6 +88,16 @@ impl LinkState {
         let switch = self.cabling.switch_index(node);
         switch.is_some_and(|switch| self.adverts[switch as usize].down.contains(port))
     }
+}
+
+/// Serial numbers: what is less than 2^63 ahead is newer.
+fn is_newer(seq: u64, than: u64) -> bool {
+    seq.wrapping_sub(than) as i64 > 0
+}
+
+/// The number of the next words.
+fn after(seq: u64) -> u64 {
+    seq.wrapping_add(1).max(1)
 }
 
 #[cfg(test)]
@@ -127,5 +137,22 @@ mod tests {
         assert!(state.set_own(ports(&[2])) && !state.set_own(ports(&[2])));
         assert_eq!(state.adverts().map(|advert| (advert.switch, advert.seq)).collect::<Vec<_>>(), [(0, 101)]);
         assert_eq!(state.routes().next_hops(0, NodeId(1)).0, [1]);
+    }
+
+    #[test]
+    fn no_damaged_number_is_so_high_that_nobody_can_be_newer() {
+        let mut state = LinkState::new(&cabling(), NodeId(2));
+        for seq in [1 << 62, u64::MAX >> 1, 3 << 62, u64::MAX - 1, u64::MAX] {
+            state.hear(Advert { switch: 0, seq, down: PortSet::EMPTY });
+        }
+        let own = |state: &LinkState| state.adverts().next().map(|advert| advert.seq).unwrap();
+        let before = own(&state);
+        assert_eq!(before, u64::MAX);
+        assert!(state.set_own(ports(&[1])));
+        assert_eq!(own(&state), 1, "0 is none at all");
+        assert!(is_newer(1, u64::MAX));
+        let mut neighbour = LinkState::new(&cabling(), NodeId(4));
+        assert!(neighbour.hear(Advert { switch: 0, seq: (1 << 63) - 1, down: ports(&[1]) }));
+        assert!(neighbour.hear(Advert { switch: 0, seq: 1 << 63, down: PortSet::EMPTY }));
     }
 }
