@@ -2,15 +2,18 @@
 //! the jobs of a protocol share. `docs/fabric.md` describes the whole.
 //!
 //! A packet's way: [`thread`] receives it and asks the pipeline, [`crossbar`] knows the ports and the ways, [`egress`] is
-//! one port's queue. [`wire`] are the packets that switches send each other. [`daemon`] is the whole process; jobs are
+//! one port's queue. [`wire`] are the packets that switches send each other, [`own`] does what they ask.
+//!
+//! [`daemon`] is the whole process; jobs are
 //! formed at one switch, the [`seat`], which tells the others over HTTP ([`api`]); the others pass workers' requests on to
 //! it ([`relay`]).
 
 mod api;
-mod crossbar;
+pub mod crossbar;
 mod daemon;
 mod egress;
 mod handle;
+pub mod own;
 mod relay;
 mod routes;
 mod seat;

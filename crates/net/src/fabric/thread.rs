@@ -10,17 +10,17 @@ use tokio::sync::oneshot;
 use tributary_control::fabric::Fabric;
 use tributary_proto::config::{FlushTimeout, SharedSwitchConfig};
 use tributary_proto::drop_reason::{DropCounters, DropReason};
-use tributary_proto::ids::{JobId, NodeId, PortId};
-use tributary_proto::packet::{Ecn, PacketMut};
+use tributary_proto::ids::{JobId, NodeId};
+use tributary_proto::packet::PacketMut;
 use tributary_proto::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::registry::Protocol;
 use tributary_proto::switch::{ArrayReport, Verdict};
 use tributary_proto::time::Time;
 use tributary_proto::values::Elements;
-use tributary_proto::wire::{Common, kind};
+use tributary_proto::wire::Common;
 
 use super::crossbar::{Crossbar, HELLO_EVERY, PortReport};
-use super::wire::{CARRY_LEN, Carry, NO_VIA, read_hello};
+use super::own;
 use crate::clock::{self, Clock};
 use crate::shard::{JobInstall, Rates, ShardJob, ShardReport};
 use crate::udp::{Inbox, UdpPort};
@@ -191,13 +191,8 @@ impl SwitchThread {
                     }
                 };
                 if common.job == JobId(0) {
-                    Own { crossbar: &mut self.crossbar, strangers: &mut self.strangers }.handle(
-                        now,
-                        ingress,
-                        &common,
-                        packet,
-                        message.ecn,
-                    );
+                    let handled = own::handle(&mut self.crossbar, now, ingress, &common, packet, message.ecn);
+                    handled.unwrap_or_else(|reason| self.strangers.count(reason));
                     continue;
                 }
                 if !self.crossbar.admits(now, ingress, message.from, common.job) {
@@ -296,51 +291,6 @@ impl SwitchThread {
             ports: self.crossbar.report(now),
             array,
             installed: self.jobs.values().map(|(job, _)| job.clone()).collect(),
-        }
-    }
-}
-
-/// Packets of the fabric itself: of job 0, under its own key.
-struct Own<'a> {
-    crossbar: &'a mut Crossbar,
-    strangers: &'a mut DropCounters,
-}
-
-impl Own<'_> {
-    fn handle(&mut self, now: Time, ingress: PortId, common: &Common, packet: &mut [u8], ecn: Ecn) {
-        if ingress == PortId::UNKNOWN {
-            return self.strangers.count(DropReason::NotAMember);
-        }
-        if common.key != self.crossbar.fabric().key() {
-            return self.strangers.count(DropReason::WrongKey);
-        }
-        match common.kind {
-            kind::HELLO => match read_hello(packet) {
-                Some(hello) => self.crossbar.hear(now, ingress, &hello),
-                None => self.strangers.count(DropReason::Truncated),
-            },
-            kind::CARRY => match Carry::read(packet) {
-                Some(carry) => self.carry(carry, packet, ecn),
-                None => self.strangers.count(DropReason::Truncated),
-            },
-            _ => self.strangers.count(DropReason::BadKind),
-        }
-    }
-
-    fn carry(&mut self, mut carry: Carry, packet: &mut [u8], ecn: Ecn) {
-        debug_assert!(packet.len() >= CARRY_LEN);
-        if carry.via == self.crossbar.node() {
-            carry.via = NO_VIA;
-            carry.emit_own(packet);
-        }
-        // Only hosts receive: a packet that named a switch would go round until the end of time.
-        if carry.to.0 >= self.crossbar.fabric().cabling.hosts {
-            return self.strangers.count(DropReason::NoRoute);
-        }
-        if carry.via == NO_VIA {
-            self.crossbar.forward(carry.to, packet, ecn, carry.udp_port);
-        } else {
-            self.crossbar.forward(carry.via, packet, ecn, carry.udp_port);
         }
     }
 }

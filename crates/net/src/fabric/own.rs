@@ -1,0 +1,51 @@
+//! Packets of the fabric itself, of job 0 under the fabric's own key: signs of life, and what it only forwards.
+
+use tributary_proto::drop_reason::DropReason;
+use tributary_proto::ids::PortId;
+use tributary_proto::packet::Ecn;
+use tributary_proto::time::Time;
+use tributary_proto::wire::{Common, kind};
+
+use super::crossbar::Crossbar;
+use super::wire::{CARRY_LEN, Carry, NO_VIA, read_hello};
+
+/// One such packet, whose common header was read; an error says why it was of no use.
+pub fn handle(
+    crossbar: &mut Crossbar,
+    now: Time,
+    ingress: PortId,
+    common: &Common,
+    packet: &mut [u8],
+    ecn: Ecn,
+) -> Result<(), DropReason> {
+    if ingress == PortId::UNKNOWN {
+        return Err(DropReason::NotAMember);
+    }
+    if common.key != crossbar.fabric().key() {
+        return Err(DropReason::WrongKey);
+    }
+    match common.kind {
+        kind::HELLO => {
+            let hello = read_hello(packet).ok_or(DropReason::Truncated)?;
+            crossbar.hear(now, ingress, &hello);
+            Ok(())
+        }
+        kind::CARRY => carry(crossbar, Carry::read(packet).ok_or(DropReason::Truncated)?, packet, ecn),
+        _ => Err(DropReason::BadKind),
+    }
+}
+
+fn carry(crossbar: &mut Crossbar, mut carry: Carry, packet: &mut [u8], ecn: Ecn) -> Result<(), DropReason> {
+    debug_assert!(packet.len() >= CARRY_LEN);
+    if carry.via == crossbar.node() {
+        carry.via = NO_VIA;
+        carry.emit_own(packet);
+    }
+    // Only hosts receive: a packet that named a switch would go round until the end of time.
+    if carry.to.0 >= crossbar.fabric().cabling.hosts {
+        return Err(DropReason::NoRoute);
+    }
+    let next = if carry.via == NO_VIA { carry.to } else { carry.via };
+    crossbar.forward(next, packet, ecn, carry.udp_port);
+    Ok(())
+}
