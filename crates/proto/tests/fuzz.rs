@@ -1,6 +1,6 @@
 //! The entry points of the fuzzers in `fuzz/`, driven on the stable compiler with bytes that are nearly right.
 
-#[path = "../../../fuzz/src/lib.rs"]
+#[path = "../../../fuzz/src/machines/mod.rs"]
 mod entries;
 
 use proptest::collection::vec;

@@ -1,5 +1,4 @@
-//! What the fuzzers feed: every parser of the wire, and the machines behind them. Each function takes any bytes and
-//! panics only if something is wrong.
+//! The protocols: every parser of their wire formats, and the machines behind them.
 
 mod canary;
 mod ring;
