@@ -3,8 +3,10 @@
 mod figures;
 mod files;
 mod links;
+mod samples;
 mod tables;
 mod text;
+mod timeline;
 mod transport;
 
 use std::time::Duration;
@@ -14,6 +16,7 @@ use tributary_proto::host::HostStats;
 use tributary_proto::time::Time;
 
 pub use links::{LinkGroup, LinkRow};
+pub use samples::{LinkSample, Samples, SamplesReport};
 pub use transport::{FlowClass, TransportReport};
 
 use crate::config::Config;
@@ -53,6 +56,12 @@ pub struct Report {
     /// The arrays of descriptors that jobs share; none where no job does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrays: Option<ArraysReport>,
+    /// Links and switches over time, where the file asks for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<SamplesReport>,
+    /// The same, step by step.
+    #[serde(skip)]
+    pub samples: Option<Samples>,
     /// Every direction of every link.
     #[serde(skip)]
     pub link_rows: Vec<LinkRow>,
@@ -239,6 +248,8 @@ impl Report {
             lossless_drops: config.network.lossless.map(|_| links::overflows(&link_rows)),
             switch_memory_bytes: simulation.switch_memory_bytes(),
             arrays: ArraysReport::new(simulation),
+            sampled: None,
+            samples: None,
             link_rows,
             flow_rows,
             speed: Speed {
@@ -248,6 +259,12 @@ impl Report {
                 hops_per_second: fabric.hops() as f64 / run.as_secs_f64(),
             },
         }
+    }
+
+    /// With what was seen on the way.
+    #[must_use]
+    pub fn with_samples(self, samples: Option<Samples>) -> Report {
+        Report { sampled: samples.as_ref().map(Samples::summary), samples, ..self }
     }
 
     /// What keeps the run from being right, in a sentence; `None` if every sum is proven and everything finished.
