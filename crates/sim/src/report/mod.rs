@@ -20,7 +20,7 @@ pub use samples::{LinkSample, Samples, SamplesReport};
 pub use transport::{FlowClass, TransportReport};
 
 use crate::config::Config;
-use crate::driver::{Job, Simulation, Wrong};
+use crate::driver::{Job, Simulation};
 
 /// What a run found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -137,6 +137,8 @@ pub struct JobReport {
     pub protocol: &'static str,
     /// Its ranks.
     pub ranks: usize,
+    /// Their hosts, rank by rank.
+    pub hosts: Vec<u32>,
     /// Bytes of its tensor.
     pub tensor_bytes: u64,
     /// Its pool.
@@ -318,6 +320,7 @@ fn job_report(simulation: &Simulation, job: &Job) -> JobReport {
         name: job.plan.name.clone(),
         protocol: job.plan.protocol.name(),
         ranks: job.members.len(),
+        hosts: job.members.iter().map(|host| host.0).collect(),
         tensor_bytes,
         slots: job.plan.slots,
         trees: job.plan.roots.len(),
@@ -336,22 +339,8 @@ fn job_report(simulation: &Simulation, job: &Job) -> JobReport {
         retransmissions: total.retransmissions,
         in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
         drops,
-        complaints: job.complaints.iter().map(complaint).collect(),
+        complaints: job.complaints.iter().map(|complaint| complaint.sentence(job)).collect(),
     }
-}
-
-fn complaint(complaint: &crate::driver::Complaint) -> String {
-    let what = match &complaint.what {
-        Wrong::Failed(error) => error.to_string(),
-        Wrong::Sum(verification) => format!(
-            "wrong sum: {} elements are proven, {} ranges are faulty, {} are missing",
-            verification.verified,
-            verification.faulty.len(),
-            verification.missing.len()
-        ),
-    };
-    let at = complaint.time.as_secs_f64() * 1e6;
-    format!("rank {} in collective {} at {at:.3} us: {what}", complaint.rank, complaint.iteration)
 }
 
 fn flow_rows(simulation: &Simulation) -> Vec<FlowRow> {
