@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -17,12 +17,18 @@ import pytest
 import program
 import tributary
 from tributary import sim
+from tributary.sim._run import TableName
 
 STAR: dict[str, Any] = {
     "network": {"star": {"hosts": 4}, "rate": "10 Gbit/s"},
     "job": [{"protocol": "switchml", "hosts": 3, "tensor": "100 kB", "iterations": 2, "name": "train"}],
     "traffic": [{"pattern": "permutation", "hosts": "all", "message": "10 kB"}],
 }
+
+#: Links and switches are looked at, too.
+SAMPLED = {**STAR, "report": {"sample": "2 us"}}
+
+TABLES: tuple[TableName, ...] = get_args(TableName)
 
 TOML = """
 [network]
@@ -58,13 +64,15 @@ def test_a_path_a_text_and_a_dict_are_the_same_experiment(tmp_path: Path) -> Non
 def test_results_are_arrays_with_the_columns_of_the_files(tmp_path: Path) -> None:
     result = sim.run(STAR).check()
     result.save(tmp_path, "csv")
-    tables = {name: getattr(result, name) for name in ("jobs", "collectives", "flows", "links", "queues")}
+    tables = {name: getattr(result, name) for name in TABLES}
     assert {name: len(table) for name, table in tables.items()} == {
         "jobs": 1,
         "collectives": 2,
         "flows": 4,
         "links": 8,
         "queues": 8,
+        "samples": 0,
+        "switch_samples": 0,
     }
     for name, table in tables.items():
         heading, *lines = (tmp_path / f"{name}.csv").read_text().splitlines()
@@ -87,12 +95,28 @@ def test_frames_are_the_same_tables() -> None:
     assert links.groupby("from_level")["packets"].sum().sum() == result.links["packets"].sum()
 
 
+def test_queues_links_and_switches_are_seen_over_time() -> None:
+    pytest.importorskip("pandas")
+    result = sim.run(SAMPLED).check()
+    assert result.trace_hash == sim.run(STAR).trace_hash
+    steps = result.report["sampled"]["steps"]
+    assert len(result.samples) == 8 * steps
+    assert len(result.switch_samples) == steps
+    np.testing.assert_allclose(np.unique(result.samples["time_s"]), 2e-6 * np.arange(1, steps + 1))
+    assert 0 < result.samples["queue_bytes"].max() <= result.queues["max_bytes"].max()
+    # What each link sent in each step is all that it sent.
+    sent = result.frame("samples").groupby("link")["utilisation"].sum() * 2e-6
+    np.testing.assert_allclose(sent, result.links["utilisation"] * result.seconds, atol=2e-6)
+    titles = [axis.get_title() for axis in result.plot().axes]
+    assert "Fullest queue of each place over time" in titles
+
+
 def test_parquet_is_what_pandas_reads(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow", reason="pyarrow is not installed (170 MB); the crate has a test of its own")
     result = sim.run(STAR)
     result.save(tmp_path)
-    for name in ("jobs", "collectives", "flows", "links", "queues"):
+    for name in TABLES:
         pandas.testing.assert_frame_equal(
             pandas.read_parquet(tmp_path / f"{name}.parquet"), result.frame(name), check_dtype=False
         )

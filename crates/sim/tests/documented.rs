@@ -12,7 +12,7 @@ const EVERY_KEY: &str = include_str!("../../../docs/experiment.toml");
 const FIRST: &str = include_str!("../../../experiments/first.toml");
 
 /// A section's heading in the page, a file in which it has only what is required, and the way to it there.
-const SECTIONS: [(&str, &str, &[&str]); 12] = [
+const SECTIONS: [(&str, &str, &[&str]); 13] = [
     ("Top level", "", &[]),
     ("`[network]`", "", &["network"]),
     ("`[[network.graph.link]]`", "", &["network", "graph", "link", "0"]),
@@ -25,6 +25,7 @@ const SECTIONS: [(&str, &str, &[&str]); 12] = [
     ("`[switches]`", "[switches]", &["switches"]),
     ("`[transport]`", "[transport]", &["transport"]),
     ("`[[fault]]`", "[[fault]]", &["fault", "0"]),
+    ("`[report]`", "[report]", &["report"]),
 ];
 
 const JOB: &str = "[[job]]\nprotocol = \"ring\"\ntensor = 4";

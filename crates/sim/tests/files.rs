@@ -58,7 +58,8 @@ fn a_report_can_be_kept_as_files() {
     let json: serde_json::Value = serde_json::from_slice(&read("report.json")).unwrap();
     assert_eq!(json["jobs"][0]["ranks"], 8);
     let links = 2 * (16 + 16);
-    for (table, rows) in [("jobs", 1), ("collectives", 2), ("flows", 0), ("links", links), ("queues", links)] {
+    let rows = [("jobs", 1), ("collectives", 2), ("flows", 0), ("links", links), ("queues", links), ("samples", 0)];
+    for (table, rows) in rows {
         let lines = read(&format!("{table}.csv")).iter().filter(|&&byte| byte == b'\n').count();
         assert_eq!(lines, 1 + rows, "{table}");
         assert!(read(&format!("{table}.parquet")).ends_with(b"PAR1"), "{table}");

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from tributary import _core
 from tributary.errors import ConfigError, SimulationError
@@ -15,6 +15,10 @@ from tributary.sim import _source, _tables
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+
+#: The tables of a result.
+TableName: TypeAlias = Literal["jobs", "collectives", "flows", "links", "queues", "samples", "switch_samples"]
 
 
 class Progress(NamedTuple):
@@ -102,7 +106,17 @@ class Result:
         """A record for the output queue before each of these links."""
         return self._table("queues")
 
-    def frame(self, table: Literal["jobs", "collectives", "flows", "links", "queues"]) -> pd.DataFrame:
+    @cached_property
+    def samples(self) -> _tables.Table:
+        """A record for each link at each step of ``[report] sample``; none without it."""
+        return self._table("samples")
+
+    @cached_property
+    def switch_samples(self) -> _tables.Table:
+        """A record for each switch at each of these steps."""
+        return self._table("switch_samples")
+
+    def frame(self, table: TableName) -> pd.DataFrame:
         """Give one table as a pandas frame."""
         return _tables.frame(self._columns[table])
 
@@ -111,7 +125,10 @@ class Result:
         self._core.write(os.fspath(directory), format)
 
     def plot(self) -> Figure:
-        """Draw goodput, completion times, links and queues; needs matplotlib, `tributary[plots]`."""
+        """Draw goodput, completion times, links and queues, with samples also over time.
+
+        Needs matplotlib: `tributary[plots]`.
+        """
         from tributary import plots
 
         title = f"{self.report['hosts']} hosts, {self.report['switches']} switches, seed {self.seed}"

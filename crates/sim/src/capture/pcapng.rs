@@ -1,13 +1,17 @@
 //! The trace as pcapng (IETF draft-ietf-opsawg-pcapng): one packet for every link that it joins, with the Ethernet, IP
-//! and UDP headers that it would have. Times are in picoseconds; an interface is a node.
+//! and UDP headers that it would have, in the order in which they are sent. Times are in nanoseconds: that is what Wireshark
+//! shows, and finer ones overflow in it after 18 ms. An interface is a node.
 //!
 //! Host `h` is 10.h and switch `s` is 172.16.s in dotted numbers; the lane is added to port 17777. A vector that is a
 //! fingerprint is cut short in the file, and its length on the wire is kept.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::{self, Write};
 
 use tributary_proto::ids::NodeId;
 use tributary_proto::packet::Ecn;
+use tributary_proto::time::Time;
 
 use super::Capture;
 use crate::net::{Happening, Packet, TraceEvent};
@@ -27,6 +31,9 @@ const PORT: u16 = 17_777;
 pub struct PcapngCapture<W> {
     out: W,
     hosts: u32,
+    /// Packets that wait for their link, by when it sends them.
+    waiting: BinaryHeap<Reverse<(Time, u64, Vec<u8>)>>,
+    captured: u64,
 }
 
 impl<W: Write> PcapngCapture<W> {
@@ -44,12 +51,12 @@ impl<W: Write> PcapngCapture<W> {
             interface.extend(0u16.to_le_bytes());
             interface.extend(0u32.to_le_bytes());
             option(&mut interface, 2, graph.name(NodeId(node)).as_bytes());
-            // if_tsresol: units of 10^-12 s.
-            option(&mut interface, 9, &[12]);
+            // if_tsresol: units of 10^-9 s.
+            option(&mut interface, 9, &[9]);
             option(&mut interface, 0, &[]);
             block(&mut out, INTERFACE, &interface)?;
         }
-        Ok(PcapngCapture { out, hosts: graph.hosts() })
+        Ok(PcapngCapture { out, hosts: graph.hosts(), waiting: BinaryHeap::new(), captured: 0 })
     }
 
     fn ip(&self, node: NodeId) -> [u8; 4] {
@@ -98,18 +105,33 @@ impl<W: Write + Send> Capture for PcapngCapture<W> {
         let on_wire = u32::from(event.packet.bytes).saturating_sub(NOT_CAPTURED);
         let mut frame = self.frame(&event.packet, payload, on_wire);
         frame.truncate(on_wire as usize);
+        let nanos = start.0 / 1000;
         let mut body = Vec::with_capacity(frame.len() + 24);
         body.extend(event.node.0.to_le_bytes());
-        body.extend(((start.0 >> 32) as u32).to_le_bytes());
-        body.extend((start.0 as u32).to_le_bytes());
+        body.extend(((nanos >> 32) as u32).to_le_bytes());
+        body.extend((nanos as u32).to_le_bytes());
         body.extend((frame.len() as u32).to_le_bytes());
         body.extend(on_wire.to_le_bytes());
         body.extend(&frame);
-        block(&mut self.out, ENHANCED_PACKET, &body)
+        self.waiting.push(Reverse((start, self.captured, body)));
+        self.captured += 1;
+        // Whatever joins a link from now on is not sent before now.
+        self.write_until(event.time)
     }
 
     fn finish(&mut self) -> io::Result<()> {
+        self.write_until(Time(u64::MAX))?;
         self.out.flush()
+    }
+}
+
+impl<W: Write> PcapngCapture<W> {
+    fn write_until(&mut self, now: Time) -> io::Result<()> {
+        while self.waiting.peek().is_some_and(|Reverse((start, ..))| *start <= now) {
+            let Some(Reverse((.., body))) = self.waiting.pop() else { break };
+            block(&mut self.out, ENHANCED_PACKET, &body)?;
+        }
+        Ok(())
     }
 }
 

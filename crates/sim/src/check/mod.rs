@@ -24,6 +24,15 @@ pub struct Violation {
     pub what: String,
 }
 
+impl Violation {
+    /// When, where and to which packet, as `tributary sim trace` names them, and what.
+    pub fn sentence(&self, graph: &Graph) -> String {
+        let TraceEvent { time, node, packet, .. } = &self.event;
+        let (at, node, maker) = (time.0 as f64 * 1e-6, graph.name(*node), graph.name(packet.src));
+        format!("at {at:.6} us, {node}, packet {maker}#{}: {}", packet.serial, self.what)
+    }
+}
+
 /// All checkers together.
 pub struct Checker {
     packets: PacketChecker,

@@ -5,6 +5,7 @@
 mod fault;
 mod network;
 mod quantity;
+mod report;
 mod shape;
 mod switches;
 mod work;
@@ -15,6 +16,7 @@ use tributary_proto::time::Span;
 pub use fault::{FaultSection, LinkSet, Links};
 pub use network::{LinkOverride, LosslessSection, Network, NoiseSection, Routing};
 pub use quantity::{Bytes, DataRate, Duration, Share};
+pub use report::{ReportSection, Sample, SampleWord};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, NodeName, StarShape};
 pub use switches::{FlushSection, SwitchSection};
 pub use work::{Hosts, JobSection, Pattern, Placement, Timeouts, TrafficSection, Transport, TransportSection};
@@ -38,7 +40,7 @@ pub struct Config {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<TrafficSection>,
     /// What switches hold for jobs that share their memory.
-    #[serde(default, skip_serializing_if = "is_default_switches")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub switches: SwitchSection,
     /// How flows under DCTCP behave.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -46,6 +48,9 @@ pub struct Config {
     /// What goes wrong.
     #[serde(default, rename = "fault", skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<FaultSection>,
+    /// What the run tells besides its totals.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub report: ReportSection,
 }
 
 /// Why a file describes no experiment, in one sentence.
@@ -67,12 +72,8 @@ fn one_line(message: &str) -> String {
     message.lines().collect::<Vec<_>>().join(", ")
 }
 
-fn is_default(transport: &TransportSection) -> bool {
-    *transport == TransportSection::default()
-}
-
-fn is_default_switches(switches: &SwitchSection) -> bool {
-    *switches == SwitchSection::default()
+fn is_default<T: Default + PartialEq>(section: &T) -> bool {
+    *section == T::default()
 }
 
 fn one() -> u64 {

@@ -4,6 +4,7 @@ use tributary_proto::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchC
 use tributary_proto::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, ShardId, WorkerId};
 use tributary_proto::pipeline::InstalledJob;
 use tributary_proto::registry::Protocol;
+use tributary_proto::switch::SwitchReport;
 use tributary_proto::values::{Fingerprint, Values};
 
 use super::jobs::{Job, JobIndex, JobPlan};
@@ -94,6 +95,12 @@ impl Program {
     pub(super) fn memory_bytes(&self, switch: &SwitchNode) -> usize {
         let report = switch.pipelines[self.config.shard.index()].report(self.config.job.job);
         report.map_or(0, |report| report.memory_bytes)
+    }
+
+    /// The state of its machine, and the bytes that it holds.
+    pub(super) fn state(&self, switch: &SwitchNode) -> Option<(SwitchReport, usize)> {
+        let report = switch.pipelines[self.config.shard.index()].report(self.config.job.job)?;
+        Some((report.machine?, report.memory_bytes))
     }
 
     fn install(&self, switch: &mut SwitchNode) {

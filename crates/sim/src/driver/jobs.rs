@@ -90,6 +90,24 @@ pub struct Complaint {
     pub what: Wrong,
 }
 
+impl Complaint {
+    /// Whose it is, when, and what.
+    pub fn sentence(&self, job: &Job) -> String {
+        let what = match &self.what {
+            Wrong::Failed(error) => error.to_string(),
+            Wrong::Sum(sum) => format!(
+                "wrong sum: {} elements are proven, {} ranges are faulty, {} are missing",
+                sum.verified,
+                sum.faulty.len(),
+                sum.missing.len()
+            ),
+        };
+        let at = self.time.as_secs_f64() * 1e6;
+        let host = job.members.get(self.rank.index()).map_or(0, |host| host.0);
+        format!("rank {} (host {host}) in collective {} at {at:.3} us: {what}", self.rank, self.iteration)
+    }
+}
+
 /// A job under way.
 pub struct Job {
     /// What is asked of it.

@@ -215,7 +215,7 @@ fn link_changes(
 const MOST_FLAPS: u64 = 10_000;
 
 /// One direction of each cable that is meant.
-fn cables(graph: &Graph, links: &Links) -> Result<Vec<LinkId>, ConfigError> {
+pub(super) fn cables(graph: &Graph, links: &Links) -> Result<Vec<LinkId>, ConfigError> {
     let ends_at_host = |index: &usize| graph.edges()[*index].a.0.min(graph.edges()[*index].b.0) < graph.hosts();
     let all = 0..graph.edges().len();
     let chosen: Vec<usize> = match links {

@@ -2,6 +2,7 @@
 
 mod build;
 mod hosts;
+mod sampling;
 mod shared;
 mod threads;
 mod traffic;
@@ -13,6 +14,7 @@ use tributary_proto::time::{Span, Time};
 
 pub use build::build;
 
+use self::sampling::Sampler;
 use crate::config::{Config, ConfigError};
 use crate::driver::{Simulation, look_ahead, window_end};
 use crate::report::Report;
@@ -59,17 +61,19 @@ pub fn run_on_threads(
 ) -> Result<Report, RunError> {
     let begun = Instant::now();
     let mut simulation = build(config)?;
+    let mut sampler = Sampler::new(config, &simulation)?;
     let set_up = begun.elapsed();
     let begun = Instant::now();
     let finished = match look_ahead(simulation.graph()) {
         Some(look_ahead) if threads > 1 && simulation.open() > 0 => {
-            let (whole, finished) = threads::advance(config, simulation, look_ahead, threads, watch)?;
-            simulation = whole;
-            finished
+            let whole = threads::advance(config, simulation, sampler, look_ahead, threads, watch)?;
+            (simulation, sampler) = (whole.simulation, whole.sampler);
+            whole.finished
         }
-        _ => advance(&mut simulation, Time::ZERO + config.end.0, watch)?,
+        _ => advance(&mut simulation, &mut sampler, Time::ZERO + config.end.0, watch)?,
     };
-    Ok(Report::new(config, &simulation, finished, set_up, begun.elapsed()))
+    let (run, samples) = (begun.elapsed(), sampler.into_samples());
+    Ok(Report::new(config, &simulation, finished, set_up, run).with_samples(samples))
 }
 
 /// Events between two looks at the watch: about a tenth of a second.
@@ -77,6 +81,7 @@ const EVENTS_PER_LOOK: u64 = 1 << 20;
 
 fn advance(
     simulation: &mut Simulation,
+    sampler: &mut Sampler,
     end: Time,
     watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<bool, RunError> {
@@ -84,34 +89,35 @@ fn advance(
     if total == 0 {
         return Ok(true);
     }
-    loop {
-        let until = simulation.events() + EVENTS_PER_LOOK;
-        let more = loop {
-            if simulation.open() == 0 || !simulation.step(end) {
-                break false;
+    let mut look_at = simulation.events() + EVENTS_PER_LOOK;
+    while simulation.open() > 0 {
+        let stop = sampler.stop(end);
+        while simulation.open() > 0 && simulation.events() != look_at && simulation.step(stop) {}
+        if simulation.events() == look_at {
+            look_at += EVENTS_PER_LOOK;
+            let (now, events) = (simulation.fabric.now, simulation.events());
+            if watch(&Progress { now, events, open: simulation.open(), total }).is_break() {
+                return Err(RunError::Stopped(now.since(Time::ZERO)));
             }
-            if simulation.events() == until {
-                break true;
-            }
-        };
-        if !more {
-            let finished = simulation.open() == 0;
-            if finished {
-                finish_window(simulation, end);
-            }
-            return Ok(finished);
+            continue;
         }
-        let (now, events) = (simulation.fabric.now, simulation.events());
-        if watch(&Progress { now, events, open: simulation.open(), total }).is_break() {
-            return Err(RunError::Stopped(now.since(Time::ZERO)));
+        let next = simulation.next_time();
+        if next > end || next.0 == u64::MAX {
+            break;
         }
+        sampler.take(simulation, next);
     }
+    let finished = simulation.open() == 0;
+    let last = last_moment(simulation).min(end);
+    if finished {
+        sampler.run_to(simulation, last);
+    }
+    sampler.take(simulation, last);
+    Ok(finished)
 }
 
-/// A run ends with the window in which the last job or flow finishes: so far other threads may be by then.
-fn finish_window(simulation: &mut Simulation, end: Time) {
-    if let Some(look_ahead) = look_ahead(simulation.graph()) {
-        let last = Time(window_end(simulation.fabric.now, look_ahead).0 - 1);
-        while simulation.step(last.min(end)) {}
-    }
+/// A run ends with the window in which the last thing happened: so far other threads may be by then.
+fn last_moment(simulation: &Simulation) -> Time {
+    let now = simulation.fabric.now;
+    look_ahead(simulation.graph()).map_or(now, |look_ahead| Time(window_end(now, look_ahead).0 - 1))
 }

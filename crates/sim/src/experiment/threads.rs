@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tributary_proto::time::{Span, Time};
 
+use super::sampling::Sampler;
 use super::{Progress, RunError, build};
 use crate::config::Config;
 use crate::driver::{Simulation, deal_out, window_end};
@@ -33,20 +34,22 @@ struct Meeting {
     stopped: AtomicBool,
 }
 
-/// How a part's run came to its end.
-struct Ended {
-    simulation: Simulation,
-    finished: bool,
+/// How a part's run, or the whole, came to its end.
+pub struct Ended {
+    pub simulation: Simulation,
+    pub sampler: Sampler,
+    pub finished: bool,
 }
 
-/// Runs what `first` is the first part of, and gives the whole; and whether it finished.
+/// Runs what `first` is the first part of, and gives the whole.
 pub fn advance(
     config: &Config,
     first: Simulation,
+    sampler: Sampler,
     look_ahead: Span,
     threads: u16,
     watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
-) -> Result<(Simulation, bool), RunError> {
+) -> Result<Ended, RunError> {
     let parts = usize::from(threads);
     let zeros = || (0..parts).map(|_| AtomicU64::new(0)).collect();
     let meeting = Meeting {
@@ -69,21 +72,25 @@ pub fn advance(
                 scope.spawn(move || {
                     let _guard = meeting.barrier.guard();
                     let simulation = build(config).expect("it was built before");
-                    meeting.run(simulation, share, &mut |_| ControlFlow::Continue(()))
+                    let sampler = Sampler::new(config, &simulation).expect("it was made before");
+                    meeting.run(simulation, sampler, share, &mut |_| ControlFlow::Continue(()))
                 })
             })
             .collect();
         let _guard = meeting.barrier.guard();
-        let mut ended = vec![meeting.run(first, share(0), watch)];
+        let mut ended = vec![meeting.run(first, sampler, share(0), watch)];
         ended.extend(others.into_iter().map(|other| other.join().expect("the other part's panic was reported")));
         ended
     });
     let mut parts = ended.into_iter();
-    let Ended { simulation: mut whole, finished } = parts.next().expect("at least one part");
-    parts.for_each(|other| whole.absorb(other.simulation, meeting.total));
+    let mut whole = parts.next().expect("at least one part");
+    for other in parts {
+        whole.sampler.absorb(&other.sampler, &other.simulation);
+        whole.simulation.absorb(other.simulation, meeting.total);
+    }
     match meeting.stopped.load(Ordering::Relaxed) {
-        true => Err(RunError::Stopped(whole.fabric.now.since(Time::ZERO))),
-        false => Ok((whole, finished)),
+        true => Err(RunError::Stopped(whole.simulation.fabric.now.since(Time::ZERO))),
+        false => Ok(whole),
     }
 }
 
@@ -91,6 +98,7 @@ impl Meeting {
     fn run(
         &self,
         mut simulation: Simulation,
+        mut sampler: Sampler,
         share: Share,
         watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
     ) -> Ended {
@@ -113,13 +121,14 @@ impl Meeting {
             }
             let over = until.is_some_and(|until| earliest >= until) || earliest > self.end || earliest.0 == u64::MAX;
             if over || self.stopped.load(Ordering::Relaxed) {
-                return Ended { simulation, finished };
+                return Ended { simulation, sampler, finished };
             }
             last_window = window_end(earliest, self.look_ahead);
             // All parts carry a plan out in the same instant, and nothing crosses it unseen.
             let plan = simulation.next_plan_after(earliest).unwrap_or(Time(u64::MAX));
             let stop = Time(last_window.min(plan).0 - 1).min(self.end);
-            while simulation.step(stop) {}
+            sampler.run_to(&mut simulation, stop);
+            sampler.take(&simulation, stop);
             self.post(me, &mut simulation);
             self.barrier.wait();
             // Before the next meeting, so that all see the same there.

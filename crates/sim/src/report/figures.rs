@@ -10,7 +10,7 @@ impl Report {
     /// Those for which there is data.
     pub fn figures(&self) -> Vec<Figure> {
         let figures = [self.collective_figure(), self.flow_figure(), self.utilisation_figure(), self.queue_figure()];
-        figures.into_iter().filter(|figure| !figure.series.is_empty()).collect()
+        figures.into_iter().chain(self.timelines()).filter(|figure| !figure.series.is_empty()).collect()
     }
 
     fn collective_figure(&self) -> Figure {

@@ -3,8 +3,10 @@
 mod figures;
 mod files;
 mod links;
+mod samples;
 mod tables;
 mod text;
+mod timeline;
 mod transport;
 
 use std::time::Duration;
@@ -14,10 +16,11 @@ use tributary_proto::host::HostStats;
 use tributary_proto::time::Time;
 
 pub use links::{LinkGroup, LinkRow};
+pub use samples::{LinkSample, Samples, SamplesReport};
 pub use transport::{FlowClass, TransportReport};
 
 use crate::config::Config;
-use crate::driver::{Job, Simulation, Wrong};
+use crate::driver::{Job, Simulation};
 
 /// What a run found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -53,6 +56,12 @@ pub struct Report {
     /// The arrays of descriptors that jobs share; none where no job does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrays: Option<ArraysReport>,
+    /// Links and switches over time, where the file asks for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<SamplesReport>,
+    /// The same, step by step.
+    #[serde(skip)]
+    pub samples: Option<Samples>,
     /// Every direction of every link.
     #[serde(skip)]
     pub link_rows: Vec<LinkRow>,
@@ -128,6 +137,8 @@ pub struct JobReport {
     pub protocol: &'static str,
     /// Its ranks.
     pub ranks: usize,
+    /// Their hosts, rank by rank.
+    pub hosts: Vec<u32>,
     /// Bytes of its tensor.
     pub tensor_bytes: u64,
     /// Its pool.
@@ -239,6 +250,8 @@ impl Report {
             lossless_drops: config.network.lossless.map(|_| links::overflows(&link_rows)),
             switch_memory_bytes: simulation.switch_memory_bytes(),
             arrays: ArraysReport::new(simulation),
+            sampled: None,
+            samples: None,
             link_rows,
             flow_rows,
             speed: Speed {
@@ -248,6 +261,12 @@ impl Report {
                 hops_per_second: fabric.hops() as f64 / run.as_secs_f64(),
             },
         }
+    }
+
+    /// With what was seen on the way.
+    #[must_use]
+    pub fn with_samples(self, samples: Option<Samples>) -> Report {
+        Report { sampled: samples.as_ref().map(Samples::summary), samples, ..self }
     }
 
     /// What keeps the run from being right, in a sentence; `None` if every sum is proven and everything finished.
@@ -301,6 +320,7 @@ fn job_report(simulation: &Simulation, job: &Job) -> JobReport {
         name: job.plan.name.clone(),
         protocol: job.plan.protocol.name(),
         ranks: job.members.len(),
+        hosts: job.members.iter().map(|host| host.0).collect(),
         tensor_bytes,
         slots: job.plan.slots,
         trees: job.plan.roots.len(),
@@ -319,22 +339,8 @@ fn job_report(simulation: &Simulation, job: &Job) -> JobReport {
         retransmissions: total.retransmissions,
         in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
         drops,
-        complaints: job.complaints.iter().map(complaint).collect(),
+        complaints: job.complaints.iter().map(|complaint| complaint.sentence(job)).collect(),
     }
-}
-
-fn complaint(complaint: &crate::driver::Complaint) -> String {
-    let what = match &complaint.what {
-        Wrong::Failed(error) => error.to_string(),
-        Wrong::Sum(verification) => format!(
-            "wrong sum: {} elements are proven, {} ranges are faulty, {} are missing",
-            verification.verified,
-            verification.faulty.len(),
-            verification.missing.len()
-        ),
-    };
-    let at = complaint.time.as_secs_f64() * 1e6;
-    format!("rank {} in collective {} at {at:.3} us: {what}", complaint.rank, complaint.iteration)
 }
 
 fn flow_rows(simulation: &Simulation) -> Vec<FlowRow> {

@@ -1,13 +1,21 @@
-//! A report as tables: one row a job, a collective, a flow, a link, a queue.
+//! A report as tables: one row a job, a collective, a flow, a link, a queue, and one a step of time.
 
-use super::Report;
+use super::{Report, Samples};
 use crate::net::LossCause;
 use crate::table::Table;
 
 impl Report {
     /// All of them, also those without rows. `docs/simulator.md` explains the columns.
-    pub fn tables(&self) -> [Table; 5] {
-        [self.job_table(), self.collective_table(), self.flow_table(), self.link_table(), self.queue_table()]
+    pub fn tables(&self) -> [Table; 7] {
+        [
+            self.job_table(),
+            self.collective_table(),
+            self.flow_table(),
+            self.link_table(),
+            self.queue_table(),
+            self.sample_table(),
+            self.switch_sample_table(),
+        ]
     }
 
     fn job_table(&self) -> Table {
@@ -76,6 +84,26 @@ impl Report {
             .whole("lost_queue_full", rows().map(|row| row.counters.losses[LossCause::QueueFull as usize]))
             .whole("pauses", rows().map(|row| row.counters.pauses))
             .whole("max_held_bytes", rows().map(|row| row.counters.max_held_bytes))
+    }
+
+    /// Links and their queues over time; without rows where the file asks for none.
+    fn sample_table(&self) -> Table {
+        let rows = || self.samples.iter().flat_map(Samples::link_samples);
+        Table::new("samples")
+            .real("time_s", rows().map(|row| row.time.as_secs_f64()))
+            .whole("link", rows().map(|row| row.link.0.into()))
+            .whole("queue_bytes", rows().map(|row| row.queued))
+            .real("utilisation", rows().map(|row| row.utilisation))
+    }
+
+    /// Switches over time.
+    fn switch_sample_table(&self) -> Table {
+        let rows = || self.samples.iter().flat_map(Samples::switch_samples);
+        Table::new("switch_samples")
+            .real("time_s", rows().map(|(time, ..)| time.as_secs_f64()))
+            .whole("switch", rows().map(|(_, switch, _)| switch as u64))
+            .whole("slots_in_use", rows().map(|(.., occupancy)| occupancy.slots))
+            .whole("memory_in_use_bytes", rows().map(|(.., occupancy)| occupancy.bytes))
     }
 
     fn ends(&self, name: &'static str) -> Table {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ArraysReport, FlowReport, JobReport, LinkGroup, Report, TransportReport};
+use super::{ArraysReport, FlowReport, JobReport, LinkGroup, Report, SamplesReport, TransportReport};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,6 +37,9 @@ impl fmt::Display for Report {
         }
         if let Some(arrays) = &self.arrays {
             write_arrays(f, arrays)?;
+        }
+        if let Some(SamplesReport { every_seconds, steps, links }) = self.sampled {
+            writeln!(f, "samples: {links} links, {steps} times, every {}", time(every_seconds))?;
         }
         writeln!(f, "trace {}", self.trace_hash)?;
         write!(

@@ -81,14 +81,15 @@ pub fn run_world(seed: u64, world: &World) -> Outcome {
     let finished = run_to_end(&mut simulation, &world.config);
     let mut failures = Vec::new();
     if !finished {
-        failures.push(format!("{} ranks did not end by {}", simulation.open(), simulation.fabric.now.0));
+        let now = simulation.fabric.now.as_secs_f64();
+        failures.push(format!("{} ranks or flows did not end by {now:.6} s", simulation.open()));
     }
     failures.extend(judge(&simulation, world.ending));
     if finished {
         failures.extend(left_behind(&mut simulation, &findings));
     }
     let violations = findings.violations();
-    failures.extend(violations.iter().map(|violation| format!("{}: {:?}", violation.what, violation.event)));
+    failures.extend(violations.iter().map(|violation| violation.sentence(simulation.graph())));
     Outcome { seed, failures, events: simulation.events(), trace_hash: simulation.fabric.trace_hash() }
 }
 
@@ -105,7 +106,7 @@ fn judge(simulation: &Simulation, ending: Ending) -> Vec<String> {
         for complaint in &job.complaints {
             let allowed = ending == Ending::SomeDie && matches!(complaint.what, Wrong::Failed(_));
             if !allowed {
-                failures.push(format!("{}: {complaint:?}", job.plan.name));
+                failures.push(format!("{}: {}", job.plan.name, complaint.sentence(job)));
             }
         }
         if ending == Ending::AllHeals && !job.is_complete() {

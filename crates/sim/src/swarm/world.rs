@@ -52,7 +52,17 @@ pub fn world(seed: u64) -> World {
     // Pools that are far too large for the queues on the way get a packet or two through in each timeout.
     let end = Duration(Span::from_millis(120_000));
     World {
-        config: Config { seed, end, network, jobs, traffic, transport: Default::default(), switches, faults },
+        config: Config {
+            seed,
+            end,
+            network,
+            jobs,
+            traffic,
+            transport: Default::default(),
+            switches,
+            faults,
+            report: Default::default(),
+        },
         ending,
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use tributary_sim::config::Config;
+use tributary_sim::config::{Config, Sample, SampleWord};
 use tributary_sim::experiment::Progress;
 use tributary_sim::report::Report;
 use tributary_sim::table::Format;
@@ -27,13 +27,13 @@ pub struct Args {
     /// Use this seed instead of the file's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Write report.json and tables of jobs, collectives, flows, links and queues into this directory
+    /// Write report.json and tables of jobs, collectives, flows, links, queues and samples into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// The form of the tables
     #[arg(long, value_name = "FORM", value_parser = parse_format, default_value = Format::default().name(), requires = "out")]
     format: Format,
-    /// Draw collectives, flows, links and queues there too: figures.png
+    /// Draw collectives, flows, links and queues there too, over time as well: figures.png
     #[arg(long, requires = "out")]
     plot: bool,
     /// Threads; the result is the same on any number of them
@@ -46,7 +46,10 @@ pub struct Args {
 
 /// Runs the experiment and prints its report. Fails if a sum is wrong or something did not finish.
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
-    let config = read(&args)?;
+    let mut config = read(&args)?;
+    if args.plot {
+        config.report.sample.get_or_insert(Sample::Word(SampleWord::Auto));
+    }
     let interrupt = Interrupt::on_signals()?;
     let mut watch = Watch::new();
     let outcome = tributary_sim::run_on_threads(&config, args.threads, &mut |progress| {

@@ -24,6 +24,9 @@ pub struct Args {
     /// The world of this swarm seed instead of a file
     #[arg(long, value_name = "SEED")]
     swarm: Option<u64>,
+    /// Use this seed instead of the file's
+    #[arg(long, value_name = "N", conflicts_with = "swarm")]
+    seed: Option<u64>,
     /// Write packets as pcapng, which Wireshark opens, instead of text
     #[arg(long, value_name = "FILE")]
     pcapng: Option<PathBuf>,
@@ -81,7 +84,9 @@ fn config(args: &Args) -> Result<Config, Failure> {
     let path = args.file.as_ref().ok_or_else(|| Failure::usage("name a file, or a seed with --swarm"))?;
     let file = path.display();
     let text = fs::read_to_string(path).map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
-    Config::parse(&text).map_err(|error| Failure::new(format!("{file}: {error}")))
+    let mut config = Config::parse(&text).map_err(|error| Failure::new(format!("{file}: {error}")))?;
+    config.seed = args.seed.unwrap_or(config.seed);
+    Ok(config)
 }
 
 fn attach(args: &Args, simulation: &mut Simulation) -> Result<RecorderOutcome, Failure> {

@@ -134,6 +134,7 @@ impl Goodput {
             faults: Vec::new(),
             transport: Default::default(),
             switches: run.line.switches,
+            report: Default::default(),
         })
     }
 }

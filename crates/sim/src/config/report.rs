@@ -1,0 +1,58 @@
+//! What a run tells besides its totals.
+
+use serde::{Deserialize, Serialize};
+use tributary_proto::time::Span;
+
+use super::fault::{LinkSet, Links};
+use super::quantity::Duration;
+use super::{ConfigError, invalid};
+
+/// `[report]`: queues, links and switches over time. Nothing is sampled if `sample` is left out.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReportSection {
+    /// How often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Sample>,
+    /// Of which links.
+    #[serde(default = "all")]
+    pub links: Links,
+}
+
+fn all() -> Links {
+    Links::Set(LinkSet::All)
+}
+
+impl Default for ReportSection {
+    fn default() -> ReportSection {
+        ReportSection { sample: None, links: all() }
+    }
+}
+
+/// How often links and switches are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(untagged, expecting = "expected a step of time, as in \"10 us\", or \"auto\"")]
+pub enum Sample {
+    /// By a word.
+    Word(SampleWord),
+    /// Every so much simulated time.
+    Every(Duration),
+}
+
+/// Words for how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SampleWord {
+    /// In equal steps, as many as make a picture.
+    Auto,
+}
+
+impl ReportSection {
+    /// Refuses a step that leads nowhere.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        match self.sample {
+            Some(Sample::Every(Duration(Span::ZERO))) => Err(invalid("report: sample = 0 is no step of time")),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! How much of the switches' memory holds sums that are not complete, at one moment.
+
+use super::simulation::Simulation;
+
+/// What of one switch's memory is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Slots with a sum that is not complete, and descriptors that are held.
+    pub slots: u64,
+    /// The bytes that programs hold for them.
+    pub bytes: u64,
+}
+
+impl Occupancy {
+    fn add(&mut self, used: u32, all: u32, bytes: usize) {
+        self.slots += u64::from(used);
+        self.bytes += bytes as u64 * u64::from(used) / u64::from(all.max(1));
+    }
+}
+
+impl Simulation {
+    /// For each switch, by number.
+    pub fn occupancy(&self) -> Vec<Occupancy> {
+        let mut switches = vec![Occupancy::default(); self.switches.len()];
+        for program in &self.programs {
+            if let Some((machine, bytes)) = program.state(&self.switches[program.switch as usize]) {
+                switches[program.switch as usize].add(machine.slots_waiting, machine.slots, bytes);
+            }
+        }
+        for (occupancy, switch) in switches.iter_mut().zip(&self.switches) {
+            switch.arrays().for_each(|(array, bytes)| occupancy.add(array.held, array.entries, bytes));
+        }
+        switches
+    }
+}

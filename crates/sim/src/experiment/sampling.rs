@@ -1,0 +1,101 @@
+//! Looks at links and switches at equal steps of simulated time, between events: it changes nothing and costs nothing
+//! where nobody asks.
+
+use tributary_proto::time::{Span, Time};
+
+use super::build::cables;
+use crate::config::{Config, ConfigError, Duration, Sample, SampleWord, invalid};
+use crate::driver::Simulation;
+use crate::net::LinkId;
+use crate::report::Samples;
+
+/// Most steps of a picture, and the first try of their length.
+const PICTURE_STEPS: usize = 512;
+const PICTURE_STEP: Span = Span(100_000);
+
+/// Most values that a run keeps of links: at 16 bytes each, 128 MiB.
+const MOST_VALUES: usize = 8 << 20;
+
+/// Takes samples while a simulation runs.
+pub struct Sampler {
+    samples: Option<Samples>,
+    most_steps: usize,
+}
+
+impl Sampler {
+    /// What a file asks for.
+    pub fn new(config: &Config, simulation: &Simulation) -> Result<Sampler, ConfigError> {
+        config.report.check()?;
+        let Some(sample) = config.report.sample else { return Ok(Sampler { samples: None, most_steps: 0 }) };
+        let graph = simulation.graph();
+        let mut links: Vec<LinkId> =
+            cables(graph, &config.report.links).map_err(|error| invalid(format!("report: {error}")))?;
+        links = links.into_iter().flat_map(|cable| [cable, cable.reverse()]).collect();
+        links.sort_unstable();
+        links.dedup();
+        let columns = links.len().max(graph.switches() as usize).max(1);
+        let (every, most) = match sample {
+            Sample::Word(SampleWord::Auto) => (PICTURE_STEP, PICTURE_STEPS),
+            Sample::Every(Duration(every)) => (every, usize::MAX),
+        };
+        // An even number, so that half of the steps are left when every other is.
+        let most_steps = most.min(MOST_VALUES / columns).max(2) & !1;
+        Ok(Sampler { samples: Some(Samples::new(every, links, graph.switches() as usize)), most_steps })
+    }
+
+    /// How far the simulation may run before someone must look.
+    pub fn stop(&self, end: Time) -> Time {
+        match &self.samples {
+            Some(samples) => end.min(Time(samples.next().0 - 1)),
+            None => end,
+        }
+    }
+
+    /// Takes what is due by a time before which nothing happens any more.
+    pub fn take(&mut self, simulation: &Simulation, until: Time) {
+        let Some(samples) = &mut self.samples else { return };
+        while samples.next() <= until {
+            if samples.steps == self.most_steps {
+                samples.thin();
+                continue;
+            }
+            let now = samples.next();
+            for &link in &samples.links {
+                let link = simulation.fabric.link(link);
+                samples.queued.push(link.queued_bytes(now));
+                samples.busy.push(link.busy_time(now));
+            }
+            samples.switches.extend(simulation.occupancy());
+            samples.steps += 1;
+        }
+    }
+
+    /// Runs up to a time, and takes what is due on the way.
+    pub fn run_to(&mut self, simulation: &mut Simulation, end: Time) {
+        loop {
+            let stop = self.stop(end);
+            while simulation.step(stop) {}
+            if stop == end {
+                return;
+            }
+            let next = simulation.next_time();
+            self.take(simulation, next.min(end));
+        }
+    }
+
+    /// Takes over what another thread saw of its part.
+    pub fn absorb(&mut self, other: &Sampler, part: &Simulation) {
+        let (Some(own), Some(theirs)) = (&mut self.samples, &other.samples) else { return };
+        let graph = part.graph();
+        own.absorb(
+            theirs,
+            |link| part.fabric.owns(graph.ends(link).0),
+            |switch| part.fabric.owns(graph.switch(switch as u32)),
+        );
+    }
+
+    /// All that was seen.
+    pub fn into_samples(self) -> Option<Samples> {
+        self.samples
+    }
+}

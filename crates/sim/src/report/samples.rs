@@ -1,0 +1,163 @@
+//! Links and switches over time: what they were like at equal steps.
+
+use serde::Serialize;
+use tributary_proto::time::{Span, Time};
+
+use crate::driver::Occupancy;
+use crate::net::LinkId;
+
+/// What was seen at each step, before anything happened in that instant. The first step is one from the beginning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Samples {
+    /// From one step to the next.
+    pub every: Span,
+    /// The links that were looked at.
+    pub links: Vec<LinkId>,
+    /// Bytes in the queue: step after step, one for each link.
+    pub queued: Vec<u64>,
+    /// Time that the link had spent sending, likewise.
+    pub busy: Vec<Span>,
+    /// What of switches' memory was in use: step after step, one for each switch.
+    pub switches: Vec<Occupancy>,
+    /// How many switches there are.
+    pub switch_count: usize,
+    /// Steps so far.
+    pub steps: usize,
+}
+
+/// What a report says of its samples besides their tables.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SamplesReport {
+    /// Seconds from one step to the next; longer than was asked for where there were too many.
+    pub every_seconds: f64,
+    /// How many there are.
+    pub steps: usize,
+    /// Links that were looked at.
+    pub links: usize,
+}
+
+/// One link at one step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkSample {
+    /// When.
+    pub time: Time,
+    /// Which.
+    pub link: LinkId,
+    /// Bytes in the queue.
+    pub queued: u64,
+    /// The share of the time since the step before that the link spent sending.
+    pub utilisation: f64,
+}
+
+impl Samples {
+    /// None yet.
+    pub fn new(every: Span, links: Vec<LinkId>, switch_count: usize) -> Samples {
+        let (queued, busy, switches) = (Vec::new(), Vec::new(), Vec::new());
+        Samples { every, links, queued, busy, switches, switch_count, steps: 0 }
+    }
+
+    /// When the next one is due.
+    pub fn next(&self) -> Time {
+        self.time(self.steps)
+    }
+
+    fn time(&self, step: usize) -> Time {
+        Time(self.every.0.saturating_mul(step as u64 + 1))
+    }
+
+    /// Leaves out every other step.
+    pub fn thin(&mut self) {
+        keep_every_other(&mut self.queued, self.links.len());
+        keep_every_other(&mut self.busy, self.links.len());
+        keep_every_other(&mut self.switches, self.switch_count);
+        self.steps /= 2;
+        self.every = self.every.times(2);
+    }
+
+    /// Takes over what another thread saw of its links and switches.
+    pub fn absorb(&mut self, other: &Samples, owns_link: impl Fn(LinkId) -> bool, owns_switch: impl Fn(usize) -> bool) {
+        debug_assert_eq!((self.every, self.steps), (other.every, other.steps), "threads take the same steps");
+        for place in 0..self.queued.len() {
+            if owns_link(self.links[place % self.links.len()]) {
+                (self.queued[place], self.busy[place]) = (other.queued[place], other.busy[place]);
+            }
+        }
+        for place in 0..self.switches.len() {
+            if owns_switch(place % self.switch_count) {
+                self.switches[place] = other.switches[place];
+            }
+        }
+    }
+
+    /// Every link at every step, in the order of time.
+    pub fn link_samples(&self) -> impl Iterator<Item = LinkSample> + '_ {
+        let mut counted = vec![Span::ZERO; self.links.len()];
+        (0..self.queued.len()).map(move |place| {
+            let (step, column) = (place / self.links.len(), place % self.links.len());
+            // A NIC that stood still counts its pause as sending for as long, and then makes up for it.
+            let before = counted[column];
+            counted[column] = self.busy[place].clamp(before, before + self.every);
+            LinkSample {
+                time: self.time(step),
+                link: self.links[column],
+                queued: self.queued[place],
+                utilisation: (counted[column] - before).0 as f64 / self.every.0 as f64,
+            }
+        })
+    }
+
+    /// Every switch at every step: when, its number, and what is in use.
+    pub fn switch_samples(&self) -> impl Iterator<Item = (Time, usize, Occupancy)> + '_ {
+        let place = |place: usize| (self.time(place / self.switch_count), place % self.switch_count);
+        self.switches.iter().enumerate().map(move |(at, &occupancy)| (place(at).0, place(at).1, occupancy))
+    }
+
+    /// For the report.
+    pub fn summary(&self) -> SamplesReport {
+        SamplesReport { every_seconds: self.every.as_secs_f64(), steps: self.steps, links: self.links.len() }
+    }
+}
+
+/// Of rows of equal length, the second, the fourth and so on.
+fn keep_every_other<T: Copy>(values: &mut Vec<T>, row: usize) {
+    if row > 0 {
+        let kept: Vec<T> = values.chunks_exact(row).skip(1).step_by(2).flatten().copied().collect();
+        *values = kept;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(busy: &[u64]) -> Samples {
+        Samples {
+            queued: (1..=busy.len() as u64).collect(),
+            busy: busy.iter().copied().map(Span).collect(),
+            steps: busy.len(),
+            ..Samples::new(Span(100), vec![LinkId(4)], 0)
+        }
+    }
+
+    #[test]
+    fn utilisation_is_that_of_the_step() {
+        let seen: Vec<(u64, f64)> =
+            samples(&[100, 150, 150]).link_samples().map(|sample| (sample.time.0, sample.utilisation)).collect();
+        assert_eq!(seen, [(100, 1.0), (200, 0.5), (300, 0.0)]);
+    }
+
+    #[test]
+    fn utilisation_never_exceeds_all_of_the_time_and_nothing_is_counted_twice() {
+        let seen: Vec<f64> = samples(&[50, 20, 210, 250]).link_samples().map(|sample| sample.utilisation).collect();
+        assert_eq!(seen, [0.5, 0.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn every_other_step_is_a_step_of_twice_the_time() {
+        let mut samples = samples(&[10, 20, 30, 40]);
+        samples.thin();
+        let seen: Vec<(u64, u64)> = samples.link_samples().map(|sample| (sample.time.0, sample.queued)).collect();
+        assert_eq!(seen, [(200, 2), (400, 4)]);
+        assert_eq!(samples.next(), Time(600));
+    }
+}

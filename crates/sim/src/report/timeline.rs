@@ -1,0 +1,116 @@
+//! Samples as pictures: queues, links and switches over time.
+
+use super::{LinkSample, Report, Samples};
+use crate::figure::{Figure, Series};
+
+/// Points of a line at most: several steps make one where there are more.
+const MOST_POINTS: usize = 256;
+
+/// What several values come to.
+#[derive(Clone, Copy)]
+enum Of {
+    Greatest,
+    Mean,
+}
+
+impl Report {
+    /// None where nothing was sampled.
+    pub(super) fn timelines(&self) -> Vec<Figure> {
+        let Some(samples) = self.samples.as_ref().filter(|samples| samples.steps > 0) else { return Vec::new() };
+        let scale = Scale::of(samples);
+        let figure = |title: &str, y: &str, series| {
+            let x = format!("simulated time, {}", scale.unit);
+            Figure { title: title.into(), x, y: y.into(), log_x: false, series }
+        };
+        let queues = self.lines(samples, &scale, Of::Greatest, |sample| sample.queued as f64 / 1024.0);
+        let links = self.lines(samples, &scale, Of::Mean, |sample| 100.0 * sample.utilisation);
+        let mut figures = vec![
+            figure("Fullest queue of each place over time", "KiB", queues),
+            figure("Mean use of links over time", "used, %", links),
+        ];
+        let memory = memory(samples, &scale);
+        if memory.points.iter().any(|point| point[1] > 0.0) {
+            figures.push(figure("Switch memory in use over time", "KiB", vec![memory]));
+        }
+        figures
+    }
+
+    /// A line for each group of links.
+    fn lines(&self, samples: &Samples, scale: &Scale, of: Of, value: impl Fn(&LinkSample) -> f64) -> Vec<Series> {
+        let names: Vec<String> = self.link_rows.iter().map(super::LinkRow::group).collect();
+        let group = |sample: &LinkSample| self.links.iter().position(|group| group.name == names[sample.link.index()]);
+        let group_of: Vec<Option<usize>> =
+            samples.link_samples().take(samples.links.len()).map(|s| group(&s)).collect();
+        let mut points = vec![vec![Bin::default(); scale.bins]; self.links.len()];
+        for (place, sample) in samples.link_samples().enumerate() {
+            let (step, column) = (place / samples.links.len(), place % samples.links.len());
+            if let Some(group) = group_of[column] {
+                points[group][step / scale.steps].add(value(&sample));
+            }
+        }
+        let named = self.links.iter().zip(points);
+        let lines = named.map(|(group, bins)| Series::new(&group.name, scale.points(&bins, of)));
+        lines.filter(|line| !line.points.is_empty()).collect()
+    }
+}
+
+/// What the fullest switch has in use.
+fn memory(samples: &Samples, scale: &Scale) -> Series {
+    let mut bins = vec![Bin::default(); scale.bins];
+    for (place, (.., occupancy)) in samples.switch_samples().enumerate() {
+        bins[place / samples.switch_count / scale.steps].add(occupancy.bytes as f64 / 1024.0);
+    }
+    Series::new("fullest switch", scale.points(&bins, Of::Greatest))
+}
+
+/// Values of some steps.
+#[derive(Clone, Copy, Default)]
+struct Bin {
+    sum: f64,
+    greatest: f64,
+    count: usize,
+}
+
+impl Bin {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.greatest = self.greatest.max(value);
+        self.count += 1;
+    }
+
+    fn value(&self, of: Of) -> f64 {
+        match of {
+            Of::Greatest => self.greatest,
+            Of::Mean => self.sum / self.count as f64,
+        }
+    }
+}
+
+/// How steps of time become points.
+struct Scale {
+    unit: &'static str,
+    /// Steps of a point ...
+    steps: usize,
+    /// ... the time that they take, in the unit ...
+    width: f64,
+    /// ... and how many points there are.
+    bins: usize,
+}
+
+impl Scale {
+    fn of(samples: &Samples) -> Scale {
+        let steps = samples.steps.div_ceil(MOST_POINTS);
+        let seconds = samples.every.as_secs_f64();
+        let (unit, factor) = match seconds * samples.steps as f64 {
+            length if length < 2e-3 => ("us", 1e6),
+            length if length < 2.0 => ("ms", 1e3),
+            _ => ("s", 1.0),
+        };
+        Scale { unit, steps, width: seconds * factor * steps as f64, bins: samples.steps.div_ceil(steps) }
+    }
+
+    fn points(&self, bins: &[Bin], of: Of) -> Vec<[f64; 2]> {
+        let there = bins.iter().enumerate().filter(|(_, bin)| bin.count > 0);
+        there.map(|(place, bin)| [(place + 1) as f64 * self.width, bin.value(of)]).collect()
+    }
+}
