@@ -12,7 +12,7 @@ use crate::name::JobName;
 use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::report::MemberState;
-use crate::watch::Watch;
+use crate::watch::{Departed, Watch};
 
 /// One child of a running job, or the switch above.
 pub(crate) struct Member {
@@ -23,6 +23,8 @@ pub(crate) struct Member {
     pub heard: Option<Time>,
     /// The connections that it keeps open while it lives.
     pub watch: Watch,
+    /// Who is gone behind it, as a switch has said.
+    pub said: Departed,
     /// The join that is answered once the job is installed.
     ticket: Option<Ticket>,
     /// A switch below has begun the name's next job.
@@ -36,6 +38,7 @@ impl Member {
             since: now,
             heard: None,
             watch: Watch::default(),
+            said: Departed::default(),
             ticket,
             renounced: false,
         }
@@ -77,7 +80,7 @@ pub(crate) struct Running {
     pub started: Option<Time>,
     /// Its name stands for a newer job.
     pub superseded: bool,
-    /// Changes of members' states.
+    /// Changes of what is known of who is gone.
     pub departures: u32,
 }
 
@@ -155,7 +158,13 @@ impl Running {
 
     pub fn heard_above(&mut self, at: Time) {
         if let Some(above) = &mut self.above {
-            above.hear(at);
+            self.departures += u32::from(above.hear(at));
+        }
+    }
+
+    pub fn lose_above(&mut self, since: Time) {
+        if let Some(above) = &mut self.above {
+            self.departures += u32::from(above.enter(MemberState::Lost, since));
         }
     }
 
@@ -194,7 +203,8 @@ impl Running {
         let answered = self.started.is_some();
         let lost = self.first_loss();
         // In other racks there may be members that still want to hear from this switch who is missing.
-        let asked_from_above = self.above.is_some() && !self.superseded && lost.is_some();
+        let is_asked = |above: &Member| above.state == MemberState::Present;
+        let asked_from_above = self.above.as_ref().is_some_and(is_asked) && !self.superseded && lost.is_some();
         answered && (all_gone && !asked_from_above || lost.is_some_and(|loss| loss + timers.grace <= now))
     }
 }

@@ -4,14 +4,13 @@
 //! A packet's way: [`thread`] receives it and asks the pipeline, [`crossbar`] knows the ports and the ways, [`egress`] is
 //! one port's queue. [`wire`] are the packets that switches send each other. [`daemon`] is the whole process; jobs are
 //! formed at one switch, the [`seat`], which tells the others over HTTP ([`api`]); the others pass workers' requests on to
-//! it ([`relay`]).
+//! it ([`routes`]).
 
 mod api;
 mod crossbar;
 mod daemon;
 mod egress;
 mod handle;
-mod relay;
 mod routes;
 mod seat;
 mod thread;

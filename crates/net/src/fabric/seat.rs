@@ -11,11 +11,11 @@ use tributary_control::fabric::Fabric;
 use tributary_proto::ids::{JobId, NodeId};
 use tributary_proto::time::{Span, Time};
 
-use super::api::{JobBody, JobSign, SyncBody, SyncReply};
+use super::api::{JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply};
 use super::handle::{FabricHandle, ONLY};
-use super::relay;
 use super::thread::FabricJob;
 use crate::control_plane::Shard;
+use crate::http::call;
 use crate::shard::{Answer, JobInstall, ShardError, ShardJob, ShardReport};
 
 /// Time for a switch to answer a look: it has nothing to wait for.
@@ -239,7 +239,7 @@ fn json(body: &SyncBody) -> Vec<u8> {
 
 /// One call to another switch; an error is a part of a sentence.
 async fn ask(control: SocketAddr, body: &[u8], secret: &str, patience: Duration) -> Result<SyncReply, String> {
-    let call = relay::post(control, "/fabric/sync", body, secret, None);
+    let call = async { call::post(control, "/fabric/sync", body, &[(SECRET_HEADER, secret)]).await?.answer().await };
     let answer = match tokio::time::timeout(patience, call).await {
         Ok(answer) => answer.map_err(|error| format!("{control} cannot be asked: {error}"))?,
         Err(_) => return Err(format!("{control} does not answer")),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::outlook::News;
 use super::shared::{Identity, Shared};
-use crate::rendezvous::{Gone, Rendezvous, Watched};
+use crate::rendezvous::{Departed, Rendezvous, Watched};
 
 /// Between news and the next question: they can change back, but not often.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -17,7 +17,7 @@ const ATTEMPTS: u32 = 3;
 /// Asks until the group is closed. Nobody waits for this thread: a call ends at the latest after half a minute.
 pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
     let Identity { switch, job, job_id, key, rank, .. } = identity;
-    let mut known: Vec<Gone> = Vec::new();
+    let mut known = Departed::default();
     let mut failures = 0;
     loop {
         let watched = rendezvous.watch(*job_id, *key, *rank, &known);
@@ -27,7 +27,8 @@ pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
             Watched::Unwatched => return,
             Watched::Gone(gone) => {
                 // This rank itself may count as lost, after a long pause; packets tell otherwise.
-                let others: Vec<Gone> = gone.iter().filter(|gone| gone.rank != *rank).copied().collect();
+                let mut others = gone.clone();
+                others.members.retain(|gone| gone.rank != *rank);
                 group.hear((!others.is_empty()).then_some(News::Gone(others)));
                 known = gone;
             }
