@@ -6,6 +6,7 @@
 //! is the plan of several switches that work together, [`routes`] the way through a network of them.
 #![forbid(unsafe_code)]
 
+mod absence;
 pub mod admission;
 pub mod config;
 mod control;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tributary_proto::ids::{JobId, WorkerId};
 use tributary_proto::time::{Span, Time};
 
+use crate::absence::Absence;
 use crate::admission::Timers;
 use crate::control::{Control, Ticket};
 use crate::forming::Party;
@@ -80,6 +81,8 @@ pub(crate) struct Running {
     pub started: Option<Time>,
     /// Its name stands for a newer job.
     pub superseded: bool,
+    /// Switches of the fabric that cannot be reached.
+    pub absences: Vec<Absence>,
     /// Changes of what is known of who is gone.
     pub departures: u32,
 }
@@ -88,7 +91,7 @@ impl Running {
     pub fn new(now: Time, plan: Arc<Plan>, tickets: Vec<Ticket>) -> Running {
         let members = tickets.into_iter().map(|ticket| Member::new(now, Some(ticket))).collect();
         let above = plan.uplink.as_ref().map(|_| Member::new(now, None));
-        Running { plan, members, above, started: None, superseded: false, departures: 0 }
+        Running { plan, members, above, started: None, superseded: false, absences: Vec::new(), departures: 0 }
     }
 
     /// The job is installed: leases begin. Returns the joins to answer.
@@ -193,7 +196,7 @@ impl Running {
     /// The next time at which a lease or the grace period ends.
     pub fn due(&self, timers: &Timers) -> Option<Time> {
         let grace = self.first_loss().map(|loss| loss + timers.grace);
-        let bereft = self.next_bereft(timers.bereavement());
+        let bereft = self.next_bereft(timers);
         [grace, bereft, self.next_silent(timers.lease)].into_iter().flatten().min()
     }
 
@@ -256,7 +259,7 @@ impl Control {
     pub(crate) fn expire_leases(&mut self, now: Time) {
         for job in self.running.values_mut() {
             job.lose_silent(now, self.limits.timers.lease);
-            job.lose_bereft(now, self.limits.timers.bereavement());
+            job.lose_bereft(now, &self.limits.timers);
         }
         self.reap(now);
     }

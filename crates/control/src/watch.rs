@@ -7,15 +7,16 @@
 //! elsewhere. So every switch of a job knows of everybody.
 
 use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::time::{Span, Time};
+use tributary_proto::time::Time;
 
+use crate::admission::Timers;
 use crate::control::Control;
 use crate::levels::SwitchPlace;
 use crate::name::JobName;
 use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::report::MemberState;
-use crate::running::{Member, Running};
+use crate::running::Running;
 
 /// A member's open connections.
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,6 +167,16 @@ impl Watch {
         self.open = self.open.saturating_sub(1);
         self.closed = (self.open == 0).then_some(now);
     }
+
+    /// When the last connection was closed, if none is open.
+    pub fn closed(&self) -> Option<Time> {
+        self.closed
+    }
+
+    /// As if it had been closed only now.
+    pub fn forgive(&mut self, now: Time) {
+        self.closed = self.closed.map(|_| now);
+    }
 }
 
 impl Running {
@@ -183,6 +194,7 @@ impl Running {
                 gone.switches.push(SwitchPlace { addr, ranks: Vec::new() });
             }
         }
+        self.add_absences(&mut gone);
         gone.members.sort_unstable_by_key(|gone| gone.rank);
         gone
     }
@@ -206,27 +218,26 @@ impl Running {
         }
     }
 
-    /// Calls everyone lost whose connection is closed and that has been silent for `limit` since.
-    pub(crate) fn lose_bereft(&mut self, now: Time, limit: Span) {
-        let started = self.started;
-        let is_lost = |member: &Member| bereft_since(member, started).is_some_and(|since| since + limit <= now);
+    /// Calls everyone lost whose connection is closed and that has been silent for long enough since.
+    pub(crate) fn lose_bereft(&mut self, now: Time, timers: &Timers) {
         for wid in (0..self.members.len() as u16).map(WorkerId) {
-            if is_lost(&self.members[wid.index()]) {
+            if self.bereft_at(wid, timers).is_some_and(|due| due <= now) {
                 self.lose(now, wid);
             }
         }
-        if self.above.as_ref().is_some_and(is_lost) {
+        if self.above_bereft_at(timers).is_some_and(|due| due <= now) {
             self.lose_above(now);
         }
     }
 
     /// The earliest time at which [`Running::lose_bereft`] has something to do.
-    pub(crate) fn next_bereft(&self, limit: Span) -> Option<Time> {
-        let all = self.members.iter().chain(&self.above);
-        all.filter_map(|member| bereft_since(member, self.started)).map(|since| since + limit).min()
+    pub(crate) fn next_bereft(&self, timers: &Timers) -> Option<Time> {
+        let members = (0..self.members.len() as u16).filter_map(|wid| self.bereft_at(WorkerId(wid), timers));
+        members.chain(self.above_bereft_at(timers)).min()
     }
-}
 
-fn bereft_since(member: &Member, started: Option<Time>) -> Option<Time> {
-    Some(member.silent_since(started)?.max(member.watch.closed?))
+    fn above_bereft_at(&self, timers: &Timers) -> Option<Time> {
+        let above = self.above.as_ref()?;
+        Some(above.silent_since(self.started)?.max(above.watch.closed?) + timers.bereavement())
+    }
 }

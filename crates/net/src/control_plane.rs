@@ -357,6 +357,7 @@ impl ControlPlane {
     fn pass_on_signs(&self, now: Time, report: &ShardReport) {
         let mut state = self.state();
         for job in &report.jobs {
+            state.control.absent(now, job.id, &job.absent);
             for (wid, seen) in job.report.last_seen.iter().enumerate() {
                 if let Some(seen) = seen {
                     let ago = report.now.since(*seen);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
+use tributary_control::SwitchPlace;
 use tributary_control::fabric::Fabric;
 use tributary_proto::ids::{JobId, NodeId};
 use tributary_proto::time::{Span, Time};
@@ -188,10 +189,21 @@ impl Switches {
             match answer {
                 Ok(_) if node == self.fabric.seat => {}
                 Ok(reply) => reply.jobs.iter().for_each(|sign| add(report.now, &mut report.jobs, sign)),
-                Err(why) => tracing::debug!(switch = self.fabric.name(node), %why, "no answer"),
+                Err(why) => {
+                    tracing::debug!(switch = self.fabric.name(node), %why, "no answer");
+                    report.jobs.iter_mut().for_each(|job| job.absent.extend(self.behind(&jobs, job.id, node)));
+                }
             }
         }
         Some(report)
+    }
+
+    /// A switch as the place of a job's ranks, if it has some.
+    fn behind(&self, jobs: &BTreeMap<JobId, FabricJob>, id: JobId, node: NodeId) -> Option<SwitchPlace> {
+        let hosts = jobs.get(&id)?.hosts.iter().enumerate();
+        let ranks: Vec<u16> =
+            hosts.filter(|&(_, &host)| self.fabric.leaf_of(host) == node).map(|(rank, _)| rank as u16).collect();
+        (!ranks.is_empty()).then(|| SwitchPlace { addr: self.fabric.udp(node), ranks })
     }
 
     /// Tells every switch which jobs there are; what each answered. Switches that lack jobs get them at once.
