@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tributary_net::group::{ConnectOptions, Group};
-use tributary_net::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
+use tributary_net::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
@@ -90,7 +90,7 @@ impl Rendezvous for Tapped {
     fn standing(&self, _job: JobId, _key: JobKey) -> Standing {
         Standing::Installed
     }
-    fn watch(&self, _job: JobId, _key: JobKey, _rank: u16, _known: &[Gone]) -> Watched {
+    fn watch(&self, _job: JobId, _key: JobKey, _rank: u16, _known: &Departed) -> Watched {
         Watched::Unwatched
     }
 }

@@ -85,6 +85,11 @@ impl Timers {
     pub fn bereavement(&self) -> Span {
         self.keepalive.times(2)
     }
+
+    /// The same while the switch that the member is connected to cannot be reached: time to start it again.
+    pub fn cut_off(&self) -> Span {
+        self.keepalive.times(4)
+    }
 }
 
 impl Default for Timers {

@@ -6,6 +6,7 @@
 //! is the plan of several switches that work together, [`routes`] the way through a network of them.
 #![forbid(unsafe_code)]
 
+mod absence;
 pub mod admission;
 pub mod config;
 mod control;
@@ -31,4 +32,4 @@ pub use plan::{Admitted, Effect, Plan};
 pub use refusal::Refusal;
 pub use report::{AboveView, JobView, MemberState, MemberView, Phase, SwitchView};
 pub use request::JoinRequest;
-pub use watch::Gone;
+pub use watch::{Departed, Gone};

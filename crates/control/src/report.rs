@@ -150,17 +150,15 @@ impl Control {
                 let mut all = job.members.iter().chain(&job.above);
                 all.any(|member| member.state == state)
             };
+            let gone = job.departed(None).members;
+            let missing: Vec<u16> = gone.iter().filter(|gone| !gone.left).map(|gone| gone.rank).collect();
             let phase = match job.started {
                 None => Phase::Installing,
                 Some(_) if job.superseded => Phase::Superseded,
-                Some(_) if any(MemberState::Lost) => Phase::Failed,
+                Some(_) if any(MemberState::Lost) || !missing.is_empty() => Phase::Failed,
                 Some(_) if any(MemberState::Left) => Phase::Ending,
                 Some(_) => Phase::Running,
             };
-            let workers = members.iter().filter(|member| member.state == MemberState::Lost).map(|member| member.rank);
-            let below = switches.iter().filter(|switch| switch.state == MemberState::Lost);
-            let mut missing: Vec<u16> = workers.chain(below.flat_map(|switch| switch.ranks.clone())).collect();
-            missing.sort_unstable();
             JobView {
                 name: job.plan.name.clone(),
                 id: Some(job.plan.config.job),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tributary_proto::ids::{JobId, WorkerId};
 use tributary_proto::time::{Span, Time};
 
+use crate::absence::Absence;
 use crate::admission::Timers;
 use crate::control::{Control, Ticket};
 use crate::forming::Party;
@@ -12,7 +13,7 @@ use crate::name::JobName;
 use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::report::MemberState;
-use crate::watch::Watch;
+use crate::watch::{Departed, Watch};
 
 /// One child of a running job, or the switch above.
 pub(crate) struct Member {
@@ -23,6 +24,8 @@ pub(crate) struct Member {
     pub heard: Option<Time>,
     /// The connections that it keeps open while it lives.
     pub watch: Watch,
+    /// Who is gone behind it, as a switch has said.
+    pub said: Departed,
     /// The join that is answered once the job is installed.
     ticket: Option<Ticket>,
     /// A switch below has begun the name's next job.
@@ -36,6 +39,7 @@ impl Member {
             since: now,
             heard: None,
             watch: Watch::default(),
+            said: Departed::default(),
             ticket,
             renounced: false,
         }
@@ -77,7 +81,9 @@ pub(crate) struct Running {
     pub started: Option<Time>,
     /// Its name stands for a newer job.
     pub superseded: bool,
-    /// Changes of members' states.
+    /// Switches of the fabric that cannot be reached.
+    pub absences: Vec<Absence>,
+    /// Changes of what is known of who is gone.
     pub departures: u32,
 }
 
@@ -85,7 +91,7 @@ impl Running {
     pub fn new(now: Time, plan: Arc<Plan>, tickets: Vec<Ticket>) -> Running {
         let members = tickets.into_iter().map(|ticket| Member::new(now, Some(ticket))).collect();
         let above = plan.uplink.as_ref().map(|_| Member::new(now, None));
-        Running { plan, members, above, started: None, superseded: false, departures: 0 }
+        Running { plan, members, above, started: None, superseded: false, absences: Vec::new(), departures: 0 }
     }
 
     /// The job is installed: leases begin. Returns the joins to answer.
@@ -155,7 +161,13 @@ impl Running {
 
     pub fn heard_above(&mut self, at: Time) {
         if let Some(above) = &mut self.above {
-            above.hear(at);
+            self.departures += u32::from(above.hear(at));
+        }
+    }
+
+    pub fn lose_above(&mut self, since: Time) {
+        if let Some(above) = &mut self.above {
+            self.departures += u32::from(above.enter(MemberState::Lost, since));
         }
     }
 
@@ -184,7 +196,7 @@ impl Running {
     /// The next time at which a lease or the grace period ends.
     pub fn due(&self, timers: &Timers) -> Option<Time> {
         let grace = self.first_loss().map(|loss| loss + timers.grace);
-        let bereft = self.next_bereft(timers.bereavement());
+        let bereft = self.next_bereft(timers);
         [grace, bereft, self.next_silent(timers.lease)].into_iter().flatten().min()
     }
 
@@ -194,7 +206,8 @@ impl Running {
         let answered = self.started.is_some();
         let lost = self.first_loss();
         // In other racks there may be members that still want to hear from this switch who is missing.
-        let asked_from_above = self.above.is_some() && !self.superseded && lost.is_some();
+        let is_asked = |above: &Member| above.state == MemberState::Present;
+        let asked_from_above = self.above.as_ref().is_some_and(is_asked) && !self.superseded && lost.is_some();
         answered && (all_gone && !asked_from_above || lost.is_some_and(|loss| loss + timers.grace <= now))
     }
 }
@@ -246,7 +259,7 @@ impl Control {
     pub(crate) fn expire_leases(&mut self, now: Time) {
         for job in self.running.values_mut() {
             job.lose_silent(now, self.limits.timers.lease);
-            job.lose_bereft(now, self.limits.timers.bereavement());
+            job.lose_bereft(now, &self.limits.timers);
         }
         self.reap(now);
     }

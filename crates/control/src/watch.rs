@@ -2,12 +2,18 @@
 //!
 //! A closed connection alone proves nothing; firewalls close them too. A member whose connection is gone *and* that is
 //! silent for [`Timers::bereavement`](crate::Timers::bereavement) is lost, well before its lease ends.
+//!
+//! Switches in levels watch each other in the same way, and pass on who is gone: up what is gone below, down what is gone
+//! elsewhere. So every switch of a job knows of everybody.
 
 use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::time::{Span, Time};
+use tributary_proto::time::Time;
 
+use crate::admission::Timers;
 use crate::control::Control;
+use crate::levels::SwitchPlace;
 use crate::name::JobName;
+use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::report::MemberState;
 use crate::running::Running;
@@ -29,41 +35,121 @@ pub struct Gone {
     pub left: bool,
 }
 
+/// Who of a job is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Departed {
+    /// Members, by ascending rank.
+    pub members: Vec<Gone>,
+    /// Switches that are lost, each with the ranks below it, which are gone with it; one without ranks is above.
+    pub switches: Vec<SwitchPlace>,
+}
+
+impl Departed {
+    /// True if nobody is gone.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.switches.is_empty()
+    }
+
+    fn extend(&mut self, other: &Departed) {
+        self.members.extend(&other.members);
+        self.switches.extend(other.switches.iter().cloned());
+    }
+}
+
+/// A switch next to this one, which is told what the others said and not what it said itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Neighbour {
+    Below(WorkerId),
+    Above,
+}
+
 impl Control {
-    /// A member has opened a connection that it keeps while it lives.
-    pub fn watch(&mut self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
+    /// A member has opened a connection that it keeps while it lives. Returns which child it is.
+    pub fn watch(&mut self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<WorkerId, Refusal> {
         let job = self.member_of(name, id, key)?;
         let world = job.plan.config.world;
         let wid = job.worker(rank).ok_or(Refusal::BadRank { rank, world })?;
-        let member = &mut job.members[wid.index()];
-        member.watch = Watch { open: member.watch.open + 1, closed: None };
+        job.members[wid.index()].watch.open();
+        Ok(wid)
+    }
+
+    /// A switch below has opened such a connection, and says who is gone below it.
+    pub fn watch_from_below(
+        &mut self,
+        name: &JobName,
+        id: JobId,
+        wid: WorkerId,
+        key: JobKey,
+        said: Departed,
+    ) -> Result<(), Refusal> {
+        let job = self.member_of(name, id, key)?;
+        let (Some(member), Some(child)) = (job.members.get_mut(wid.index()), job.plan.children.get(wid.index())) else {
+            return Err(Refusal::BadRank { rank: wid.0, world: job.plan.config.world });
+        };
+        member.watch.open();
+        // It speaks for its own ranks alone.
+        let is_there = |rank: u16| child.below.ranks().binary_search(&WorkerId(rank)).is_ok();
+        let mut said = said;
+        said.members.retain(|gone| is_there(gone.rank));
+        said.switches.retain(|place| !place.ranks.is_empty() && place.ranks.iter().all(|&rank| is_there(rank)));
+        if member.said != said {
+            member.said = said;
+            job.departures += 1;
+        }
         Ok(())
     }
 
-    /// Such a connection is closed, whoever closed it.
-    pub fn unwatch(&mut self, now: Time, id: JobId, rank: u16) {
-        let member = self.running.get_mut(&id).and_then(|job| {
-            let wid = job.worker(rank)?;
-            job.members.get_mut(wid.index())
-        });
-        if let Some(Watch { open, closed }) = member.map(|member| &mut member.watch) {
-            *open = open.saturating_sub(1);
-            *closed = (*open == 0).then_some(now);
+    /// A child's connection is closed, whoever closed it.
+    pub fn unwatch(&mut self, now: Time, id: JobId, wid: WorkerId) {
+        let member = self.running.get_mut(&id).and_then(|job| job.members.get_mut(wid.index()));
+        if let Some(member) = member {
+            member.watch.close(now);
         }
     }
 
-    /// Which ranks below this switch are gone, ascending: all that are behind a child that is; `None` if there is no such job.
-    pub fn gone(&self, id: JobId) -> Option<Vec<Gone>> {
-        let job = self.running.get(&id)?;
-        let gone =
-            job.members.iter().zip(&job.plan.children).filter(|(member, _)| member.state != MemberState::Present);
-        let ranks = gone.flat_map(|(member, child)| {
-            let left = member.state == MemberState::Left;
-            child.below.ranks().iter().map(move |rank| Gone { rank: rank.0, left })
-        });
-        let mut ranks: Vec<Gone> = ranks.collect();
-        ranks.sort_unstable_by_key(|gone| gone.rank);
-        Some(ranks)
+    /// The jobs that the switch above runs too: what it must be told when the number is another than before, see
+    /// [`Control::gone_below`].
+    pub fn watches_above(&self) -> impl Iterator<Item = (&Plan, u32)> {
+        self.running.values().filter(|job| job.above.is_some()).map(|job| (&*job.plan, job.departures))
+    }
+
+    /// Our connection to the switch above, over which it says who is gone elsewhere, stands or does not.
+    pub fn watching_above(&mut self, now: Time, id: JobId, stands: bool) {
+        let Some(above) = self.running.get_mut(&id).and_then(|job| job.above.as_mut()) else { return };
+        above.watch =
+            if stands { Watch::default() } else { Watch { open: 0, closed: above.watch.closed.or(Some(now)) } };
+    }
+
+    /// The switch above says who is gone elsewhere.
+    pub fn told_above(&mut self, id: JobId, said: Departed) {
+        let Some(job) = self.running.get_mut(&id) else { return };
+        if let Some(above) = job.above.as_mut().filter(|above| above.said != said) {
+            above.said = said;
+            job.departures += 1;
+        }
+    }
+
+    /// The switch above has no such job any more.
+    pub fn forgotten_above(&mut self, now: Time, id: JobId) {
+        let Some(job) = self.running.get_mut(&id) else { return };
+        job.lose_above(now);
+        self.urgent |= self.awaits_signs();
+        self.reap(now);
+    }
+
+    /// Who of a job is gone, wherever it was; `None` if there is no such job.
+    pub fn gone(&self, id: JobId) -> Option<Departed> {
+        self.running.get(&id).map(|job| job.departed(None))
+    }
+
+    /// Who is gone that is not below this switch below.
+    pub fn gone_beside(&self, id: JobId, wid: WorkerId) -> Option<Departed> {
+        self.running.get(&id).map(|job| job.departed(Some(Neighbour::Below(wid))))
+    }
+
+    /// Who is gone below this switch.
+    pub fn gone_below(&self, id: JobId) -> Option<Departed> {
+        self.running.get(&id).map(|job| job.departed(Some(Neighbour::Above)))
     }
 
     /// A number that changes whenever [`Control::gone`] does: cheaper to look at.
@@ -72,26 +158,86 @@ impl Control {
     }
 }
 
+impl Watch {
+    fn open(&mut self) {
+        *self = Watch { open: self.open + 1, closed: None };
+    }
+
+    fn close(&mut self, now: Time) {
+        self.open = self.open.saturating_sub(1);
+        self.closed = (self.open == 0).then_some(now);
+    }
+
+    /// When the last connection was closed, if none is open.
+    pub fn closed(&self) -> Option<Time> {
+        self.closed
+    }
+
+    /// As if it had been closed only now.
+    pub fn forgive(&mut self, now: Time) {
+        self.closed = self.closed.map(|_| now);
+    }
+}
+
 impl Running {
-    /// Calls every member lost whose connection is closed and that has been silent for `limit` since.
-    pub(crate) fn lose_bereft(&mut self, now: Time, limit: Span) {
+    /// All that this switch sees and its neighbours have said, but for what `asker` has said or is.
+    pub(crate) fn departed(&self, asker: Option<Neighbour>) -> Departed {
+        let mut gone = Departed::default();
+        for wid in (0..self.members.len() as u16).map(WorkerId).filter(|&wid| asker != Some(Neighbour::Below(wid))) {
+            self.add_child(wid, &mut gone);
+        }
+        if let Some(above) = self.above.as_ref().filter(|_| asker != Some(Neighbour::Above)) {
+            gone.extend(&above.said);
+            // A switch's control API is at the address of its first shard.
+            let addr = self.plan.uplink.as_ref().and_then(|uplink| uplink.shards.first());
+            if let (MemberState::Lost, Some(&addr)) = (above.state, addr) {
+                gone.switches.push(SwitchPlace { addr, ranks: Vec::new() });
+            }
+        }
+        self.add_absences(&mut gone);
+        gone.members.sort_unstable_by_key(|gone| gone.rank);
+        gone
+    }
+
+    /// What a child has said, and all that was behind it if it is gone itself.
+    fn add_child(&self, wid: WorkerId, gone: &mut Departed) {
+        let (member, child) = (&self.members[wid.index()], &self.plan.children[wid.index()]);
+        if member.state == MemberState::Present {
+            return gone.extend(&member.said);
+        }
+        let (said, left) = (&member.said.members, member.state == MemberState::Left);
+        let ranks = || child.below.ranks().iter().map(|rank| rank.0);
+        let untold = ranks().filter(|&rank| !said.iter().any(|gone| gone.rank == rank));
+        gone.members.extend(said);
+        gone.members.extend(untold.map(|rank| Gone { rank, left }));
+        // One that has told of a lost rank has ended its part because of that.
+        let innocent = left || said.iter().any(|gone| !gone.left);
+        match child.control.filter(|_| !innocent) {
+            Some(addr) => gone.switches.push(SwitchPlace { addr, ranks: ranks().collect() }),
+            None => gone.switches.extend(member.said.switches.iter().cloned()),
+        }
+    }
+
+    /// Calls everyone lost whose connection is closed and that has been silent for long enough since.
+    pub(crate) fn lose_bereft(&mut self, now: Time, timers: &Timers) {
         for wid in (0..self.members.len() as u16).map(WorkerId) {
-            if self.bereft_since(wid).is_some_and(|since| since + limit <= now) {
+            if self.bereft_at(wid, timers).is_some_and(|due| due <= now) {
                 self.lose(now, wid);
             }
+        }
+        if self.above_bereft_at(timers).is_some_and(|due| due <= now) {
+            self.lose_above(now);
         }
     }
 
     /// The earliest time at which [`Running::lose_bereft`] has something to do.
-    pub(crate) fn next_bereft(&self, limit: Span) -> Option<Time> {
-        (0..self.members.len() as u16)
-            .filter_map(|wid| self.bereft_since(WorkerId(wid)))
-            .map(|since| since + limit)
-            .min()
+    pub(crate) fn next_bereft(&self, timers: &Timers) -> Option<Time> {
+        let members = (0..self.members.len() as u16).filter_map(|wid| self.bereft_at(WorkerId(wid), timers));
+        members.chain(self.above_bereft_at(timers)).min()
     }
 
-    fn bereft_since(&self, wid: WorkerId) -> Option<Time> {
-        let member = &self.members[wid.index()];
-        Some(member.silent_since(self.started)?.max(member.watch.closed?))
+    fn above_bereft_at(&self, timers: &Timers) -> Option<Time> {
+        let above = self.above.as_ref()?;
+        Some(above.silent_since(self.started)?.max(above.watch.closed?) + timers.bereavement())
     }
 }

@@ -4,7 +4,7 @@ mod harness;
 
 use harness::{MIB, World, secs};
 use tributary_control::{Gone, Plan, Refusal};
-use tributary_proto::ids::JobKey;
+use tributary_proto::ids::{JobKey, WorkerId};
 
 fn watched(world: &mut World, ranks: u16) -> std::sync::Arc<Plan> {
     let plan = world.start("a", ranks, 1);
@@ -14,19 +14,23 @@ fn watched(world: &mut World, ranks: u16) -> std::sync::Arc<Plan> {
     plan
 }
 
+fn gone(world: &World, plan: &Plan) -> Option<Vec<Gone>> {
+    world.control.gone(plan.config.job).map(|gone| gone.members)
+}
+
 #[test]
 fn a_member_whose_connection_closes_and_that_falls_silent_is_lost_within_two_keepalives() {
     let mut world = World::new(64 * MIB);
     let plan = watched(&mut world, 3);
     world.pass(secs(2.0), &[(&plan, &[0, 1, 2])]);
-    assert_eq!(world.control.gone(plan.config.job), Some(Vec::new()));
+    assert_eq!(gone(&world, &plan), Some(Vec::new()));
     let before = world.control.departures(plan.config.job);
 
-    world.control.unwatch(world.now, plan.config.job, 1);
+    world.control.unwatch(world.now, plan.config.job, WorkerId(1));
     world.pass(secs(0.9), &[(&plan, &[0, 2])]);
     assert_eq!(world.control.departures(plan.config.job), before);
     world.pass(secs(0.1), &[(&plan, &[0, 2])]);
-    assert_eq!(world.control.gone(plan.config.job), Some(vec![Gone { rank: 1, left: false }]));
+    assert_eq!(gone(&world, &plan), Some(vec![Gone { rank: 1, left: false }]));
     assert_ne!(world.control.departures(plan.config.job), before);
 }
 
@@ -34,9 +38,9 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_lost_within_two_kee
 fn a_member_that_goes_on_sending_is_not_lost_with_its_connection() {
     let mut world = World::new(64 * MIB);
     let plan = watched(&mut world, 2);
-    world.control.unwatch(world.now, plan.config.job, 1);
+    world.control.unwatch(world.now, plan.config.job, WorkerId(1));
     world.pass(secs(60.0), &[(&plan, &[0, 1])]);
-    assert_eq!(world.control.gone(plan.config.job), Some(Vec::new()));
+    assert_eq!(gone(&world, &plan), Some(Vec::new()));
 }
 
 #[test]
@@ -45,13 +49,13 @@ fn a_silent_member_with_an_open_connection_has_its_whole_lease() {
     let plan = watched(&mut world, 2);
     // A second connection replaces the first, which the kernel gives up later.
     world.control.watch(&plan.name, plan.config.job, 1, plan.config.key).unwrap();
-    world.control.unwatch(world.now, plan.config.job, 1);
+    world.control.unwatch(world.now, plan.config.job, WorkerId(1));
     world.pass(secs(9.9), &[(&plan, &[0])]);
-    assert_eq!(world.control.gone(plan.config.job), Some(Vec::new()));
+    assert_eq!(gone(&world, &plan), Some(Vec::new()));
     world.pass(secs(0.2), &[(&plan, &[0])]);
-    assert_eq!(world.control.gone(plan.config.job), Some(vec![Gone { rank: 1, left: false }]));
+    assert_eq!(gone(&world, &plan), Some(vec![Gone { rank: 1, left: false }]));
     world.pass(secs(1.0), &[(&plan, &[0, 1])]);
-    assert_eq!(world.control.gone(plan.config.job), Some(Vec::new()), "it is heard again");
+    assert_eq!(gone(&world, &plan), Some(Vec::new()), "it is heard again");
 }
 
 #[test]
@@ -59,13 +63,13 @@ fn who_has_left_is_gone_too_and_not_lost() {
     let mut world = World::new(64 * MIB);
     let plan = watched(&mut world, 2);
     world.leave(&plan, 0);
-    world.control.unwatch(world.now, plan.config.job, 0);
+    world.control.unwatch(world.now, plan.config.job, WorkerId(0));
     world.pass(secs(5.0), &[(&plan, &[1])]);
-    assert_eq!(world.control.gone(plan.config.job), Some(vec![Gone { rank: 0, left: true }]));
+    assert_eq!(gone(&world, &plan), Some(vec![Gone { rank: 0, left: true }]));
     world.leave(&plan, 1);
-    assert_eq!(world.control.gone(plan.config.job), None);
+    assert_eq!(gone(&world, &plan), None);
     // The connection outlives the job.
-    world.control.unwatch(world.now, plan.config.job, 1);
+    world.control.unwatch(world.now, plan.config.job, WorkerId(1));
 }
 
 #[test]

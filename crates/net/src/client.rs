@@ -16,7 +16,7 @@ use crate::http::api::{
     Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_SEAT, StandingBody, SwitchJoinBody,
     SwitchJoinReply, SwitchLeaveBody, WatchBody, hex,
 };
-use crate::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
+use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use crate::status::SwitchStatus;
 
 /// Why a call to a switch failed: one sentence.
@@ -227,11 +227,11 @@ impl Rendezvous for HttpRendezvous {
         }
     }
 
-    fn watch(&self, job: JobId, key: JobKey, rank: u16, known: &[Gone]) -> Watched {
+    fn watch(&self, job: JobId, key: JobKey, rank: u16, known: &Departed) -> Watched {
         let Some(name) = self.name(job) else { return Watched::Unwatched };
         let body = WatchBody { job_id: job.0, key: hex(key.0), rank, gone: GoneMembers::new(known) };
         match self.client.post::<GoneMembers>(&format!("/jobs/{name}/watch"), &body, WATCH) {
-            Ok(gone) => Watched::Gone(gone.table()),
+            Ok(gone) => Watched::Gone(gone.table(self.client.switch.ip())),
             Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
             Err(ClientError::Refused { code, error, .. }) if code == NO_SEAT => Watched::Unreachable(error),
             Err(ClientError::Refused { .. }) => Watched::Unknown,

@@ -4,6 +4,7 @@
 //! Shards are asked by message and answer by message, so that nothing here holds a thread up: a switch has a thread for
 //! each shard and one for its control plane, however much it is asked.
 
+mod above;
 mod members;
 mod shards;
 
@@ -13,12 +14,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, oneshot, watch};
 use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, SwitchJoin, Ticket};
 use tributary_proto::ids::{JobId, JobKey, WorkerId};
 use tributary_proto::time::Time;
 
+use self::above::{News, WatchesAbove};
 pub(crate) use self::members::NoWatch;
 use self::shards::job_in_shard;
 pub(crate) use self::shards::{Shard, Sighting, Sightings};
@@ -43,6 +45,8 @@ pub(crate) struct ControlPlane {
     sightings: tokio::sync::Mutex<Sightings>,
     ascender: Option<Ascender>,
     heard_above: tokio::sync::Mutex<Option<UnboundedReceiver<Said>>>,
+    watches_above: Option<WatchesAbove>,
+    news_from_above: tokio::sync::Mutex<Option<UnboundedReceiver<(JobId, News)>>>,
 }
 
 /// How often shards are asked when nothing hangs on it.
@@ -78,6 +82,11 @@ impl ControlPlane {
         let blank = Sighting { alive: true, ..Sighting::default() };
         let sightings = Sightings { at: None, shards: vec![blank; shards.len()] };
         let (ascender, heard_above) = above.unzip();
+        let watches = ascender.as_ref().map(|ascender: &Ascender| {
+            let (sender, news) = unbounded_channel();
+            (WatchesAbove::new(ascender.parent(), sender), news)
+        });
+        let (watches_above, news_from_above) = watches.unzip();
         ControlPlane {
             clock: Clock::start(),
             shards,
@@ -87,6 +96,8 @@ impl ControlPlane {
             sightings: tokio::sync::Mutex::new(sightings),
             ascender,
             heard_above: tokio::sync::Mutex::new(heard_above),
+            watches_above,
+            news_from_above: tokio::sync::Mutex::new(news_from_above),
         }
     }
 
@@ -200,11 +211,13 @@ impl ControlPlane {
     /// The task: runs until it is dropped.
     pub async fn run(&self) {
         let mut heard_above = self.heard_above.lock().await;
+        let mut news_from_above = self.news_from_above.lock().await;
         loop {
             self.carry_out().await;
             tokio::select! {
                 () = self.changed.notified() => {}
                 Some(said) = next(&mut heard_above) => self.hear_above(said),
+                Some((id, news)) = next(&mut news_from_above) => self.hear_news(id, news),
                 () = tokio::time::sleep(self.pause()) => {
                     self.look(Duration::ZERO).await;
                     self.state().control.handle_timeout(self.now());
@@ -226,6 +239,15 @@ impl ControlPlane {
         }
     }
 
+    fn hear_news(&self, id: JobId, news: News) {
+        let mut state = self.state();
+        match news {
+            News::Stands(stands) => state.control.watching_above(self.now(), id, stands),
+            News::Departed(gone) => state.control.told_above(id, gone),
+            News::Forgotten => state.control.forgotten_above(self.now(), id),
+        }
+    }
+
     fn pause(&self) -> Duration {
         let state = self.state();
         let look = if state.control.awaits_signs() { LOOK_OFTEN } else { LOOK_EVERY };
@@ -238,6 +260,9 @@ impl ControlPlane {
     async fn carry_out(&self) {
         loop {
             let Some(effect) = self.state().control.poll_effect() else {
+                if let Some(watches) = &self.watches_above {
+                    watches.keep(&self.state().control);
+                }
                 self.departures.send_replace(());
                 return;
             };
@@ -332,6 +357,7 @@ impl ControlPlane {
     fn pass_on_signs(&self, now: Time, report: &ShardReport) {
         let mut state = self.state();
         for job in &report.jobs {
+            state.control.absent(now, job.id, &job.absent);
             for (wid, seen) in job.report.last_seen.iter().enumerate() {
                 if let Some(seen) = seen {
                     let ago = report.now.since(*seen);
@@ -347,7 +373,7 @@ impl ControlPlane {
 }
 
 /// What the switch above says next; never, where there is none.
-async fn next(heard: &mut Option<UnboundedReceiver<Said>>) -> Option<Said> {
+async fn next<T>(heard: &mut Option<UnboundedReceiver<T>>) -> Option<T> {
     match heard {
         Some(heard) => heard.recv().await,
         None => std::future::pending().await,

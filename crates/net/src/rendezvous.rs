@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub use tributary_control::{Gone, SwitchPlace};
+pub use tributary_control::{Departed, Gone, SwitchPlace};
 use tributary_proto::ids::{JobId, JobKey, NodeId, WorkerId};
 use tributary_proto::registry::Protocol;
 
@@ -93,8 +93,8 @@ pub enum Standing {
 /// What a switch says of the members of a job while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// These are gone, by ascending rank; nobody, if it is empty.
-    Gone(Vec<Gone>),
+    /// These are gone; nobody, if it is empty.
+    Gone(Departed),
     /// The switch has no such job: it restarted, or took the job's slots back.
     Unknown,
     /// Nobody answers at the switch's control address: the sentence says how.
@@ -111,7 +111,7 @@ pub trait Rendezvous: Send + Sync {
     fn leave(&self, job: JobId, key: JobKey, rank: u16);
     /// Asks after a job that has gone silent; answers within about a second.
     fn standing(&self, job: JobId, key: JobKey) -> Standing;
-    /// Returns when other members are gone than `known`, or after half a minute or so. While the call lasts, the switch
+    /// Returns when others are gone than `known`, or after half a minute or so. While the call lasts, the switch
     /// takes this member for alive as long as its connection stands.
-    fn watch(&self, job: JobId, key: JobKey, rank: u16, known: &[Gone]) -> Watched;
+    fn watch(&self, job: JobId, key: JobKey, rank: u16, known: &Departed) -> Watched;
 }

@@ -14,6 +14,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{Builder, JoinHandle};
 
 use tokio::sync::oneshot;
+use tributary_control::SwitchPlace;
 use tributary_proto::config::{Below, JobConfig};
 use tributary_proto::drop_reason::DropCounters;
 use tributary_proto::ids::{JobId, ShardId, WorkerId};
@@ -76,6 +77,8 @@ pub struct ShardJob {
     pub packets_per_s: f64,
     /// Completed sums per second, over the last second or so; `elements_per_packet` times that are the ATE/s.
     pub blocks_per_s: f64,
+    /// Switches of the fabric that cannot be reached, with the ranks behind them.
+    pub absent: Vec<SwitchPlace>,
 }
 
 /// What an operator sees of one shard.

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use tributary_control::Timers;
 use tributary_net::client::{self, HttpRendezvous};
-use tributary_net::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, SwitchPlace, Watched};
+use tributary_net::rendezvous::{
+    Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, SwitchPlace, Watched,
+};
 use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
 use tributary_proto::ids::WorkerId;
 use tributary_proto::registry::Protocol;
@@ -132,12 +134,13 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_told_to_those_who_w
     let answer = join_all(&workers).remove(0).unwrap();
     let (id, key) = (answer.job_id, answer.key);
     let mut doomed = TcpStream::connect(switch.listen_addr()).unwrap();
-    let gone = r#"{"left":[],"lost":[]}"#;
-    let body = format!(r#"{{"job_id":{},"key":"{:016x}","rank":2,"gone":{gone}}}"#, id.0, key.0);
+    let nobody = r#"{"left":[],"lost":[]}"#;
+    let body = format!(r#"{{"job_id":{},"key":"{:016x}","rank":2,"gone":{nobody}}}"#, id.0, key.0);
     let head = format!("POST /jobs/a/watch HTTP/1.1\r\nHost: switch\r\nContent-Length: {}\r\n\r\n", body.len());
     doomed.write_all((head + &body).as_bytes()).unwrap();
     let lost = Gone { rank: 2, left: false };
     let left = Gone { rank: 1, left: true };
+    let gone = |members: &[Gone]| Departed { members: members.to_vec(), switches: Vec::new() };
     let (done, is_done) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let (answer, workers) = (&answer, &workers);
@@ -146,19 +149,19 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_told_to_those_who_w
                 workers[0].ping(answer);
             }
         });
-        let hears = scope.spawn(|| workers[0].rendezvous.watch(id, key, 0, &[]));
+        let hears = scope.spawn(|| workers[0].rendezvous.watch(id, key, 0, &gone(&[])));
         // Before the process ends, its watch must have begun.
         thread::sleep(Duration::from_millis(200));
         drop(doomed);
-        assert_eq!(hears.join().unwrap(), Watched::Gone(vec![lost]));
+        assert_eq!(hears.join().unwrap(), Watched::Gone(gone(&[lost])));
         workers[1].rendezvous.leave(id, key, 1);
-        assert_eq!(workers[0].rendezvous.watch(id, key, 0, &[lost]), Watched::Gone(vec![left, lost]));
+        assert_eq!(workers[0].rendezvous.watch(id, key, 0, &gone(&[lost])), Watched::Gone(gone(&[left, lost])));
         workers[0].rendezvous.leave(id, key, 0);
         drop(done);
     });
-    assert_eq!(workers[0].rendezvous.watch(id, key, 0, &[]), Watched::Unknown);
+    assert_eq!(workers[0].rendezvous.watch(id, key, 0, &gone(&[])), Watched::Unknown);
     drop(switch);
-    assert!(matches!(workers[0].rendezvous.watch(id, key, 0, &[]), Watched::Unreachable(_)));
+    assert!(matches!(workers[0].rendezvous.watch(id, key, 0, &gone(&[])), Watched::Unreachable(_)));
 }
 
 fn refused(answer: Result<JoinAnswer, JoinError>) -> String {

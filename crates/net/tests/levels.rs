@@ -1,13 +1,15 @@
 //! Switches in levels, each a whole switch of this process: workers name the switch of their rack, and that is all.
 
-use std::net::SocketAddr;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tributary_control::Timers;
-use tributary_net::client;
+use tributary_net::client::{self, HttpRendezvous};
 use tributary_net::group::{ConnectError, ConnectOptions, Group, GroupError};
+use tributary_net::rendezvous::{JoinRequest, Rendezvous};
 use tributary_net::status::JobStatus;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::{Element, ReduceOp};
@@ -217,11 +219,17 @@ fn what_the_switch_above_refuses_is_one_sentence_at_the_worker() {
 }
 
 /// All ranks connect, sum once, and, when `act` is done, try to sum again; `silent` does not. The errors by rank.
-fn in_the_middle(switches: &[SocketAddr], silent: Option<u16>, act: impl FnOnce()) -> Vec<Option<GroupError>> {
+fn in_the_middle(
+    switches: &[SocketAddr],
+    silent: Option<u16>,
+    timeout: Duration,
+    act: impl FnOnce(),
+) -> Vec<Option<GroupError>> {
     let world = switches.len() as u16;
     let (ready, acted) = (Barrier::new(switches.len() + 1), Barrier::new(switches.len() + 1));
+    let failing = Barrier::new(switches.len());
     thread::scope(|scope| {
-        let (ready, acted) = (&ready, &acted);
+        let (ready, acted, failing) = (&ready, &acted, &failing);
         let rank = |(rank, &addr): (usize, &SocketAddr)| {
             let rank = rank as u16;
             scope.spawn(move || {
@@ -230,9 +238,10 @@ fn in_the_middle(switches: &[SocketAddr], silent: Option<u16>, act: impl FnOnce(
                 group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
                 ready.wait();
                 acted.wait();
-                let failed = (silent != Some(rank)).then(|| group.allreduce_in_place(&mut data, ReduceOp::Sum, BRIEF));
+                let failed =
+                    (silent != Some(rank)).then(|| group.allreduce_in_place(&mut data, ReduceOp::Sum, timeout));
                 // Nobody leaves before all have failed, so that none is told of that instead.
-                thread::sleep(if failed.is_none() { 2 * BRIEF } else { BRIEF });
+                failing.wait();
                 failed.map(Result::unwrap_err)
             })
         };
@@ -256,37 +265,115 @@ fn a_rank_that_does_not_contribute_is_named_in_the_other_rack() {
     let root = switch(None);
     let racks = [switch(Some(&root)), switch(Some(&root))];
     let [a, b] = racks.each_ref().map(RunningSwitch::listen_addr);
-    for error in in_the_middle(&[a, b, a, b], Some(3), || ()).iter().flatten() {
+    for error in in_the_middle(&[a, b, a, b], Some(3), BRIEF, || ()).iter().flatten() {
         let CollectiveError::Missing { missing, .. } = cause(error) else { panic!("{error}") };
         assert_eq!(missing[..], [WorkerId(3)]);
     }
     until_empty(&[&root, &racks[0], &racks[1]]);
 }
 
-#[test]
-fn the_end_of_the_switch_above_is_told_by_its_address() {
-    let root = switch(None);
-    let racks = [switch(Some(&root)), switch(Some(&root))];
-    let [a, b] = racks.each_ref().map(RunningSwitch::listen_addr);
-    let above = root.listen_addr();
-    for error in in_the_middle(&[a, b, a], None, || root.stop()).iter().flatten() {
-        assert!(matches!(cause(error), CollectiveError::SwitchAboveSilent { above: 1, .. }), "{error}");
-        assert!(error.to_string().contains(&format!("that switch is {above}")), "{error}");
-    }
-    until_empty(&[&racks[0], &racks[1]]);
+/// What each rank was told, well before the three quarters of its timeout after which it asks by itself.
+fn sentences(errors: Vec<Option<GroupError>>, begun: Instant) -> Vec<String> {
+    let elapsed = begun.elapsed();
+    assert!(elapsed < PATIENCE / 2, "{elapsed:?}: nobody was told");
+    errors.into_iter().map(|error| error.expect("it tried").to_string()).collect()
+}
+
+/// A rank that joins, keeps its watch, and contributes nothing. Its end is the end of the connection.
+fn mute(switch: SocketAddr, job: &str, rank: u16, world: u16) -> TcpStream {
+    let rendezvous = HttpRendezvous::new(switch).unwrap();
+    let request = JoinRequest {
+        job: job.to_string(),
+        rank,
+        world,
+        protocol: Protocol::SwitchMl,
+        udp: "127.0.0.1:9".parse().unwrap(),
+        elements_per_packet: None,
+        max_elements_per_packet: 360,
+        slots: None,
+        suggested_slots: 64,
+        timeout: PATIENCE,
+    };
+    let answer = rendezvous.join(&request).unwrap();
+    let (id, key) = (answer.job_id.0, answer.key.0);
+    let body = format!(r#"{{"job_id":{id},"key":"{key:016x}","rank":{rank},"gone":{{"left":[],"lost":[]}}}}"#);
+    let head = format!("POST /jobs/{job}/watch HTTP/1.1\r\nHost: switch\r\nContent-Length: {}\r\n\r\n", body.len());
+    let mut watch = TcpStream::connect(switch).unwrap();
+    watch.write_all((head + &body).as_bytes()).unwrap();
+    watch
 }
 
 #[test]
-fn the_end_of_a_racks_switch_is_told_by_its_address_in_the_other_rack() {
+fn a_rank_that_dies_is_named_at_every_switch_of_three_levels() {
+    let root = switch(None);
+    let (middle, other) = (switch(Some(&root)), switch(Some(&root)));
+    let below = switch(Some(&middle));
+    let begun = Instant::now();
+    for (place, dies_at) in [&below, &other, &middle, &root].iter().enumerate() {
+        let job = format!("dies-{place}");
+        let switches = [Some(&below), Some(&other), Some(&middle), Some(&root), None];
+        let failing = Barrier::new(4);
+        let errors = thread::scope(|scope| {
+            let (job, failing) = (&job, &failing);
+            let mute = scope.spawn(move || mute(dies_at.listen_addr(), job, 4, 5));
+            let ranks = scope.spawn(move || {
+                on_ranks(
+                    &switches,
+                    job,
+                    PATIENCE,
+                    |options| options.elements_per_packet = Some(360),
+                    |group, _| {
+                        let group = group.unwrap();
+                        let failed = group.allreduce_in_place(&mut [1f32; 5_000], ReduceOp::Sum, PATIENCE);
+                        failing.wait();
+                        failed.err()
+                    },
+                )
+            });
+            let watch = mute.join().unwrap();
+            // The ranks are at work by then, or begin after the death; they hear the same.
+            thread::sleep(Duration::from_millis(200));
+            drop(watch);
+            ranks.join().unwrap()
+        });
+        for sentence in sentences(errors, begun) {
+            assert!(sentence.ends_with("rank 4 is gone: its process ended or its host was cut off"), "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn the_end_of_the_switch_at_the_top_is_told_by_its_address_at_every_level() {
+    let root = switch(None);
+    let (middle, other) = (switch(Some(&root)), switch(Some(&root)));
+    let below = switch(Some(&middle));
+    let addrs = [&below, &other, &middle, &below].map(RunningSwitch::listen_addr);
+    let (above, begun) = (root.listen_addr(), Instant::now());
+    let errors = in_the_middle(&addrs, None, PATIENCE, || root.stop());
+    for sentence in sentences(errors, begun) {
+        let wanted = format!("the switch above, {above}, is gone: its process ended or it was cut off");
+        assert!(sentence.ends_with(&wanted), "{sentence}");
+    }
+    until_empty(&[&below, &other, &middle]);
+}
+
+#[test]
+fn the_end_of_a_racks_switch_is_told_with_its_ranks_in_the_other_racks() {
     let root = switch(None);
     let (there, here) = (switch(Some(&root)), switch(Some(&root)));
-    let [a, b] = [&here, &there].map(RunningSwitch::listen_addr);
-    for (rank, error) in in_the_middle(&[a, b, a], None, || there.stop()).iter().flatten().enumerate() {
-        assert!(error.to_string().contains(&b.to_string()), "rank {rank}: {error}");
-        let below = matches!(error, GroupError::Failed { cause: CollectiveError::SwitchBelowSilent { .. }, .. });
-        assert_eq!(below, rank != 1, "{error}");
+    let under = switch(Some(&there));
+    let addrs = [&here, &there, &here, &under].map(RunningSwitch::listen_addr);
+    let (gone, begun) = (there.listen_addr(), Instant::now());
+    let errors = in_the_middle(&addrs, None, PATIENCE, || there.stop());
+    let sentences = sentences(errors, begun);
+    for rank in [0, 2] {
+        let wanted = format!("the switch {gone} is gone, and ranks 1, 3 with it: its process ended or it was cut off");
+        assert!(sentences[rank].ends_with(&wanted), "{}", sentences[rank]);
     }
-    until_empty(&[&here]);
+    // Its own rank finds that it does not answer, or hears its last word.
+    assert!(sentences[1].contains(&format!(": the switch {gone} ")), "{}", sentences[1]);
+    assert!(sentences[3].contains(&format!("the switch above, {gone}, is gone")), "{}", sentences[3]);
+    until_empty(&[&here, &under]);
 }
 
 #[test]

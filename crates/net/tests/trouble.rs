@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::{ConnectError, Group, GroupError};
-use tributary_net::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
+use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::ShardReport;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::drop_reason::DropReason;
@@ -293,7 +293,7 @@ impl Rendezvous for WrongKey {
     fn standing(&self, _job: JobId, _key: JobKey) -> Standing {
         Standing::Unknown
     }
-    fn watch(&self, _job: JobId, _key: JobKey, _rank: u16, _known: &[Gone]) -> Watched {
+    fn watch(&self, _job: JobId, _key: JobKey, _rank: u16, _known: &Departed) -> Watched {
         Watched::Unwatched
     }
 }

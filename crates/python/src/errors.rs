@@ -5,7 +5,7 @@ use std::time::Duration;
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tributary_net::group::{ConnectError, GroupError, News};
+use tributary_net::group::{ConnectError, GroupError};
 use tributary_proto::host::CollectiveError;
 use tributary_proto::ids::WorkerId;
 use tributary_sim::config::ConfigError;
@@ -29,7 +29,8 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
     let sentence = error.to_string();
     let cause = match error {
         GroupError::Failed { cause, .. } | GroupError::Broken { cause, .. } => cause,
-        GroupError::Bereft { news: News::NoSwitch(_), .. } => return raise(py, "SwitchLost", (sentence,)),
+        // Without a rank: a switch.
+        GroupError::Bereft { news, .. } if news.ranks().is_empty() => return raise(py, "SwitchLost", (sentence,)),
         GroupError::Bereft { news, .. } => return raise(py, "RankLost", (sentence, ranks(&news.ranks()))),
         _ => return raise(py, "CollectiveError", (sentence,)),
     };

@@ -3,6 +3,7 @@
 
 mod agreement;
 mod fabric;
+mod fabric_deaths;
 mod faults;
 mod network;
 mod racks;

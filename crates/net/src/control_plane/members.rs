@@ -1,9 +1,9 @@
-//! Members that wait to hear that another member is gone. Their own connection tells us that they live.
+//! Members and switches below that wait to hear that somebody is gone. Their own connection tells us that they live.
 
 use std::time::Duration;
 
-use tributary_control::{Gone, JobName, Refusal};
-use tributary_proto::ids::{JobId, JobKey};
+use tributary_control::{Control, Departed, JobName, Refusal};
+use tributary_proto::ids::{JobId, JobKey, WorkerId};
 
 use super::ControlPlane;
 
@@ -29,14 +29,42 @@ impl ControlPlane {
         id: JobId,
         rank: u16,
         key: JobKey,
-        known: &[Gone],
-    ) -> Result<Vec<Gone>, NoWatch> {
+        known: Departed,
+    ) -> Result<Departed, NoWatch> {
+        let open = |control: &mut Control| control.watch(name, id, rank, key);
+        self.keep_watch(name, id, open, |control, _| control.gone(id), known).await
+    }
+
+    /// The same for a switch below, which says who is gone below it and is told who is gone elsewhere.
+    pub async fn watch_from_below(
+        &self,
+        name: &JobName,
+        id: JobId,
+        wid: WorkerId,
+        key: JobKey,
+        below: Departed,
+        known: Departed,
+    ) -> Result<Departed, NoWatch> {
+        let open = |control: &mut Control| control.watch_from_below(name, id, wid, key, below).map(|()| wid);
+        self.keep_watch(name, id, open, |control, wid| control.gone_beside(id, wid), known).await
+    }
+
+    async fn keep_watch(
+        &self,
+        name: &JobName,
+        id: JobId,
+        open: impl FnOnce(&mut Control) -> Result<WorkerId, Refusal>,
+        look: impl Fn(&Control, WorkerId) -> Option<Departed>,
+        known: Departed,
+    ) -> Result<Departed, NoWatch> {
         let mut departures = self.departures.subscribe();
         if self.departures.receiver_count() > MAX_WATCHES {
             return Err(NoWatch::TooMany);
         }
-        self.state().control.watch(name, id, rank, key).map_err(NoWatch::Refused)?;
-        let _open = OpenWatch { plane: self, id, rank };
+        let wid = open(&mut self.state().control).map_err(NoWatch::Refused)?;
+        let _open = OpenWatch { plane: self, id, wid };
+        // What it has said may be news to others.
+        self.changed.notify_one();
         let wait = async {
             let mut seen = None;
             loop {
@@ -44,8 +72,8 @@ impl ControlPlane {
                 let newest = self.with_control(|control| control.departures(id));
                 if newest.is_none() || newest != seen {
                     seen = newest;
-                    let gone = self.with_control(|control| control.gone(id));
-                    if gone.as_deref() != Some(known) {
+                    let gone = self.with_control(|control| look(control, wid));
+                    if gone.as_ref() != Some(&known) {
                         return gone;
                     }
                 }
@@ -56,7 +84,7 @@ impl ControlPlane {
         match tokio::time::timeout(LONGEST, wait).await {
             Ok(Some(gone)) => Ok(gone),
             Ok(None) => Err(NoWatch::Refused(Refusal::UnknownJob { job: name.clone() })),
-            Err(_) => Ok(known.to_vec()),
+            Err(_) => Ok(known),
         }
     }
 }
@@ -65,12 +93,12 @@ impl ControlPlane {
 struct OpenWatch<'a> {
     plane: &'a ControlPlane,
     id: JobId,
-    rank: u16,
+    wid: WorkerId,
 }
 
 impl Drop for OpenWatch<'_> {
     fn drop(&mut self) {
-        self.plane.state().control.unwatch(self.plane.now(), self.id, self.rank);
+        self.plane.state().control.unwatch(self.plane.now(), self.id, self.wid);
         self.plane.changed.notify_one();
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! [`daemon`] is the whole process; jobs are
 //! formed at one switch, the [`seat`], which tells the others over HTTP ([`api`]); the others pass workers' requests on to
-//! it ([`relay`]).
+//! it ([`routes`]).
 
 mod api;
 pub mod crossbar;
@@ -14,7 +14,6 @@ mod daemon;
 mod egress;
 mod handle;
 pub mod own;
-mod relay;
 mod routes;
 mod seat;
 mod thread;

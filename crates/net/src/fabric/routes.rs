@@ -15,10 +15,10 @@ use tributary_proto::ids::{JobId, WorkerId};
 
 use super::api::{HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};
 use super::handle::FabricHandle;
-use super::relay;
 use super::seat::MAX_SYNC_BODY;
 use crate::http::Peer;
 use crate::http::api::{JoinBody, JoinReply, NO_SEAT};
+use crate::http::call;
 use crate::http::error::ApiError;
 use crate::http::routes::{self, Api};
 use crate::pool_size;
@@ -121,8 +121,11 @@ async fn pass_on(
     let fabric = &place.fabric;
     let seat = &fabric.nodes[fabric.seat.index()];
     let control = seat.control.unwrap_or_else(|| fabric.udp(fabric.seat));
-    let host = peer.from;
-    match relay::post(control, uri.path(), &body, &fabric.secret, Some(host)).await {
+    let host = peer.from.to_string();
+    let headers = [(SECRET_HEADER, fabric.secret.as_str()), (HOST_HEADER, &host)];
+    // A worker that closes its connection drops this future, which closes ours: its join is taken back at the seat.
+    let call = async { call::post(control, uri.path(), &body, &headers).await?.answer().await };
+    match call.await {
         Ok(answer) => {
             let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
             Ok((status, [(header::CONTENT_TYPE, "application/json")], answer.body).into_response())

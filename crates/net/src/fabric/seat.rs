@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
+use tributary_control::SwitchPlace;
 use tributary_control::fabric::Fabric;
 use tributary_proto::ids::{JobId, NodeId};
 use tributary_proto::time::{Span, Time};
 
-use super::api::{JobBody, JobSign, SyncBody, SyncReply};
+use super::api::{JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply};
 use super::handle::{FabricHandle, ONLY};
-use super::relay;
 use super::thread::FabricJob;
 use crate::control_plane::Shard;
+use crate::http::call;
 use crate::shard::{Answer, JobInstall, ShardError, ShardJob, ShardReport};
 
 /// Time for a switch to answer a look: it has nothing to wait for.
@@ -188,10 +189,21 @@ impl Switches {
             match answer {
                 Ok(_) if node == self.fabric.seat => {}
                 Ok(reply) => reply.jobs.iter().for_each(|sign| add(report.now, &mut report.jobs, sign)),
-                Err(why) => tracing::debug!(switch = self.fabric.name(node), %why, "no answer"),
+                Err(why) => {
+                    tracing::debug!(switch = self.fabric.name(node), %why, "no answer");
+                    report.jobs.iter_mut().for_each(|job| job.absent.extend(self.behind(&jobs, job.id, node)));
+                }
             }
         }
         Some(report)
+    }
+
+    /// A switch as the place of a job's ranks, if it has some.
+    fn behind(&self, jobs: &BTreeMap<JobId, FabricJob>, id: JobId, node: NodeId) -> Option<SwitchPlace> {
+        let hosts = jobs.get(&id)?.hosts.iter().enumerate();
+        let ranks: Vec<u16> =
+            hosts.filter(|&(_, &host)| self.fabric.leaf_of(host) == node).map(|(rank, _)| rank as u16).collect();
+        (!ranks.is_empty()).then(|| SwitchPlace { addr: self.fabric.udp(node), ranks })
     }
 
     /// Tells every switch which jobs there are; what each answered. Switches that lack jobs get them at once.
@@ -239,7 +251,7 @@ fn json(body: &SyncBody) -> Vec<u8> {
 
 /// One call to another switch; an error is a part of a sentence.
 async fn ask(control: SocketAddr, body: &[u8], secret: &str, patience: Duration) -> Result<SyncReply, String> {
-    let call = relay::post(control, "/fabric/sync", body, secret, None);
+    let call = async { call::post(control, "/fabric/sync", body, &[(SECRET_HEADER, secret)]).await?.answer().await };
     let answer = match tokio::time::timeout(patience, call).await {
         Ok(answer) => answer.map_err(|error| format!("{control} cannot be asked: {error}"))?,
         Err(_) => return Err(format!("{control} does not answer")),

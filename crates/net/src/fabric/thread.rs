@@ -274,7 +274,7 @@ impl SwitchThread {
             report.last_seen = job.hosts.iter().map(|&host| self.crossbar.heard(id, host)).collect();
             rates.update(now, &report);
             let (packets_per_s, blocks_per_s) = (rates.packets_per_s, rates.blocks_per_s);
-            jobs.push(ShardJob { id, report, packets_per_s, blocks_per_s });
+            jobs.push(ShardJob { id, report, packets_per_s, blocks_per_s, absent: Vec::new() });
         }
         let mut strangers = self.strangers.clone();
         strangers.add(self.pipeline.strangers());

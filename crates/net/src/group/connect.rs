@@ -77,6 +77,7 @@ pub fn connect(
         rank: options.rank,
         world: options.world,
         switches: answer.switches,
+        in_fabric: answer.fabric.is_some(),
     };
     Ok((Arc::new(Shared::new(identity, rendezvous, engine, socket, waker)), info))
 }

@@ -9,7 +9,7 @@ use tributary_proto::host::{CollectiveError, HostStats};
 use tributary_proto::ids::WorkerId;
 use tributary_proto::time::{Span, Time};
 
-use crate::rendezvous::Gone;
+use crate::rendezvous::{Departed, SwitchPlace};
 
 /// Without progress for this long, a collective lacks what a member that is gone did not contribute.
 const STANDSTILL: Span = Span::from_millis(1_000);
@@ -19,8 +19,8 @@ const SPREAD: Span = Span::from_millis(100);
 /// What the control plane said of the job: it cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Members are gone, by ascending rank.
-    Gone(Vec<Gone>),
+    /// Members or switches are gone.
+    Gone(Departed),
     /// The switch does not know the job, or does not answer: the sentence says which.
     NoSwitch(String),
 }
@@ -29,34 +29,51 @@ impl News {
     /// The ranks that are gone.
     pub fn ranks(&self) -> Vec<WorkerId> {
         match self {
-            News::Gone(gone) => gone.iter().map(|gone| WorkerId(gone.rank)).collect(),
+            News::Gone(gone) => gone.members.iter().map(|gone| WorkerId(gone.rank)).collect(),
             News::NoSwitch(_) => Vec::new(),
         }
     }
 
     fn is_orderly(&self) -> bool {
-        matches!(self, News::Gone(gone) if gone.iter().all(|gone| gone.left))
+        matches!(self, News::Gone(gone) if gone.switches.is_empty() && gone.members.iter().all(|gone| gone.left))
     }
 }
 
 impl fmt::Display for News {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gone = match self {
+        let Departed { members, switches } = match self {
             News::Gone(gone) => gone,
             News::NoSwitch(sentence) => return f.write_str(sentence),
         };
-        let list = |left| {
-            let ranks: Vec<String> = gone.iter().filter(|g| g.left == left).map(|g| g.rank.to_string()).collect();
-            let word = if ranks.len() == 1 { "rank" } else { "ranks" };
-            (!ranks.is_empty()).then(|| (ranks.len(), format!("{word} {}", ranks.join(", "))))
-        };
-        let left = list(true).map(|(n, ranks)| format!("{ranks} {} left the job", if n == 1 { "has" } else { "have" }));
-        let lost = list(false).map(|(n, ranks)| match n {
-            1 => format!("{ranks} is gone: its process ended or its host was cut off"),
-            _ => format!("{ranks} are gone: their processes ended or their hosts were cut off"),
-        });
-        f.write_str(&lost.into_iter().chain(left).collect::<Vec<_>>().join("; "))
+        let mut parts: Vec<String> = switches.iter().map(switch_is_gone).collect();
+        let with_switch = |rank: &u16| switches.iter().any(|place| place.ranks.contains(rank));
+        let of = |left| members.iter().filter(move |gone| gone.left == left).map(|gone| gone.rank);
+        let lost: Vec<u16> = of(false).filter(|rank| !with_switch(rank)).collect();
+        match lost[..] {
+            [] => {}
+            [_] => parts.push(format!("{} is gone: its process ended or its host was cut off", list(&lost))),
+            _ => parts.push(format!("{} are gone: their processes ended or their hosts were cut off", list(&lost))),
+        }
+        let left: Vec<u16> = of(true).collect();
+        if !left.is_empty() {
+            let have = if left.len() == 1 { "has" } else { "have" };
+            parts.push(format!("{} {have} left the job", list(&left)));
+        }
+        f.write_str(&parts.join("; "))
     }
+}
+
+fn switch_is_gone(SwitchPlace { addr, ranks }: &SwitchPlace) -> String {
+    match ranks[..] {
+        [] => format!("the switch above, {addr}, is gone: its process ended or it was cut off"),
+        _ => format!("the switch {addr} is gone, and {} with it: its process ended or it was cut off", list(ranks)),
+    }
+}
+
+fn list(ranks: &[u16]) -> String {
+    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+    let ranks: Vec<String> = ranks.iter().map(u16::to_string).collect();
+    format!("{word} {}", ranks.join(", "))
 }
 
 /// What is known, and since when nothing moved.
@@ -113,13 +130,14 @@ impl Outlook {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rendezvous::Gone;
 
     fn millis(at: u64) -> Time {
         Time::ZERO + Span::from_millis(at)
     }
 
     fn gone(rank: u16, left: bool) -> News {
-        News::Gone(vec![Gone { rank, left }])
+        News::Gone(Departed { members: vec![Gone { rank, left }], switches: Vec::new() })
     }
 
     #[test]
@@ -145,16 +163,22 @@ mod tests {
     #[test]
     fn news_are_a_sentence_that_names_who() {
         assert_eq!(gone(3, true).to_string(), "rank 3 has left the job");
-        let both = News::Gone(vec![
-            Gone { rank: 0, left: true },
-            Gone { rank: 1, left: false },
-            Gone { rank: 4, left: true },
-            Gone { rank: 5, left: false },
-        ]);
+        let members = [(0, true), (1, false), (4, true), (5, false)].map(|(rank, left)| Gone { rank, left }).to_vec();
+        let both = News::Gone(Departed { members: members.clone(), switches: Vec::new() });
         assert_eq!(
             both.to_string(),
             "ranks 1, 5 are gone: their processes ended or their hosts were cut off; ranks 0, 4 have left the job"
         );
         assert_eq!(gone(1, false).to_string(), "rank 1 is gone: its process ended or its host was cut off");
+        let place = |addr: &str, ranks: &[u16]| SwitchPlace { addr: addr.parse().unwrap(), ranks: ranks.to_vec() };
+        let with_switch = News::Gone(Departed { members, switches: vec![place("10.0.0.2:7", &[1])] });
+        assert_eq!(
+            with_switch.to_string(),
+            "the switch 10.0.0.2:7 is gone, and rank 1 with it: its process ended or it was cut off; rank 5 is gone: its \
+             process ended or its host was cut off; ranks 0, 4 have left the job"
+        );
+        let above = News::Gone(Departed { members: Vec::new(), switches: vec![place("10.0.0.9:7", &[])] });
+        let sentence = "the switch above, 10.0.0.9:7, is gone: its process ended or it was cut off";
+        assert_eq!((above.to_string().as_str(), above.is_orderly()), (sentence, false));
     }
 }

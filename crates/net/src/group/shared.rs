@@ -50,6 +50,8 @@ pub struct Identity {
     /// Number of ranks.
     pub world: u16,
     pub switches: Vec<SwitchPlace>,
+    /// The job runs on a fabric of switches, one of which may be started again meanwhile.
+    pub in_fabric: bool,
 }
 
 /// What a group, its I/O thread and its pending collectives share.

@@ -7,17 +7,20 @@ use std::time::Duration;
 
 use super::outlook::News;
 use super::shared::{Identity, Shared};
-use crate::rendezvous::{Gone, Rendezvous, Watched};
+use crate::rendezvous::{Departed, Rendezvous, Watched};
 
 /// Between news and the next question: they can change back, but not often.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Failed calls in a row before the switch counts as gone.
 const ATTEMPTS: u32 = 3;
+/// The same for a switch of a fabric: there is time to start it again.
+const ATTEMPTS_IN_FABRIC: u32 = 6;
 
 /// Asks until the group is closed. Nobody waits for this thread: a call ends at the latest after half a minute.
 pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
     let Identity { switch, job, job_id, key, rank, .. } = identity;
-    let mut known: Vec<Gone> = Vec::new();
+    let mut known = Departed::default();
+    let attempts = if identity.in_fabric { ATTEMPTS_IN_FABRIC } else { ATTEMPTS };
     let mut failures = 0;
     loop {
         let watched = rendezvous.watch(*job_id, *key, *rank, &known);
@@ -27,7 +30,8 @@ pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
             Watched::Unwatched => return,
             Watched::Gone(gone) => {
                 // This rank itself may count as lost, after a long pause; packets tell otherwise.
-                let others: Vec<Gone> = gone.iter().filter(|gone| gone.rank != *rank).copied().collect();
+                let mut others = gone.clone();
+                others.members.retain(|gone| gone.rank != *rank);
                 group.hear((!others.is_empty()).then_some(News::Gone(others)));
                 known = gone;
             }
@@ -35,7 +39,7 @@ pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
                 group.hear(Some(News::NoSwitch(unknown(switch, job))));
                 return;
             }
-            Watched::Unreachable(how) if failures >= ATTEMPTS => {
+            Watched::Unreachable(how) if failures >= attempts => {
                 group.hear(Some(News::NoSwitch(format!("the switch {switch} does not answer any more: {how}"))));
             }
             Watched::Unreachable(_) => {}

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tributary_control::{Gone, JoinRequest, Plan};
+use tributary_control::{Departed, Gone, JoinRequest, Plan};
 use tributary_proto::ids::{JobId, JobKey, NodeId, WorkerId};
 use tributary_proto::registry::Protocol;
 use tributary_proto::wire;
@@ -17,7 +17,7 @@ use crate::http::error::ApiError;
 use crate::rendezvous;
 use crate::status::JobStatus;
 
-pub use switches::{Place, RankBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, places};
+pub use switches::{Place, RankBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, places};
 
 /// `POST /jobs/{name}/join`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -212,7 +212,7 @@ pub struct WatchBody {
     pub gone: GoneMembers,
 }
 
-/// The answer to a watch: members that take no part any more, each list by ascending rank.
+/// The answer to a watch: who takes no part any more, each list of ranks ascending.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GoneMembers {
@@ -220,21 +220,26 @@ pub struct GoneMembers {
     pub left: Vec<u16>,
     /// Those that fell silent without a word.
     pub lost: Vec<u16>,
+    /// Switches that fell silent, each with the ranks below it; one without ranks is above the switch that answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub switches: Vec<Place>,
 }
 
 impl GoneMembers {
     /// From a table.
-    pub fn new(gone: &[Gone]) -> GoneMembers {
-        let ranks = |left| gone.iter().filter(|gone| gone.left == left).map(|gone| gone.rank).collect();
-        GoneMembers { left: ranks(true), lost: ranks(false) }
+    pub fn new(gone: &Departed) -> GoneMembers {
+        let ranks = |left| gone.members.iter().filter(|gone| gone.left == left).map(|gone| gone.rank).collect();
+        let switches = gone.switches.iter().map(Place::new).collect();
+        GoneMembers { left: ranks(true), lost: ranks(false), switches }
     }
 
-    /// As a table, by ascending rank.
-    pub fn table(&self) -> Vec<Gone> {
+    /// As a table, as someone understands it who reached its sender at `sender`.
+    pub fn table(self, sender: IpAddr) -> Departed {
         let left = self.left.iter().map(|&rank| Gone { rank, left: true });
-        let mut table: Vec<Gone> = left.chain(self.lost.iter().map(|&rank| Gone { rank, left: false })).collect();
-        table.sort_by_key(|gone| gone.rank);
-        table
+        let mut members: Vec<Gone> = left.chain(self.lost.iter().map(|&rank| Gone { rank, left: false })).collect();
+        members.sort_by_key(|gone| gone.rank);
+        let switches = self.switches.into_iter().map(|place| place.seen_from(sender)).collect();
+        Departed { members, switches }
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`MAX_CONNECTIONS`] of them on each address. So a slow client holds its own connection and nothing else.
 
 pub mod api;
+pub(crate) mod call;
 pub mod error;
 mod metrics;
 pub(crate) mod routes;

@@ -10,13 +10,13 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use serde::de::DeserializeOwned;
-use tributary_control::JobName;
+use tributary_control::{Departed, JobName};
 use tributary_proto::ids::{JobId, JobKey, WorkerId};
 
 use crate::control_plane::{ControlPlane, NoWatch};
 use crate::http::api::{
     Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, StandingBody, SwitchJoinBody, SwitchJoinReply,
-    SwitchLeaveBody, WatchBody, from_hex,
+    SwitchLeaveBody, SwitchWatchBody, WatchBody, from_hex,
 };
 use crate::http::error::ApiError;
 use crate::http::view::Viewer;
@@ -27,6 +27,8 @@ use crate::status::{SwitchInfo, SwitchStatus};
 pub(crate) const MAX_BODY: usize = 8 * 1024;
 /// Largest body of a switch's join: a thousand ranks.
 const MAX_SWITCH_BODY: usize = 1024 * 1024;
+/// Largest body of a watch: a thousand ranks that are gone, and the switches that they were below.
+const MAX_WATCH_BODY: usize = 128 * 1024;
 /// Time that a client has to send its request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -48,6 +50,7 @@ pub fn members(plane: Arc<ControlPlane>, identity: Identity) -> Router {
         .route("/jobs/{name}/watch", post(watch))
         .route("/jobs/{name}/switches/join", post(join_switch))
         .route("/jobs/{name}/switches/leave", post(leave_switch))
+        .route("/jobs/{name}/switches/watch", post(watch_from_below))
         .with_state(api.clone());
     with_fallbacks(readable(api).merge(posts))
 }
@@ -157,12 +160,29 @@ pub(crate) async fn standing(
 
 pub(crate) async fn watch(
     State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
     Path(name): Path<String>,
     body: Body,
 ) -> Result<Json<GoneMembers>, ApiError> {
     let name = JobName::new(&name)?;
-    let WatchBody { job_id, key, rank, gone } = read(body).await?;
-    let watched = api.plane.watch(&name, JobId(job_id), rank, parse_key(&key)?, &gone.table()).await;
+    let WatchBody { job_id, key, rank, gone } = from_json(&read_bytes(body, MAX_WATCH_BODY).await?)?;
+    answer(api.plane.watch(&name, JobId(job_id), rank, parse_key(&key)?, gone.table(peer.from)).await)
+}
+
+async fn watch_from_below(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Json<GoneMembers>, ApiError> {
+    let name = JobName::new(&name)?;
+    let SwitchWatchBody { job_id, key, wid, below, gone } = from_json(&read_bytes(body, MAX_WATCH_BODY).await?)?;
+    let (below, gone) = (below.table(peer.from), gone.table(peer.from));
+    let (id, key, wid) = (JobId(job_id), parse_key(&key)?, WorkerId(wid));
+    answer(api.plane.watch_from_below(&name, id, wid, key, below, gone).await)
+}
+
+fn answer(watched: Result<Departed, NoWatch>) -> Result<Json<GoneMembers>, ApiError> {
     watched.map(|gone| Json(GoneMembers::new(&gone))).map_err(|error| match error {
         NoWatch::Refused(refusal) => refusal.into(),
         NoWatch::TooMany => {

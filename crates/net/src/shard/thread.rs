@@ -185,7 +185,8 @@ impl ShardThread {
         let jobs = self.jobs.iter_mut().filter_map(|(id, rates)| {
             let report = pipeline.report(*id)?;
             rates.update(now, &report);
-            Some(ShardJob { id: *id, packets_per_s: rates.packets_per_s, blocks_per_s: rates.blocks_per_s, report })
+            let (packets_per_s, blocks_per_s) = (rates.packets_per_s, rates.blocks_per_s);
+            Some(ShardJob { id: *id, packets_per_s, blocks_per_s, report, absent: Vec::new() })
         });
         let jobs = jobs.collect();
         let (strangers, socket) = (self.pipeline.strangers().clone(), *self.udp.counters());

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tributary_net::group::{ConnectOptions, Group};
-use tributary_net::rendezvous::{Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
+use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_proto::config::JobConfig;
 use tributary_proto::ids::{JobId, JobKey, ShardId, WorkerId};
@@ -29,7 +29,7 @@ struct State {
     meetings: BTreeMap<String, Meeting>,
     next_job: u16,
     installed: Vec<JobId>,
-    gone: Vec<Gone>,
+    gone: Departed,
 }
 
 #[derive(Default)]
@@ -107,7 +107,7 @@ impl LocalSwitch {
 
     /// Tells the members of every job that these are gone.
     pub fn announce(&self, gone: &[Gone]) {
-        self.state.lock().unwrap().gone = gone.to_vec();
+        self.state.lock().unwrap().gone.members = gone.to_vec();
         self.changed.notify_all();
     }
 }
@@ -145,9 +145,9 @@ impl Rendezvous for LocalSwitch {
         if known { Standing::Installed } else { Standing::Unknown }
     }
 
-    fn watch(&self, job: JobId, _key: JobKey, _rank: u16, known: &[Gone]) -> Watched {
+    fn watch(&self, job: JobId, _key: JobKey, _rank: u16, known: &Departed) -> Watched {
         let state = self.state.lock().unwrap();
-        let same = |state: &mut State| state.gone == known && state.installed.contains(&job);
+        let same = |state: &mut State| state.gone == *known && state.installed.contains(&job);
         let (state, _) = self.changed.wait_timeout_while(state, Duration::from_secs(1), same).unwrap();
         if state.installed.contains(&job) { Watched::Gone(state.gone.clone()) } else { Watched::Unknown }
     }

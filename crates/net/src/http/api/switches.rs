@@ -8,7 +8,7 @@ use tributary_control::{Ascent, JoinRequest, Plan, SwitchJoin, SwitchPlace};
 use tributary_proto::ids::{JobId, JobKey, WorkerId};
 use tributary_proto::wire;
 
-use super::{JoinBody, from_hex, hex};
+use super::{GoneMembers, JoinBody, from_hex, hex};
 use crate::clock::span;
 use crate::http::error::ApiError;
 
@@ -168,4 +168,21 @@ pub struct SwitchLeaveBody {
     pub wid: u16,
     /// A member below it was lost.
     pub lost: bool,
+}
+
+/// `POST /jobs/{name}/switches/watch`: a switch below says who is gone below it, and is answered when others are gone than
+/// it knows of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchWatchBody {
+    /// The job's id.
+    pub job_id: u16,
+    /// Its key.
+    pub key: String,
+    /// The switch's number here.
+    pub wid: u16,
+    /// Who is gone below it.
+    pub below: GoneMembers,
+    /// Who is gone elsewhere, as far as it knows.
+    pub gone: GoneMembers,
 }

@@ -1,15 +1,12 @@
-//! How switches of a fabric ask each other: HTTP/1.1, one request a connection. Workers' requests go on so from the switch
-//! that they reach to the seat; a worker that closes its connection drops the future, which closes ours: its join is
-//! taken back at the seat.
+//! How switches ask each other without holding a thread up: HTTP/1.1, one request a connection. Dropping the future closes
+//! the connection, which takes the request back at the other switch.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-
-use super::api::{HOST_HEADER, SECRET_HEADER};
 
 /// Time for the other switch to take the connection.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -24,21 +21,31 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// Posts a body to another switch of the fabric, and waits for the answer as long as it takes. `host` is in whose name.
-pub async fn post(to: SocketAddr, path: &str, body: &[u8], secret: &str, host: Option<IpAddr>) -> io::Result<Answer> {
+/// A request that was sent.
+pub struct Call(TcpStream);
+
+/// Posts a body to another switch; `headers` are names and values without line breaks.
+pub async fn post(to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Call> {
     let connected = tokio::time::timeout(CONNECT, TcpStream::connect(to)).await;
     let mut stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-    let host = host.map(|host| format!("{HOST_HEADER}: {host}\r\n")).unwrap_or_default();
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: {to}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         {SECRET_HEADER}: {secret}\r\n{host}Connection: close\r\n\r\n",
+         {headers}Connection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(body).await?;
-    let mut bytes = Vec::new();
-    stream.take(MAX_ANSWER).read_to_end(&mut bytes).await?;
-    parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it does not answer as a switch does"))
+    Ok(Call(stream))
+}
+
+impl Call {
+    /// Waits for the answer as long as it takes.
+    pub async fn answer(self) -> io::Result<Answer> {
+        let mut bytes = Vec::new();
+        self.0.take(MAX_ANSWER).read_to_end(&mut bytes).await?;
+        parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it does not answer as a switch does"))
+    }
 }
 
 /// Cuts an answer into its status and its body, which ends with the connection.

@@ -1,0 +1,87 @@
+//! Switches of a fabric that die while hosts sum: what goes on, and what every rank is told. The fabric is that of
+//! `fabric.rs`; leaf1 is the only switch of hosts 4 to 7, the spines are on the way of everybody, and spine1 is the seat.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tributary_testbed::requirements;
+
+use crate::network::{text, turn};
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fabric.toml");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tributary");
+/// A collective's time. Who is not told of a death learns of it then.
+const TIMEOUT_S: u64 = 60;
+/// Who is told learns of it well before.
+const TOLD_S: u64 = 20;
+
+/// What a shell script finds: the workers of a job that sums for a while, and the end of a switch. A switch that is
+/// started again is not waited for.
+const WORDS: &str = r#"
+    job() { for rank in 0 1 2 3 4 5 6 7; do
+        eval "place=\$NS_host$rank"
+        timeout 100 ip netns exec $place "$TRIBUTARY" allreduce --protocol canary --switch 10.77.128.$((rank / 4 + 1)) --job $1 \
+            --rank $rank --world 8 --dtype i32 --elements $2 --iters $3 --timeout $TIMEOUT --json \
+            > "$DIR/$1.$rank.out" 2> "$DIR/$1.$rank.err" &
+        workers="$workers $!"
+    done; }
+    all() { wait $workers; workers=; date +%s > "$DIR/told"; }
+    busy() { for try in $(seq 300); do
+        ip netns exec $NS_control "$TRIBUTARY" status --switch 10.77.192.1 --json 2> /dev/null > "$DIR/status"
+        grep -q '"contributions": *[1-9]' "$DIR/status" && return
+        sleep 0.1
+    done; echo 'the job never began' >&2; exit 9; }
+    end() { eval "place=\$NS_$1"; kill -9 $(ip netns pids $place); date +%s > "$DIR/ended"; }
+    again() { eval "place=\$NS_$1"; timeout 100 ip netns exec $place "$TRIBUTARY" switch --fabric "$FILE" --node $1 \
+        > /dev/null 2>> "$DIR/again.err" & }
+"#;
+
+/// Runs a script on the example fabric; `None`, with the reason on stderr, where none can be built.
+fn script(dir: &Path, script: &str) -> Option<Output> {
+    if let Err(reason) = requirements() {
+        eprintln!("skipped: {reason}");
+        return None;
+    }
+    let _turn = turn();
+    let mut command = Command::new(PROGRAM);
+    command.args(["fabric", EXAMPLE, "--run", &format!("{WORDS}{script}")]).env_remove("TRIBUTARY_SWITCH");
+    command.env("TRIBUTARY", PROGRAM).env("FILE", EXAMPLE).env("DIR", dir).env("TIMEOUT", TIMEOUT_S.to_string());
+    Some(command.output().unwrap())
+}
+
+/// What each of the eight ranks of a job complained of.
+fn complaints(dir: &Path, job: &str) -> Vec<String> {
+    let read = |rank| std::fs::read_to_string(dir.join(format!("{job}.{rank}.err"))).unwrap().trim().to_string();
+    (0..8).map(read).collect()
+}
+
+/// A time that the script wrote down.
+fn seconds(dir: &Path, name: &str) -> u64 {
+    std::fs::read_to_string(dir.join(name)).unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_leaf_that_dies_is_told_to_every_rank_with_the_ranks_behind_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = script(dir.path(), "job long 500000 100000; busy; end leaf1; all");
+    let Some(output) = output else { return };
+    let complaints = complaints(dir.path(), "long");
+    for (rank, complaint) in complaints.iter().enumerate() {
+        let wanted = match rank {
+            0..4 => "the switch 10.77.128.2:17777 is gone, and ranks 4, 5, 6, 7 with it",
+            _ => "the switch 10.77.128.2:17777 does not answer any more",
+        };
+        assert!(complaint.contains(wanted) && complaint.lines().count() == 1, "rank {rank}: {complaint}");
+    }
+    let elapsed = seconds(dir.path(), "told") - seconds(dir.path(), "ended");
+    assert!(elapsed < TOLD_S, "after {elapsed} s: {}", text(&output.stderr));
+}
+
+#[test]
+fn a_leaf_that_is_started_again_at_once_costs_no_element() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "job long 500000 30; busy; end leaf1; again leaf1; all; end leaf1";
+    let Some(output) = script(dir.path(), words) else { return };
+    let complaints = complaints(dir.path(), "long");
+    assert!(complaints.iter().all(String::is_empty), "{complaints:?} {}", text(&output.stderr));
+}

@@ -1,0 +1,67 @@
+//! Switches of a fabric that cannot be reached. Ranks behind one are cut off, and perhaps not for long: it may be started
+//! again. So they are not lost as soon as ranks whose processes die, and the others are told the switch that is gone.
+
+use tributary_proto::ids::{JobId, WorkerId};
+use tributary_proto::time::Time;
+
+use crate::admission::Timers;
+use crate::control::Control;
+use crate::levels::SwitchPlace;
+use crate::report::MemberState;
+use crate::running::Running;
+use crate::watch::Departed;
+
+/// A switch that cannot be reached, and the ranks that it connects.
+pub(crate) struct Absence {
+    place: SwitchPlace,
+    since: Time,
+}
+
+impl Control {
+    /// All switches that cannot be reached now and that a job has ranks behind; with them the signs of life since the last
+    /// call were asked for in vain.
+    pub fn absent(&mut self, now: Time, id: JobId, absent: &[SwitchPlace]) {
+        let Some(job) = self.running.get_mut(&id) else { return };
+        let (stay, back): (Vec<Absence>, Vec<Absence>) =
+            std::mem::take(&mut job.absences).into_iter().partition(|absence| absent.contains(&absence.place));
+        job.absences = stay;
+        for place in absent {
+            if !job.absences.iter().any(|absence| absence.place == *place) {
+                job.absences.push(Absence { place: place.clone(), since: now });
+            }
+        }
+        // Its ranks have their time to be heard through it again.
+        for rank in back.into_iter().flat_map(|absence| absence.place.ranks) {
+            if let Some(member) = job.members.get_mut(usize::from(rank)) {
+                member.watch.forgive(now);
+            }
+        }
+    }
+}
+
+impl Running {
+    /// When a member is lost whose connection is closed and that is silent; `None` while that is not so.
+    pub(crate) fn bereft_at(&self, wid: WorkerId, timers: &Timers) -> Option<Time> {
+        let member = &self.members[wid.index()];
+        let since = member.silent_since(self.started)?.max(member.watch.closed()?);
+        Some(match self.absences.iter().find(|absence| absence.place.ranks.contains(&wid.0)) {
+            None => since + timers.bereavement(),
+            Some(absence) => since.max(absence.since) + timers.cut_off(),
+        })
+    }
+
+    /// Adds the switches with which ranks were lost.
+    pub(crate) fn add_absences(&self, gone: &mut Departed) {
+        let lost_with = |absence: &Absence, rank: u16| {
+            let member = self.members.get(usize::from(rank));
+            member.is_some_and(|member| member.state == MemberState::Lost && member.since >= absence.since)
+        };
+        for absence in &self.absences {
+            let ranks: Vec<u16> =
+                absence.place.ranks.iter().copied().filter(|&rank| lost_with(absence, rank)).collect();
+            if !ranks.is_empty() {
+                gone.switches.push(SwitchPlace { addr: absence.place.addr, ranks });
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Ranks behind a switch of a fabric that cannot be reached: what is the switch's death, and what is theirs.
+
+mod harness;
+
+use harness::{MIB, World, secs};
+use tributary_control::{Departed, Gone, Plan, SwitchPlace};
+use tributary_proto::ids::WorkerId;
+
+/// Four ranks, of which 2 and 3 are behind the leaf.
+fn world() -> (World, std::sync::Arc<Plan>) {
+    let mut world = World::new(64 * MIB);
+    let plan = world.start("a", 4, 1);
+    for rank in 0..4 {
+        world.control.watch(&plan.name, plan.config.job, rank, plan.config.key).unwrap();
+    }
+    world.pass(secs(2.0), &[(&plan, &[0, 1, 2, 3])]);
+    (world, plan)
+}
+
+fn leaf() -> SwitchPlace {
+    SwitchPlace { addr: "10.77.128.2:17777".parse().unwrap(), ranks: vec![2, 3] }
+}
+
+/// Nobody is heard through the leaf, and it is not reached either, for so long.
+fn absent(world: &mut World, plan: &Plan, seconds: f64) {
+    world.control.absent(world.now, plan.config.job, &[leaf()]);
+    world.pass(secs(seconds), &[(plan, &[0, 1])]);
+}
+
+fn close(world: &mut World, plan: &Plan, rank: u16) {
+    world.control.unwatch(world.now, plan.config.job, WorkerId(rank));
+}
+
+#[test]
+fn a_switch_that_is_gone_is_named_with_the_ranks_behind_it() {
+    let (mut world, plan) = world();
+    [2, 3].iter().for_each(|&rank| close(&mut world, &plan, rank));
+    absent(&mut world, &plan, 1.9);
+    assert_eq!(world.control.gone(plan.config.job), Some(Departed::default()), "it may be started again");
+    absent(&mut world, &plan, 0.2);
+    let members = [2, 3].map(|rank| Gone { rank, left: false }).to_vec();
+    let gone = Departed { members, switches: vec![leaf()] };
+    assert_eq!(world.control.gone(plan.config.job), Some(gone));
+}
+
+#[test]
+fn a_switch_that_comes_back_costs_nobody() {
+    let (mut world, plan) = world();
+    [2, 3].iter().for_each(|&rank| close(&mut world, &plan, rank));
+    absent(&mut world, &plan, 1.9);
+    world.control.absent(world.now, plan.config.job, &[]);
+    world.pass(secs(0.9), &[(&plan, &[0, 1])]);
+    assert_eq!(
+        world.control.gone(plan.config.job),
+        Some(Departed::default()),
+        "they have their time to be heard again"
+    );
+    for rank in [2, 3] {
+        world.control.watch(&plan.name, plan.config.job, rank, plan.config.key).unwrap();
+    }
+    world.pass(secs(5.0), &[(&plan, &[0, 1, 2, 3])]);
+    assert_eq!(world.control.gone(plan.config.job), Some(Departed::default()));
+}
+
+#[test]
+fn a_rank_that_died_while_its_switch_was_gone_is_lost_soon_after() {
+    let (mut world, plan) = world();
+    [2, 3].iter().for_each(|&rank| close(&mut world, &plan, rank));
+    absent(&mut world, &plan, 1.0);
+    world.control.absent(world.now, plan.config.job, &[]);
+    world.pass(secs(1.1), &[(&plan, &[0, 1, 2])]);
+    let gone = world.control.gone(plan.config.job).unwrap();
+    assert_eq!((gone.members, gone.switches), (vec![Gone { rank: 3, left: false }], Vec::new()));
+}
+
+#[test]
+fn a_switch_that_only_its_control_network_has_lost_is_not_held_against_its_ranks_before_the_lease() {
+    let (mut world, plan) = world();
+    absent(&mut world, &plan, 7.0);
+    assert_eq!(world.control.gone(plan.config.job), Some(Departed::default()), "their connections stand");
+}

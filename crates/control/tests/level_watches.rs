@@ -1,0 +1,203 @@
+//! Who is gone, across switches in levels: each tells its neighbours what it knows, and never back what they said.
+
+mod harness;
+
+use std::sync::Arc;
+
+use harness::{MIB, name, request, secs};
+use tributary_control::{
+    Ascent, Control, Departed, Effect, Gone, JobName, Limits, Phase, Plan, Refusal, SwitchJoin, SwitchPlace, Ticket,
+};
+use tributary_proto::ids::{JobId, JobKey, WorkerId};
+use tributary_proto::time::{Span, Time};
+
+const ID: JobId = JobId(1);
+
+fn lost(rank: u16) -> Gone {
+    Gone { rank, left: false }
+}
+
+fn left(rank: u16) -> Gone {
+    Gone { rank, left: true }
+}
+
+fn members(gone: &[Gone]) -> Departed {
+    Departed { members: gone.to_vec(), switches: Vec::new() }
+}
+
+fn place(last: u8, ranks: &[u16]) -> SwitchPlace {
+    SwitchPlace { addr: format!("10.9.0.{last}:17777").parse().unwrap(), ranks: ranks.to_vec() }
+}
+
+fn installed(control: &mut Control, now: Time) -> Vec<(Ticket, Arc<Plan>)> {
+    let mut answers = Vec::new();
+    while let Some(effect) = control.poll_effect() {
+        match effect {
+            Effect::Install(plan) => control.installed(now, plan.config.job, Ok(())),
+            Effect::Answer { ticket, admitted: Ok(plan) } => answers.push((ticket, plan)),
+            _ => {}
+        }
+    }
+    answers
+}
+
+/// The switch at the top with two switches below: the first with ranks 0 and 2, the other with 1 and 3.
+fn top() -> (Control, Arc<Plan>) {
+    let mut control = Control::new(Limits::new(64 * MIB, 1));
+    for (rack, ranks) in [[0, 2], [1, 3]].iter().enumerate() {
+        let own = place(rack as u8 + 1, ranks);
+        let join = SwitchJoin {
+            incarnation: 1_000 + rack as u64,
+            asked_at: "10.9.0.9".parse().unwrap(),
+            question: 1,
+            shards: vec![own.addr],
+            most_slots: 64,
+            ranks: ranks.iter().map(|&rank| (request(rank, 4, 1), Span::ZERO)).collect(),
+            switches: vec![own],
+        };
+        control.join_switch(Time::ZERO, &name("job"), join, JobKey(7));
+    }
+    control.handle_timeout(Time::ZERO);
+    let plan = installed(&mut control, Time::ZERO).remove(0).1;
+    (control, plan)
+}
+
+/// A switch below another one, with ranks 0 and 2 of four.
+fn below() -> (Control, Arc<Plan>) {
+    let mut control = Control::below_another(Limits::new(64 * MIB, 1));
+    for rank in [0, 2] {
+        control.join(Time::ZERO, &name("job"), request(rank, 4, 1), JobKey(1));
+    }
+    let question = std::iter::from_fn(|| control.poll_effect()).find_map(|effect| match effect {
+        Effect::Ascend { question, ranks, .. } if ranks.len() == 2 => Some(question),
+        _ => None,
+    });
+    let ascent = Ascent {
+        job: ID,
+        key: JobKey(7),
+        slots: 64,
+        elements_per_packet: 360,
+        wid: WorkerId(0),
+        shards: vec!["10.9.0.9:17777".parse().unwrap()],
+        workers: (0..4).map(|rank| request(rank, 4, 1).addr).collect(),
+        switches: vec![place(9, &[0, 1, 2, 3]), place(1, &[0, 2]), place(2, &[1, 3])],
+    };
+    control.ascended(Time::ZERO, &name("job"), question.unwrap(), Ok(ascent));
+    let plan = installed(&mut control, Time::ZERO).remove(0).1;
+    for rank in [0, 2] {
+        control.watch(&plan.name, ID, rank, JobKey(7)).unwrap();
+    }
+    (control, plan)
+}
+
+fn say(control: &mut Control, plan: &Plan, wid: u16, said: Departed) {
+    control.watch_from_below(&plan.name, plan.config.job, WorkerId(wid), plan.config.key, said).unwrap();
+}
+
+/// Lets time pass while these children and, if there is one, the switch above are heard.
+fn pass(control: &mut Control, from: Time, span: Span, alive: &[u16], above: bool) -> Time {
+    let (mut now, end) = (from, from + span);
+    while now < end {
+        now += Span::from_millis(100);
+        alive.iter().for_each(|&wid| control.heard(ID, WorkerId(wid), now));
+        if above {
+            control.heard_above(ID, now);
+        }
+        control.handle_timeout(now);
+    }
+    now
+}
+
+#[test]
+fn what_one_switch_below_says_the_others_are_told_and_never_itself() {
+    let (mut top, plan) = top();
+    assert_eq!(plan.config.job, ID);
+    say(&mut top, &plan, 0, Departed::default());
+    let before = top.departures(ID);
+    say(&mut top, &plan, 1, members(&[left(1), lost(3)]));
+    assert_ne!(top.departures(ID), before);
+    assert_eq!(top.gone_beside(ID, WorkerId(0)), Some(members(&[left(1), lost(3)])));
+    assert_eq!(top.gone_beside(ID, WorkerId(1)), Some(Departed::default()));
+    let job = &top.jobs()[0];
+    assert_eq!((job.phase, &job.missing[..]), (Phase::Failed, &[3][..]), "an operator at the top sees it too");
+    // It was heard again.
+    say(&mut top, &plan, 1, members(&[left(1)]));
+    assert_eq!(top.gone_beside(ID, WorkerId(0)), Some(members(&[left(1)])));
+}
+
+#[test]
+fn a_switch_below_speaks_for_its_own_ranks_alone() {
+    let (mut top, plan) = top();
+    let said = Departed { members: vec![lost(0), lost(3)], switches: vec![place(8, &[0, 1]), place(7, &[])] };
+    say(&mut top, &plan, 1, said);
+    assert_eq!(top.gone_beside(ID, WorkerId(0)), Some(members(&[lost(3)])));
+    let key = plan.config.key;
+    let nobody = top.watch_from_below(&plan.name, ID, WorkerId(2), key, Departed::default());
+    assert!(matches!(nobody, Err(Refusal::BadRank { .. })), "{nobody:?}");
+    let stranger = top.watch_from_below(&plan.name, ID, WorkerId(1), JobKey(0), members(&[lost(1)]));
+    assert!(matches!(stranger, Err(Refusal::WrongKey { .. })), "{stranger:?}");
+}
+
+#[test]
+fn a_switch_below_that_dies_is_named_with_its_ranks_within_two_keepalives() {
+    let (mut top, plan) = top();
+    (0..2).for_each(|wid| say(&mut top, &plan, wid, Departed::default()));
+    let now = pass(&mut top, Time::ZERO, secs(2.0), &[0, 1], false);
+    top.unwatch(now, ID, WorkerId(1));
+    let now = pass(&mut top, now, secs(0.9), &[0], false);
+    assert_eq!(top.gone_beside(ID, WorkerId(0)), Some(Departed::default()));
+    pass(&mut top, now, secs(0.2), &[0], false);
+    let gone = Departed { members: vec![lost(1), lost(3)], switches: vec![place(2, &[1, 3])] };
+    assert_eq!(top.gone_beside(ID, WorkerId(0)), Some(gone));
+}
+
+#[test]
+fn a_switch_that_ends_its_part_because_of_a_lost_rank_is_not_lost_itself() {
+    let (mut top, plan) = top();
+    say(&mut top, &plan, 1, members(&[lost(3)]));
+    top.leave_switch(Time::ZERO, &plan.name, ID, plan.config.key, WorkerId(1), true).unwrap();
+    assert_eq!(top.gone_beside(ID, WorkerId(0)), Some(members(&[lost(1), lost(3)])));
+}
+
+#[test]
+fn a_switch_tells_upwards_what_is_below_it_and_its_members_everything() {
+    let (mut rack, _) = below();
+    rack.told_above(ID, members(&[lost(3)]));
+    assert_eq!(rack.gone(ID), Some(members(&[lost(3)])));
+    assert_eq!(rack.gone_below(ID), Some(Departed::default()));
+    let now = pass(&mut rack, Time::ZERO, secs(2.0), &[0, 1], true);
+    rack.unwatch(now, ID, WorkerId(1));
+    pass(&mut rack, now, secs(1.1), &[0], true);
+    assert_eq!(rack.gone(ID), Some(members(&[lost(2), lost(3)])));
+    assert_eq!(rack.gone_below(ID), Some(members(&[lost(2)])));
+    let (plan, number) = rack.watches_above().next().map(|(plan, number)| (plan.name.clone(), number)).unwrap();
+    assert_eq!((plan, Some(number)), (JobName::new("job").unwrap(), rack.departures(ID)));
+}
+
+#[test]
+fn the_switch_above_is_lost_when_it_is_silent_and_nothing_listens_there() {
+    let (mut rack, _) = below();
+    let now = pass(&mut rack, Time::ZERO, secs(2.0), &[0, 1], true);
+    rack.watching_above(now, ID, false);
+    let now = pass(&mut rack, now, secs(5.0), &[0, 1], true);
+    assert_eq!(rack.gone(ID), Some(Departed::default()), "its packets come: a firewall, perhaps");
+    rack.watching_above(now, ID, true);
+    let now = pass(&mut rack, now, secs(5.0), &[0, 1], false);
+    assert_eq!(rack.gone(ID), Some(Departed::default()), "the connection stands");
+    rack.watching_above(now, ID, false);
+    let now = pass(&mut rack, now, secs(1.1), &[0, 1], false);
+    let gone = Departed { members: Vec::new(), switches: vec![place(9, &[])] };
+    assert_eq!(rack.gone(ID), Some(gone));
+    // Nobody can ask this switch for the other racks any more: the slots come back when its own ranks have left.
+    for rank in [0, 2] {
+        rack.leave(now, &name("job"), ID, rank, JobKey(7)).unwrap();
+    }
+    assert!(rack.jobs().is_empty());
+}
+
+#[test]
+fn a_switch_above_that_does_not_know_the_job_is_lost_at_once() {
+    let (mut rack, _) = below();
+    rack.forgotten_above(Time::ZERO, ID);
+    assert_eq!(rack.gone(ID).unwrap().switches, [place(9, &[])]);
+}

@@ -1,0 +1,154 @@
+//! Watches at the switch above, one for each job that runs there too: it hears who is gone below this switch, and says who
+//! is gone elsewhere. The connections show both switches that the other lives.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tributary_control::{Control, Departed, Plan};
+use tributary_proto::ids::{JobId, JobKey};
+
+use crate::http::api::{ErrorBody, GoneMembers, SwitchWatchBody, hex};
+use crate::http::call;
+
+/// Between what changes below and the next question: ranks often go together.
+const GATHER: Duration = Duration::from_millis(20);
+/// Between a call that failed and the next.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Between a call that was refused, but for a job that is not known, and the next.
+const LONG_PAUSE: Duration = Duration::from_secs(10);
+/// Time for an answer, which the switch above gives after 30 s at the latest.
+const WATCH: Duration = Duration::from_secs(35);
+
+/// What a watch brings.
+pub(crate) enum News {
+    /// The connection stands, or does not.
+    Stands(bool),
+    /// These are gone elsewhere.
+    Departed(Departed),
+    /// The switch above has no such job any more.
+    Forgotten,
+}
+
+/// The watches.
+pub(crate) struct WatchesAbove {
+    above: SocketAddr,
+    news: UnboundedSender<(JobId, News)>,
+    jobs: Mutex<BTreeMap<JobId, Watch>>,
+}
+
+/// One of them; dropping it ends it.
+struct Watch {
+    key: JobKey,
+    /// What was told last, by its number.
+    told: u32,
+    below: watch::Sender<Departed>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl WatchesAbove {
+    /// None yet; `above` is the control API of the switch above.
+    pub fn new(above: SocketAddr, news: UnboundedSender<(JobId, News)>) -> WatchesAbove {
+        WatchesAbove { above, news, jobs: Mutex::default() }
+    }
+
+    /// Begins and ends watches as jobs come and go, and tells what is new below.
+    pub fn keep(&self, control: &Control) {
+        let mut jobs = self.jobs.lock().expect("no call panics while it holds the watches");
+        let now: BTreeMap<JobId, (&Plan, u32)> =
+            control.watches_above().map(|(plan, number)| (plan.config.job, (plan, number))).collect();
+        jobs.retain(|id, watch| now.get(id).is_some_and(|(plan, _)| plan.config.key == watch.key));
+        for (id, (plan, number)) in now {
+            let watch = jobs.entry(id).or_insert_with(|| self.begin(plan));
+            if watch.told != number {
+                watch.told = number;
+                let below = control.gone_below(id).unwrap_or_default();
+                watch.below.send_if_modified(|told| std::mem::replace(told, below.clone()) != below);
+            }
+        }
+    }
+
+    fn begin(&self, plan: &Plan) -> Watch {
+        let (below, news_below) = watch::channel(Departed::default());
+        let body = SwitchWatchBody {
+            job_id: plan.config.job.0,
+            key: hex(plan.config.key.0),
+            wid: plan.uplink.as_ref().map_or(0, |uplink| uplink.wid.0),
+            below: GoneMembers::default(),
+            gone: GoneMembers::default(),
+        };
+        let path = format!("/jobs/{}/switches/watch", plan.name);
+        let teller = Teller { above: self.above, path, job: plan.config.job, news: self.news.clone() };
+        Watch { key: plan.config.key, told: 0, below, task: tokio::spawn(teller.run(body, news_below)) }
+    }
+}
+
+/// One watch at work.
+struct Teller {
+    above: SocketAddr,
+    path: String,
+    job: JobId,
+    news: UnboundedSender<(JobId, News)>,
+}
+
+impl Teller {
+    async fn run(self, mut body: SwitchWatchBody, mut below: watch::Receiver<Departed>) {
+        loop {
+            body.below = GoneMembers::new(&below.borrow_and_update());
+            let answer = tokio::select! {
+                changed = below.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    tokio::time::sleep(GATHER).await;
+                    continue;
+                }
+                answer = tokio::time::timeout(WATCH, self.ask(&body)) => answer,
+            };
+            match answer {
+                Ok(Ok(Ok(gone))) if gone != body.gone => {
+                    self.tell(News::Departed(gone.clone().table(self.above.ip())));
+                    body.gone = gone;
+                }
+                Ok(Ok(Ok(_))) => {}
+                Ok(Ok(Err(error))) if matches!(error.code.as_str(), "unknown_job" | "wrong_key") => {
+                    return self.tell(News::Forgotten);
+                }
+                Ok(Ok(Err(error))) => {
+                    tracing::warn!(above = %self.above, error = error.error, "the switch above keeps no watch");
+                    tokio::time::sleep(LONG_PAUSE).await;
+                }
+                Ok(Err(_)) | Err(_) => {
+                    self.tell(News::Stands(false));
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn ask(&self, body: &SwitchWatchBody) -> std::io::Result<Result<GoneMembers, ErrorBody>> {
+        let bytes = serde_json::to_vec(body)?;
+        let call = call::post(self.above, &self.path, &bytes, &[]).await?;
+        self.tell(News::Stands(true));
+        let answer = call.answer().await?;
+        Ok(match answer.status {
+            200 => Ok(serde_json::from_slice(&answer.body)?),
+            _ => Err(serde_json::from_slice(&answer.body)?),
+        })
+    }
+
+    fn tell(&self, news: News) {
+        // Fails only if the control plane is gone.
+        let _ = self.news.send((self.job, news));
+    }
+}
