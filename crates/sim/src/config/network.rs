@@ -6,6 +6,7 @@ use tributary_proto::time::Span;
 use super::quantity::{Bytes, DataRate, Duration, Share};
 use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, StarShape};
 use super::{ConfigError, invalid};
+use crate::driver::Holds;
 use crate::net::{Framing, LinkSpec, LosslessSpec, Rate, headroom};
 use crate::routing::Balancing;
 use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
@@ -89,8 +90,11 @@ pub struct LosslessSection {
 pub struct NoiseSection {
     /// For each packet that a host sends.
     pub probability: Share,
-    /// How long its NIC stands still before it.
+    /// How long.
     pub delay: Duration,
+    /// What is held up for so long.
+    #[serde(default, skip_serializing_if = "Holds::is_default")]
+    pub holds: Holds,
 }
 
 /// `[network.core]`: links between switches, where they differ from those of hosts.

@@ -7,26 +7,15 @@ use tributary_proto::packet::Ecn;
 use tributary_proto::time::{Span, Time};
 
 use super::flows::FlowId;
+use super::noise::{Holds, Noise};
 use super::seat::SeatId;
 use super::simulation::Traffic;
 use crate::events::{EventId, EventKind};
 use crate::net::{Fabric, LinkId, Packet, PacketFlags, PayloadId};
-use crate::rng::Rng;
 use crate::transport::{Endpoint, HEADER_LEN};
 use crate::workload::Uniform;
 
 const NEVER: Time = Time(u64::MAX);
-
-/// Delays that a host's own doings put before packets (operating system noise; Canary §5.2.5).
-#[derive(Clone, Debug)]
-pub struct Noise {
-    /// For each packet.
-    pub probability: f64,
-    /// How long the NIC stands still before it.
-    pub delay: Span,
-    /// Draws which.
-    pub rng: Rng,
-}
 
 /// A host's side of the driver.
 pub struct HostNode {
@@ -103,6 +92,7 @@ impl HostNode {
 
     /// Fills the NIC from those who want to send; comes back when it is empty, if they may want more.
     pub fn fill_nic(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) {
+        self.send_kept(fabric);
         let again = loop {
             let link = fabric.link(self.uplink);
             if link.down {
@@ -117,15 +107,42 @@ impl HostNode {
             }
             match self.next_packet(fabric, traffic) {
                 Ok(packet) => {
-                    self.make_noise(fabric);
                     fabric.made(&packet);
-                    fabric.send(self.uplink, packet);
+                    self.send(fabric, packet);
                 }
                 Err(NEVER) => return,
                 Err(wake) => break wake,
             }
         };
         self.arm(fabric, again);
+    }
+
+    /// A packet goes to the NIC, unless noise keeps it back.
+    #[inline]
+    fn send(&mut self, fabric: &mut Fabric, packet: Packet) {
+        if let Some(noise) = &mut self.noise
+            && noise.strikes()
+        {
+            match noise.holds {
+                Holds::Nic => fabric.stall(self.uplink, noise.delay),
+                Holds::Packet => {
+                    let until = noise.keep(fabric.now, packet);
+                    return self.arm(fabric, until);
+                }
+            }
+        }
+        fabric.send(self.uplink, packet);
+    }
+
+    /// What noise has kept back long enough goes to the NIC, full or not: it was taken long ago.
+    fn send_kept(&mut self, fabric: &mut Fabric) {
+        let Some(noise) = &mut self.noise else { return };
+        while let Some(packet) = noise.release(fabric.now) {
+            fabric.send(self.uplink, packet);
+        }
+        if let Some(next) = noise.next_release() {
+            self.arm(fabric, next);
+        }
     }
 
     /// Without a cable, what machines send is lost, as their contract has them drained. Messages wait.
@@ -219,15 +236,6 @@ impl HostNode {
             bytes,
             lane: 0,
             flags: PacketFlags::new(Ecn::Capable, 0),
-        }
-    }
-
-    #[inline]
-    fn make_noise(&mut self, fabric: &mut Fabric) {
-        if let Some(noise) = &mut self.noise
-            && noise.rng.chance(noise.probability)
-        {
-            fabric.stall(self.uplink, noise.delay);
         }
     }
 }

@@ -9,6 +9,7 @@ mod flows;
 mod host;
 mod install;
 mod jobs;
+mod noise;
 mod occupancy;
 mod parts;
 mod seat;
@@ -20,9 +21,9 @@ mod switch;
 
 pub use actions::Action;
 pub use flows::{Flow, FlowId, Flows, Received};
-pub use host::Noise;
 pub use install::InstallError;
 pub use jobs::{Complaint, Iteration, Job, JobIndex, JobPlan, Jobs, Wrong};
+pub use noise::{Holds, Noise};
 pub use occupancy::Occupancy;
 pub use parts::{deal_out, look_ahead, window_end};
 pub use seat::{Seat, SeatId};

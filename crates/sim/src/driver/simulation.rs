@@ -6,9 +6,10 @@ use tributary_proto::time::Time;
 
 use super::actions::Action;
 use super::flows::{FlowId, Flows};
-use super::host::{HostNode, Noise};
+use super::host::HostNode;
 use super::install::Program;
 use super::jobs::{JobIndex, Jobs};
+use super::noise::Noise;
 use super::seat::{Scratch, Seat, SeatId};
 use super::shared::{SharedSettings, Sharer};
 use super::switch::SwitchNode;

@@ -31,7 +31,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     if let Some(noise) = &config.network.noise {
         for host in 0..simulation.graph().hosts() {
             let rng = Rng::new(config.seed, Purpose::HostNoise, u64::from(host));
-            let noise = Noise { probability: noise.probability.0, delay: noise.delay.0, rng };
+            let noise = Noise::new(noise.probability.0, noise.delay.0, noise.holds, rng);
             simulation.set_noise(NodeId(host), Some(noise));
         }
     }

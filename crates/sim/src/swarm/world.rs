@@ -9,6 +9,7 @@ use crate::config::{
     Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection, Pattern,
     Placement, Routing, Share, StarShape, SwitchSection, Timeouts, TrafficSection,
 };
+use crate::driver::Holds;
 use crate::net::Rate;
 use crate::rng::{Purpose, Rng};
 use crate::workload::FlowSizes;
@@ -45,6 +46,9 @@ pub fn world(seed: u64) -> World {
     let mut traffic = if hosts >= 2 && draw.0.chance(0.3) { vec![draw.traffic(heal)] } else { Vec::new() };
     let mut more = Draw(Rng::new(seed, Purpose::World, 1));
     more.pause(&mut network);
+    if let Some(noise) = &mut network.noise {
+        noise.holds = Draw(Rng::new(seed, Purpose::World, 3)).of(&[Holds::Nic, Holds::Packet]);
+    }
     if hosts >= 2 && more.0.chance(0.3) {
         traffic.push(more.flows(heal, ending));
     }
@@ -114,7 +118,7 @@ impl Draw {
         };
         if self.0.chance(0.2) {
             let delay = Duration(Span::from_micros(1));
-            network.noise = Some(NoiseSection { probability: self.rarely(0.1), delay });
+            network.noise = Some(NoiseSection { probability: self.rarely(0.1), delay, holds: Holds::Nic });
         }
         if self.0.chance(0.3) {
             network.core.rate = Some(DataRate(Rate(self.of(&[1, 10, 40]) * 1_000_000_000)));
