@@ -60,7 +60,8 @@ impl Noise {
 
     /// A packet that was kept back long enough.
     pub(super) fn release(&mut self, now: Time) -> Option<Packet> {
-        self.kept.pop_front_if(|(until, _)| *until <= now).map(|(_, packet)| packet)
+        let due = self.kept.front().is_some_and(|(until, _)| *until <= now);
+        due.then(|| self.kept.pop_front()).flatten().map(|(_, packet)| packet)
     }
 
     /// When the next one will have been.
