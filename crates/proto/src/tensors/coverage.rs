@@ -38,8 +38,8 @@ impl<V: Copy + PartialEq> Coverage<V> {
     }
 
     /// Forgets a range.
-    fn clear(&mut self, range: Range<usize>) {
-        if range.is_empty() {
+    pub(super) fn clear(&mut self, range: Range<usize>) {
+        if range.is_empty() || self.pieces.is_empty() {
             return;
         }
         if let Some((&before, &(until, value))) = self.pieces.range(..range.start).next_back()

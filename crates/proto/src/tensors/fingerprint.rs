@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tributary_numeric::{BlockExponent, Scale};
 
-use super::coverage::Coverage;
+use super::ledger::Ledger;
 use crate::tensor::{Spec, Tensor};
 use crate::values::FINGERPRINT_LEN;
 
@@ -93,14 +93,19 @@ impl Verification {
     }
 }
 
-/// A [`Tensor`] whose blocks are fingerprints. Its memory does not grow with the tensor while blocks finish in order.
+/// A [`Tensor`] whose blocks are fingerprints. It holds a bit for each block that is proven.
 #[derive(Clone, Debug)]
 pub struct FingerprintTensor {
     spec: Spec,
-    roster: Arc<Roster>,
     rank: u16,
-    collective: u64,
-    states: Coverage<State>,
+    world: u16,
+    /// A hash of the collective.
+    seed: u64,
+    /// What the roster says of this rank, and of all.
+    own: [u64; 2],
+    all: [u64; 2],
+    roster: Arc<Roster>,
+    states: Ledger<State>,
     /// Words that are neither proven nor those of a [`Run`], by the start of their range.
     kept: BTreeMap<usize, Words>,
     faulty: Vec<(Range<usize>, u64)>,
@@ -110,12 +115,16 @@ impl FingerprintTensor {
     /// The part of `rank` in a collective. `collective` names job and collective, and is the same on all ranks.
     pub fn new(spec: Spec, roster: Arc<Roster>, rank: u16, collective: u64) -> FingerprintTensor {
         assert!(rank < roster.world(), "rank {rank} is none of {}", roster.world());
+        let world = roster.world();
         FingerprintTensor {
             spec,
-            roster,
             rank,
-            collective,
-            states: Coverage::new(),
+            world,
+            seed: mix(collective),
+            own: roster.sum(Run { first: rank, count: 1 }),
+            all: roster.sum(Run { first: 0, count: world }),
+            roster,
+            states: Ledger::new(spec.elements as usize, State::Verified),
             kept: BTreeMap::new(),
             faulty: Vec::new(),
         }
@@ -124,7 +133,8 @@ impl FingerprintTensor {
     /// What the output holds now.
     pub fn verification(&self) -> Verification {
         let (mut verified, mut missing, mut end) = (0, Vec::new(), 0);
-        let done = self.states.iter().filter(|(_, state)| matches!(state, State::Verified | State::Faulty));
+        let states = self.states.pieces();
+        let done = states.iter().filter(|(_, state)| matches!(state, State::Verified | State::Faulty));
         for (range, state) in done {
             if range.start > end {
                 missing.push(end..range.start);
@@ -139,37 +149,41 @@ impl FingerprintTensor {
         Verification { verified, faulty: self.faulty.clone(), missing }
     }
 
-    /// The words of a run of ranks for a block.
-    fn words(&self, run: Run, block: &Range<usize>, scale: Option<Scale>) -> Words {
-        let [a, b] = self.roster.sum(run);
-        let [h, h2] = self.block_factors(block, scale);
-        [a.wrapping_mul(h), b.wrapping_mul(h2), run.count.into()]
+    /// What this rank contributes to a block.
+    fn own_words(&self, factors: [u64; 2]) -> Words {
+        words(self.own, 1, factors)
     }
 
-    fn own(&self) -> Run {
-        Run { first: self.rank, count: 1 }
+    /// The sum over all ranks.
+    fn all_words(&self, factors: [u64; 2]) -> Words {
+        words(self.all, self.world, factors)
     }
 
-    fn all(&self) -> Run {
-        Run { first: 0, count: self.roster.world() }
+    /// The sum over some ranks.
+    fn run_words(&self, run: Run, factors: [u64; 2]) -> Words {
+        words(self.roster.sum(run), run.count, factors)
     }
 
-    /// `h` and `h'`: odd, so that no contribution is lost by multiplication.
-    fn block_factors(&self, block: &Range<usize>, scale: Option<Scale>) -> [u64; 2] {
-        let scale = scale.map_or(0, |scale| 1 << 63 | (scale.shift as u32 as u64) << 8 | u64::from(scale.counter_bits));
-        let h = [block.start as u64, block.end as u64, scale]
-            .into_iter()
-            .fold(mix(self.collective), |hash, word| mix(hash ^ word));
-        [h | 1, mix(h) | 1]
+    /// A hash of the collective and the block, from which all else about the block follows.
+    fn block_hash(&self, block: &Range<usize>) -> u64 {
+        [block.start as u64, block.end as u64].into_iter().fold(self.seed, |hash, word| mix(hash ^ word))
     }
 
-    /// The block's largest exponent over all ranks, and that of `rank`, which has it or a smaller one.
-    fn exponents(&self, block: &Range<usize>) -> (i16, i16) {
-        let [h, _] = self.block_factors(block, None);
-        let largest = (h >> 8 & 31) as i16 - 16;
-        let has_it = (h >> 16) % u64::from(self.roster.world()) == u64::from(self.rank);
+    /// The block's largest exponent over all ranks.
+    fn largest_exponent(hash: u64) -> BlockExponent {
+        let [h, _] = factors(hash, None);
+        BlockExponent { exponent: (h >> 8 & 31) as i16 - 16, non_finite: false }
+    }
+
+    /// That of this rank: the largest or a smaller one.
+    fn own_exponent(&self, hash: u64) -> BlockExponent {
+        let [h, _] = factors(hash, None);
+        let largest = FingerprintTensor::largest_exponent(hash);
+        if (h >> 16) % u64::from(self.world) == u64::from(self.rank) {
+            return largest;
+        }
         let below = (mix(h ^ u64::from(self.rank)) & 7) as i16;
-        (largest, if has_it { largest } else { largest - below })
+        BlockExponent { exponent: largest.exponent - below, ..largest }
     }
 
     fn finish(&mut self, block: Range<usize>, words: Words, right: bool) {
@@ -194,11 +208,11 @@ impl Tensor for FingerprintTensor {
         if !self.spec.dtype.is_float() || block.is_empty() {
             return BlockExponent::ZERO;
         }
-        BlockExponent { exponent: self.exponents(&block).1, non_finite: false }
+        self.own_exponent(self.block_hash(&block))
     }
     fn encode(&self, block: Range<usize>, scale: Scale, vector: &mut [u8]) {
         if !block.is_empty() {
-            put(self.words(self.own(), &block, Some(scale)), vector);
+            put(self.own_words(factors(self.block_hash(&block), Some(scale))), vector);
         }
     }
     /// A block that is decoded twice is faulty, and so is one whose agreed exponent is below that of any rank.
@@ -206,11 +220,11 @@ impl Tensor for FingerprintTensor {
         if block.is_empty() {
             return;
         }
-        let words = get(vector);
-        let agreed = BlockExponent { exponent: self.exponents(&block).0, non_finite: false };
-        let safe = !self.spec.dtype.is_float() || scale.shift <= Scale::new(agreed, self.roster.world()).shift;
+        let (words, hash) = (get(vector), self.block_hash(&block));
+        let safe = !self.spec.dtype.is_float()
+            || scale.shift <= Scale::new(FingerprintTensor::largest_exponent(hash), self.world).shift;
         let first = !self.states.touches(&block);
-        let right = words == self.words(self.all(), &block, Some(scale));
+        let right = words == self.all_words(factors(hash, Some(scale)));
         self.finish(block, words, safe && first && right);
     }
 
@@ -219,7 +233,7 @@ impl Tensor for FingerprintTensor {
     }
     fn read_input(&self, block: Range<usize>, bytes: &mut [u8]) {
         if !block.is_empty() {
-            put(self.words(self.own(), &block, None), bytes);
+            put(self.own_words(factors(self.block_hash(&block), None)), bytes);
         }
     }
     /// What was never written reads as words that no sum has.
@@ -227,9 +241,10 @@ impl Tensor for FingerprintTensor {
         if block.is_empty() {
             return;
         }
+        let factors = factors(self.block_hash(&block), None);
         let words = match self.states.get(&block) {
-            Some(State::Verified) => self.words(self.all(), &block, None),
-            Some(State::Partial(run)) => self.words(run, &block, None),
+            Some(State::Verified) => self.all_words(factors),
+            Some(State::Partial(run)) => self.run_words(run, factors),
             Some(State::Kept | State::Faulty) => self.kept.get(&block.start).copied().unwrap_or([u64::MAX; 3]),
             None => [u64::MAX; 3],
         };
@@ -239,18 +254,18 @@ impl Tensor for FingerprintTensor {
         if block.is_empty() {
             return;
         }
-        let (own, partial) = (self.words(self.own(), &block, None), get(bytes));
+        let factors = factors(self.block_hash(&block), None);
+        let (own, partial) = (self.own_words(factors), get(bytes));
         let sum: Words = std::array::from_fn(|i| own[i].wrapping_add(partial[i]));
-        let world = u64::from(self.roster.world());
-        if sum == self.words(self.all(), &block, None) {
+        if sum == self.all_words(factors) {
             return self.finish(block, sum, true);
         }
-        if sum[2] >= world {
+        if sum[2] >= u64::from(self.world) {
             return self.finish(block, sum, false);
         }
         let count = sum[2] as u16;
-        let run = Run { first: (self.rank + 1 + self.roster.world() - count) % self.roster.world(), count };
-        if count > 0 && sum == self.words(run, &block, None) {
+        let run = Run { first: (self.rank + 1 + self.world - count) % self.world, count };
+        if count > 0 && sum == self.run_words(run, factors) {
             self.kept.remove(&block.start);
             return self.states.set(block, State::Partial(run));
         }
@@ -262,11 +277,23 @@ impl Tensor for FingerprintTensor {
             return;
         }
         let words = get(bytes);
-        let right = words == self.words(self.all(), &block, None);
+        let right = words == self.all_words(factors(self.block_hash(&block), None));
         self.finish(block, words, right);
     }
     /// Fingerprints stand for sums; an average is a sum that was proven.
     fn divide(&mut self, _block: Range<usize>, _world: u16) {}
+}
+
+/// `h` and `h'` of a block and its scale: odd, so that no contribution is lost by multiplication.
+fn factors(block_hash: u64, scale: Option<Scale>) -> [u64; 2] {
+    let scale = scale.map_or(0, |scale| 1 << 63 | (scale.shift as u32 as u64) << 8 | u64::from(scale.counter_bits));
+    let h = mix(block_hash ^ scale);
+    [h | 1, mix(h) | 1]
+}
+
+/// The words of `count` ranks whose `a_r` and `b_r` add up to these.
+fn words([a, b]: [u64; 2], count: u16, [h, h2]: [u64; 2]) -> Words {
+    [a.wrapping_mul(h), b.wrapping_mul(h2), count.into()]
 }
 
 /// The fixed random numbers `a_r` and `b_r`.

@@ -3,6 +3,7 @@
 mod coverage;
 mod elements;
 mod fingerprint;
+mod ledger;
 
 pub use elements::{ElementTensor, InPlaceStorage, Operands, Storage, VecStorage};
 pub use fingerprint::{FingerprintTensor, Roster, Verification};

@@ -37,6 +37,7 @@ pub type Scratch = Vec<u8>;
 
 impl Seat {
     /// The machine's next packet, on its way.
+    #[inline]
     pub fn next_packet(&mut self, fabric: &mut Fabric, jobs: &Jobs, scratch: &mut Scratch) -> Option<Packet> {
         let longest = self.machine.max_packet_len();
         let Some(transmit) = self.machine.poll_transmit(fabric.now, &mut scratch[..longest]) else {

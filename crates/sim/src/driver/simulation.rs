@@ -259,7 +259,7 @@ impl Simulation {
             EventKind::Departure => {
                 let link = LinkId(event.id.number());
                 self.fabric.depart(link);
-                let near = self.fabric.link(link.reverse()).to;
+                let near = self.fabric.link(link).from;
                 if near.index() < self.hosts.len() {
                     self.feed(near);
                 }

@@ -83,7 +83,7 @@ impl Fabric {
                 // What a host's NIC holds is up to the host.
                 let own = LinkSpec { queue_bytes: u64::MAX, mark_bytes: None, ..*spec };
                 let spec = if from.0 < graph.hosts() { &own } else { spec };
-                links.push(Link::new(spec, to, port_of[id.reverse().index()], graph.latency(to)));
+                links.push(Link::new(spec, from, to, port_of[id.reverse().index()], graph.latency(to)));
             }
         }
         let horizon = links.iter().map(|link| link.delay() + link.transmission(1500)).max().unwrap_or(Span::ZERO);
@@ -179,18 +179,18 @@ impl Fabric {
     }
 
     /// Notes that a node made a packet.
-    #[inline]
+    #[inline(always)]
     pub fn made(&mut self, packet: &Packet) {
         if self.tracer.is_some() {
-            self.record(packet.src, Happening::Made, packet);
+            self.record(packet.src, Happening::Made, &{ *packet });
         }
     }
 
     /// Notes that a packet reached the one that it was for, who now holds its payload.
-    #[inline]
+    #[inline(always)]
     pub fn taken(&mut self, node: NodeId, packet: &Packet) {
         if self.tracer.is_some() {
-            self.record(node, Happening::Taken, packet);
+            self.record(node, Happening::Taken, &{ *packet });
         }
     }
 
@@ -200,40 +200,48 @@ impl Fabric {
     }
 
     /// Sends a packet into a link. A packet that the link does not take is lost, and its payload given back.
-    #[inline]
+    #[inline(always)]
     pub fn send(&mut self, id: LinkId, packet: Packet) -> bool {
         self.send_of(Origin::Own, id, packet)
     }
 
     /// Sends a packet into a link, and says whose room it takes in a lossless network.
-    #[inline]
+    #[inline(always)]
     pub fn send_of(&mut self, origin: Origin, id: LinkId, packet: Packet) -> bool {
         if self.lossless.is_some() { self.send_lossless(origin, id, packet) } else { self.send_plain(id, packet) }
     }
 
-    #[inline]
-    fn send_plain(&mut self, id: LinkId, mut packet: Packet) -> bool {
+    #[inline(always)]
+    fn send_plain(&mut self, id: LinkId, packet: Packet) -> bool {
         let link = &mut self.links[id.index()];
         if link.troubled && link.down {
-            self.lose(id, self.near_end(id), self.why_down(id), &packet);
+            self.lose(id, self.near_end(id), self.why_down(id), &{ packet });
             return false;
         }
-        let Some(arrival) = link.enqueue(self.now, &mut packet) else {
-            self.lose(id, self.near_end(id), LossCause::QueueFull, &packet);
+        let mut flags = packet.flags;
+        let Some(arrival) = link.enqueue(self.now, packet.bytes, &mut flags) else {
+            self.lose(id, self.near_end(id), LossCause::QueueFull, &{ packet });
             return false;
         };
+        self.depart_with(id, Packet { arrival, flags, ..packet });
+        true
+    }
+
+    /// A packet whose departure is known is on its way.
+    #[inline(always)]
+    pub(super) fn depart_with(&mut self, id: LinkId, packet: Packet) {
+        let link = &mut self.links[id.index()];
         if link.crosses {
             self.cross(id, packet);
         } else {
             link.come(packet);
             if link.was_idle() {
-                self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
+                self.queue.push(packet.arrival, EventId::new(EventKind::Arrival, id.0));
             }
         }
         if self.tracer.is_some() {
-            self.record_joined(id, &packet);
+            self.record_joined(id, &{ packet });
         }
-        true
     }
 
     /// The packet whose arrival event has come; `None` if a fault took it.
@@ -288,7 +296,7 @@ impl Fabric {
         self.hops += 1;
         self.hash.add(to, self.now, id.0, packet);
         if self.tracer.is_some() {
-            self.record(to, Happening::Arrived { link: id }, packet);
+            self.record(to, Happening::Arrived { link: id }, &{ *packet });
         }
     }
 
@@ -302,7 +310,7 @@ impl Fabric {
     }
 
     pub(super) fn near_end(&self, link: LinkId) -> NodeId {
-        self.links[link.reverse().index()].to
+        self.links[link.index()].from
     }
 
     #[cold]

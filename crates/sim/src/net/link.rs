@@ -8,7 +8,7 @@ use tributary_proto::ids::NodeId;
 use tributary_proto::time::{Span, Time};
 
 use super::ring::Ring;
-use super::{LossCause, Packet, PayloadId};
+use super::{LossCause, Packet, PacketFlags, PayloadId};
 
 /// One direction of a cable. The other direction is [`LinkId::reverse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,6 +95,8 @@ pub struct Link {
     waiting: Span,
 
     ring: Ring,
+    /// The node at the near end.
+    pub from: NodeId,
     /// The node at the far end ...
     pub to: NodeId,
     /// ... and the port where packets come in there.
@@ -111,7 +113,7 @@ pub struct Link {
 
 impl Link {
     /// A link to a node. `latency` is what packets spend inside that node before they reach an output queue.
-    pub fn new(spec: &LinkSpec, to: NodeId, to_port: u16, latency: Span) -> Link {
+    pub fn new(spec: &LinkSpec, from: NodeId, to: NodeId, to_port: u16, latency: Span) -> Link {
         Link {
             busy_until: Time::ZERO,
             ps_per_byte: spec.rate.ps_per_byte(),
@@ -122,6 +124,7 @@ impl Link {
             bytes: 0,
             waiting: Span::ZERO,
             ring: Ring::default(),
+            from,
             to,
             to_port,
             troubled: false,
@@ -135,36 +138,36 @@ impl Link {
     /// Puts a packet into the queue, and says when it will arrive; `None` if the queue has no room. The far end must be
     /// told (see [`Link::come`]).
     #[inline]
-    pub(super) fn enqueue(&mut self, now: Time, packet: &mut Packet) -> Option<Time> {
+    pub(super) fn enqueue(&mut self, now: Time, bytes: u16, flags: &mut PacketFlags) -> Option<Time> {
         let start = self.busy_until.max(now);
         let backlog = start.since(now);
-        let transmission = Span((u64::from(packet.bytes) * self.ps_per_byte) >> 16);
+        let transmission = Span((u64::from(bytes) * self.ps_per_byte) >> 16);
         let filled = backlog + transmission;
         if filled > self.limit {
             return None;
         }
-        if backlog > self.mark_above && packet.flags.mark() {
+        if backlog > self.mark_above && flags.mark() {
             self.marks += 1;
         }
         self.busy_until = start + transmission;
         self.packets += 1;
-        self.bytes += u64::from(packet.bytes);
+        self.bytes += u64::from(bytes);
         self.max_backlog = self.max_backlog.max(filled);
-        packet.arrival = self.busy_until + self.delay;
-        Some(packet.arrival)
+        Some(self.busy_until + self.delay)
     }
 
     /// Puts a packet behind those that wait for their departure. There is room: PAUSE sees to it.
-    pub(super) fn join_waiting(&mut self, now: Time, packet: &mut Packet) {
+    #[inline]
+    pub(super) fn join_waiting(&mut self, now: Time, bytes: u16, flags: &mut PacketFlags) {
         let backlog = self.backlog(now);
-        if backlog > self.mark_above && packet.flags.mark() {
+        if backlog > self.mark_above && flags.mark() {
             self.marks += 1;
         }
-        let transmission = self.transmission(u64::from(packet.bytes));
+        let transmission = self.transmission(u64::from(bytes));
         self.waiting = self.waiting + transmission;
         self.max_backlog = self.max_backlog.max(backlog + transmission);
         self.packets += 1;
-        self.bytes += u64::from(packet.bytes);
+        self.bytes += u64::from(bytes);
     }
 
     /// A packet is on its way to the far end, behind all others.
@@ -180,12 +183,13 @@ impl Link {
         (self.waiting, self.max_backlog) = (other.waiting, other.max_backlog);
     }
 
-    /// The first of those that wait begins to leave. The far end must be told (see [`Link::come`]).
-    pub(super) fn begin(&mut self, now: Time, packet: &mut Packet) {
-        let transmission = self.transmission(u64::from(packet.bytes));
+    /// One of those that wait begins to leave; says when it will arrive. The far end must be told (see [`Link::come`]).
+    #[inline]
+    pub(super) fn begin(&mut self, now: Time, bytes: u16) -> Time {
+        let transmission = self.transmission(u64::from(bytes));
         self.waiting = self.waiting - transmission;
         self.busy_until = self.busy_until.max(now) + transmission;
-        packet.arrival = self.busy_until + self.delay;
+        self.busy_until + self.delay
     }
 
     /// The packet that arrives first, and the arrival of the one behind it.

@@ -67,29 +67,43 @@ struct Copies {
     left: u32,
 }
 
-/// One link, at both of its ends.
+/// One link, at both of its ends: a cache line for each end, and one for orders.
 #[derive(Default)]
+#[repr(C, align(64))]
 pub(super) struct Port {
-    /// Bytes that the far end can hold of what comes in over this link.
-    pub room: u64,
     /// Packets that have not begun to leave.
     pub waiting: VecDeque<(Packet, Origin)>,
     /// Origin and bytes of the one that is leaving.
     pub leaving: Option<(Origin, u16)>,
     /// The near end was told to stop.
     pub paused: bool,
-    /// Orders on their way to the near end: when they arrive, and whether they say stop.
-    pub orders: VecDeque<(Time, bool)>,
     /// Bytes of the near end's own packets.
     pub own: u64,
+
     /// Bytes that came in over this link and have not left the far end ...
     pub held: u64,
     /// ... and the most that ever were.
     pub most_held: u64,
-    /// The far end's last order said stop.
-    pub pausing: bool,
-    /// How often it said so.
+    /// Bytes that the far end can hold of what comes in over this link.
+    pub room: u64,
+    /// How often the far end said stop.
     pub pauses: u64,
+    /// Its last order said so.
+    pub pausing: bool,
+    /// Orders on their way to the near end: when they arrive, and whether they say stop.
+    pub orders: VecDeque<(Time, bool)>,
+}
+
+impl Port {
+    /// A packet may begin to leave.
+    fn is_free(&self) -> bool {
+        !self.paused && self.leaving.is_none()
+    }
+
+    /// A packet that comes now need not wait.
+    fn is_idle(&self) -> bool {
+        self.is_free() && self.waiting.is_empty()
+    }
 }
 
 /// All links of a lossless network.
@@ -206,9 +220,11 @@ impl Fabric {
         self.lossless.is_some()
     }
 
-    pub(super) fn send_lossless(&mut self, origin: Origin, id: LinkId, mut packet: Packet) -> bool {
-        if self.links[id.index()].down {
-            self.lose(id, self.near_end(id), self.why_down(id), &packet);
+    #[inline(always)]
+    pub(super) fn send_lossless(&mut self, origin: Origin, id: LinkId, packet: Packet) -> bool {
+        let link = &mut self.links[id.index()];
+        if link.down {
+            self.lose(id, self.near_end(id), self.why_down(id), &{ packet });
             if let Origin::Copies(_) = origin {
                 self.give_room_back(id, origin, packet.bytes);
             }
@@ -217,18 +233,25 @@ impl Fabric {
         let Some(lossless) = &mut self.lossless else { return false };
         let origin = lossless.resolve(origin, id);
         let Some(stop) = lossless.hold(id, origin, packet.bytes) else {
-            self.lose(id, self.near_end(id), LossCause::QueueFull, &packet);
+            self.lose(id, self.near_end(id), LossCause::QueueFull, &{ packet });
             return false;
         };
-        self.links[id.index()].join_waiting(self.now, &mut packet);
-        lossless.ports[id.index()].waiting.push_back((packet, origin));
+        let mut flags = packet.flags;
+        link.join_waiting(self.now, packet.bytes, &mut flags);
+        let packet = Packet { flags, ..packet };
+        let goes_at_once = lossless.ports[id.index()].is_idle();
+        if !goes_at_once {
+            lossless.ports[id.index()].waiting.push_back((packet, origin));
+        }
         if self.tracer.is_some() {
-            self.record(self.near_end(id), Happening::Waits { link: id }, &packet);
+            self.record(self.near_end(id), Happening::Waits { link: id }, &{ packet });
         }
         if let Some(origin) = stop {
             self.order(origin, true);
         }
-        self.begin_next(id);
+        if goes_at_once {
+            self.begin(id, packet, origin);
+        }
         true
     }
 
@@ -283,25 +306,22 @@ impl Fabric {
     fn begin_next(&mut self, id: LinkId) {
         let Some(lossless) = &mut self.lossless else { return };
         let port = &mut lossless.ports[id.index()];
-        if port.paused || port.leaving.is_some() {
-            return;
+        if port.is_free()
+            && let Some((packet, origin)) = port.waiting.pop_front()
+        {
+            self.begin(id, packet, origin);
         }
-        let Some((mut packet, origin)) = port.waiting.pop_front() else { return };
-        port.leaving = Some((origin, packet.bytes));
+    }
+
+    /// A packet leaves.
+    #[inline(always)]
+    fn begin(&mut self, id: LinkId, packet: Packet, origin: Origin) {
+        let Some(lossless) = &mut self.lossless else { return };
+        lossless.ports[id.index()].leaving = Some((origin, packet.bytes));
         let link = &mut self.links[id.index()];
-        link.begin(self.now, &mut packet);
+        let arrival = link.begin(self.now, packet.bytes);
         self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
-        if link.crosses {
-            self.cross(id, packet);
-        } else {
-            link.come(packet);
-            if link.was_idle() {
-                self.queue.push(packet.arrival, EventId::new(EventKind::Arrival, id.0));
-            }
-        }
-        if self.tracer.is_some() {
-            self.record_joined(id, &packet);
-        }
+        self.depart_with(id, Packet { arrival, ..packet });
     }
 
     /// A lossless link has finished a packet, or was told so before it stood still.
