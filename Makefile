@@ -42,7 +42,7 @@ test-tools: $(VENV)/.test-tools
 $(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
 	scripts/apt-install iproute2 nftables
 	$(PYTHON) -m pip install --quiet 'pytest>=8' 'ruff>=0.12' 'mypy>=1.16' 'ml_dtypes>=0.4' \
-	    'matplotlib>=3.7' 'pandas>=2.0' 'distributed>=2024.1'
+	    'matplotlib>=3.7' 'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1'
 	@touch $@
 
 demo: build ## Watch a switch and four workers sum real tensors

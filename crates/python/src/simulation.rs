@@ -97,8 +97,7 @@ impl Report {
             let names = Format::ALL.map(Format::name).join(" or ");
             PyValueError::new_err(format!("there is no form '{format}'; use {names}"))
         })?;
-        py.detach(|| self.report.write_files(&directory, format))
-            .map_err(|error| PyOSError::new_err(format!("cannot write to {}: {error}", directory.display())))
+        py.detach(|| self.report.write_files(&directory, format)).map_err(|error| PyOSError::new_err(error.to_string()))
     }
 }
 

@@ -74,6 +74,20 @@ fn a_program_that_wants_a_sweep_is_sent_to_it() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_is_named_and_what_was_there_stays() {
+    let directory = std::env::temp_dir().join(format!("tributary-sim-kept-{}", std::process::id()));
+    let report = run(&Config::parse(SMALL).unwrap()).unwrap();
+    report.write_files(&directory, Format::Csv).unwrap();
+    let before = std::fs::read(directory.join("links.csv")).unwrap();
+    // No file can be made where a folder has its name.
+    std::fs::create_dir(directory.join("links.csv.part")).unwrap();
+    let error = report.write_files(&directory, Format::Csv).unwrap_err().to_string();
+    assert!(error.starts_with("cannot write ") && error.contains("links.csv: "), "{error}");
+    assert_eq!(std::fs::read(directory.join("links.csv")).unwrap(), before);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
 fn a_wrong_file_is_refused_with_a_sentence() {
     let star = "[network]\nstar = { hosts = 4 }\n";
     let job = "[[job]]\nprotocol = \"switchml\"\ntensor = \"1 MiB\"\n";
@@ -87,6 +101,11 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         (format!("{star}rat = \"1 Gbit/s\""), "line 3: unknown field `rat`, expected one of"),
         (format!("{star}rate = 100"), "has no unit"),
         (format!("{star}rate = \"1 bit/s\""), "no rate of a link"),
+        (format!("{star}delay = \"11 s\""), "a link's delay of 11 s is longer than the whole run: end = 10 s"),
+        (format!("{star}queue = -1"), "line 3: -1 is no number of bytes"),
+        (format!("{star}queue = 1.5"), "line 3: 1.5 is no number of bytes"),
+        (format!("{star}[[job]]\nprotocol = \"ring\"\ntensor = \"1000000 GiB\""), "more than 2^32 - 1 elements"),
+        (format!("{star}[sweep]\nseeds = 2"), "run it with `tributary sim sweep FILE`"),
         (format!("{star}routing = \"fast\""), "unknown variant `fast`, expected one of `ecmp`"),
         (format!("{star}overhead = \"1 MB\""), "no framing"),
         ("[network]\nclos = { ports = 3 }".into(), "even number of ports"),
@@ -118,7 +137,10 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         (with("rto = { min = \"2 ms\", max = \"1 ms\" }"), "at most rto.max"),
         (with("op = \"mul\""), "\"mul\" is no operator: there are sum, avg"),
         (format!("{star}[[job]]\nprotocol = \"smoke\"\ntensor = 4"), "\"smoke\" is no protocol: there are switchml"),
-        (format!("{star}[[job]]\nprotocol = \"switchml\"\ntensor = 7"), "no whole number of f32 elements"),
+        (
+            format!("{star}[[job]]\nprotocol = \"switchml\"\ntensor = 7"),
+            "no whole number of f32 elements, which have 4 bytes",
+        ),
         (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = \"2 kB\"\nhosts = 1"), "nobody to send to"),
         (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 10"), "less than one packet"),
         (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 100\npacket = 20"), "no packet"),

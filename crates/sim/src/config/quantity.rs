@@ -163,7 +163,10 @@ macro_rules! written {
 }
 
 written! {
-    Bytes: |number| if number.fract() == 0.0 { Ok(Bytes(number as u64)) } else { Err(format!("{number} is no number of bytes")) };
+    Bytes: |number| match number.fract() == 0.0 && number >= 0.0 {
+        true => whole(number, &number.to_string()).map(Bytes),
+        false => Err(format!("{number} is no number of bytes")),
+    };
     DataRate: |number| Err(format!("{number} has no unit: write it as in \"100 Gbit/s\""));
     Duration: |number| if number == 0.0 { Ok(Duration::default()) } else { Err(format!("{number} has no unit: write it as in \"1.5 us\"")) };
     Share: |number| Share::checked(number);

@@ -123,7 +123,7 @@ pub struct Job {
     first_switches: Vec<NodeId>,
     ranks: Vec<u16>,
     roster: Arc<Roster>,
-    index: JobIndex,
+    pub(super) index: JobIndex,
 }
 
 const NO_RANK: u16 = u16::MAX;

@@ -1,5 +1,9 @@
-//! How much of the switches' memory holds sums that are not complete, at one moment.
+//! What the programs in switches say: how much of their memory holds sums that are not complete, and what they dropped.
 
+use tributary_proto::drop_reason::DropCounters;
+use tributary_proto::ids::JobId;
+
+use super::jobs::Job;
 use super::simulation::Simulation;
 
 /// What of one switch's memory is in use.
@@ -31,5 +35,15 @@ impl Simulation {
             switch.arrays().for_each(|(array, bytes)| occupancy.add(array.held, array.entries, bytes));
         }
         switches
+    }
+
+    /// A job's packets that were of no use to its programs in switches. A switch that died has forgotten its own.
+    pub fn drops_in_switches(&self, job: &Job) -> DropCounters {
+        let id = JobId(job.index.0 + 1);
+        let mut sum = DropCounters::default();
+        let reports =
+            self.switches.iter().flat_map(|switch| &switch.pipelines).filter_map(|pipeline| pipeline.report(id));
+        reports.for_each(|report| sum.add(&report.drops));
+        sum
     }
 }

@@ -7,7 +7,7 @@ use tributary_proto::time::{Span, Time};
 use super::hosts::Allocation;
 use super::shared::shared;
 use super::traffic::{add_traffic, transport};
-use crate::config::{Config, ConfigError, FaultSection, JobSection, LinkSet, Links, invalid};
+use crate::config::{Config, ConfigError, Duration, FaultSection, JobSection, LinkSet, Links, invalid};
 use crate::driver::{Action, JobPlan, Noise, Settings, Simulation};
 use crate::faults::TroubleSpec;
 use crate::net::LinkId;
@@ -17,6 +17,11 @@ use crate::topology::Graph;
 /// The network of a file with its jobs, traffic and faults, at time zero.
 pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     let graph = config.network.build()?;
+    let longest = graph.edges().iter().map(|edge| edge.a_to_b.delay.max(edge.b_to_a.delay)).max().unwrap_or_default();
+    if longest > config.end.0 {
+        let longest = Duration(longest);
+        return Err(invalid(format!("a link's delay of {longest} is longer than the whole run: end = {}", config.end)));
+    }
     let settings = Settings {
         seed: config.seed,
         balancing: config.network.balancing(),
@@ -58,11 +63,14 @@ fn job_plan(
     let name = section.name.clone().unwrap_or_else(|| format!("job {index}"));
     let members = hosts.take(&name, &section.hosts, section.placement)?;
     let size = section.dtype.size() as u64;
-    if !section.tensor.0.is_multiple_of(size) || section.tensor.0 / size > u64::from(u32::MAX) {
+    if !section.tensor.0.is_multiple_of(size) {
         return Err(invalid(format!(
-            "{name}: a tensor of {} bytes is no whole number of {} elements, or more than 2^32 - 1 of them",
-            section.tensor.0, section.dtype
+            "{name}: a tensor of {} is no whole number of {} elements, which have {size} bytes",
+            section.tensor, section.dtype
         )));
+    }
+    if section.tensor.0 / size > u64::from(u32::MAX) {
+        return Err(invalid(format!("{name}: a tensor of {} has more than 2^32 - 1 elements", section.tensor)));
     }
     if section.iterations == 0 {
         return Err(invalid(format!("{name}: iterations = 0 leaves nothing to do")));

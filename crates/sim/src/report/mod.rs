@@ -12,9 +12,11 @@ mod transport;
 use std::time::Duration;
 
 use serde::Serialize;
+use tributary_proto::drop_reason::DropCounters;
 use tributary_proto::host::HostStats;
 use tributary_proto::time::Time;
 
+pub use files::{FileError, write_whole};
 pub use links::{LinkGroup, LinkRow};
 pub use samples::{LinkSample, Samples, SamplesReport};
 pub use transport::{FlowClass, TransportReport};
@@ -161,6 +163,8 @@ pub struct JobReport {
     pub in_network: Option<f64>,
     /// Packets that were of no use to its hosts, by reason.
     pub drops: Vec<(&'static str, u64)>,
+    /// Those that were of no use to its programs in switches, by reason.
+    pub switch_drops: Vec<(&'static str, u64)>,
     /// What went wrong, a sentence each.
     pub complaints: Vec<String>,
 }
@@ -291,19 +295,14 @@ impl Report {
 fn job_report(simulation: &Simulation, job: &Job) -> JobReport {
     let seats = simulation.traffic.seats.iter().filter(|seat| std::ptr::eq(simulation.traffic.jobs.get(seat.job), job));
     let mut total = HostStats::default();
-    let mut drops: Vec<(&'static str, u64)> = Vec::new();
+    let mut drops = DropCounters::default();
     for seat in seats {
         let stats = seat.machine.stats();
         total.packets_sent += stats.packets_sent;
         total.retransmissions += stats.retransmissions;
         total.blocks_in_network += stats.blocks_in_network;
         total.blocks_at_hosts += stats.blocks_at_hosts;
-        for (reason, count) in stats.drops.iter().filter(|&(_, count)| count > 0) {
-            match drops.iter_mut().find(|(name, _)| *name == reason.name()) {
-                Some((_, sum)) => *sum += count,
-                None => drops.push((reason.name(), count)),
-            }
-        }
+        drops.add(&stats.drops);
     }
     let ranks = job.members.len() as u32;
     let mut durations: Vec<f64> = job
@@ -338,9 +337,15 @@ fn job_report(simulation: &Simulation, job: &Job) -> JobReport {
         packets_sent: total.packets_sent,
         retransmissions: total.retransmissions,
         in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
-        drops,
+        drops: by_name(&drops),
+        switch_drops: by_name(&simulation.drops_in_switches(job)),
         complaints: job.complaints.iter().map(|complaint| complaint.sentence(job)).collect(),
     }
+}
+
+/// The reasons that came up.
+fn by_name(drops: &DropCounters) -> Vec<(&'static str, u64)> {
+    drops.iter().filter(|&(_, count)| count > 0).map(|(reason, count)| (reason.name(), count)).collect()
 }
 
 fn flow_rows(simulation: &Simulation) -> Vec<FlowRow> {

@@ -9,9 +9,9 @@ impl fmt::Display for Report {
         let state = if self.finished { "finished" } else { "NOT FINISHED" };
         writeln!(
             f,
-            "{} hosts, {} switches, seed {}: {state} after {} of simulated time",
-            self.hosts,
-            self.switches,
+            "{}, {}, seed {}: {state} after {} of simulated time",
+            number(self.hosts.into(), "host", "hosts"),
+            number(self.switches.into(), "switch", "switches"),
             self.seed,
             time(self.seconds)
         )?;
@@ -33,7 +33,7 @@ impl fmt::Display for Report {
         }
         write_links(f, &self.links)?;
         if self.switch_memory_bytes > 0 {
-            writeln!(f, "\nswitch memory: {} KiB in the fullest switch", self.switch_memory_bytes.div_ceil(1024))?;
+            writeln!(f, "\nswitch memory: {} in the fullest switch", bytes(self.switch_memory_bytes as u64))?;
         }
         if let Some(arrays) = &self.arrays {
             write_arrays(f, arrays)?;
@@ -72,16 +72,15 @@ fn write_arrays(f: &mut fmt::Formatter<'_>, arrays: &ArraysReport) -> fmt::Resul
 fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
     let trees = match job.trees {
         0 => "dynamic trees".to_string(),
-        1 => "1 tree".to_string(),
-        trees => format!("{trees} trees"),
+        trees => number(trees as u64, "tree", "trees"),
     };
     writeln!(
         f,
-        "\n{}: {} on {} ranks, {} KiB, {trees}, {} slots",
+        "\n{}: {} on {} ranks, {}, {trees}, {} slots",
         job.name,
         job.protocol,
         job.ranks,
-        job.tensor_bytes as f64 / 1024.0,
+        bytes(job.tensor_bytes),
         job.slots
     )?;
     match (job.seconds, job.goodput_gbps) {
@@ -92,8 +91,10 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
         _ => writeln!(f, "  completion  none")?,
     }
     writeln!(f, "  packets     {} sent, {} of them again", job.packets_sent, job.retransmissions)?;
-    if !job.drops.is_empty() {
-        writeln!(f, "  of no use   {}", counts(&job.drops))?;
+    for (where_to, drops) in [("to hosts", &job.drops), ("to switches", &job.switch_drops)] {
+        if !drops.is_empty() {
+            writeln!(f, "  of no use   {where_to}: {}", counts(drops))?;
+        }
     }
     for sentence in job.complaints.iter().take(MOST_COMPLAINTS) {
         writeln!(f, "  WRONG       {sentence}")?;
@@ -171,6 +172,22 @@ fn write_links(f: &mut fmt::Formatter<'_>, groups: &[LinkGroup]) -> fmt::Result 
 
 fn counts(counts: &[(&str, u64)]) -> String {
     counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+fn number(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// Bytes with a unit that suits them.
+fn bytes(bytes: u64) -> String {
+    let (factor, unit) = match bytes {
+        0..1024 => return format!("{bytes} B"),
+        1024..1_048_576 => (1024.0, "KiB"),
+        1_048_576..1_073_741_824 => (1_048_576.0, "MiB"),
+        _ => (1_073_741_824.0, "GiB"),
+    };
+    let short = format!("{:.1}", bytes as f64 / factor);
+    format!("{} {unit}", short.strip_suffix(".0").unwrap_or(&short))
 }
 
 /// Seconds with a unit that suits them.

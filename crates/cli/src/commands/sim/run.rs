@@ -1,6 +1,7 @@
 //! `tributary sim run`: one experiment from a file.
 
 use std::fs;
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,8 +9,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tributary_sim::config::{Config, Sample, SampleWord};
-use tributary_sim::experiment::Progress;
-use tributary_sim::report::Report;
+use tributary_sim::experiment::{Progress, RunError};
+use tributary_sim::report::{Report, write_whole};
 use tributary_sim::table::Format;
 
 use crate::failure::Failure;
@@ -57,23 +58,29 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         if interrupt.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     watch.bar.finish_and_clear();
-    let report = outcome?;
-    if let Some(directory) = &args.out {
-        let written = report.write_files(directory, args.format);
-        written.map_err(|error| Failure::new(format!("cannot write to {}: {error}", directory.display())))?;
-    }
+    let report = outcome.map_err(|error| name_file(&args.file, error))?;
     match args.json {
         true => output::json(&report)?,
         false => output::line(&report.to_string())?,
     }
-    let drawn = match &args.out {
-        Some(directory) if args.plot => plot(&args.file, &report, directory, program),
-        _ => Ok(()),
-    };
-    match report.failure() {
-        None => drawn.map_err(Failure::Told),
-        Some(sentence) => Err(Failure::Told(sentence)),
+    // What the run found is told by now, whatever becomes of its files.
+    let kept = args.out.as_deref().map_or(Ok(()), |directory| keep(&args, &report, directory, program));
+    let wrong: Vec<String> = report.failure().into_iter().chain(kept.err()).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(Failure::Told(wrong.join("; "))) }
+}
+
+/// A file that describes no experiment is named.
+fn name_file(file: &Path, error: RunError) -> Failure {
+    match error {
+        RunError::Config(error) => Failure::new(format!("{}: {error}", file.display())),
+        error => error.into(),
     }
+}
+
+/// Writes the files, and draws them.
+fn keep(args: &Args, report: &Report, directory: &Path, program: &Program) -> Result<(), String> {
+    report.write_files(directory, args.format).map_err(|error| error.to_string())?;
+    if args.plot { plot(&args.file, report, directory, program) } else { Ok(()) }
 }
 
 /// Writes the figures' data, and the picture beside it.
@@ -82,7 +89,7 @@ fn plot(file: &Path, report: &Report, directory: &Path, program: &Program) -> Re
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
     let title = format!("{} hosts, {} switches, seed {}", report.hosts, report.switches, report.seed);
     let figures = json!({ "id": name, "title": title, "quick": false, "figures": report.figures() });
-    fs::write(&data, format!("{figures}\n")).map_err(|error| format!("cannot write {}: {error}", data.display()))?;
+    write_whole(data.clone(), |out| writeln!(out, "{figures}")).map_err(|error| error.to_string())?;
     draw(&data, program).map_err(|reason| format!("the results are written, but not drawn: {reason}"))
 }
 

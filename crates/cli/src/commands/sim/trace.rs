@@ -57,7 +57,8 @@ fn parse_packet(text: &str) -> Result<(NodeName, u32), String> {
 /// Runs the experiment with a recorder.
 pub fn run(args: Args) -> Result<(), Failure> {
     let config = config(&args)?;
-    let mut simulation = experiment::build(&config)?;
+    let file = args.file.as_ref().map(|file| format!("{}: ", file.display())).unwrap_or_default();
+    let mut simulation = experiment::build(&config).map_err(|error| Failure::new(format!("{file}{error}")))?;
     let outcome = attach(&args, &mut simulation)?;
     let interrupt = Interrupt::on_signals()?;
     let end = args.to.map_or(config.end, |to| to.min(config.end));
@@ -71,9 +72,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     // The recorder writes its last lines when it goes.
     drop(simulation.fabric.take_tracer());
-    match outcome.take_error() {
-        Some(error) => Err(error.into()),
-        None => Ok(()),
+    match (outcome.take_error(), &args.pcapng) {
+        (Some(error), Some(path)) => Err(Failure::new(format!("cannot write {}: {error}", path.display()))),
+        (Some(error), None) => Err(error.into()),
+        (None, _) => Ok(()),
     }
 }
 
