@@ -5,15 +5,20 @@
 //! judged but there, so that nobody is called lost on old news. Same inputs, same outputs, always.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
 
+use tributary_proto::config::{Below, JobConfig};
 use tributary_proto::ids::{JobId, JobKey, WorkerId};
+use tributary_proto::registry::Protocol;
 use tributary_proto::time::Time;
 
 use crate::admission::Limits;
 use crate::forming::{Forming, Party, Quarrel, Seat};
-use crate::levels::{SwitchJoin, SwitchSeat};
+use crate::levels::{Child, SwitchJoin, SwitchSeat};
+use crate::memory::JobShape;
 use crate::name::JobName;
-use crate::plan::{Admitted, Effect};
+use crate::plan::{Admitted, Effect, Plan};
 use crate::refusal::Refusal;
 use crate::request::JoinRequest;
 use crate::running::{Contender, Running};
@@ -278,18 +283,67 @@ impl Control {
 
     /// Refuses every pending join and every later one, and removes every job.
     pub fn stop(&mut self) {
+        self.stop_joining();
+        let ids: Vec<JobId> = self.running.keys().copied().collect();
+        for ticket in ids.into_iter().flat_map(|id| self.remove(id)).collect::<Vec<_>>() {
+            self.answer(ticket, Err(Refusal::Stopping));
+        }
+    }
+
+    /// Refuses every pending join and every later one. Jobs stay: they outlive this control plane.
+    pub fn stop_joining(&mut self) {
         self.stopping = true;
         let names: Vec<JobName> = self.forming.keys().cloned().collect();
         names.iter().for_each(|name| drop(self.fail_forming(name, &Refusal::Stopping)));
-        let contenders = std::mem::take(&mut self.contenders).into_iter();
-        let mut tickets: Vec<Ticket> = contenders.map(|contender| contender.party.ticket()).collect();
-        let ids: Vec<JobId> = self.running.keys().copied().collect();
-        for id in ids {
-            tickets.extend(self.remove(id));
+        for contender in std::mem::take(&mut self.contenders) {
+            self.answer(contender.party.ticket(), Err(Refusal::Stopping));
         }
-        for ticket in tickets {
-            self.answer(ticket, Err(Refusal::Stopping));
+    }
+
+    /// Takes a job over that runs already, all of whose ranks are workers here: this control plane was started anew.
+    pub fn adopt(
+        &mut self,
+        now: Time,
+        name: &JobName,
+        protocol: Protocol,
+        config: JobConfig,
+        workers: Vec<SocketAddr>,
+    ) {
+        let id = config.job;
+        let world = workers.len() as u16;
+        let child = |(rank, &addr): (usize, &SocketAddr)| Child {
+            below: Below::Worker(WorkerId(rank as u16)),
+            addrs: vec![addr],
+            asked_at: addr.ip(),
+            incarnation: None,
+            control: None,
+        };
+        let shape = JobShape {
+            protocol,
+            slots: config.slots,
+            elements_per_packet: config.elements_per_packet,
+            world,
+            children: world,
+            neighbours: 0,
+            shards: config.shards,
+        };
+        let plan = Plan {
+            name: name.clone(),
+            protocol,
+            config,
+            children: workers.iter().enumerate().map(child).collect(),
+            workers,
+            switches: Vec::new(),
+            uplink: None,
+            memory_bytes: shape.bytes(),
+        };
+        // Of two jobs of a name, the one with the higher id is most likely the newer.
+        let former = self.owners.insert(name.clone(), id).and_then(|former| self.running.get_mut(&former));
+        if let Some(former) = former {
+            former.superseded = true;
         }
+        self.last_id = self.last_id.max(id);
+        self.running.insert(id, Running::adopted(now, Arc::new(plan)));
     }
 
     /// The switch's limits.

@@ -94,6 +94,12 @@ impl Running {
         Running { plan, members, above, started: None, superseded: false, absences: Vec::new(), departures: 0 }
     }
 
+    /// A job that was installed before this control plane was started; its members have their lease to be heard.
+    pub fn adopted(now: Time, plan: Arc<Plan>) -> Running {
+        let members = plan.children.iter().map(|_| Member::new(now, None)).collect();
+        Running { members, started: Some(now), ..Running::new(now, plan, Vec::new()) }
+    }
+
     /// The job is installed: leases begin. Returns the joins to answer.
     pub fn start(&mut self, now: Time) -> Vec<Ticket> {
         self.started = Some(now);

@@ -245,3 +245,30 @@ fn a_full_table_of_jobs_does_not_hinder_a_restart() {
     world.pass(secs(2.0), &[]);
     assert!(world.answer(tickets[0]).is_ok() && world.answer(tickets[1]).is_ok());
 }
+
+#[test]
+fn a_control_plane_that_was_started_anew_takes_running_jobs_over() {
+    let mut before = World::new(64 * MIB);
+    let (other, plan) = (before.start("b", 1, 1), before.start("a", 3, 1));
+    let mut world = World::new(64 * MIB);
+    for plan in [&plan, &other] {
+        world.control.adopt(world.now, &plan.name, plan.protocol, plan.config.clone(), plan.workers.clone());
+        world.installed.insert(plan.config.job, plan.clone());
+    }
+    assert_eq!(world.control.memory_used(), before.control.memory_used());
+    for rank in 0..3 {
+        world.control.watch(&plan.name, plan.config.job, rank, plan.config.key).unwrap();
+    }
+    world.pass(secs(9.0), &[(&plan, &[0, 1, 2])]);
+    assert_eq!(world.phases().len(), 2);
+    // Nobody is left of the other job: a lease later its slots come back.
+    world.pass(secs(2.0), &[(&plan, &[0, 1, 2])]);
+    assert_eq!(world.phases(), [("a".to_string(), Phase::Running)]);
+    // Names and ids are taken.
+    let double = world.join("a", request(0, 3, 2));
+    world.pass(secs(2.0), &[(&plan, &[0, 1, 2])]);
+    assert_eq!(world.refusal(double).0, "rank_taken");
+    assert!(world.start("c", 1, 1).config.job > plan.config.job);
+    (0..3).for_each(|rank| world.leave(&plan, rank));
+    assert!(!world.installed.contains_key(&plan.config.job));
+}

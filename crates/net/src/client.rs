@@ -233,7 +233,7 @@ impl Rendezvous for HttpRendezvous {
         match self.client.post::<GoneMembers>(&format!("/jobs/{name}/watch"), &body, WATCH) {
             Ok(gone) => Watched::Gone(gone.table(self.client.switch.ip())),
             Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
-            Err(ClientError::Refused { code, error, .. }) if code == NO_SEAT => Watched::Unreachable(error),
+            Err(ClientError::Refused { code, error, .. }) if code == NO_SEAT => Watched::NoSeat(error),
             Err(ClientError::Refused { .. }) => Watched::Unknown,
             Err(ClientError::Unreachable(why)) => Watched::Unreachable(why),
         }

@@ -199,9 +199,27 @@ impl ControlPlane {
         look(&self.state().control)
     }
 
-    /// Refuses what waits and removes every job; the task then ends by itself.
+    /// Takes over the jobs that outlived an earlier control plane. Until this is done, nobody is to be answered.
+    pub async fn begin(&self) {
+        let mut adopted = 0;
+        for shard in &self.shards {
+            for (name, job) in shard.found().come().await.unwrap_or_default() {
+                tracing::info!(job = %name, id = job.config.job.0, "a job that runs was taken over");
+                self.state().control.adopt(self.now(), &name, job.protocol, job.config, job.members);
+                adopted += 1;
+            }
+        }
+        if adopted > 0 || self.shards.iter().any(|shard| shard.outlives()) {
+            self.look(Duration::ZERO).await;
+        }
+    }
+
+    /// Refuses what waits, and removes every job but those that outlive us; the task then ends by itself.
     pub async fn stop(&self) {
-        self.state().control.stop();
+        match self.shards.iter().any(|shard| shard.outlives()) {
+            true => self.state().control.stop_joining(),
+            false => self.state().control.stop(),
+        }
         self.carry_out().await;
         if let Some(ascender) = &self.ascender {
             ascender.settle().await;
@@ -309,7 +327,7 @@ impl ControlPlane {
 
     async fn install_everywhere(&self, plan: &Plan) -> Result<(), ShardError> {
         for (number, shard) in self.shards.iter().enumerate() {
-            shard.install(job_in_shard(plan, number)).come().await??;
+            shard.install(&plan.name, job_in_shard(plan, number)).come().await??;
         }
         Ok(())
     }

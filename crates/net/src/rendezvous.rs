@@ -99,6 +99,9 @@ pub enum Watched {
     Unknown,
     /// Nobody answers at the switch's control address: the sentence says how.
     Unreachable(String),
+    /// The switch is there, but the one where the fabric's jobs are formed is not: running jobs need it for nothing but
+    /// this. The sentence says which it is.
+    NoSeat(String),
     /// This control plane keeps no watch over members.
     Unwatched,
 }

@@ -75,7 +75,7 @@ fn a_job_that_joins_at_a_leaf_is_formed_at_the_seat_installed_everywhere_and_rem
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
     assert!(data.iter().copied().eq(0..10_000));
     let jobs = |switch: &RunningFabricSwitch| client::status(switch.udp_addr()).unwrap().jobs;
-    assert_eq!((jobs(&top)[0].name.as_str(), jobs(&leaf)[0].name.as_str()), ("alone", "#1"));
+    assert_eq!((jobs(&top)[0].name.as_str(), jobs(&leaf)[0].name.as_str()), ("alone", "alone"));
     until(&top, "the member's sign of life", |status| status.jobs[0].members[0].heard_s_ago.is_some());
     group.close();
     for switch in [&top, &leaf] {
@@ -98,6 +98,30 @@ fn a_leaf_that_is_started_again_gets_the_running_job_again() {
     let mut data = vec![3i32; 1_000];
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
     assert_eq!(data, [3; 1_000]);
+}
+
+#[test]
+fn a_seat_that_is_started_again_finds_the_running_job_and_forms_new_ones() {
+    let fabric = fabric(4, "0123456789abcdef");
+    let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
+    until(&leaf, "a greeting", ready);
+    let group = Group::connect(&options(&leaf, Protocol::Canary)).unwrap();
+    top.stop();
+    let mut data = vec![3i32; 1_000];
+    group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+    let top = start(&fabric, "top");
+    until(&top, "the job, with its name and its member", |status| {
+        ready(status)
+            && status.jobs.iter().any(|job| job.name == "alone" && job.id == Some(1))
+            && status.jobs[0].members[0].heard_s_ago.is_some_and(|ago| ago < 2.0)
+    });
+    group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+    assert_eq!(data, [3; 1_000]);
+    group.close();
+    until(&leaf, "the removal", |status| status.jobs.is_empty());
+    let next = Group::connect(&options(&leaf, Protocol::Canary)).unwrap();
+    assert_eq!(client::status(leaf.udp_addr()).unwrap().jobs[0].id, Some(2), "ids do not come back soon");
+    drop(next);
 }
 
 #[test]

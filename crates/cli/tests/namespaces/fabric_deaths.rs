@@ -85,3 +85,27 @@ fn a_leaf_that_is_started_again_at_once_costs_no_element() {
     let complaints = complaints(dir.path(), "long");
     assert!(complaints.iter().all(String::is_empty), "{complaints:?} {}", text(&output.stderr));
 }
+
+#[test]
+fn a_seat_that_is_started_again_costs_no_element_and_the_next_job_is_formed_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "job long 500000 40; busy; end spine1; sleep 2; again spine1; all; job next 1000 1; all; end spine1";
+    let Some(output) = script(dir.path(), words) else { return };
+    for job in ["long", "next"] {
+        let complaints = complaints(dir.path(), job);
+        assert!(complaints.iter().all(String::is_empty), "{job}: {complaints:?} {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn without_its_seat_a_fabric_sums_to_the_end_and_refuses_the_next_job_with_one_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "job long 500000 40; busy; end spine1; all; job next 1000 1; all";
+    let Some(output) = script(dir.path(), words) else { return };
+    let complaints_of = |job| complaints(dir.path(), job);
+    assert!(complaints_of("long").iter().all(String::is_empty), "{:?} {}", complaints_of("long"), text(&output.stderr));
+    for complaint in complaints_of("next") {
+        let wanted = "switch spine1, where this fabric's jobs are formed, cannot be asked at 10.77.192.4:17777";
+        assert!(complaint.contains(wanted) && complaint.lines().count() == 1, "{complaint}");
+    }
+}

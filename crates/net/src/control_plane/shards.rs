@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tributary_control::Plan;
+use tributary_control::{JobName, Plan};
 use tributary_proto::ids::JobId;
 use tributary_proto::time::Time;
 
@@ -11,11 +11,19 @@ use crate::shard::{Answer, JobInstall, ShardError, ShardHandle, ShardReport};
 /// What the control plane needs of a shard, or of what stands for one. Answers come in the order of asking.
 pub(crate) trait Shard: Send + Sync {
     /// Installs a job, in place of any with its id; answers when packets will find it.
-    fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>>;
+    fn install(&self, name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>>;
     /// Takes a job out and frees its memory; false if there was none.
     fn remove(&self, job: JobId) -> Answer<bool>;
     /// The state of the shard and of its jobs.
     fn report(&self) -> Answer<ShardReport>;
+    /// The jobs that run there although this control plane has not installed them: it was started anew.
+    fn found(&self) -> Answer<Vec<(JobName, JobInstall)>> {
+        Answer::ready(Vec::new())
+    }
+    /// Its jobs outlive this control plane, which finds them again.
+    fn outlives(&self) -> bool {
+        false
+    }
     /// The address that it receives at.
     fn udp_addr(&self) -> SocketAddr;
     /// Bytes of receive buffer that the kernel granted.
@@ -23,7 +31,7 @@ pub(crate) trait Shard: Send + Sync {
 }
 
 impl Shard for ShardHandle {
-    fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
+    fn install(&self, _name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>> {
         ShardHandle::install(self, job)
     }
     fn remove(&self, job: JobId) -> Answer<bool> {

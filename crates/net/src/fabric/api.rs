@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use tributary_control::JobName;
 use tributary_control::fabric::Fabric;
 use tributary_proto::config::{Below, JobConfig};
 use tributary_proto::ids::{JobId, JobKey, NodeId};
@@ -31,6 +32,8 @@ pub struct SyncBody {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobBody {
+    /// Its name.
+    pub name: String,
     /// The protocol's name.
     pub protocol: String,
     /// The job's id in packets.
@@ -52,6 +55,7 @@ impl JobBody {
     pub fn new(job: &FabricJob) -> JobBody {
         let JobInstall { protocol, config, members, .. } = &job.job;
         JobBody {
+            name: job.name.as_str().to_owned(),
             protocol: protocol.name().to_owned(),
             job_id: config.job.0,
             key: hex(config.key.0),
@@ -73,13 +77,22 @@ impl JobBody {
             elements_per_packet: self.elements_per_packet,
             shards: 1,
         };
+        let name = JobName::new(&self.name).ok()?;
         let whole = self.hosts.len() == self.members.len() && self.job_id != 0;
         let protocol = Protocol::from_name(&self.protocol)?;
         // A switch of a fabric has one address.
         let (below, asked_at) = (Below::workers(world), Vec::new());
         let job = JobInstall { protocol, config, members: self.members, asked_at, below, parent: None };
-        whole.then(|| FabricJob { job, hosts: self.hosts.into_iter().map(NodeId).collect() })
+        whole.then(|| FabricJob { name, job, hosts: self.hosts.into_iter().map(NodeId).collect() })
     }
+}
+
+/// The answer to `POST /fabric/jobs`, from a seat that was started: which jobs are installed there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FoundReply {
+    /// All of them.
+    pub jobs: Vec<JobBody>,
 }
 
 /// The answer: what the switch lacks, and how it fares.

@@ -39,7 +39,7 @@ impl FabricSwitchOptions {
 pub struct RunningFabricSwitch {
     udp: SocketAddr,
     control: Vec<SocketAddr>,
-    // In the order in which they end: the control plane removes the jobs while the thread still runs.
+    // In the order in which they end: the control plane answers who waits while the thread still runs.
     server: HttpServer,
     plane: Arc<ControlPlane>,
 }
@@ -58,7 +58,7 @@ impl RunningFabricSwitch {
         };
         let listeners = control.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
         let is_seat = node == fabric.seat;
-        let handle = FabricHandle::start(Arc::clone(fabric), node, is_seat, *socket_buffer)
+        let handle = FabricHandle::start(Arc::clone(fabric), node, *socket_buffer)
             .map_err(|source| StartError::new("UDP", udp, "the fabric's file", source))?;
         let handle = Arc::new(handle);
         let shard: Box<dyn Shard> = match is_seat {
@@ -89,7 +89,7 @@ impl RunningFabricSwitch {
         &self.control
     }
 
-    /// Ends every thread and closes every socket; the seat removes its jobs everywhere.
+    /// Ends every thread and closes every socket. Jobs go on at the other switches; a seat that is started again finds them.
     pub fn stop(self) {
         let RunningFabricSwitch { udp, server, plane, .. } = self;
         drop(server);

@@ -28,14 +28,14 @@ pub struct FabricHandle {
 }
 
 impl FabricHandle {
-    /// Opens the socket and starts the thread. `ready` if nobody need tell it which jobs there are.
-    pub fn start(fabric: Arc<Fabric>, node: NodeId, ready: bool, socket_buffer: usize) -> io::Result<FabricHandle> {
+    /// Opens the socket and starts the thread.
+    pub fn start(fabric: Arc<Fabric>, node: NodeId, socket_buffer: usize) -> io::Result<FabricHandle> {
         let udp = UdpPort::open(fabric.udp(node), socket_buffer, socket_buffer)?;
         let waker = Arc::new(Waker::new()?);
         let (sender, receiver) = mpsc::channel();
         let (addr, receive_buffer) = (udp.local_addr(), udp.counters().receive_buffer);
         let name = format!("switch-{}", fabric.name(node));
-        let state = SwitchThread::new(fabric, node, udp, ready, receiver, Arc::clone(&waker));
+        let state = SwitchThread::new(fabric, node, udp, receiver, Arc::clone(&waker));
         let thread = Builder::new().name(name).spawn(move || state.run())?;
         Ok(FabricHandle { udp: addr, receive_buffer, commands: sender, waker, thread: Some(thread) })
     }

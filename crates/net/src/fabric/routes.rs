@@ -13,7 +13,7 @@ use tributary_control::fabric::Fabric;
 use tributary_control::{JobName, JoinRequest};
 use tributary_proto::ids::{JobId, WorkerId};
 
-use super::api::{HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};
+use super::api::{FoundReply, HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};
 use super::handle::FabricHandle;
 use super::seat::MAX_SYNC_BODY;
 use crate::http::Peer;
@@ -51,6 +51,7 @@ pub fn elsewhere(place: Place) -> Router {
         .route("/jobs/{name}/standing", post(pass_on))
         .route("/jobs/{name}/watch", post(pass_on))
         .route("/fabric/sync", post(sync))
+        .route("/fabric/jobs", post(installed))
         .with_state(place.clone());
     routes::with_fallbacks(routes::readable(place.api).merge(own))
 }
@@ -140,6 +141,17 @@ async fn pass_on(
     }
 }
 
+/// For a seat that was started anew.
+async fn installed(State(place): State<Place>, headers: HeaderMap) -> Result<Json<FoundReply>, ApiError> {
+    is_ours(&place, &headers)?;
+    let report = place.handle.report().come().await.map_err(stopped)?;
+    Ok(Json(FoundReply { jobs: report.installed.iter().map(JobBody::new).collect() }))
+}
+
+fn stopped(error: ShardError) -> ApiError {
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "shard_stopped", error.to_string())
+}
+
 async fn sync(State(place): State<Place>, headers: HeaderMap, body: Body) -> Result<Json<SyncReply>, ApiError> {
     is_ours(&place, &headers)?;
     let body = routes::read_bytes(body, MAX_SYNC_BODY).await?;
@@ -147,8 +159,6 @@ async fn sync(State(place): State<Place>, headers: HeaderMap, body: Body) -> Res
     let install = install.into_iter().map(JobBody::job).collect::<Option<Vec<_>>>();
     let install = install.ok_or_else(|| ApiError::bad_request("a job to install makes no sense here".into()))?;
     let keep = keep.into_iter().map(JobId).collect();
-    let stopped =
-        |error: ShardError| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "shard_stopped", error.to_string());
     let lacking = place.handle.sync(keep, install).come().await.map_err(stopped)?;
     let report = place.handle.report().come().await.map_err(stopped)?;
     Ok(Json(SyncReply { lacking: lacking.into_iter().map(|id| id.0).collect(), jobs: JobSign::all(&report) }))

@@ -1,24 +1,27 @@
 //! The seat: to its control plane the whole fabric looks like one shard. What is installed there goes to every switch, and
-//! every look brings each switch the jobs that it lacks: one that restarts gets them again by itself.
+//! every look brings each switch the jobs that it lacks: one that restarts gets them again by itself. A seat that restarts
+//! asks the others which jobs there are.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, oneshot};
-use tributary_control::SwitchPlace;
 use tributary_control::fabric::Fabric;
+use tributary_control::{JobName, SwitchPlace};
 use tributary_proto::ids::{JobId, NodeId};
 use tributary_proto::time::{Span, Time};
 
-use super::api::{JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply};
+use super::api::{FoundReply, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply};
 use super::handle::{FabricHandle, ONLY};
 use super::thread::FabricJob;
 use crate::control_plane::Shard;
 use crate::http::call;
 use crate::shard::{Answer, JobInstall, ShardError, ShardJob, ShardReport};
 
+const SYNC: &str = "/fabric/sync";
 /// Time for a switch to answer a look: it has nothing to wait for.
 const PROMPT: Duration = Duration::from_millis(1_000);
 /// Time for a switch to take a job in.
@@ -60,9 +63,9 @@ impl Seat {
 }
 
 impl Shard for Seat {
-    fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
-        let switches = Arc::clone(&self.0);
-        self.ask(async move { Some(switches.install(job).await) })
+    fn install(&self, name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>> {
+        let (switches, name) = (Arc::clone(&self.0), name.clone());
+        self.ask(async move { Some(switches.install(name, job).await) })
     }
 
     fn remove(&self, job: JobId) -> Answer<bool> {
@@ -73,6 +76,15 @@ impl Shard for Seat {
     fn report(&self) -> Answer<ShardReport> {
         let switches = Arc::clone(&self.0);
         self.ask(async move { switches.report().await })
+    }
+
+    fn found(&self) -> Answer<Vec<(JobName, JobInstall)>> {
+        let switches = Arc::clone(&self.0);
+        self.ask(async move { Some(switches.find().await) })
+    }
+
+    fn outlives(&self) -> bool {
+        true
     }
 
     fn udp_addr(&self) -> SocketAddr {
@@ -88,12 +100,12 @@ impl Shard for Seat {
 pub struct Onlooker(pub Arc<FabricHandle>);
 
 impl Shard for Onlooker {
-    fn install(&self, _job: JobInstall) -> Answer<Result<(), ShardError>> {
-        now(Err(ShardError::Fabric("jobs are formed at the fabric's seat".into())))
+    fn install(&self, _name: &JobName, _job: JobInstall) -> Answer<Result<(), ShardError>> {
+        Answer::ready(Err(ShardError::Fabric("jobs are formed at the fabric's seat".into())))
     }
 
     fn remove(&self, _job: JobId) -> Answer<bool> {
-        now(false)
+        Answer::ready(false)
     }
 
     fn report(&self) -> Answer<ShardReport> {
@@ -117,17 +129,33 @@ impl Shard for Onlooker {
     }
 }
 
-/// An answer that is there already.
-fn now<T>(value: T) -> Answer<T> {
-    let (reply, answer) = oneshot::channel();
-    // The receiver is here.
-    let _ = reply.send(value);
-    Answer::new(ONLY, answer)
-}
-
 impl Switches {
+    /// Asks every switch for its jobs: those of the seat that was before us. One that does not answer has to do without
+    /// the jobs that no other knows.
+    async fn find(&self) -> Vec<(JobName, JobInstall)> {
+        let mut asked = Vec::new();
+        for &(node, control) in &self.others {
+            let fabric = Arc::clone(&self.fabric);
+            let call = async move { ask::<FoundReply>(control, "/fabric/jobs", b"{}", &fabric.secret, PROMPT).await };
+            asked.push((node, tokio::spawn(call)));
+        }
+        let mut jobs = self.jobs.lock().await;
+        for (node, call) in asked {
+            let answer = call.await.unwrap_or_else(|error| Err(format!("the call ended early ({error})")));
+            match answer {
+                Ok(found) => {
+                    for job in found.jobs.into_iter().filter_map(JobBody::job) {
+                        jobs.entry(job.job.config.job).or_insert(job);
+                    }
+                }
+                Err(why) => tracing::debug!(switch = self.fabric.name(node), %why, "its jobs are not known"),
+            }
+        }
+        jobs.values().map(|job| (job.name.clone(), job.job.clone())).collect()
+    }
+
     /// A job with its members' places; an error says which rank cannot take part.
-    fn place(&self, job: JobInstall) -> Result<FabricJob, ShardError> {
+    fn place(&self, name: JobName, job: JobInstall) -> Result<FabricJob, ShardError> {
         let fabric = &self.fabric;
         let mut hosts: Vec<NodeId> = Vec::with_capacity(job.members.len());
         for (rank, member) in job.members.iter().enumerate() {
@@ -146,12 +174,12 @@ impl Switches {
             }
             hosts.push(host);
         }
-        Ok(FabricJob { job, hosts })
+        Ok(FabricJob { name, job, hosts })
     }
 
     /// Every switch with members must take the job in; the others get it when they are there.
-    async fn install(self: Arc<Self>, job: JobInstall) -> Result<(), ShardError> {
-        let job = self.place(job)?;
+    async fn install(self: Arc<Self>, name: JobName, job: JobInstall) -> Result<(), ShardError> {
+        let job = self.place(name, job)?;
         let id = job.job.config.job;
         let leaves: Vec<NodeId> = job.hosts.iter().map(|&host| self.fabric.leaf_of(host)).collect();
         let mut jobs = self.jobs.lock().await;
@@ -217,7 +245,7 @@ impl Switches {
         let mut asked = Vec::new();
         for &(node, control) in &self.others {
             let (fabric, body) = (Arc::clone(&self.fabric), Arc::clone(&body));
-            let call = async move { ask(control, &body, &fabric.secret, patience).await };
+            let call = async move { ask::<SyncReply>(control, SYNC, &body, &fabric.secret, patience).await };
             asked.push((node, control, tokio::spawn(call)));
         }
         let mut answers = vec![(self.fabric.seat, self.sync_own(jobs).await)];
@@ -227,7 +255,7 @@ impl Switches {
             if !lacking.is_empty() {
                 let install = lacking.iter().filter_map(|&id| jobs.get(&JobId(id))).map(JobBody::new).collect();
                 let body = json(&SyncBody { keep: keep.clone(), install });
-                answer = ask(control, &body, &self.fabric.secret, INSTALL).await;
+                answer = ask(control, SYNC, &body, &self.fabric.secret, INSTALL).await;
             }
             answers.push((node, answer));
         }
@@ -250,8 +278,14 @@ fn json(body: &SyncBody) -> Vec<u8> {
 }
 
 /// One call to another switch; an error is a part of a sentence.
-async fn ask(control: SocketAddr, body: &[u8], secret: &str, patience: Duration) -> Result<SyncReply, String> {
-    let call = async { call::post(control, "/fabric/sync", body, &[(SECRET_HEADER, secret)]).await?.answer().await };
+async fn ask<T: DeserializeOwned>(
+    control: SocketAddr,
+    path: &str,
+    body: &[u8],
+    secret: &str,
+    patience: Duration,
+) -> Result<T, String> {
+    let call = async { call::post(control, path, body, &[(SECRET_HEADER, secret)]).await?.answer().await };
     let answer = match tokio::time::timeout(patience, call).await {
         Ok(answer) => answer.map_err(|error| format!("{control} cannot be asked: {error}"))?,
         Err(_) => return Err(format!("{control} does not answer")),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use tokio::sync::oneshot;
+use tributary_control::JobName;
 use tributary_control::fabric::Fabric;
 use tributary_proto::config::{FlushTimeout, SharedSwitchConfig};
 use tributary_proto::drop_reason::{DropCounters, DropReason};
@@ -41,6 +42,8 @@ pub enum Command {
 /// A job as a fabric switch has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricJob {
+    /// Its name.
+    pub name: JobName,
     /// Protocol, sizes, key, and the UDP address of each member.
     pub job: JobInstall,
     /// The host of each member, by rank.
@@ -95,12 +98,11 @@ fn shared_config(fabric: &Fabric, node: NodeId) -> SharedSwitchConfig {
 }
 
 impl SwitchThread {
-    /// A switch without jobs. `ready` if nobody need tell it which there are.
+    /// A switch without jobs, which counts as dead until it is told which there are.
     pub fn new(
         fabric: Arc<Fabric>,
         node: NodeId,
         udp: UdpPort,
-        ready: bool,
         commands: Receiver<Command>,
         waker: Arc<Waker>,
     ) -> SwitchThread {
@@ -119,7 +121,7 @@ impl SwitchThread {
             crossbar,
             jobs: BTreeMap::new(),
             strangers: DropCounters::default(),
-            ready,
+            ready: false,
             next_hello: Time::ZERO,
             inbox: Inbox::new(),
             outbox: vec![0; 1 << 16].into_boxed_slice(),

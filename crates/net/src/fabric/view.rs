@@ -65,7 +65,7 @@ impl SwitchView {
     }
 }
 
-/// The jobs that were formed at the seat, as far as this switch knows them: by number, for names are the seat's.
+/// The jobs that were formed at the seat, as far as this switch knows them.
 fn jobs(report: &FabricReport) -> Vec<JobStatus> {
     let signs = JobSign::all(report);
     let of = |job: &FabricJob| {
@@ -79,7 +79,7 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             MemberStatus { rank: rank as u16, addr, state: "present".into(), heard_s_ago }
         });
         JobStatus {
-            name: format!("#{id}"),
+            name: job.name.as_str().to_owned(),
             id: Some(id.0),
             state: "running".into(),
             protocol: job.job.protocol.name().into(),

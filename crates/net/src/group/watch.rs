@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::outlook::News;
 use super::shared::{Identity, Shared};
-use crate::rendezvous::{Departed, Rendezvous, Watched};
+use crate::rendezvous::{Departed, Rendezvous, Standing, Watched};
 
 /// Between news and the next question: they can change back, but not often.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -15,17 +15,26 @@ const PAUSE: Duration = Duration::from_millis(500);
 const ATTEMPTS: u32 = 3;
 /// The same for a switch of a fabric: there is time to start it again.
 const ATTEMPTS_IN_FABRIC: u32 = 6;
+/// The same for its seat: running jobs go on without it, and it finds them again.
+const ATTEMPTS_AT_SEAT: u32 = 11;
 
 /// Asks until the group is closed. Nobody waits for this thread: a call ends at the latest after half a minute.
 pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
     let Identity { switch, job, job_id, key, rank, .. } = identity;
     let mut known = Departed::default();
     let attempts = if identity.in_fabric { ATTEMPTS_IN_FABRIC } else { ATTEMPTS };
-    let mut failures = 0;
+    let (mut failures, mut told) = (0, false);
     loop {
+        // A watch would not say for half a minute that the switch is there again.
+        if told && rendezvous.standing(*job_id, *key) == Standing::Installed {
+            let Some(group) = group.upgrade() else { return };
+            group.hear(None);
+            (told, known) = (false, Departed::default());
+        }
         let watched = rendezvous.watch(*job_id, *key, *rank, &known);
         let Some(group) = group.upgrade().filter(|group| !group.is_closing()) else { return };
-        failures = if matches!(watched, Watched::Unreachable(_)) { failures + 1 } else { 0 };
+        let failed = matches!(watched, Watched::Unreachable(_) | Watched::NoSeat(_));
+        failures = if failed { failures + 1 } else { 0 };
         match watched {
             Watched::Unwatched => return,
             Watched::Gone(gone) => {
@@ -41,8 +50,13 @@ pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
             }
             Watched::Unreachable(how) if failures >= attempts => {
                 group.hear(Some(News::NoSwitch(format!("the switch {switch} does not answer any more: {how}"))));
+                told = true;
             }
-            Watched::Unreachable(_) => {}
+            Watched::NoSeat(why) if failures >= ATTEMPTS_AT_SEAT => {
+                group.hear(Some(News::NoSwitch(why)));
+                told = true;
+            }
+            Watched::Unreachable(_) | Watched::NoSeat(_) => {}
         }
         drop(group);
         if failures > 0 || !known.is_empty() {

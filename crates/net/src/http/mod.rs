@@ -96,6 +96,8 @@ impl Drop for HttpServer {
 }
 
 async fn serve(plane: Arc<ControlPlane>, served: Vec<(TcpListener, Router)>, mut stopped: watch::Receiver<bool>) {
+    // Who comes meanwhile waits in the kernel's queue.
+    plane.begin().await;
     let mut accepting = Vec::new();
     for (listener, router) in served {
         let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
