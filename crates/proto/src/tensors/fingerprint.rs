@@ -5,6 +5,7 @@
 //! over all ranks is `(A * h, B * h', world)` with `A = sum of a_r` and `B = sum of b_r`. A sum in which rank `r` is
 //! counted `c_r` times equals it only if the `a_r` and the `b_r`, weighted by `c_r - 1`, both add up to 0: a chance of
 //! 2^-128 for weights that know nothing of those numbers. A contribution to another block, collective or scale has another `h`.
+//! A broadcast's result is its root's contribution alone, and zeros are what others bring.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use tributary_numeric::{BlockExponent, Scale};
 
 use super::coverage::Coverage;
-use crate::tensor::{Spec, Tensor};
+use crate::ids::WorkerId;
+use crate::tensor::{Primitive, Spec, Tensor};
 use crate::values::FINGERPRINT_LEN;
 
 /// The three words of a contribution or of a sum of several.
@@ -69,25 +71,25 @@ enum State {
     Partial(Run),
     /// Some other partial sum; its words are kept.
     Kept,
-    /// The sum over all ranks, proven.
+    /// What all who bring something give, proven.
     Verified,
     /// Not that sum.
     Faulty,
 }
 
-/// What a checker asks after a collective.
+/// What a checker asks after a collective. Of a rank that gets nothing only what is wrong is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verification {
-    /// Elements whose sum is proven.
+    /// Elements whose result is proven.
     pub verified: usize,
     /// Ranges whose final sum is wrong, each with the number of contributions that it claims to hold.
     pub faulty: Vec<(Range<usize>, u64)>,
-    /// Ranges without a final sum.
+    /// Ranges that lack their result.
     pub missing: Vec<Range<usize>>,
 }
 
 impl Verification {
-    /// Every element's sum is proven.
+    /// Every element's result is proven.
     pub fn is_complete(&self) -> bool {
         self.faulty.is_empty() && self.missing.is_empty()
     }
@@ -136,6 +138,9 @@ impl FingerprintTensor {
         if end < elements {
             missing.push(end..elements);
         }
+        if !self.spec.primitive.gets(WorkerId(self.rank)) {
+            missing.clear();
+        }
         Verification { verified, faulty: self.faulty.clone(), missing }
     }
 
@@ -150,8 +155,12 @@ impl FingerprintTensor {
         Run { first: self.rank, count: 1 }
     }
 
-    fn all(&self) -> Run {
-        Run { first: 0, count: self.roster.world() }
+    /// The ranks whose contributions make up the result.
+    fn contributors(&self) -> Run {
+        match self.spec.primitive {
+            Primitive::Broadcast(root) => Run { first: root.0, count: 1 },
+            Primitive::Allreduce | Primitive::Reduce(_) => Run { first: 0, count: self.roster.world() },
+        }
     }
 
     /// `h` and `h'`: odd, so that no contribution is lost by multiplication.
@@ -210,7 +219,7 @@ impl Tensor for FingerprintTensor {
         let agreed = BlockExponent { exponent: self.exponents(&block).0, non_finite: false };
         let safe = !self.spec.dtype.is_float() || scale.shift <= Scale::new(agreed, self.roster.world()).shift;
         let first = !self.states.touches(&block);
-        let right = words == self.words(self.all(), &block, Some(scale));
+        let right = words == self.words(self.contributors(), &block, Some(scale));
         self.finish(block, words, safe && first && right);
     }
 
@@ -228,7 +237,7 @@ impl Tensor for FingerprintTensor {
             return;
         }
         let words = match self.states.get(&block) {
-            Some(State::Verified) => self.words(self.all(), &block, None),
+            Some(State::Verified) => self.words(self.contributors(), &block, None),
             Some(State::Partial(run)) => self.words(run, &block, None),
             Some(State::Kept | State::Faulty) => self.kept.get(&block.start).copied().unwrap_or([u64::MAX; 3]),
             None => [u64::MAX; 3],
@@ -241,11 +250,11 @@ impl Tensor for FingerprintTensor {
         }
         let (own, partial) = (self.words(self.own(), &block, None), get(bytes));
         let sum: Words = std::array::from_fn(|i| own[i].wrapping_add(partial[i]));
-        let world = u64::from(self.roster.world());
-        if sum == self.words(self.all(), &block, None) {
+        let contributors = self.contributors();
+        if sum == self.words(contributors, &block, None) {
             return self.finish(block, sum, true);
         }
-        if sum[2] >= world {
+        if sum[2] >= contributors.count.into() {
             return self.finish(block, sum, false);
         }
         let count = sum[2] as u16;
@@ -262,7 +271,12 @@ impl Tensor for FingerprintTensor {
             return;
         }
         let words = get(bytes);
-        let right = words == self.words(self.all(), &block, None);
+        if words == [0; 3] && !self.spec.primitive.brings(WorkerId(self.rank)) {
+            // On its way round a ring, which has not come to the root.
+            self.kept.insert(block.start, words);
+            return self.states.set(block, State::Kept);
+        }
+        let right = words == self.words(self.contributors(), &block, None);
         self.finish(block, words, right);
     }
     /// Fingerprints stand for sums; an average is a sum that was proven.
