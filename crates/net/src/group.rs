@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::ids::WorkerId;
-use tributary_proto::tensor::Spec;
+use tributary_proto::tensor::{Primitive, Spec};
 
 pub use self::error::{ConnectError, GroupError};
 pub use self::options::{ConnectOptions, GroupInfo, GroupStats};
@@ -36,6 +36,9 @@ use crate::rendezvous::Rendezvous;
 
 /// Elements in one collective of a machine at most; larger tensors are several, cut at multiples of this.
 pub const MAX_ELEMENTS: usize = 1 << 31;
+
+/// Bytes of what a broadcast moves.
+const WORD: usize = 4;
 
 /// One worker of a job. Ranks call the same collectives in the same order. Dropping it leaves the job.
 pub struct Group {
@@ -83,7 +86,7 @@ impl Group {
         if input.len() != output.len() {
             return Err(GroupError::Lengths { input: input.len(), output: output.len() });
         }
-        self.reduce(input.as_ptr(), output.as_mut_ptr(), input.len(), op, timeout)
+        self.in_parts(input.as_ptr(), output.as_mut_ptr(), input.len(), op, Primitive::Allreduce, timeout)
     }
 
     /// As [`Group::allreduce`], over the same memory.
@@ -94,16 +97,49 @@ impl Group {
         timeout: Duration,
     ) -> Result<(), GroupError> {
         let output = data.as_mut_ptr();
-        self.reduce(output.cast_const(), output, data.len(), op, timeout)
+        self.in_parts(output.cast_const(), output, data.len(), op, Primitive::Allreduce, timeout)
+    }
+
+    /// `output[i] <- op over all ranks of input[i]`, on rank `root` alone, which all ranks name alike; elsewhere the
+    /// output is left as it is and may be empty.
+    pub fn reduce<T: Element>(
+        &self,
+        input: &[T],
+        output: &mut [T],
+        op: ReduceOp,
+        root: u16,
+        timeout: Duration,
+    ) -> Result<(), GroupError> {
+        if root == self.info.rank && input.len() != output.len() {
+            return Err(GroupError::Lengths { input: input.len(), output: output.len() });
+        }
+        let primitive = Primitive::Reduce(WorkerId(root));
+        self.in_parts(input.as_ptr(), output.as_mut_ptr(), input.len(), op, primitive, timeout)
+    }
+
+    /// Brings rank `root`'s elements to all ranks, bit for bit. All ranks name the same root and bring as many bytes, to
+    /// the next multiple of four.
+    pub fn broadcast<T: Element>(&self, data: &mut [T], root: u16, timeout: Duration) -> Result<(), GroupError> {
+        let bytes = size_of_val(data);
+        // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collective.
+        #[allow(unsafe_code)]
+        let started = unsafe { self.start_broadcast(data.as_mut_ptr().cast(), bytes, root, timeout, false) }?;
+        started.into_iter().map(|pending| pending.wait(None)).fold(Ok(()), Result::and)
+    }
+
+    /// Waits until every rank is here.
+    pub fn barrier(&self, timeout: Duration) -> Result<(), GroupError> {
+        self.allreduce_in_place::<i32>(&mut [], ReduceOp::Sum, timeout)
     }
 
     /// The memory is borrowed by the caller's caller for as long as this call lasts.
-    fn reduce<T: Element>(
+    fn in_parts<T: Element>(
         &self,
         input: *const T,
         output: *mut T,
         len: usize,
         op: ReduceOp,
+        primitive: Primitive,
         timeout: Duration,
     ) -> Result<(), GroupError> {
         let starts = (0..len.max(1)).step_by(MAX_ELEMENTS);
@@ -111,9 +147,9 @@ impl Group {
         let mut result = Ok(());
         for start in starts {
             let elements = (len - start).min(MAX_ELEMENTS) as u32;
-            let spec = Spec { elements, dtype: T::DTYPE, op };
+            let spec = Spec { elements, dtype: T::DTYPE, op, primitive };
             let (input, output) = (input.wrapping_add(start).cast(), output.wrapping_add(start).cast());
-            match self.start(input, output, spec, (0..elements, None), timeout, false) {
+            match self.start(input, output, spec, self.whole(&spec), timeout, false) {
                 Ok(pending) => started.push(pending),
                 Err(error) => {
                     result = Err(error);
@@ -129,12 +165,14 @@ impl Group {
         result
     }
 
-    /// Starts a collective over memory by its address, and returns at once.
+    /// Starts a collective over memory by its address, and returns at once. Of a reduce the result goes to its root alone:
+    /// under Canary no vector comes back to the others, under SwitchML they do not look at theirs.
     ///
     /// # Safety
     /// Until the returned [`Pending`] is done, `input` is readable and `output` writable for `spec.elements` elements of
     /// `spec.dtype`, aligned for them; nobody writes the input nor touches the output; the two are the same or do not
-    /// overlap. Without elements any addresses will do.
+    /// overlap. Without elements any addresses will do; so will any `output` on ranks that get no result, and any `input`
+    /// on those that bring nothing.
     #[allow(unsafe_code)]
     pub unsafe fn submit(
         &self,
@@ -143,11 +181,11 @@ impl Group {
         spec: Spec,
         timeout: Duration,
     ) -> Result<Pending, GroupError> {
-        self.start(input, output, spec, (0..spec.elements, None), timeout, true)
+        self.start(input, output, spec, self.whole(&spec), timeout, true)
     }
 
-    /// As [`Group::submit`], of whose result this rank wants the elements `kept` only: its part of a reduce-scatter, or
-    /// none where another rank is the root of a reduce. Other ranks may keep others.
+    /// As [`Group::submit`] of an allreduce, of whose result this rank wants the elements `kept` only: its part of a
+    /// reduce-scatter. Other ranks may keep others.
     ///
     /// # Safety
     /// As for [`Group::submit`], but `output` is writable for `kept.len()` elements, and is that part of the input or
@@ -162,39 +200,78 @@ impl Group {
         timeout: Duration,
     ) -> Result<Pending, GroupError> {
         let whole = kept == (0..spec.elements);
-        if kept.start > kept.end || kept.end > spec.elements || !(whole || self.keeps_parts()) {
+        let is_possible = whole || self.keeps_parts() && spec.primitive == Primitive::Allreduce;
+        if kept.start > kept.end || kept.end > spec.elements || !is_possible {
             return Err(GroupError::Part { kept, elements: spec.elements, protocol: self.info.protocol.name() });
         }
-        self.start(input, output, spec, (kept, None), timeout, true)
+        self.start(input, output, spec, kept, timeout, true)
     }
 
-    /// Starts a reduce: the result is for rank `root` alone, which all ranks name alike. Under Canary that rank leads all
-    /// blocks, and no vector comes back; under SwitchML the others do not look at theirs.
+    /// Starts a broadcast of rank `root`'s bytes, in place; in several collectives where they are too many for one.
     ///
     /// # Safety
-    /// As for [`Group::submit`] on the root; elsewhere nothing is written, and any `output` will do.
+    /// Until all of the returned are done, `data` is readable on the root and writable elsewhere for `bytes`, and nobody
+    /// else writes it nor, elsewhere, touches it. Without bytes any address will do.
     #[allow(unsafe_code)]
-    pub unsafe fn submit_reduce(
+    pub unsafe fn submit_broadcast(
         &self,
-        input: *const u8,
-        output: *mut u8,
-        spec: Spec,
+        data: *mut u8,
+        bytes: usize,
         root: u16,
         timeout: Duration,
-    ) -> Result<Pending, GroupError> {
-        if root >= self.info.world {
-            return Err(GroupError::NoRoot { root, world: self.info.world });
+    ) -> Result<Vec<Pending>, GroupError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.start_broadcast(data, bytes, root, timeout, true) }
+    }
+
+    /// # Safety
+    /// As for [`Group::submit_broadcast`].
+    #[allow(unsafe_code)]
+    unsafe fn start_broadcast(
+        &self,
+        data: *mut u8,
+        bytes: usize,
+        root: u16,
+        timeout: Duration,
+        hand_over: bool,
+    ) -> Result<Vec<Pending>, GroupError> {
+        const PART: usize = WORD * MAX_ELEMENTS;
+        self.check_root(Primitive::Broadcast(WorkerId(root)))?;
+        let is_root = root == self.info.rank;
+        let mut started: Vec<Pending> = Vec::with_capacity(1);
+        for start in (0..bytes.max(1)).step_by(PART) {
+            let bytes = (bytes - start).min(PART);
+            let spec = Spec::broadcast(bytes.div_ceil(WORD) as u32, WorkerId(root));
+            // SAFETY: the caller's promise.
+            let tensor = unsafe { memory::words(data.wrapping_add(start), bytes, spec, is_root) };
+            match self.shared.submit(tensor, timeout, hand_over) {
+                Ok(completion) => started.push(Pending { shared: Arc::clone(&self.shared), completion }),
+                Err(error) => {
+                    // What has begun must end before the caller has the memory back.
+                    started.iter().for_each(|part| drop(part.wait(None)));
+                    return Err(error);
+                }
+            }
         }
-        let kept = if root == self.info.rank { 0..spec.elements } else { 0..0 };
-        if !self.keeps_parts() {
-            return Err(GroupError::Part { kept, elements: spec.elements, protocol: self.info.protocol.name() });
-        }
-        self.start(input, output, spec, (kept, Some(WorkerId(root))), timeout, true)
+        Ok(started)
     }
 
     /// Whether [`Group::submit_keeping`] may keep less than all: where every host sums, each needs the room for the whole.
     pub fn keeps_parts(&self) -> bool {
         self.info.protocol.aggregates_in_switch() || self.info.protocol.every_hop()
+    }
+
+    /// The elements of the result that this rank gets.
+    fn whole(&self, spec: &Spec) -> Range<u32> {
+        if spec.primitive.gets(WorkerId(self.info.rank)) { 0..spec.elements } else { 0..0 }
+    }
+
+    fn check_root(&self, primitive: Primitive) -> Result<(), GroupError> {
+        let world = self.info.world;
+        match primitive.root().filter(|root| root.0 >= world) {
+            Some(WorkerId(root)) => Err(GroupError::NoRoot { root, world }),
+            None => Ok(()),
+        }
     }
 
     #[allow(unsafe_code)]
@@ -203,14 +280,25 @@ impl Group {
         input: *const u8,
         output: *mut u8,
         spec: Spec,
-        (kept, destination): (Range<u32>, Option<WorkerId>),
+        kept: Range<u32>,
         timeout: Duration,
         hand_over: bool,
     ) -> Result<Pending, GroupError> {
+        self.check_root(spec.primitive)?;
+        let brings = spec.primitive.brings(WorkerId(self.info.rank));
         let kept = kept.start as usize..kept.end as usize;
         // SAFETY: the callers above promise the memory until the collective is done, and the engine drops the tensor
         // before it says so.
-        let tensor = unsafe { memory::tensor(input, output, spec, kept, destination) };
+        let tensor = unsafe {
+            match spec.primitive {
+                Primitive::Broadcast(_) => {
+                    let data = if brings { input.cast_mut() } else { output };
+                    memory::words(data, WORD * spec.elements as usize, spec, brings)
+                }
+                _ if self.keeps_parts() => memory::tensor(input, output, spec, kept),
+                _ => memory::tensor_with_room(input, output, spec, kept),
+            }
+        };
         let completion = self.shared.submit(tensor, timeout, hand_over)?;
         Ok(Pending { shared: Arc::clone(&self.shared), completion })
     }

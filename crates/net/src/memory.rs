@@ -1,13 +1,16 @@
 //! A caller's tensor by its address. All that is unsafe about memory is here and in the calls that say so.
 #![allow(unsafe_code)]
 
+mod words;
+
 use std::ops::Range;
 use std::slice;
 
 use tributary_numeric::{BlockExponent, DType, Element, Scale, bf16, f16};
-use tributary_proto::ids::WorkerId;
-use tributary_proto::tensor::{Spec, Tensor};
+use tributary_proto::tensor::{Primitive, Spec, Tensor};
 use tributary_proto::tensors::{ElementTensor, Operands, Storage};
+
+pub use self::words::words;
 
 /// Input and output of one collective, apart or the same.
 struct RawStorage<T> {
@@ -78,44 +81,52 @@ impl<T: Element> Storage for RawStorage<T> {
     }
 }
 
-/// The tensor at these addresses, of whose result only the elements `kept` are wanted, and on `destination` alone if that
-/// is a rank. Where `kept` is not all of them, the tensor serves protocols that sum in the network only.
+/// The tensor at these addresses, of whose result only the elements `kept` are wanted. Where `kept` is not all of them, the
+/// tensor serves protocols that sum in the network only.
 ///
 /// # Safety
 /// Until the tensor is dropped, `input` is readable for `spec.elements` elements of `spec.dtype` and `output` writable
 /// for `kept.len()`, both aligned for them, nobody writes the input nor touches the output, and the output is the part
 /// `kept` of the input or does not overlap it. Where there are no elements, any address will do.
-pub unsafe fn tensor(
-    input: *const u8,
-    output: *mut u8,
-    spec: Spec,
-    kept: Range<usize>,
-    destination: Option<WorkerId>,
-) -> Box<dyn Tensor> {
+pub unsafe fn tensor(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
     match spec.dtype {
-        DType::F32 => typed::<f32>(input, output, spec, kept, destination),
-        DType::F16 => typed::<f16>(input, output, spec, kept, destination),
-        DType::BF16 => typed::<bf16>(input, output, spec, kept, destination),
-        DType::I32 => typed::<i32>(input, output, spec, kept, destination),
+        DType::F32 => typed::<f32>(input, output, spec, kept),
+        DType::F16 => typed::<f16>(input, output, spec, kept),
+        DType::BF16 => typed::<bf16>(input, output, spec, kept),
+        DType::I32 => typed::<i32>(input, output, spec, kept),
     }
 }
 
-fn typed<T: Element>(
-    input: *const u8,
-    output: *mut u8,
-    spec: Spec,
-    kept: Range<usize>,
-    destination: Option<WorkerId>,
-) -> Box<dyn Tensor> {
+/// The same for protocols that sum at hosts, where a rank that wants none of the result needs room for it all the same:
+/// room of the tensor's own.
+///
+/// # Safety
+/// As for [`tensor`].
+pub unsafe fn tensor_with_room(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
+    let whole = 0..spec.elements as usize;
+    if kept == whole {
+        // SAFETY: the caller's promise.
+        return unsafe { tensor(input, output, spec, kept) };
+    }
+    assert!(kept.is_empty(), "the group refuses parts under protocols that sum at hosts");
+    let mut room = vec![0u64; (whole.len() * spec.dtype.size()).div_ceil(8)];
+    // SAFETY: the caller's promise for the input; the room is aligned for every type, holds the whole, overlaps nothing,
+    // and lives as long as the tensor beside it.
+    let tensor = unsafe { tensor(input, room.as_mut_ptr().cast(), spec, whole) };
+    Box::new(WithRoom { tensor, _room: room })
+}
+
+fn typed<T: Element>(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
     let len = spec.elements as usize;
     assert!(kept.start <= kept.end && kept.end <= len, "{kept:?} of {len} elements");
     let none = std::ptr::dangling_mut::<T>();
     let input = if len == 0 { none.cast_const() } else { input.cast() };
     let output = if kept.is_empty() { none } else { output.cast() };
     let whole = ElementTensor::new(RawStorage { input, output, len, kept: kept.clone() }, spec.op);
-    let whole = match destination {
-        Some(rank) => whole.to(rank),
-        None => whole,
+    let whole = match spec.primitive {
+        Primitive::Allreduce => whole,
+        Primitive::Reduce(root) => whole.to(root),
+        Primitive::Broadcast(_) => unreachable!("words move without types"),
     };
     if kept.len() == len { Box::new(whole) } else { Box::new(Part { whole, kept }) }
 }
@@ -131,9 +142,6 @@ struct Part<T> {
 impl<T: Element> Tensor for Part<T> {
     fn spec(&self) -> Spec {
         self.whole.spec()
-    }
-    fn destination(&self) -> Option<WorkerId> {
-        self.whole.destination()
     }
     fn vector_len(&self, elements: usize) -> usize {
         self.whole.vector_len(elements)
@@ -173,19 +181,62 @@ impl<T: Element> Tensor for Part<T> {
     }
 }
 
+/// A tensor whose output nobody will look at, and the memory that it is in.
+struct WithRoom {
+    tensor: Box<dyn Tensor>,
+    _room: Vec<u64>,
+}
+
+impl Tensor for WithRoom {
+    fn spec(&self) -> Spec {
+        self.tensor.spec()
+    }
+    fn vector_len(&self, elements: usize) -> usize {
+        self.tensor.vector_len(elements)
+    }
+    fn exponent(&self, block: Range<usize>) -> BlockExponent {
+        self.tensor.exponent(block)
+    }
+    fn encode(&self, block: Range<usize>, scale: Scale, vector: &mut [u8]) {
+        self.tensor.encode(block, scale, vector);
+    }
+    fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]) {
+        self.tensor.decode(block, scale, vector);
+    }
+    fn native_len(&self, elements: usize) -> usize {
+        self.tensor.native_len(elements)
+    }
+    fn read_input(&self, block: Range<usize>, bytes: &mut [u8]) {
+        self.tensor.read_input(block, bytes);
+    }
+    fn read_output(&self, block: Range<usize>, bytes: &mut [u8]) {
+        self.tensor.read_output(block, bytes);
+    }
+    fn accumulate(&mut self, block: Range<usize>, bytes: &[u8]) {
+        self.tensor.accumulate(block, bytes);
+    }
+    fn write(&mut self, block: Range<usize>, bytes: &[u8]) {
+        self.tensor.write(block, bytes);
+    }
+    fn divide(&mut self, block: Range<usize>, world: u16) {
+        self.tensor.divide(block, world);
+    }
+}
+
 const NATIVE: &str = "the group refuses parts under protocols that sum at hosts";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use tributary_numeric::ReduceOp;
+    use tributary_proto::ids::WorkerId;
 
     #[test]
     fn blocks_are_read_from_the_input_and_written_to_the_output() {
         let (input, mut output) = ([1i32, 2, 3, 4], [0i32; 4]);
-        let spec = Spec { elements: 4, dtype: DType::I32, op: ReduceOp::Sum };
+        let spec = Spec::allreduce(4, DType::I32, ReduceOp::Sum);
         // SAFETY: both arrays outlive the tensor, which is dropped before they are looked at.
-        let mut tensor = unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 0..4, None) };
+        let mut tensor = unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 0..4) };
         let mut vector = [0; 8];
         tensor.encode(1..3, Scale::integer(1), &mut vector);
         tensor.decode(2..4, Scale::integer(1), &vector);
@@ -196,11 +247,10 @@ mod tests {
     #[test]
     fn of_a_part_only_the_elements_that_are_kept_are_written() {
         let (input, mut output) = ([1i32, 2, 3, 4, 5, 6], [0i32; 3]);
-        let spec = Spec { elements: 6, dtype: DType::I32, op: ReduceOp::Sum };
+        let spec = Spec::reduce(6, DType::I32, ReduceOp::Sum, WorkerId(3));
         // SAFETY: both arrays outlive the tensor, which is dropped before they are looked at; the output holds three.
-        let mut tensor =
-            unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 1..4, Some(WorkerId(3))) };
-        assert_eq!(tensor.destination(), Some(WorkerId(3)));
+        let mut tensor = unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 1..4) };
+        assert_eq!(tensor.spec(), spec);
         let mut vector = [0; 24];
         tensor.encode(0..6, Scale::integer(1), &mut vector);
         for block in [0..2, 2..4, 4..6] {
@@ -212,9 +262,9 @@ mod tests {
 
     #[test]
     fn no_elements_need_no_memory() {
-        let spec = Spec { elements: 0, dtype: DType::F32, op: ReduceOp::Avg };
+        let spec = Spec::allreduce(0, DType::F32, ReduceOp::Avg);
         // SAFETY: no elements.
-        let tensor = unsafe { tensor(std::ptr::null(), std::ptr::null_mut(), spec, 0..0, None) };
+        let tensor = unsafe { tensor(std::ptr::null(), std::ptr::null_mut(), spec, 0..0) };
         assert_eq!(tensor.spec(), spec);
         tensor.encode(0..0, Scale::integer(1), &mut []);
     }

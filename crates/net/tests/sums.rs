@@ -7,7 +7,7 @@ use std::thread;
 
 use support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::ConnectOptions;
-use tributary_numeric::{DType, ReduceOp};
+use tributary_numeric::{DType, ReduceOp, f16};
 use tributary_proto::registry::Protocol;
 use tributary_proto::tensor::Spec;
 
@@ -162,7 +162,7 @@ fn tensors_in_flight_together_stream_back_to_back() {
             let mut outputs: Vec<_> = lens.iter().map(|&len| vec![0i32; len]).collect();
             let mut pending = Vec::new();
             for (input, output) in inputs.iter().zip(&mut outputs) {
-                let spec = Spec { elements: input.len() as u32, dtype: DType::I32, op: ReduceOp::Sum };
+                let spec = Spec::allreduce(input.len() as u32, DType::I32, ReduceOp::Sum);
                 // SAFETY: inputs and outputs stay where they are, untouched, until all are waited for below.
                 let started =
                     unsafe { group.submit(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, PATIENCE) };
@@ -194,7 +194,7 @@ fn one_group_serves_many_threads_that_wait() {
             let inputs: Vec<_> = lens.iter().map(|&len| input(rank, len as u32, len)).collect();
             thread::scope(|scope| {
                 for (input, output) in inputs.iter().zip(&mut outputs) {
-                    let spec = Spec { elements: input.len() as u32, dtype: DType::I32, op: ReduceOp::Sum };
+                    let spec = Spec::allreduce(input.len() as u32, DType::I32, ReduceOp::Sum);
                     // SAFETY: the scope ends, and with it the wait, before inputs and outputs do.
                     let pending =
                         unsafe { group.submit(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, PATIENCE) }
@@ -212,29 +212,69 @@ fn one_group_serves_many_threads_that_wait() {
 #[test]
 fn a_reduce_brings_the_sum_to_its_root_and_leaves_the_others_alone() {
     let switch = LocalSwitch::start(2);
-    on_every_rank(
-        &switch,
-        "reduce",
-        3,
-        |_| {},
-        |group, rank| {
+    for protocol in [Protocol::SwitchMl, Protocol::Ring] {
+        let adjust = |options: &mut ConnectOptions| options.protocol = protocol;
+        on_every_rank(&switch, &format!("reduce-{}", protocol.name()), 3, adjust, |group, rank| {
             for (round, len) in [1, 0, 2233, 100_000].into_iter().enumerate() {
                 let (round, root) = (round as u32, round as u16 % 3);
-                let spec = Spec { elements: len as u32, dtype: DType::I32, op: ReduceOp::Sum };
                 let (input, mut output) = (input(rank, round, len), vec![0i32; len]);
-                let (from, to) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
-                // SAFETY: both outlive the collective, which is waited for before they are looked at.
-                let pending = unsafe { group.submit_reduce(from, to, spec, root, PATIENCE) }.unwrap();
-                pending.wait(None).unwrap();
+                group.reduce(&input, &mut output, ReduceOp::Sum, root, PATIENCE).unwrap();
                 match rank == root {
                     true => check(3, round, &output),
                     false => assert_eq!(output, vec![0; len]),
                 }
             }
-            let spec = Spec { elements: 0, dtype: DType::I32, op: ReduceOp::Sum };
-            // SAFETY: no elements.
-            let refused = unsafe { group.submit_reduce(std::ptr::null(), std::ptr::null_mut(), spec, 3, PATIENCE) };
-            assert_eq!(refused.map(drop).unwrap_err().to_string(), "cannot reduce to rank 3: the job has ranks 0 to 2");
-        },
-    );
+            let refused = group.reduce::<i32>(&[], &mut [], ReduceOp::Sum, 3, PATIENCE);
+            let sentence = "rank 3 cannot be the root: the job has ranks 0 to 2";
+            assert_eq!(refused.unwrap_err().to_string(), sentence);
+            assert_eq!(group.broadcast(&mut [1.0f32], 3, PATIENCE).unwrap_err().to_string(), sentence);
+        });
+    }
+}
+
+#[test]
+fn a_broadcast_brings_the_roots_bits_to_every_rank_whatever_they_are() {
+    let switch = LocalSwitch::start(2);
+    for (protocol, world) in
+        [(Protocol::SwitchMl, 1), (Protocol::SwitchMl, 3), (Protocol::Ring, 1), (Protocol::Ring, 3)]
+    {
+        let adjust = |options: &mut ConnectOptions| options.protocol = protocol;
+        on_every_rank(&switch, &format!("broadcast-{}-{world}", protocol.name()), world, adjust, |group, rank| {
+            for (round, len) in [1, 0, 2233, 100_001].into_iter().enumerate() {
+                let (round, root) = (round as u32, round as u16 % world);
+                let mut words = input(rank, round, len);
+                group.broadcast(&mut words, root, PATIENCE).unwrap();
+                assert_eq!(words, input(root, round, len), "rank {rank}, {len} elements");
+                // Infinities and everything else that is not a number, in a length that is no whole word.
+                let half = |rank| -> Vec<u16> { input(rank, round, len).iter().map(|&x| x as u16 | 0x7c00).collect() };
+                let mut halves: Vec<f16> = half(rank).into_iter().map(f16::from_bits).collect();
+                group.broadcast(&mut halves, root, PATIENCE).unwrap();
+                assert_eq!(halves.into_iter().map(f16::to_bits).collect::<Vec<_>>(), half(root));
+            }
+            group.barrier(PATIENCE).unwrap();
+        });
+    }
+}
+
+#[test]
+fn ranks_that_name_different_roots_are_told_at_once_with_both() {
+    let switch = LocalSwitch::start(1);
+    for protocol in [Protocol::SwitchMl, Protocol::Ring] {
+        for is_broadcast in [false, true] {
+            let adjust = |options: &mut ConnectOptions| options.protocol = protocol;
+            let job = format!("roots-{}-{is_broadcast}", protocol.name());
+            on_every_rank(&switch, &job, 3, adjust, |group, rank| {
+                let root = if rank == 2 { 0 } else { 1 };
+                let failed = match is_broadcast {
+                    true => group.broadcast(&mut [0i32; 5000], root, PATIENCE),
+                    false => group.reduce(&[1i32; 5000], &mut [0; 5000], ReduceOp::Sum, root, PATIENCE),
+                };
+                let text = failed.unwrap_err().to_string();
+                let mine =
+                    if is_broadcast { "broadcast of 5000 32-bit words from" } else { "sum of 5000 i32 elements for" };
+                assert!(text.contains("rank 2 brings") && text.contains(&format!("{mine} rank 0")), "{text}");
+                assert!(text.contains(&format!("{mine} rank 1")), "{text}");
+            });
+        }
+    }
 }

@@ -192,7 +192,7 @@ fn closing_a_group_ends_what_is_under_way_and_a_wait_that_is_too_short_says_so()
         |group, rank| {
             if rank == 0 {
                 let mut data = vec![1i32; 5000];
-                let spec = Spec { elements: 5000, dtype: DType::I32, op: ReduceOp::Sum };
+                let spec = Spec::allreduce(5000, DType::I32, ReduceOp::Sum);
                 let at = data.as_mut_ptr().cast::<u8>();
                 // SAFETY: the data stays until the collective has ended, which closing the group sees to.
                 let pending = unsafe { group.submit(at.cast_const(), at, spec, PATIENCE) }.unwrap();

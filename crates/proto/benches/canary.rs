@@ -133,7 +133,7 @@ fn canary_packet(rank: u16, hosts: u16, k: u16) -> Vec<u8> {
         attempt: 0,
         wid: WorkerId(rank),
         look_ahead: LookAhead::UNKNOWN,
-        spec: Spec { elements: 1 << 20, dtype: DType::I32, op: ReduceOp::Sum },
+        spec: Spec::allreduce(1 << 20, DType::I32, ReduceOp::Sum),
         contributors: canary::proof(canary::rank_proof(WorkerId(rank)), 0, 0),
     };
     header.emit(&mut bytes);

@@ -12,6 +12,43 @@ use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
 
 use crate::ids::WorkerId;
 
+/// Who brings data to a collective, and who gets the result (Canary §6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Primitive {
+    /// Every rank brings some, and every rank gets the result.
+    #[default]
+    Allreduce,
+    /// Every rank brings some, and this one gets the result.
+    Reduce(WorkerId),
+    /// This rank brings some, and every other gets it, bit for bit: 32-bit words, which the others' zeros leave as they
+    /// are where a protocol has to sum. The type is `i32` and the operator the sum.
+    Broadcast(WorkerId),
+}
+
+impl Primitive {
+    /// The rank that all ranks must name alike, if there is one.
+    pub fn root(self) -> Option<WorkerId> {
+        match self {
+            Primitive::Allreduce => None,
+            Primitive::Reduce(root) | Primitive::Broadcast(root) => Some(root),
+        }
+    }
+
+    /// True if the rank has data to bring.
+    pub fn brings(self, rank: WorkerId) -> bool {
+        !matches!(self, Primitive::Broadcast(root) if root != rank)
+    }
+
+    /// True if the result is written to the rank's output.
+    pub fn gets(self, rank: WorkerId) -> bool {
+        match self {
+            Primitive::Allreduce => true,
+            Primitive::Reduce(root) => rank == root,
+            Primitive::Broadcast(root) => rank != root,
+        }
+    }
+}
+
 /// What ranks must agree on before they can reduce together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
@@ -21,11 +58,35 @@ pub struct Spec {
     pub dtype: DType,
     /// The operator.
     pub op: ReduceOp,
+    /// Who brings data, and who gets the result.
+    pub primitive: Primitive,
+}
+
+impl Spec {
+    /// An allreduce.
+    pub const fn allreduce(elements: u32, dtype: DType, op: ReduceOp) -> Spec {
+        Spec { elements, dtype, op, primitive: Primitive::Allreduce }
+    }
+
+    /// A reduce to one rank.
+    pub const fn reduce(elements: u32, dtype: DType, op: ReduceOp, root: WorkerId) -> Spec {
+        Spec { elements, dtype, op, primitive: Primitive::Reduce(root) }
+    }
+
+    /// A broadcast of so many 32-bit words.
+    pub const fn broadcast(words: u32, root: WorkerId) -> Spec {
+        Spec { elements: words, dtype: DType::I32, op: ReduceOp::Sum, primitive: Primitive::Broadcast(root) }
+    }
 }
 
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} {} elements", self.op, self.elements, self.dtype)
+        let Spec { elements, dtype, op, primitive } = self;
+        match primitive {
+            Primitive::Allreduce => write!(f, "{op} of {elements} {dtype} elements"),
+            Primitive::Reduce(root) => write!(f, "{op} of {elements} {dtype} elements for rank {root}"),
+            Primitive::Broadcast(root) => write!(f, "broadcast of {elements} 32-bit words from rank {root}"),
+        }
     }
 }
 
@@ -33,13 +94,9 @@ impl fmt::Display for Spec {
 /// block again after it has decoded that block. `Any`, so that the driver that handed it over can take its own type
 /// back.
 pub trait Tensor: Any + Send {
-    /// Size, type and operator.
+    /// Size, type, operator, who brings data and who gets the result. A machine calls `encode` and its like only on ranks
+    /// that bring data, and on ranks that get none it need not call `decode` and its like, nor bring the result there.
     fn spec(&self) -> Spec;
-    /// The only rank of the job that the result is for, the same on all ranks: a reduce. A machine need not bring it to
-    /// others then.
-    fn destination(&self) -> Option<WorkerId> {
-        None
-    }
 
     /// Bytes in the packet buffer for the fixed-point vector of a block of `elements`; 4 on the wire for each.
     fn vector_len(&self, elements: usize) -> usize;

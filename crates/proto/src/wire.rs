@@ -9,8 +9,8 @@ use tributary_numeric::{DType, ReduceOp};
 
 use crate::config::JobConfig;
 use crate::drop_reason::DropReason;
-use crate::ids::{JobId, JobKey};
-use crate::tensor::Spec;
+use crate::ids::{JobId, JobKey, WorkerId};
+use crate::tensor::{Primitive, Spec};
 
 /// `TB`.
 pub const MAGIC: u16 = 0x5442;
@@ -139,18 +139,32 @@ pub fn u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Element type and operator in one byte.
+/// Set in the byte of type and operator where one rank is the root; no operator beside it says that its data travels.
+pub const ROOTED: u8 = 8;
+
+/// Element type, operator and kind of primitive in one byte. Where the root is named is the protocol's own matter.
 pub fn dtype_op(spec: &Spec) -> u8 {
-    (spec.dtype as u8) << 4 | spec.op as u8
+    let op = match spec.primitive {
+        Primitive::Allreduce => spec.op as u8,
+        Primitive::Reduce(_) => ROOTED | spec.op as u8,
+        Primitive::Broadcast(_) => ROOTED,
+    };
+    (spec.dtype as u8) << 4 | op
 }
 
-/// Reads such a byte. The pair and not a `Spec`: a `Result<Spec>` is packed so that reading it back stalls for as long
-/// as all the rest.
+/// Reads such a byte; `root` is looked at only where there is one. The parts and not a `Spec`: a `Result<Spec>` is packed
+/// so that reading it back stalls for as long as all the rest.
 #[inline]
-pub fn parse_dtype_op(byte: u8) -> Result<(DType, ReduceOp), DropReason> {
-    match (DType::from_code(byte >> 4), ReduceOp::from_code(byte & 15)) {
-        (Some(dtype), Some(op)) => Ok((dtype, op)),
-        _ => Err(DropReason::BadField),
+pub fn parse_dtype_op(byte: u8, root: WorkerId) -> Result<(DType, ReduceOp, Primitive), DropReason> {
+    let dtype = DType::from_code(byte >> 4).ok_or(DropReason::BadField)?;
+    if byte & ROOTED == 0 {
+        let op = ReduceOp::from_code(byte & 15).ok_or(DropReason::BadField)?;
+        return Ok((dtype, op, Primitive::Allreduce));
+    }
+    match ReduceOp::from_code(byte & 7) {
+        Some(op) => Ok((dtype, op, Primitive::Reduce(root))),
+        None if byte & 7 == 0 && dtype == DType::I32 => Ok((dtype, ReduceOp::Sum, Primitive::Broadcast(root))),
+        None => Err(DropReason::BadField),
     }
 }
 

@@ -194,7 +194,7 @@ impl Group {
         let mut outcome = Ok(());
         for start in (0..elements.max(1)).step_by(MAX_ELEMENTS) {
             let end = elements.min(start + MAX_ELEMENTS);
-            let spec = Spec { elements: (end - start) as u32, dtype, op };
+            let spec = Spec::allreduce((end - start) as u32, dtype, op);
             // This part of `kept`, and where it begins in the output.
             let (first, last) = (kept.start.clamp(start, end), kept.end.clamp(start, end));
             let at = first.saturating_sub(kept.start) * dtype.size();

@@ -27,7 +27,7 @@ fn main() {
         name: "allreduce".into(),
         protocol,
         members: (0..hosts).map(|host| NodeId(host * 1024 / hosts)).collect(),
-        spec: Spec { elements: 1 << 20, dtype: DType::F32, op: ReduceOp::Sum },
+        spec: Spec::allreduce(1 << 20, DType::F32, ReduceOp::Sum),
         iterations: 1,
         start: Time::ZERO,
         compute: Span::ZERO,

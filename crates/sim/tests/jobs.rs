@@ -24,7 +24,7 @@ fn plan(protocol: Protocol, members: impl Iterator<Item = u32>, elements: u32) -
         name: "job".into(),
         protocol,
         members: members.map(NodeId).collect(),
-        spec: Spec { elements, dtype: DType::I32, op: ReduceOp::Sum },
+        spec: Spec::allreduce(elements, DType::I32, ReduceOp::Sum),
         iterations: 1,
         start: Time::ZERO,
         compute: Span::ZERO,

@@ -205,7 +205,7 @@ fn plan(elements: u32) -> JobPlan {
         name: "job".into(),
         protocol: Protocol::SwitchMl,
         members: (0..16).map(NodeId).collect(),
-        spec: Spec { elements, dtype: DType::I32, op: ReduceOp::Sum },
+        spec: Spec::allreduce(elements, DType::I32, ReduceOp::Sum),
         iterations: 1,
         start: Time::ZERO,
         compute: Span::ZERO,

@@ -18,7 +18,7 @@ fn plan(dtype: DType, iterations: u32) -> JobPlan {
         name: "job".into(),
         protocol: Protocol::SwitchMl,
         members: (0..WORKERS).map(NodeId).collect(),
-        spec: Spec { elements: 100_000, dtype, op: ReduceOp::Sum },
+        spec: Spec::allreduce(100_000, dtype, ReduceOp::Sum),
         iterations,
         start: Time::ZERO,
         compute: Span::ZERO,

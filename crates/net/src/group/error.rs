@@ -115,8 +115,8 @@ pub enum GroupError {
         /// The protocol.
         protocol: &'static str,
     },
-    /// A reduce to nobody.
-    #[error("cannot reduce to rank {root}: the job has ranks 0 to {}", world - 1)]
+    /// A reduce to nobody, or a broadcast of nobody's.
+    #[error("rank {root} cannot be the root: the job has ranks 0 to {}", world - 1)]
     NoRoot {
         /// The rank that was named.
         root: u16,

@@ -15,14 +15,11 @@ use tributary_numeric::BlockExponent;
 use crate::drop_reason::DropReason;
 use crate::ids::{NodeId, PortId, PortSet, WorkerId};
 use crate::parts::look_ahead::LookAhead;
-use crate::parts::mismatch::Mismatch;
-use crate::tensor::Spec;
+use crate::tensor::{Primitive, Spec};
 use crate::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 40;
-/// Bytes of a MISMATCH: header and body.
-pub const MISMATCH_LEN: usize = HEADER_LEN + Mismatch::LEN;
 /// What `switch_address` is where no switch is meant.
 pub const NO_SWITCH: NodeId = NodeId(u32::MAX);
 /// Ports of a shard of the children bitmap (§4.2).
@@ -55,8 +52,17 @@ kind::own! {
     Query,
     /// The answer: a bitmap of those that have contributed.
     Report,
-    /// The leader to a host: ranks disagree on what they reduce.
+    /// One host to another: ranks disagree on what they reduce.
     Mismatch,
+    /// A leader that waits, to a host that it has not heard of: what the block is, of whose root it may think otherwise.
+    Claim,
+}
+
+impl Kind {
+    /// True if it goes to the leader; others come from there, or from a host that is none.
+    pub fn is_for_leader(self) -> bool {
+        matches!(self, Kind::Reduce | Kind::Request | Kind::Query)
+    }
 }
 
 /// The protocol's own header as a plain value.
@@ -91,7 +97,8 @@ pub struct Header {
     /// What the contributors say about the sender's next block in the window; or about this one, where ranks agree on
     /// its exponent first.
     pub look_ahead: LookAhead,
-    /// The collective that the block belongs to.
+    /// The collective that the block belongs to. Its root, if it has one, is the leader, and has no field of its own: see
+    /// [`Header::rooted_at`].
     pub spec: Spec,
     /// The contributors' proofs, summed modulo 2^32: see [`proof`].
     pub contributors: u32,
@@ -108,7 +115,7 @@ impl Header {
         }
         let exponent = u16(bytes, EXPONENT_AT) as i16;
         let exponent = BlockExponent { exponent, non_finite: flags & NON_FINITE != 0 };
-        let (dtype, op) = parse_dtype_op(bytes[43])?;
+        let (dtype, op, primitive) = parse_dtype_op(bytes[43], WorkerId::default())?;
         Ok(Header {
             destination: NodeId(u32(bytes, 16)),
             id: u32(bytes, 20),
@@ -124,9 +131,19 @@ impl Header {
             attempt: bytes[42],
             wid: WorkerId(u16(bytes, 46)),
             look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
-            spec: Spec { elements: u32(bytes, 48), dtype, op },
+            spec: Spec { elements: u32(bytes, 48), dtype, op, primitive },
             contributors: u32(bytes, CONTRIBUTORS_AT),
         })
+    }
+
+    /// The same with the root as hosts know it: whoever the packet is for leads, or whoever it is from.
+    pub fn rooted_at(self, leader: WorkerId) -> Header {
+        let primitive = match self.spec.primitive {
+            Primitive::Allreduce => Primitive::Allreduce,
+            Primitive::Reduce(_) => Primitive::Reduce(leader),
+            Primitive::Broadcast(_) => Primitive::Broadcast(leader),
+        };
+        Header { spec: Spec { primitive, ..self.spec }, ..self }
     }
 
     /// Where a contribution is routed to until it has passed the root.

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use tributary_numeric::{BlockExponent, Scale};
 
-use crate::ids::{OpId, WorkerId};
+use crate::ids::OpId;
 use crate::tensor::{Spec, Tensor};
 
 /// A collective that is not complete.
@@ -19,8 +19,6 @@ pub struct Op {
     pub tensor: Box<dyn Tensor>,
     /// What the tensor says of itself.
     pub spec: Spec,
-    /// The only rank that the result is for, if there is one.
-    pub destination: Option<WorkerId>,
     /// The number of its first block.
     pub first_block: u64,
     /// How many blocks it has.
@@ -81,9 +79,8 @@ impl Stream {
     pub fn push(&mut self, tensor: Box<dyn Tensor>) -> (OpId, Range<u64>) {
         let (id, spec, first_block) = (OpId(self.next_op), tensor.spec(), self.next_block);
         let blocks = u64::from(spec.elements).div_ceil(self.elements_per_packet).max(1);
-        let (destination, elements_per_packet) = (tensor.destination(), self.elements_per_packet);
-        let remaining = blocks;
-        self.ops.push_back(Op { id, tensor, spec, destination, first_block, blocks, elements_per_packet, remaining });
+        let (elements_per_packet, remaining) = (self.elements_per_packet, blocks);
+        self.ops.push_back(Op { id, tensor, spec, first_block, blocks, elements_per_packet, remaining });
         self.next_op += 1;
         self.next_block += blocks;
         (id, first_block..self.next_block)

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::config::JobConfig;
+use crate::ring::wire::ROOT_LEN;
 use crate::tensor::Spec;
 
 /// A block's number: chunk by chunk, the same on all ranks.
@@ -26,7 +27,9 @@ impl Layout {
     /// so that all are equally long.
     pub fn new(spec: &Spec, job: &JobConfig) -> Layout {
         let world = u64::from(job.world);
-        let block_elements = u64::from(job.elements_per_packet) * 4 / spec.dtype.size() as u64;
+        let rooted = if spec.primitive.root().is_some() { ROOT_LEN as u64 } else { 0 };
+        let bytes = (u64::from(job.elements_per_packet) * 4).saturating_sub(rooted);
+        let block_elements = (bytes / spec.dtype.size() as u64).max(1);
         let elements = u64::from(spec.elements);
         let stride = elements.div_ceil(world).div_ceil(block_elements).max(1);
         Layout { elements, world, block_elements, stride }
@@ -101,7 +104,7 @@ mod tests {
 
     fn layout(elements: u32, world: u16, k: u16, dtype: DType) -> Layout {
         let job = JobConfig { job: JobId(1), key: JobKey(1), world, slots: 1, elements_per_packet: k, shards: 1 };
-        Layout::new(&Spec { elements, dtype, op: ReduceOp::Sum }, &job)
+        Layout::new(&Spec::allreduce(elements, dtype, ReduceOp::Sum), &job)
     }
 
     proptest! {

@@ -92,7 +92,7 @@ mod tests {
     use tributary_numeric::{DType, ReduceOp};
 
     fn data(seq: u64, ack_now: bool) -> Data {
-        let spec = Spec { elements: 1, dtype: DType::I32, op: ReduceOp::Sum };
+        let spec = Spec::allreduce(1, DType::I32, ReduceOp::Sum);
         Data { seq: seq as u32, offset: 0, spec, op: 0, phase: Phase::Reduce, ack_now, attempt: 1 }
     }
 

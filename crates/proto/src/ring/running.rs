@@ -2,7 +2,7 @@
 
 use super::item::PacketCopy;
 use super::layout::{Block, Layout};
-use super::wire::{Data, HEADER_LEN, Phase};
+use super::wire::{Data, Phase};
 use crate::config::JobConfig;
 use crate::drop_reason::DropReason;
 use crate::host::Collective;
@@ -124,7 +124,11 @@ impl Running {
                     return Err(DropReason::Duplicate);
                 }
                 self.reduced.insert(block);
-                self.tensor.accumulate(range.clone(), vector);
+                if self.spec.primitive.brings(WorkerId(self.me)) {
+                    self.tensor.accumulate(range.clone(), vector);
+                } else {
+                    self.tensor.write(range.clone(), vector);
+                }
                 let phase = if chunk == self.chunk_after(1) {
                     // The last contribution: the sum is divided once, here, so that all ranks get the same bits.
                     self.tensor.divide(range, self.world);
@@ -163,7 +167,11 @@ impl Running {
         let len = self.tensor.native_len(range.len());
         let wire_len = range.len() * self.spec.dtype.size();
         if phase == Phase::Reduce && self.layout.chunk_of(block) == self.me {
-            self.tensor.read_input(range, &mut vector[..len]);
+            if self.spec.primitive.brings(WorkerId(self.me)) {
+                self.tensor.read_input(range, &mut vector[..len]);
+            } else {
+                vector[..len].fill(0);
+            }
         } else {
             self.tensor.read_output(range, &mut vector[..len]);
         }
@@ -183,7 +191,7 @@ impl Running {
         PacketCopy {
             header: self.header(block, phase),
             vector: vector.into(),
-            wire_len: HEADER_LEN + wire_len,
+            wire_len: Data::header_len(&self.spec) + wire_len,
             until: self.deadline,
         }
     }

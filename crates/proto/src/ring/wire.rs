@@ -6,7 +6,7 @@ use crate::host::CollectiveError;
 use crate::ids::{OpId, WorkerId};
 use crate::registry::Protocol;
 use crate::tensor::Spec;
-use crate::wire::{COMMON_LEN, Common, dtype_op, kind, parse_dtype_op, u16, u32};
+use crate::wire::{COMMON_LEN, Common, ROOTED, dtype_op, kind, parse_dtype_op, u16, u32};
 
 /// To the successor: one block.
 pub const DATA: u8 = kind::FIRST_OWN;
@@ -19,6 +19,8 @@ pub const FAULT: u8 = kind::FIRST_OWN + 3;
 
 /// Bytes of both headers of every packet of the ring.
 pub const HEADER_LEN: usize = COMMON_LEN + 16;
+/// Bytes behind them in a block of a collective with a root: which rank it is. Such blocks are so much shorter.
+pub const ROOT_LEN: usize = 4;
 /// Words of selective acknowledgement that a packet holds at most: 1,024 packets, from any bit of the first word on.
 pub const MAX_ACK_WORDS: usize = 17;
 /// Bytes of the longest packet without a vector.
@@ -106,9 +108,9 @@ fn own_header(bytes: &[u8]) -> Result<&[u8; 16], DropReason> {
     bytes.get(COMMON_LEN..).and_then(|own| own.first_chunk()).ok_or(DropReason::Truncated)
 }
 
-fn parse_spec(elements: u32, code: u8) -> Result<Spec, DropReason> {
-    let (dtype, op) = parse_dtype_op(code)?;
-    Ok(Spec { elements, dtype, op })
+fn parse_spec(elements: u32, code: u8, root: WorkerId) -> Result<Spec, DropReason> {
+    let (dtype, op, primitive) = parse_dtype_op(code, root)?;
+    Ok(Spec { elements, dtype, op, primitive })
 }
 
 impl Data {
@@ -122,6 +124,14 @@ impl Data {
         own[14] = dtype_op(&self.spec);
         let gather = if self.phase == Phase::Gather { GATHER } else { 0 };
         own[15] = gather | if self.ack_now { ACK_NOW } else { 0 } | self.attempt & MAX_ATTEMPT;
+        if let Some(root) = self.spec.primitive.root() {
+            bytes[HEADER_LEN..HEADER_LEN + ROOT_LEN].copy_from_slice(&u32::from(root.0).to_be_bytes());
+        }
+    }
+
+    /// Bytes before the vector.
+    pub fn header_len(spec: &Spec) -> usize {
+        HEADER_LEN + if spec.primitive.root().is_some() { ROOT_LEN } else { 0 }
     }
 
     /// Reads the header of a whole packet.
@@ -131,10 +141,14 @@ impl Data {
         if attempt == 0 {
             return Err(DropReason::BadField);
         }
+        let root = match own[14] & ROOTED {
+            0 => WorkerId::default(),
+            _ => WorkerId(u16(bytes.get(..HEADER_LEN + ROOT_LEN).ok_or(DropReason::Truncated)?, HEADER_LEN + 2)),
+        };
         Ok(Data {
             seq: u32(own, 0),
             offset: u32(own, 4),
-            spec: parse_spec(u32(own, 8), own[14])?,
+            spec: parse_spec(u32(own, 8), own[14], root)?,
             op: u16(own, 12),
             phase: if own[15] & GATHER != 0 { Phase::Gather } else { Phase::Reduce },
             ack_now: own[15] & ACK_NOW != 0,
@@ -215,6 +229,7 @@ impl Fault {
                 for (spec, own) in [a_spec, b_spec].into_iter().zip(own[16..].chunks_exact_mut(8)) {
                     own[0..4].copy_from_slice(&spec.elements.to_be_bytes());
                     own[4] = dtype_op(spec);
+                    own[6..8].copy_from_slice(&spec.primitive.root().unwrap_or_default().0.to_be_bytes());
                 }
                 HEADER_LEN + 16
             }
@@ -236,7 +251,8 @@ impl Fault {
             FAULT_SILENT => CollectiveError::PeerSilent { worker: a, op },
             FAULT_MISMATCH => {
                 let specs: &[u8; 16] = bytes[HEADER_LEN..].first_chunk().ok_or(DropReason::Truncated)?;
-                let (a_spec, b_spec) = (parse_spec(u32(specs, 0), specs[4])?, parse_spec(u32(specs, 8), specs[12])?);
+                let spec = |at| parse_spec(u32(specs, at), specs[at + 4], WorkerId(u16(specs, at + 6)));
+                let (a_spec, b_spec) = (spec(0)?, spec(8)?);
                 CollectiveError::Mismatch { a, a_spec, b: parse_worker(own, 10, world)?, b_spec, op }
             }
             _ => return Err(DropReason::BadField),

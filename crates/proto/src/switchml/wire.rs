@@ -5,6 +5,7 @@
 //!  | wid | idx | flags | dtype/op | exponent | phase | elements | vector or body ...
 //! ```
 //!
+//! Where one rank is the root, the common header's reserved byte and two of the flags are its number.
 //! The paper's `ver` is `phase mod 2`; its `off` follows from the phase, which every host keeps for each slot.
 
 use tributary_numeric::BlockExponent;
@@ -18,11 +19,12 @@ use crate::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 16;
-/// Bytes of a MISMATCH: header and body.
-pub const MISMATCH_LEN: usize = HEADER_LEN + Mismatch::LEN;
 
 const NON_FINITE: u8 = 1;
 const UNKNOWN: u8 = 2;
+/// Bits 8 and 9 of the root; the lower ones are where the common header is reserved. No job has more than 1,023 ranks.
+const ROOT_HIGH: u8 = 0x0C;
+const ROOT_LOW_AT: usize = 5;
 
 kind::own! {
     /// A rank's block; upwards. From a switch of a lower level: the sum of its children's blocks.
@@ -61,17 +63,18 @@ impl Header {
     pub fn parse(bytes: &[u8]) -> Result<Header, DropReason> {
         let bytes: &[u8; HEADER_LEN] = bytes.first_chunk().ok_or(DropReason::Truncated)?;
         let flags = bytes[20];
-        if flags & !(NON_FINITE | UNKNOWN) != 0 {
+        if flags & !(NON_FINITE | UNKNOWN | ROOT_HIGH) != 0 {
             return Err(DropReason::BadField);
         }
         let exponent = BlockExponent { exponent: u16(bytes, 22) as i16, non_finite: flags & NON_FINITE != 0 };
-        let (dtype, op) = parse_dtype_op(bytes[21])?;
+        let root = WorkerId(u16::from(flags & ROOT_HIGH) << 6 | u16::from(bytes[ROOT_LOW_AT]));
+        let (dtype, op, primitive) = parse_dtype_op(bytes[21], root)?;
         Ok(Header {
             wid: WorkerId(u16(bytes, 16)),
             idx: u16(bytes, 18),
             look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
             phase: u32(bytes, 24),
-            spec: Spec { elements: u32(bytes, 28), dtype, op },
+            spec: Spec { elements: u32(bytes, 28), dtype, op, primitive },
         })
     }
 
@@ -80,6 +83,9 @@ impl Header {
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[16..18].copy_from_slice(&self.wid.0.to_be_bytes());
         bytes[18..20].copy_from_slice(&self.idx.to_be_bytes());
+        let [high, low] = self.spec.primitive.root().unwrap_or_default().0.to_be_bytes();
+        debug_assert!(high < 4, "numeric's sums have no room for so many ranks");
+        (bytes[ROOT_LOW_AT], bytes[20]) = (low, high << 2);
         bytes[21] = dtype_op(&self.spec);
         bytes[24..28].copy_from_slice(&self.phase.to_be_bytes());
         bytes[28..32].copy_from_slice(&self.spec.elements.to_be_bytes());
@@ -96,6 +102,7 @@ pub fn put_wid(bytes: &mut [u8], wid: WorkerId) {
 #[inline]
 pub fn put_look_ahead(bytes: &mut [u8], look_ahead: LookAhead) {
     let LookAhead { exponent, unknown } = look_ahead;
-    bytes[20] = if exponent.non_finite { NON_FINITE } else { 0 } | if unknown { UNKNOWN } else { 0 };
+    let root = bytes[20] & ROOT_HIGH;
+    bytes[20] = root | if exponent.non_finite { NON_FINITE } else { 0 } | if unknown { UNKNOWN } else { 0 };
     bytes[22..24].copy_from_slice(&exponent.exponent.to_be_bytes());
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use tributary_numeric::{BlockExponent, Element, ReduceOp, Scale, codec};
 
 use crate::ids::WorkerId;
-use crate::tensor::{Spec, Tensor};
+use crate::tensor::{Primitive, Spec, Tensor};
 
 /// The same block of input and output.
 pub enum Operands<'a, T> {
@@ -119,19 +119,24 @@ pub struct ElementTensor<S> {
     storage: S,
     elements: u32,
     op: ReduceOp,
-    destination: Option<WorkerId>,
+    primitive: Primitive,
 }
 
 impl<S: Storage> ElementTensor<S> {
     /// The collective `op` over all of `storage`, which holds at most 2^32 - 1 elements.
     pub fn new(storage: S, op: ReduceOp) -> ElementTensor<S> {
         let elements = u32::try_from(storage.len()).expect("the caller splits larger tensors");
-        ElementTensor { storage, elements, op, destination: None }
+        ElementTensor { storage, elements, op, primitive: Primitive::Allreduce }
     }
 
     /// The same for one rank alone: a reduce.
     pub fn to(self, rank: WorkerId) -> ElementTensor<S> {
-        ElementTensor { destination: Some(rank), ..self }
+        ElementTensor { primitive: Primitive::Reduce(rank), ..self }
+    }
+
+    /// One rank's elements for all others: a broadcast, of `i32` and with the sum as operator.
+    pub fn from(self, rank: WorkerId) -> ElementTensor<S> {
+        ElementTensor { primitive: Primitive::Broadcast(rank), ..self }
     }
 
     /// The memory.
@@ -147,10 +152,7 @@ impl<S: Storage> ElementTensor<S> {
 
 impl<S: Storage + 'static> Tensor for ElementTensor<S> {
     fn spec(&self) -> Spec {
-        Spec { elements: self.elements, dtype: S::Element::DTYPE, op: self.op }
-    }
-    fn destination(&self) -> Option<WorkerId> {
-        self.destination
+        Spec { elements: self.elements, dtype: S::Element::DTYPE, op: self.op, primitive: self.primitive }
     }
 
     fn vector_len(&self, elements: usize) -> usize {

@@ -5,6 +5,7 @@
 //! over all ranks is `(A * h, B * h', world)` with `A = sum of a_r` and `B = sum of b_r`. A sum in which rank `r` is
 //! counted `c_r` times equals it only if the `a_r` and the `b_r`, weighted by `c_r - 1`, both add up to 0: a chance of
 //! 2^-128 for weights that know nothing of those numbers. A contribution to another block, collective or scale has another `h`.
+//! A broadcast's result is its root's contribution alone, and zeros are what others bring.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use tributary_numeric::{BlockExponent, Scale};
 
 use super::ledger::Ledger;
-use crate::tensor::{Spec, Tensor};
+use crate::ids::WorkerId;
+use crate::tensor::{Primitive, Spec, Tensor};
 use crate::values::FINGERPRINT_LEN;
 
 /// The three words of a contribution or of a sum of several.
@@ -69,25 +71,25 @@ enum State {
     Partial(Run),
     /// Some other partial sum; its words are kept.
     Kept,
-    /// The sum over all ranks, proven.
+    /// What all who bring something give, proven.
     Verified,
     /// Not that sum.
     Faulty,
 }
 
-/// What a checker asks after a collective.
+/// What a checker asks after a collective. Of a rank that gets nothing only what is wrong is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verification {
-    /// Elements whose sum is proven.
+    /// Elements whose result is proven.
     pub verified: usize,
     /// Ranges whose final sum is wrong, each with the number of contributions that it claims to hold.
     pub faulty: Vec<(Range<usize>, u64)>,
-    /// Ranges without a final sum.
+    /// Ranges that lack their result.
     pub missing: Vec<Range<usize>>,
 }
 
 impl Verification {
-    /// Every element's sum is proven.
+    /// Every element's result is proven.
     pub fn is_complete(&self) -> bool {
         self.faulty.is_empty() && self.missing.is_empty()
     }
@@ -101,9 +103,11 @@ pub struct FingerprintTensor {
     world: u16,
     /// A hash of the collective.
     seed: u64,
-    /// What the roster says of this rank, and of all.
+    /// What the roster says of this rank, and of all who bring something.
     own: [u64; 2],
     all: [u64; 2],
+    /// How many those are.
+    contributors: u16,
     roster: Arc<Roster>,
     states: Ledger<State>,
     /// Words that are neither proven nor those of a [`Run`], by the start of their range.
@@ -116,13 +120,18 @@ impl FingerprintTensor {
     pub fn new(spec: Spec, roster: Arc<Roster>, rank: u16, collective: u64) -> FingerprintTensor {
         assert!(rank < roster.world(), "rank {rank} is none of {}", roster.world());
         let world = roster.world();
+        let contributors = match spec.primitive {
+            Primitive::Broadcast(root) => Run { first: root.0, count: 1 },
+            Primitive::Allreduce | Primitive::Reduce(_) => Run { first: 0, count: world },
+        };
         FingerprintTensor {
             spec,
             rank,
             world,
             seed: mix(collective),
             own: roster.sum(Run { first: rank, count: 1 }),
-            all: roster.sum(Run { first: 0, count: world }),
+            all: roster.sum(contributors),
+            contributors: contributors.count,
             roster,
             states: Ledger::new(spec.elements as usize, State::Verified),
             kept: BTreeMap::new(),
@@ -146,6 +155,9 @@ impl FingerprintTensor {
         if end < elements {
             missing.push(end..elements);
         }
+        if !self.spec.primitive.gets(WorkerId(self.rank)) {
+            missing.clear();
+        }
         Verification { verified, faulty: self.faulty.clone(), missing }
     }
 
@@ -154,9 +166,9 @@ impl FingerprintTensor {
         words(self.own, 1, factors)
     }
 
-    /// The sum over all ranks.
+    /// The result: the sum over all who bring something.
     fn all_words(&self, factors: [u64; 2]) -> Words {
-        words(self.all, self.world, factors)
+        words(self.all, self.contributors, factors)
     }
 
     /// The sum over some ranks.
@@ -260,7 +272,7 @@ impl Tensor for FingerprintTensor {
         if sum == self.all_words(factors) {
             return self.finish(block, sum, true);
         }
-        if sum[2] >= u64::from(self.world) {
+        if sum[2] >= u64::from(self.contributors) {
             return self.finish(block, sum, false);
         }
         let count = sum[2] as u16;
@@ -277,6 +289,11 @@ impl Tensor for FingerprintTensor {
             return;
         }
         let words = get(bytes);
+        if words == [0; 3] && !self.spec.primitive.brings(WorkerId(self.rank)) {
+            // On its way round a ring, which has not come to the root.
+            self.kept.insert(block.start, words);
+            return self.states.set(block, State::Kept);
+        }
         let right = words == self.all_words(factors(self.block_hash(&block), None));
         self.finish(block, words, right);
     }

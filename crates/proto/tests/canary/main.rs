@@ -1,5 +1,6 @@
 //! Canary's machines, rule by rule and together, in virtual time.
 
+mod broadcast;
 mod fabric;
 mod faults;
 mod reduce;

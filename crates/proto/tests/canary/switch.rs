@@ -44,7 +44,7 @@ fn contribution(id: u32) -> Header {
         attempt: 0,
         wid: WorkerId(0),
         look_ahead: LookAhead::known(BlockExponent::ZERO),
-        spec: Spec { elements: 2, dtype: DType::I32, op: ReduceOp::Sum },
+        spec: Spec::allreduce(2, DType::I32, ReduceOp::Sum),
         contributors: 10,
     }
 }

@@ -66,7 +66,7 @@ fn the_first_deadline_ends_the_collective_on_every_rank() {
 
 #[test]
 fn a_rank_that_brings_something_else_fails_all_ranks_with_both_specs() {
-    let f32s = |elements: u32| Spec { elements, dtype: DType::F32, op: ReduceOp::Sum };
+    let f32s = |elements: u32| Spec::allreduce(elements, DType::F32, ReduceOp::Sum);
     let others: [(Collective, Spec); 4] = [
         (apart(vec![1.0f32; 1001], ReduceOp::Sum), f32s(1001)),
         (apart(vec![1i32; 1000], ReduceOp::Sum), Spec { dtype: DType::I32, ..f32s(1000) }),

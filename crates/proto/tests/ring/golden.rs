@@ -12,7 +12,7 @@ use tributary_proto::time::Time;
 use crate::harness::golden;
 use crate::setup::{apart, host, job};
 
-const SPEC: Spec = Spec { elements: 100_000, dtype: DType::F32, op: ReduceOp::Sum };
+const SPEC: Spec = Spec::allreduce(100_000, DType::F32, ReduceOp::Sum);
 
 /// A packet of `len` bytes with the common header.
 fn packet(kind: u8, len: usize) -> Vec<u8> {
@@ -60,7 +60,7 @@ fn faults() {
     let op = OpId(7);
     let silent = CollectiveError::PeerSilent { worker: WorkerId(5), op };
     let a_spec = Spec { elements: 10, ..SPEC };
-    let b_spec = Spec { elements: 11, dtype: DType::BF16, op: ReduceOp::Avg };
+    let b_spec = Spec::allreduce(11, DType::BF16, ReduceOp::Avg);
     let mismatch = CollectiveError::Mismatch { a: WorkerId(1), a_spec, b: WorkerId(2), b_spec, op };
     for (name, error) in [("ring_fault_silent", silent), ("ring_fault_mismatch", mismatch)] {
         let golden = golden::bytes(name);

@@ -81,7 +81,7 @@ fn trace(tensors: impl Fn(u16) -> Box<dyn Tensor>) -> (Vec<Sighting>, Vec<Box<dy
 
 #[test]
 fn fingerprints_give_the_trace_of_real_elements_and_prove_every_sum() {
-    let spec = Spec { elements: 10_000, dtype: DType::I32, op: ReduceOp::Sum };
+    let spec = Spec::allreduce(10_000, DType::I32, ReduceOp::Sum);
     let roster = Roster::new(3);
     let fingerprint = |rank| FingerprintTensor::new(spec, Arc::clone(&roster), rank, 0);
     let (with_elements, _) = trace(|rank| collective(rank, 0, 10_000, None).tensor);

@@ -39,7 +39,7 @@ fn fingerprints_make_the_same_packets_as_elements() {
         let real = trace::<Elements>(&job, |rank, op, elements| collective(rank, op, elements, float));
         let prints = trace::<Fingerprint>(&job, |rank, op, elements| {
             let dtype = if float { DType::F32 } else { DType::I32 };
-            let spec = Spec { elements: elements as u32, dtype, op: ReduceOp::Sum };
+            let spec = Spec::allreduce(elements as u32, dtype, ReduceOp::Sum);
             let tensor = FingerprintTensor::new(spec, roster.clone(), rank, op as u64);
             assert_eq!(tensor.spec(), spec);
             Collective { tensor: Box::new(tensor), deadline: None }

@@ -5,7 +5,8 @@ use tributary_proto::config::{HostConfig, TimerConfig};
 use tributary_proto::host::{Collective, CollectiveError, HostEvent, SubmitError};
 use tributary_proto::ids::{OpId, ShardId, WorkerId};
 use tributary_proto::registry::Protocol;
-use tributary_proto::tensor::Spec;
+use tributary_proto::tensor::{Primitive, Spec};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::values::Elements;
 
 use crate::harness::link::LinkConfig;
@@ -119,15 +120,51 @@ fn tensor(spec: Spec) -> Collective {
     let elements = spec.elements as usize;
     let collective = match spec.dtype {
         DType::F32 => in_place(vec![0f32; elements], spec.op),
-        DType::I32 => in_place(vec![0i32; elements], spec.op),
+        DType::I32 => return of_i32(spec),
         DType::BF16 | DType::F16 => in_place(vec![tributary_numeric::bf16::ZERO; elements], spec.op),
     };
     Collective { deadline: Some(at_ms(LIMIT_MS)), ..collective }
 }
 
+fn of_i32(spec: Spec) -> Collective {
+    let tensor = ElementTensor::new(InPlaceStorage::new(vec![0i32; spec.elements as usize]), spec.op);
+    let tensor = match spec.primitive {
+        Primitive::Allreduce => tensor,
+        Primitive::Reduce(root) => tensor.to(root),
+        Primitive::Broadcast(root) => tensor.from(root),
+    };
+    Collective { tensor: Box::new(tensor), deadline: Some(at_ms(LIMIT_MS)) }
+}
+
+#[test]
+fn ranks_that_name_different_roots_are_told_on_every_rank() {
+    let [sum, reduce, other] = [Primitive::Allreduce, Primitive::Reduce(WorkerId(1)), Primitive::Reduce(WorkerId(513))];
+    let [from, from_other] = [1, 2].map(|root| Primitive::Broadcast(WorkerId(root)));
+    let pairs = [(reduce, other), (sum, reduce), (from, from_other), (from, sum), (from, reduce)];
+    for (usual, odd) in pairs.into_iter().flat_map(|(a, b)| [(a, b), (b, a)]) {
+        for elements in [0, 1000] {
+            let brings = |rank: u16| {
+                let primitive = if rank == 1 { odd } else { usual };
+                Spec { primitive, ..Spec::allreduce(elements, DType::I32, ReduceOp::Sum) }
+            };
+            let mut network = star(1, LinkConfig::default(), &job(3, 8, 64));
+            for rank in 0..3 {
+                network.submit(usize::from(rank), of_i32(brings(rank))).unwrap();
+            }
+            for events in network.run_until_idle(at_ms(LIMIT_MS / 2)) {
+                let CollectiveError::Mismatch { a, a_spec, b, b_spec, .. } = error_of(&events) else {
+                    panic!("{usual:?} and {odd:?}");
+                };
+                assert_eq!((a_spec, b_spec), (brings(a.0), brings(b.0)));
+                assert_ne!(a_spec, b_spec);
+            }
+        }
+    }
+}
+
 #[test]
 fn ranks_that_disagree_are_told_on_every_rank() {
-    let usual = Spec { elements: 1000, dtype: DType::F32, op: ReduceOp::Sum };
+    let usual = Spec::allreduce(1000, DType::F32, ReduceOp::Sum);
     let others = [
         Spec { elements: 999, ..usual },
         Spec { elements: 5000, ..usual },
@@ -165,7 +202,7 @@ fn ranks_that_disagree_are_told_on_every_rank() {
 
 #[test]
 fn ranks_that_swap_two_collectives_are_told_about_the_first() {
-    let specs = [10, 600].map(|elements| Spec { elements, dtype: DType::F32, op: ReduceOp::Sum });
+    let specs = [10, 600].map(|elements| Spec::allreduce(elements, DType::F32, ReduceOp::Sum));
     let mut network = star(1, LinkConfig::default(), &job(3, 8, 64));
     for rank in 0..3 {
         for index in 0..2 {

@@ -96,7 +96,7 @@ fn job_plan(
     Ok(JobPlan {
         protocol: section.protocol,
         members,
-        spec: Spec { elements: (section.tensor.0 / size) as u32, dtype: section.dtype, op: section.op },
+        spec: Spec::allreduce((section.tensor.0 / size) as u32, section.dtype, section.op),
         iterations: section.iterations,
         start: Time::ZERO + section.start.0,
         compute: section.compute.0,

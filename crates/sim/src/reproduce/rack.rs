@@ -176,7 +176,7 @@ impl RackJob {
             name: self.name(),
             protocol: self.protocol,
             members: (0..self.workers).map(NodeId).collect(),
-            spec: Spec { elements: self.elements, dtype: DType::I32, op: ReduceOp::Sum },
+            spec: Spec::allreduce(self.elements, DType::I32, ReduceOp::Sum),
             iterations: 1,
             start: Time::ZERO,
             compute: Span::ZERO,

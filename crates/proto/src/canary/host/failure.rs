@@ -30,17 +30,8 @@ impl<V: Values> CanaryHost<V> {
         Ok(())
     }
 
-    pub(super) fn mismatch(
-        &mut self,
-        now: Time,
-        step: Step,
-        header: &Header,
-        packet: Packet<'_>,
-    ) -> Result<(), DropReason> {
-        self.follows(step, header)?;
-        let mismatch = Mismatch::parse(&packet.bytes[HEADER_LEN..])?;
-        self.refuse(now, step.place, mismatch);
-        Ok(())
+    pub(super) fn mismatch(&mut self, step: Step, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
+        self.note_mismatch(step, header.wid, Mismatch::parse(&packet.bytes[HEADER_LEN..])?)
     }
 
     /// This host leads a block on which ranks disagree: all are told.
@@ -78,6 +69,7 @@ impl<V: Values> CanaryHost<V> {
         }
         self.queue.clear();
         self.ready.clear();
+        self.claims.end();
         self.question = None;
         self.broken.get_or_insert(error);
     }

@@ -32,8 +32,7 @@ impl<V: Values> CanaryHost<V> {
             return Err(DropReason::BadField);
         }
         let elements = Self::vector_elements(&packet)?;
-        let is_reduce = self.op_at(step.place).is_some_and(|op| op.destination.is_some());
-        if elements != if is_reduce { 0 } else { self.elements_at(step.place) } {
+        if elements != self.returned_elements_at(step.place) {
             return Err(DropReason::BadLength);
         }
         let way = if header.multicast { Way::Tree } else { Way::Answer };

@@ -69,10 +69,8 @@ pub struct Lead {
     pub state: State,
     /// What it is, and who says so.
     pub what: Option<(WorkerId, Spec)>,
-    /// Elements of its vector.
+    /// Elements of each contribution's vector; once it is done, of the result's.
     pub elements: usize,
-    /// The sum is for this host alone, as far as it knows: it goes out without its vector (§6).
-    pub is_reduce: bool,
     /// The block of the stream, once the leader has come to it.
     pub block: Option<u64>,
     /// Where its tree ends, as packets say.
@@ -101,7 +99,6 @@ impl Lead {
     fn begin(&mut self, phase: u32) {
         self.phase = phase;
         (self.attempt, self.state, self.what, self.elements, self.block) = (0, State::Gathering, None, 0, None);
-        self.is_reduce = false;
         self.root = NO_SWITCH;
         self.heard.clear();
         self.restart();
@@ -123,6 +120,11 @@ impl Lead {
             false => V::store(lanes, vector),
             true => V::add(lanes, vector),
         }
+    }
+
+    /// Puts the leader's own vector in place of what was summed: the root's of a broadcast.
+    pub fn replace<V: Values>(&mut self, vector: &[u8]) {
+        V::store(&mut self.lanes[..vector.len() / 4], vector);
     }
 
     /// Writes the sum.
@@ -176,7 +178,6 @@ impl<V: Values> Leads<V> {
             state: State::Gathering,
             what: None,
             elements: 0,
-            is_reduce: false,
             block: None,
             root: NO_SWITCH,
             counter: 0,

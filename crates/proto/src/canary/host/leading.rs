@@ -19,12 +19,11 @@ impl<V: Values> CanaryHost<V> {
     /// The leader comes to a block itself. Others may have been here before.
     pub(super) fn begin_lead(&mut self, place: u16) {
         let step = self.step_of(place);
-        let (spec, elements, own) = (self.spec_at(place), self.elements_at(place), self.config.worker);
+        let (spec, elements, own) = (self.spec_at(place), self.contributed_elements_at(place), self.config.worker);
         let block = self.places[usize::from(place)].block;
         let (is_notice, root) = (self.is_notice(place), self.root_of(place));
-        let is_reduce = self.op_at(place).is_some_and(|op| op.destination.is_some());
         let lead = self.leads.open(step.place, step.phase);
-        (lead.root, lead.is_reduce) = (root, is_reduce);
+        lead.root = root;
         lead.block = (!is_notice).then_some(block);
         let dispute = match lead.what {
             Some((rank, other)) if other != spec && lead.state == State::Gathering => {
@@ -40,14 +39,14 @@ impl<V: Values> CanaryHost<V> {
     }
 
     /// A packet about a block that this host leads, as far as it knows.
-    fn leads_step(&self, step: Step, header: &Header) -> Result<(), DropReason> {
+    fn leads_step(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
         if header.destination != self.own_node() {
             return Err(DropReason::NotAMember);
         }
         let state = &self.places[usize::from(step.place)];
         match self.steps.relation(step.phase, state.phase) {
             Relation::Same if state.stage.waits() && self.leader_of(step.place) != self.config.worker => {
-                Err(DropReason::Unexpected)
+                Err(self.disagree(step, header))
             }
             Relation::Same | Relation::Next => Ok(()),
             Relation::Earlier => self.leads.get(step.place, step.phase).map(|_| ()).ok_or(DropReason::Stale),
@@ -145,7 +144,7 @@ impl<V: Values> CanaryHost<V> {
             // As many contributions as ranks, but not one of each.
             return self.fail_issue(step);
         }
-        let (attempt, elements) = (lead.attempt, lead.elements);
+        let (attempt, elements, is_broadcast) = (lead.attempt, self.elements_at(place), self.is_broadcast(place));
         self.places[usize::from(place)].attempt = attempt;
         let own = self.look_ahead_at(place);
         let mut vector = std::mem::take(&mut self.vector);
@@ -156,7 +155,10 @@ impl<V: Values> CanaryHost<V> {
             op.tensor.encode(op.range(block), scale, &mut vector[..len]);
         }
         let lead = self.leads.open(place, step.phase);
-        if elements > 0 {
+        if is_broadcast {
+            lead.elements = elements;
+            lead.replace::<V>(&vector[..len]);
+        } else if elements > 0 {
             lead.add::<V>(&vector[..len]);
             lead.load::<V>(&mut vector[..len]);
         }

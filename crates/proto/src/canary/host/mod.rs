@@ -8,6 +8,7 @@
 //!
 //! One more place tells that a collective is complete (§3.3), so that leaders need not keep what nobody will ask for.
 
+mod claims;
 mod failure;
 mod following;
 mod lead;
@@ -23,6 +24,7 @@ use std::collections::VecDeque;
 
 use tributary_numeric::{DType, ReduceOp};
 
+use self::claims::Claims;
 use self::failure::Heard;
 use self::lead::Leads;
 use self::notices::Notices;
@@ -37,6 +39,7 @@ use crate::ids::{OpId, WorkerId};
 use crate::packet::{Addr, Packet, Transmit};
 use crate::parts::deadlines::{Deadlines, Due};
 use crate::parts::look_ahead::LookAhead;
+use crate::parts::mismatch::Mismatch;
 use crate::parts::recovery::{Order, Recovery};
 use crate::parts::send_queue::SendQueue;
 use crate::parts::stream::{Op, Stream};
@@ -47,7 +50,7 @@ use crate::values::{FINGERPRINT_LEN, Values};
 use crate::wire::{COMMON_LEN, Common, kind};
 
 /// What a notice of completion says it reduces.
-const NOTICE: Spec = Spec { elements: 0, dtype: DType::I32, op: ReduceOp::Sum };
+const NOTICE: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
 
 /// A worker's machine.
 pub struct CanaryHost<V> {
@@ -65,6 +68,7 @@ pub struct CanaryHost<V> {
     ready: VecDeque<Step>,
     outbox: VecDeque<Outgoing>,
     notices: Notices,
+    claims: Claims,
     /// The proofs of all ranks but this one.
     others_proof: u32,
     deadlines: Deadlines,
@@ -104,6 +108,7 @@ impl<V: Values> CanaryHost<V> {
             ready: VecDeque::new(),
             outbox: VecDeque::new(),
             notices: Notices::default(),
+            claims: Claims::default(),
             others_proof: others.fold(0, |sum, rank| sum.wrapping_add(rank_proof(rank))),
             deadlines: Deadlines::default(),
             question: None,
@@ -143,7 +148,7 @@ impl<V: Values> CanaryHost<V> {
         if self.leader_of(place) == self.config.worker {
             self.begin_lead(place);
         } else {
-            self.queue.push(place);
+            self.begin_following(place);
         }
     }
 
@@ -176,7 +181,7 @@ impl<V: Values> CanaryHost<V> {
         } else if let Some(exponent) = summed_with {
             let op = self.stream.op_of_mut(state.block).expect("a place that waits has a block");
             let range = op.range(state.block);
-            if !range.is_empty() && op.destination.is_none_or(|rank| rank == self.config.worker) {
+            if !range.is_empty() && op.spec.primitive.gets(self.config.worker) {
                 op.tensor.decode(range, op.scale(exponent, world), vector);
             }
             op.remaining -= 1;
@@ -230,14 +235,20 @@ impl<V: Values> CanaryHost<V> {
         if header.hosts != self.world() || header.wid.0 >= self.world() {
             return Err(DropReason::BadField);
         }
-        let received = match Kind::of(packet.bytes)? {
+        let kind = Kind::of(packet.bytes)?;
+        let header = header.rooted_at(if kind.is_for_leader() { self.config.worker } else { header.wid });
+        if (kind.is_for_leader() || kind == Kind::Claim) && self.tells_why(step, &header) {
+            return Err(DropReason::Mismatch);
+        }
+        let received = match kind {
             Kind::Reduce => self.contribution(step, &header, packet),
             Kind::Request => self.request(step, &header),
             Kind::Query => self.query(step, &header),
             Kind::Broadcast => self.sum(now, step, &header, packet),
             Kind::Failure => self.failed(step, &header),
             Kind::Report => self.report(step, &header, packet),
-            Kind::Mismatch => self.mismatch(now, step, &header, packet),
+            Kind::Mismatch => self.mismatch(step, &header, packet),
+            Kind::Claim => self.claim(step, &header),
         };
         self.complete_ready(now);
         received
@@ -255,6 +266,9 @@ impl<V: Values> Host for CanaryHost<V> {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         if let Some(error) = self.broken.as_ref().or(self.failing.as_ref().map(|(_, error)| error)) {
             return Err(SubmitError::Broken(error.clone()));
+        }
+        if self.world() > 1 && collective.tensor.spec().primitive.root() == Some(self.config.worker) {
+            self.claims.begin(now, self.config.timers);
         }
         let (id, blocks) = self.stream.push(collective.tensor);
         if let Some(at) = collective.deadline {
@@ -286,6 +300,7 @@ impl<V: Values> Host for CanaryHost<V> {
             None => {}
         }
         self.notices.handle_timeout(now);
+        self.claim_if_due(now);
     }
 
     fn abort(&mut self, _now: Time) {
@@ -311,12 +326,14 @@ impl<V: Values> Host for CanaryHost<V> {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        [self.recovery.poll_timeout(), self.deadlines.next(), self.notices.next_timeout()].into_iter().flatten().min()
+        let claims = self.claims.poll_timeout();
+        let timers = [self.recovery.poll_timeout(), self.deadlines.next(), self.notices.next_timeout(), claims];
+        timers.into_iter().flatten().min()
     }
 
     fn max_packet_len(&self) -> usize {
         let vector = (4 * usize::from(self.config.job.elements_per_packet)).max(FINGERPRINT_LEN);
-        HEADER_LEN + vector.max(usize::from(self.world()).div_ceil(8)).max(super::wire::MISMATCH_LEN - HEADER_LEN)
+        HEADER_LEN + vector.max(usize::from(self.world()).div_ceil(8)).max(Mismatch::MAX_LEN)
     }
 
     fn stats(&self) -> &HostStats {

@@ -21,6 +21,8 @@ pub enum Outgoing {
     Failed(Step, WorkerId),
     /// Who has been heard, to one who asked.
     Report(Step, WorkerId),
+    /// What this rank leads, to one that may not know.
+    Claim(Step, WorkerId),
     /// Ranks disagree, to one rank.
     Mismatch(Step, WorkerId),
 }

@@ -4,10 +4,11 @@ use super::CanaryHost;
 use super::lead::State;
 use super::outbox::{Outgoing, Ports};
 use super::steps::Step;
-use crate::canary::wire::{HEADER_LEN, Header, Kind, MISMATCH_LEN, NO_SWITCH, Report, proof, rank_proof};
+use crate::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, Report, proof, rank_proof};
 use crate::ids::{NodeId, WorkerId};
 use crate::packet::{Addr, Ecn, Transmit};
 use crate::parts::look_ahead::LookAhead;
+use crate::tensor::Primitive;
 use crate::time::Time;
 use crate::values::Values;
 use crate::wire::COMMON_LEN;
@@ -97,7 +98,7 @@ impl<V: Values> CanaryHost<V> {
             contributors: proof(rank_proof(self.config.worker), header.id, state.attempt),
             ..header
         };
-        let elements = self.elements_at(place);
+        let elements = self.contributed_elements_at(place);
         if elements > 0 {
             let op = self.op_at(place).expect("a place that waits has a block");
             let vector = &mut buf[HEADER_LEN..HEADER_LEN + op.tensor.vector_len(elements)];
@@ -128,12 +129,16 @@ impl<V: Values> CanaryHost<V> {
                 let len = Report::emit(buf, self.world(), |rank| self.has_contributed(step, rank));
                 Some(Transmit { len, wire_len: len, ..transmit })
             }
+            Outgoing::Claim(step, rank) => {
+                let header = self.lead_header(step, 0, None, Some(rank))?;
+                Some(self.emit(Kind::Claim, &header, 0, header.destination, buf))
+            }
             Outgoing::Mismatch(step, rank) => {
                 let State::Refused(mismatch) = self.leads.get(step.place, step.phase)?.state else { return None };
                 let header = self.lead_header(step, 0, None, Some(rank))?;
                 let transmit = self.emit(Kind::Mismatch, &header, 0, header.destination, buf);
-                mismatch.emit(&mut buf[HEADER_LEN..]);
-                Some(Transmit { len: MISMATCH_LEN, wire_len: MISMATCH_LEN, ..transmit })
+                let len = HEADER_LEN + mismatch.emit(&mut buf[HEADER_LEN..]);
+                Some(Transmit { len, wire_len: len, ..transmit })
             }
         }
     }
@@ -156,8 +161,8 @@ impl<V: Values> CanaryHost<V> {
         let lead = self.leads.get(step.place, step.phase).filter(|lead| lead.state == State::Done)?;
         let header = self.lead_header(step, lead.attempt, ports, rank)?;
         let header = Header { counter: self.world(), look_ahead: lead.look_ahead, ..header };
-        // It still has to come by: it frees descriptors and places, and says the next exponent.
-        let elements = if lead.is_reduce { 0 } else { lead.elements };
+        // A reduce's still has to come by: it frees descriptors and places, and says the next exponent.
+        let elements = if matches!(header.spec.primitive, Primitive::Reduce(_)) { 0 } else { lead.elements };
         if elements > 0 {
             lead.load::<V>(&mut buf[HEADER_LEN..HEADER_LEN + V::buffer_len(elements)]);
         }

@@ -7,7 +7,7 @@ use super::{CanaryHost, NOTICE, Stage};
 use crate::ids::{NodeId, WorkerId};
 use crate::parts::look_ahead::LookAhead;
 use crate::parts::stream::Op;
-use crate::tensor::Spec;
+use crate::tensor::{Primitive, Spec};
 
 impl<V> CanaryHost<V> {
     pub(super) fn window(&self) -> u16 {
@@ -35,16 +35,18 @@ impl<V> CanaryHost<V> {
         WorkerId((block % u64::from(self.world())) as u16)
     }
 
-    /// The leader of a place that waits: of a reduce, the rank that it is for (§6).
+    /// The leader of a place that waits: of a reduce the rank that it is for, of a broadcast its source (§6).
     pub(super) fn leader_of(&self, place: u16) -> WorkerId {
-        let destination = self.op_at(place).and_then(|op| op.destination);
-        destination.unwrap_or_else(|| self.leader_in_turn(self.places[usize::from(place)].block))
+        self.spec_at(place)
+            .primitive
+            .root()
+            .unwrap_or_else(|| self.leader_in_turn(self.places[usize::from(place)].block))
     }
 
     /// Where its tree ends.
     pub(super) fn root_of(&self, place: u16) -> NodeId {
-        let destination = self.op_at(place).and_then(|op| op.destination);
-        let turn = destination.map_or(self.places[usize::from(place)].block, |rank| rank.0.into());
+        let leader = self.spec_at(place).primitive.root();
+        let turn = leader.map_or(self.places[usize::from(place)].block, |rank| rank.0.into());
         let roots = &self.config.fabric.roots;
         roots[(turn % roots.len() as u64) as usize]
     }
@@ -68,13 +70,27 @@ impl<V> CanaryHost<V> {
         self.op_at(place).map_or(NOTICE, |op| op.spec)
     }
 
-    /// Elements of the vector that a place sends.
+    /// Elements of a place's block, as far as vectors of them travel now.
     pub(super) fn elements_at(&self, place: u16) -> usize {
         let state = &self.places[usize::from(place)];
         match self.op_at(place) {
             Some(op) if state.stage != Stage::Probe => op.range(state.block).len(),
             _ => 0,
         }
+    }
+
+    /// Elements of the vector that contributions carry: those to a broadcast only say where ranks are.
+    pub(super) fn contributed_elements_at(&self, place: u16) -> usize {
+        if self.is_broadcast(place) { 0 } else { self.elements_at(place) }
+    }
+
+    /// Elements of the vector that comes back: none for those whose part a reduce does not want.
+    pub(super) fn returned_elements_at(&self, place: u16) -> usize {
+        if matches!(self.spec_at(place).primitive, Primitive::Reduce(_)) { 0 } else { self.elements_at(place) }
+    }
+
+    pub(super) fn is_broadcast(&self, place: u16) -> bool {
+        matches!(self.spec_at(place).primitive, Primitive::Broadcast(_))
     }
 
     /// What this rank says about the next block of a place; where ranks agree on its own exponent, about that one.

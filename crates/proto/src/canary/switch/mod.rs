@@ -66,7 +66,7 @@ impl<V: Values> CanarySwitch<V> {
             Kind::Reduce if !header.bypass => self.reduce(now, ingress, &header, packet),
             Kind::Broadcast | Kind::Failure if header.multicast => self.distribute(&header, packet),
             Kind::Reduce | Kind::Broadcast | Kind::Failure => Err(DropReason::BadField),
-            Kind::Request | Kind::Query | Kind::Report | Kind::Mismatch => Err(DropReason::BadKind),
+            Kind::Request | Kind::Query | Kind::Report | Kind::Mismatch | Kind::Claim => Err(DropReason::BadKind),
         }
     }
 

@@ -11,7 +11,7 @@ use super::receiver::Receiver;
 use super::running::Running;
 use super::sender::Sender;
 use super::watch::Watch;
-use super::wire::{self, Ack, Data, HEADER_LEN, MAX_CONTROL_LEN, Notice};
+use super::wire::{self, Ack, Data, HEADER_LEN, MAX_CONTROL_LEN, Notice, ROOT_LEN};
 use crate::config::HostConfig;
 use crate::drop_reason::DropReason;
 use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
@@ -128,7 +128,7 @@ impl RingHost {
         if op < self.first_op {
             return Err(DropReason::Stale);
         }
-        let vector = &packet.bytes[HEADER_LEN..];
+        let vector = &packet.bytes[Data::header_len(&data.spec)..];
         if op >= self.next_op() {
             if seq >= self.receiver.limit(self.early.len()) {
                 self.receiver.announce();
@@ -306,7 +306,7 @@ impl Host for RingHost {
     }
 
     fn max_packet_len(&self) -> usize {
-        let vector = (4 * usize::from(self.config.job.elements_per_packet)).max(FINGERPRINT_LEN);
+        let vector = (4 * usize::from(self.config.job.elements_per_packet)).max(ROOT_LEN + FINGERPRINT_LEN);
         (HEADER_LEN + vector).max(MAX_CONTROL_LEN)
     }
 

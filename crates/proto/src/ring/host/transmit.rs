@@ -1,7 +1,7 @@
 //! What the machine sends next: faults, acknowledgements, notices, then blocks.
 
 use super::super::item::{Item, Numbers};
-use super::super::wire::{self, Data, HEADER_LEN, MAX_ACK_WORDS, Notice};
+use super::super::wire::{self, Data, MAX_ACK_WORDS, Notice};
 use super::RingHost;
 use crate::ids::OpId;
 use crate::packet::{Addr, Ecn, Transmit};
@@ -38,9 +38,9 @@ impl RingHost {
         let numbers = self.sender.send(now, item, self.has_more());
         let running = &mut self.ops[(item.op - self.first_op) as usize];
         running.to_send -= 1;
-        let (len, wire_len) = running.read(item.block, item.phase, &mut buf[HEADER_LEN..]);
-        let header = running.header(item.block, item.phase);
-        let transmit = self.emit_data(header, numbers, HEADER_LEN + len, HEADER_LEN + wire_len, buf);
+        let (header, begin) = (running.header(item.block, item.phase), Data::header_len(&running.spec));
+        let (len, wire_len) = running.read(item.block, item.phase, &mut buf[begin..]);
+        let transmit = self.emit_data(header, numbers, begin + len, begin + wire_len, buf);
         self.settle(now);
         Some(transmit)
     }
@@ -49,14 +49,17 @@ impl RingHost {
         let (numbers, sent) = self.sender.resend(now)?;
         let (header, len, wire_len) = match &sent.copy {
             Some(copy) => {
-                buf[HEADER_LEN..HEADER_LEN + copy.vector.len()].copy_from_slice(&copy.vector);
-                (copy.header, HEADER_LEN + copy.vector.len(), copy.wire_len)
+                let begin = Data::header_len(&copy.header.spec);
+                let len = begin + copy.vector.len();
+                buf[begin..len].copy_from_slice(&copy.vector);
+                (copy.header, len, copy.wire_len)
             }
             None => {
                 let Item { op, block, phase } = sent.item;
                 let running = &self.ops[(op - self.first_op) as usize];
-                let (len, wire_len) = running.read(block, phase, &mut buf[HEADER_LEN..]);
-                (running.header(block, phase), HEADER_LEN + len, HEADER_LEN + wire_len)
+                let begin = Data::header_len(&running.spec);
+                let (len, wire_len) = running.read(block, phase, &mut buf[begin..]);
+                (running.header(block, phase), begin + len, begin + wire_len)
             }
         };
         self.stats.retransmissions += 1;

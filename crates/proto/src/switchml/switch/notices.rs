@@ -9,7 +9,7 @@ use crate::ids::{GroupId, PortId, WorkerId};
 use crate::packet::Ecn;
 use crate::registry::Protocol;
 use crate::switch::{Emission, Verdict};
-use crate::switchml::wire::{HEADER_LEN, Header, Kind, MISMATCH_LEN};
+use crate::switchml::wire::{HEADER_LEN, Header, Kind};
 use crate::values::Values;
 use crate::wire::Common;
 
@@ -87,10 +87,7 @@ impl Notices {
                 }
                 (Kind::Query, _) => HEADER_LEN,
                 _ => match pool.mismatch(idx, phase) {
-                    Some(mismatch) => {
-                        mismatch.emit(&mut buf[HEADER_LEN..]);
-                        MISMATCH_LEN
-                    }
+                    Some(mismatch) => HEADER_LEN + mismatch.emit(&mut buf[HEADER_LEN..]),
                     None => continue,
                 },
             };

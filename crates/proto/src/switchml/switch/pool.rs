@@ -67,7 +67,7 @@ impl<V: Values> Pool<V> {
     pub fn new(slots: Range<u16>, children: usize, elements: usize) -> Pool<V> {
         let versions = 2 * slots.len();
         let (words, lane_count) = (children.div_ceil(64), V::lane_count(elements));
-        let nothing = Spec { elements: 0, dtype: DType::I32, op: ReduceOp::Sum };
+        let nothing = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
         let unused = |version: usize| Version {
             // Phases 0 and 1 come next.
             phase: (version as u32 % 2).wrapping_sub(2),

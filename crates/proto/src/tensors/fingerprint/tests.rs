@@ -7,7 +7,7 @@ use tributary_numeric::{DType, ReduceOp};
 use super::*;
 use crate::values::{Fingerprint, Values};
 
-const SPEC: Spec = Spec { elements: 100, dtype: DType::F32, op: ReduceOp::Sum };
+const SPEC: Spec = Spec::allreduce(100, DType::F32, ReduceOp::Sum);
 
 fn ranks(world: u16, collective: u64) -> Vec<FingerprintTensor> {
     let roster = Roster::new(world);
@@ -179,7 +179,7 @@ fn memory_does_not_grow_with_the_tensor() {
         ranks[0].read_input(block.clone(), &mut bytes);
         ranks[1].accumulate(block, &bytes);
     }
-    assert_eq!((ranks[1].states.iter().count(), ranks[1].kept.len()), (1, 0));
+    assert_eq!((ranks[1].states.pieces().iter().count(), ranks[1].kept.len()), (1, 0));
 }
 
 proptest! {
@@ -194,4 +194,41 @@ proptest! {
         prop_assume!(!contributions.is_empty());
         prop_assert_eq!(accepted(&contributions, world, scale), counts.iter().all(|&count| count == 1));
     }
+}
+
+/// A sum is proven where the root needs it; a rank that gets nothing lacks nothing.
+#[test]
+fn of_a_reduce_only_the_root_needs_the_sum() {
+    let roster = Roster::new(3);
+    let spec = Spec { primitive: Primitive::Reduce(WorkerId(1)), ..SPEC };
+    let mut ranks = [0, 1, 2].map(|rank| FingerprintTensor::new(spec, roster.clone(), rank, 7));
+    assert!(ranks[0].verification().is_complete());
+    assert_eq!(ranks[1].verification().missing, [0..100]);
+    let scale = agreed(&ranks, 0..100);
+    let contributions: Vec<_> = ranks.iter().map(|tensor| contribution(tensor, 0..100, scale)).collect();
+    ranks[1].decode(0..100, scale, &sum(&contributions[..2]));
+    assert!(!ranks[1].verification().is_complete(), "one is missing");
+    ranks[2].decode(0..100, scale, &sum(&contributions[..2]));
+    assert!(!ranks[2].verification().is_complete(), "what is wrong is wrong everywhere");
+}
+
+#[test]
+fn of_a_broadcast_only_the_roots_own_is_right() {
+    let roster = Roster::new(3);
+    let spec = Spec::broadcast(100, WorkerId(1));
+    let scale = Scale::integer(3);
+    let rank = |rank| FingerprintTensor::new(spec, roster.clone(), rank, 7);
+    let is_taken = |vector: &[u8]| {
+        let mut tensor = rank(0);
+        tensor.decode(0..100, scale, vector);
+        tensor.verification().is_complete()
+    };
+    let [own, root] = [0, 1].map(|who| contribution(&rank(who), 0..100, scale));
+    let nothing = vec![0; FINGERPRINT_LEN];
+    assert!(is_taken(&root) && is_taken(&sum(&[root.clone(), nothing.clone()])));
+    for wrong in [own.clone(), nothing, sum(&[own, root.clone()]), sum(&[root.clone(), root])] {
+        assert!(!is_taken(&wrong));
+    }
+    assert!(rank(1).verification().is_complete(), "the root has it");
+    assert_eq!(rank(2).verification().missing, [0..100]);
 }

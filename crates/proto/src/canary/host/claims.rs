@@ -1,0 +1,155 @@
+//! A rank that leads by name, of a reduce or a broadcast, says so to those whom it has long waited for in vain: they may
+//! have named another. Where every rank names itself, nobody else would ever send anything.
+
+use super::outbox::Outgoing;
+use super::{CanaryHost, Stage};
+use crate::canary::host::lead::State;
+use crate::canary::host::steps::{Relation, Step};
+use crate::canary::wire::Header;
+use crate::config::TimerConfig;
+use crate::drop_reason::DropReason;
+use crate::host::CollectiveError;
+use crate::ids::WorkerId;
+use crate::parts::mismatch::Mismatch;
+use crate::time::{Span, Time};
+use crate::values::Values;
+
+/// Ranks that are told at a time.
+const TOLD_AT_ONCE: u16 = 16;
+
+/// When to look next whether a block of a root's own stands still.
+#[derive(Default)]
+pub struct Claims {
+    at: Option<Time>,
+    wait: Span,
+    /// The oldest block that waited at the last look.
+    block: Option<u64>,
+    /// Whose turn it is to be told.
+    next: u16,
+}
+
+impl Claims {
+    /// This rank is the root of something.
+    pub fn begin(&mut self, now: Time, timers: TimerConfig) {
+        if self.at.is_none() {
+            *self =
+                Claims { at: Some(now + timers.initial_rto), wait: timers.initial_rto, block: None, next: self.next };
+        }
+    }
+
+    /// When to look.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.at
+    }
+
+    /// Nothing is led any more.
+    pub fn end(&mut self) {
+        self.at = None;
+    }
+}
+
+impl<V: Values> CanaryHost<V> {
+    /// Says of the oldest block that stands still what it is, if this rank is its root.
+    pub(super) fn claim_if_due(&mut self, now: Time) {
+        if self.claims.at.is_none_or(|at| at > now) {
+            return;
+        }
+        let Some(place) = self.oldest_waiting() else { return self.claims.end() };
+        let block = self.places[usize::from(place)].block;
+        let moved = self.claims.block.replace(block) != Some(block);
+        let timers = self.config.timers;
+        self.claims.wait = if moved { timers.initial_rto } else { self.claims.wait.times(2).min(timers.max_rto) };
+        self.claims.at = Some(now + self.claims.wait);
+        if moved || self.spec_at(place).primitive.root() != Some(self.config.worker) {
+            return;
+        }
+        let step = self.step_of(place);
+        for _ in 0..TOLD_AT_ONCE.min(self.world()) {
+            let rank = WorkerId(self.claims.next % self.world());
+            self.claims.next = (rank.0 + 1) % self.world();
+            if rank != self.config.worker && !self.has_contributed(step, rank) {
+                self.outbox.push_back(Outgoing::Claim(step, rank));
+            }
+        }
+    }
+
+    /// Another rank leads a block and says what it is.
+    pub(super) fn claim(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
+        let state = &self.places[usize::from(step.place)];
+        match self.steps.relation(step.phase, state.phase) {
+            Relation::Earlier => return Err(DropReason::Stale),
+            Relation::Next | Relation::Later => return Err(DropReason::Ahead),
+            Relation::Same => {}
+        }
+        if state.stage.waits() && header.spec != self.spec_at(step.place) {
+            return Err(self.disagree(step, header));
+        }
+        let lead = self.leads.get(step.place, step.phase);
+        if !state.stage.waits() && lead.is_some_and(|lead| matches!(lead.state, State::Refused(_))) {
+            self.outbox.push_back(Outgoing::Mismatch(step, header.wid));
+        }
+        Ok(())
+    }
+
+    /// A packet about a block that this rank waits for says something else of it than this rank: all are told.
+    pub(super) fn disagree(&mut self, step: Step, header: &Header) -> DropReason {
+        let (own, spec) = (self.config.worker, self.spec_at(step.place));
+        if header.spec == spec {
+            return DropReason::Unexpected;
+        }
+        self.leads.open(step.place, step.phase);
+        self.dispute(step, Mismatch { a: own, a_spec: spec, b: header.wid, b_spec: header.spec });
+        DropReason::Mismatch
+    }
+
+    /// Everything has failed here because ranks disagree: whoever still waits for a block is told, whichever it is.
+    pub(super) fn tells_why(&mut self, step: Step, header: &Header) -> bool {
+        let Some(CollectiveError::Mismatch { a, a_spec, b, b_spec, .. }) = self.broken else { return false };
+        let phase = self.places[usize::from(step.place)].phase;
+        let is_open = matches!(self.steps.relation(step.phase, phase), Relation::Same | Relation::Next);
+        let is_done = self.leads.get(step.place, step.phase).is_some_and(|lead| lead.state == State::Done);
+        if !is_open || is_done {
+            return false;
+        }
+        self.leads.open(step.place, step.phase).state = State::Refused(Mismatch { a, a_spec, b, b_spec });
+        self.outbox.push_back(Outgoing::Mismatch(step, header.wid));
+        true
+    }
+
+    /// This rank comes to a block that another leads. Somebody may have taken this one for the leader before.
+    pub(super) fn begin_following(&mut self, place: u16) {
+        let (step, spec) = (self.step_of(place), self.spec_at(place));
+        self.queue.push(place);
+        let Some(lead) = self.leads.get(place, step.phase) else { return };
+        match (lead.state, lead.what) {
+            (State::Refused(_), _) => self.ready.push_back(step),
+            (State::Gathering, Some((rank, other))) if other != spec => {
+                let mismatch = Mismatch { a: rank, a_spec: other, b: self.config.worker, b_spec: spec };
+                self.dispute(step, mismatch);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ranks disagree, says another: those who come to the block later, or ask for it here, are told too.
+    pub(super) fn note_mismatch(&mut self, step: Step, from: WorkerId, mismatch: Mismatch) -> Result<(), DropReason> {
+        let state = &self.places[usize::from(step.place)];
+        match self.steps.relation(step.phase, state.phase) {
+            Relation::Earlier => return Err(DropReason::Stale),
+            Relation::Later => return Err(DropReason::Ahead),
+            Relation::Same if state.stage == Stage::Refused => return Err(DropReason::Duplicate),
+            Relation::Same | Relation::Next => {}
+        }
+        let leader = self.places[usize::from(step.place)].stage.waits().then(|| self.leader_of(step.place));
+        let lead = self.leads.open(step.place, step.phase);
+        if lead.state != State::Gathering {
+            return Err(DropReason::Duplicate);
+        }
+        lead.state = State::Refused(mismatch);
+        self.ready.push_back(step);
+        // The leader asks nobody, and a word of somebody else's may not have reached it.
+        let untold = |leader: &WorkerId| *leader != from && *leader != self.config.worker;
+        self.outbox.extend(leader.filter(untold).map(|leader| Outgoing::Mismatch(step, leader)));
+        Ok(())
+    }
+}
