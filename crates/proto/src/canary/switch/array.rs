@@ -3,6 +3,7 @@
 
 use std::marker::PhantomData;
 
+use super::timeout::Step;
 use crate::canary::wire::Header;
 use crate::config::SharedSwitchConfig;
 use crate::ids::{JobId, PortSet};
@@ -46,21 +47,30 @@ pub struct Descriptor {
     pub header: Header,
     /// Where contributions came from.
     pub children: PortSet,
-    /// Contributions that have come in.
+    /// Contributions that have come in ...
     pub passed: u16,
+    /// ... of those that are expected here.
+    pub full: u16,
     /// Stragglers that come before this are collected again.
     pub alone_until: Time,
     /// When its time is up, or its lease.
     pub due: Time,
+    /// How long it waits for more.
+    pub wait: Step,
     /// When the first contribution came ...
     pub first_at: Time,
     /// ... and the last one.
     pub last_at: Time,
 }
 
-/// Entries that collect, in the order in which their time is up; and those that wait, in the order of their leases.
-const OPEN: usize = 0;
-const SENT: usize = 1;
+/// Entries that wait for the sum, in the order of their leases. The lists behind it are of those that collect, one for
+/// each step of the wait, in the order in which their time is up.
+const SENT: usize = 0;
+
+/// The list of those that collect for so long.
+fn open_list(wait: Step) -> usize {
+    1 + wait.index()
+}
 
 /// The array.
 pub struct Array<V> {
@@ -71,7 +81,8 @@ pub struct Array<V> {
     part_len: u32,
     parts: u32,
     lease: Span,
-    last_due: Time,
+    /// When time is up for the last one of each list of those that collect.
+    last_due: Vec<Time>,
     /// Entries in use.
     pub held: u32,
     /// The most that were in use.
@@ -80,8 +91,8 @@ pub struct Array<V> {
 }
 
 impl<V: Values> Array<V> {
-    /// An array whose entries are free.
-    pub fn new(config: &SharedSwitchConfig) -> Array<V> {
+    /// An array whose entries are free, and collect for one of so many waits.
+    pub fn new(config: &SharedSwitchConfig, waits: usize) -> Array<V> {
         let entries = config.descriptors.max(1);
         let parts = u32::from(config.partitions).clamp(1, entries);
         let lane_count = V::lane_count(usize::from(config.elements_per_packet));
@@ -89,11 +100,11 @@ impl<V: Values> Array<V> {
             entries: vec![None; entries as usize],
             lanes: vec![0; entries as usize * lane_count],
             lane_count,
-            lists: SlotLists::new(2, entries),
+            lists: SlotLists::new(1 + waits, entries),
             part_len: entries / parts,
             parts,
             lease: config.lease,
-            last_due: Time::ZERO,
+            last_due: vec![Time::ZERO; waits],
             held: 0,
             peak: 0,
             values: PhantomData,
@@ -135,22 +146,18 @@ impl<V: Values> Array<V> {
     /// Takes a free entry for a block that waits for more, until `due` or a little later: time is up in the order of
     /// arrival, so that nothing is searched for.
     pub fn open(&mut self, place: u32, descriptor: Descriptor, vector: &[u8]) {
-        self.last_due = self.last_due.max(descriptor.due);
-        let due = self.last_due;
-        self.take(place, Descriptor { state: State::Open, due, ..descriptor });
-        self.lists.push(OPEN, place);
-        V::store(&mut self.lanes[place as usize * self.lane_count..][..vector.len() / 4], vector);
+        self.take(place, descriptor);
+        self.reopen(place, vector);
     }
 
-    /// Collects again, from this vector on; `due` was set.
+    /// Collects again, from this vector on; `due` and `wait` were set.
     pub fn reopen(&mut self, place: u32, vector: &[u8]) {
-        let last_due = self.last_due;
-        if let Some(entry) = self.get_mut(place) {
-            entry.due = entry.due.max(last_due);
-            entry.state = State::Open;
-            self.last_due = self.entries[place as usize].as_ref().map_or(last_due, |entry| entry.due);
+        if let Some(entry) = &mut self.entries[place as usize] {
+            let last_due = &mut self.last_due[entry.wait.index()];
+            *last_due = entry.due.max(*last_due);
+            (entry.due, entry.state) = (*last_due, State::Open);
+            self.lists.push(open_list(entry.wait), place);
         }
-        self.lists.push(OPEN, place);
         V::store(&mut self.lanes[place as usize * self.lane_count..][..vector.len() / 4], vector);
     }
 
@@ -207,18 +214,22 @@ impl<V: Values> Array<V> {
 
     /// An entry that collects although its time is up.
     pub fn due_to_send(&self, now: Time) -> Option<u32> {
-        self.lists.first(OPEN).filter(|&place| self.get(place).is_some_and(|entry| entry.due <= now))
+        (1..=self.last_due.len()).find_map(|list| self.first_due(list, now))
     }
 
     /// An entry whose lease is over.
     pub fn expired(&self, now: Time) -> Option<u32> {
-        self.lists.first(SENT).filter(|&place| self.get(place).is_some_and(|entry| entry.due <= now))
+        self.first_due(SENT, now)
+    }
+
+    #[inline]
+    fn first_due(&self, list: usize, now: Time) -> Option<u32> {
+        self.lists.first(list).filter(|&place| self.get(place).is_some_and(|entry| entry.due <= now))
     }
 
     /// When the first of either comes.
     pub fn next_due(&self) -> Option<Time> {
-        let due = |list| Some(self.get(self.lists.first(list)?)?.due);
-        [due(OPEN), due(SENT)].into_iter().flatten().min()
+        (0..=self.last_due.len()).filter_map(|list| Some(self.get(self.lists.first(list)?)?.due)).min()
     }
 
     /// Frees all entries of a job.
@@ -232,6 +243,9 @@ impl<V: Values> Array<V> {
 
     /// Bytes of everything above.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&self.entries[..]) + size_of_val(&self.lanes[..]) + self.lists.memory_bytes()
+        size_of_val(&self.entries[..])
+            + size_of_val(&self.lanes[..])
+            + size_of_val(&self.last_due[..])
+            + self.lists.memory_bytes()
     }
 }

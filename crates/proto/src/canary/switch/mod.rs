@@ -46,11 +46,12 @@ struct JobCounters {
 impl<V: Values> CanarySwitch<V> {
     /// A machine with all its memory.
     pub fn new(config: &SharedSwitchConfig) -> CanarySwitch<V> {
+        let timeout = Timeout::new(config.timeout);
         CanarySwitch {
             node: config.node,
             elements_per_packet: config.elements_per_packet.into(),
-            array: Array::new(config),
-            timeout: Timeout::new(config.timeout),
+            array: Array::new(config, timeout.steps()),
+            timeout,
             jobs: BTreeMap::new(),
             counters: ArrayReport::default(),
             values: PhantomData,
@@ -108,13 +109,16 @@ impl<V: Values> CanarySwitch<V> {
         }
         entry.children.insert(ingress);
         entry.last_at = now;
-        entry.passed = entry.passed.saturating_add(header.counter);
-        let is_last = entry.passed >= header.hosts - 1;
+        let passed = entry.passed.saturating_add(header.counter);
+        let completes = |full| entry.passed < full && passed >= full;
+        let is_last = completes(entry.full) || passed >= header.hosts - 1;
+        entry.passed = passed;
         let was_sent = entry.state == State::Sent;
         if was_sent {
             self.counters.stragglers += 1;
             if is_last || entry.alone_until <= now {
-                entry.alone_until = now + self.timeout.span();
+                entry.wait = self.timeout.outlook(block.job, header.root, header.hosts).wait;
+                entry.alone_until = now + self.timeout.span(entry.wait);
                 self.array.renew(now, place);
                 return Ok(self.up(header, packet));
             }
@@ -155,6 +159,7 @@ impl<V: Values> CanarySwitch<V> {
         }
         let mut children = PortSet::EMPTY;
         children.insert(ingress);
+        let outlook = self.timeout.outlook(block.job, header.root, header.hosts);
         let mut common = [0; COMMON_LEN];
         common.copy_from_slice(&packet.bytes[..COMMON_LEN]);
         let descriptor = Descriptor {
@@ -164,13 +169,15 @@ impl<V: Values> CanarySwitch<V> {
             common,
             header: *header,
             children,
-            due: now + self.timeout.span(),
+            due: now + self.timeout.span(outlook.wait),
+            wait: outlook.wait,
             passed: header.counter,
+            full: outlook.full,
             alone_until: Time::ZERO,
             first_at: now,
             last_at: now,
         };
-        if header.counter < header.hosts - 1 {
+        if header.counter < outlook.full {
             self.array.open(place, descriptor, &packet.bytes[HEADER_LEN..packet.len]);
             return Verdict::Consume;
         }
@@ -214,7 +221,8 @@ impl<V: Values> CanarySwitch<V> {
         let entry = self.array.get(place).filter(|entry| entry.block == block).ok_or(DropReason::NoDescriptor)?;
         let children = entry.children;
         if entry.state == State::Sent && header.attempt == attempt {
-            self.timeout.sample(entry.last_at.since(entry.first_at));
+            let spread = entry.last_at.since(entry.first_at);
+            self.timeout.sample(block.job, entry.header.root, entry.passed, spread);
         }
         if let Some(job) = self.jobs.get_mut(&block.job) {
             job.blocks_completed += u64::from(header.attempt == attempt);
@@ -248,7 +256,8 @@ impl<V: Values> Switch for CanarySwitch<V> {
         self.array.load(place, &mut buf[HEADER_LEN..len]);
         self.array.sent(now, place);
         if let Some(entry) = self.array.get_mut(place).filter(|_| !is_first) {
-            entry.alone_until = now + self.timeout.span();
+            entry.wait = self.timeout.outlook(entry.block.job, header.root, header.hosts).wait;
+            entry.alone_until = now + self.timeout.span(entry.wait);
         }
         self.counters.flushed_late += 1;
         let wire_len = HEADER_LEN + 4 * elements;
@@ -261,7 +270,7 @@ impl<V: Values> Switch for CanarySwitch<V> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.array.memory_bytes()
+        self.array.memory_bytes() + self.timeout.memory_bytes()
     }
 
     fn report(&self) -> SwitchReport {
@@ -293,6 +302,7 @@ impl<V: Values> SharedSwitch for CanarySwitch<V> {
     fn remove_job(&mut self, job: JobId) {
         self.jobs.remove(&job);
         self.array.free_job(job);
+        self.timeout.forget(job);
     }
 
     fn report_job(&self, job: JobId) -> SwitchReport {
@@ -304,7 +314,7 @@ impl<V: Values> SharedSwitch for CanarySwitch<V> {
             entries: self.array.len(),
             held: self.array.held,
             peak: self.array.peak,
-            timeout: self.timeout.span(),
+            timeout: self.timeout.longest(),
             ..self.counters
         }
     }

@@ -1,104 +1,277 @@
 //! How long a partial sum waits for more (§4.3), and the paper's future work (§5.2.5): a wait that follows what the
 //! switch sees.
 //!
-//! A descriptor tells how far apart the first and the last contribution of its block came, stragglers included. The
-//! adaptive timeout tracks a quantile of that: a straggler makes it longer at once, blocks that were together sooner
-//! make it a little shorter each.
+//! A descriptor tells, when its sum comes back, how many contributions came and how far apart the first and the last
+//! were. From that the switch learns two things about blocks of one job and one root, which take the same ways:
+//! - *how many to expect*: the most of recent blocks. A partial sum that has them leaves at once, so that regular
+//!   traffic waits for nothing;
+//! - *how long to wait* where some are missing: mean and deviation of the spread, as TCP's retransmission timer does of
+//!   round trips (RFC 6298).
+//!
+//! Waits are rounded up to one of a few steps, each half of the next: what waits equally long is sent in the order of
+//! arrival, so that each step has a queue and nothing is searched (§4.3).
+//!
+//! All of it is soft state in a fixed table, which a wrong entry makes no less right: whoever comes later is a straggler.
 
 use crate::config::FlushTimeout;
+use crate::ids::{JobId, NodeId};
 use crate::time::Span;
 
-/// Of so many blocks one has stragglers, in the long run.
-const BLOCKS_PER_STRAGGLER: u64 = 8;
-/// A straggler makes the timeout longer by this part of itself.
-const STEP: u64 = 8;
+/// Entries of the table: a job has one for each of its roots.
+const CLASSES: usize = 1024;
+/// The most of so many blocks is expected of the next as many.
+const GENERATION: u8 = 8;
+
+/// Steps of the wait that an adaptive timeout chooses among.
+const STEPS: u8 = 8;
+
+/// A step of the wait: 0 is the longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Step(u8);
+
+impl Step {
+    /// The step as an index.
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// What a partial sum that begins now may hope for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outlook {
+    /// With so many contributions nothing is missing here.
+    pub full: u16,
+    /// How long it waits for them.
+    pub wait: Step,
+}
+
+/// What was seen of one job's blocks that end in one root.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    job: JobId,
+    root: NodeId,
+    /// The most contributions of a block, in this generation of blocks and in the last one.
+    most: u16,
+    most_before: u16,
+    /// Blocks that this generation lacks.
+    to_come: u8,
+    /// Of the spreads.
+    mean: Span,
+    deviation: Span,
+}
+
+impl Class {
+    fn new(job: JobId, root: NodeId, contributions: u16, spread: Span) -> Class {
+        let deviation = Span(spread.0 / 2);
+        Class { job, root, most: contributions, most_before: 0, to_come: GENERATION - 1, mean: spread, deviation }
+    }
+
+    fn wait(&self) -> Span {
+        self.mean + self.deviation.times(4)
+    }
+
+    fn sample(&mut self, contributions: u16, spread: Span) {
+        let error = Span(self.mean.0.abs_diff(spread.0));
+        self.deviation = Span((3 * self.deviation.0 + error.0) / 4);
+        self.mean = Span((7 * self.mean.0 + spread.0) / 8);
+        if self.to_come == 0 {
+            (self.most_before, self.most, self.to_come) = (self.most, 0, GENERATION);
+        }
+        self.most = self.most.max(contributions);
+        self.to_come -= 1;
+    }
+}
 
 /// The timeout of one switch.
 #[derive(Clone, Debug)]
 pub struct Timeout {
     config: FlushTimeout,
-    now: Span,
+    /// Empty if nothing is learned.
+    classes: Box<[Option<Class>]>,
 }
 
 impl Timeout {
-    /// Before anything was seen: as long as is allowed.
+    /// Before anything was seen.
     pub fn new(config: FlushTimeout) -> Timeout {
-        let now = match config {
-            FlushTimeout::Fixed(span) => span,
-            FlushTimeout::Adaptive { most, .. } => most,
+        let len = match config {
+            FlushTimeout::Fixed(_) => 0,
+            FlushTimeout::Adaptive { .. } => CLASSES,
         };
-        Timeout { config, now }
+        Timeout { config, classes: vec![None; len].into() }
     }
 
-    /// How long a partial sum waits that begins now.
-    pub fn span(&self) -> Span {
-        self.now
+    /// How many steps there are.
+    pub fn steps(&self) -> usize {
+        match self.config {
+            FlushTimeout::Fixed(_) => 1,
+            FlushTimeout::Adaptive { .. } => STEPS.into(),
+        }
     }
 
-    /// The contributions of a block came within this span.
-    pub fn sample(&mut self, spread: Span) {
-        let FlushTimeout::Adaptive { least, most } = self.config else { return };
-        let up = (self.now.0 / STEP).max(BLOCKS_PER_STRAGGLER);
-        let next =
-            if spread > self.now { self.now.0 + up } else { self.now.0.saturating_sub(up / BLOCKS_PER_STRAGGLER) };
-        self.now = Span(next).clamp(least, most.max(least));
+    /// How long a step is.
+    #[inline]
+    pub fn span(&self, step: Step) -> Span {
+        match self.config {
+            FlushTimeout::Fixed(wait) => wait,
+            FlushTimeout::Adaptive { least, most } => Span(most.0 >> step.0).max(least),
+        }
     }
+
+    /// The shortest step that is no shorter than this, if one is.
+    fn step(&self, wait: Span) -> Step {
+        let fits = |&step: &u8| self.span(Step(step)) >= wait;
+        Step((1..STEPS).take_while(fits).last().unwrap_or(0))
+    }
+
+    /// What a block of `hosts` may hope for.
+    #[inline]
+    pub fn outlook(&self, job: JobId, root: NodeId, hosts: u16) -> Outlook {
+        let all = hosts - 1;
+        if self.classes.is_empty() {
+            return Outlook { full: all, wait: Step(0) };
+        }
+        match &self.classes[place(job, root)] {
+            Some(class) if (class.job, class.root) == (job, root) => {
+                Outlook { full: class.most.max(class.most_before).min(all), wait: self.step(class.wait()) }
+            }
+            _ => Outlook { full: all, wait: Step(STEPS - 1) },
+        }
+    }
+
+    /// A block had so many contributions here, within this span.
+    pub fn sample(&mut self, job: JobId, root: NodeId, contributions: u16, spread: Span) {
+        let FlushTimeout::Adaptive { most, .. } = self.config else { return };
+        // Who came later than anyone waits says nothing about how long to wait.
+        let spread = spread.min(most);
+        match &mut self.classes[place(job, root)] {
+            Some(class) if (class.job, class.root) == (job, root) => class.sample(contributions, spread),
+            other => *other = Some(Class::new(job, root, contributions, spread)),
+        }
+    }
+
+    /// Nothing is left of a job.
+    pub fn forget(&mut self, job: JobId) {
+        self.classes.iter_mut().filter(|class| class.is_some_and(|class| class.job == job)).for_each(|c| *c = None);
+    }
+
+    /// The longest wait of any partial sum that begins now.
+    pub fn longest(&self) -> Span {
+        let shortest = Step(self.steps() as u8 - 1);
+        let known = self.classes.iter().flatten().map(|class| self.step(class.wait()));
+        self.span(known.min().unwrap_or(shortest))
+    }
+
+    /// Bytes of the table.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.classes)
+    }
+}
+
+/// Where a class is: the last one to come has the place.
+fn place(job: JobId, root: NodeId) -> usize {
+    let hash = u32::from(job.0).wrapping_mul(0x9e37_79b1) ^ root.0.wrapping_mul(0x85eb_ca6b);
+    (hash >> 16 ^ hash) as usize % CLASSES
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const JOB: JobId = JobId(1);
+    const ROOT: NodeId = NodeId(100);
+    const LEAST: Span = Span::from_nanos(100);
+    const MOST: Span = Span::from_micros(10);
+
     fn adaptive() -> Timeout {
-        Timeout::new(FlushTimeout::Adaptive { least: Span::from_nanos(100), most: Span::from_micros(100) })
+        Timeout::new(FlushTimeout::Adaptive { least: LEAST, most: MOST })
+    }
+
+    fn wait(timeout: &Timeout) -> Span {
+        timeout.span(timeout.outlook(JOB, ROOT, 100).wait)
+    }
+
+    fn full(timeout: &Timeout) -> u16 {
+        timeout.outlook(JOB, ROOT, 100).full
     }
 
     #[test]
-    fn a_fixed_timeout_stays() {
+    fn a_fixed_timeout_stays_and_expects_everybody() {
         let mut timeout = Timeout::new(FlushTimeout::Fixed(Span::from_micros(1)));
-        (0..1000).for_each(|_| timeout.sample(Span::from_millis(1)));
-        assert_eq!(timeout.span(), Span::from_micros(1));
+        (0..1000).for_each(|_| timeout.sample(JOB, ROOT, 7, Span::from_millis(1)));
+        assert_eq!((wait(&timeout), full(&timeout)), (Span::from_micros(1), 99));
     }
 
     #[test]
-    fn it_falls_to_what_the_blocks_need_and_stays_near() {
+    fn before_anything_was_seen_it_is_short_and_expects_everybody() {
+        assert_eq!((wait(&adaptive()), full(&adaptive())), (LEAST, 99));
+    }
+
+    #[test]
+    fn the_first_block_tells_how_many_come() {
         let mut timeout = adaptive();
-        for i in 0..20_000u64 {
-            timeout.sample(Span::from_nanos(500 + i * 7919 % 500));
-        }
-        let span = timeout.span();
-        assert!((Span::from_nanos(800)..Span::from_nanos(1300)).contains(&span), "{span}");
+        timeout.sample(JOB, ROOT, 7, Span::ZERO);
+        assert_eq!(full(&timeout), 7);
+        assert_eq!(timeout.outlook(JOB, ROOT, 5).full, 4, "of a smaller job never more than there are");
     }
 
     #[test]
-    fn a_few_stragglers_do_not_hold_it_up_and_many_do() {
-        let mut few = adaptive();
-        let mut many = adaptive();
-        for i in 0..20_000u64 {
-            let late = |every: u64| if i % every == 0 { Span::from_micros(20) } else { Span::from_micros(1) };
-            few.sample(late(100));
-            many.sample(late(4));
-        }
-        assert!(few.span() < Span::from_micros(3), "{}", few.span());
-        assert!(many.span() > Span::from_micros(18), "{}", many.span());
-    }
-
-    #[test]
-    fn it_may_fall_to_nothing_and_rise_again() {
-        let most = Span::from_micros(1);
-        let mut timeout = Timeout::new(FlushTimeout::Adaptive { least: Span::ZERO, most });
-        (0..10_000).for_each(|_| timeout.sample(Span::ZERO));
-        assert!(timeout.span() < Span::from_nanos(1), "{}", timeout.span());
-        (0..1000).for_each(|_| timeout.sample(most));
-        assert!(timeout.span() > Span::from_nanos(800), "{}", timeout.span());
-    }
-
-    #[test]
-    fn it_keeps_to_its_bounds() {
+    fn the_most_of_recent_blocks_is_expected() {
         let mut timeout = adaptive();
-        (0..100_000).for_each(|_| timeout.sample(Span::ZERO));
-        assert_eq!(timeout.span(), Span::from_nanos(100));
-        (0..1000).for_each(|_| timeout.sample(Span::from_millis(9)));
-        assert_eq!(timeout.span(), Span::from_micros(100));
+        for block in 0..100 {
+            timeout.sample(JOB, ROOT, if block % 8 == 5 { 12 } else { 9 }, Span::ZERO);
+            assert_eq!(full(&timeout), if block < 5 { 9 } else { 12 });
+        }
+    }
+
+    #[test]
+    fn where_fewer_come_from_now_on_that_is_soon_all_that_is_expected() {
+        let mut timeout = adaptive();
+        (0..20).for_each(|_| timeout.sample(JOB, ROOT, 30, Span::ZERO));
+        (0..2 * GENERATION).for_each(|_| timeout.sample(JOB, ROOT, 20, Span::ZERO));
+        assert_eq!(full(&timeout), 20);
+    }
+
+    #[test]
+    fn it_waits_as_long_as_contributions_lie_apart_and_no_shorter() {
+        for spread in [300, 900, 2_000, 6_000].map(Span::from_nanos) {
+            let mut timeout = adaptive();
+            (0..1000).for_each(|_| timeout.sample(JOB, ROOT, 7, spread));
+            let wait = wait(&timeout);
+            assert!(wait >= spread && wait <= spread.times(2), "{wait} for {spread}");
+        }
+    }
+
+    #[test]
+    fn what_is_late_now_and_then_is_waited_for_and_what_is_late_once_in_a_while_is_not() {
+        let (mut often, mut rarely) = (adaptive(), adaptive());
+        for block in 0..1000u32 {
+            let late = |every: u32| if block % every == every / 2 { Span::from_micros(1) } else { Span::ZERO };
+            often.sample(JOB, ROOT, 7, late(4));
+            rarely.sample(JOB, ROOT, 7, late(400));
+        }
+        assert!(wait(&often) > Span::from_micros(1), "{}", wait(&often));
+        assert_eq!(wait(&rarely), Span(MOST.0 >> (STEPS - 1)).max(LEAST));
+    }
+
+    #[test]
+    fn it_keeps_to_its_bounds_and_forgets_what_was_late_beyond_them() {
+        let mut timeout = adaptive();
+        timeout.sample(JOB, ROOT, 7, Span::from_millis(100));
+        assert_eq!(wait(&timeout), MOST);
+        (0..100).for_each(|_| timeout.sample(JOB, ROOT, 7, Span::ZERO));
+        assert_eq!(wait(&timeout), LEAST);
+    }
+
+    #[test]
+    fn roots_and_jobs_are_told_apart_and_a_job_takes_its_own_with_it() {
+        let mut timeout = adaptive();
+        timeout.sample(JOB, ROOT, 7, MOST);
+        timeout.sample(JOB, NodeId(101), 8, LEAST);
+        timeout.sample(JobId(2), ROOT, 9, LEAST);
+        assert_eq!(timeout.longest(), MOST);
+        let full = |timeout: &Timeout, job, root| timeout.outlook(job, root, 100).full;
+        assert_eq!((full(&timeout, JOB, NodeId(101)), full(&timeout, JobId(2), ROOT)), (8, 9));
+        timeout.forget(JOB);
+        assert_eq!((full(&timeout, JOB, ROOT), full(&timeout, JobId(2), ROOT)), (99, 9));
     }
 }
