@@ -4,9 +4,8 @@
 //! A packet's way: [`thread`] receives it and asks the pipeline, [`crossbar`] knows the ports and the ways, [`egress`] is
 //! one port's queue. [`wire`] are the packets that switches send each other, [`own`] does what they ask.
 //!
-//! [`daemon`] is the whole process; jobs are
-//! formed at one switch, the [`seat`], which tells the others over HTTP ([`api`]); the others pass workers' requests on to
-//! it ([`routes`]).
+//! [`daemon`] is the whole process; jobs are formed at one switch, the [`seat`], which tells the others over HTTP
+//! ([`api`]); the others pass workers' requests on to it ([`routes`]).
 
 mod api;
 pub mod crossbar;
