@@ -24,6 +24,8 @@ pub struct Seat {
     pub machine: Box<dyn Host>,
     /// The machine may have something to send.
     pub eager: bool,
+    /// The machine was called since its timer was set.
+    pub moved: bool,
     /// Its host runs.
     pub alive: bool,
     /// Collectives submitted so far.
@@ -39,8 +41,8 @@ impl Seat {
     /// The machine's next packet, on its way.
     #[inline]
     pub fn next_packet(&mut self, fabric: &mut Fabric, jobs: &Jobs, scratch: &mut Scratch) -> Option<Packet> {
-        let longest = self.machine.max_packet_len();
-        let Some(transmit) = self.machine.poll_transmit(fabric.now, &mut scratch[..longest]) else {
+        self.moved = true;
+        let Some(transmit) = self.machine.poll_transmit(fabric.now, scratch) else {
             self.eager = false;
             return None;
         };
@@ -77,6 +79,7 @@ impl Seat {
 
     /// The machine's timer has come, or may have.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.moved = true;
         if self.alive && self.machine.poll_timeout().is_some_and(|due| due <= now) {
             self.machine.handle_timeout(now);
             self.eager = true;

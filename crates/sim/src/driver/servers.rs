@@ -36,6 +36,7 @@ impl Simulation {
                 rank: worker,
                 machine,
                 eager: false,
+                moved: false,
                 alive: true,
                 submitted: 0,
                 open,

@@ -317,8 +317,8 @@ impl Simulation {
             self.node_timers.set(host.0, endpoint.poll_timeout());
         }
         for &id in &host_node.seats {
-            let seat = &self.traffic.seats[id.0 as usize];
-            if seat.alive && !seat.eager {
+            let seat = &mut self.traffic.seats[id.0 as usize];
+            if seat.alive && !seat.eager && std::mem::take(&mut seat.moved) {
                 self.seat_timers.set(id.0, seat.machine.poll_timeout());
             }
         }

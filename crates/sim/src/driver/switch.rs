@@ -137,6 +137,7 @@ impl SwitchNode {
     }
 
     /// Does what a verdict says with a packet whose payload this switch holds.
+    #[inline(always)]
     fn carry_out(&mut self, fabric: &mut Fabric, table: &Table, verdict: Verdict, origin: Origin, packet: Packet) {
         match verdict {
             Verdict::Consume | Verdict::Drop(_) => fabric.payloads.release(packet.payload),
@@ -155,6 +156,7 @@ impl SwitchNode {
     }
 
     /// One copy out of each port, for whoever is at its other end.
+    #[inline(always)]
     fn send_copies(
         &self,
         fabric: &mut Fabric,

@@ -69,8 +69,9 @@ impl Fabric {
         self.crossing.as_mut().map(|crossing| &mut crossing.boxes[part])
     }
 
-    /// A packet, whose arrival is known, goes over into the part of its link's far end.
-    pub(super) fn cross(&mut self, id: LinkId, packet: Packet) {
+    /// The packet in `outgoing`, whose arrival is known, goes over into the part of its link's far end.
+    pub(super) fn cross(&mut self, id: LinkId) {
+        let packet = self.outgoing;
         let to = self.links[id.index()].to;
         let Some(crossing) = &mut self.crossing else { return };
         let outbox = &mut crossing.boxes[usize::from(crossing.share.part_of[to.index()])];
@@ -105,7 +106,7 @@ impl Fabric {
                 first = end;
             }
             let link = &mut self.links[id.index()];
-            link.come(packet);
+            *link.come() = packet;
             if link.was_idle() {
                 self.queue.push(packet.arrival, EventId::new(EventKind::Arrival, id.0));
             }

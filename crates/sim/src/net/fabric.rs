@@ -61,6 +61,8 @@ pub struct Fabric {
     pub(super) tracer: Option<Box<dyn Tracer>>,
     pub(super) lossless: Option<Box<Lossless>>,
     pub(super) crossing: Option<Box<Crossing>>,
+    /// A packet on its way into another part.
+    pub(super) outgoing: Packet,
     pub(super) hops: u64,
 }
 
@@ -104,6 +106,7 @@ impl Fabric {
             tracer: None,
             lossless: None,
             crossing: None,
+            outgoing: Packet::BLANK,
             hops: 0,
             links,
         }
@@ -227,17 +230,18 @@ impl Fabric {
         true
     }
 
-    /// A packet whose departure is known is on its way.
+    /// A packet whose departure is known is on its way. It is written where it stays, field by field: a copy of one that
+    /// was just put together waits until its fields have left the processor's store buffer.
     #[inline(always)]
     pub(super) fn depart_with(&mut self, id: LinkId, packet: Packet) {
         let link = &mut self.links[id.index()];
-        if link.crosses {
-            self.cross(id, packet);
-        } else {
-            link.come(packet);
-            if link.was_idle() {
-                self.queue.push(packet.arrival, EventId::new(EventKind::Arrival, id.0));
-            }
+        let (crosses, was_empty) = (link.crosses, link.is_empty());
+        let place = if crosses { &mut self.outgoing } else { link.come() };
+        *place = packet;
+        if crosses {
+            self.cross(id);
+        } else if was_empty {
+            self.queue.push(packet.arrival, EventId::new(EventKind::Arrival, id.0));
         }
         if self.tracer.is_some() {
             self.record_joined(id, &{ packet });

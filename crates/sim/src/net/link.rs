@@ -170,10 +170,10 @@ impl Link {
         self.bytes += u64::from(bytes);
     }
 
-    /// A packet is on its way to the far end, behind all others.
+    /// A packet is on its way to the far end, behind all others: its place.
     #[inline]
-    pub(super) fn come(&mut self, packet: Packet) {
-        self.ring.push(packet);
+    pub(super) fn come(&mut self) -> &mut Packet {
+        self.ring.push()
     }
 
     /// Takes over what the sender's part of the network knows.
