@@ -235,6 +235,30 @@ fn sums_take_the_room_of_what_they_are_made_of() {
     assert_eq!(sim.fabric.held_bytes(), 0, "all room is given back");
 }
 
+/// Results wait for one host's link, which other traffic fills, and so for room where the last contributions came in. Nobody
+/// is told to stop in time: the results are dropped, and counted at the links of all that they were for.
+#[test]
+fn results_that_find_no_room_are_dropped_and_counted_like_everything_else() {
+    let run = |room: u64| {
+        let link = LinkSpec { queue_bytes: room, ..spec() };
+        let lossless = Some(LosslessSpec { xoff: 1 << 20, xon: 1 << 20 });
+        let mut sim = Simulation::new(star(16, link, Span::ZERO), Settings { lossless, ..Settings::default() });
+        let members = (0..8).map(NodeId).collect();
+        sim.install(JobPlan { members, roots: vec![0], ..plan(1 << 17) }).unwrap();
+        for host in 8..16 {
+            sim.send_message(NodeId(host), NodeId(0), 300 * u64::from(PACKET), PACKET);
+        }
+        sim.run(Time::ZERO + Span::from_millis(1_000));
+        assert!(sim.traffic.jobs.all()[0].is_complete(), "lost results are asked for again");
+        assert_eq!(sim.fabric.held_bytes(), 0, "all room is given back");
+        // Only results go there.
+        let to_third = sim.fabric.port(NodeId(3), 0).reverse();
+        sim.fabric.counters(to_third).losses.iter().sum::<u64>()
+    };
+    assert!(run(20_000) > 0);
+    assert_eq!(run(1 << 20), 0);
+}
+
 /// Trees with roots at both ends of one link: sums cross it one way and results the other, for either root. Other traffic
 /// lets them queue at both ends.
 #[test]

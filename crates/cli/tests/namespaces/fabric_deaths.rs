@@ -31,7 +31,8 @@ const WORDS: &str = r#"
         grep -q '"contributions": *[1-9]' "$DIR/status" && return
         sleep 0.1
     done; echo 'the job never began' >&2; exit 9; }
-    end() { eval "place=\$NS_$1"; kill -9 $(ip netns pids $place); date +%s > "$DIR/ended"; }
+    end() { eval "place=\$NS_$1"; kill -9 $(ip netns pids $place); date +%s > "$DIR/ended"
+        while [ -n "$(ip netns pids $place)" ]; do sleep 0.01; done; }
     again() { eval "place=\$NS_$1"; timeout 100 ip netns exec $place "$TRIBUTARY" switch --fabric "$FILE" --node $1 \
         > /dev/null 2>> "$DIR/again.err" & }
 "#;

@@ -170,20 +170,23 @@ impl SwitchNode {
         }
         fabric.payloads.share(packet.payload, count as u32 - 1);
         let links = fabric.ports(self.node).len();
-        let origin = match origin {
+        let room = match origin {
             Origin::Made(from) if count > 1 => fabric.copies_of(from, packet.bytes, self.node, ports.clone(), count),
-            origin => origin,
+            origin => Some(origin),
         };
         for port in ports {
             // A program may name the port that a stranger came from, which leads nowhere.
             if port.index() >= links {
-                fabric.drop_copy(origin, packet);
+                fabric.drop_copy(room.unwrap_or(Origin::Own), packet);
                 continue;
             }
             let link = fabric.port(self.node, port.0);
             let packet = Packet { dst: fabric.link(link).to, serial: fabric.next_serial(self.node), ..packet };
             fabric.made(&packet);
-            fabric.send_of(origin, link, packet);
+            match room {
+                Some(origin) => drop(fabric.send_of(origin, link, packet)),
+                None => fabric.lose_copy(link, &packet),
+            }
         }
     }
 }

@@ -256,7 +256,8 @@ impl Fabric {
     }
 
     /// Room for copies that a program made of what came in over a link, and that leave a node through these ports; a
-    /// lossless network holds one packet for all of them.
+    /// lossless network holds one packet for all of them. `None` if the port where it came in has no room: the caller
+    /// loses the copies, each with [`Fabric::lose_copy`].
     pub fn copies_of(
         &mut self,
         from: LinkId,
@@ -264,20 +265,26 @@ impl Fabric {
         node: NodeId,
         mut ports: impl Iterator<Item = PortId>,
         count: usize,
-    ) -> Origin {
+    ) -> Option<Origin> {
         let first = self.first_port[node.index()] as usize;
         let links = &self.ports[first..self.first_port[node.index() + 1] as usize];
-        let Some(lossless) = &mut self.lossless else { return Origin::Own };
+        let Some(lossless) = &mut self.lossless else { return Some(Origin::Own) };
+        // By rule, and not for want of room: see `may_wait`.
         if !ports.all(|port| links.get(port.index()).is_none_or(|&over| lossless.may_wait(from, over))) {
-            return Origin::Own;
+            return Some(Origin::Own);
         }
         let count = count as u32;
-        let Some(stop) = lossless.hold(from, Origin::Link(from), bytes) else { return Origin::Own };
+        let stop = lossless.hold(from, Origin::Link(from), bytes)?;
         let copies = lossless.share(from, bytes, count);
         if let Some(origin) = stop {
             self.order(origin, true);
         }
-        Origin::Copies(copies)
+        Some(Origin::Copies(copies))
+    }
+
+    /// A copy that has no room where it came in is lost, and counted at the link that it would have left over.
+    pub fn lose_copy(&mut self, over: LinkId, packet: &Packet) {
+        self.lose(over, self.near_end(over), LossCause::QueueFull, packet);
     }
 
     /// Bytes that take room in the ports of lossless switches now.
