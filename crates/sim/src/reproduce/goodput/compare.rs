@@ -44,6 +44,9 @@ impl Goodput {
                     let again = again(findings, &[line], point, "congested");
                     findings.cause(format!("{key}-drop"), format!("{told}{again}"));
                 }
+                for state in ["idle", "congested"] {
+                    self.compare_with_best(findings, line, point, state);
+                }
                 for other in self.lines.iter().filter(|other| *other != line) {
                     for state in ["idle", "congested"] {
                         let ours = mean(findings, format!("{key}-{state}"));
@@ -59,6 +62,20 @@ impl Goodput {
                     }
                 }
             }
+        }
+    }
+
+    /// Notes a line over the best of the others of its protocol.
+    fn compare_with_best(&self, findings: &mut Findings, line: &Line, point: &Point, state: &str) {
+        let mean = |line: &Line| findings.values.get(&format!("{}-{}-{state}", line.name, point.x)).map(|v| v.low);
+        let rivals = self.lines.iter().filter(|other| *other != line && other.protocol == line.protocol);
+        let best = rivals.filter_map(|rival| Some((mean(rival)?, rival))).max_by(|(a, _), (b, _)| a.total_cmp(b));
+        if let (Some(ours), Some((theirs, best))) = (mean(line), best) {
+            let key = format!("{}-over-best-{}-{state}", line.name, point.x);
+            let told =
+                format!("{} {ours:.1} Gbit/s, {} is the best of the others with {theirs:.1}", line.name, best.name);
+            findings.cause(&*key, told);
+            findings.value(key, ours / theirs);
         }
     }
 

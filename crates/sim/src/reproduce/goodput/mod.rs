@@ -104,8 +104,10 @@ pub struct Point {
 impl Goodput {
     /// For each line and point the findings `<line>-<x>-idle` and `<line>-<x>-congested` (Gbit/s), the same with `-time`
     /// (microseconds) and `-use` (percent of all links), `<line>-<x>-drop` (percent lost to congestion) and, for each
-    /// pair of lines, `<line>-over-<other>-<x>-idle` and `-congested`; `<line>-change` is the last point's idle goodput
-    /// against the first's, `<line>-<x>-over-first-idle-time` and so on its time over the first point's, `<line>-spread-idle` and `-congested` the greatest over the least of all points.
+    /// pair of lines, `<line>-over-<other>-<x>-idle` and `-congested`, with `best` for the best of the other lines of its
+    /// protocol; `<line>-change` is the last point's idle goodput against the first's, `<line>-<x>-over-first-idle-time`
+    /// and so on its time over the first point's, `<line>-spread-idle` and `-congested` the greatest over the least of
+    /// all points.
     pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut runs = Vec::new();
         for line in &self.lines {
