@@ -97,12 +97,12 @@ fn counted(entry: &Entry, memory: &Memory) -> (Outcome, usize) {
 #[test]
 fn a_changed_parameter_is_told_with_what_the_file_says() {
     let mut entry = find("canary-fig6").unwrap();
-    entry.change("network.delay=2 us").unwrap();
+    entry.change("network.delay=100 ns").unwrap();
     entry.change("slots=16").unwrap();
     let changed = run(&entry, true).unwrap();
     let told: Vec<(&str, &str, Option<&str>)> =
         changed.changes.iter().map(|change| (&*change.key, &*change.value, change.file.as_deref())).collect();
-    assert_eq!(told[0], ("network.delay", "2 us", Some("300 ns")));
+    assert_eq!(told[0], ("network.delay", "100 ns", Some("150 ns")));
     assert_eq!(told[1], ("slots", "16", None));
     assert_ne!(changed.rows[0].ours, outcome("canary-fig6").rows[0].ours);
     assert!(outcome("canary-fig6").changes.is_empty());

@@ -203,6 +203,14 @@ impl Goodput {
         findings.value(format!("{key}-use"), 100.0 * each(|r| r.mean_use).0);
         findings.value(format!("{key}-use-hosts"), 100.0 * each(|r| r.host_use).0);
         findings.value(format!("{key}-use-core"), 100.0 * each(|r| r.core_use).0);
+        findings.cause(
+            format!("{key}-use"),
+            format!(
+                "{:.1} % of hosts' links, {:.1} % of those between switches, at {mean:.1} Gbit/s",
+                100.0 * each(|r| r.host_use).0,
+                100.0 * each(|r| r.core_use).0,
+            ),
+        );
         findings.value(&*key, mean);
         let mut told = format!(
             "{}, {} {}, {state}: {mean:.1} Gbit/s ({:.1} to {:.1} over {} seeds), {:.1} us; {:.2} % of packets sent again; \
