@@ -119,7 +119,9 @@ impl Client {
         let switch = self.switch;
         let why = match &error {
             ureq::Error::Io(io) if io.kind() == io::ErrorKind::ConnectionRefused => {
-                format!("nothing listens at {switch}: does a switch run there (`tributary switch`), at this address and port?")
+                format!(
+                    "nothing listens at {switch}: does a switch run there (`tributary switch`), at this address and port?"
+                )
             }
             ureq::Error::Timeout(_) => {
                 format!("the switch at {switch} does not answer: check the address, and that TCP to it is let through")

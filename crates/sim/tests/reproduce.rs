@@ -1,12 +1,12 @@
 //! The experiment files and their runs with small inputs.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tributary_sim::reproduce::{Entry, Outcome, ReproduceError, Verdict, Watch, catalogue, find};
+use tributary_sim::reproduce::{Entry, Memory, Outcome, ReproduceError, Verdict, Watch, catalogue, find};
 
 fn run(entry: &Entry, quick: bool) -> Result<Outcome, ReproduceError> {
     let stop = AtomicBool::new(false);
-    entry.run(quick, 2, &Watch { expect: &|_| {}, done: &|| {}, stop: &stop })
+    entry.run(quick, 2, &Watch { expect: &|_| {}, done: &|| {}, stop: &stop }, &Memory::default())
 }
 
 fn outcome(id: &str) -> Outcome {
@@ -67,7 +67,7 @@ fn a_run_is_the_same_each_time() {
 fn who_stops_a_run_gets_no_result() {
     let stop = AtomicBool::new(true);
     let watch = Watch { expect: &|_| {}, done: &|| {}, stop: &stop };
-    assert_eq!(find("switchml-fig6").unwrap().run(true, 1, &watch), Err(ReproduceError::Stopped));
+    assert_eq!(find("switchml-fig6").unwrap().run(true, 1, &watch, &Memory::default()), Err(ReproduceError::Stopped));
 }
 
 #[test]
@@ -78,4 +78,71 @@ fn wrong_files_are_refused_with_the_experiments_name() {
         include_str!("../../../experiments/switchml-s7.toml").replace("pipelines = 4", "pipelines = 4\nlanes = 2");
     let error = Entry::parse("made-up", &text).unwrap_err();
     assert!(error.to_string().contains("lanes"), "{error}");
+}
+
+/// Counts the runs that are made.
+fn counted(entry: &Entry, memory: &Memory) -> (Outcome, usize) {
+    let (stop, done) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let watch = Watch {
+        expect: &|_| {},
+        done: &|| {
+            done.fetch_add(1, Ordering::Relaxed);
+        },
+        stop: &stop,
+    };
+    let outcome = entry.run(true, 1, &watch, memory).unwrap();
+    (outcome, done.into_inner())
+}
+
+#[test]
+fn a_changed_parameter_is_told_with_what_the_file_says() {
+    let mut entry = find("canary-fig6").unwrap();
+    entry.change("network.delay=100 ns").unwrap();
+    entry.change("slots=16").unwrap();
+    let changed = run(&entry, true).unwrap();
+    let told: Vec<(&str, &str, Option<&str>)> =
+        changed.changes.iter().map(|change| (&*change.key, &*change.value, change.file.as_deref())).collect();
+    assert_eq!(told[0], ("network.delay", "100 ns", Some("150 ns")));
+    assert_eq!(told[1], ("slots", "16", None));
+    assert_ne!(changed.rows[0].ours, outcome("canary-fig6").rows[0].ours);
+    assert!(outcome("canary-fig6").changes.is_empty());
+}
+
+#[test]
+fn a_change_that_cannot_be_is_refused_before_anything_runs() {
+    let sentence = |setting: &str| {
+        let mut entry = find("canary-fig7a").unwrap();
+        entry.change(setting).and_then(|()| entry.kind(true).map(drop)).unwrap_err().to_string()
+    };
+    assert!(sentence("network.queue").contains("KEY=VALUE"));
+    assert!(sentence("network.quue=64 KiB").contains("quue"));
+    assert!(sentence("lines.9.slots=64").contains("leads nowhere"));
+    assert!(sentence("slots=many").contains("\"many\""));
+}
+
+#[test]
+fn rows_that_a_change_leaves_unmeasured_are_left_out_and_named() {
+    let mut entry = find("canary-fig8").unwrap();
+    entry.change("points=[{ x = 5, hosts = 10, congested = true }]").unwrap();
+    let outcome = run(&entry, true).unwrap();
+    assert_eq!(outcome.rows.len(), 3);
+    assert_eq!(outcome.left_out.len(), entry.published.len() - 3);
+}
+
+#[test]
+fn figures_that_share_runs_make_them_once() {
+    let memory = Memory::default();
+    let (alone, _) = counted(&find("canary-fig7b").unwrap(), &Memory::default());
+    counted(&find("canary-fig7a").unwrap(), &memory);
+    let before = memory.len();
+    let (shared, done) = counted(&find("canary-fig7b").unwrap(), &memory);
+    assert_eq!((memory.len(), &shared), (before, &alone), "nothing new, and the same as by itself");
+    assert_eq!(done, find("canary-fig7b").unwrap().runs(true, 1).unwrap(), "a bar comes to its end all the same");
+}
+
+#[test]
+fn a_base_that_is_not_there_is_a_sentence() {
+    let text = include_str!("../../../experiments/canary-fig7a.toml").replace("\"canary-base\"", "\"canary-bass\"");
+    let error = Entry::parse("made-up", &text).unwrap_err();
+    assert!(error.to_string().contains("no base \"canary-bass\""), "{error}");
 }

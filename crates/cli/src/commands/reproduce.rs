@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use tributary_sim::reproduce::{Entry, Outcome, Verdict, Watch, catalogue, find};
+use tributary_sim::reproduce::{Change, Entry, Memory, Outcome, Verdict, Watch, catalogue, find};
 
 use crate::failure::Failure;
 use crate::output::{self, Table};
@@ -21,6 +21,10 @@ Examples:
   tributary reproduce switchml-fig6
   tributary reproduce switchml-fig6 --seeds 10 --out figures
   tributary reproduce all --quick
+  tributary reproduce canary-fig7a --set 'network.lossless.xoff=128 KiB' --set 'network.queue=256 KiB'
+
+--set changes a parameter of the experiment files (experiments/*.toml: keys below [parameters], list
+elements by number), to see what it moves. Every verdict then says that it is not the file's.
 
 Exit code 0 means that everything was run, not that everything agrees: a row that differs stays in
 the table, with the cause as far as the run could measure it.";
@@ -41,6 +45,9 @@ pub struct Args {
     /// Seeds of everything that is random; ranges are over them
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: u64,
+    /// Change a parameter of every experiment that is named, as in 'network.queue=64 KiB' or 'lines.2.slots=64'
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "list")]
+    pub set: Vec<String>,
     /// Write data (JSON, CSV) and pictures (PNG) into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -54,32 +61,46 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     if args.list {
         return list(args.json);
     }
-    let entries = chosen(&args.ids)?;
+    let mut entries = chosen(&args.ids)?;
+    let mut runs = 0;
+    for entry in &mut entries {
+        for setting in &args.set {
+            entry.change(setting)?;
+        }
+        runs += entry.runs(args.quick, args.seeds)?;
+    }
     if let Some(out) = &args.out {
         fs::create_dir_all(out).map_err(|error| Failure::new(format!("{} cannot be made: {error}", out.display())))?;
     }
     let interrupt = Interrupt::on_signals()?;
+    let memory = Memory::default();
+    let progress = progress(runs);
     for (index, entry) in entries.iter().enumerate() {
-        let progress = progress(&entry.id);
+        progress.set_message(entry.id.clone());
         let watch = Watch {
             expect: &|points| progress.inc_length(points as u64),
             done: &|| progress.inc(1),
             stop: interrupt.flag(),
         };
-        let outcome = entry.run(args.quick, args.seeds, &watch);
-        progress.finish_and_clear();
-        let outcome = outcome?;
-        if args.json {
-            output::json(&outcome)?;
-        } else {
-            let gap = if index > 0 { "\n" } else { "" };
-            output::line(&format!("{gap}{}", render(&outcome)))?;
-        }
-        if let Some(out) = &args.out {
-            let said = write(&outcome, out, program)?;
-            if !args.json {
-                output::line(&said)?;
-            }
+        let outcome = entry.run(args.quick, args.seeds, &watch, &memory)?;
+        progress.suspend(|| show(&outcome, index > 0, &args, program))?;
+    }
+    progress.finish_and_clear();
+    Ok(())
+}
+
+/// Prints an outcome, and writes it if that was wanted.
+fn show(outcome: &Outcome, is_later: bool, args: &Args, program: &Program) -> Result<(), Failure> {
+    if args.json {
+        output::json(outcome)?;
+    } else {
+        let gap = if is_later { "\n" } else { "" };
+        output::line(&format!("{gap}{}", render(outcome)))?;
+    }
+    if let Some(out) = &args.out {
+        let said = write(outcome, out, program)?;
+        if !args.json {
+            output::line(&said)?;
         }
     }
     Ok(())
@@ -111,13 +132,14 @@ fn list(as_json: bool) -> Result<(), Failure> {
     Ok(output::line(&table.render())?)
 }
 
-fn progress(id: &str) -> ProgressBar {
+/// One bar for everything that was asked for, with what is known to come.
+fn progress(runs: usize) -> ProgressBar {
     let target =
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(0), target);
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} runs, {elapsed}").expect("a valid template");
+    let bar = ProgressBar::with_draw_target(Some(runs as u64), target);
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} runs, {elapsed}, about {eta} left")
+        .expect("a valid template");
     bar.set_style(style);
-    bar.set_message(id.to_string());
     bar.enable_steady_tick(std::time::Duration::from_millis(200));
     bar
 }
@@ -128,6 +150,11 @@ fn render(outcome: &Outcome) -> String {
     if outcome.quick {
         text += "\nquick: small inputs, so rows may differ that agree in full";
     }
+    for Change { key, value, file } in &outcome.changes {
+        let file = file.as_ref().map_or("nothing".to_string(), |file| format!("\"{file}\""));
+        let _ = write!(text, "\nchanged: {key} is \"{value}\", in the file {file}");
+    }
+    let is_changed = if outcome.changes.is_empty() { "" } else { ", changed" };
     let mut table = Table::new(["", "published", "ours", "ratio", "verdict"]);
     for row in &outcome.rows {
         let verdict = match row.verdict {
@@ -135,7 +162,13 @@ fn render(outcome: &Outcome) -> String {
             Verdict::Differs => "differs",
         };
         let ratio = row.ratio.map_or("-".to_string(), |ratio| format!("{ratio:.3}"));
-        table.row([&*row.published.what, &row.published_text(), &row.ours_text(), &ratio, verdict]);
+        table.row([
+            &*row.published.what,
+            &row.published_text(),
+            &row.ours_text(),
+            &ratio,
+            &format!("{verdict}{is_changed}"),
+        ]);
     }
     let _ = write!(text, "\n{}", table.render());
     for row in outcome.rows.iter().filter(|row| row.verdict == Verdict::Differs) {
@@ -153,7 +186,9 @@ fn render(outcome: &Outcome) -> String {
 
 /// Writes data and pictures; says what is where.
 fn write(outcome: &Outcome, folder: &Path, program: &Program) -> Result<String, Failure> {
-    let named = |ending: &str| folder.join(format!("{}.{ending}", outcome.id));
+    // What the file says and what it does not must not take each other's place.
+    let name = if outcome.changes.is_empty() { outcome.id.clone() } else { format!("{}-changed", outcome.id) };
+    let named = |ending: &str| folder.join(format!("{name}.{ending}"));
     let put = |path: &Path, text: String| {
         fs::write(path, text).map_err(|error| Failure::new(format!("{} cannot be written: {error}", path.display())))
     };

@@ -3,6 +3,7 @@
 //! Unknown keys and impossible values are errors of one sentence. `docs/simulator.md` shows every key.
 
 mod fault;
+mod keys;
 mod network;
 mod quantity;
 mod report;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tributary_proto::time::Span;
 
 pub use fault::{FaultSection, LinkSet, Links};
+pub use keys::{overlay, set_key};
 pub use network::{LinkOverride, LosslessSection, Network, NoiseSection, Routing};
 pub use quantity::{Bytes, DataRate, Duration, Share};
 pub use report::{ReportSection, Sample, SampleWord};

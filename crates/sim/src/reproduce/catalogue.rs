@@ -1,6 +1,7 @@
 //! The experiment files. They are part of the program, so that an installed one has them too.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use toml::Value;
 
 use super::descriptors::Descriptors;
 use super::goodput::Goodput;
@@ -13,13 +14,19 @@ use super::replay::Replay;
 use super::scaling::Scaling;
 use super::timeline::Timeline;
 use super::volume::Volume;
-use super::{Context, Findings, ReproduceError, Watch};
+use super::{Context, Findings, Memory, ReproduceError, Watch};
+use crate::config::{overlay, set_key};
 
 macro_rules! embedded {
     ($($id:literal)*) => {
         &[$(($id, include_str!(concat!("../../../../experiments/", $id, ".toml")))),*]
     };
 }
+
+/// What several files have in common: the name that their `base` gives, and text.
+const BASES: &[(&str, &str)] = embedded! {
+    "canary-base"
+};
 
 /// Every file: id and text.
 const FILES: &[(&str, &str)] = embedded! {
@@ -60,6 +67,18 @@ pub struct Entry {
     pub left_out: Vec<String>,
     parameters: toml::Table,
     quick: toml::Table,
+    changes: Vec<(String, Value)>,
+}
+
+/// A parameter that is not what the file says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Its key, `network.queue`.
+    pub key: String,
+    /// What it is now.
+    pub value: String,
+    /// What the file says, if it says anything.
+    pub file: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +86,9 @@ pub struct Entry {
 struct File {
     title: String,
     source: String,
+    #[serde(default)]
+    base: Option<String>,
+    #[serde(default)]
     about: String,
     #[serde(default)]
     left_out: Vec<String>,
@@ -74,6 +96,26 @@ struct File {
     #[serde(default)]
     quick: toml::Table,
     published: Vec<Published>,
+}
+
+/// What a file lies over.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Base {
+    about: String,
+    parameters: toml::Table,
+    quick: toml::Table,
+}
+
+impl Base {
+    fn parse(id: &str, name: Option<&str>) -> Result<Base, ReproduceError> {
+        let Some(name) = name else { return Ok(Base::default()) };
+        let (_, text) = BASES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .ok_or_else(|| ReproduceError::Bad(format!("{id}: there is no base \"{name}\"")))?;
+        toml::from_str(text).map_err(|error| ReproduceError::Bad(format!("{name}: {}", error.to_string().trim())))
+    }
 }
 
 /// The kinds of experiments, with their parameters.
@@ -116,27 +158,76 @@ impl Entry {
     /// Reads a file's text.
     pub fn parse(id: &str, text: &str) -> Result<Entry, ReproduceError> {
         let bad = |error: toml::de::Error| ReproduceError::Bad(format!("{id}: {}", error.to_string().trim()));
-        let File { title, source, about, left_out, parameters, quick, published } =
-            toml::from_str(text).map_err(bad)?;
-        let entry = Entry { id: id.to_string(), title, source, about, published, left_out, parameters, quick };
+        let file: File = toml::from_str(text).map_err(bad)?;
+        let Base { about, mut parameters, mut quick } = Base::parse(id, file.base.as_deref())?;
+        overlay(&mut parameters, file.parameters);
+        overlay(&mut quick, file.quick);
+        let entry = Entry {
+            id: id.to_string(),
+            title: file.title,
+            source: file.source,
+            about: [about, file.about].join("\n").trim().to_string(),
+            published: file.published,
+            left_out: file.left_out,
+            parameters,
+            quick,
+            changes: Vec::new(),
+        };
         entry.kind(false).and_then(|_| entry.kind(true))?;
         Ok(entry)
     }
 
-    /// The parameters; `quick`: with the small inputs.
-    pub fn kind(&self, quick: bool) -> Result<Kind, ReproduceError> {
+    /// Changes a parameter: `network.queue=64 KiB`, `lines.2.slots=64`, in both sizes of the experiment. A value is TOML,
+    /// or else a text.
+    pub fn change(&mut self, setting: &str) -> Result<(), ReproduceError> {
+        let (key, value) = setting
+            .split_once('=')
+            .ok_or_else(|| ReproduceError::Bad(format!("\"{setting}\" is no KEY=VALUE, as in network.queue=64 KiB")))?;
+        let value = toml::from_str(&format!("value = {value}"))
+            .ok()
+            .and_then(|mut table: toml::Table| table.remove("value"))
+            .unwrap_or_else(|| Value::String(value.into()));
+        self.changes.push((key.into(), value));
+        Ok(())
+    }
+
+    /// The parameters, with the small inputs or without, and what was changed.
+    fn table(&self, quick: bool) -> Result<(toml::Table, Vec<Change>), ReproduceError> {
         let mut table = self.parameters.clone();
         if quick {
-            table.extend(self.quick.clone());
+            overlay(&mut table, self.quick.clone());
         }
+        let mut changes = Vec::new();
+        for (key, value) in &self.changes {
+            let written = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            let file = set_key(&mut table, key, value.clone()).map_err(|part| {
+                ReproduceError::Bad(format!("{}: \"{key}\" leads nowhere: there is no \"{part}\"", self.id))
+            })?;
+            changes.push(Change { key: key.clone(), value: written(value), file: file.as_ref().map(written) });
+        }
+        Ok((table, changes))
+    }
+
+    /// The parameters; `quick`: with the small inputs.
+    pub fn kind(&self, quick: bool) -> Result<Kind, ReproduceError> {
+        let (table, _) = self.table(quick)?;
         Kind::deserialize(table).map_err(|error| ReproduceError::Bad(format!("{}: {}", self.id, error.message())))
     }
 
+    /// How many simulations it makes, where one takes long: those are announced here and not to the watch.
+    pub fn runs(&self, quick: bool, seeds: u64) -> Result<usize, ReproduceError> {
+        Ok(match self.kind(quick)? {
+            Kind::Goodput(goodput) => goodput.run_count(seeds),
+            _ => 0,
+        })
+    }
+
     /// Runs the experiment, and judges what it found.
-    pub fn run(&self, quick: bool, seeds: u64, watch: &Watch<'_>) -> Result<Outcome, ReproduceError> {
-        let findings = self.kind(quick)?.run(&Context { seeds, watch })?;
+    pub fn run(&self, quick: bool, seeds: u64, watch: &Watch<'_>, memory: &Memory) -> Result<Outcome, ReproduceError> {
+        let findings = self.kind(quick)?.run(&Context { seeds, watch, memory })?;
+        let (_, changes) = self.table(quick)?;
         let missing = |key| ReproduceError::Bad(format!("{}: nothing is measured under \"{key}\"", self.id));
-        Outcome::new(self, quick, findings).map_err(missing)
+        Outcome::new(self, quick, changes, findings).map_err(missing)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::Entry;
+use super::catalogue::{Change, Entry};
 use super::finding::{Figure, Finding, Findings};
 
 /// How a measured number is held against a published one.
@@ -137,6 +137,8 @@ pub struct Outcome {
     pub source: String,
     /// It was run with the small inputs of its file.
     pub quick: bool,
+    /// Parameters that were not what the file says: then no row tells anything about the file.
+    pub changes: Vec<Change>,
     /// The comparison.
     pub rows: Vec<Row>,
     /// What a reader must know.
@@ -149,8 +151,11 @@ pub struct Outcome {
 
 impl Outcome {
     /// Judges what an entry's run has found. A published key that the run does not know is a bug of the file, which
-    /// the catalogue's tests find.
-    pub(super) fn new(entry: &Entry, quick: bool, findings: Findings) -> Result<Outcome, String> {
+    /// the catalogue's tests find, unless parameters were changed: then the row is left out, and said to be.
+    pub(super) fn new(entry: &Entry, quick: bool, changes: Vec<Change>, findings: Findings) -> Result<Outcome, String> {
+        let measured = |published: &&Published| changes.is_empty() || findings.values.contains_key(&published.key);
+        let (shown, unknown): (Vec<_>, Vec<_>) = entry.published.iter().partition(measured);
+        let unknown = unknown.into_iter().map(|published| format!("{}: not measured with the changes", published.what));
         let row = |published: &Published| {
             let ours = *findings.values.get(&published.key).ok_or_else(|| published.key.clone())?;
             let verdict = published.rule.judge(published.value, ours);
@@ -163,9 +168,10 @@ impl Outcome {
             title: entry.title.clone(),
             source: entry.source.clone(),
             quick,
-            rows: entry.published.iter().map(row).collect::<Result<_, String>>()?,
+            rows: shown.into_iter().map(row).collect::<Result<_, String>>()?,
+            left_out: entry.left_out.iter().cloned().chain(unknown).collect(),
+            changes,
             notes: findings.notes,
-            left_out: entry.left_out.clone(),
             figures: findings.figures,
         })
     }

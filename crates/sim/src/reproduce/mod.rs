@@ -22,8 +22,9 @@ mod scaling;
 mod timeline;
 mod volume;
 
-pub use catalogue::{Entry, Kind, catalogue, find};
+pub use catalogue::{Change, Entry, Kind, catalogue, find};
 pub use finding::{Figure, Finding, Findings, Series};
+pub use goodput::Memory;
 pub use judge::{Outcome, Published, Row, Rule, Verdict};
 pub use parallel::Watch;
 
@@ -52,4 +53,6 @@ pub struct Context<'a> {
     pub seeds: u64,
     /// Who watches.
     pub watch: &'a Watch<'a>,
+    /// What the runs before it found.
+    pub memory: &'a Memory,
 }

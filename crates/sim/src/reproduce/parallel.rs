@@ -30,6 +30,15 @@ impl Watch<'_> {
         run: impl Fn(&P) -> Result<R, ReproduceError> + Sync,
     ) -> Result<Vec<R>, ReproduceError> {
         (self.expect)(points.len());
+        self.all_announced(points, run)
+    }
+
+    /// The same for points that the watch expects already ([`super::Entry::runs`]).
+    pub fn all_announced<P: Sync, R: Send>(
+        &self,
+        points: &[P],
+        run: impl Fn(&P) -> Result<R, ReproduceError> + Sync,
+    ) -> Result<Vec<R>, ReproduceError> {
         let results: Vec<Mutex<Option<Result<R, ReproduceError>>>> = points.iter().map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
         let work = || {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::config::{Config, ConfigError, invalid, json_table};
+use crate::config::{Config, ConfigError, invalid, json_table, set_key};
 
 /// More points than this and a mistake is more likely than a purpose.
 const MOST_POINTS: usize = 1_000_000;
@@ -131,24 +131,8 @@ fn written(value: &Value) -> String {
 
 /// Sets one key, `"job.0.trees"`, of a file.
 fn set(table: &mut Table, key: &str, value: Value) -> Result<(), ConfigError> {
-    let missing = |part: &str| invalid(format!("[sweep.over]: \"{key}\" leads nowhere: the file has no \"{part}\""));
-    let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
-    let mut place: Option<&mut Value> = None;
-    for part in path.split('.').filter(|part| !part.is_empty()) {
-        let inner = match place {
-            None => table.get_mut(part),
-            Some(Value::Table(inner)) => inner.get_mut(part),
-            Some(Value::Array(list)) => part.parse::<usize>().ok().and_then(|index| list.get_mut(index)),
-            Some(_) => None,
-        };
-        place = Some(inner.ok_or_else(|| missing(part))?);
-    }
-    match place {
-        None => table.insert(last.to_string(), value),
-        Some(Value::Table(inner)) => inner.insert(last.to_string(), value),
-        Some(_) => return Err(missing(last)),
-    };
-    Ok(())
+    let missing = |part| invalid(format!("[sweep.over]: \"{key}\" leads nowhere: the file has no \"{part}\""));
+    set_key(table, key, value).map(drop).map_err(missing)
 }
 
 #[cfg(test)]

@@ -108,8 +108,6 @@ fn again(findings: &Findings, lines: &[&Line], point: &Point, state: &str) -> St
         .collect();
     match shares.is_empty() {
         true => "; nothing was sent again".into(),
-        false => {
-            format!("; {} were sent again (full queues drop here), which explains a part at most", shares.join(" and "))
-        }
+        false => format!("; {} were sent again", shares.join(" and ")),
     }
 }

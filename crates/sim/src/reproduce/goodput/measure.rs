@@ -21,6 +21,7 @@ pub(super) struct Run<'a> {
 }
 
 /// What a run found.
+#[derive(Clone, Copy)]
 pub(super) struct Measured {
     /// Mean over jobs, Gbit/s.
     pub goodput: f64,
@@ -28,9 +29,14 @@ pub(super) struct Measured {
     pub runtime_us: f64,
     /// Packets that its hosts sent again, share of all.
     pub again: f64,
-    /// Mean and greatest utilisation of links.
+    /// Mean and greatest utilisation of links ...
     pub mean_use: f64,
     pub most_use: f64,
+    /// ... and the means of those that end at a host and of those between switches.
+    pub host_use: f64,
+    pub core_use: f64,
+    /// What a background host receives, Gbit/s; nothing without background.
+    pub background_gbps: Option<f64>,
     /// Contributions that missed their partial sum, for each block; none where nothing waits.
     pub stragglers: Option<f64>,
     /// Bytes of vectors that the fullest switch held at once.
@@ -38,11 +44,15 @@ pub(super) struct Measured {
 }
 
 impl Goodput {
-    pub(super) fn measure(&self, context: &Context<'_>, run: &Run<'_>) -> Result<Measured, ReproduceError> {
+    pub(super) fn measure(
+        &self,
+        context: &Context<'_>,
+        run: &Run<'_>,
+        config: &Config,
+    ) -> Result<Measured, ReproduceError> {
         let what = format!("{} at {} {}, seed {}", run.line.name, self.axis, run.point.x, run.seed);
-        let config = self.config(run)?;
         let stop = context.watch.stop;
-        let report = run_watched(&config, &mut |_| match stop.load(Ordering::Relaxed) {
+        let report = run_watched(config, &mut |_| match stop.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         });
@@ -67,6 +77,13 @@ impl Goodput {
             .fold((0, 0), |(sent, again), job| (sent + job.packets_sent, again + job.retransmissions));
         let uses: Vec<f64> = report.link_rows.iter().map(|row| row.utilisation).collect();
         let (mean_use, range) = spread(&uses);
+        let mean_of = |at_host: bool| {
+            let rows = report.link_rows.iter().filter(|row| (row.from_level == 0 || row.to_level == 0) == at_host);
+            let uses: Vec<f64> = rows.map(|row| row.utilisation).collect();
+            if uses.is_empty() { 0.0 } else { spread(&uses).0 }
+        };
+        let ranks: usize = report.jobs.iter().map(|job| job.ranks).sum();
+        let senders = (report.hosts as usize).saturating_sub(ranks).max(1) as f64;
         let vector = 4.0 * f64::from(self.elements_per_packet);
         let blocks = (bits / 8.0 / vector).ceil() * f64::from(point.jobs);
         Measured {
@@ -75,6 +92,9 @@ impl Goodput {
             again: again as f64 / sent.max(1) as f64,
             mean_use,
             most_use: range.high,
+            host_use: mean_of(true),
+            core_use: mean_of(false),
+            background_gbps: report.background.as_ref().map(|background| background.received_gbps / senders),
             stragglers: report.arrays.map(|arrays| arrays.stragglers as f64 / blocks),
             held_bytes: report.arrays.map(|arrays| f64::from(arrays.peak) * vector),
         }
@@ -86,7 +106,7 @@ impl Goodput {
     }
 
     /// The run as a file for `tributary sim run` would describe it.
-    fn config(&self, run: &Run<'_>) -> Result<Config, ReproduceError> {
+    pub(super) fn config(&self, run: &Run<'_>) -> Result<Config, ReproduceError> {
         let bad = |error: String| ReproduceError::Bad(error);
         let protocol = Protocol::from_name(&run.line.protocol)
             .ok_or_else(|| bad(format!("\"{}\" is no protocol", run.line.protocol)))?;

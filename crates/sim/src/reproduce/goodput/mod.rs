@@ -2,13 +2,16 @@
 
 mod compare;
 mod measure;
+mod memory;
 
 use serde::Deserialize;
 
 use self::measure::{Measured, Run};
 use super::finding::{Figure, Finding, Series, spread};
 use super::{Context, Findings, ReproduceError};
-use crate::config::{Bytes, Duration, Network, NoiseSection, SwitchSection, Timeouts};
+use crate::config::{Bytes, Config, Duration, Network, NoiseSection, SwitchSection, Timeouts};
+
+pub use self::memory::Memory;
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -103,22 +106,14 @@ pub struct Point {
 
 impl Goodput {
     /// For each line and point the findings `<line>-<x>-idle` and `<line>-<x>-congested` (Gbit/s), the same with `-time`
-    /// (microseconds) and `-use` (percent of all links), `<line>-<x>-drop` (percent lost to congestion) and, for each
-    /// pair of lines, `<line>-over-<other>-<x>-idle` and `-congested`, with `best` for the best of the other lines of its
-    /// protocol; `<line>-change` is the last point's idle goodput against the first's, `<line>-<x>-over-first-idle-time`
-    /// and so on its time over the first point's, `<line>-spread-idle` and `-congested` the greatest over the least of
-    /// all points.
+    /// (microseconds) and `-use` (percent of all links; `-use-hosts` and `-use-core` of some), `<line>-<x>-drop` (percent
+    /// lost to congestion) and, for each pair of lines, `<line>-over-<other>-<x>-idle` and `-congested`, with `best` for
+    /// the best of the other lines of its protocol; `<line>-change` is the last point's idle goodput against the first's,
+    /// `<line>-<x>-over-first-idle-time` and so on its time over the first point's, `<line>-spread-idle` and
+    /// `-congested` the greatest over the least of all points.
     pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
-        let mut runs = Vec::new();
-        for line in &self.lines {
-            for point in &self.points {
-                let both = if point.congested { &[false, true][..] } else { &[false][..] };
-                for &congested in both {
-                    runs.extend((1..=context.seeds).map(|seed| Run { line, point, congested, seed }));
-                }
-            }
-        }
-        let results = context.watch.all(&runs, |run| self.measure(context, run))?;
+        let runs = self.runs(context.seeds);
+        let results = self.results(context, &runs)?;
         let mut findings = Findings::default();
         for (congested, title) in [(false, "without background traffic"), (true, "under background traffic")] {
             let mut series = Vec::new();
@@ -143,6 +138,41 @@ impl Goodput {
         }
         self.compare(&mut findings);
         Ok(findings)
+    }
+
+    /// How many runs it takes.
+    pub fn run_count(&self, seeds: u64) -> usize {
+        self.runs(seeds).len()
+    }
+
+    /// Every line at every point, alone and if wanted under background traffic, with every seed.
+    fn runs(&self, seeds: u64) -> Vec<Run<'_>> {
+        let mut runs = Vec::new();
+        for line in &self.lines {
+            for point in &self.points {
+                let both = if point.congested { &[false, true][..] } else { &[false][..] };
+                for &congested in both {
+                    runs.extend((1..=seeds).map(|seed| Run { line, point, congested, seed }));
+                }
+            }
+        }
+        runs
+    }
+
+    /// The results of runs, of which those that another experiment made are not made again.
+    fn results(&self, context: &Context<'_>, runs: &[Run<'_>]) -> Result<Vec<Measured>, ReproduceError> {
+        let described = runs.iter().map(|run| self.config(run)).collect::<Result<Vec<Config>, _>>()?;
+        let text = |config| toml::to_string(config).map_err(|error| ReproduceError::Bad(error.to_string()));
+        let files = described.iter().map(text).collect::<Result<Vec<String>, _>>()?;
+        let unknown = |index: &usize| context.memory.get(&files[*index]).is_none();
+        let fresh: Vec<usize> = (0..runs.len()).filter(unknown).collect();
+        (fresh.len()..runs.len()).for_each(|_| (context.watch.done)());
+        let made =
+            context.watch.all_announced(&fresh, |&index| self.measure(context, &runs[index], &described[index]))?;
+        for (index, measured) in fresh.into_iter().zip(made) {
+            context.memory.keep(files[index].clone(), measured);
+        }
+        Ok(files.iter().filter_map(|file| context.memory.get(file)).collect())
     }
 
     fn figure(&self, title: &str, series: Vec<Series>) -> Figure {
@@ -173,10 +203,20 @@ impl Goodput {
         findings.value(format!("{key}-again"), 100.0 * each(|r| r.again).0);
         findings.value(format!("{key}-time"), time.0);
         findings.value(format!("{key}-use"), 100.0 * each(|r| r.mean_use).0);
+        findings.value(format!("{key}-use-hosts"), 100.0 * each(|r| r.host_use).0);
+        findings.value(format!("{key}-use-core"), 100.0 * each(|r| r.core_use).0);
+        findings.cause(
+            format!("{key}-use"),
+            format!(
+                "{:.1} % of hosts' links, {:.1} % of those between switches, at {mean:.1} Gbit/s",
+                100.0 * each(|r| r.host_use).0,
+                100.0 * each(|r| r.core_use).0,
+            ),
+        );
         findings.value(&*key, mean);
         let mut told = format!(
             "{}, {} {}, {state}: {mean:.1} Gbit/s ({:.1} to {:.1} over {} seeds), {:.1} us; {:.2} % of packets sent again; \
-             links {:.1} % busy on average, {:.1} % at most",
+             links {:.1} % busy on average, {:.1} % at hosts, {:.1} % between switches, {:.1} % at most",
             line.name,
             self.axis,
             point.x,
@@ -186,6 +226,8 @@ impl Goodput {
             time.0,
             100.0 * each(|r| r.again).0,
             100.0 * each(|r| r.mean_use).0,
+            100.0 * each(|r| r.host_use).0,
+            100.0 * each(|r| r.core_use).0,
             100.0 * each(|r| r.most_use).1.high,
         );
         let of_arrays = |figure: fn(&Measured) -> Option<f64>| found.iter().filter_map(|r| figure(r)).reduce(f64::max);
@@ -193,6 +235,10 @@ impl Goodput {
             findings.value(format!("{key}-stragglers"), stragglers);
             findings.value(format!("{key}-held"), held);
             told += &format!("; up to {stragglers:.1} stragglers a block, {:.0} kB held in a switch", held / 1e3);
+        }
+        let background: Vec<f64> = found.iter().filter_map(|r| r.background_gbps).collect();
+        if !background.is_empty() {
+            told += &format!("; a background host receives {:.1} Gbit/s", spread(&background).0);
         }
         findings.note(told + ".");
         Some(if self.shows == Shows::Runtime { time } else { (mean, range) })
