@@ -219,7 +219,17 @@ impl Simulation {
     fn seat(&mut self, job: JobIndex, rank: WorkerId, host: NodeId, plan: &JobPlan, config: &HostConfig) {
         let id = SeatId(self.traffic.seats.len() as u32);
         let machine = plan.protocol.host::<Fingerprint>(config);
-        self.take_seat(Seat { host, job, rank, machine, eager: false, moved: false, alive: true, submitted: 0, open: true });
+        self.take_seat(Seat {
+            host,
+            job,
+            rank,
+            machine,
+            eager: false,
+            moved: false,
+            alive: true,
+            submitted: 0,
+            open: true,
+        });
         self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
     }
 
