@@ -29,12 +29,11 @@ const RESENDS_PER_ANSWER: usize = 4;
 
 #[derive(Clone, Copy, Default)]
 struct Flight {
-    sends: u32,
     sent_at: Time,
-    first_sent_at: Time,
-    in_step: bool,
     /// The last sending's number among those of its shard.
     number: u64,
+    sends: u32,
+    in_step: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -73,8 +72,9 @@ pub struct Recovery {
     flights: Vec<Flight>,
     shards: Vec<Shard>,
     lists: SlotLists,
-    /// The slot whose round trip is measured: one at a time, so that a straggler spoils one sample, not `s`.
-    timed: Option<u16>,
+    /// The slot whose round trip is measured, and when it was first sent: one at a time, so that a straggler spoils one
+    /// sample, not `s`.
+    timed: Option<(u16, Time)>,
     /// Times that a shard seemed quiet and then answered, since a round trip was measured. Patience doubles with each (the
     /// second half of Karn's rule): a timeout that is too short spoils the very samples that would show it.
     doubt: u32,
@@ -115,9 +115,9 @@ impl Recovery {
             }
             state.waiting += 1;
             if in_step && self.timed.is_none() {
-                self.timed = Some(slot);
+                self.timed = Some((slot, now));
             }
-            (flight.first_sent_at, flight.in_step) = (now, in_step);
+            flight.in_step = in_step;
         }
         (flight.sends, flight.sent_at, flight.number) = (flight.sends + 1, now, state.sent);
         state.sent += 1;
@@ -141,10 +141,12 @@ impl Recovery {
             // Where tensors are so small that no round trip is ever measured, an answer in time is a sign of it.
             self.doubt = self.doubt.saturating_sub(1);
         }
-        if self.timed == Some(slot) {
+        if let Some((timed, first_sent_at)) = self.timed
+            && timed == slot
+        {
             // From the first sending, also where a timeout has sent it again since: too long if it was lost, which the
             // next samples mend, but never too short, which nothing would.
-            self.rtt.sample(now.since(flight.first_sent_at));
+            self.rtt.sample(now.since(first_sent_at));
             self.doubt = 0;
         }
         self.forget(slot);
@@ -180,7 +182,11 @@ impl Recovery {
             self.shards[shard].waiting -= 1;
         }
         self.lists.remove(slot);
-        if self.timed == Some(slot) {
+        self.stop_timing(slot);
+    }
+
+    fn stop_timing(&mut self, slot: u16) {
+        if self.timed.is_some_and(|(timed, _)| timed == slot) {
             self.timed = None;
         }
     }
@@ -198,10 +204,8 @@ impl Recovery {
                 if self.flights[usize::from(slot)].number + reorder >= answered || resends == RESENDS_PER_ANSWER {
                     break;
                 }
-                if self.timed == Some(slot) {
-                    // Lost, most likely: its time would measure that.
-                    self.timed = None;
-                }
+                // Lost, most likely: its time would measure that.
+                self.stop_timing(slot);
                 self.resend(slot, queue);
                 resends += 1;
             }

@@ -72,10 +72,20 @@ fn open_list(wait: Step) -> usize {
     1 + wait.index()
 }
 
-/// The array.
+/// No descriptor.
+const FREE: u32 = u32::MAX;
+
+/// The array. Descriptors lie apart from their entries, and the one that became free last is taken first: blocks under
+/// way are few beside the entries that they pass through, and stay in a processor's cache.
 pub struct Array<V> {
-    entries: Vec<Option<Descriptor>>,
+    /// For each entry the number of its descriptor.
+    entries: Vec<u32>,
+    /// Room for as many as there are entries; those that were ever in use.
+    descriptors: Vec<Descriptor>,
+    /// Their accumulators.
     lanes: Vec<u32>,
+    /// Descriptors that no entry has.
+    spare: Vec<u32>,
     lane_count: usize,
     lists: SlotLists<u32>,
     part_len: u32,
@@ -97,8 +107,10 @@ impl<V: Values> Array<V> {
         let parts = u32::from(config.partitions).clamp(1, entries);
         let lane_count = V::lane_count(usize::from(config.elements_per_packet));
         Array {
-            entries: vec![None; entries as usize],
-            lanes: vec![0; entries as usize * lane_count],
+            entries: vec![FREE; entries as usize],
+            descriptors: Vec::with_capacity(entries as usize),
+            lanes: Vec::with_capacity(entries as usize * lane_count),
+            spare: Vec::with_capacity(entries as usize),
             lane_count,
             lists: SlotLists::new(1 + waits, entries),
             part_len: entries / parts,
@@ -129,18 +141,18 @@ impl<V: Values> Array<V> {
     /// The entry at a place.
     #[inline]
     pub fn get(&self, place: u32) -> Option<&Descriptor> {
-        self.entries[place as usize].as_ref()
+        self.descriptors.get(self.entries[place as usize] as usize)
     }
 
     /// The same, to write to.
     #[inline]
     pub fn get_mut(&mut self, place: u32) -> Option<&mut Descriptor> {
-        self.entries[place as usize].as_mut()
+        self.descriptors.get_mut(self.entries[place as usize] as usize)
     }
 
     /// All entries in use.
     pub fn iter(&self) -> impl Iterator<Item = &Descriptor> {
-        self.entries.iter().flatten()
+        self.entries.iter().filter_map(|&number| self.descriptors.get(number as usize))
     }
 
     /// Takes a free entry for a block that waits for more, until `due` or a little later: time is up in the order of
@@ -152,13 +164,13 @@ impl<V: Values> Array<V> {
 
     /// Collects again, from this vector on; `due` and `wait` were set.
     pub fn reopen(&mut self, place: u32, vector: &[u8]) {
-        if let Some(entry) = &mut self.entries[place as usize] {
+        if let Some(entry) = self.descriptors.get_mut(self.entries[place as usize] as usize) {
             let last_due = &mut self.last_due[entry.wait.index()];
             *last_due = entry.due.max(*last_due);
             (entry.due, entry.state) = (*last_due, State::Open);
             self.lists.push(open_list(entry.wait), place);
         }
-        V::store(&mut self.lanes[place as usize * self.lane_count..][..vector.len() / 4], vector);
+        V::store(self.lanes_mut(place, vector.len()), vector);
     }
 
     /// Takes a free entry for a block that goes on at once.
@@ -168,22 +180,40 @@ impl<V: Values> Array<V> {
     }
 
     fn take(&mut self, place: u32, descriptor: Descriptor) {
-        debug_assert!(self.entries[place as usize].is_none());
-        self.entries[place as usize] = Some(descriptor);
+        debug_assert_eq!(self.entries[place as usize], FREE);
+        self.entries[place as usize] = match self.spare.pop() {
+            Some(number) => {
+                self.descriptors[number as usize] = descriptor;
+                number
+            }
+            None => {
+                self.descriptors.push(descriptor);
+                self.lanes.resize(self.descriptors.len() * self.lane_count, 0);
+                self.descriptors.len() as u32 - 1
+            }
+        };
         self.held += 1;
         self.peak = self.peak.max(self.held);
+    }
+
+    /// The accumulator of an entry in use, for a vector of so many bytes.
+    #[inline]
+    fn lanes_mut(&mut self, place: u32, bytes: usize) -> &mut [u32] {
+        let first = self.entries[place as usize] as usize * self.lane_count;
+        &mut self.lanes[first..][..bytes / 4]
     }
 
     /// Adds a vector to an entry's accumulator.
     #[inline]
     pub fn add(&mut self, place: u32, vector: &[u8]) {
-        V::add(&mut self.lanes[place as usize * self.lane_count..][..vector.len() / 4], vector);
+        V::add(self.lanes_mut(place, vector.len()), vector);
     }
 
     /// Writes an entry's accumulator to a vector.
     #[inline]
     pub fn load(&self, place: u32, vector: &mut [u8]) {
-        V::load(&self.lanes[place as usize * self.lane_count..][..vector.len() / 4], vector);
+        let first = self.entries[place as usize] as usize * self.lane_count;
+        V::load(&self.lanes[first..][..vector.len() / 4], vector);
     }
 
     /// The accumulator is on its way; the entry waits for the sum.
@@ -207,7 +237,9 @@ impl<V: Values> Array<V> {
     /// Frees an entry.
     pub fn free(&mut self, place: u32) {
         self.lists.remove(place);
-        if self.entries[place as usize].take().is_some() {
+        let number = std::mem::replace(&mut self.entries[place as usize], FREE);
+        if number != FREE {
+            self.spare.push(number);
             self.held -= 1;
         }
     }
