@@ -6,6 +6,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
+use std::process::Command;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -15,9 +16,9 @@ use tributary_proto::ids::NodeId;
 use tributary_proto::time::{Span, Time};
 use tributary_sim::config::Config;
 use tributary_sim::experiment;
-use tributary_testbed::{Faults, Shaping, Star};
+use tributary_testbed::{Faults, Shaping, Star, requirements};
 
-use crate::network::{Network, checked};
+use crate::network::{Network, checked, turn};
 
 /// Bits per second of every link.
 const RATES: [u64; 2] = [200_000_000, 1_000_000_000];
@@ -173,6 +174,60 @@ fn an_incast_agrees_within_10_percent() {
             let what = format!("{}, {} Mbit/s, {}", hosts - 1, rate / 1_000_000, datagrams * DATAGRAM);
             agree &= compare(&what, real, simulated_incast(hosts, rate, datagrams), 0.9..=1.1);
         }
+    }
+    assert!(agree, "see the table");
+}
+
+/// The file of a fabric, and the same in the simulator.
+const FABRIC: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fabric.toml"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/fabric.toml"),
+];
+
+/// Seconds of the slowest rank, and packets that the leaves sent to each host, by collective.
+fn real_fabric(elements: u64, iters: u64) -> Option<(f64, f64)> {
+    if let Err(reason) = requirements() {
+        eprintln!("skipped: {reason}");
+        return None;
+    }
+    let _turn = turn();
+    let program = env!("CARGO_BIN_EXE_tributary");
+    let mut command = Command::new(program);
+    command.args(["fabric", FABRIC[0], "--json", "--dtype", "i32", "--timeout", "100"]).env("TRIBUTARY", program);
+    command.args(["--allreduce", &elements.to_string(), "--iters", &iters.to_string()]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ranks = report["ranks"].as_array().unwrap();
+    let seconds = ranks.iter().map(|rank| rank["seconds"].as_f64().unwrap()).fold(0.0, f64::max);
+    let ports = report["switches"].as_array().unwrap().iter().flat_map(|switch| switch["ports"].as_array().unwrap());
+    let to_hosts = ports.filter(|port| port["peer"].as_str().unwrap().starts_with("host"));
+    let packets: f64 = to_hosts.map(|port| port["tx_packets"].as_f64().unwrap()).sum();
+    Some((seconds, packets / (ranks.len() as u64 * iters) as f64))
+}
+
+fn simulated_fabric(elements: u64, iters: u64) -> (f64, f64) {
+    let text = std::fs::read_to_string(FABRIC[1]).unwrap();
+    let text = text.replace("tensor = \"4 MiB\"", &format!("tensor = \"{} B\"", 4 * elements));
+    let text = text.replace("iterations = 9", &format!("iterations = {iters}"));
+    let report = tributary_sim::run(&Config::parse(&text).unwrap()).unwrap();
+    assert_eq!(report.failure(), None);
+    let down = report.links.iter().find(|group| group.name == "host down").unwrap();
+    (report.jobs[0].seconds.unwrap(), down.packets as f64 / (down.links as u64 * iters) as f64)
+}
+
+#[test]
+#[ignore = "compares times: run it by hand, on a machine that has little else to do"]
+fn a_fabric_agrees_within_15_percent() {
+    let mut agree = true;
+    println!("| tensor | packets to a host, real, simulated | real | simulated | ratio |\n|---|---|---:|---:|---:|");
+    for mebibytes in [1, 4, 16] {
+        let (elements, iters) = (mebibytes << 18, 9);
+        let tries = (0..TRIES).map_while(|_| real_fabric(elements, iters));
+        let Some((real, packets)) = tries.min_by(|a, b| a.0.total_cmp(&b.0)) else { return };
+        let (simulated, expected) = simulated_fabric(elements, iters);
+        let what = format!("{mebibytes} MiB | {packets:.0}, {expected:.0}");
+        agree &= compare(&what, real, simulated, 0.85..=1.15);
     }
     assert!(agree, "see the table");
 }

@@ -162,7 +162,7 @@ impl Fabric {
         check_addresses(file, &nodes, &by_name)?;
         let seat = match &file.seat {
             None => NodeId(names.len() as u32 - 1),
-            Some(name) => find(name)?,
+            Some(name) => find(name).map_err(|error| format!("seat: {error}"))?,
         };
         if cabling.switch_index(seat).is_none() {
             return Err(format!("seat: '{}' is a host; jobs are formed at a switch", names[seat.index()]));

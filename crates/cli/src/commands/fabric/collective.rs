@@ -68,7 +68,7 @@ pub struct Plan {
     pub protocol: Protocol,
     pub elements: usize,
     pub dtype: DType,
-    iters: u32,
+    pub iters: u32,
     timeout: Duration,
     /// The host of each rank.
     workers: Vec<NodeId>,
@@ -112,7 +112,8 @@ impl Plan {
     /// What happens, for who waits.
     pub fn sentence(&self) -> String {
         let (hosts, protocol) = (self.workers.len(), self.protocol.name());
-        format!("{hosts} hosts sum {} elements {} times with {protocol}", self.elements, self.iters)
+        let times = if self.iters == 1 { String::new() } else { format!(" {} times", self.iters) };
+        format!("{hosts} hosts sum {} elements{times} with {protocol}", self.elements)
     }
 }
 

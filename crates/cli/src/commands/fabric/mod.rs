@@ -32,7 +32,8 @@ Examples:
   tributary fabric examples/fabric.toml         start it, say where everything is, until Ctrl-C
   tributary fabric examples/fabric.toml --allreduce 1000000
   tributary fabric examples/fabric.toml --allreduce 1000000 --traffic host3:host7:150:spine0
-  tributary fabric examples/fabric.toml --allreduce 4000000 --kill spine1:0.5
+  tributary fabric examples/fabric.toml --allreduce 4000000 --kill spine0:0.5      nobody notices
+  tributary fabric examples/fabric.toml --allreduce 4000000 --kill leaf1:0.5       every rank is told
   tributary fabric examples/fabric.toml --run 'ip netns exec $NS_host0 ping -c 1 10.77.128.1'
   tributary fabric fabric.toml --print          the command for each machine of a real one
 
@@ -49,7 +50,7 @@ pub struct Args {
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
     /// Print the commands that start it on real machines, and start nothing
-    #[arg(long, conflicts_with_all = ["run", "allreduce"])]
+    #[arg(long, conflicts_with_all = ["run", "allreduce", "json"])]
     pub print: bool,
     /// Run a shell command while the fabric is up, then end with its exit code
     #[arg(long, value_name = "COMMAND", conflicts_with = "allreduce")]
@@ -64,10 +65,10 @@ pub struct Args {
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = dtype, requires = "allreduce")]
     pub dtype: DType,
     /// Sum the same array K times; times are medians
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "allreduce")]
     pub iters: u32,
     /// Seconds until a sum is given up
-    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600), requires = "allreduce")]
     pub timeout: u64,
     /// Other traffic meanwhile, over one switch if VIA is given; its hosts do not sum
     #[arg(long, value_name = "FROM:TO:MBPS[:VIA]", value_parser = collective::parse_stream, requires = "allreduce")]

@@ -13,6 +13,7 @@ pub struct Report {
     protocol: &'static str,
     elements: usize,
     dtype: &'static str,
+    iters: u32,
     killed: Option<String>,
     ranks: Vec<Rank>,
     switches: Vec<Switch>,
@@ -75,6 +76,7 @@ impl Report {
             protocol: plan.protocol.name(),
             elements: plan.elements,
             dtype: plan.dtype.name(),
+            iters: plan.iters,
             killed,
             ranks: hosts.into_iter().zip(ranks).map(rank).collect(),
             switches: switches.map(|part| Switch::new(then(&part.node), &part)).collect(),
@@ -95,8 +97,9 @@ impl Report {
         let slowest = self.ranks.iter().map(|rank| rank.seconds).fold(0.0, f64::max);
         let goodput = self.ranks.iter().map(|rank| rank.goodput_gbps).fold(f64::INFINITY, f64::min);
         let killed = self.killed.as_ref().map(|switch| format!(" {switch} was killed meanwhile.")).unwrap_or_default();
+        let median = if self.iters == 1 { String::new() } else { format!(" (median of {})", self.iters) };
         format!(
-            "{} hosts summed {} {} with {} in {slowest:.3} s: {goodput:.3} Gbit/s at the slowest. Every rank has checked \
+            "{} hosts summed {} {} with {} in {slowest:.3} s{median}: {goodput:.3} Gbit/s at the slowest. Every rank has checked \
              every element.{killed}\n\n{}\n\n{}\n\n{}",
             self.ranks.len(),
             self.elements,

@@ -228,7 +228,8 @@ impl Description {
         let seat = self.nodes.iter().find(|node| node.name == self.seat).and_then(|node| node.control.clone());
         format!(
             "{}\n\nJobs are formed at {}; every switch passes requests on to it.\n  ip netns exec {} tributary status \
-             --switch {}\nRuns until Ctrl-C.",
+             --switch {}\nHosts join a job with the commands that --print shows, each after `ip netns exec NAMESPACE`; --allreduce \
+             lets all of\nthem sum. Runs until Ctrl-C.",
             table.render(),
             self.seat,
             self.control_namespace,
