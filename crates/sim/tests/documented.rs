@@ -12,7 +12,7 @@ const EVERY_KEY: &str = include_str!("../../../docs/experiment.toml");
 const FIRST: &str = include_str!("../../../experiments/first.toml");
 
 /// A section's heading in the page, a file in which it has only what is required, and the way to it there.
-const SECTIONS: [(&str, &str, &[&str]); 13] = [
+const SECTIONS: [(&str, &str, &[&str]); 14] = [
     ("Top level", "", &[]),
     ("`[network]`", "", &["network"]),
     ("`[[network.graph.link]]`", "", &["network", "graph", "link", "0"]),
@@ -20,6 +20,7 @@ const SECTIONS: [(&str, &str, &[&str]); 13] = [
     ("`[network.lossless]`", "[network.lossless]", &["network", "lossless"]),
     ("`[network.noise]`", "[network.noise]\nprobability = 0.5\ndelay = \"1 us\"", &["network", "noise"]),
     ("`[[job]]`", JOB, &["job", "0"]),
+    ("`[job.stragglers]`", STRAGGLERS, &["job", "0", "stragglers"]),
     ("`[job.rto]`", "[[job]]\nprotocol = \"ring\"\ntensor = 4\nrto = {}", &["job", "0", "rto"]),
     ("`[[traffic]]`", "[[traffic]]\npattern = \"uniform\"\nmessage = 9999", &["traffic", "0"]),
     ("`[switches]`", "[switches]", &["switches"]),
@@ -28,6 +29,7 @@ const SECTIONS: [(&str, &str, &[&str]); 13] = [
     ("`[report]`", "[report]", &["report"]),
 ];
 
+const STRAGGLERS: &str = "[[job]]\nprotocol = \"ring\"\ntensor = 4\nstragglers = { ranks = 1, late = \"1 us\" }";
 const JOB: &str = "[[job]]\nprotocol = \"ring\"\ntensor = 4";
 const NETWORK: &str = "[network.graph]\nhosts = 1\nswitches = 1\nlink = [{ between = [\"host 0\", \"switch 0\"] }]\n";
 

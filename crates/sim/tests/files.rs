@@ -105,7 +105,6 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         (format!("{star}queue = -1"), "line 3: -1 is no number of bytes"),
         (format!("{star}queue = 1.5"), "line 3: 1.5 is no number of bytes"),
         (format!("{star}[[job]]\nprotocol = \"ring\"\ntensor = \"1000000 GiB\""), "more than 2^32 - 1 elements"),
-        (format!("{star}[sweep]\nseeds = 2"), "run it with `tributary sim sweep FILE`"),
         (format!("{star}routing = \"fast\""), "unknown variant `fast`, expected one of `ecmp`"),
         (format!("{star}overhead = \"1 MB\""), "no framing"),
         ("[network]\nclos = { ports = 3 }".into(), "even number of ports"),

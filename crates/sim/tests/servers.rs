@@ -6,9 +6,11 @@ use tributary_proto::ids::NodeId;
 use tributary_proto::registry::Protocol;
 use tributary_proto::tensor::Spec;
 use tributary_proto::time::{Span, Time};
+use tributary_sim::config::Config;
 use tributary_sim::driver::{InstallError, JobPlan, Settings, Simulation};
 use tributary_sim::faults::{LinkTrouble, TroubleSpec};
 use tributary_sim::net::{LinkId, LinkSpec, Rate};
+use tributary_sim::report::Report;
 use tributary_sim::topology::star;
 
 const WORKERS: u32 = 4;
@@ -60,6 +62,17 @@ fn every_contribution_is_summed_once_wherever_the_servers_are() {
     }
 }
 
+/// All packets stay on the host: what a rank and its own server have for each other must not be left lying.
+#[test]
+fn a_single_rank_sums_for_itself() {
+    let mut sim = network(2);
+    let plan = JobPlan { members: vec![NodeId(0)], slots: 4, ..plan(DType::F32, 3) };
+    let job = sim.install_served(plan, &[]).unwrap();
+    assert!(sim.run_until_finished(Time(1_000_000_000)), "without a timeout");
+    assert!(sim.traffic.jobs.get(job).is_complete());
+    assert_eq!(sim.fabric.hops(), 0);
+}
+
 #[test]
 fn losses_duplicates_and_overtaking_change_no_sum() {
     let trouble = TroubleSpec {
@@ -81,6 +94,63 @@ fn colocated_servers_take_their_part_of_the_workers_links() {
     // n / (2 (n - 1)): each worker sends to three servers and, as a server, to three workers.
     let expected = 4.0 / 6.0;
     assert!((ratio / expected - 1.0).abs() < 0.1, "{ratio} and not {expected}");
+}
+
+const FILE: &str = "
+    [network]
+    star = { hosts = 8 }
+    [[job]]
+    protocol = 'switchml'
+    hosts = 4
+    tensor = '8 MiB'
+    type = 'i32'
+";
+
+fn of_file(keys: &str) -> Result<Report, String> {
+    tributary_sim::run(&Config::parse(&format!("{FILE}{keys}")).unwrap()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_file_may_have_servers() {
+    let seconds = |keys| {
+        let report = of_file(keys).unwrap();
+        assert_eq!((report.failure(), report.jobs[0].ranks), (None, 4), "{report}");
+        (report.jobs[0].servers, report.jobs[0].seconds.unwrap())
+    };
+    let (none, colocated) = (seconds(""), seconds("servers = 'colocated'"));
+    let (two, four) = (seconds("servers = 2"), seconds("servers = [4, 5, 6, 7]\nplacement = 'packed'"));
+    assert_eq!([none.0, colocated.0, two.0, four.0], [None, Some(4), Some(2), Some(4)]);
+    // As many servers as ranks do what a switch does; half as many take twice as long, and colocated ones 2 (n - 1) / n times.
+    assert!((four.1 / none.1 - 1.0).abs() < 0.1, "{four:?} and {none:?}");
+    assert!((two.1 / none.1 / 2.0 - 1.0).abs() < 0.1, "{two:?} and {none:?}");
+    assert!((colocated.1 / none.1 / (6.0 / 4.0) - 1.0).abs() < 0.1, "{colocated:?} and {none:?}");
+}
+
+#[test]
+fn servers_that_cannot_be_are_refused_with_a_sentence() {
+    for (keys, sentence) in [
+        ("servers = 5", "job 0's servers wants 5 hosts, and 4 are free"),
+        ("servers = 0", "job 0's servers gets no hosts"),
+        ("servers = 2\ntrees = 2", "with servers no switch sums: leave trees and roots out"),
+        ("servers = 3\nslots = 16", "slots must be a multiple of the trees"),
+        ("servers = [0, 1, 2, 3, 4, 5, 6, 7]", "is both a rank and a server: write \"colocated\""),
+    ] {
+        let refusal = of_file(keys).unwrap_err();
+        assert!(refusal.contains(sentence), "{keys}: {refusal}");
+    }
+    let ring = Config::parse(&format!("{FILE}servers = 2").replace("switchml", "ring")).unwrap();
+    assert!(tributary_sim::run(&ring).unwrap_err().to_string().contains("parameter servers speak switchml"));
+}
+
+#[test]
+fn stragglers_are_late_each_time() {
+    let seconds = |keys: &str| of_file(&format!("iterations = 3\n{keys}")).unwrap().jobs[0].seconds.unwrap();
+    let late = seconds("stragglers = { ranks = [2], late = '300 us' }") - seconds("");
+    assert!((late / 300e-6 - 1.0).abs() < 0.01, "{late} s");
+    for (ranks, sentence) in [("[4]", "rank 4 is no straggler: it has 4 ranks"), ("'rest'", "a list of ranks")] {
+        let refusal = of_file(&format!("stragglers = {{ ranks = {ranks}, late = '1 us' }}")).unwrap_err();
+        assert!(refusal.contains(sentence), "{refusal}");
+    }
 }
 
 #[test]

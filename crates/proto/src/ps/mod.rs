@@ -51,6 +51,8 @@ pub struct PsHost<V> {
     server: Option<Server<V>>,
     /// Whose turn it is to send.
     server_next: bool,
+    /// Packets from one half to the other, which never leave this host.
+    kept: u64,
     stats: HostStats,
 }
 
@@ -66,6 +68,7 @@ impl<V: Values> PsHost<V> {
             worker: (config.worker.0 < job.world).then(|| SwitchMlHost::new(config)),
             server: shard.map(|shard| Server::new(&job, shard)),
             server_next: false,
+            kept: 0,
             stats: HostStats::default(),
             job,
         }
@@ -96,6 +99,7 @@ impl<V: Values> PsHost<V> {
                 return Some(Transmit { to: Addr::Worker(to), ..sent });
             }
             let packet = Packet { bytes: &buf[..sent.len], wire_len: sent.wire_len, ecn: sent.ecn };
+            self.kept += 1;
             if let Some(server) = &mut self.server {
                 // Its counters tell of packets of no use.
                 let _ = server.receive(now, self.me, packet);
@@ -111,6 +115,7 @@ impl<V: Values> PsHost<V> {
                 return Some(sent);
             }
             let packet = Packet { bytes: &buf[..sent.len], wire_len: sent.wire_len, ecn: sent.ecn };
+            self.kept += 1;
             if let Some(worker) = &mut self.worker {
                 let _ = worker.handle_packet(now, Addr::Switch(ShardId(self.me.0 - self.first)), packet);
             }
@@ -146,8 +151,10 @@ impl<V: Values> Host for PsHost<V> {
     }
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
-        // What one side keeps here may give the other something to send: twice each, in turn.
-        for _ in 0..4 {
+        // What one half keeps here may give the other something to send: until both in turn have nothing for anybody.
+        let mut idle = 0;
+        while idle < 2 {
+            let kept = self.kept;
             self.server_next = !self.server_next;
             let sent = if self.server_next { self.poll_server(now, buf) } else { self.poll_worker(now, buf) };
             if sent.is_some() {
@@ -155,6 +162,7 @@ impl<V: Values> Host for PsHost<V> {
                 self.stats.retransmissions = self.worker.as_ref().map_or(0, |worker| worker.stats().retransmissions);
                 return sent;
             }
+            idle = if self.kept == kept { idle + 1 } else { 0 };
         }
         None
     }

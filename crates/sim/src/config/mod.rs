@@ -21,7 +21,10 @@ pub use quantity::{Bytes, DataRate, Duration, Share};
 pub use report::{ReportSection, Sample, SampleWord};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, NodeName, StarShape};
 pub use switches::{FlushSection, SwitchSection};
-pub use work::{Hosts, JobSection, Pattern, Placement, Timeouts, TrafficSection, Transport, TransportSection};
+pub use work::{
+    Hosts, JobSection, ParameterServers, Pattern, Placement, ServerWord, StragglerSection, Timeouts, TrafficSection,
+    Transport, TransportSection,
+};
 
 /// An experiment.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

@@ -54,12 +54,46 @@ pub struct JobSection {
     /// The switches at the top of the trees; drawn at random from the highest level if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<u32>>,
+    /// Hosts that sum instead of switches, for comparison.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<ParameterServers>,
+    /// Ranks that are late for every collective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stragglers: Option<StragglerSection>,
     /// Retransmission timeouts.
     #[serde(default)]
     pub rto: Timeouts,
     /// A collective fails after so long; never if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+}
+
+/// Where parameter servers are.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(untagged, expecting = "expected \"colocated\", or hosts: a number, a share, a list, \"all\" or \"rest\"")]
+pub enum ParameterServers {
+    /// By a word.
+    Word(ServerWord),
+    /// On hosts of their own.
+    Dedicated(Hosts),
+}
+
+/// Words for where parameter servers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerWord {
+    /// One beside each rank.
+    Colocated,
+}
+
+/// `stragglers`: ranks that are late for every collective.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct StragglerSection {
+    /// Which: a number of them, a share, or a list of ranks.
+    pub ranks: Hosts,
+    /// How late.
+    pub late: Duration,
 }
 
 /// `rto`: the retransmission timeout before a round trip was measured, and its bounds.

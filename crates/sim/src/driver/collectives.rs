@@ -19,6 +19,11 @@ impl Simulation {
         if !seat.alive || seat.submitted == job.plan.iterations {
             return;
         }
+        // Later ones are submitted late to begin with.
+        let first = job.plan.start + job.lateness(seat.rank);
+        if now < first {
+            return self.fabric.queue.push(first, EventId::new(EventKind::Source, id.0));
+        }
         let deadline = job.plan.timeout.map(|timeout| now + timeout);
         let tensor = Box::new(job.tensor(seat.rank, seat.submitted, now));
         seat.submitted += 1;
@@ -62,7 +67,7 @@ impl Simulation {
             let done = matches!(event, HostEvent::Done { .. });
             job.hear(seat.rank, event, self.fabric.now);
             if done && seat.submitted < job.plan.iterations {
-                let at = self.fabric.now + job.plan.compute;
+                let at = self.fabric.now + job.plan.compute + job.lateness(seat.rank);
                 self.fabric.queue.push(at, EventId::new(EventKind::Source, id.0));
             } else if seat.open {
                 seat.open = false;

@@ -120,6 +120,10 @@ pub struct Job {
     pub iterations: Vec<Iteration>,
     /// What went wrong.
     pub complaints: Vec<Complaint>,
+    /// How many hosts sum for it instead of switches, if any do.
+    pub servers: Option<usize>,
+    /// By rank, how late it submits; none is where this is empty.
+    pub late: Vec<Span>,
     first_switches: Vec<NodeId>,
     ranks: Vec<u16>,
     roster: Arc<Roster>,
@@ -140,6 +144,8 @@ impl Job {
             members: plan.members.clone(),
             iterations: vec![Iteration::default(); plan.iterations as usize],
             complaints: Vec::new(),
+            servers: None,
+            late: Vec::new(),
             first_switches,
             ranks,
             roster: Roster::new(plan.members.len() as u16),
@@ -154,6 +160,11 @@ impl Job {
             self.ranks[server.index()] = self.members.len() as u16;
             self.members.push(server);
         }
+    }
+
+    /// How late a rank submits.
+    pub fn lateness(&self, rank: WorkerId) -> Span {
+        self.late.get(rank.index()).copied().unwrap_or_default()
     }
 
     /// The switch that a rank sends its contributions to.

@@ -47,6 +47,7 @@ impl Simulation {
         }
         let mut job = Job::new(index, plan, config.key, self.graph.hosts(), Vec::new());
         job.add_servers(dedicated);
+        job.servers = Some(servers);
         self.traffic.jobs.push(job);
         Ok(index)
     }

@@ -1,13 +1,17 @@
 //! Builds the simulation that a file describes.
 
 use tributary_proto::ids::NodeId;
+use tributary_proto::registry::Protocol;
 use tributary_proto::tensor::Spec;
 use tributary_proto::time::{Span, Time};
 
 use super::hosts::Allocation;
 use super::shared::shared;
 use super::traffic::{add_traffic, transport};
-use crate::config::{Config, ConfigError, Duration, FaultSection, JobSection, LinkSet, Links, invalid};
+use crate::config::{
+    Config, ConfigError, Duration, FaultSection, Hosts, JobSection, LinkSet, Links, ParameterServers, ServerWord,
+    StragglerSection, invalid,
+};
 use crate::driver::{Action, JobPlan, Noise, Settings, Simulation};
 use crate::faults::TroubleSpec;
 use crate::net::LinkId;
@@ -45,7 +49,14 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     }
     for (index, section) in config.jobs.iter().enumerate() {
         let plan = job_plan(config, index, section, &mut hosts, simulation.graph())?;
-        simulation.install(plan).map_err(|error| invalid(error.to_string()))?;
+        let late = lateness(&plan, section)?;
+        let servers = servers(&plan, section, &mut hosts)?;
+        let installed = match servers {
+            None => simulation.install(plan),
+            Some(Servers { hosts, slots }) => simulation.install_served(JobPlan { slots, ..plan }, &hosts),
+        };
+        let job = installed.map_err(|error| invalid(error.to_string()))?;
+        simulation.traffic.jobs.get_mut(job).late = late;
     }
     for (index, section) in config.traffic.iter().enumerate() {
         add_traffic(&mut simulation, config, index, section, &mut hosts)?;
@@ -107,6 +118,61 @@ fn job_plan(
         timeout: section.timeout.map(|timeout| timeout.0),
         name,
     })
+}
+
+/// By rank, how late it is; empty if none is.
+fn lateness(plan: &JobPlan, section: &JobSection) -> Result<Vec<Span>, ConfigError> {
+    let Some(StragglerSection { ranks, late }) = &section.stragglers else { return Ok(Vec::new()) };
+    let (name, all) = (&plan.name, plan.members.len());
+    let late_ones: Vec<usize> = match ranks {
+        Hosts::Count(count) => (0..*count as usize).collect(),
+        Hosts::Share(share) => (0..(share.0 * all as f64).round() as usize).collect(),
+        Hosts::List(list) => list.iter().map(|&rank| rank as usize).collect(),
+        Hosts::All => (0..all).collect(),
+        Hosts::Rest => return Err(invalid(format!("{name}: stragglers are a number, a share or a list of ranks"))),
+    };
+    let mut lateness = vec![Span::ZERO; all];
+    for rank in late_ones {
+        let place = lateness.get_mut(rank);
+        *place.ok_or_else(|| invalid(format!("{name}: rank {rank} is no straggler: it has {all} ranks, from 0")))? =
+            late.0;
+    }
+    Ok(lateness)
+}
+
+/// Hosts that sum for a job.
+struct Servers {
+    /// On hosts of their own; none if each rank's host has one.
+    hosts: Vec<NodeId>,
+    /// The pool, a multiple of their number.
+    slots: u16,
+}
+
+fn servers(plan: &JobPlan, section: &JobSection, hosts: &mut Allocation) -> Result<Option<Servers>, ConfigError> {
+    let Some(servers) = &section.servers else { return Ok(None) };
+    let name = &plan.name;
+    if section.protocol != Protocol::SwitchMl {
+        return Err(invalid(format!(
+            "{name}: parameter servers speak switchml, whose packets they sum, and not {}",
+            section.protocol.name()
+        )));
+    }
+    if section.trees > 1 || section.roots.is_some() {
+        return Err(invalid(format!("{name}: with servers no switch sums: leave trees and roots out")));
+    }
+    let hosts = match servers {
+        ParameterServers::Word(ServerWord::Colocated) => Vec::new(),
+        ParameterServers::Dedicated(wanted) => hosts.take(&format!("{name}'s servers"), wanted, section.placement)?,
+    };
+    if let Some(both) = hosts.iter().find(|server| plan.members.contains(server)) {
+        return Err(invalid(format!("{name}: host {} is both a rank and a server: write \"colocated\"", both.0)));
+    }
+    let count = if hosts.is_empty() { plan.members.len() } else { hosts.len() } as u64;
+    // A server is as far behind the switches as the ranks are in front of them: the way is twice as long.
+    let whole = (2 * u64::from(plan.slots)).div_ceil(count) * count;
+    let slots =
+        if section.slots.is_some() { plan.slots } else { whole.min(u64::from(u16::MAX) / count * count) as u16 };
+    Ok(Some(Servers { hosts, slots }))
 }
 
 fn roots(

@@ -141,6 +141,9 @@ pub struct JobReport {
     pub ranks: usize,
     /// Their hosts, rank by rank.
     pub hosts: Vec<u32>,
+    /// How many hosts sum for it instead of switches; none where switches sum, or a ring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers: Option<usize>,
     /// Bytes of its tensor.
     pub tensor_bytes: u64,
     /// Its pool.
@@ -304,7 +307,7 @@ fn job_report(simulation: &Simulation, job: &Job) -> JobReport {
         total.blocks_at_hosts += stats.blocks_at_hosts;
         drops.add(&stats.drops);
     }
-    let ranks = job.members.len() as u32;
+    let ranks = job.plan.members.len() as u32;
     let mut durations: Vec<f64> = job
         .iterations
         .iter()
@@ -318,11 +321,12 @@ fn job_report(simulation: &Simulation, job: &Job) -> JobReport {
     JobReport {
         name: job.plan.name.clone(),
         protocol: job.plan.protocol.name(),
-        ranks: job.members.len(),
-        hosts: job.members.iter().map(|host| host.0).collect(),
+        ranks: job.plan.members.len(),
+        hosts: job.plan.members.iter().map(|host| host.0).collect(),
+        servers: job.servers,
         tensor_bytes,
         slots: job.plan.slots,
-        trees: job.plan.roots.len(),
+        trees: if job.servers.is_some() { 0 } else { job.plan.roots.len() },
         complete: job.is_complete() && job.complaints.is_empty(),
         iterations: job
             .iterations

@@ -70,9 +70,10 @@ fn write_arrays(f: &mut fmt::Formatter<'_>, arrays: &ArraysReport) -> fmt::Resul
 }
 
 fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
-    let trees = match job.trees {
-        0 => "dynamic trees".to_string(),
-        trees => number(trees as u64, "tree", "trees"),
+    let trees = match (job.servers, job.trees) {
+        (Some(servers), _) => number(servers as u64, "server", "servers"),
+        (None, 0) => "dynamic trees".to_string(),
+        (None, trees) => number(trees as u64, "tree", "trees"),
     };
     writeln!(
         f,

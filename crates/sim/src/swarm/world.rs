@@ -6,8 +6,9 @@ use tributary_proto::time::Span;
 
 use crate::config::{
     Bytes, ClosShape, Config, DataRate, DumbbellShape, Duration, FaultSection, FlushSection, GraphLink, GraphShape,
-    Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection, Pattern,
-    Placement, Routing, Share, StarShape, SwitchSection, Timeouts, TrafficSection,
+    Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
+    ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, SwitchSection,
+    Timeouts, TrafficSection,
 };
 use crate::driver::Holds;
 use crate::net::Rate;
@@ -35,6 +36,7 @@ pub struct World {
 /// The world of a seed.
 pub fn world(seed: u64) -> World {
     let mut draw = Draw(Rng::new(seed, Purpose::World, 0));
+    let mut served = Draw(Rng::new(seed, Purpose::World, 4));
     let (mut network, hosts, switches) = draw.network();
     let heal = Span::from_micros(draw.between(20, 20_000));
     let ending = if draw.0.chance(0.2) { Ending::SomeDie } else { Ending::AllHeals };
@@ -42,7 +44,8 @@ pub fn world(seed: u64) -> World {
     if ending == Ending::SomeDie {
         faults.push(draw.death(heal, hosts, switches));
     }
-    let jobs = (0..draw.between(1, 3)).map(|_| draw.job(hosts, ending)).collect();
+    let mut jobs: Vec<JobSection> = (0..draw.between(1, 3)).map(|_| draw.job(hosts, ending)).collect();
+    jobs.iter_mut().for_each(|job| served.serve(job));
     let mut traffic = if hosts >= 2 && draw.0.chance(0.3) { vec![draw.traffic(heal)] } else { Vec::new() };
     let mut more = Draw(Rng::new(seed, Purpose::World, 1));
     more.pause(&mut network);
@@ -202,8 +205,25 @@ impl Draw {
             slots: self.0.chance(0.7).then(|| trees * self.between(1, 64) as u16),
             trees,
             roots: None,
+            servers: None,
+            stragglers: None,
             rto: Timeouts::default(),
             timeout: (ending == Ending::SomeDie).then(|| Duration(Span::from_millis(200))),
+        }
+    }
+
+    /// Late ranks, and hosts that sum instead of switches.
+    fn serve(&mut self, job: &mut JobSection) {
+        if self.0.chance(0.15) {
+            let late = Duration(Span::from_nanos(self.of(&[1, 3000, 200_000])));
+            job.stragglers = Some(StragglerSection { ranks: Hosts::Share(Share(0.3)), late });
+        }
+        if self.0.chance(0.2) && job.protocol == Protocol::SwitchMl {
+            job.servers = Some(ParameterServers::Word(ServerWord::Colocated));
+            (job.trees, job.slots) = (1, None);
+            // Each host sends to all others at once: through queues of a packet or two, long ones take for ever.
+            job.elements_per_packet = job.elements_per_packet.min(360);
+            job.tensor = job.tensor.min(Bytes(40_000));
         }
     }
 

@@ -127,6 +127,8 @@ impl Goodput {
             slots: run.line.slots.or(self.slots),
             trees: run.line.trees,
             roots: None,
+            servers: None,
+            stragglers: None,
             rto: self.rto,
             timeout: None,
         };
