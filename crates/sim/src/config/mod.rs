@@ -17,7 +17,9 @@ pub use network::{LinkOverride, LosslessSection, Network, NoiseSection, Routing}
 pub use quantity::{Bytes, DataRate, Duration, Share};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, NodeName, StarShape};
 pub use switches::{FlushSection, SwitchSection};
-pub use work::{Hosts, JobSection, Pattern, Placement, Timeouts, TrafficSection, Transport, TransportSection};
+pub use work::{
+    CollectiveKind, Hosts, JobSection, Pattern, Placement, Timeouts, TrafficSection, Transport, TransportSection,
+};
 
 /// An experiment.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

@@ -1,13 +1,13 @@
 //! Builds the simulation that a file describes.
 
-use tributary_proto::ids::NodeId;
+use tributary_proto::ids::{NodeId, WorkerId};
 use tributary_proto::tensor::Spec;
 use tributary_proto::time::{Span, Time};
 
 use super::hosts::Allocation;
 use super::shared::shared;
 use super::traffic::{add_traffic, transport};
-use crate::config::{Config, ConfigError, FaultSection, JobSection, LinkSet, Links, invalid};
+use crate::config::{CollectiveKind, Config, ConfigError, FaultSection, JobSection, LinkSet, Links, invalid};
 use crate::driver::{Action, JobPlan, Noise, Settings, Simulation};
 use crate::faults::TroubleSpec;
 use crate::net::LinkId;
@@ -87,8 +87,8 @@ fn job_plan(
     let slots = section.slots.unwrap_or_else(|| pool_size(packet, graph, config, roots.len().max(1), wait));
     Ok(JobPlan {
         protocol: section.protocol,
+        spec: spec(section, members.len()).map_err(|error| invalid(format!("{name}: {error}")))?,
         members,
-        spec: Spec::allreduce((section.tensor.0 / size) as u32, section.dtype, section.op),
         iterations: section.iterations,
         start: Time::ZERO + section.start.0,
         compute: section.compute.0,
@@ -99,6 +99,24 @@ fn job_plan(
         timeout: section.timeout.map(|timeout| timeout.0),
         name,
     })
+}
+
+/// What a job's collectives are, of a world of so many.
+fn spec(section: &JobSection, world: usize) -> Result<Spec, String> {
+    let elements = (section.tensor.0 / section.dtype.size() as u64) as u32;
+    let root = WorkerId(section.root.unwrap_or(0));
+    if root.index() >= world {
+        return Err(format!("root = {root} is none of its {world} ranks"));
+    }
+    match section.collective {
+        CollectiveKind::Allreduce | CollectiveKind::Barrier if section.root.is_some() => {
+            Err(format!("root = {root}: only collective = \"reduce\" and \"broadcast\" have one"))
+        }
+        CollectiveKind::Barrier if elements > 0 => Err("a barrier brings nothing: write tensor = 0".to_string()),
+        CollectiveKind::Allreduce | CollectiveKind::Barrier => Ok(Spec::allreduce(elements, section.dtype, section.op)),
+        CollectiveKind::Reduce => Ok(Spec::reduce(elements, section.dtype, section.op, root)),
+        CollectiveKind::Broadcast => Ok(Spec::broadcast(section.tensor.0.div_ceil(4) as u32, root)),
+    }
 }
 
 fn roots(

@@ -5,9 +5,9 @@ use tributary_proto::registry::Protocol;
 use tributary_proto::time::Span;
 
 use crate::config::{
-    Bytes, ClosShape, Config, DataRate, DumbbellShape, Duration, FaultSection, FlushSection, GraphLink, GraphShape,
-    Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection, Pattern,
-    Placement, Routing, Share, StarShape, SwitchSection, Timeouts, TrafficSection,
+    Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, FlushSection, GraphLink,
+    GraphShape, Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
+    Pattern, Placement, Routing, Share, StarShape, SwitchSection, Timeouts, TrafficSection,
 };
 use crate::net::Rate;
 use crate::rng::{Purpose, Rng};
@@ -41,7 +41,7 @@ pub fn world(seed: u64) -> World {
     if ending == Ending::SomeDie {
         faults.push(draw.death(heal, hosts, switches));
     }
-    let jobs = (0..draw.between(1, 3)).map(|_| draw.job(hosts, ending)).collect();
+    let mut jobs: Vec<JobSection> = (0..draw.between(1, 3)).map(|_| draw.job(hosts, ending)).collect();
     let mut traffic = if hosts >= 2 && draw.0.chance(0.3) { vec![draw.traffic(heal)] } else { Vec::new() };
     let mut more = Draw(Rng::new(seed, Purpose::World, 1));
     more.pause(&mut network);
@@ -49,6 +49,8 @@ pub fn world(seed: u64) -> World {
         traffic.push(more.flows(heal, ending));
     }
     let switches = Draw(Rng::new(seed, Purpose::World, 2)).switches();
+    let mut what = Draw(Rng::new(seed, Purpose::World, 3));
+    jobs.iter_mut().for_each(|job| what.collective(job, hosts));
     // Pools that are far too large for the queues on the way get a packet or two through in each timeout.
     let end = Duration(Span::from_millis(120_000));
     World {
@@ -178,6 +180,8 @@ impl Draw {
             protocol: self.of(&Protocol::ALL),
             hosts: if self.0.chance(0.5) { Hosts::All } else { Hosts::List(self.some_hosts(hosts)) },
             placement: self.of(&[Placement::Random, Placement::Packed]),
+            collective: CollectiveKind::Allreduce,
+            root: None,
             tensor: Bytes(elements.min(200_000) * dtype.size() as u64),
             dtype,
             op: self.of(&ReduceOp::ALL),
@@ -204,6 +208,25 @@ impl Draw {
             timeout: if self.0.chance(0.7) { fixed } else { FlushSection::Adaptive { least, most } },
             lease: Duration(Span::from_micros(self.of(&[1, 50, 1000, 20_000]))),
             reissues: self.of(&[0, 1, 3]),
+        }
+    }
+
+    /// Half of all jobs do something else than allreduce. Drawn after everything else, and apart from it: what a seed made
+    /// of the rest it still makes.
+    fn collective(&mut self, job: &mut JobSection, hosts: u32) {
+        let world = match &job.hosts {
+            Hosts::List(list) => list.len() as u64,
+            _ => u64::from(hosts),
+        };
+        let root = Some(self.between(0, world - 1) as u16);
+        (job.collective, job.root) = match self.between(0, 9) {
+            0..=1 => (CollectiveKind::Reduce, root),
+            2..=3 => (CollectiveKind::Broadcast, root),
+            4 => (CollectiveKind::Barrier, None),
+            _ => (CollectiveKind::Allreduce, None),
+        };
+        if job.collective == CollectiveKind::Barrier {
+            job.tensor = Bytes(0);
         }
     }
 
