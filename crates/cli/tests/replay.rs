@@ -224,7 +224,7 @@ fn replay_switch(world: u16, seen: &[Seen]) -> Vec<BTreeSet<Vec<u8>>> {
 /// and its sum.
 fn replay_host(world: u16, rank: usize, seen: &[Seen]) -> (Vec<Vec<u8>>, Vec<u8>) {
     let (job, worker, timers) = (config(world), WorkerId(rank as u16), TimerConfig::default());
-    let host = HostConfig { job, worker, timers, fabric: FabricPlan::default() };
+    let host = HostConfig { job, rank: worker, worker, timers, fabric: FabricPlan::default() };
     let mut host = Protocol::SwitchMl.host::<Elements>(&host);
     let tensor = Box::new(ElementTensor::new(InPlaceStorage::new(input(rank)), ReduceOp::Sum));
     host.submit(Time::ZERO, Collective { tensor, deadline: None }).unwrap();

@@ -27,7 +27,9 @@ pub struct JobConfig {
 pub struct HostConfig {
     /// The job.
     pub job: JobConfig,
-    /// This host's rank.
+    /// This host's rank in the job.
+    pub rank: WorkerId,
+    /// Its number at the switch that it sends to: its rank, unless that switch is one of several in levels.
     pub worker: WorkerId,
     /// Timers.
     pub timers: TimerConfig,

@@ -57,8 +57,13 @@ fn job() -> JobConfig {
 }
 
 fn switchml_host(rank: u16) -> Box<dyn Host> {
-    let config =
-        HostConfig { job: job(), worker: WorkerId(rank), timers: TimerConfig::default(), fabric: Default::default() };
+    let config = HostConfig {
+        job: job(),
+        rank: WorkerId(rank),
+        worker: WorkerId(rank),
+        timers: TimerConfig::default(),
+        fabric: Default::default(),
+    };
     Protocol::SwitchMl.host::<Elements>(&config)
 }
 
@@ -155,7 +160,8 @@ fn canary_host(rank: u16) -> Box<dyn Host> {
         roots_on_way: true,
         reissues: 3,
     };
-    let config = HostConfig { job: job(), worker: WorkerId(rank), timers: TimerConfig::default(), fabric };
+    let config =
+        HostConfig { job: job(), rank: WorkerId(rank), worker: WorkerId(rank), timers: TimerConfig::default(), fabric };
     Protocol::Canary.host::<Elements>(&config)
 }
 

@@ -155,3 +155,32 @@ fn a_timeout_that_adapts_is_as_good_as_the_best_fixed_one_everywhere() {
         assert!(adaptive <= 1.005 * best, "{job} {rest}: {adaptive:.1} us, fixed {fixed:.1?}");
     }
 }
+
+/// Fingerprints: the root of a reduce has each contribution once, every rank has a broadcast's source's words and no other.
+#[test]
+fn a_reduce_a_broadcast_and_a_barrier_are_proven_at_any_array_size() {
+    for descriptors in [1, 5, 32_768] {
+        for (collective, tensor) in [("reduce", 64 << 10), ("broadcast", 64 << 10), ("barrier", 0)] {
+            for root in [0, 7] {
+                let root = if collective == "barrier" { String::new() } else { format!("root = {root}") };
+                let job = format!(
+                    "collective = \"{collective}\"\n{root}\ntensor = {tensor}\niterations = 3\nslots = 32\n\
+                     [[fault]]\nlinks = \"all\"\nuntil = \"2 ms\"\nloss = \"1 %\"\nduplication = \"1 %\"\nreordering = \"1 %\"\n\
+                     delay = \"20 us\""
+                );
+                run(&file(SMALL, &format!("descriptors = {descriptors}"), &job, ""));
+            }
+        }
+    }
+}
+
+/// §6: the source's words go out once, and come to each host once; what goes the other way is headers.
+#[test]
+fn a_broadcast_runs_near_line_rate() {
+    let sim = run(&file(SMALL, "", "collective = \"broadcast\"\nroot = 5\ntensor = \"2 MiB\"", ""));
+    assert_eq!(sent_again(&sim), 0);
+    let seconds = sim.traffic.jobs.all()[0].iterations[0].end.unwrap().as_secs_f64();
+    let goodput = 2.0 * 8.0 * 1.048576e-3 / seconds;
+    let bound = 100.0 * 1024.0 / 1146.0;
+    assert!(goodput > 0.9 * bound && goodput <= bound, "{goodput} of {bound} Gbit/s");
+}

@@ -129,7 +129,8 @@ fn drive_host(
     from: impl Fn(u8) -> Addr,
     readable: impl Fn(&[u8]) -> bool,
 ) {
-    let config = HostConfig { job: job(), worker: WorkerId(0), timers: TimerConfig::default(), fabric };
+    let config =
+        HostConfig { job: job(), rank: WorkerId(0), worker: WorkerId(0), timers: TimerConfig::default(), fabric };
     let mut host = protocol.host::<Elements>(&config);
     let all = collectives.len();
     for collective in collectives {

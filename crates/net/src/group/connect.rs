@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tributary_proto::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
-use tributary_proto::ids::ShardId;
+use tributary_proto::ids::{ShardId, WorkerId};
 use tributary_proto::time::{Span, Time};
 use tributary_proto::values::Elements;
 use tributary_proto::wire::{COMMON_LEN, Common};
@@ -148,6 +148,7 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
             elements_per_packet: answer.elements_per_packet,
             shards: answer.shards.len() as u16,
         },
+        rank: WorkerId(options.rank),
         worker: answer.wid,
         timers: TimerConfig::default(),
         fabric: answer.fabric.as_ref().map_or_else(FabricPlan::default, |fabric| FabricPlan {

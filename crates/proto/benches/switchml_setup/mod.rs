@@ -45,6 +45,7 @@ pub fn pipeline(job: &JobConfig) -> Pipeline {
 pub fn host(job: &JobConfig) -> Box<dyn Host> {
     let config = HostConfig {
         job: job.clone(),
+        rank: WorkerId(0),
         worker: WorkerId(0),
         timers: TimerConfig::default(),
         fabric: Default::default(),

@@ -126,7 +126,13 @@ impl Fabric {
             FabricPlan { hosts: (0..hosts).map(NodeId).collect(), roots: roots.into(), roots_on_way, reissues: 3 };
         let machine = |rank: u32| {
             let (job, worker) = (job(hosts as u16, slots), WorkerId(rank as u16));
-            Protocol::Canary.host::<Elements>(&HostConfig { job, worker, timers: timers(), fabric: plan.clone() })
+            Protocol::Canary.host::<Elements>(&HostConfig {
+                job,
+                rank: worker,
+                worker,
+                timers: timers(),
+                fabric: plan.clone(),
+            })
         };
         let nodes = cables.len();
         let mut fabric = Fabric {

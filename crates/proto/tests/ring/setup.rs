@@ -20,7 +20,13 @@ pub fn job(world: u16, elements_per_packet: u16) -> JobConfig {
 pub fn host(job: &JobConfig, rank: u16) -> Box<dyn Host> {
     let timers = TimerConfig::default();
     let worker = WorkerId(rank);
-    Protocol::Ring.host::<Elements>(&HostConfig { job: job.clone(), worker, timers, fabric: Default::default() })
+    Protocol::Ring.host::<Elements>(&HostConfig {
+        job: job.clone(),
+        rank: worker,
+        worker,
+        timers,
+        fabric: Default::default(),
+    })
 }
 
 /// All ranks of a job round a switch that only forwards.

@@ -20,6 +20,7 @@ pub fn job(world: u16, slots: u16, elements_per_packet: u16) -> JobConfig {
 pub fn host(job: &JobConfig, worker: u16) -> Box<dyn Host> {
     let config = HostConfig {
         job: job.clone(),
+        rank: WorkerId(worker),
         worker: WorkerId(worker),
         timers: TimerConfig::default(),
         fabric: Default::default(),

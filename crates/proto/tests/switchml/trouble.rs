@@ -106,6 +106,7 @@ fn a_switch_that_dies_is_named_and_the_next_job_works() {
         for (rank, host) in network.hosts.iter_mut().enumerate() {
             let config = HostConfig {
                 job: job.clone(),
+                rank: WorkerId(rank as u16),
                 worker: WorkerId(rank as u16),
                 timers: TimerConfig::default(),
                 fabric: Default::default(),

@@ -25,7 +25,13 @@ pub struct JobSection {
     /// Which hosts a number or a share of them means.
     #[serde(default)]
     pub placement: Placement,
-    /// The tensor that each collective reduces.
+    /// What they do together.
+    #[serde(default)]
+    pub collective: CollectiveKind,
+    /// The rank that a reduce is for, or that a broadcast is from; 0 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<u16>,
+    /// The tensor of each collective.
     pub tensor: Bytes,
     /// The type of its elements.
     #[serde(default = "defaults::dtype", with = "dtype_name", rename = "type")]
@@ -94,6 +100,21 @@ pub struct StragglerSection {
     pub ranks: Hosts,
     /// How late.
     pub late: Duration,
+}
+
+/// `collective`: what the ranks of a job do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CollectiveKind {
+    /// All sum, and all get the sum.
+    #[default]
+    Allreduce,
+    /// All sum, and one gets the sum.
+    Reduce,
+    /// One's data for all.
+    Broadcast,
+    /// All wait for all.
+    Barrier,
 }
 
 /// `rto`: the retransmission timeout before a round trip was measured, and its bounds.

@@ -152,6 +152,7 @@ impl Simulation {
             let worker = if plan.protocol.aggregates_in_switch() { places[rank].1 } else { rank as u16 };
             let machine = HostConfig {
                 job: config.clone(),
+                rank: WorkerId(rank as u16),
                 worker: WorkerId(worker),
                 timers: plan.timers,
                 fabric: fabric.clone(),

@@ -25,7 +25,13 @@ impl Simulation {
         let place = if dedicated.is_empty() { Servers::Colocated } else { Servers::Dedicated };
         for (address, &host) in plan.members.iter().chain(dedicated).enumerate() {
             let worker = WorkerId(address as u16);
-            let machine = HostConfig { job: config.clone(), worker, timers: plan.timers, fabric: Default::default() };
+            let machine = HostConfig {
+                job: config.clone(),
+                rank: worker,
+                worker,
+                timers: plan.timers,
+                fabric: Default::default(),
+            };
             let id = SeatId(self.traffic.seats.len() as u32);
             let machine = Box::new(PsHost::<Fingerprint>::new(&machine, place));
             // Only ranks bring something; their first collective is an event.

@@ -1,6 +1,6 @@
 //! Builds the simulation that a file describes.
 
-use tributary_proto::ids::NodeId;
+use tributary_proto::ids::{NodeId, WorkerId};
 use tributary_proto::registry::Protocol;
 use tributary_proto::tensor::Spec;
 use tributary_proto::time::{Span, Time};
@@ -9,8 +9,8 @@ use super::hosts::Allocation;
 use super::shared::shared;
 use super::traffic::{add_traffic, transport};
 use crate::config::{
-    Config, ConfigError, Duration, FaultSection, Hosts, JobSection, LinkSet, Links, ParameterServers, ServerWord,
-    StragglerSection, invalid,
+    CollectiveKind, Config, ConfigError, Duration, FaultSection, Hosts, JobSection, LinkSet, Links, ParameterServers,
+    ServerWord, StragglerSection, invalid,
 };
 use crate::driver::{Action, JobPlan, Noise, Settings, Simulation};
 use crate::faults::TroubleSpec;
@@ -106,8 +106,8 @@ fn job_plan(
     let slots = section.slots.unwrap_or_else(|| pool_size(packet, graph, config, roots.len().max(1), wait));
     Ok(JobPlan {
         protocol: section.protocol,
+        spec: spec(section, members.len()).map_err(|error| invalid(format!("{name}: {error}")))?,
         members,
-        spec: Spec::allreduce((section.tensor.0 / size) as u32, section.dtype, section.op),
         iterations: section.iterations,
         start: Time::ZERO + section.start.0,
         compute: section.compute.0,
@@ -173,6 +173,24 @@ fn servers(plan: &JobPlan, section: &JobSection, hosts: &mut Allocation) -> Resu
     let slots =
         if section.slots.is_some() { plan.slots } else { whole.min(u64::from(u16::MAX) / count * count) as u16 };
     Ok(Some(Servers { hosts, slots }))
+}
+
+/// What a job's collectives are, of a world of so many.
+fn spec(section: &JobSection, world: usize) -> Result<Spec, String> {
+    let elements = (section.tensor.0 / section.dtype.size() as u64) as u32;
+    let root = WorkerId(section.root.unwrap_or(0));
+    if root.index() >= world {
+        return Err(format!("root = {root} is none of its {world} ranks"));
+    }
+    match section.collective {
+        CollectiveKind::Allreduce | CollectiveKind::Barrier if section.root.is_some() => {
+            Err(format!("root = {root}: only collective = \"reduce\" and \"broadcast\" have one"))
+        }
+        CollectiveKind::Barrier if elements > 0 => Err("a barrier brings nothing: write tensor = 0".to_string()),
+        CollectiveKind::Allreduce | CollectiveKind::Barrier => Ok(Spec::allreduce(elements, section.dtype, section.op)),
+        CollectiveKind::Reduce => Ok(Spec::reduce(elements, section.dtype, section.op, root)),
+        CollectiveKind::Broadcast => Ok(Spec::broadcast(section.tensor.0.div_ceil(4) as u32, root)),
+    }
 }
 
 fn roots(

@@ -5,8 +5,8 @@ use tributary_proto::registry::Protocol;
 use tributary_proto::time::Span;
 
 use crate::config::{
-    Bytes, ClosShape, Config, DataRate, DumbbellShape, Duration, FaultSection, FlushSection, GraphLink, GraphShape,
-    Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
+    Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, FlushSection, GraphLink,
+    GraphShape, Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
     ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, SwitchSection,
     Timeouts, TrafficSection,
 };
@@ -56,6 +56,8 @@ pub fn world(seed: u64) -> World {
         traffic.push(more.flows(heal, ending));
     }
     let switches = Draw(Rng::new(seed, Purpose::World, 2)).switches();
+    let mut what = Draw(Rng::new(seed, Purpose::World, 5));
+    jobs.iter_mut().for_each(|job| what.collective(job, hosts));
     // Pools that are far too large for the queues on the way get a packet or two through in each timeout.
     let end = Duration(Span::from_millis(120_000));
     World {
@@ -195,6 +197,8 @@ impl Draw {
             protocol: self.of(&Protocol::ALL),
             hosts: if self.0.chance(0.5) { Hosts::All } else { Hosts::List(self.some_hosts(hosts)) },
             placement: self.of(&[Placement::Random, Placement::Packed]),
+            collective: CollectiveKind::Allreduce,
+            root: None,
             tensor: Bytes(elements.min(200_000) * dtype.size() as u64),
             dtype,
             op: self.of(&ReduceOp::ALL),
@@ -238,6 +242,25 @@ impl Draw {
             timeout: if self.0.chance(0.7) { fixed } else { FlushSection::Adaptive { least, most } },
             lease: Duration(Span::from_micros(self.of(&[1, 50, 1000, 20_000]))),
             reissues: self.of(&[0, 1, 3]),
+        }
+    }
+
+    /// Half of all jobs do something else than allreduce. Drawn after everything else, and apart from it: what a seed made
+    /// of the rest it still makes.
+    fn collective(&mut self, job: &mut JobSection, hosts: u32) {
+        let world = match &job.hosts {
+            Hosts::List(list) => list.len() as u64,
+            _ => u64::from(hosts),
+        };
+        let root = Some(self.between(0, world - 1) as u16);
+        (job.collective, job.root) = match self.between(0, 9) {
+            0..=1 => (CollectiveKind::Reduce, root),
+            2..=3 => (CollectiveKind::Broadcast, root),
+            4 => (CollectiveKind::Barrier, None),
+            _ => (CollectiveKind::Allreduce, None),
+        };
+        if job.collective == CollectiveKind::Barrier {
+            job.tensor = Bytes(0);
         }
     }
 

@@ -181,7 +181,7 @@ impl SwitchMlHost {
         };
         slot.agreed = next;
         if let Some(exponent) = summed_with {
-            if !range.is_empty() && op.spec.primitive.gets(self.config.worker) {
+            if !range.is_empty() && op.spec.primitive.gets(self.config.rank) {
                 op.tensor.decode(range, op.scale(exponent, world), &packet.bytes[HEADER_LEN..]);
             }
             op.remaining -= 1;
@@ -245,7 +245,7 @@ impl SwitchMlHost {
         let range = op.range(slot.block);
         let elements = range.len();
         let len = HEADER_LEN + op.tensor.vector_len(elements);
-        if elements > 0 && op.spec.primitive.brings(self.config.worker) {
+        if elements > 0 && op.spec.primitive.brings(self.config.rank) {
             op.tensor.encode(range, op.scale(scaled_by, self.config.job.world), &mut buf[HEADER_LEN..len]);
         } else {
             // Nothing, of a rank that a broadcast is for: the sum is the root's words as they are.

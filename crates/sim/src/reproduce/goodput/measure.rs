@@ -117,6 +117,8 @@ impl Goodput {
             protocol,
             hosts: Hosts::Count(hosts.max(2)),
             placement: Default::default(),
+            collective: Default::default(),
+            root: None,
             tensor: self.tensor_of(run.point),
             dtype: tributary_numeric::DType::I32,
             op: tributary_numeric::ReduceOp::Sum,
