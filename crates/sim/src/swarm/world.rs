@@ -7,8 +7,7 @@ use tributary_proto::time::Span;
 use crate::config::{
     Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, FlushSection, GraphLink,
     GraphShape, Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
-    ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, SwitchSection,
-    Timeouts, TrafficSection,
+    Pattern, Placement, Routing, Share, StarShape, StragglerSection, SwitchSection, Timeouts, TrafficSection,
 };
 use crate::driver::Holds;
 use crate::net::Rate;
@@ -36,7 +35,7 @@ pub struct World {
 /// The world of a seed.
 pub fn world(seed: u64) -> World {
     let mut draw = Draw(Rng::new(seed, Purpose::World, 0));
-    let mut served = Draw(Rng::new(seed, Purpose::World, 4));
+    let mut late = Draw(Rng::new(seed, Purpose::World, 4));
     let (mut network, hosts, switches) = draw.network();
     let heal = Span::from_micros(draw.between(20, 20_000));
     let ending = if draw.0.chance(0.2) { Ending::SomeDie } else { Ending::AllHeals };
@@ -45,7 +44,7 @@ pub fn world(seed: u64) -> World {
         faults.push(draw.death(heal, hosts, switches));
     }
     let mut jobs: Vec<JobSection> = (0..draw.between(1, 3)).map(|_| draw.job(hosts, ending)).collect();
-    jobs.iter_mut().for_each(|job| served.serve(job));
+    jobs.iter_mut().for_each(|job| late.delay(job));
     let mut traffic = if hosts >= 2 && draw.0.chance(0.3) { vec![draw.traffic(heal)] } else { Vec::new() };
     let mut more = Draw(Rng::new(seed, Purpose::World, 1));
     more.pause(&mut network);
@@ -216,18 +215,11 @@ impl Draw {
         }
     }
 
-    /// Late ranks, and hosts that sum instead of switches.
-    fn serve(&mut self, job: &mut JobSection) {
+    /// Late ranks. No parameter servers: colocated ones can still come to a stop under faults.
+    fn delay(&mut self, job: &mut JobSection) {
         if self.0.chance(0.15) {
             let late = Duration(Span::from_nanos(self.of(&[1, 3000, 200_000])));
             job.stragglers = Some(StragglerSection { ranks: Hosts::Share(Share(0.3)), late });
-        }
-        if self.0.chance(0.2) && job.protocol == Protocol::SwitchMl {
-            job.servers = Some(ParameterServers::Word(ServerWord::Colocated));
-            (job.trees, job.slots) = (1, None);
-            // Each host sends to all others at once: through queues of a packet or two, long ones take for ever.
-            job.elements_per_packet = job.elements_per_packet.min(360);
-            job.tensor = job.tensor.min(Bytes(40_000));
         }
     }
 
