@@ -8,7 +8,7 @@ use crate::admission::Timers;
 use crate::control::Control;
 use crate::levels::SwitchPlace;
 use crate::report::MemberState;
-use crate::running::Running;
+use crate::running::{Member, Running};
 use crate::watch::Departed;
 
 /// A switch that cannot be reached, and the ranks that it connects.
@@ -48,6 +48,18 @@ impl Running {
             None => since + timers.bereavement(),
             Some(absence) => since.max(absence.since) + timers.cut_off(),
         })
+    }
+
+    /// All that a switch cuts off are lost together, so that the others are told once and for all.
+    pub(crate) fn lose_companions(&mut self, now: Time, wid: WorkerId) {
+        let absence = self.absences.iter().find(|absence| absence.place.ranks.contains(&wid.0));
+        let ranks = absence.map(|absence| absence.place.ranks.clone()).unwrap_or_default();
+        for wid in ranks.into_iter().map(WorkerId) {
+            let is_cut_off = |member: &Member| member.state == MemberState::Present && member.watch.closed().is_some();
+            if self.members.get(wid.index()).is_some_and(is_cut_off) {
+                self.lose(now, wid);
+            }
+        }
     }
 
     /// Adds the switches with which ranks were lost.

@@ -223,6 +223,7 @@ impl Running {
         for wid in (0..self.members.len() as u16).map(WorkerId) {
             if self.bereft_at(wid, timers).is_some_and(|due| due <= now) {
                 self.lose(now, wid);
+                self.lose_companions(now, wid);
             }
         }
         if self.above_bereft_at(timers).is_some_and(|due| due <= now) {

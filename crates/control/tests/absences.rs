@@ -44,6 +44,16 @@ fn a_switch_that_is_gone_is_named_with_the_ranks_behind_it() {
 }
 
 #[test]
+fn all_that_a_switch_cuts_off_are_lost_at_one_time_though_their_connections_end_one_by_one() {
+    let (mut world, plan) = world();
+    close(&mut world, &plan, 2);
+    absent(&mut world, &plan, 0.3);
+    close(&mut world, &plan, 3);
+    absent(&mut world, &plan, 1.8);
+    assert_eq!(world.control.gone(plan.config.job).unwrap().switches, [leaf()]);
+}
+
+#[test]
 fn a_switch_that_comes_back_costs_nobody() {
     let (mut world, plan) = world();
     [2, 3].iter().for_each(|&rank| close(&mut world, &plan, rank));

@@ -33,8 +33,12 @@ const WORDS: &str = r#"
     done; echo 'the job never began' >&2; exit 9; }
     end() { eval "place=\$NS_$1"; kill -9 $(ip netns pids $place); date +%s > "$DIR/ended"
         while [ -n "$(ip netns pids $place)" ]; do sleep 0.01; done; }
-    again() { eval "place=\$NS_$1"; timeout 100 ip netns exec $place "$TRIBUTARY" switch --fabric "$FILE" --node $1 \
-        > /dev/null 2>> "$DIR/again.err" & }
+    # As a supervisor does: the sockets of the killed one may still be closing.
+    again() { eval "place=\$NS_$1"; for try in $(seq 50); do
+        timeout 100 ip netns exec $place "$TRIBUTARY" switch --fabric "$FILE" --node $1 > /dev/null 2>> "$DIR/again.err"
+        [ $? -eq 1 ] || break
+        sleep 0.02
+    done & }
 "#;
 
 /// Runs a script on the example fabric; `None`, with the reason on stderr, where none can be built.
