@@ -112,7 +112,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link to a node. `latency` is what packets spend inside that node before they reach an output queue.
+    /// A link between two nodes. `latency` is what packets spend inside the far one before they reach an output queue.
     pub fn new(spec: &LinkSpec, from: NodeId, to: NodeId, to_port: u16, latency: Span) -> Link {
         Link {
             busy_until: Time::ZERO,
