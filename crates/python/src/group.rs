@@ -156,8 +156,8 @@ impl Group {
             )));
         }
         let (from, to) = (input as *const u8, output as *mut u8);
-        // SAFETY: the package takes the addresses and the number of elements from contiguous tensors, which own them.
         let what = Spec { primitive: primitive(root), ..Spec::allreduce(0, dtype, op) };
+        // SAFETY: the package takes the addresses and the number of elements from contiguous tensors, which own them.
         unsafe { self.launch(py, from, to, elements, kept, what, timeout, owners.into()) }
     }
 
