@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 import tributary
 
@@ -81,6 +82,28 @@ def sums(rank: int, world: int, switch: str, job: str, protocol: str) -> list[st
         in_network = group.stats().in_network
         assert in_network == (1.0 if protocol == "switchml" else 0.0)
     return digests
+
+
+def rooted(rank: int, world: int, switch: str, job: str, protocol: str) -> None:
+    """A reduce to each rank, a broadcast from each, of every layout; a barrier."""
+    with connect(rank, world, switch, job, protocol=protocol) as group:
+        for root in range(world):
+            for size in SIZES:
+                x = data(rank, size, "i32")
+                total = group.reduce(x, root)
+                if rank == root:
+                    np.testing.assert_array_equal(total, expected(world, size, "i32", "sum")[0])
+                else:
+                    assert total is None
+                copy = np.asfortranarray(data(rank, 6 * size, "i32").astype(np.float64).reshape(2, 3, size))
+                assert group.broadcast(copy, root) is copy
+                np.testing.assert_array_equal(copy.ravel(), data(root, 6 * size, "i32").astype(np.float64))
+        group.barrier()
+        for wrong in (-1, world):
+            with pytest.raises(
+                ValueError, match=f"rank {wrong} cannot be the root: the job has ranks 0 to {world - 1}"
+            ):
+                group.broadcast(np.zeros(3), wrong)
 
 
 def large(rank: int, world: int, switch: str, job: str) -> str:

@@ -17,6 +17,14 @@ def test_every_rank_gets_the_same_right_bits(ranks: Ranks, daemon: Daemon, job: 
     assert all(other == digests[0] for other in digests)
 
 
+@pytest.mark.parametrize("protocol", ["switchml", "ring"])
+@pytest.mark.parametrize("world", [1, 3])
+def test_one_rank_gets_the_sum_and_all_get_one_ranks_array(
+    ranks: Ranks, daemon: Daemon, job: str, world: int, protocol: str
+) -> None:
+    ranks(rank.rooted, world, daemon.address, job, protocol)
+
+
 def test_64_mib_in_place(ranks: Ranks, daemon: Daemon, job: str) -> None:
     digests = ranks(rank.large, 2, daemon.address, job)
     assert digests[0] == digests[1]

@@ -95,6 +95,28 @@ def test_made_up_data_is_checked_and_measured(daemon: Daemon, job: str, dtype: s
         assert report["in_network"] == (1.0 if protocol == "switchml" else 0.0)
 
 
+@pytest.mark.parametrize("protocol", ["switchml", "ring"])
+@pytest.mark.parametrize(("command", "checking"), [("reduce", [2]), ("broadcast", [0, 1])])
+def test_the_root_gets_the_sum_or_the_others_its_data(
+    daemon: Daemon, job: str, command: str, checking: list[int], protocol: str
+) -> None:
+    flags = ["--elements", "100003", "--iters", "3", "--dtype", "f16", "--protocol", protocol, "--json", "--root", "2"]
+    ranks = [[command, *rank_of(daemon, job, number, 3, *flags)[1:]] for number in range(3)]
+    reports = [program.last_json(result) for result in program.run_all(*ranks)]
+    assert [report["rank"] for report in reports if report["checked"]] == checking
+    assert {(report["collective"], report["root"], report.get("op")) for report in reports} == {
+        (command, 2, "sum" if command == "reduce" else None)
+    }
+
+
+def test_a_root_that_the_job_has_not_and_an_output_of_nothing_are_refused(daemon: Daemon, job: str) -> None:
+    words = rank_of(daemon, job, 0, 3, "--elements", "3")[1:]
+    refused = program.run("broadcast", *words, "--root", "3")
+    assert program.sentence(refused, code=2) == "--root 3 is not in 0 to 2 (--world 3)"
+    refused = program.run("reduce", *words, "--root", "1", "--output", "x.npy")
+    assert program.sentence(refused, code=2) == "--output is for rank 1 (--root): rank 0 gets no result to write"
+
+
 def test_a_person_gets_a_table(daemon: Daemon, job: str) -> None:
     result = program.run(*rank_of(daemon, job, 0, 1, "--elements", "1000"))
     assert result.returncode == 0, result.stderr

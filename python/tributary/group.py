@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tributary import _core
@@ -121,12 +122,69 @@ class Group:
         self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
     ) -> Handle:
         """Start :meth:`allreduce` and return at once. Several collectives under way travel back to back."""
+        self._check_pid()
+        flat = Flat(x, out)
+        pending = self._core.submit(flat.input, flat.output, flat.dtype, check_op(op), self._seconds(timeout))
+        return Handle(pending, flat)
+
+    def reduce(
+        self,
+        x: npt.ArrayLike,
+        root: int,
+        op: str = "sum",
+        out: Array | None = None,
+        timeout: float | None = None,
+    ) -> Array | None:
+        """Sum (or average) an array over all ranks for rank `root`, which gets the result; the others get None.
+
+        All ranks name the same root. Under Canary no sum travels back to the others; under the other protocols it does,
+        and is not looked at there. Arguments are those of :meth:`allreduce`; `out` is for the root.
+        """
+        is_root = root == self.rank
+        flat = Flat(x, out if is_root else None)
+        self._check_pid()
+        pending = self._core.submit(
+            flat.input, flat.output, flat.dtype, check_op(op), self._seconds(timeout), self._check_root(root)
+        )
+        result = Handle(pending, flat).wait()
+        return result if is_root else None
+
+    def broadcast(self, x: Array, root: int, timeout: float | None = None) -> Array:
+        """Bring rank `root`'s array to all ranks, bit for bit, in place; returns `x`.
+
+        Args:
+            x: an array of any type without Python objects, of as many bytes on every rank.
+            root: whose it is, the same on every rank.
+            timeout: seconds until the other ranks are given up; the group's if None.
+
+        """
+        self._check_pid()
+        if not isinstance(x, np.ndarray) or x.dtype.hasobject:
+            raise TypeError("a broadcast is of a numpy array of numbers, in place")
+        is_root = self._check_root(root) == self.rank
+        if not is_root and not x.flags.writeable:
+            raise ValueError("x is read-only")
+        flat = x if x.flags.c_contiguous else np.ascontiguousarray(x)
+        self._core.broadcast(flat, root, self._seconds(timeout), not is_root).wait(None)
+        if flat is not x and not is_root:
+            np.copyto(x, flat)
+        return x
+
+    def barrier(self, timeout: float | None = None) -> None:
+        """Wait until every rank is here."""
+        self.allreduce(np.empty(0, dtype=np.int32), timeout=timeout)
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else timeout
+
+    def _check_pid(self) -> None:
         if os.getpid() != self._pid:
             raise TributaryError("this group was made before a fork; connect in the new process")
-        flat = Flat(x, out)
-        seconds = self._timeout if timeout is None else timeout
-        pending = self._core.submit(flat.input, flat.output, flat.dtype, check_op(op), seconds)
-        return Handle(pending, flat)
+
+    def _check_root(self, root: int) -> int:
+        if not 0 <= root < self.world_size:
+            raise ValueError(f"rank {root} cannot be the root: the job has ranks 0 to {self.world_size - 1}")
+        return root
 
     def stats(self) -> GroupStats:
         """What this worker counted since it joined."""

@@ -8,7 +8,16 @@ use proptest::prelude::*;
 
 /// A plausible packet of SwitchML, without its vector.
 fn header() -> impl Strategy<Value = Vec<u8>> {
-    (any::<u8>(), 0..4u8, 0..5u8, 0..4u8, prop::sample::select(vec![0x11u8, 0x12, 0x41]), any::<i16>(), 0..4u8, 0..60u8)
+    (
+        any::<u8>(),
+        0..4u8,
+        0..5u8,
+        0..4u8,
+        prop::sample::select(vec![0x11u8, 0x12, 0x41, 0x19, 0x49, 0x48]),
+        any::<i16>(),
+        0..4u8,
+        0..60u8,
+    )
         .prop_map(|(kind, wid, idx, flags, dtype_op, exponent, phase, elements)| {
             let mut bytes = vec![0x54, 0x42, 1, 1, kind, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7];
             bytes.extend([0, wid, 0, idx, flags, dtype_op]);
@@ -37,16 +46,17 @@ fn canary_header() -> impl Strategy<Value = Vec<u8>> {
     let flags = prop::sample::select(vec![0u8, 0x80, 0xC0, 0x40, 0x01, 0x20, 0xC2]);
     let addresses = (0..12u8, 0..12u8, prop::sample::select(vec![9u8, 255]));
     let numbers = (15..24u8, 0..20u8, 0..4u8, 0..4u8, 0..3u8, 0..4u8);
-    (addresses, numbers, flags, prop::sample::select(vec![0x11u8, 0x12, 0x41]), 0..60u8, any::<u32>()).prop_map(
-        |((to, root, switch), (kind, id, counter, children, attempt, wid), flags, dtype_op, elements, proof)| {
-            let mut bytes = vec![0x54, 0x42, 1, 3, kind, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7];
-            bytes.extend([0, 0, 0, to % 4 * 3, 0, 0, 0, id, 0, counter, 0, 3, 0, 0, 0, children]);
-            bytes.extend([if switch == 9 { 0 } else { 255 }; 3]);
-            bytes.extend([switch, 0, 0, 0, root, flags, 0, attempt, dtype_op, 0, 1, 0, wid, 0, 0, 0, elements]);
-            bytes.extend(proof.to_be_bytes());
-            bytes
-        },
-    )
+    (addresses, numbers, flags, prop::sample::select(vec![0x11u8, 0x12, 0x41, 0x19, 0x49, 0x48]), 0..60u8, any::<u32>())
+        .prop_map(
+            |((to, root, switch), (kind, id, counter, children, attempt, wid), flags, dtype_op, elements, proof)| {
+                let mut bytes = vec![0x54, 0x42, 1, 3, kind, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7];
+                bytes.extend([0, 0, 0, to % 4 * 3, 0, 0, 0, id, 0, counter, 0, 3, 0, 0, 0, children]);
+                bytes.extend([if switch == 9 { 0 } else { 255 }; 3]);
+                bytes.extend([switch, 0, 0, 0, root, flags, 0, attempt, dtype_op, 0, 1, 0, wid, 0, 0, 0, elements]);
+                bytes.extend(proof.to_be_bytes());
+                bytes
+            },
+        )
 }
 
 fn canary_input() -> impl Strategy<Value = Vec<u8>> {

@@ -217,3 +217,52 @@ fn canary() {
     packets.push(("MISMATCH: rank 0 brings 3 f32, rank 1 brings 2", sent(&mut leader, Time::ZERO)));
     check("canary", &packets);
 }
+
+fn words(root: u16, values: &[i32]) -> Collective {
+    let tensor = ElementTensor::new(InPlaceStorage::new(values.to_vec()), ReduceOp::Sum).from(WorkerId(root));
+    Collective { tensor: Box::new(tensor), deadline: None }
+}
+
+/// What differs where one rank is the root: the type byte, and where the root is named.
+#[test]
+fn roots() {
+    let mut packets = Vec::new();
+    let mut worker = switchml_host(1);
+    let to = ElementTensor::new(InPlaceStorage::new(vec![7i32, -1]), ReduceOp::Sum).to(WorkerId(0x2AB));
+    worker.submit(Time::ZERO, Collective { tensor: Box::new(to), deadline: None }).unwrap();
+    packets.push((
+        "SwitchML: UPDATE of rank 1, to a reduce of two elements for rank 0x2ab",
+        sent(&mut worker, Time::ZERO),
+    ));
+    worker.submit(Time::ZERO, words(0, &[7])).unwrap();
+    packets.push(("SwitchML: UPDATE of rank 1, to a broadcast of one word from rank 0", sent(&mut worker, Time::ZERO)));
+
+    let [mut source, mut host] = [0, 1].map(canary_host);
+    source.submit(Time::ZERO, words(0, &[7, -1])).unwrap();
+    host.submit(Time::ZERO, words(0, &[0, 0])).unwrap();
+    let join = sent(&mut host, Time::ZERO);
+    packets.push(("Canary: REDUCE of rank 1 to a broadcast of two words from rank 0", join.clone()));
+    let packet = Packet { bytes: &join, wire_len: join.len(), ecn: Ecn::NotCapable };
+    source.handle_packet(Time::ZERO, Addr::Node(NodeId(0x20)), packet).unwrap();
+    packets.push(("Canary: BROADCAST of the words", sent(&mut source, Time::ZERO)));
+
+    let [mut one, mut other] = [0, 1].map(canary_host);
+    one.submit(Time::ZERO, words(0, &[7])).unwrap();
+    other.submit(Time::ZERO, words(1, &[7])).unwrap();
+    // Nothing has come at the second look either.
+    let mut claim = None;
+    for ms in [20, 40] {
+        one.handle_timeout(Time::ZERO + Span::from_millis(ms));
+        let mut buf = vec![0; one.max_packet_len()];
+        claim = claim.or(one.poll_transmit(Time::ZERO, &mut buf).map(|transmit| buf[..transmit.len].to_vec()));
+    }
+    let claim = claim.expect("a claim");
+    packets.push(("Canary: CLAIM of rank 0, that it is the root of a broadcast of one word", claim.clone()));
+    let packet = Packet { bytes: &claim, wire_len: claim.len(), ecn: Ecn::NotCapable };
+    assert!(other.handle_packet(Time::ZERO, Addr::Node(NodeId(0x20)), packet).is_err());
+    packets.push((
+        "Canary: MISMATCH: rank 1 brings a broadcast from rank 1, rank 0 one from 0",
+        sent(&mut other, Time::ZERO),
+    ));
+    check("roots", &packets);
+}

@@ -12,8 +12,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tributary_net::group::{ConnectOptions, MAX_ELEMENTS};
 use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::ids::WorkerId;
 use tributary_proto::registry::Protocol;
-use tributary_proto::tensor::Spec;
+use tributary_proto::tensor::{Primitive, Spec};
 
 use crate::errors;
 use crate::pending::{Flight, Pending};
@@ -67,6 +68,9 @@ impl Group {
         Ok(Group { inner: Mutex::new(Inner { group: Some(group), flights: Vec::new() }), switch, job })
     }
 
+    /// An allreduce; with a root, a reduce, whose output is looked at on that rank only.
+    #[pyo3(signature = (input, output, dtype, op, timeout, root=None))]
+    #[allow(clippy::too_many_arguments)] // They are Python's.
     fn submit(
         &self,
         py: Python<'_>,
@@ -75,13 +79,47 @@ impl Group {
         dtype: &str,
         op: &str,
         timeout: f64,
+        root: Option<u16>,
     ) -> PyResult<Pending> {
         let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
+        let what = Spec { primitive: primitive(root), ..Spec::allreduce(0, dtype, op) };
         let elements = input.len();
         let (from, to) = (memory(&input, dtype, elements, false)?, memory(&output, dtype, elements, true)?);
         let owners = [input.unbind().into_any(), output.unbind().into_any()];
         // SAFETY: `memory` checked that both arrays are contiguous, aligned and long enough, and they own that memory.
-        unsafe { self.launch(py, from, to, elements, 0..elements, (dtype, op), timeout, owners) }
+        unsafe { self.launch(py, from, to, elements, 0..elements, what, timeout, owners) }
+    }
+
+    /// Brings a rank's array to all ranks, in place; element types are of no matter.
+    fn broadcast(
+        &self,
+        py: Python<'_>,
+        data: Bound<'_, PyUntypedArray>,
+        root: u16,
+        timeout: f64,
+        is_written: bool,
+    ) -> PyResult<Pending> {
+        let (address, bytes) = bytes_of(&data, is_written)?;
+        let owners = [data.unbind().into_any(), py.None()];
+        // SAFETY: `bytes_of` checked that the array is contiguous and may be written where it is; it owns its memory.
+        unsafe { self.launch_broadcast(py, address, bytes, root, timeout, owners) }
+    }
+
+    /// The same, over memory by its address: that of a tensor which numpy does not know. The caller vouches for it.
+    fn broadcast_raw(
+        &self,
+        py: Python<'_>,
+        address: usize,
+        bytes: usize,
+        root: u16,
+        timeout: f64,
+        owner: Py<PyAny>,
+    ) -> PyResult<Pending> {
+        if address == 0 && bytes > 0 {
+            return Err(PyValueError::new_err(format!("there are no {bytes} bytes at address 0")));
+        }
+        // SAFETY: the package takes the address and the number of bytes from a contiguous tensor, which owns them.
+        unsafe { self.launch_broadcast(py, address as *mut u8, bytes, root, timeout, [owner, py.None()]) }
     }
 
     /// Whether `submit_raw` may keep less than all of the result.
@@ -92,7 +130,8 @@ impl Group {
     /// As `submit`, over memory by its address: that of a tensor which numpy does not know. `owners` are held until the
     /// collective has ended. The output has the elements `kept`, from the first to before the second, of the result. The
     /// caller vouches for what cannot be checked here: that the addresses have that many elements, and that the output is
-    /// that part of the input or does not overlap it.
+    /// that part of the input or does not overlap it. With a root it is a reduce, and `kept` is everything on that rank.
+    #[pyo3(signature = (input, output, elements, dtype, op, timeout, owners, kept, root=None))]
     #[allow(clippy::too_many_arguments)] // They are Python's.
     fn submit_raw(
         &self,
@@ -105,6 +144,7 @@ impl Group {
         timeout: f64,
         owners: (Py<PyAny>, Py<PyAny>),
         kept: (usize, usize),
+        root: Option<u16>,
     ) -> PyResult<Pending> {
         let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
         let aligned = |address: usize| address != 0 && address.is_multiple_of(dtype.size());
@@ -116,8 +156,9 @@ impl Group {
             )));
         }
         let (from, to) = (input as *const u8, output as *mut u8);
+        let what = Spec { primitive: primitive(root), ..Spec::allreduce(0, dtype, op) };
         // SAFETY: the package takes the addresses and the number of elements from contiguous tensors, which own them.
-        unsafe { self.launch(py, from, to, elements, kept, (dtype, op), timeout, owners.into()) }
+        unsafe { self.launch(py, from, to, elements, kept, what, timeout, owners.into()) }
     }
 
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -183,26 +224,31 @@ impl Group {
         to: *mut u8,
         elements: usize,
         kept: Range<usize>,
-        (dtype, op): (DType, ReduceOp),
+        what: Spec,
         timeout: f64,
         owners: [Py<PyAny>; 2],
     ) -> PyResult<Pending> {
         let timeout = errors::seconds(timeout)?;
-        let mut inner = self.lock();
+        let inner = self.lock();
         let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
         let mut flight = Flight { parts: Vec::with_capacity(1), _owners: owners };
         let mut outcome = Ok(());
         for start in (0..elements.max(1)).step_by(MAX_ELEMENTS) {
             let end = elements.min(start + MAX_ELEMENTS);
-            let spec = Spec::allreduce((end - start) as u32, dtype, op);
+            let spec = Spec { elements: (end - start) as u32, ..what };
             // This part of `kept`, and where it begins in the output.
             let (first, last) = (kept.start.clamp(start, end), kept.end.clamp(start, end));
-            let at = first.saturating_sub(kept.start) * dtype.size();
-            let (from, to) = (from.wrapping_add(start * dtype.size()), to.wrapping_add(at));
+            let at = first.saturating_sub(kept.start) * what.dtype.size();
+            let (from, to) = (from.wrapping_add(start * what.dtype.size()), to.wrapping_add(at));
             let part = (first - start) as u32..(last - start) as u32;
             // SAFETY: the caller's promise. The flight holds references to both owners, and the group holds the flight
             // until the collective has ended.
-            let part = unsafe { group.submit_keeping(from, to, spec, part, timeout) };
+            let part = unsafe {
+                match spec.primitive {
+                    Primitive::Allreduce => group.submit_keeping(from, to, spec, part, timeout),
+                    _ => group.submit(from, to, spec, timeout),
+                }
+            };
             match part {
                 Ok(part) => flight.parts.push(part),
                 Err(error) => {
@@ -211,19 +257,52 @@ impl Group {
                 }
             }
         }
-        let flight = Arc::new(flight);
-        let ended: Vec<_> = inner.flights.extract_if(.., |flight| flight.is_done()).collect();
-        inner.flights.push(Arc::clone(&flight));
-        // Arrays may run Python code when they go: not while we hold the lock.
-        drop(inner);
-        drop(ended);
+        let flight = keep(inner, flight);
         outcome.map(|()| Pending::new(flight))
+    }
+
+    /// Starts a broadcast.
+    ///
+    /// # Safety
+    /// `data` is readable for `bytes`, and writable unless this rank is the root, for as long as the owners live. Python
+    /// code leaves it alone until the collective has ended.
+    unsafe fn launch_broadcast(
+        &self,
+        py: Python<'_>,
+        data: *mut u8,
+        bytes: usize,
+        root: u16,
+        timeout: f64,
+        owners: [Py<PyAny>; 2],
+    ) -> PyResult<Pending> {
+        let timeout = errors::seconds(timeout)?;
+        let inner = self.lock();
+        let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
+        // SAFETY: the caller's promise; the flight holds the owners.
+        let parts = unsafe { group.submit_broadcast(data, bytes, root, timeout) };
+        let parts = parts.map_err(|error| errors::of_group(py, &error))?;
+        Ok(Pending::new(keep(inner, Flight { parts, _owners: owners })))
     }
 
     /// Held only for moments that never wait for the interpreter.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// Has the group hold what is under way, and lets go of what has ended.
+fn keep(mut inner: MutexGuard<'_, Inner>, flight: Flight) -> Arc<Flight> {
+    let flight = Arc::new(flight);
+    let ended: Vec<_> = inner.flights.extract_if(.., |flight| flight.is_done()).collect();
+    inner.flights.push(Arc::clone(&flight));
+    // Arrays may run Python code when they go: not while we hold the lock.
+    drop(inner);
+    drop(ended);
+    flight
+}
+
+fn primitive(root: Option<u16>) -> Primitive {
+    root.map_or(Primitive::Allreduce, |root| Primitive::Reduce(WorkerId(root)))
 }
 
 impl Drop for Group {
@@ -275,6 +354,16 @@ fn memory(array: &Bound<'_, PyUntypedArray>, dtype: DType, elements: usize, writ
     } else {
         Err(PyValueError::new_err(format!("the array is not {elements} {dtype} elements of flat memory")))
     }
+}
+
+/// The memory of an array of any type.
+fn bytes_of(array: &Bound<'_, PyUntypedArray>, is_written: bool) -> PyResult<(*mut u8, usize)> {
+    // SAFETY: a bound array's object is alive, and its fields are only read.
+    let (data, flags) = unsafe { ((*array.as_array_ptr()).fields.data, (*array.as_array_ptr()).fields.flags) };
+    if !array.is_c_contiguous() || is_written && flags & numpy::npyffi::NPY_ARRAY_WRITEABLE == 0 {
+        return Err(PyValueError::new_err("the array is not flat memory that may be written"));
+    }
+    Ok((data.cast(), array.len() * array.dtype().itemsize()))
 }
 
 fn unknown_protocol(name: &str) -> PyErr {

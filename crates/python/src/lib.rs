@@ -11,6 +11,7 @@ mod switch;
 use std::ffi::OsString;
 
 use pyo3::prelude::*;
+use tributary_proto::registry::Protocol;
 
 /// Runs the command line program and returns its exit code.
 ///
@@ -20,10 +21,17 @@ fn main(py: Python<'_>, argv: Vec<OsString>, launcher: Vec<OsString>) -> i32 {
     py.detach(|| tributary_cli::run(&tributary_cli::Program::launched_by(launcher), argv))
 }
 
+/// The protocols' names.
+#[pyfunction]
+fn protocols() -> Vec<&'static str> {
+    Protocol::ALL.map(Protocol::name).to_vec()
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_function(wrap_pyfunction!(protocols, module)?)?;
     module.add_class::<group::Group>()?;
     module.add_class::<pending::Pending>()?;
     module.add_class::<switch::Switch>()?;

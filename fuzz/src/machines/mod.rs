@@ -37,6 +37,10 @@ pub fn switchml_wire(bytes: &[u8]) {
     let mut again = bytes.to_vec();
     again[16..32].fill(0xAA);
     header.emit(&mut again);
+    if header.spec.primitive.root().is_none() {
+        // Reserved, and not read.
+        again[5] = bytes[5];
+    }
     assert_eq!(again, bytes);
     if let Ok(report) = Report::parse(bytes.get(32..).unwrap_or_default()) {
         assert_eq!(32 + report.emit(&mut again[32..]), bytes.len());

@@ -27,11 +27,21 @@ class Transfer:
     target: torch.Tensor
     #: From the first element to before the second.
     kept: tuple[int, int]
+    #: The rank that the sum is for, if it is for one alone.
+    root: int | None = None
 
     @staticmethod
     def of_all(tensor: torch.Tensor) -> Transfer:
         """The whole sum, in place."""
         return Transfer(tensor, tensor, (0, tensor.numel()))
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """The root's words, and where they come to on the others: flat, in place."""
+
+    words: torch.Tensor
+    root: int
 
 
 class Network:
@@ -72,9 +82,21 @@ class Network:
                     timeout,
                     (source, target),
                     (first - start, last - start),
+                    transfer.root,
                 )
             )
         return pending
+
+    def submit_broadcast(self, broadcast: Broadcast, timeout: float) -> list[_core.Pending]:
+        """Start a broadcast, in one piece or one for each switch; the tensor lives on until it has ended."""
+        words = broadcast.words
+        address, size = words.data_ptr(), words.element_size()
+        return [
+            self._next()._core.broadcast_raw(
+                address + start * size, (end - start) * size, broadcast.root, timeout, words
+            )
+            for start, end in cuts(words.numel(), len(self.groups))
+        ]
 
     def submit_nothing(self, timeout: float) -> list[_core.Pending]:
         """Start a sum of no elements, which ends when every rank has started it: a barrier (Canary, section 6)."""

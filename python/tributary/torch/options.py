@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from tributary import _core
+
 #: What PyTorch gives to a group whose script says nothing.
 TORCH_DEFAULT = timedelta(minutes=30)
 
@@ -36,7 +38,7 @@ class Options:
     fallback: str = "gloo"
     #: Seconds until missing ranks are given up, for groups whose script gives no timeout.
     timeout: float | None = None
-    #: "switchml" (the switch sums) or "ring" (the hosts sum).
+    #: "switchml" (the switch sums), "canary" (the switches of a fabric do) or "ring" (the hosts do).
     protocol: str = "switchml"
 
     def __post_init__(self) -> None:
@@ -45,6 +47,12 @@ class Options:
             raise ValueError(f"TRIBUTARY_FALLBACK is {' or '.join(FALLBACKS)}, not '{self.fallback}'")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"TRIBUTARY_TIMEOUT is a number of seconds above 0, not {self.timeout}")
+        if self.protocol not in _core.protocols():
+            raise ValueError(f"TRIBUTARY_PROTOCOL is {' or '.join(_core.protocols())}, not '{self.protocol}'")
+        if self.protocol == "canary" and self.switch is None:
+            raise ValueError(
+                "TRIBUTARY_PROTOCOL=canary needs a fabric of switches: TRIBUTARY_SWITCH names the one next to this rank"
+            )
         switches = self.switches
         if self.switch is not None and not all(switches):
             raise ValueError(f"TRIBUTARY_SWITCH is HOST:PORT[,HOST:PORT...], not '{self.switch}'")

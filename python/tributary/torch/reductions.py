@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from tributary.errors import Unsupported
-from tributary.torch.network import Transfer
+from tributary.torch.network import Broadcast, Transfer
 from tributary.torch.operators import op_name, premultiplied, scaled_copy
 from tributary.torch.tensors import Tensors, flat, in_order, part_of, refuse_unfit, words
 from tributary.torch.ways import ALONE, Ways
@@ -55,7 +55,8 @@ class Reductions(Ways):
         finishes: list[Finish | None] = []
         for tensor in tensors:
             travelling, finish = premultiplied(tensor, opts.reduceOp) or flat(tensor)
-            transfers.append(Transfer.of_all(travelling) if is_root else self._keep_nothing(travelling))
+            kept = (0, travelling.numel() if is_root else 0)
+            transfers.append(Transfer(travelling, travelling, kept, opts.rootRank))
             finishes.append(finish if is_root else None)
         return self._through_network("reduce", tensors, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
 
@@ -127,7 +128,7 @@ class Reductions(Ways):
         kept = whole.reshape(-1)[start : start + output.numel()].view(output.shape)
         return Transfer(travelling, whole, (0, whole.numel())), flat(output, values=kept)[1]
 
-    # A sum of one rank's words and the others' zeros is a broadcast; a sum of nothing is a barrier.
+    # A sum of nothing is a barrier.
 
     def broadcast(self, tensors: Tensors, opts: Any) -> Any:
         """Bring the root's tensor to every rank, whatever its type."""
@@ -135,13 +136,13 @@ class Reductions(Ways):
         if self._network is None:
             return self._over_host("broadcast", ALONE, tensors, "broadcast", [tensors, opts])
         is_root = self.rank() == opts.rootRank
-        transfers: list[Transfer] = []
+        transfers: list[Broadcast] = []
         finishes: list[Finish | None] = []
         for tensor in tensors:
             travelling, finish = words(tensor, keep=is_root)
-            transfers.append(self._keep_nothing(travelling) if is_root else Transfer.of_all(travelling))
+            transfers.append(Broadcast(travelling, opts.rootRank))
             finishes.append(finish)
-        return self._through_network("broadcast", tensors, transfers, "sum", in_order(finishes), opts)
+        return self._through_network("broadcast", tensors, transfers, "", in_order(finishes), opts)
 
     def barrier(self, opts: Any) -> Any:
         """Wait until every rank is here."""

@@ -10,7 +10,7 @@ import secrets
 import socket
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch.distributed as dist
 
@@ -47,7 +47,7 @@ class Rendezvous:
         if rank == 0:
             self.meeting = self._invite(name, options)
         else:
-            self.meeting = self._hear()
+            self.meeting = self._hear(options)
 
     def _invite(self, name: str, options: Options) -> Meeting:
         nonce = secrets.token_hex(6)
@@ -62,11 +62,21 @@ class Rendezvous:
         self._store.set(_KEY, json.dumps(asdict(meeting)))
         return meeting
 
-    def _hear(self) -> Meeting:
+    def _hear(self, options: Options) -> Meeting:
         answer = json.loads(self._store.get(_KEY))
         if "error" in answer:
             raise ConnectError(answer["error"])
-        return Meeting(**answer)
+        meeting = Meeting(**answer)
+        if options.protocol != "canary":
+            return meeting
+        # In a fabric every rank speaks to the switch next to it.
+        own, first = options.switches, meeting.switches
+        if len(own) != len(first):
+            raise ConnectError(
+                f"rank 0 names {len(first)} switches ({','.join(first)}) and this rank {len(own)} ({','.join(own)}): "
+                "under canary each names its own host's, of the same fabrics in the same order"
+            )
+        return replace(meeting, switches=own)
 
     def _embed(self, options: Options) -> str:
         self._embedded = True

@@ -74,15 +74,15 @@ def part_of(source: torch.Tensor, start: int, output: torch.Tensor) -> tuple[tor
 
 
 def words(tensor: torch.Tensor, keep: bool) -> tuple[torch.Tensor, Finish | None]:
-    """The tensor's memory as 32-bit words, zeros unless `keep`, and how the result comes back.
+    """The tensor's memory as 32-bit words, with its values if `keep`, and how the result comes back.
 
-    Words of one rank plus zeros of all others are that rank's words: a sum is a broadcast of any type.
+    Broadcasts bring words as they are, whatever they mean.
     """
     target = tensor.detach()
     size = size_in_bytes([target])
     if is_flat(target) and size % 4 == 0 and target.data_ptr() % 4 == 0:
         as_words = target.reshape(-1).view(torch.uint8).view(torch.int32)
-        return (as_words if keep else as_words.zero_()), None
+        return as_words, None
     travelling = torch.zeros((size + 3) // 4, dtype=torch.int32)
     as_target = travelling.view(torch.uint8)[:size].view(target.dtype).view(target.shape)
     if keep:

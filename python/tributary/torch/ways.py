@@ -16,7 +16,7 @@ from tributary.errors import Closed, Unsupported
 from tributary.torch import operators
 from tributary.torch.host import HostPath
 from tributary.torch.ledger import Ledger
-from tributary.torch.network import Network, Transfer
+from tributary.torch.network import Broadcast, Network, Transfer
 from tributary.torch.options import Options
 from tributary.torch.staging import Staged
 from tributary.torch.tensors import DTYPES, Tensors, refuse_unfit, size_in_bytes
@@ -63,7 +63,7 @@ class Ways(Backend):
         self,
         name: str,
         tensors: Tensors,
-        transfers: list[Transfer],
+        transfers: Sequence[Transfer | Broadcast],
         op: str,
         finish: Finish | None,
         opts: Any,
@@ -76,7 +76,10 @@ class Ways(Backend):
                 pending: list[_core.Pending] = []
                 try:
                     for transfer in transfers:
-                        pending += self._network.submit(transfer, op, timeout)
+                        if isinstance(transfer, Broadcast):
+                            pending += self._network.submit_broadcast(transfer, timeout)
+                        else:
+                            pending += self._network.submit(transfer, op, timeout)
                     if not transfers:
                         pending += self._network.submit_nothing(timeout)
                 except Exception as error:

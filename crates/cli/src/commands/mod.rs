@@ -1,7 +1,7 @@
 //! The subcommands: one line each here, one file or folder each beside this one.
 
-mod allreduce;
 mod bench;
+mod collective;
 mod demo;
 mod doctor;
 mod fabric;
@@ -44,7 +44,11 @@ pub enum Command {
     /// Serve as an aggregation switch for many jobs at once, until SIGTERM or Ctrl-C
     Switch(switch::Args),
     /// Be one worker of a job: sum an array with the other workers
-    Allreduce(allreduce::Args),
+    Allreduce(collective::AllreduceArgs),
+    /// The same, but the sum is for one of them
+    Reduce(collective::ReduceArgs),
+    /// Be one worker of a job: get one worker's array, bit for bit
+    Broadcast(collective::BroadcastArgs),
     /// Show a switch's jobs: members, slots, memory, packets, drops, and who is missing
     Status(status::Args),
     /// Find out what is wrong with this machine or the way to a switch, and what mends it
@@ -70,7 +74,9 @@ impl Command {
     pub fn json(&self) -> bool {
         match self {
             Command::Switch(args) => args.json,
-            Command::Allreduce(args) => args.json,
+            Command::Allreduce(args) => args.member.json,
+            Command::Reduce(args) => args.member.json,
+            Command::Broadcast(args) => args.member.json,
             Command::Status(args) => args.json,
             Command::Doctor(args) => args.json,
             Command::Fabric(args) => args.json,
@@ -87,7 +93,9 @@ impl Command {
     pub fn run(self, program: &Program) -> Result<(), Failure> {
         match self {
             Command::Switch(args) => switch::run(args),
-            Command::Allreduce(args) => allreduce::run(args),
+            Command::Allreduce(args) => collective::allreduce(args),
+            Command::Reduce(args) => collective::reduce(args),
+            Command::Broadcast(args) => collective::broadcast(args),
             Command::Status(args) => status::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Fabric(args) => fabric::run(args, program),

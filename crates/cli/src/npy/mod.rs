@@ -161,7 +161,8 @@ impl Data {
         }
     }
 
-    fn to_bytes(&self, big_endian: bool) -> Vec<u8> {
+    /// The elements as they are in a file.
+    pub fn to_bytes(&self, big_endian: bool) -> Vec<u8> {
         let word = |word: u32| if big_endian { word.to_be_bytes() } else { word.to_le_bytes() };
         let half_word = |word: u16| if big_endian { word.to_be_bytes() } else { word.to_le_bytes() };
         match self {

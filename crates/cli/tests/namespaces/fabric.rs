@@ -89,6 +89,40 @@ fn a_spine_that_comes_back_gets_the_running_job_again() {
     assert!(spine["descriptors"]["peak"].as_u64().unwrap() > 0, "{spine}");
 }
 
+/// §6, on hosts behind both leaves: one gets the sum, all get one's data, and ranks that name different roots are told.
+#[test]
+fn hosts_reduce_to_one_and_broadcast_from_one() {
+    let script = "
+        worker() { ip netns exec $1 $TRIBUTARY $3 --switch $2 --rank $4 --world 4 --timeout 60 --json --protocol canary $5; }
+        four() {
+            worker $NS_host0 10.77.128.1 $1 0 \"$2\" & worker $NS_host1 10.77.128.1 $1 1 \"$2\" &
+            worker $NS_host4 10.77.128.2 $1 2 \"$2\" & worker $NS_host5 10.77.128.2 $1 3 \"$3\" & wait
+        }
+        same() { four $1 \"$2\" \"$2\"; }
+        same reduce '--job sum --elements 300000 --root 2 --iters 3'
+        same broadcast '--job copy --elements 300001 --dtype f16 --root 3 --iters 3'
+        four reduce '--job roots --elements 5000 --root 1' '--job roots --elements 5000 --root 2'
+    ";
+    let Some(output) = fabric(&["--run", script]) else { return };
+    let stdout = text(&output.stdout);
+    let reports: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let of = |name: &str| reports.iter().filter(|report| report["collective"] == name).collect::<Vec<_>>();
+    let checked = |reports: &[&Value]| -> Vec<u64> {
+        let mut ranks: Vec<u64> = reports
+            .iter()
+            .filter(|report| report["checked"] == true)
+            .map(|report| report["rank"].as_u64().unwrap())
+            .collect();
+        ranks.sort_unstable();
+        ranks
+    };
+    assert_eq!((of("reduce").len(), of("broadcast").len()), (4, 4), "{stdout}{}", text(&output.stderr));
+    assert_eq!(checked(&of("reduce")), [2]);
+    assert_eq!(checked(&of("broadcast")), [0, 1, 2]);
+    let complaints = text(&output.stderr);
+    assert_eq!(complaints.matches("rank 3 brings sum of 5000 f32 elements for rank 2").count(), 4, "{complaints}");
+}
+
 #[test]
 fn what_a_fabric_cannot_take_is_refused_with_one_sentence() {
     let script = "

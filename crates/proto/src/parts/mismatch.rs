@@ -35,7 +35,14 @@ impl Mismatch {
         let spec = |(dtype, op, primitive), at| Spec { elements: u32(body, at), dtype, op, primitive };
         let (a_spec, b_spec) = (spec(a, 8), spec(b, 12));
         let mismatch = Mismatch { a: WorkerId(u16(body, 0)), a_spec, b: WorkerId(u16(body, 2)), b_spec };
-        if mismatch.body_len() == body.len() { Ok(mismatch) } else { Err(DropReason::BadLength) }
+        if mismatch.body_len() != body.len() {
+            return Err(DropReason::BadLength);
+        }
+        let has_none = |(spec, root): (Spec, WorkerId)| spec.primitive.root().is_none() && root != WorkerId(0);
+        if [a_spec, b_spec].into_iter().zip(roots).any(has_none) {
+            return Err(DropReason::BadField);
+        }
+        Ok(mismatch)
     }
 
     fn body_len(&self) -> usize {

@@ -14,7 +14,7 @@ use crate::drop_reason::DropReason;
 use crate::ids::WorkerId;
 pub use crate::parts::look_ahead::LookAhead;
 pub use crate::parts::mismatch::Mismatch;
-use crate::tensor::Spec;
+use crate::tensor::{Primitive, Spec};
 use crate::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
 
 /// Bytes of the common header and of this protocol's own.
@@ -69,6 +69,9 @@ impl Header {
         let exponent = BlockExponent { exponent: u16(bytes, 22) as i16, non_finite: flags & NON_FINITE != 0 };
         let root = WorkerId(u16::from(flags & ROOT_HIGH) << 6 | u16::from(bytes[ROOT_LOW_AT]));
         let (dtype, op, primitive) = parse_dtype_op(bytes[21], root)?;
+        if flags & ROOT_HIGH != 0 && primitive == Primitive::Allreduce {
+            return Err(DropReason::BadField);
+        }
         Ok(Header {
             wid: WorkerId(u16(bytes, 16)),
             idx: u16(bytes, 18),

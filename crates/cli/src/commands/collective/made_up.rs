@@ -16,6 +16,15 @@ pub fn array(dtype: DType, rank: u16, elements: usize) -> Data {
     }
 }
 
+/// Compares a result with what a rank has made up, bit for bit; the error is a sentence about the first wrong element.
+pub fn check_copy(rank: u16, result: &Data) -> Result<(), String> {
+    let (expected, result) = (array(result.dtype(), rank, result.len()).to_bytes(false), result.to_bytes(false));
+    match expected.iter().zip(&result).position(|(expected, byte)| expected != byte) {
+        Some(at) => Err(format!("the result is wrong: byte {at} of {} differs from rank {rank}'s", result.len())),
+        None => Ok(()),
+    }
+}
+
 /// What a result should be, and how near.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {

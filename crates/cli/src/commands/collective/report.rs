@@ -1,4 +1,4 @@
-//! What `tributary allreduce` says at its end: a short table, or one JSON object.
+//! What a worker says at its end: a short table, or one JSON object.
 
 use std::time::Duration;
 
@@ -7,6 +7,11 @@ use serde::Serialize;
 /// The measures of one worker.
 #[derive(Debug, Serialize)]
 pub struct Report {
+    /// What the workers did.
+    pub collective: &'static str,
+    /// The rank that it was for, or from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<u16>,
     /// Protocol by name.
     pub protocol: &'static str,
     /// The job's name.
@@ -20,7 +25,8 @@ pub struct Report {
     /// Type of its elements.
     pub dtype: &'static str,
     /// Operator by name.
-    pub op: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub op: Option<&'static str>,
     /// Number of collectives.
     pub iters: usize,
     /// Median completion time in seconds.
@@ -47,8 +53,17 @@ impl Report {
     /// The table for people.
     pub fn table(&self) -> String {
         let job = format!("{} (rank {} of {}, {})", self.job, self.rank, self.world, self.protocol);
-        let tensor = format!("{} {} elements, {}", self.elements, self.dtype, self.op);
-        let result = if self.checked { "right on this rank: compared with the sum of all ranks' data" } else { "" };
+        let what = match (self.op, self.root) {
+            (Some(op), None) => op.to_string(),
+            (Some(op), Some(root)) => format!("{op} for rank {root}"),
+            (None, root) => format!("from rank {}", root.unwrap_or_default()),
+        };
+        let tensor = format!("{} {} elements, {what}", self.elements, self.dtype);
+        let result = match (self.checked, self.op) {
+            (false, _) => "",
+            (true, Some(_)) => "right on this rank: compared with the sum of all ranks' data",
+            (true, None) => "right on this rank: compared with the root's data",
+        };
         let rows = [
             ("job", job),
             ("tensor", tensor),

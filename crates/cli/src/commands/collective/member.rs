@@ -1,0 +1,117 @@
+//! The flags that the workers of every collective share.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tributary_net::group::ConnectOptions;
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::registry::Protocol;
+
+use super::made_up;
+use crate::address::parse_switch;
+use crate::failure::Failure;
+use crate::npy::{Array, Header};
+
+/// One worker and what it brings.
+#[derive(clap::Args)]
+#[group(skip)]
+#[command(group = clap::ArgGroup::new("data").required(true).args(["input", "elements"]))]
+pub struct Member {
+    /// The switch; port 17777 where none is given
+    #[arg(long, value_name = "ADDR:PORT", env = "TRIBUTARY_SWITCH", value_parser = parse_switch)]
+    pub switch: String,
+    /// The job's name, the same on every rank
+    #[arg(long, value_name = "NAME")]
+    pub job: String,
+    /// This worker, 0 to N - 1
+    #[arg(long, value_name = "R")]
+    pub rank: u16,
+    /// Number of workers
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1023))]
+    pub world: u16,
+    /// This worker's array
+    #[arg(long, value_name = "FILE.npy")]
+    pub input: Option<PathBuf>,
+    /// Make up an array of N elements, other values on every rank, and check the result
+    #[arg(long, value_name = "N")]
+    pub elements: Option<usize>,
+    /// Where to write the result; shape, order and type are the input's
+    #[arg(long, value_name = "FILE.npy")]
+    pub output: Option<PathBuf>,
+    /// Element type, f32 | f16 | bf16 | i32 [default: the input's, or f32]
+    #[arg(long, value_name = "TYPE", value_parser = dtype)]
+    pub dtype: Option<DType>,
+    /// Do the same K times; times are medians
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub iters: u32,
+    /// Seconds until the other workers, or a result, are given up
+    #[arg(long, value_name = "S", default_value = "30", value_parser = parse_seconds)]
+    pub timeout: Duration,
+    /// Who sums, switchml (the switch) | canary (the switches of a fabric) | ring (the hosts)
+    #[arg(long, value_name = "NAME", default_value = "switchml", value_parser = protocol)]
+    pub protocol: Protocol,
+    /// Print one JSON object as the last line
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Member {
+    /// Refuses a rank that the job does not have.
+    pub fn check_rank(&self, flag: &str, rank: u16) -> Result<(), Failure> {
+        if rank < self.world {
+            return Ok(());
+        }
+        let highest = self.world - 1;
+        Err(Failure::usage(format!("{flag} {rank} is not in 0 to {highest} (--world {})", self.world)))
+    }
+
+    /// What this worker brings.
+    pub fn load(&self) -> Result<Array, Failure> {
+        match (&self.input, self.elements) {
+            (Some(path), _) => Ok(Array::read(path, self.dtype)?),
+            (None, elements) => {
+                let (dtype, elements) = (self.dtype.unwrap_or(DType::F32), elements.unwrap_or(0));
+                let data = made_up::array(dtype, self.rank, elements);
+                Ok(Array { header: Header::vector(dtype, elements), data })
+            }
+        }
+    }
+
+    /// How it joins.
+    pub fn options(&self) -> ConnectOptions {
+        ConnectOptions {
+            switch: self.switch.clone(),
+            job: self.job.clone(),
+            rank: self.rank,
+            world: self.world,
+            timeout: self.timeout,
+            protocol: self.protocol,
+            elements_per_packet: None,
+            slots: None,
+        }
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        Some(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("it is a number of seconds above 0, for example 30 or 0.5".to_string()),
+    }
+}
+
+fn dtype(text: &str) -> Result<DType, String> {
+    DType::from_name(text).ok_or_else(|| one_of(DType::ALL.map(DType::name)))
+}
+
+/// Reads an operator.
+pub fn reduce_op(text: &str) -> Result<ReduceOp, String> {
+    ReduceOp::from_name(text).ok_or_else(|| one_of(ReduceOp::ALL.map(ReduceOp::name)))
+}
+
+fn protocol(text: &str) -> Result<Protocol, String> {
+    Protocol::from_name(text).ok_or_else(|| one_of(Protocol::ALL.map(Protocol::name)))
+}
+
+fn one_of<const N: usize>(names: [&str; N]) -> String {
+    format!("it is one of {}", names.join(", "))
+}

@@ -1,0 +1,275 @@
+//! `tributary allreduce`, `tributary reduce` and `tributary broadcast`: one worker, from a shell.
+//!
+//! `member.rs` has the flags that they share, `made_up.rs` data that checks itself, `report.rs` what is said at the end.
+
+mod made_up;
+mod member;
+mod report;
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tributary_net::group::Group;
+use tributary_numeric::{Element, ReduceOp};
+
+use crate::failure::Failure;
+use crate::npy::{Array, Data, Destination};
+use crate::output;
+use crate::stage::cpu;
+
+use member::{Member, reduce_op};
+use report::{Report, median};
+
+const ALLREDUCE_HELP: &str = "\
+Examples:
+  export TRIBUTARY_SWITCH=10.0.0.1
+  Sum four files; every rank gets the same sum, bit for bit:
+    tributary allreduce --job sum --rank 0 --world 4 --input mine.npy --output sum.npy
+  Measure, with data that checks itself:
+    tributary allreduce --job speed --rank 0 --world 4 --elements 6553600 --iters 20
+  The same, summed by the hosts:
+    tributary allreduce --job speed --rank 0 --world 4 --elements 6553600 --protocol ring
+
+All ranks need the same --job, --world, --op, --protocol, number of elements and type. Element i
+in C order is added to element i in C order, whatever the files' orders. The output has the
+input's shape, order and type. --dtype converts floats before they are summed and back
+afterwards; bf16 in a file is two raw bytes (V2), as numpy with ml_dtypes writes it.
+
+With --json the last line is one object: collective, protocol, job, rank, world, elements, dtype,
+op, iters, seconds (median), goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent,
+retransmissions, in_network (fraction), elements_per_packet, cpu_seconds (of the collectives),
+checked.";
+
+const REDUCE_HELP: &str = "\
+Examples:
+  export TRIBUTARY_SWITCH=10.0.0.1
+  Sum four files for rank 2, which alone writes the sum; the others give no --output:
+    tributary reduce --root 2 --job sum --rank 2 --world 4 --input mine.npy --output sum.npy
+    tributary reduce --root 2 --job sum --rank 0 --world 4 --input mine.npy
+  Over a fabric, where no sum comes back to the others, with data that the root checks:
+    tributary reduce --root 2 --job sum --rank 0 --world 4 --elements 1000000 --protocol canary
+
+All ranks need the same --root, and whatever `tributary allreduce` needs: ranks that differ are
+told at once who brings what. Under switchml and ring the sum still travels to every rank, which
+looks away. With --json: as `tributary allreduce`, and root.";
+
+const BROADCAST_HELP: &str = "\
+Examples:
+  export TRIBUTARY_SWITCH=10.0.0.1
+  Bring rank 0's file to all; the others' say shape and type only:
+    tributary broadcast --root 0 --job weights --rank 0 --world 4 --input mine.npy
+    tributary broadcast --root 0 --job weights --rank 1 --world 4 --input old.npy --output new.npy
+  Over a fabric, with data that every other rank checks:
+    tributary broadcast --root 0 --job weights --rank 0 --world 4 --elements 1000000 --protocol canary
+
+All ranks need the same --root, --job, --world, --protocol and number of bytes: ranks that differ
+are told at once. Every bit arrives as it was, infinities included. Under canary the root sends
+each word once, and the others headers; under switchml and ring the others send zeros, which are
+added. With --json: as `tributary allreduce`, with root and without op.";
+
+/// The flags of `tributary allreduce`.
+#[derive(clap::Args)]
+#[command(after_help = ALLREDUCE_HELP)]
+pub struct AllreduceArgs {
+    #[command(flatten)]
+    pub member: Member,
+    /// How elements become one, sum | avg
+    #[arg(long, value_name = "OP", default_value = "sum", value_parser = reduce_op)]
+    pub op: ReduceOp,
+}
+
+/// The flags of `tributary reduce`.
+#[derive(clap::Args)]
+#[command(after_help = REDUCE_HELP)]
+pub struct ReduceArgs {
+    /// The worker that the sum is for, the same on every rank
+    #[arg(long, value_name = "R")]
+    pub root: u16,
+    #[command(flatten)]
+    pub member: Member,
+    /// How elements become one, sum | avg
+    #[arg(long, value_name = "OP", default_value = "sum", value_parser = reduce_op)]
+    pub op: ReduceOp,
+}
+
+/// The flags of `tributary broadcast`.
+#[derive(clap::Args)]
+#[command(after_help = BROADCAST_HELP)]
+pub struct BroadcastArgs {
+    /// The worker whose array it is, the same on every rank
+    #[arg(long, value_name = "R")]
+    pub root: u16,
+    #[command(flatten)]
+    pub member: Member,
+}
+
+/// What the workers do together.
+#[derive(Clone, Copy)]
+enum Work {
+    Allreduce(ReduceOp),
+    Reduce(ReduceOp, u16),
+    Broadcast(u16),
+}
+
+impl Work {
+    fn name(self) -> &'static str {
+        match self {
+            Work::Allreduce(_) => "allreduce",
+            Work::Reduce(..) => "reduce",
+            Work::Broadcast(_) => "broadcast",
+        }
+    }
+
+    fn op(self) -> Option<ReduceOp> {
+        match self {
+            Work::Allreduce(op) | Work::Reduce(op, _) => Some(op),
+            Work::Broadcast(_) => None,
+        }
+    }
+
+    fn root(self) -> Option<u16> {
+        match self {
+            Work::Allreduce(_) => None,
+            Work::Reduce(_, root) | Work::Broadcast(root) => Some(root),
+        }
+    }
+
+    /// One collective; `output` holds the worker's own array before it, and what it has afterwards.
+    fn once<T: Element>(
+        self,
+        group: &Group,
+        input: &[T],
+        output: &mut [T],
+        timeout: Duration,
+    ) -> Result<(), tributary_net::group::GroupError> {
+        match self {
+            Work::Allreduce(op) => group.allreduce(input, output, op, timeout),
+            Work::Reduce(op, root) => group.reduce(input, output, op, root, timeout),
+            Work::Broadcast(root) => group.broadcast(output, root, timeout),
+        }
+    }
+}
+
+/// `tributary allreduce`.
+pub fn allreduce(AllreduceArgs { member, op }: AllreduceArgs) -> Result<(), Failure> {
+    run(member, Work::Allreduce(op))
+}
+
+/// `tributary reduce`.
+pub fn reduce(ReduceArgs { root, member, op }: ReduceArgs) -> Result<(), Failure> {
+    member.check_rank("--root", root)?;
+    if member.output.is_some() && member.rank != root {
+        let sentence = format!("--output is for rank {root} (--root): rank {} gets no result to write", member.rank);
+        return Err(Failure::usage(sentence));
+    }
+    run(member, Work::Reduce(op, root))
+}
+
+/// `tributary broadcast`.
+pub fn broadcast(BroadcastArgs { root, member }: BroadcastArgs) -> Result<(), Failure> {
+    member.check_rank("--root", root)?;
+    run(member, Work::Broadcast(root))
+}
+
+/// Joins, works, writes, reports.
+fn run(member: Member, work: Work) -> Result<(), Failure> {
+    member.check_rank("rank", member.rank)?;
+    // All that can be wrong here is found before other ranks wait for this one.
+    let array = member.load()?;
+    let destination = member.output.as_deref().map(Destination::open).transpose()?;
+    let group = Group::connect(&member.options())?;
+    let cpu_start = cpu::own_seconds();
+    let (result, seconds) = work_on(&group, &array.data, &member, work)?;
+    let cpu_seconds = cpu::own_seconds() - cpu_start;
+    let stats = group.stats()?;
+    let elements_per_packet = group.info().elements_per_packet;
+    group.close();
+
+    let checked = member.input.is_none() && check(&member, work, &result)?;
+    let (elements, dtype) = (result.len(), result.dtype());
+    if let Some(destination) = destination {
+        destination.write(&Array { header: array.header, data: result })?;
+    }
+    let report = Report {
+        collective: work.name(),
+        root: work.root(),
+        protocol: member.protocol.name(),
+        rank: member.rank,
+        world: member.world,
+        elements,
+        dtype: dtype.name(),
+        op: work.op().map(ReduceOp::name),
+        iters: member.iters as usize,
+        seconds,
+        goodput_gbps: (elements * dtype.size() * 8) as f64 / seconds / 1e9,
+        ate_per_s: elements as f64 / seconds,
+        packets_sent: stats.host.packets_sent,
+        retransmissions: stats.host.retransmissions,
+        in_network: stats.in_network(),
+        elements_per_packet,
+        cpu_seconds,
+        checked,
+        job: member.job,
+    };
+    match member.json {
+        true => output::json(&report)?,
+        false => output::line(&report.table())?,
+    }
+    Ok(())
+}
+
+/// Compares what came of made-up data with what it should be; false on ranks that get no result.
+fn check(member: &Member, work: Work, result: &Data) -> Result<bool, Failure> {
+    let in_network = member.protocol.aggregates_in_switch() || member.protocol.every_hop();
+    let roundings = if in_network { 1 } else { member.world };
+    let is_root = work.root() == Some(member.rank);
+    match work {
+        Work::Reduce(..) if !is_root => return Ok(false),
+        Work::Broadcast(_) if is_root => return Ok(false),
+        Work::Allreduce(op) | Work::Reduce(op, _) => {
+            made_up::Expected { world: member.world, op, roundings }.check(result).map_err(Failure::new)?;
+        }
+        Work::Broadcast(root) => made_up::check_copy(root, result).map_err(Failure::new)?,
+    }
+    Ok(true)
+}
+
+/// Works on the data as often as asked for; the result and the median time in seconds.
+fn work_on(group: &Group, data: &Data, member: &Member, work: Work) -> Result<(Data, f64), Failure> {
+    let progress = progress(member.iters);
+    let result = match data {
+        Data::F32(input) => repeat(group, input, member, work, &progress).map(|(out, times)| (Data::F32(out), times)),
+        Data::F16(input) => repeat(group, input, member, work, &progress).map(|(out, times)| (Data::F16(out), times)),
+        Data::BF16(input) => repeat(group, input, member, work, &progress).map(|(out, times)| (Data::BF16(out), times)),
+        Data::I32(input) => repeat(group, input, member, work, &progress).map(|(out, times)| (Data::I32(out), times)),
+    };
+    progress.finish_and_clear();
+    result.map(|(data, times)| (data, median(times)))
+}
+
+fn repeat<T: Element>(
+    group: &Group,
+    input: &[T],
+    member: &Member,
+    work: Work,
+    progress: &ProgressBar,
+) -> Result<(Vec<T>, Vec<Duration>), Failure> {
+    let mut output = input.to_vec();
+    let mut times = Vec::with_capacity(member.iters as usize);
+    for _ in 0..member.iters {
+        let start = Instant::now();
+        work.once(group, input, &mut output, member.timeout)?;
+        times.push(start.elapsed());
+        progress.inc(1);
+    }
+    Ok((output, times))
+}
+
+/// A bar on a terminal; nothing where there is no terminal, or nothing to wait for.
+fn progress(iters: u32) -> ProgressBar {
+    if iters == 1 {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} collectives, {per_sec}, {eta} left");
+    ProgressBar::new(iters.into()).with_style(style.expect("the template is right"))
+}
