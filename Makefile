@@ -75,7 +75,7 @@ ddp-step: build torch ## Time a DDP step of 25 MB on 8 hosts with links of 1 Gbi
 	$(PYTHON) experiments/ddp_step.py
 
 test-torch: build test-tools torch ## The tests of the PyTorch backend
-	$(PYTHON) -m pytest tests/test_torch.py tests/test_torch_training.py tests/test_torch_staging.py tests/test_torch_conformance.py
+	$(PYTHON) -m pytest tests/test_torch.py tests/test_torch_fabric.py tests/test_torch_training.py tests/test_torch_staging.py tests/test_torch_conformance.py
 
 conformance: build torch ## PyTorch's own conformance suite against our backend
 	$(PYTHON) tests/conformance/c10d.py
