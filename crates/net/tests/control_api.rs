@@ -364,13 +364,15 @@ fn a_switch_that_cannot_start_says_why_and_leaves_nothing_behind() {
         sentence,
         format!("TCP {taken} is in use by another program: stop that one, or choose another port with --listen")
     );
-    let udp = UdpSocket::bind(any_port()).unwrap();
+    // An address that no other test uses: a port that is free for UDP is then free for TCP.
+    let alone: SocketAddr = "127.0.0.77:0".parse().unwrap();
+    let udp = UdpSocket::bind(alone).unwrap();
     let error = start(SwitchOptions::new(udp.local_addr().unwrap()));
     assert!(matches!(error, StartError::InUse { transport: "UDP", .. }), "{error}");
     let error = start(SwitchOptions::new("192.0.2.1:0".parse().unwrap()));
     assert!(error.to_string().starts_with("192.0.2.1 is no address of this machine"), "{error}");
     assert!(matches!(start(SwitchOptions { shards: 0, ..SwitchOptions::new(any_port()) }), StartError::Shards(0)));
-    let free = UdpSocket::bind(any_port()).unwrap().local_addr().unwrap();
+    let free = UdpSocket::bind(alone).unwrap().local_addr().unwrap();
     let error = start(SwitchOptions { http: Some(taken), ..SwitchOptions::new(free) });
     assert!(error.to_string().contains("--http"), "{error}");
     RunningSwitch::start(&SwitchOptions::new(free)).unwrap().stop();
