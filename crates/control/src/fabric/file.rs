@@ -36,11 +36,11 @@ pub struct FabricFile {
     /// Descriptors of every switch, for the blocks of all jobs.
     #[serde(default = "defaults::descriptors")]
     pub descriptors: u32,
-    /// How long a switch waits for more contributions to a block before it sends on what it has.
+    /// How long a switch waits at most for more contributions to a block before it sends on what it has.
     #[serde(default = "defaults::timeout_us")]
     pub timeout_us: u32,
-    /// If set, a switch waits as long as contributions lie apart, as it has seen: no shorter than this, and no longer than
-    /// `timeout_us`.
+    /// How long it waits at least; in between as long as contributions lie apart, as it has seen. A tenth of `timeout_us`
+    /// if left out; the same as `timeout_us` for one wait for all blocks, as in the paper.
     pub least_timeout_us: Option<u32>,
     /// A descriptor that nobody has needed for so long is free again: its sum was lost.
     #[serde(default = "defaults::descriptor_lease_ms")]

@@ -167,6 +167,7 @@ impl Fabric {
         if cabling.switch_index(seat).is_none() {
             return Err(format!("seat: '{}' is a host; jobs are formed at a switch", names[seat.index()]));
         }
+        let least_timeout_us = file.least_timeout_us.unwrap_or(file.timeout_us / 10);
         Ok(Fabric {
             cables: cable_properties(file, &cabling, find)?,
             nodes,
@@ -179,7 +180,7 @@ impl Fabric {
             balancing: file.balancing,
             descriptors: file.descriptors,
             timeout: Span::from_micros(file.timeout_us.into()),
-            adaptive_timeout: file.least_timeout_us.map(|least| Span::from_micros(least.into())),
+            adaptive_timeout: (least_timeout_us < file.timeout_us).then(|| Span::from_micros(least_timeout_us.into())),
             descriptor_lease: Span::from_millis(file.descriptor_lease_ms.into()),
             partitions: file.partitions,
             elements_per_packet: file.elements_per_packet,

@@ -36,6 +36,15 @@ fn a_graph_names_its_own_nodes_and_one_link_may_differ() {
 }
 
 #[test]
+fn a_switch_adapts_its_wait_unless_the_shortest_is_the_longest() {
+    let least = |text: &str| parse(&format!("{text}{SMALL}")).unwrap().adaptive_timeout;
+    assert_eq!(least(""), Some(Span::from_micros(100)), "a tenth of 1,000");
+    assert_eq!(least("timeout_us = 50\n"), Some(Span::from_micros(5)));
+    assert_eq!(least("least_timeout_us = 200\n"), Some(Span::from_micros(200)));
+    assert_eq!(least("timeout_us = 300\nleast_timeout_us = 300\n"), None, "one wait for every block");
+}
+
+#[test]
 fn a_wrong_file_is_one_sentence_that_names_the_place() {
     let graph = |links: &str| format!("[graph]\nhosts = [\"a\", \"b\"]\nswitches = [\"x\", \"y\"]\nlinks = [{links}]");
     let cases = [
