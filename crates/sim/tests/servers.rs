@@ -33,9 +33,13 @@ fn plan(dtype: DType, iterations: u32) -> JobPlan {
 }
 
 fn network(hosts: u32) -> Simulation {
+    network_of(hosts, Settings::default())
+}
+
+fn network_of(hosts: u32, settings: Settings) -> Simulation {
     let link =
         LinkSpec { rate: Rate(100_000_000_000), delay: Span::from_micros(1), queue_bytes: 16 << 20, mark_bytes: None };
-    Simulation::new(star(hosts, link, Span::ZERO), Settings::default())
+    Simulation::new(star(hosts, link, Span::ZERO), settings)
 }
 
 /// Runs a job with so many dedicated servers, colocated ones if none; gives its seconds.
@@ -71,6 +75,20 @@ fn a_single_rank_sums_for_itself() {
     assert!(sim.run_until_finished(Time(1_000_000_000)), "without a timeout");
     assert!(sim.traffic.jobs.get(job).is_complete());
     assert_eq!(sim.fabric.hops(), 0);
+}
+
+/// Rank 1 brings the last contribution to rank 0's own server, whose NIC is full: rank 0 finds out that its sum is complete
+/// only when it may send again, and no packet comes after that.
+#[test]
+fn a_rank_hears_of_a_sum_that_it_finds_while_it_sends() {
+    let mut sim = network_of(2, Settings { nic_bytes: 1, ..Settings::default() });
+    let spec = Spec { elements: 256, ..plan(DType::I32, 1).spec };
+    let plan = JobPlan { members: vec![NodeId(0), NodeId(1)], spec, slots: 2, ..plan(DType::I32, 1) };
+    let job = sim.install_served(plan, &[]).unwrap();
+    sim.traffic.jobs.get_mut(job).late = vec![Span::ZERO, Span::from_micros(50)];
+    sim.send_message(NodeId(0), NodeId(1), 1_000_000, 1500);
+    assert!(sim.run_until_finished(Time(1_000_000_000)), "{} are left", sim.open());
+    assert!(sim.traffic.jobs.get(job).is_complete());
 }
 
 #[test]

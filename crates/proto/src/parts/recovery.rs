@@ -6,12 +6,13 @@
 //!   so the front of a list is the first to time out.
 //! * A shard that says nothing at all is *quiet*: either the last few packets of a collective are lost, or some rank is
 //!   still computing. Then only [`PROBES`] slots at a time are sent again, soon at first and then ever more rarely; the
-//!   other timers rest until an answer comes.
+//!   other timers rest until an answer comes. Ranks, and one rank's shards, probe apart from each other: at one moment,
+//!   a short queue where they meet would take the same few packets each time, and some rank's never.
 
 use super::layout;
 use super::send_queue::SendQueue;
 use crate::config::{JobConfig, TimerConfig};
-use crate::ids::ShardId;
+use crate::ids::{ShardId, WorkerId};
 use crate::parts::rtt::RttEstimator;
 use crate::parts::slot_lists::SlotLists;
 use crate::time::{Span, Time};
@@ -65,6 +66,7 @@ pub enum Order {
 pub struct Recovery {
     order: Order,
     job: JobConfig,
+    rank: WorkerId,
     timers: TimerConfig,
     rtt: RttEstimator,
     /// The shortest time to an answer so far: a round trip without queues, or nearly.
@@ -82,11 +84,12 @@ pub struct Recovery {
 
 impl Recovery {
     /// Timers for all slots of a job; none runs.
-    pub fn new(job: &JobConfig, timers: TimerConfig, order: Order) -> Recovery {
+    pub fn new(job: &JobConfig, rank: WorkerId, timers: TimerConfig, order: Order) -> Recovery {
         let job = job.clone();
         let (shards, slots) = (usize::from(job.shards), job.slots);
         Recovery {
             job,
+            rank,
             order,
             timers,
             rtt: RttEstimator::new(timers),
@@ -266,9 +269,23 @@ impl Recovery {
         let undisturbed = self.fastest.map_or(self.timers.initial_rto, |fastest| fastest.times(2));
         let undisturbed = undisturbed.max(self.timers.min_rto);
         let doublings = probes.saturating_add(self.doubt).min(16);
-        let backed_off = |patience: Span| patience.times(1 << doublings).min(self.timers.max_rto);
+        let backed_off = |patience: Span| {
+            let patience = patience.times(1 << doublings).min(self.timers.max_rto);
+            patience - self.apart(shard, patience)
+        };
         let alone = stirred_at + backed_off(undisturbed.max(self.rtt.rto(1)));
         alone.min(stirred_last + backed_off(undisturbed))
+    }
+
+    /// How much earlier than others' this rank's next probe of a shard is, after the first one: up to a quarter.
+    fn apart(&self, shard: usize, patience: Span) -> Span {
+        let probes = self.shards[shard].probes;
+        if probes == 0 {
+            return Span::ZERO;
+        }
+        let [job, rank, shard] = [self.job.job.0.into(), u64::from(self.rank.0), shard as u64];
+        let hash = mix(mix(job << 32 | rank << 16 | shard) ^ u64::from(probes));
+        Span((patience.0 >> 18) * (hash % (1 << 16)))
     }
 
     /// When the front of a list times out. As long as answers come in order, a packet that was sent once is not late,
@@ -301,10 +318,55 @@ impl Recovery {
     }
 }
 
+/// A step of splitmix64 (Steele, Lea and Flood, 2014).
+fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ids::{JobId, JobKey};
+
+    fn recovery(rank: u16, shards: u16) -> Recovery {
+        let job = JobConfig { job: JobId(1), key: JobKey(1), world: 2, slots: 8, elements_per_packet: 64, shards };
+        Recovery::new(&job, WorkerId(rank), TimerConfig::default(), Order::Sent)
+    }
+
+    /// When the shards of a rank that never hears anything are probed, from the second time on.
+    fn probes(rank: u16, shards: u16, count: usize) -> Vec<(Time, u16)> {
+        let (mut recovery, mut queue) = (recovery(rank, shards), SendQueue::new(8));
+        (0..8).for_each(|slot| _ = recovery.sent(Time::ZERO, slot, false));
+        let mut times = Vec::new();
+        while times.len() < count {
+            let due = recovery.poll_timeout().unwrap();
+            recovery.handle_timeout(due, &mut queue);
+            let mut probed = Vec::new();
+            while let Some(slot) = queue.pop() {
+                recovery.sent(due, slot, false);
+                probed.push((due, recovery.shard_of(slot).0));
+            }
+            probed.dedup();
+            times.extend(probed);
+        }
+        times.split_off(usize::from(shards))
+    }
+
+    /// Where they meet, a short queue would take the packets of the same few for ever.
+    #[test]
+    fn ranks_and_shards_that_lost_all_at_one_time_do_not_probe_at_one_time_again() {
+        let ranks: Vec<Time> = (0..10).flat_map(|rank| probes(rank, 1, 30)).map(|(time, _)| time).collect();
+        let shards: Vec<Time> = probes(0, 4, 200).into_iter().map(|(time, _)| time).collect();
+        for mut times in [ranks, shards] {
+            let all = times.len();
+            times.sort();
+            times.dedup_by(|b, a| b.since(*a) < Span::from_micros(20));
+            assert!(times.len() > all * 9 / 10, "{} of {all} apart", times.len());
+        }
+    }
 
     /// One packet, answered after `took`; how often it was sent again meanwhile.
     fn round(recovery: &mut Recovery, sent_at: Time, took: Span) -> usize {
@@ -323,8 +385,7 @@ mod tests {
 
     #[test]
     fn a_quiet_that_was_none_makes_the_next_one_wait_for_longer() {
-        let job = JobConfig { job: JobId(1), key: JobKey(1), world: 2, slots: 8, elements_per_packet: 64, shards: 1 };
-        let mut recovery = Recovery::new(&job, TimerConfig::default(), Order::Sent);
+        let mut recovery = recovery(0, 1);
         assert_eq!(round(&mut recovery, Time::ZERO, Span::from_micros(300)), 0, "the fastest so far");
         // From now on answers take a hundred times as long, and none of them is a sample.
         let start = Time::ZERO + Span::from_millis(100);

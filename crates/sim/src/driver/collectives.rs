@@ -59,7 +59,7 @@ impl Simulation {
     }
 
     /// Takes what a machine says to its job.
-    fn hear(&mut self, id: SeatId) {
+    pub(super) fn hear(&mut self, id: SeatId) {
         let Traffic { seats, jobs, .. } = &mut self.traffic;
         let seat = &mut seats[id.0 as usize];
         while let Some(event) = seat.poll_event() {

@@ -309,17 +309,18 @@ impl Simulation {
         self.carry_out(action);
     }
 
-    /// Sets the timers of a host's machines anew. One that the NIC keeps waiting is not done with its last input: its
-    /// timer is set when it was drained.
+    /// Ends the drain of a host's machines: those that the NIC keeps waiting are not done with their last input. The
+    /// others say what came of it (a machine may find out while it sends), and their timers are set anew.
     pub(super) fn rearm(&mut self, host: NodeId) {
-        let host_node = &mut self.hosts[host.index()];
-        if let Some(endpoint) = &mut host_node.endpoint {
+        if let Some(endpoint) = &mut self.hosts[host.index()].endpoint {
             self.node_timers.set(host.0, endpoint.poll_timeout());
         }
-        for &id in &host_node.seats {
+        for index in 0..self.hosts[host.index()].seats.len() {
+            let id = self.hosts[host.index()].seats[index];
             let seat = &mut self.traffic.seats[id.0 as usize];
             if seat.alive && !seat.eager && std::mem::take(&mut seat.moved) {
-                self.seat_timers.set(id.0, seat.machine.poll_timeout());
+                self.hear(id);
+                self.seat_timers.set(id.0, self.traffic.seats[id.0 as usize].machine.poll_timeout());
             }
         }
     }

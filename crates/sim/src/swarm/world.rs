@@ -7,7 +7,8 @@ use tributary_proto::time::Span;
 use crate::config::{
     Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, FlushSection, GraphLink,
     GraphShape, Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
-    Pattern, Placement, Routing, Share, StarShape, StragglerSection, SwitchSection, Timeouts, TrafficSection,
+    ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, SwitchSection,
+    Timeouts, TrafficSection,
 };
 use crate::driver::Holds;
 use crate::net::Rate;
@@ -36,6 +37,7 @@ pub struct World {
 pub fn world(seed: u64) -> World {
     let mut draw = Draw(Rng::new(seed, Purpose::World, 0));
     let mut late = Draw(Rng::new(seed, Purpose::World, 4));
+    let mut served = Draw(Rng::new(seed, Purpose::World, 6));
     let (mut network, hosts, switches) = draw.network();
     let heal = Span::from_micros(draw.between(20, 20_000));
     let ending = if draw.0.chance(0.2) { Ending::SomeDie } else { Ending::AllHeals };
@@ -45,6 +47,7 @@ pub fn world(seed: u64) -> World {
     }
     let mut jobs: Vec<JobSection> = (0..draw.between(1, 3)).map(|_| draw.job(hosts, ending)).collect();
     jobs.iter_mut().for_each(|job| late.delay(job));
+    jobs.iter_mut().for_each(|job| served.serve(job, hosts));
     let mut traffic = if hosts >= 2 && draw.0.chance(0.3) { vec![draw.traffic(heal)] } else { Vec::new() };
     let mut more = Draw(Rng::new(seed, Purpose::World, 1));
     more.pause(&mut network);
@@ -215,12 +218,31 @@ impl Draw {
         }
     }
 
-    /// Late ranks. No parameter servers: colocated ones can still come to a stop under faults.
+    /// Late ranks.
     fn delay(&mut self, job: &mut JobSection) {
         if self.0.chance(0.15) {
             let late = Duration(Span::from_nanos(self.of(&[1, 3000, 200_000])));
             job.stragglers = Some(StragglerSection { ranks: Hosts::Share(Share(0.3)), late });
         }
+    }
+
+    /// Hosts that sum instead of switches: the ranks' own, or a few others.
+    fn serve(&mut self, job: &mut JobSection, hosts: u32) {
+        if !self.0.chance(0.3) || job.protocol != Protocol::SwitchMl {
+            return;
+        }
+        job.servers = Some(ParameterServers::Word(ServerWord::Colocated));
+        if hosts >= 2 && self.0.chance(0.5) {
+            let mut ranks: Vec<u32> = (0..hosts).collect();
+            self.0.shuffle(&mut ranks);
+            let servers = ranks.split_off(self.between(u64::from(hosts / 2), u64::from(hosts) - 1) as usize);
+            job.hosts = Hosts::List(ranks);
+            job.servers = Some(ParameterServers::Dedicated(Hosts::List(servers)));
+        }
+        (job.trees, job.slots) = (1, None);
+        // Each host sends to all others at once: through queues of a packet or two, long ones take for ever.
+        job.elements_per_packet = job.elements_per_packet.min(360);
+        job.tensor = job.tensor.min(Bytes(40_000));
     }
 
     /// Memory that jobs share: from a single entry to plenty, held for less or for longer than it is needed.

@@ -101,6 +101,7 @@ impl<V: Values> CanaryHost<V> {
             queue: SendQueue::new(window + 1),
             recovery: Recovery::new(
                 &JobConfig { slots: window + 1, shards: 1, ..job.clone() },
+                config.rank,
                 config.timers,
                 Order::Any,
             ),

@@ -99,7 +99,7 @@ impl SwitchMlHost {
             stream: Stream::new(job.elements_per_packet),
             slots: (0..job.slots).map(slot).collect(),
             queue: SendQueue::new(job.slots),
-            recovery: Recovery::new(job, config.timers, Order::Sent),
+            recovery: Recovery::new(job, config.rank, config.timers, Order::Sent),
             deadlines: Deadlines::default(),
             question: None,
             heard: None,
