@@ -97,6 +97,51 @@ fn a_doubled_contribution_does_not_stand_for_a_lost_one() {
     assert_eq!(fabric.hosts[0].stats().reissues, 1, "rank 0 leads block 0");
 }
 
+/// Contributions to block 0 that are lost on hosts' cables, whether leaf 1's sum is too, and ranks that are never heard
+/// to ask for it: the leader need not hear everybody.
+#[test]
+fn a_block_is_issued_again_though_requests_are_lost_as_well() {
+    for (lost, leaf_lost, silent) in [
+        (vec![5], false, vec![9, 10]),
+        (vec![5, 6], false, vec![9, 10]),
+        (vec![], true, vec![2, 3]),
+        (vec![5], true, vec![3]),
+    ] {
+        let mut fabric = Fabric::leaf_spine(2, 2, 8, 4, switch_config());
+        let case = format!("{lost:?}, {leaf_lost}, {silent:?}");
+        fabric.fate = Box::new(move |sent| {
+            let is_first = sent.header.id == 0 && sent.header.attempt == 0;
+            match sent.kind {
+                Kind::Reduce if is_first && lost.contains(&sent.from.0) => Fate::IsLost,
+                Kind::Reduce if is_first && leaf_lost && sent.from == NodeId(17) => Fate::IsLost,
+                Kind::Request if is_first && silent.contains(&sent.from.0) => Fate::IsLost,
+                _ => Fate::Arrives,
+            }
+        });
+        reduce(&mut fabric, 64, PATIENCE);
+        assert_eq!(fabric.hosts[0].stats().reissues, 1, "rank 0 leads block 0: {case}");
+    }
+}
+
+/// Nothing is lost but a request: who is late is waited for.
+#[test]
+fn late_ranks_are_waited_for_though_a_request_is_lost() {
+    for late in [vec![5], vec![5, 6], vec![1, 5, 9, 12]] {
+        let mut fabric = Fabric::leaf_spine(2, 2, 8, 4, switch_config());
+        fabric.fate = Box::new(|sent| match sent.kind == Kind::Request && sent.from == NodeId(10) {
+            true => Fate::IsLost,
+            false => Fate::Arrives,
+        });
+        let start = |fabric: &mut Fabric, rank| fabric.submit(rank, collective(input(rank, 64), ReduceOp::Sum));
+        (0..16).filter(|rank| !late.contains(rank)).for_each(|rank| start(&mut fabric, rank));
+        fabric.run(Span::from_millis(4));
+        late.iter().for_each(|&rank| start(&mut fabric, rank));
+        fabric.run(PATIENCE);
+        check(&mut fabric, 64);
+        assert_eq!(sum_of(&fabric, |stats| stats.reissues), 0, "{late:?} are late");
+    }
+}
+
 #[test]
 fn a_switch_that_restarts_costs_the_blocks_that_it_held() {
     for (switch, at) in [(0, 1400), (0, 3100), (2, 3100), (3, 4000)] {

@@ -40,7 +40,7 @@ impl<V: Values> CanaryHost<V> {
     }
 
     /// The leader has given an issue up: the block is sent again under the next (§3.3).
-    pub(super) fn failed(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
+    pub(super) fn failed(&mut self, now: Time, step: Step, header: &Header) -> Result<(), DropReason> {
         self.follows(step, header)?;
         let state = &mut self.places[usize::from(step.place)];
         let direct = header.attempt >= self.config.fabric.reissues;
@@ -55,7 +55,8 @@ impl<V: Values> CanaryHost<V> {
         }
         debug_assert!(state.stage != Stage::Idle);
         (state.attempt, state.contributed, state.in_step) = (header.attempt, false, false);
-        self.recovery.forget(step.place);
+        // The leader is there, and the timeout was right.
+        self.recovery.recovered(now, step.place);
         self.queue.push(step.place);
         Ok(())
     }

@@ -217,16 +217,15 @@ impl<V: Values> CanaryHost<V> {
         }
     }
 
-    fn others(&self) -> impl Iterator<Item = WorkerId> + use<V> {
+    pub(super) fn others(&self) -> impl Iterator<Item = WorkerId> + use<V> {
         let own = self.config.worker;
         (0..self.world()).map(WorkerId).filter(move |&rank| rank != own)
     }
 
-    /// Somebody waits for the sum (§3.3). If all do, and it is not there, something was lost on the way: the paper's
-    /// leader fails the issue at the first request, which would punish every rank that is merely late.
+    /// Somebody waits for the sum (§3.3). The issue fails as soon as that shows that something was lost: the paper's
+    /// leader fails it at the first request, which would punish every rank that is merely late.
     pub(super) fn request(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
         self.leads_step(step, header)?;
-        let others = self.world() - 1;
         let lead = self.leads.open(step.place, step.phase);
         lead.heard.insert(header.wid);
         match lead.state {
@@ -245,7 +244,7 @@ impl<V: Values> CanaryHost<V> {
             }
             State::Gathering => {
                 lead.asked.insert(header.wid);
-                if lead.asked.len() == others && lead.counter < others {
+                if self.has_lost(step, header.wid) {
                     self.fail_issue(step);
                 }
             }

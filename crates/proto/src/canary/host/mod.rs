@@ -9,6 +9,7 @@
 //! One more place tells that a collective is complete (§3.3), so that leaders need not keep what nobody will ask for.
 
 mod claims;
+mod evidence;
 mod failure;
 mod following;
 mod lead;
@@ -246,7 +247,7 @@ impl<V: Values> CanaryHost<V> {
             Kind::Request => self.request(step, &header),
             Kind::Query => self.query(step, &header),
             Kind::Broadcast => self.sum(now, step, &header, packet),
-            Kind::Failure => self.failed(step, &header),
+            Kind::Failure => self.failed(now, step, &header),
             Kind::Report => self.report(step, &header, packet),
             Kind::Mismatch => self.mismatch(step, &header, packet),
             Kind::Claim => self.claim(step, &header),
