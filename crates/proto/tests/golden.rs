@@ -194,7 +194,10 @@ fn canary() {
     let request = sent(&mut host, late);
     packets.push(("REQUEST of rank 1", request.clone()));
     hear(&mut leader, late, &request);
-    packets.push(("FAILURE: all have asked, so the block is issued again as attempt 1", sent(&mut leader, late)));
+    packets.push((
+        "FAILURE: all have asked and one contribution is missing, so the block is issued again as attempt 1",
+        sent(&mut leader, late),
+    ));
     let failure = packets[packets.len() - 1].1.clone();
     hear(&mut host, late, &failure);
 
