@@ -8,7 +8,7 @@ use tributary_proto::ids::{NodeId, WorkerId};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::time::{Span, Time};
 
-use crate::fabric::{Fabric, Fate, switch_config};
+use crate::fabric::{Fabric, Fate, bad_cables, switch_config};
 use crate::reduce::to;
 use crate::results::{collective, expected, input, output};
 
@@ -90,16 +90,7 @@ fn losses_late_packets_doubles_and_collisions_change_no_bit() {
     for seed in 0..60u64 {
         let config = SharedSwitchConfig { descriptors: [1, 3, 1024][seed as usize % 3], ..switch_config() };
         let mut fabric = Fabric::leaf_spine(2, 2, 2, 4, config);
-        let mut state = seed;
-        fabric.fate = Box::new(move |_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            match state >> 33 & 31 {
-                0..=2 => Fate::IsLost,
-                3 => Fate::IsDoubled(Span::from_nanos(state >> 50)),
-                4 => Fate::IsLate(Span::from_nanos(state >> 48)),
-                _ => Fate::Arrives,
-            }
-        });
+        fabric.fate = bad_cables(seed);
         broadcast(&mut fabric, seed as usize % 4, 300, Span::from_millis(1000));
         assert_eq!(fabric.held(), 0, "seed {seed}");
     }

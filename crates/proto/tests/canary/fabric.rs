@@ -44,6 +44,7 @@ enum Event {
 }
 
 pub type FateOf = Box<dyn FnMut(&Sent) -> Fate>;
+
 /// Cables that lose about a tenth of all packets, double some and delay some, as the seed will have it.
 pub fn bad_cables(seed: u64) -> FateOf {
     let mut state = seed;
