@@ -9,11 +9,11 @@ use tributary_net::fabric::crossbar::Crossbar;
 use tributary_net::fabric::own;
 use tributary_net::fabric::wire::{Carry, Hello, hellos, read_hello};
 use tributary_net::udp::UdpPort;
-use tributary_proto::drop_reason::DropReason;
-use tributary_proto::ids::{JobId, JobKey, NodeId, PortId};
-use tributary_proto::packet::Ecn;
-use tributary_proto::time::{Span, Time};
-use tributary_proto::wire::{COMMON_LEN, Common, kind};
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId};
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
 /// What is read can be written back, and says the same then.
 pub fn fabric_wire(bytes: &[u8]) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_numeric::ReduceOp;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 /// No test waits longer than this for what must come.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -15,16 +15,16 @@ use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_numeric::ReduceOp;
-use tributary_proto::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
-use tributary_proto::host::{Collective, HostEvent};
-use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
-use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
-use tributary_proto::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::registry::Protocol;
-use tributary_proto::switch::{NoQueues, Verdict};
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::time::{Span, Time};
-use tributary_proto::values::Elements;
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::contract::host::{Collective, HostEvent};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::switch::{NoQueues, Verdict};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 use tributary_sim::config::Config;
 use tributary_sim::experiment;
 use tributary_sim::net::{Happening, TraceEvent, Tracer};
@@ -81,7 +81,7 @@ impl Rendezvous for Tapped {
             slots,
             elements_per_packet,
             peers: self.workers.lock().unwrap().values().copied().collect(),
-            wid: WorkerId(rank),
+            wid: ChildId(rank),
             switches: Vec::new(),
             fabric: None,
         })
@@ -223,13 +223,13 @@ fn replay_switch(world: u16, seen: &[Seen]) -> Vec<BTreeSet<Vec<u8>>> {
 /// What a fresh worker makes of the packets that reached a real one: its packets in the order of their first sending,
 /// and its sum.
 fn replay_host(world: u16, rank: usize, seen: &[Seen]) -> (Vec<Vec<u8>>, Vec<u8>) {
-    let (job, worker, timers) = (config(world), WorkerId(rank as u16), TimerConfig::default());
-    let host = HostConfig { job, rank: worker, worker, timers, fabric: FabricPlan::default() };
+    let (job, worker, timers) = (config(world), Rank(rank as u16), TimerConfig::default());
+    let host = HostConfig { job, rank: worker, child: ChildId::of_rank(worker), timers, fabric: FabricPlan::default() };
     let mut host = Protocol::SwitchMl.host::<Elements>(&host);
     let tensor = Box::new(ElementTensor::new(InPlaceStorage::new(input(rank)), ReduceOp::Sum));
     host.submit(Time::ZERO, Collective { tensor, deadline: None }).unwrap();
     let (mut sent, mut buf) = (Vec::new(), vec![0; host.max_packet_len()]);
-    let mut drain = |host: &mut Box<dyn tributary_proto::host::Host>, now| {
+    let mut drain = |host: &mut Box<dyn tributary_proto::contract::host::Host>, now| {
         while let Some(packet) = host.poll_transmit(now, &mut buf) {
             sent.push(buf[..packet.len].to_vec());
         }

@@ -1,8 +1,8 @@
 //! Switches of a fabric that cannot be reached. Ranks behind one are cut off, and perhaps not for long: it may be started
 //! again. So they are not lost as soon as ranks whose processes die, and the others are told the switch that is gone.
 
-use tributary_proto::ids::{JobId, WorkerId};
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::{ChildId, JobId};
+use tributary_proto::contract::time::Time;
 
 use crate::admission::Timers;
 use crate::control::Control;
@@ -41,7 +41,7 @@ impl Control {
 
 impl Running {
     /// When a member is lost whose connection is closed and that is silent; `None` while that is not so.
-    pub(crate) fn bereft_at(&self, wid: WorkerId, timers: &Timers) -> Option<Time> {
+    pub(crate) fn bereft_at(&self, wid: ChildId, timers: &Timers) -> Option<Time> {
         let member = &self.members[wid.index()];
         let since = member.silent_since(self.started)?.max(member.watch.closed()?);
         Some(match self.absences.iter().find(|absence| absence.place.ranks.contains(&wid.0)) {
@@ -51,10 +51,10 @@ impl Running {
     }
 
     /// All that a switch cuts off are lost together, so that the others are told once and for all.
-    pub(crate) fn lose_companions(&mut self, now: Time, wid: WorkerId) {
+    pub(crate) fn lose_companions(&mut self, now: Time, wid: ChildId) {
         let absence = self.absences.iter().find(|absence| absence.place.ranks.contains(&wid.0));
         let ranks = absence.map(|absence| absence.place.ranks.clone()).unwrap_or_default();
-        for wid in ranks.into_iter().map(WorkerId) {
+        for wid in ranks.into_iter().map(ChildId) {
             let is_cut_off = |member: &Member| member.state == MemberState::Present && member.watch.closed().is_some();
             if self.members.get(wid.index()).is_some_and(is_cut_off) {
                 self.lose(now, wid);

@@ -1,6 +1,6 @@
 //! How much of the switch a job gets: slots in powers of two, halved until they fit.
 
-use tributary_proto::time::Span;
+use tributary_proto::contract::time::Span;
 
 use crate::memory::{Bytes, JobShape};
 use crate::name::JobName;
@@ -172,7 +172,7 @@ pub(crate) fn grant(limits: &Limits, name: &JobName, wish: JobShape, free: Free)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_proto::registry::Protocol;
+    use tributary_proto::protocols::Protocol;
 
     fn wish(slots: u16) -> JobShape {
         JobShape {

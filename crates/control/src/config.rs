@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use serde::Deserialize;
-use tributary_proto::time::Span;
+use tributary_proto::contract::time::Span;
 
 use crate::admission::{Limits, Quota, Timers};
 

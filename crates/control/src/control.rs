@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tributary_proto::config::{Below, JobConfig};
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::registry::Protocol;
-use tributary_proto::time::Time;
+use tributary_proto::contract::config::{Below, JobConfig};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
+use tributary_proto::contract::time::Time;
+use tributary_proto::protocols::Protocol;
 
 use crate::admission::Limits;
 use crate::forming::{Forming, Party, Quarrel, Seat};
@@ -204,7 +204,7 @@ impl Control {
         name: &JobName,
         id: JobId,
         key: JobKey,
-        wid: WorkerId,
+        wid: ChildId,
         lost: bool,
     ) -> Result<(), Refusal> {
         let job = self.member_of(name, id, key)?;
@@ -231,7 +231,7 @@ impl Control {
     }
 
     /// A shard heard a child at a time that may be past.
-    pub fn heard(&mut self, id: JobId, wid: WorkerId, at: Time) {
+    pub fn heard(&mut self, id: JobId, wid: ChildId, at: Time) {
         if let Some(job) = self.running.get_mut(&id) {
             job.heard(wid, at);
         }
@@ -312,7 +312,7 @@ impl Control {
         let id = config.job;
         let world = workers.len() as u16;
         let child = |(rank, &addr): (usize, &SocketAddr)| Child {
-            below: Below::Worker(WorkerId(rank as u16)),
+            below: Below::Worker(Rank(rank as u16)),
             addrs: vec![addr],
             asked_at: addr.ip(),
             incarnation: None,

@@ -6,8 +6,8 @@ mod rendezvous;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tributary_proto::ids::JobKey;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::JobKey;
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::control::Ticket;
 use crate::levels::{self, Ascent, Child, SwitchPlace, SwitchSeat};

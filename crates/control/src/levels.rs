@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_proto::config::Below;
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::time::Span;
+use tributary_proto::contract::config::Below;
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
+use tributary_proto::contract::time::Span;
 
 use crate::request::JoinRequest;
 
@@ -50,7 +50,7 @@ pub struct Ascent {
     /// Elements per packet.
     pub elements_per_packet: u16,
     /// This switch's number among the children of the one above.
-    pub wid: WorkerId,
+    pub wid: ChildId,
     /// The UDP address of each shard of the switch above.
     pub shards: Vec<SocketAddr>,
     /// The UDP address of each worker of the whole job, by rank.
@@ -85,7 +85,7 @@ impl Child {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uplink {
     /// This switch's number among the children of the one above.
-    pub wid: WorkerId,
+    pub wid: ChildId,
     /// The UDP address of each shard of the switch above.
     pub shards: Vec<SocketAddr>,
 }
@@ -106,7 +106,7 @@ pub(crate) fn children<'a>(
 ) -> Vec<Child> {
     let mut children: Vec<Child> = Vec::new();
     for (request, via) in seats {
-        let rank = WorkerId(request.rank);
+        let rank = Rank(request.rank);
         let there = children.iter_mut().find(|child| via.is_some() && child.incarnation == via);
         if let Some(Child { below: Below::Switch(ranks), .. }) = there {
             ranks.push(rank);

@@ -1,8 +1,8 @@
 //! What a job occupies in a switch, in bytes, before it is made.
 
-use tributary_proto::config::JobConfig;
-use tributary_proto::ids::{JobId, JobKey};
-use tributary_proto::registry::Protocol;
+use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::ids::{JobId, JobKey};
+use tributary_proto::protocols::Protocol;
 
 /// Most elements that one packet carries: a UDP datagram over IPv4 or IPv6 holds them with every header.
 pub const MAX_ELEMENTS_PER_PACKET: u16 = 16_128;

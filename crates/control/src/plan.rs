@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tributary_proto::config::JobConfig;
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::registry::Protocol;
-use tributary_proto::time::Span;
+use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
+use tributary_proto::contract::time::Span;
+use tributary_proto::protocols::Protocol;
 
 use crate::control::Ticket;
 use crate::levels::{Child, SwitchPlace, Uplink};
@@ -37,9 +37,9 @@ pub struct Plan {
 
 impl Plan {
     /// The child that a rank is, or is below.
-    pub fn child_of(&self, rank: u16) -> Option<WorkerId> {
-        let holds = |child: &Child| child.below.ranks().binary_search(&WorkerId(rank)).is_ok();
-        self.children.iter().position(holds).map(|wid| WorkerId(wid as u16))
+    pub fn child_of(&self, rank: u16) -> Option<ChildId> {
+        let holds = |child: &Child| child.below.ranks().binary_search(&Rank(rank)).is_ok();
+        self.children.iter().position(holds).map(|wid| ChildId(wid as u16))
     }
 
     /// The ranks below this switch, ascending.
@@ -84,7 +84,7 @@ pub enum Effect {
         /// Its key.
         key: JobKey,
         /// This switch's number there.
-        wid: WorkerId,
+        wid: ChildId,
         /// It did not end well: not all members had left.
         lost: bool,
     },

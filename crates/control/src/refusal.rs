@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tributary_proto::time::Span;
+use tributary_proto::contract::time::Span;
 
 use crate::memory::Bytes;
 use crate::name::JobName;

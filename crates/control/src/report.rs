@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use tributary_proto::config::Below;
-use tributary_proto::ids::JobId;
-use tributary_proto::registry::Protocol;
-use tributary_proto::time::Time;
+use tributary_proto::contract::config::Below;
+use tributary_proto::contract::ids::JobId;
+use tributary_proto::contract::time::Time;
+use tributary_proto::protocols::Protocol;
 
 use crate::control::Control;
 use crate::levels::Child;

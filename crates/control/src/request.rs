@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_proto::registry::Protocol;
-use tributary_proto::time::Span;
+use tributary_proto::contract::time::Span;
+use tributary_proto::protocols::Protocol;
 
 use crate::admission::Limits;
 use crate::memory::MAX_ELEMENTS_PER_PACKET;

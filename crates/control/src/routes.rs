@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 
 /// Who is connected to whom. Hosts are the nodes `0..hosts` and have one cable each; switches follow. A node's ports are
 /// numbered in the order of its cables.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tributary_proto::ids::{JobId, WorkerId};
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::{ChildId, JobId};
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::absence::Absence;
 use crate::admission::Timers;
@@ -136,17 +136,17 @@ impl Running {
     }
 
     /// The child that a rank is, if it has come here and not to a switch below.
-    pub fn worker(&self, rank: u16) -> Option<WorkerId> {
+    pub fn worker(&self, rank: u16) -> Option<ChildId> {
         self.plan.child_of(rank).filter(|wid| self.plan.children[wid.index()].incarnation.is_none())
     }
 
-    pub fn leave(&mut self, now: Time, wid: WorkerId) {
+    pub fn leave(&mut self, now: Time, wid: ChildId) {
         if let Some(member) = self.members.get_mut(wid.index()) {
             self.departures += u32::from(member.enter(MemberState::Left, now));
         }
     }
 
-    pub fn lose(&mut self, since: Time, wid: WorkerId) {
+    pub fn lose(&mut self, since: Time, wid: ChildId) {
         if let Some(member) = self.members.get_mut(wid.index()) {
             self.departures += u32::from(member.enter(MemberState::Lost, since));
         }
@@ -159,7 +159,7 @@ impl Running {
         }
     }
 
-    pub fn heard(&mut self, wid: WorkerId, at: Time) {
+    pub fn heard(&mut self, wid: ChildId, at: Time) {
         if let Some(member) = self.members.get_mut(wid.index()) {
             self.departures += u32::from(member.hear(at));
         }
@@ -243,7 +243,7 @@ impl Contender {
     }
 
     /// The ranks that the job has too, each with the child that it is or is below.
-    fn rivals<'a>(&'a self, job: &'a Running) -> impl Iterator<Item = (u16, WorkerId)> + 'a {
+    fn rivals<'a>(&'a self, job: &'a Running) -> impl Iterator<Item = (u16, ChildId)> + 'a {
         let ranks = self.party.seats.iter().map(|seat| seat.request.rank);
         ranks.filter_map(|rank| job.plan.child_of(rank).map(|wid| (rank, wid)))
     }

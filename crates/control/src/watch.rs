@@ -6,8 +6,8 @@
 //! Switches in levels watch each other in the same way, and pass on who is gone: up what is gone below, down what is gone
 //! elsewhere. So every switch of a job knows of everybody.
 
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
+use tributary_proto::contract::time::Time;
 
 use crate::admission::Timers;
 use crate::control::Control;
@@ -59,13 +59,13 @@ impl Departed {
 /// A switch next to this one, which is told what the others said and not what it said itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Neighbour {
-    Below(WorkerId),
+    Below(ChildId),
     Above,
 }
 
 impl Control {
     /// A member has opened a connection that it keeps while it lives. Returns which child it is.
-    pub fn watch(&mut self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<WorkerId, Refusal> {
+    pub fn watch(&mut self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<ChildId, Refusal> {
         let job = self.member_of(name, id, key)?;
         let world = job.plan.config.world;
         let wid = job.worker(rank).ok_or(Refusal::BadRank { rank, world })?;
@@ -78,7 +78,7 @@ impl Control {
         &mut self,
         name: &JobName,
         id: JobId,
-        wid: WorkerId,
+        wid: ChildId,
         key: JobKey,
         said: Departed,
     ) -> Result<(), Refusal> {
@@ -88,7 +88,7 @@ impl Control {
         };
         member.watch.open();
         // It speaks for its own ranks alone.
-        let is_there = |rank: u16| child.below.ranks().binary_search(&WorkerId(rank)).is_ok();
+        let is_there = |rank: u16| child.below.ranks().binary_search(&Rank(rank)).is_ok();
         let mut said = said;
         said.members.retain(|gone| is_there(gone.rank));
         said.switches.retain(|place| !place.ranks.is_empty() && place.ranks.iter().all(|&rank| is_there(rank)));
@@ -100,7 +100,7 @@ impl Control {
     }
 
     /// A child's connection is closed, whoever closed it.
-    pub fn unwatch(&mut self, now: Time, id: JobId, wid: WorkerId) {
+    pub fn unwatch(&mut self, now: Time, id: JobId, wid: ChildId) {
         let member = self.running.get_mut(&id).and_then(|job| job.members.get_mut(wid.index()));
         if let Some(member) = member {
             member.watch.close(now);
@@ -143,7 +143,7 @@ impl Control {
     }
 
     /// Who is gone that is not below this switch below.
-    pub fn gone_beside(&self, id: JobId, wid: WorkerId) -> Option<Departed> {
+    pub fn gone_beside(&self, id: JobId, wid: ChildId) -> Option<Departed> {
         self.running.get(&id).map(|job| job.departed(Some(Neighbour::Below(wid))))
     }
 
@@ -183,7 +183,7 @@ impl Running {
     /// All that this switch sees and its neighbours have said, but for what `asker` has said or is.
     pub(crate) fn departed(&self, asker: Option<Neighbour>) -> Departed {
         let mut gone = Departed::default();
-        for wid in (0..self.members.len() as u16).map(WorkerId).filter(|&wid| asker != Some(Neighbour::Below(wid))) {
+        for wid in (0..self.members.len() as u16).map(ChildId).filter(|&wid| asker != Some(Neighbour::Below(wid))) {
             self.add_child(wid, &mut gone);
         }
         if let Some(above) = self.above.as_ref().filter(|_| asker != Some(Neighbour::Above)) {
@@ -200,7 +200,7 @@ impl Running {
     }
 
     /// What a child has said, and all that was behind it if it is gone itself.
-    fn add_child(&self, wid: WorkerId, gone: &mut Departed) {
+    fn add_child(&self, wid: ChildId, gone: &mut Departed) {
         let (member, child) = (&self.members[wid.index()], &self.plan.children[wid.index()]);
         if member.state == MemberState::Present {
             return gone.extend(&member.said);
@@ -220,7 +220,7 @@ impl Running {
 
     /// Calls everyone lost whose connection is closed and that has been silent for long enough since.
     pub(crate) fn lose_bereft(&mut self, now: Time, timers: &Timers) {
-        for wid in (0..self.members.len() as u16).map(WorkerId) {
+        for wid in (0..self.members.len() as u16).map(ChildId) {
             if self.bereft_at(wid, timers).is_some_and(|due| due <= now) {
                 self.lose(now, wid);
                 self.lose_companions(now, wid);
@@ -233,7 +233,7 @@ impl Running {
 
     /// The earliest time at which [`Running::lose_bereft`] has something to do.
     pub(crate) fn next_bereft(&self, timers: &Timers) -> Option<Time> {
-        let members = (0..self.members.len() as u16).filter_map(|wid| self.bereft_at(WorkerId(wid), timers));
+        let members = (0..self.members.len() as u16).filter_map(|wid| self.bereft_at(ChildId(wid), timers));
         members.chain(self.above_bereft_at(timers)).min()
     }
 

@@ -4,7 +4,7 @@ mod harness;
 
 use harness::{MIB, World, secs};
 use tributary_control::{Departed, Gone, Plan, SwitchPlace};
-use tributary_proto::ids::WorkerId;
+use tributary_proto::contract::ids::ChildId;
 
 /// Four ranks, of which 2 and 3 are behind the leaf.
 fn world() -> (World, std::sync::Arc<Plan>) {
@@ -28,7 +28,7 @@ fn absent(world: &mut World, plan: &Plan, seconds: f64) {
 }
 
 fn close(world: &mut World, plan: &Plan, rank: u16) {
-    world.control.unwatch(world.now, plan.config.job, WorkerId(rank));
+    world.control.unwatch(world.now, plan.config.job, ChildId(rank));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! What a job is charged covers what its machines really take.
 
 use tributary_control::JobShape;
-use tributary_proto::config::{Below, JobConfig, Parent, SwitchConfig};
-use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
-use tributary_proto::registry::Protocol;
-use tributary_proto::values::Elements;
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{Below, JobConfig, Parent, SwitchConfig};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::protocols::Protocol;
 
 /// Bytes that the machines of all shards hold.
 fn held(shape: JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
@@ -45,9 +45,9 @@ fn no_job_holds_more_than_it_is_charged_nor_much_less() {
 
 #[test]
 fn switches_below_and_above_are_charged_too() {
-    let parent = Some(Parent { port: PortId(2_000), worker: WorkerId(0) });
+    let parent = Some(Parent { port: PortId(2_000), child: ChildId(0) });
     for (world, racks) in [(4, 2), (16, 2), (1_023, 31), (1_000, 1_000)] {
-        let rack = |rack| (0..world).filter(|rank| rank % racks == rack).map(WorkerId).collect();
+        let rack = |rack| (0..world).filter(|rank| rank % racks == rack).map(Rank).collect();
         let below: Vec<Below> = (0..racks).map(|number| Below::Switch(rack(number))).collect();
         let (protocol, slots, elements_per_packet) = (Protocol::SwitchMl, 64, 360);
         let (children, neighbours) = (racks, racks + 1);

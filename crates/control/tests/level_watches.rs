@@ -8,8 +8,8 @@ use harness::{MIB, name, request, secs};
 use tributary_control::{
     Ascent, Control, Departed, Effect, Gone, JobName, Limits, Phase, Plan, Refusal, SwitchJoin, SwitchPlace, Ticket,
 };
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
+use tributary_proto::contract::time::{Span, Time};
 
 const ID: JobId = JobId(1);
 
@@ -77,7 +77,7 @@ fn below() -> (Control, Arc<Plan>) {
         key: JobKey(7),
         slots: 64,
         elements_per_packet: 360,
-        wid: WorkerId(0),
+        wid: ChildId(0),
         shards: vec!["10.9.0.9:17777".parse().unwrap()],
         workers: (0..4).map(|rank| request(rank, 4, 1).addr).collect(),
         switches: vec![place(9, &[0, 1, 2, 3]), place(1, &[0, 2]), place(2, &[1, 3])],
@@ -91,7 +91,7 @@ fn below() -> (Control, Arc<Plan>) {
 }
 
 fn say(control: &mut Control, plan: &Plan, wid: u16, said: Departed) {
-    control.watch_from_below(&plan.name, plan.config.job, WorkerId(wid), plan.config.key, said).unwrap();
+    control.watch_from_below(&plan.name, plan.config.job, ChildId(wid), plan.config.key, said).unwrap();
 }
 
 /// Lets time pass while these children and, if there is one, the switch above are heard.
@@ -99,7 +99,7 @@ fn pass(control: &mut Control, from: Time, span: Span, alive: &[u16], above: boo
     let (mut now, end) = (from, from + span);
     while now < end {
         now += Span::from_millis(100);
-        alive.iter().for_each(|&wid| control.heard(ID, WorkerId(wid), now));
+        alive.iter().for_each(|&wid| control.heard(ID, ChildId(wid), now));
         if above {
             control.heard_above(ID, now);
         }
@@ -116,13 +116,13 @@ fn what_one_switch_below_says_the_others_are_told_and_never_itself() {
     let before = top.departures(ID);
     say(&mut top, &plan, 1, members(&[left(1), lost(3)]));
     assert_ne!(top.departures(ID), before);
-    assert_eq!(top.gone_beside(ID, WorkerId(0)), Some(members(&[left(1), lost(3)])));
-    assert_eq!(top.gone_beside(ID, WorkerId(1)), Some(Departed::default()));
+    assert_eq!(top.gone_beside(ID, ChildId(0)), Some(members(&[left(1), lost(3)])));
+    assert_eq!(top.gone_beside(ID, ChildId(1)), Some(Departed::default()));
     let job = &top.jobs()[0];
     assert_eq!((job.phase, &job.missing[..]), (Phase::Failed, &[3][..]), "an operator at the top sees it too");
     // It was heard again.
     say(&mut top, &plan, 1, members(&[left(1)]));
-    assert_eq!(top.gone_beside(ID, WorkerId(0)), Some(members(&[left(1)])));
+    assert_eq!(top.gone_beside(ID, ChildId(0)), Some(members(&[left(1)])));
 }
 
 #[test]
@@ -130,11 +130,11 @@ fn a_switch_below_speaks_for_its_own_ranks_alone() {
     let (mut top, plan) = top();
     let said = Departed { members: vec![lost(0), lost(3)], switches: vec![place(8, &[0, 1]), place(7, &[])] };
     say(&mut top, &plan, 1, said);
-    assert_eq!(top.gone_beside(ID, WorkerId(0)), Some(members(&[lost(3)])));
+    assert_eq!(top.gone_beside(ID, ChildId(0)), Some(members(&[lost(3)])));
     let key = plan.config.key;
-    let nobody = top.watch_from_below(&plan.name, ID, WorkerId(2), key, Departed::default());
+    let nobody = top.watch_from_below(&plan.name, ID, ChildId(2), key, Departed::default());
     assert!(matches!(nobody, Err(Refusal::BadRank { .. })), "{nobody:?}");
-    let stranger = top.watch_from_below(&plan.name, ID, WorkerId(1), JobKey(0), members(&[lost(1)]));
+    let stranger = top.watch_from_below(&plan.name, ID, ChildId(1), JobKey(0), members(&[lost(1)]));
     assert!(matches!(stranger, Err(Refusal::WrongKey { .. })), "{stranger:?}");
 }
 
@@ -143,20 +143,20 @@ fn a_switch_below_that_dies_is_named_with_its_ranks_within_two_keepalives() {
     let (mut top, plan) = top();
     (0..2).for_each(|wid| say(&mut top, &plan, wid, Departed::default()));
     let now = pass(&mut top, Time::ZERO, secs(2.0), &[0, 1], false);
-    top.unwatch(now, ID, WorkerId(1));
+    top.unwatch(now, ID, ChildId(1));
     let now = pass(&mut top, now, secs(0.9), &[0], false);
-    assert_eq!(top.gone_beside(ID, WorkerId(0)), Some(Departed::default()));
+    assert_eq!(top.gone_beside(ID, ChildId(0)), Some(Departed::default()));
     pass(&mut top, now, secs(0.2), &[0], false);
     let gone = Departed { members: vec![lost(1), lost(3)], switches: vec![place(2, &[1, 3])] };
-    assert_eq!(top.gone_beside(ID, WorkerId(0)), Some(gone));
+    assert_eq!(top.gone_beside(ID, ChildId(0)), Some(gone));
 }
 
 #[test]
 fn a_switch_that_ends_its_part_because_of_a_lost_rank_is_not_lost_itself() {
     let (mut top, plan) = top();
     say(&mut top, &plan, 1, members(&[lost(3)]));
-    top.leave_switch(Time::ZERO, &plan.name, ID, plan.config.key, WorkerId(1), true).unwrap();
-    assert_eq!(top.gone_beside(ID, WorkerId(0)), Some(members(&[lost(1), lost(3)])));
+    top.leave_switch(Time::ZERO, &plan.name, ID, plan.config.key, ChildId(1), true).unwrap();
+    assert_eq!(top.gone_beside(ID, ChildId(0)), Some(members(&[lost(1), lost(3)])));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_switch_tells_upwards_what_is_below_it_and_its_members_everything() {
     assert_eq!(rack.gone(ID), Some(members(&[lost(3)])));
     assert_eq!(rack.gone_below(ID), Some(Departed::default()));
     let now = pass(&mut rack, Time::ZERO, secs(2.0), &[0, 1], true);
-    rack.unwatch(now, ID, WorkerId(1));
+    rack.unwatch(now, ID, ChildId(1));
     pass(&mut rack, now, secs(1.1), &[0], true);
     assert_eq!(rack.gone(ID), Some(members(&[lost(2), lost(3)])));
     assert_eq!(rack.gone_below(ID), Some(members(&[lost(2)])));

@@ -9,8 +9,8 @@ use tributary_control::{
     Admitted, Ascent, Control, Effect, JobName, JoinRequest, Limits, Phase, Plan, Refusal, SwitchJoin, SwitchPlace,
     Ticket,
 };
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
+use tributary_proto::contract::time::{Span, Time};
 
 const RACKS: usize = 2;
 
@@ -139,7 +139,7 @@ impl Tree {
                     key: plan.config.key,
                     slots: plan.config.slots,
                     elements_per_packet: plan.config.elements_per_packet,
-                    wid: WorkerId(wid as u16),
+                    wid: ChildId(wid as u16),
                     shards: vec!["10.9.0.9:17777".parse().unwrap()],
                     workers: plan.workers.clone(),
                     switches: plan.switches.clone(),

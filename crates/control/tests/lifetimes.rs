@@ -4,7 +4,7 @@ mod harness;
 
 use harness::{MIB, World, request, secs};
 use tributary_control::{JoinRequest, Limits, MemberState, Phase, Plan};
-use tributary_proto::time::Span;
+use tributary_proto::contract::time::Span;
 
 const ALL: [u16; 3] = [0, 1, 2];
 
@@ -119,7 +119,7 @@ fn old_news_of_a_live_member_do_not_give_its_name_away() {
     let plan = world.start("a", 1, 1);
     // The shards were last asked long ago; what they know now is told before anything is decided.
     world.now += secs(5.0);
-    let ticket = world.control.join(world.now, &plan.name, request(0, 1, 2), tributary_proto::ids::JobKey(9));
+    let ticket = world.control.join(world.now, &plan.name, request(0, 1, 2), tributary_proto::contract::ids::JobKey(9));
     assert_eq!(world.control.poll_effect(), None, "not decided yet");
     assert!(world.control.poll_timeout().is_some_and(|due| due <= world.now), "the driver is to look at once");
     world.hear(&plan, [0]);
@@ -218,7 +218,7 @@ fn a_name_is_free_again_as_soon_as_its_job_is_over() {
     let lost = world.start("a", 1, 1);
     world.pass(secs(10.1), &[]);
     assert!(!world.installed.contains_key(&lost.config.job));
-    let other_protocol = JoinRequest { protocol: tributary_proto::registry::Protocol::Ring, ..request(0, 1, 2) };
+    let other_protocol = JoinRequest { protocol: tributary_proto::protocols::Protocol::Ring, ..request(0, 1, 2) };
     let ticket = world.join("a", other_protocol);
     assert!(world.answer(ticket).is_ok());
 }

@@ -85,7 +85,7 @@ impl Run {
     fn take(&mut self, step: &Step) {
         match *step {
             Step::Join { name, rank, world, incarnation, slots, elements, patience_ms } => {
-                let timeout = tributary_proto::time::Span::from_millis(patience_ms);
+                let timeout = tributary_proto::contract::time::Span::from_millis(patience_ms);
                 let base = request(rank, world, incarnation);
                 self.join(name, JoinRequest { slots, max_elements_per_packet: elements, timeout, ..base });
             }
@@ -108,7 +108,7 @@ impl Run {
                 let living: Vec<(Arc<Plan>, [u16; 1])> =
                     alive.iter().filter_map(|&(plan, rank)| Some((self.plan(plan)?, [rank]))).collect();
                 let living: Vec<(&Plan, &[u16])> = living.iter().map(|(plan, rank)| (&**plan, &rank[..])).collect();
-                self.world.pass(tributary_proto::time::Span::from_millis(ms), &living);
+                self.world.pass(tributary_proto::contract::time::Span::from_millis(ms), &living);
             }
         }
     }

@@ -4,9 +4,9 @@ mod harness;
 
 use harness::{MIB, World, name, request, secs};
 use tributary_control::{JoinRequest, Limits, Phase, Quota};
-use tributary_proto::ids::{JobId, JobKey};
-use tributary_proto::registry::Protocol;
-use tributary_proto::time::Span;
+use tributary_proto::contract::ids::{JobId, JobKey};
+use tributary_proto::contract::time::Span;
+use tributary_proto::protocols::Protocol;
 
 /// How a test's request differs from the usual one.
 type Change = fn(&mut JoinRequest);
@@ -334,7 +334,7 @@ fn only_members_speak_for_a_job() {
 fn a_job_that_the_shards_cannot_take_is_refused_to_all_and_leaves_nothing() {
     use tributary_control::{Control, Effect};
     let mut control = Control::new(Limits::new(64 * MIB, 1));
-    let now = tributary_proto::time::Time::ZERO;
+    let now = tributary_proto::contract::time::Time::ZERO;
     for rank in [0, 1] {
         control.join(now, &name("a"), request(rank, 2, 1), JobKey(7));
     }

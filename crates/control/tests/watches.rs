@@ -4,7 +4,7 @@ mod harness;
 
 use harness::{MIB, World, secs};
 use tributary_control::{Gone, Plan, Refusal};
-use tributary_proto::ids::{JobKey, WorkerId};
+use tributary_proto::contract::ids::{ChildId, JobKey};
 
 fn watched(world: &mut World, ranks: u16) -> std::sync::Arc<Plan> {
     let plan = world.start("a", ranks, 1);
@@ -26,7 +26,7 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_lost_within_two_kee
     assert_eq!(gone(&world, &plan), Some(Vec::new()));
     let before = world.control.departures(plan.config.job);
 
-    world.control.unwatch(world.now, plan.config.job, WorkerId(1));
+    world.control.unwatch(world.now, plan.config.job, ChildId(1));
     world.pass(secs(0.9), &[(&plan, &[0, 2])]);
     assert_eq!(world.control.departures(plan.config.job), before);
     world.pass(secs(0.1), &[(&plan, &[0, 2])]);
@@ -38,7 +38,7 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_lost_within_two_kee
 fn a_member_that_goes_on_sending_is_not_lost_with_its_connection() {
     let mut world = World::new(64 * MIB);
     let plan = watched(&mut world, 2);
-    world.control.unwatch(world.now, plan.config.job, WorkerId(1));
+    world.control.unwatch(world.now, plan.config.job, ChildId(1));
     world.pass(secs(60.0), &[(&plan, &[0, 1])]);
     assert_eq!(gone(&world, &plan), Some(Vec::new()));
 }
@@ -49,7 +49,7 @@ fn a_silent_member_with_an_open_connection_has_its_whole_lease() {
     let plan = watched(&mut world, 2);
     // A second connection replaces the first, which the kernel gives up later.
     world.control.watch(&plan.name, plan.config.job, 1, plan.config.key).unwrap();
-    world.control.unwatch(world.now, plan.config.job, WorkerId(1));
+    world.control.unwatch(world.now, plan.config.job, ChildId(1));
     world.pass(secs(9.9), &[(&plan, &[0])]);
     assert_eq!(gone(&world, &plan), Some(Vec::new()));
     world.pass(secs(0.2), &[(&plan, &[0])]);
@@ -63,13 +63,13 @@ fn who_has_left_is_gone_too_and_not_lost() {
     let mut world = World::new(64 * MIB);
     let plan = watched(&mut world, 2);
     world.leave(&plan, 0);
-    world.control.unwatch(world.now, plan.config.job, WorkerId(0));
+    world.control.unwatch(world.now, plan.config.job, ChildId(0));
     world.pass(secs(5.0), &[(&plan, &[1])]);
     assert_eq!(gone(&world, &plan), Some(vec![Gone { rank: 0, left: true }]));
     world.leave(&plan, 1);
     assert_eq!(gone(&world, &plan), None);
     // The connection outlives the job.
-    world.control.unwatch(world.now, plan.config.job, WorkerId(1));
+    world.control.unwatch(world.now, plan.config.job, ChildId(1));
 }
 
 #[test]

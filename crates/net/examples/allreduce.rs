@@ -19,7 +19,7 @@ use support::LocalSwitch;
 use tributary_net::group::{ConnectOptions, Group, GroupStats};
 use tributary_net::rendezvous::Rendezvous;
 use tributary_numeric::ReduceOp;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 use tributary_testbed::{Faults, Shaping, Star, StarOptions};
 
 const HELP: &str = "options: world=4 shards=2 elements=6250000 iters=20 k=0 slots=0 protocol=switchml mtu=1500 \

@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tributary_control::{Ascent, JobName, JoinRequest, Limits, Refusal, SwitchPlace};
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::time::Span;
-use tributary_proto::wire;
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
+use tributary_proto::contract::time::Span;
+use tributary_proto::contract::wire;
 
 use crate::client::{ClientError, SwitchAbove};
 use crate::clock::duration;
@@ -144,7 +144,7 @@ impl Ascender {
     }
 
     /// Tells the switch above that this one's part in a job is over.
-    pub fn leave(&self, name: JobName, job: JobId, key: JobKey, wid: WorkerId, lost: bool) {
+    pub fn leave(&self, name: JobName, job: JobId, key: JobKey, wid: ChildId, lost: bool) {
         let above = Arc::clone(&self.above);
         let body = SwitchLeaveBody { job_id: job.0, key: hex(key.0), wid: wid.0, lost };
         let task = spawn_blocking(move || {
@@ -212,7 +212,7 @@ fn refusal(above: &SwitchAbove, error: ClientError) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use tributary_proto::registry::Protocol;
+    use tributary_proto::protocols::Protocol;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tributary_control::{Ascent, JobName};
-use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::contract::ids::{JobId, JobKey};
 use ureq::Agent;
 
 use crate::http::api::{

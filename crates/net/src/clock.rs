@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
 
 /// Turns the monotonic clock into a driver's [`Time`].
 #[derive(Clone, Copy, Debug)]

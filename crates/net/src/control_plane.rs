@@ -17,8 +17,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, oneshot, watch};
 use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, SwitchJoin, Ticket};
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
+use tributary_proto::contract::time::Time;
 
 use self::above::{News, WatchesAbove};
 pub(crate) use self::members::NoWatch;
@@ -181,7 +181,7 @@ impl ControlPlane {
         name: &JobName,
         id: JobId,
         key: JobKey,
-        wid: WorkerId,
+        wid: ChildId,
         lost: bool,
     ) -> Result<(), Refusal> {
         let left = self.state().control.leave_switch(self.now(), name, id, key, wid, lost);
@@ -379,7 +379,7 @@ impl ControlPlane {
             for (wid, seen) in job.report.last_seen.iter().enumerate() {
                 if let Some(seen) = seen {
                     let ago = report.now.since(*seen);
-                    state.control.heard(job.id, WorkerId(wid as u16), Time(now.0.saturating_sub(ago.0)));
+                    state.control.heard(job.id, ChildId(wid as u16), Time(now.0.saturating_sub(ago.0)));
                 }
             }
             if let Some(seen) = job.report.others_last_seen {

@@ -22,8 +22,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::ids::WorkerId;
-use tributary_proto::tensor::{Primitive, Spec};
+use tributary_proto::collective::tensor::{Primitive, Spec};
+use tributary_proto::contract::ids::Rank;
 
 pub use self::error::{ConnectError, GroupError};
 pub use self::options::{ConnectOptions, GroupInfo, GroupStats};
@@ -113,7 +113,7 @@ impl Group {
         if root == self.info.rank && input.len() != output.len() {
             return Err(GroupError::Lengths { input: input.len(), output: output.len() });
         }
-        let primitive = Primitive::Reduce(WorkerId(root));
+        let primitive = Primitive::Reduce(Rank(root));
         self.in_parts(input.as_ptr(), output.as_mut_ptr(), input.len(), op, primitive, timeout)
     }
 
@@ -236,12 +236,12 @@ impl Group {
         hand_over: bool,
     ) -> Result<Vec<Pending>, GroupError> {
         const PART: usize = WORD * MAX_ELEMENTS;
-        self.check_root(Primitive::Broadcast(WorkerId(root)))?;
+        self.check_root(Primitive::Broadcast(Rank(root)))?;
         let is_root = root == self.info.rank;
         let mut started: Vec<Pending> = Vec::with_capacity(1);
         for start in (0..bytes.max(1)).step_by(PART) {
             let bytes = (bytes - start).min(PART);
-            let spec = Spec::broadcast(bytes.div_ceil(WORD) as u32, WorkerId(root));
+            let spec = Spec::broadcast(bytes.div_ceil(WORD) as u32, Rank(root));
             // SAFETY: the caller's promise.
             let tensor = unsafe { memory::words(data.wrapping_add(start), bytes, spec, is_root) };
             match self.shared.submit(tensor, timeout, hand_over) {
@@ -263,13 +263,13 @@ impl Group {
 
     /// The elements of the result that this rank gets.
     fn whole(&self, spec: &Spec) -> Range<u32> {
-        if spec.primitive.gets(WorkerId(self.info.rank)) { 0..spec.elements } else { 0..0 }
+        if spec.primitive.gets(Rank(self.info.rank)) { 0..spec.elements } else { 0..0 }
     }
 
     fn check_root(&self, primitive: Primitive) -> Result<(), GroupError> {
         let world = self.info.world;
         match primitive.root().filter(|root| root.0 >= world) {
-            Some(WorkerId(root)) => Err(GroupError::NoRoot { root, world }),
+            Some(Rank(root)) => Err(GroupError::NoRoot { root, world }),
             None => Ok(()),
         }
     }
@@ -285,7 +285,7 @@ impl Group {
         hand_over: bool,
     ) -> Result<Pending, GroupError> {
         self.check_root(spec.primitive)?;
-        let brings = spec.primitive.brings(WorkerId(self.info.rank));
+        let brings = spec.primitive.brings(Rank(self.info.rank));
         let kept = kept.start as usize..kept.end as usize;
         // SAFETY: the callers above promise the memory until the collective is done, and the engine drops the tensor
         // before it says so.

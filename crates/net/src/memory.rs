@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::slice;
 
 use tributary_numeric::{BlockExponent, DType, Element, Scale, bf16, f16};
-use tributary_proto::tensor::{Primitive, Spec, Tensor};
-use tributary_proto::tensors::{ElementTensor, Operands, Storage};
+use tributary_proto::collective::tensor::{Primitive, Spec, Tensor};
+use tributary_proto::collective::tensors::{ElementTensor, Operands, Storage};
 
 pub use self::words::words;
 
@@ -229,7 +229,7 @@ const NATIVE: &str = "the group refuses parts under protocols that sum at hosts"
 mod tests {
     use super::*;
     use tributary_numeric::ReduceOp;
-    use tributary_proto::ids::WorkerId;
+    use tributary_proto::contract::ids::Rank;
 
     #[test]
     fn blocks_are_read_from_the_input_and_written_to_the_output() {
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn of_a_part_only_the_elements_that_are_kept_are_written() {
         let (input, mut output) = ([1i32, 2, 3, 4, 5, 6], [0i32; 3]);
-        let spec = Spec::reduce(6, DType::I32, ReduceOp::Sum, WorkerId(3));
+        let spec = Spec::reduce(6, DType::I32, ReduceOp::Sum, Rank(3));
         // SAFETY: both arrays outlive the tensor, which is dropped before they are looked at; the output holds three.
         let mut tensor = unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 1..4) };
         assert_eq!(tensor.spec(), spec);

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 /// The speed of a link that does not tell its own.
 const UNKNOWN_LINK_BITS_PER_S: u64 = 10_000_000_000;

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use tributary_control::{Departed, Gone, SwitchPlace};
-use tributary_proto::ids::{JobId, JobKey, NodeId, WorkerId};
-use tributary_proto::registry::Protocol;
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId};
+use tributary_proto::protocols::Protocol;
 
 /// What a worker brings to the rendezvous of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct JoinAnswer {
     /// The UDP address of each member, by rank.
     pub peers: Vec<SocketAddr>,
     /// This worker's number at its switch; its rank, where all ranks have come to one switch.
-    pub wid: WorkerId,
+    pub wid: ChildId,
     /// The switches that the job runs on, this worker's among them.
     pub switches: Vec<SwitchPlace>,
     /// In a fabric of switches: who is where.

@@ -1,4 +1,4 @@
-//! One shard of a switch: a thread that owns a UDP socket and a [`Pipeline`](tributary_proto::pipeline::Pipeline).
+//! One shard of a switch: a thread that owns a UDP socket and a [`Pipeline`](tributary_proto::contract::pipeline::Pipeline).
 //!
 //! The control plane holds a [`ShardHandle`] for each. Shards share nothing; every call is a message to the thread.
 
@@ -15,12 +15,12 @@ use std::thread::{Builder, JoinHandle};
 
 use tokio::sync::oneshot;
 use tributary_control::SwitchPlace;
-use tributary_proto::config::{Below, JobConfig};
-use tributary_proto::drop_reason::DropCounters;
-use tributary_proto::ids::{JobId, ShardId, WorkerId};
-use tributary_proto::pipeline::JobReport;
-use tributary_proto::registry::Protocol;
-use tributary_proto::time::Time;
+use tributary_proto::contract::config::{Below, JobConfig};
+use tributary_proto::contract::drop_reason::DropCounters;
+use tributary_proto::contract::ids::{ChildId, JobId, ShardId};
+use tributary_proto::contract::pipeline::JobReport;
+use tributary_proto::contract::time::Time;
+use tributary_proto::protocols::Protocol;
 
 pub(crate) use self::rates::Rates;
 use self::thread::{Command, ShardThread};
@@ -54,7 +54,7 @@ pub struct JobInstall {
     /// Who is behind each child.
     pub below: Vec<Below>,
     /// The switch above: the address of its shard of the same number, and the `wid` of this switch there.
-    pub parent: Option<(SocketAddr, WorkerId)>,
+    pub parent: Option<(SocketAddr, ChildId)>,
 }
 
 impl JobInstall {

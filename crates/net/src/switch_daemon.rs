@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use tributary_control::{Limits, Quota, Timers};
-use tributary_proto::ids::ShardId;
+use tributary_proto::contract::ids::ShardId;
 
 use crate::control_plane::{ControlPlane, Shard};
 use crate::http::HttpServer;

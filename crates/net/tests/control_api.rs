@@ -12,10 +12,10 @@ use tributary_net::rendezvous::{
     Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, SwitchPlace, Watched,
 };
 use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
-use tributary_proto::ids::WorkerId;
-use tributary_proto::registry::Protocol;
-use tributary_proto::time::Span;
-use tributary_proto::wire::{COMMON_LEN, Common, kind};
+use tributary_proto::contract::ids::{ChildId, Rank};
+use tributary_proto::contract::time::Span;
+use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
+use tributary_proto::protocols::Protocol;
 
 fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -104,8 +104,8 @@ fn ranks_that_join_are_told_the_same_and_where_the_others_are() {
     let workers: Vec<Worker> = (0..3).map(|rank| Worker::new(&switch, "a", rank, 3)).collect();
     let answers: Vec<JoinAnswer> = join_all(&workers).into_iter().map(Result::unwrap).collect();
     let peers: Vec<SocketAddr> = workers.iter().map(|worker| worker.udp.local_addr().unwrap()).collect();
-    for (rank, answer) in (0..).map(WorkerId).zip(&answers) {
-        assert_eq!(answer, &JoinAnswer { wid: rank, ..answers[0].clone() });
+    for (rank, answer) in (0..).map(Rank).zip(&answers) {
+        assert_eq!(answer, &JoinAnswer { wid: ChildId::of_rank(rank), ..answers[0].clone() });
         assert_eq!(answer.switches, [SwitchPlace { addr: switch.listen_addr(), ranks: vec![0, 1, 2] }]);
         assert_eq!(answer.peers, peers);
         assert_eq!(answer.shards, switch.shard_addrs());

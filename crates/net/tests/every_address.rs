@@ -6,7 +6,7 @@ use std::time::Duration;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 #[test]
 fn a_switch_at_every_address_answers_each_worker_from_the_one_that_it_asked_at() {

@@ -12,7 +12,7 @@ use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::status::SwitchStatus;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 /// No test waits longer for anything; none depends on how long it takes.
 const PATIENCE: Duration = Duration::from_secs(30);

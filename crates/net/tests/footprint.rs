@@ -13,7 +13,7 @@ use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 /// The system's allocator, and how many bytes are out.
 struct Counting;

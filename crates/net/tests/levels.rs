@@ -13,10 +13,10 @@ use tributary_net::rendezvous::{JoinRequest, Rendezvous};
 use tributary_net::status::JobStatus;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::host::CollectiveError;
-use tributary_proto::ids::WorkerId;
-use tributary_proto::registry::Protocol;
-use tributary_proto::time::Span;
+use tributary_proto::contract::host::CollectiveError;
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::time::Span;
+use tributary_proto::protocols::Protocol;
 
 /// No test waits longer than this for what must come.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -267,7 +267,7 @@ fn a_rank_that_does_not_contribute_is_named_in_the_other_rack() {
     let [a, b] = racks.each_ref().map(RunningSwitch::listen_addr);
     for error in in_the_middle(&[a, b, a, b], Some(3), BRIEF, || ()).iter().flatten() {
         let CollectiveError::Missing { missing, .. } = cause(error) else { panic!("{error}") };
-        assert_eq!(missing[..], [WorkerId(3)]);
+        assert_eq!(missing[..], [Rank(3)]);
     }
     until_empty(&[&root, &racks[0], &racks[1]]);
 }

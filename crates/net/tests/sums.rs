@@ -8,8 +8,8 @@ use std::thread;
 use support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::ConnectOptions;
 use tributary_numeric::{DType, ReduceOp, f16};
-use tributary_proto::registry::Protocol;
-use tributary_proto::tensor::Spec;
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::protocols::Protocol;
 
 /// Element `i` of `rank`'s tensor in the collective `round`: of all magnitudes, and wrapping.
 fn value(rank: u16, round: u32, i: usize) -> i32 {

@@ -13,12 +13,12 @@ use tributary_net::group::{ConnectError, Group, GroupError};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::ShardReport;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::drop_reason::DropReason;
-use tributary_proto::host::CollectiveError;
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::registry::Protocol;
-use tributary_proto::tensor::Spec;
-use tributary_proto::wire::{COMMON_LEN, Common, kind};
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::host::CollectiveError;
+use tributary_proto::contract::ids::{JobId, JobKey, Rank};
+use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
+use tributary_proto::protocols::Protocol;
 
 /// Long enough for a switch to say who is missing.
 const SHORT: Duration = Duration::from_millis(700);
@@ -45,7 +45,7 @@ fn a_rank_that_stops_is_named_to_the_others_and_the_group_is_broken_after_that()
             if rank != 2 {
                 let (text, cause) = failed(group.allreduce_in_place(&mut data, ReduceOp::Sum, SHORT));
                 let CollectiveError::Missing { missing, .. } = cause else { panic!("{cause}") };
-                assert_eq!(missing, [WorkerId(2)]);
+                assert_eq!(missing, [Rank(2)]);
                 assert!(text.contains("job \"stops\"") && text.contains("rank 2 did not contribute"), "{text}");
                 assert!(text.contains(&group.info().switch), "{text}");
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tributary_net::udp::{Inbox, MAX_RUN, UdpPort};
-use tributary_proto::packet::Ecn;
+use tributary_proto::contract::packet::Ecn;
 
 const BUFFER: usize = 1 << 20;
 

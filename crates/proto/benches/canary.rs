@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::canary::wire as canary;
-use tributary_proto::config::{FlushTimeout, SharedSwitchConfig};
-use tributary_proto::ids::{GroupId, NodeId, PortId, PortSet, WorkerId};
-use tributary_proto::packet::{Ecn, PacketMut};
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{FlushTimeout, SharedSwitchConfig};
+use tributary_proto::contract::ids::{GroupId, NodeId, PortId, PortSet, Rank};
+use tributary_proto::contract::packet::{Ecn, PacketMut};
+use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::switch::{NoQueues, Verdict};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::Common;
 use tributary_proto::parts::look_ahead::LookAhead;
-use tributary_proto::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::registry::Protocol;
-use tributary_proto::switch::{NoQueues, Verdict};
-use tributary_proto::tensor::Spec;
-use tributary_proto::time::{Span, Time};
-use tributary_proto::values::Elements;
-use tributary_proto::wire::Common;
+use tributary_proto::protocols::Protocol;
 
 use self::switchml_setup::{JOB, KEY, RUN, SLOTS, WORLD, integers, job, pipeline};
 
@@ -131,10 +131,10 @@ fn canary_packet(rank: u16, hosts: u16, k: u16) -> Vec<u8> {
         to_leader: true,
         shard: 0,
         attempt: 0,
-        wid: WorkerId(rank),
+        wid: Rank(rank),
         look_ahead: LookAhead::UNKNOWN,
         spec: Spec::allreduce(1 << 20, DType::I32, ReduceOp::Sum),
-        contributors: canary::proof(canary::rank_proof(WorkerId(rank)), 0, 0),
+        contributors: canary::proof(canary::rank_proof(Rank(rank)), 0, 0),
     };
     header.emit(&mut bytes);
     bytes[canary::HEADER_LEN..]

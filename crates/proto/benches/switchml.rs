@@ -7,14 +7,14 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tributary_numeric::{BlockExponent, ReduceOp, Scale, codec, lanes};
-use tributary_proto::config::JobConfig;
-use tributary_proto::host::{Collective, Host};
-use tributary_proto::ids::{GroupId, PortId, ShardId};
-use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
-use tributary_proto::switch::{NoQueues, Verdict};
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::host::{Collective, Host};
+use tributary_proto::contract::ids::{GroupId, PortId, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::switch::{NoQueues, Verdict};
+use tributary_proto::contract::time::Time;
 use tributary_proto::switchml::wire::HEADER_LEN;
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::time::Time;
 
 use self::switchml_setup::{RUN, SLOTS, WORLD, drain, integers, job, pipeline};
 

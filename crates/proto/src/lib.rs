@@ -6,20 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod canary;
-pub mod config;
-pub mod drop_reason;
-pub mod host;
-pub mod ids;
-pub mod packet;
+pub mod collective;
+pub mod contract;
 pub mod parts;
-pub mod pipeline;
+pub mod protocols;
 pub mod ps;
-pub mod registry;
 pub mod ring;
-pub mod switch;
 pub mod switchml;
-pub mod tensor;
-pub mod tensors;
-pub mod time;
-pub mod values;
-pub mod wire;

@@ -8,16 +8,16 @@ use std::path::PathBuf;
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::canary::wire as canary_wire;
-use tributary_proto::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
-use tributary_proto::host::{Collective, Host};
-use tributary_proto::ids::{GroupId, JobId, JobKey, NodeId, PortId, ShardId, WorkerId};
-use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
-use tributary_proto::registry::Protocol;
-use tributary_proto::switch::{NoQueues, Switch, Verdict};
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::time::{Span, Time};
-use tributary_proto::values::Elements;
-use tributary_proto::wire::{Common, kind};
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::contract::host::{Collective, Host};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::{Common, kind};
+use tributary_proto::protocols::Protocol;
 
 const JOB: JobId = JobId(0x0102);
 const KEY: JobKey = JobKey(0xA1A2_A3A4_A5A6_A7A8);
@@ -59,8 +59,8 @@ fn job() -> JobConfig {
 fn switchml_host(rank: u16) -> Box<dyn Host> {
     let config = HostConfig {
         job: job(),
-        rank: WorkerId(rank),
-        worker: WorkerId(rank),
+        rank: Rank(rank),
+        child: ChildId(rank),
         timers: TimerConfig::default(),
         fabric: Default::default(),
     };
@@ -161,7 +161,7 @@ fn canary_host(rank: u16) -> Box<dyn Host> {
         reissues: 3,
     };
     let config =
-        HostConfig { job: job(), rank: WorkerId(rank), worker: WorkerId(rank), timers: TimerConfig::default(), fabric };
+        HostConfig { job: job(), rank: Rank(rank), child: ChildId(rank), timers: TimerConfig::default(), fabric };
     Protocol::Canary.host::<Elements>(&config)
 }
 
@@ -222,7 +222,7 @@ fn canary() {
 }
 
 fn words(root: u16, values: &[i32]) -> Collective {
-    let tensor = ElementTensor::new(InPlaceStorage::new(values.to_vec()), ReduceOp::Sum).from(WorkerId(root));
+    let tensor = ElementTensor::new(InPlaceStorage::new(values.to_vec()), ReduceOp::Sum).from(Rank(root));
     Collective { tensor: Box::new(tensor), deadline: None }
 }
 
@@ -231,7 +231,7 @@ fn words(root: u16, values: &[i32]) -> Collective {
 fn roots() {
     let mut packets = Vec::new();
     let mut worker = switchml_host(1);
-    let to = ElementTensor::new(InPlaceStorage::new(vec![7i32, -1]), ReduceOp::Sum).to(WorkerId(0x2AB));
+    let to = ElementTensor::new(InPlaceStorage::new(vec![7i32, -1]), ReduceOp::Sum).to(Rank(0x2AB));
     worker.submit(Time::ZERO, Collective { tensor: Box::new(to), deadline: None }).unwrap();
     packets.push((
         "SwitchML: UPDATE of rank 1, to a reduce of two elements for rank 0x2ab",

@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use harness::Network;
 use harness::link::LinkConfig;
 use harness::nodes::Node;
-use tributary_proto::drop_reason::DropReason;
-use tributary_proto::host::{Collective, Host, HostEvent, HostStats, SubmitError};
-use tributary_proto::ids::{OpId, PortId, ShardId, WorkerId};
-use tributary_proto::packet::{Addr, Ecn, Packet, Transmit};
-use tributary_proto::pipeline::Pipeline;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::host::{Collective, Host, HostEvent, HostStats, SubmitError};
+use tributary_proto::contract::ids::{OpId, PortId, Rank, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, Transmit};
+use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::time::{Span, Time};
 
 /// Sends `outbox` when its timer fires at `start`, and keeps nothing but counts.
 struct Talker {
@@ -62,7 +62,7 @@ impl Host for Talker {
 }
 
 fn worker(rank: u16) -> Addr {
-    Addr::Worker(WorkerId(rank))
+    Addr::Worker(Rank(rank))
 }
 
 fn pair(count: usize, link: LinkConfig) -> Network {

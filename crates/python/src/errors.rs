@@ -6,8 +6,9 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tributary_net::group::{ConnectError, GroupError};
-use tributary_proto::host::CollectiveError;
-use tributary_proto::ids::WorkerId;
+use tributary_proto::contract::host::CollectiveError;
+use tributary_proto::contract::ids::Rank;
+
 use tributary_sim::config::ConfigError;
 
 /// A time that Python gives in seconds.
@@ -45,7 +46,7 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
     }
 }
 
-fn ranks(workers: &[WorkerId]) -> Vec<u16> {
+fn ranks(workers: &[Rank]) -> Vec<u16> {
     workers.iter().map(|worker| worker.0).collect()
 }
 

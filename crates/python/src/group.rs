@@ -12,9 +12,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tributary_net::group::{ConnectOptions, MAX_ELEMENTS};
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::ids::WorkerId;
-use tributary_proto::registry::Protocol;
-use tributary_proto::tensor::{Primitive, Spec};
+use tributary_proto::collective::tensor::{Primitive, Spec};
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::protocols::Protocol;
 
 use crate::errors;
 use crate::pending::{Flight, Pending};
@@ -302,7 +302,7 @@ fn keep(mut inner: MutexGuard<'_, Inner>, flight: Flight) -> Arc<Flight> {
 }
 
 fn primitive(root: Option<u16>) -> Primitive {
-    root.map_or(Primitive::Allreduce, |root| Primitive::Reduce(WorkerId(root)))
+    root.map_or(Primitive::Allreduce, |root| Primitive::Reduce(Rank(root)))
 }
 
 impl Drop for Group {

@@ -11,7 +11,7 @@ mod switch;
 use std::ffi::OsString;
 
 use pyo3::prelude::*;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 /// Runs the command line program and returns its exit code.
 ///

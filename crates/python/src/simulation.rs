@@ -7,7 +7,7 @@ use numpy::PyArray1;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tributary_proto::time::Time;
+use tributary_proto::contract::time::Time;
 use tributary_sim::config::Config;
 use tributary_sim::experiment::RunError;
 use tributary_sim::table::{Format, Table, Values};

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::events::{Event, EventId, EventKind, EventQueue};
 
 /// A packet of 1,024 bytes at 100 Gbit/s; every eighth link was idle and waits for the wire's 1 us too.

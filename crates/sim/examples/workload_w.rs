@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::driver::{Settings, Simulation};
 use tributary_sim::net::{LinkSpec, Rate};
 use tributary_sim::routing::Balancing;

@@ -1,6 +1,6 @@
 //! Canary on simulated fabrics: every sum is proven, at any array size and any timeout, and switches hold nothing after.
 
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::config::Config;
 use tributary_sim::driver::Simulation;
 use tributary_sim::experiment::build;

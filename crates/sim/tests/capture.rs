@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use tributary_proto::time::Time;
+use tributary_proto::contract::time::Time;
 use tributary_sim::capture::{Filter, PcapngCapture, Recorder};
 use tributary_sim::config::Config;
 use tributary_sim::experiment::build;

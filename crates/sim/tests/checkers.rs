@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::packet::Ecn;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::check::Checker;
 use tributary_sim::config::Config;
 use tributary_sim::driver::{Complaint, Settings, Simulation, Wrong};

@@ -1,6 +1,6 @@
 //! Completion times that follow from rates and delays alone: within 1 %. (DCTCP's are in tests/dctcp.rs.)
 
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 use tributary_sim::config::Config;
 use tributary_sim::run;
 

@@ -1,7 +1,7 @@
 //! DCTCP against its paper: Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010, sections 3.3 and 4.
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::driver::{Settings, Simulation};
 use tributary_sim::net::{LinkId, LinkSpec, LossCause, Rate};
 use tributary_sim::topology::{dumbbell, leaf_spine, star};

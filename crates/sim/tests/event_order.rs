@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use proptest::prelude::*;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::events::{Event, EventId, EventKind, EventQueue};
 
 /// One step of a run: schedule an event so far ahead of now, or take one out.

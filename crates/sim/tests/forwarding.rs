@@ -1,7 +1,7 @@
 //! Links, queues and paths, without any protocol.
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::driver::{Settings, Simulation};
 use tributary_sim::net::{LinkId, LinkSpec, LossCause, Rate};
 use tributary_sim::routing::Balancing;

@@ -1,10 +1,10 @@
 //! Protocols' machines on simulated networks.
 
-use tributary_proto::config::TimerConfig;
-use tributary_proto::ids::NodeId;
-use tributary_proto::registry::Protocol;
-use tributary_proto::tensor::Spec;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::config::TimerConfig;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 use tributary_sim::config::Config;
 use tributary_sim::driver::{JobPlan, Settings, Simulation};
 use tributary_sim::net::{LinkSpec, Rate};

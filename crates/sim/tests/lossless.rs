@@ -1,11 +1,11 @@
 //! PAUSE: nothing is dropped, whatever is sent; and nothing stands still for ever.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::config::TimerConfig;
-use tributary_proto::ids::NodeId;
-use tributary_proto::registry::Protocol;
-use tributary_proto::tensor::Spec;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::config::TimerConfig;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 use tributary_sim::check::Checker;
 use tributary_sim::config::Config;
 use tributary_sim::driver::{Action, JobPlan, Settings, Simulation};

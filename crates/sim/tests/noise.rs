@@ -1,7 +1,7 @@
 //! Operating system noise (Canary §5.2.5) in its two readings: a NIC that stands still, and packets that come late.
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::check::Checker;
 use tributary_sim::driver::{Action, Holds, Noise, Settings, Simulation};
 use tributary_sim::net::{LinkSpec, LosslessSpec, Rate};

@@ -1,14 +1,14 @@
 //! Canary: its header, a switch of a fabric, and a host that leads and follows.
 
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, Report};
-use tributary_proto::config::{FabricPlan, FlushTimeout, SharedSwitchConfig};
-use tributary_proto::ids::{NodeId, PortId, WorkerId};
-use tributary_proto::packet::{Addr, Ecn, PacketMut};
-use tributary_proto::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::registry::Protocol;
-use tributary_proto::switch::{NoQueues, Verdict};
-use tributary_proto::time::{Span, Time};
-use tributary_proto::values::Elements;
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{FabricPlan, FlushTimeout, SharedSwitchConfig};
+use tributary_proto::contract::ids::{NodeId, PortId, Rank};
+use tributary_proto::contract::packet::{Addr, Ecn, PacketMut};
+use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::switch::{NoQueues, Verdict};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 
 use super::{drive_host, job, packets, two_collectives};
 
@@ -20,7 +20,7 @@ pub fn canary_wire(bytes: &[u8]) {
     header.emit(&mut again);
     assert_eq!(again, bytes);
     if let Ok(report) = Report::parse(bytes, 40) {
-        assert!((0..40).filter(|&rank| report.has_contributed(WorkerId(rank))).count() <= 40);
+        assert!((0..40).filter(|&rank| report.has_contributed(Rank(rank))).count() <= 40);
     }
     if let Ok(kind) = Kind::of(bytes) {
         assert_eq!(Kind::from_code(bytes[4]), Some(kind));

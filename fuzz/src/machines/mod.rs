@@ -4,19 +4,19 @@ mod canary;
 mod ring;
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::config::{Below, FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
-use tributary_proto::host::{Collective, HostEvent};
-use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
-use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{Below, FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
+use tributary_proto::contract::host::{Collective, HostEvent};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::switch::{MIN_TRANSMIT_LEN, NoQueues, Verdict};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::{COMMON_LEN, Common};
 use tributary_proto::parts::report::Report;
-use tributary_proto::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::registry::Protocol;
-use tributary_proto::switch::{MIN_TRANSMIT_LEN, NoQueues, Verdict};
+use tributary_proto::protocols::Protocol;
 use tributary_proto::switchml::wire::{Header, Kind, Mismatch};
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::time::{Span, Time};
-use tributary_proto::values::Elements;
-use tributary_proto::wire::{COMMON_LEN, Common};
 
 pub use self::canary::{canary_host, canary_switch, canary_wire};
 pub use self::ring::{ring_host, ring_wire};
@@ -83,10 +83,10 @@ pub fn switchml_pipeline(bytes: &[u8]) {
     let job = job();
     let members: Vec<PortId> = (0..job.world).map(PortId).collect();
     // With or without a switch above.
-    let parent = (bytes.len() % 2 == 1).then_some(Parent { port: PortId(9), worker: WorkerId(1) });
+    let parent = (bytes.len() % 2 == 1).then_some(Parent { port: PortId(9), child: ChildId(1) });
     // The last child is a switch.
     let mut below = Below::workers(job.world);
-    below[2] = Below::Switch(vec![WorkerId(2), WorkerId(3)]);
+    below[2] = Below::Switch(vec![Rank(2), Rank(3)]);
     let (shard, group) = (ShardId(0), GroupId(0));
     let config = SwitchConfig { job: job.clone(), shard, members: members.clone(), below, group, parent };
     let mut pipeline = Pipeline::default();
@@ -133,8 +133,7 @@ fn drive_host(
     from: impl Fn(u8) -> Addr,
     readable: impl Fn(&[u8]) -> bool,
 ) {
-    let config =
-        HostConfig { job: job(), rank: WorkerId(0), worker: WorkerId(0), timers: TimerConfig::default(), fabric };
+    let config = HostConfig { job: job(), rank: Rank(0), child: ChildId(0), timers: TimerConfig::default(), fabric };
     let mut host = protocol.host::<Elements>(&config);
     let all = collectives.len();
     for collective in collectives {
@@ -171,7 +170,7 @@ fn drive_host(
 
 /// A worker of SwitchML in the middle of two collectives gets any packets from anywhere.
 pub fn switchml_host(bytes: &[u8]) {
-    let from = |place| if place == 127 { Addr::Worker(WorkerId(1)) } else { Addr::Switch(ShardId(0)) };
+    let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(ShardId(0)) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
     drive_host(Protocol::SwitchMl, FabricPlan::default(), two_collectives(), bytes, from, readable);
 }

@@ -1,15 +1,15 @@
 //! The ring's part: its four headers, and a worker that gets anything from anyone.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::config::FabricPlan;
-use tributary_proto::host::Collective;
-use tributary_proto::ids::WorkerId;
-use tributary_proto::packet::Addr;
-use tributary_proto::registry::Protocol;
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::contract::config::FabricPlan;
+use tributary_proto::contract::host::Collective;
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::packet::Addr;
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::{COMMON_LEN, Common};
+use tributary_proto::protocols::Protocol;
 use tributary_proto::ring::wire::{Ack, Data, Fault, HEADER_LEN, MAX_CONTROL_LEN, Notice};
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::time::{Span, Time};
-use tributary_proto::wire::{COMMON_LEN, Common};
 
 use super::{drive_host, job};
 
@@ -40,7 +40,7 @@ pub fn ring_host(bytes: &[u8]) {
     let deadline = Some(Time::ZERO + Span::from_millis(50));
     let tensor = ElementTensor::new(InPlaceStorage::new(vec![-3i32; 50]), ReduceOp::Sum);
     let collectives = vec![Collective { tensor: Box::new(tensor), deadline }];
-    let from = |place: u8| Addr::Worker(WorkerId(u16::from(place % 4)));
+    let from = |place: u8| Addr::Worker(Rank(u16::from(place % 4)));
     let readable = |packet: &[u8]| Common::parse(packet).is_ok();
     drive_host(Protocol::Ring, FabricPlan::default(), collectives, bytes, from, readable);
 }

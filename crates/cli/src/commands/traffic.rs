@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tributary_net::fabric::wire::{CARRY_LEN, Carry, NO_VIA};
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 
 use super::fabric;
 use crate::failure::Failure;

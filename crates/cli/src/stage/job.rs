@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 use super::{Process, START_TIMEOUT, Stage};
 use crate::failure::Failure;

@@ -11,9 +11,9 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use tributary_net::udp::{Inbox, UdpPort};
-use tributary_proto::config::TimerConfig;
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::config::TimerConfig;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::config::Config;
 use tributary_sim::experiment;
 use tributary_testbed::{Faults, Shaping, Star, requirements};

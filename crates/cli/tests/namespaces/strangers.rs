@@ -4,9 +4,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use tributary_net::status::SwitchStatus;
-use tributary_proto::ids::{JobId, JobKey};
-use tributary_proto::registry::Protocol;
-use tributary_proto::wire::{COMMON_LEN, Common, kind};
+use tributary_proto::contract::ids::{JobId, JobKey};
+use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
+use tributary_proto::protocols::Protocol;
 use tributary_testbed::Faults;
 
 use crate::network::{Network, checked};

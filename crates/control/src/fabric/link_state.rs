@@ -3,7 +3,7 @@
 //! Every switch says which of its own ports are down; neighbours tell each other all that they have heard, and newer
 //! words replace older ones. A leaf so learns that a spine has lost another leaf, and sends nothing there that is for it.
 
-use tributary_proto::ids::{NodeId, PortId, PortSet};
+use tributary_proto::contract::ids::{NodeId, PortId, PortSet};
 
 use crate::routes::{Cabling, Routes};
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::Deserialize;
-use tributary_proto::ids::{JobKey, NodeId, PortSet};
-use tributary_proto::time::Span;
+use tributary_proto::contract::ids::{JobKey, NodeId, PortSet};
+use tributary_proto::contract::time::Span;
 
 use super::file::{FabricFile, LinkFile};
 use crate::memory::MAX_ELEMENTS_PER_PACKET;

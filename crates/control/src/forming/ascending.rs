@@ -1,6 +1,6 @@
 //! A rendezvous at a switch with a parent: what it asks the switch above, and what it does with the answer.
 
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
 
 use super::Forming;
 use crate::admission::grant;

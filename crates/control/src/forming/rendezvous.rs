@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tributary_proto::config::JobConfig;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::time::{Span, Time};
 
 use super::{Forming, Party, Quarrel, Seat};
 use crate::admission::{Free, Limits, grant};

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers};
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::registry::Protocol;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -90,7 +90,7 @@ impl World {
 
     pub fn hear(&mut self, plan: &Plan, ranks: impl IntoIterator<Item = u16>) {
         for rank in ranks {
-            let wid = plan.child_of(rank).unwrap_or(WorkerId(rank));
+            let wid = plan.child_of(rank).unwrap_or(ChildId(rank));
             self.control.heard(plan.config.job, wid, self.now);
         }
     }

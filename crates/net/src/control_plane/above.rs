@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tributary_control::{Control, Departed, Plan};
-use tributary_proto::ids::{JobId, JobKey};
+use tributary_proto::contract::ids::{JobId, JobKey};
 
 use crate::http::api::{ErrorBody, GoneMembers, SwitchWatchBody, hex};
 use crate::http::call;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tributary_control::{Control, Departed, JobName, Refusal};
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 
 use super::ControlPlane;
 
@@ -40,7 +40,7 @@ impl ControlPlane {
         &self,
         name: &JobName,
         id: JobId,
-        wid: WorkerId,
+        wid: ChildId,
         key: JobKey,
         below: Departed,
         known: Departed,
@@ -53,8 +53,8 @@ impl ControlPlane {
         &self,
         name: &JobName,
         id: JobId,
-        open: impl FnOnce(&mut Control) -> Result<WorkerId, Refusal>,
-        look: impl Fn(&Control, WorkerId) -> Option<Departed>,
+        open: impl FnOnce(&mut Control) -> Result<ChildId, Refusal>,
+        look: impl Fn(&Control, ChildId) -> Option<Departed>,
         known: Departed,
     ) -> Result<Departed, NoWatch> {
         let mut departures = self.departures.subscribe();
@@ -93,7 +93,7 @@ impl ControlPlane {
 struct OpenWatch<'a> {
     plane: &'a ControlPlane,
     id: JobId,
-    wid: WorkerId,
+    wid: ChildId,
 }
 
 impl Drop for OpenWatch<'_> {

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use tributary_control::{JobName, Plan};
-use tributary_proto::ids::JobId;
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::JobId;
+use tributary_proto::contract::time::Time;
 
 use crate::shard::{Answer, JobInstall, ShardError, ShardHandle, ShardReport};
 

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use tributary_control::JobName;
 use tributary_control::fabric::Fabric;
-use tributary_proto::config::{Below, JobConfig};
-use tributary_proto::ids::{JobId, JobKey, NodeId};
-use tributary_proto::registry::Protocol;
+use tributary_proto::contract::config::{Below, JobConfig};
+use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
+use tributary_proto::protocols::Protocol;
 
 use super::thread::{FabricJob, FabricReport};
 use crate::http::api::{FabricReply, from_hex, hex};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use tributary_control::fabric::{Balancing, Fabric, LinkState};
 use tributary_control::routes::Routes;
-use tributary_proto::ids::{JobId, NodeId, PortId, PortSet};
-use tributary_proto::packet::Ecn;
-use tributary_proto::switch::{PortView, Verdict};
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::{JobId, NodeId, PortId, PortSet};
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::switch::{PortView, Verdict};
+use tributary_proto::contract::time::{Span, Time};
 
 use super::egress::{Egress, EgressCounters, Receiver};
 use crate::udp::{Destination, UdpPort, key_of};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tributary_control::Limits;
 use tributary_control::fabric::Fabric;
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 
 use super::handle::FabricHandle;
 use super::routes::{self, Place};

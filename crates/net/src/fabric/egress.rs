@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::ids::JobId;
-use tributary_proto::packet::Ecn;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::JobId;
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::udp::{MAX_RUN_BYTES, Run};
 

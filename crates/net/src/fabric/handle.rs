@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use tokio::sync::oneshot;
 use tributary_control::fabric::Fabric;
-use tributary_proto::ids::{JobId, NodeId, ShardId};
+use tributary_proto::contract::ids::{JobId, NodeId, ShardId};
 
 use super::thread::{Command, FabricJob, FabricReport, SwitchThread};
 use crate::shard::Answer;

@@ -1,10 +1,10 @@
 //! Packets of the fabric itself, of job 0 under the fabric's own key: signs of life, and what it only forwards.
 
-use tributary_proto::drop_reason::DropReason;
-use tributary_proto::ids::PortId;
-use tributary_proto::packet::Ecn;
-use tributary_proto::time::Time;
-use tributary_proto::wire::{Common, kind};
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::ids::PortId;
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::Time;
+use tributary_proto::contract::wire::{Common, kind};
 
 use super::crossbar::Crossbar;
 use super::wire::{CARRY_LEN, Carry, NO_VIA, read_hello};

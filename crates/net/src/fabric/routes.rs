@@ -11,7 +11,7 @@ use axum::routing::post;
 use axum::{Extension, Json, Router};
 use tributary_control::fabric::Fabric;
 use tributary_control::{JobName, JoinRequest};
-use tributary_proto::ids::{JobId, WorkerId};
+use tributary_proto::contract::ids::{ChildId, JobId};
 
 use super::api::{FoundReply, HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};
 use super::handle::FabricHandle;
@@ -95,7 +95,7 @@ async fn join(
     let plan = place.api.plane.join(&name, request).await.inspect_err(|refusal| {
         tracing::info!(job = %name, rank, %addr, code = refusal.code(), %refusal, "join refused");
     })?;
-    let mut reply = JoinReply::new(&plan, WorkerId(rank), place.api.listen, vec![place.fabric.port]);
+    let mut reply = JoinReply::new(&plan, ChildId(rank), place.api.listen, vec![place.fabric.port]);
     reply.fabric = fabric_reply(&place.fabric, rank, &plan.workers);
     Ok(Json(reply))
 }

@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, oneshot};
 use tributary_control::fabric::Fabric;
 use tributary_control::{JobName, SwitchPlace};
-use tributary_proto::ids::{JobId, NodeId};
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::{JobId, NodeId};
+use tributary_proto::contract::time::{Span, Time};
 
 use super::api::{FoundReply, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply};
 use super::handle::{FabricHandle, ONLY};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tributary_control::fabric::Fabric;
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 
 use super::api::JobSign;
 use super::crossbar::PortReport;

@@ -7,8 +7,8 @@
 //! ```
 
 use tributary_control::fabric::Advert;
-use tributary_proto::ids::{JobId, JobKey, NodeId, PortId, PortSet};
-use tributary_proto::wire::{COMMON_LEN, Common, kind};
+use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, PortSet};
+use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
 /// Bytes of a HELLO before its adverts.
 const HELLO_LEN: usize = COMMON_LEN + 6;

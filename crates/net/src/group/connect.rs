@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tributary_proto::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
-use tributary_proto::ids::{ShardId, WorkerId};
-use tributary_proto::time::{Span, Time};
-use tributary_proto::values::Elements;
-use tributary_proto::wire::{COMMON_LEN, Common};
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::ids::{Rank, ShardId};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::{COMMON_LEN, Common};
 
 use super::engine::Engine;
 use super::error::ConnectError;
@@ -148,8 +148,8 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
             elements_per_packet: answer.elements_per_packet,
             shards: answer.shards.len() as u16,
         },
-        rank: WorkerId(options.rank),
-        worker: answer.wid,
+        rank: Rank(options.rank),
+        child: answer.wid,
         timers: TimerConfig::default(),
         fabric: answer.fabric.as_ref().map_or_else(FabricPlan::default, |fabric| FabricPlan {
             hosts: fabric.hosts.as_slice().into(),

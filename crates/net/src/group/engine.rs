@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tributary_control::Timers;
-use tributary_proto::host::{Collective, CollectiveError, Host, HostEvent, SubmitError};
-use tributary_proto::ids::OpId;
-use tributary_proto::tensor::Tensor;
-use tributary_proto::time::{Span, Time};
-use tributary_proto::wire::COMMON_LEN;
+use tributary_proto::collective::tensor::Tensor;
+use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent, SubmitError};
+use tributary_proto::contract::ids::OpId;
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::COMMON_LEN;
 
 use super::link::Link;
 use super::outlook::{News, Outlook};

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use tributary_proto::host::CollectiveError;
+use tributary_proto::contract::host::CollectiveError;
 
 use super::outlook::News;
 use crate::rendezvous::JoinError;

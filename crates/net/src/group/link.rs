@@ -5,11 +5,11 @@ use std::io::IoSlice;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use tributary_proto::host::Host;
-use tributary_proto::ids::{ShardId, WorkerId};
-use tributary_proto::packet::{Addr, Ecn, Packet};
-use tributary_proto::time::Time;
-use tributary_proto::wire::{COMMON_LEN, Common, kind};
+use tributary_proto::contract::host::Host;
+use tributary_proto::contract::ids::{Rank, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::time::Time;
+use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
 use super::outbox::{Addresses, Outbox};
 use crate::rendezvous::JoinAnswer;
@@ -37,7 +37,7 @@ impl Link {
     /// The way that the rendezvous has told.
     pub fn new(udp: UdpPort, header: Common, answer: &JoinAnswer) -> Link {
         let shards = answer.shards.iter().enumerate().map(|(i, &at)| (Addr::Switch(ShardId(i as u16)), at));
-        let peers = answer.peers.iter().enumerate().map(|(i, &at)| (Addr::Worker(WorkerId(i as u16)), at));
+        let peers = answer.peers.iter().enumerate().map(|(i, &at)| (Addr::Worker(Rank(i as u16)), at));
         let known = peers.chain(shards);
         Link {
             header,

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tributary_proto::host::HostStats;
-use tributary_proto::registry::Protocol;
+use tributary_proto::contract::host::HostStats;
+use tributary_proto::protocols::Protocol;
 
 use super::error::ConnectError;
 use crate::udp::SocketCounters;

@@ -4,10 +4,10 @@
 
 use std::collections::HashMap;
 
-use tributary_proto::host::Host;
-use tributary_proto::ids::ShardId;
-use tributary_proto::packet::{Addr, Transmit};
-use tributary_proto::time::Time;
+use tributary_proto::contract::host::Host;
+use tributary_proto::contract::ids::ShardId;
+use tributary_proto::contract::packet::{Addr, Transmit};
+use tributary_proto::contract::time::Time;
 
 use crate::udp::{Destination, Lanes, Run, UdpPort};
 

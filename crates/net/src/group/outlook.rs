@@ -5,9 +5,9 @@
 
 use std::fmt;
 
-use tributary_proto::host::{CollectiveError, HostStats};
-use tributary_proto::ids::WorkerId;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::host::{CollectiveError, HostStats};
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::rendezvous::{Departed, SwitchPlace};
 
@@ -27,9 +27,9 @@ pub enum News {
 
 impl News {
     /// The ranks that are gone.
-    pub fn ranks(&self) -> Vec<WorkerId> {
+    pub fn ranks(&self) -> Vec<Rank> {
         match self {
-            News::Gone(gone) => gone.members.iter().map(|gone| WorkerId(gone.rank)).collect(),
+            News::Gone(gone) => gone.members.iter().map(|gone| Rank(gone.rank)).collect(),
             News::NoSwitch(_) => Vec::new(),
         }
     }

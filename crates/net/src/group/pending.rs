@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tributary_proto::host::CollectiveError;
+use tributary_proto::contract::host::CollectiveError;
 
 use super::error::GroupError;
 use super::shared::Shared;

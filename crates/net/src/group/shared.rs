@@ -11,10 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use tributary_control::SwitchPlace;
-use tributary_proto::host::{CollectiveError, SubmitError};
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::tensor::Tensor;
-use tributary_proto::time::Time;
+use tributary_proto::collective::tensor::Tensor;
+use tributary_proto::contract::host::{CollectiveError, SubmitError};
+use tributary_proto::contract::ids::{JobId, JobKey, Rank};
+use tributary_proto::contract::time::Time;
 
 use super::engine::Engine;
 use super::error::GroupError;
@@ -339,8 +339,8 @@ impl Shared {
     }
 
     /// The uppermost switch below which there are only ranks of these.
-    fn switch_of(&self, ranks: &[WorkerId]) -> Option<SocketAddr> {
-        let all_there = |place: &&SwitchPlace| place.ranks.iter().all(|&rank| ranks.contains(&WorkerId(rank)));
+    fn switch_of(&self, ranks: &[Rank]) -> Option<SocketAddr> {
+        let all_there = |place: &&SwitchPlace| place.ranks.iter().all(|&rank| ranks.contains(&Rank(rank)));
         let below = self.identity.switches.iter().filter(all_there);
         below.max_by_key(|place| place.ranks.len()).map(|place| place.addr)
     }

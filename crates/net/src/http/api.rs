@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tributary_control::{Departed, Gone, JoinRequest, Plan};
-use tributary_proto::ids::{JobId, JobKey, NodeId, WorkerId};
-use tributary_proto::registry::Protocol;
-use tributary_proto::wire;
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId};
+use tributary_proto::contract::wire;
+use tributary_proto::protocols::Protocol;
 
 use crate::clock::span;
 use crate::http::error::ApiError;
@@ -137,7 +137,7 @@ pub struct FabricReply {
 
 impl JoinReply {
     /// What a member is told.
-    pub fn new(plan: &Plan, wid: WorkerId, listen: SocketAddr, shard_ports: Vec<u16>) -> JoinReply {
+    pub fn new(plan: &Plan, wid: ChildId, listen: SocketAddr, shard_ports: Vec<u16>) -> JoinReply {
         JoinReply {
             wid: wid.0,
             switches: places(plan, listen),
@@ -165,7 +165,7 @@ impl JoinReply {
             slots: self.slots,
             elements_per_packet: self.elements_per_packet,
             peers: self.peers,
-            wid: WorkerId(self.wid),
+            wid: ChildId(self.wid),
             switches: self.switches.into_iter().map(|place| place.seen_from(switch)).collect(),
             fabric: self.fabric.map(|fabric| rendezvous::FabricAnswer {
                 hosts: nodes(fabric.hosts),

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tributary_control::Refusal;
-use tributary_proto::registry::Protocol;
-use tributary_proto::wire;
+use tributary_proto::contract::wire;
+use tributary_proto::protocols::Protocol;
 
 use crate::http::api::ErrorBody;
 

@@ -11,7 +11,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use serde::de::DeserializeOwned;
 use tributary_control::{Departed, JobName};
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 
 use crate::control_plane::{ControlPlane, NoWatch};
 use crate::http::api::{
@@ -104,7 +104,7 @@ async fn join(
     })?;
     // Its machine knows a worker by its place among the children; without one, packets go from rank to rank.
     let aggregates = plan.protocol.aggregates_in_switch();
-    let wid = plan.child_of(rank).filter(|_| aggregates).unwrap_or(WorkerId(rank));
+    let wid = plan.child_of(rank).filter(|_| aggregates).unwrap_or(ChildId(rank));
     Ok(Json(JoinReply::new(&plan, wid, api.listen, api.shard_ports())))
 }
 
@@ -124,13 +124,13 @@ async fn join_switch(
         tracing::debug!(job = %name, %from, code = refusal.code(), %refusal, "join of a switch refused");
     })?;
     let wid = plan.children.iter().position(|child| child.incarnation == Some(incarnation)).unwrap_or_default();
-    Ok(Json(SwitchJoinReply::new(&plan, WorkerId(wid as u16), api.listen, api.shard_ports())))
+    Ok(Json(SwitchJoinReply::new(&plan, ChildId(wid as u16), api.listen, api.shard_ports())))
 }
 
 async fn leave_switch(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
     let name = JobName::new(&name)?;
     let SwitchLeaveBody { job_id, key, wid, lost } = read(body).await?;
-    api.plane.leave_switch(&name, JobId(job_id), parse_key(&key)?, WorkerId(wid), lost)?;
+    api.plane.leave_switch(&name, JobId(job_id), parse_key(&key)?, ChildId(wid), lost)?;
     tracing::debug!(job = %name, wid, lost, "a switch below leaves");
     Ok(Json(Done {}))
 }
@@ -178,7 +178,7 @@ async fn watch_from_below(
     let name = JobName::new(&name)?;
     let SwitchWatchBody { job_id, key, wid, below, gone } = from_json(&read_bytes(body, MAX_WATCH_BODY).await?)?;
     let (below, gone) = (below.table(peer.from), gone.table(peer.from));
-    let (id, key, wid) = (JobId(job_id), parse_key(&key)?, WorkerId(wid));
+    let (id, key, wid) = (JobId(job_id), parse_key(&key)?, ChildId(wid));
     answer(api.plane.watch_from_below(&name, id, wid, key, below, gone).await)
 }
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tributary_control::{JobView, MemberView};
-use tributary_proto::drop_reason::{DropCounters, DropReason};
-use tributary_proto::ids::WorkerId;
-use tributary_proto::time::Time;
+use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
+use tributary_proto::contract::ids::ChildId;
+use tributary_proto::contract::time::Time;
 
 use crate::control_plane::{ControlPlane, Sighting, Sightings};
 use crate::fabric::SwitchView;
@@ -111,8 +111,8 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
     // A sum of no floats is -0.0, which looks odd in a table.
     let total = |rate: fn(&ShardJob) -> f64| parts.iter().fold(0.0, |total, part| total + rate(part));
     let ate_per_s = total(|part| part.blocks_per_s) * elements as f64;
-    let waiting_for: BTreeSet<WorkerId> = machines().flat_map(|machine| machine.missing.iter().copied()).collect();
-    let ranks_of = |wid: WorkerId| view.ranks_of.get(wid.index()).cloned().unwrap_or_default();
+    let waiting_for: BTreeSet<ChildId> = machines().flat_map(|machine| machine.missing.iter().copied()).collect();
+    let ranks_of = |wid: ChildId| view.ranks_of.get(wid.index()).cloned().unwrap_or_default();
     let waiting_for: BTreeSet<u16> = waiting_for.into_iter().flat_map(ranks_of).collect();
     let ago = |heard: Option<Time>| heard.map(|heard| now.since(heard).as_secs_f64());
     let below = view.switches.iter().map(|switch| SwitchBelowStatus {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::slice;
 
 use tributary_numeric::{BlockExponent, Scale};
-use tributary_proto::tensor::{Spec, Tensor};
+use tributary_proto::collective::tensor::{Spec, Tensor};
 
 const WORD: usize = 4;
 
@@ -111,7 +111,7 @@ impl Tensor for Words {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_proto::ids::WorkerId;
+    use tributary_proto::contract::ids::Rank;
 
     #[test]
     fn every_number_of_bytes_at_every_address_comes_out_as_it_was() {
@@ -119,7 +119,7 @@ mod tests {
             for at in 0..4 {
                 let mut source: Vec<u8> = (0..at + bytes).map(|i| i as u8 | 0x80).collect();
                 let mut copy = vec![0u8; at + bytes + 3];
-                let spec = Spec::broadcast(bytes.div_ceil(WORD) as u32, WorkerId(0));
+                let spec = Spec::broadcast(bytes.div_ceil(WORD) as u32, Rank(0));
                 // SAFETY: both vectors outlive the tensors.
                 let mut tensors = unsafe {
                     let (source, copy) = (source.as_mut_ptr().add(at), copy.as_mut_ptr().add(at));

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use tributary_proto::packet::Ecn;
-use tributary_proto::switch::Verdict;
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::switch::Verdict;
 
 use super::ports::Ports;
 use crate::udp::{Lanes, Run, UdpPort};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_proto::ids::{GroupId, PortId};
+use tributary_proto::contract::ids::{GroupId, PortId};
 
 use crate::udp::{Destination, key_of};
 

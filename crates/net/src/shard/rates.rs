@@ -1,7 +1,7 @@
 //! A job's rates between two looks at its counters.
 
-use tributary_proto::pipeline::JobReport;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::pipeline::JobReport;
+use tributary_proto::contract::time::{Span, Time};
 
 /// Looks that follow each other faster than this share one interval.
 const INTERVAL: Span = Span::from_millis(500);
@@ -43,7 +43,7 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_proto::drop_reason::DropCounters;
+    use tributary_proto::contract::drop_reason::DropCounters;
 
     fn report(packets: u64) -> JobReport {
         let (drops, last_seen) = (DropCounters::default(), Vec::new());

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use tokio::sync::oneshot;
-use tributary_proto::config::{Parent, SwitchConfig};
-use tributary_proto::ids::{GroupId, JobId, ShardId};
-use tributary_proto::packet::PacketMut;
-use tributary_proto::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::switch::{NoQueues, Switch};
-use tributary_proto::time::Time;
-use tributary_proto::values::Elements;
-use tributary_proto::wire::Common;
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{Parent, SwitchConfig};
+use tributary_proto::contract::ids::{GroupId, JobId, ShardId};
+use tributary_proto::contract::packet::PacketMut;
+use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::switch::{NoQueues, Switch};
+use tributary_proto::contract::time::Time;
+use tributary_proto::contract::wire::Common;
 
 use super::forward::Forwarder;
 use super::ports::Ports;
@@ -153,12 +153,12 @@ impl ShardThread {
         let members: Vec<_> = members.iter().zip(&asked_at).map(to).collect();
         let Some(members) = self.ports.add_group(group, members) else { return Err(no_ports) };
         let mut above = None;
-        if let Some((addr, worker)) = parent {
+        if let Some((addr, child)) = parent {
             let Some(port) = self.ports.add_uplink(group, addr, self.udp.destination(addr)) else {
                 self.ports.remove_group(group);
                 return Err(no_ports);
             };
-            above = Some(Parent { port, worker });
+            above = Some(Parent { port, child });
             self.uplinks.add(port, Common { protocol: protocol.code(), kind: 0, job: id, key });
         }
         let others = above.iter().map(|parent| parent.port).collect();

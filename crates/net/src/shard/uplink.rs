@@ -3,10 +3,10 @@
 use std::io::IoSlice;
 
 use tributary_control::Timers;
-use tributary_proto::ids::{JobId, PortId};
-use tributary_proto::packet::Ecn;
-use tributary_proto::time::Time;
-use tributary_proto::wire::{COMMON_LEN, Common, kind};
+use tributary_proto::contract::ids::{JobId, PortId};
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::Time;
+use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
 use super::ports::Ports;
 use crate::udp::UdpPort;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use tributary_proto::packet::Ecn;
+use tributary_proto::contract::packet::Ecn;
 
 /// Messages that one call receives at most. Where the path does not coalesce, each is one packet, and the batch saves
 /// calls.

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use tributary_proto::packet::Ecn;
+use tributary_proto::contract::packet::Ecn;
 
 use super::run::Run;
 

@@ -12,7 +12,7 @@ mod sys;
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_proto::packet::Ecn;
+use tributary_proto::contract::packet::Ecn;
 
 pub use counters::SocketCounters;
 pub use inbox::{Inbox, Message};

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use tributary_proto::packet::Ecn;
+use tributary_proto::contract::packet::Ecn;
 
 use super::counters::SocketCounters;
 use super::inbox::Inbox;

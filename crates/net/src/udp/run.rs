@@ -4,7 +4,7 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
-use tributary_proto::packet::Ecn;
+use tributary_proto::contract::packet::Ecn;
 
 use super::port::{Destination, MAX_RUN, MAX_RUN_BYTES, UdpPort};
 

@@ -12,7 +12,7 @@ use std::ptr;
 use super::inbox::{BATCH, Inbox, MESSAGE_LEN, Message};
 use super::port::Destination;
 use super::{ecn_from_tos, tos_from_ecn};
-use tributary_proto::packet::Ecn;
+use tributary_proto::contract::packet::Ecn;
 
 /// Room for the control messages of one datagram: segment size, TOS or traffic class, own address or overflow counter.
 #[repr(C, align(8))]

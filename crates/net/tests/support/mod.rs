@@ -10,9 +10,9 @@ use std::time::Duration;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
-use tributary_proto::config::JobConfig;
-use tributary_proto::ids::{JobId, JobKey, ShardId, WorkerId};
-use tributary_proto::registry::Protocol;
+use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, ShardId};
+use tributary_proto::protocols::Protocol;
 
 /// No test waits longer than this for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -90,7 +90,7 @@ impl LocalSwitch {
             slots,
             elements_per_packet,
             peers,
-            wid: WorkerId(0),
+            wid: ChildId(0),
             switches: Vec::new(),
             fabric: None,
         }
@@ -128,7 +128,7 @@ impl Rendezvous for LocalSwitch {
         }
         loop {
             if let Some(answer) = &state.meetings[&request.job].answer {
-                return Ok(JoinAnswer { wid: WorkerId(request.rank), ..answer.clone() });
+                return Ok(JoinAnswer { wid: ChildId(request.rank), ..answer.clone() });
             }
             let (next, time) = self.changed.wait_timeout(state, request.timeout).unwrap();
             if time.timed_out() {

@@ -1,14 +1,14 @@
 //! A switch of SwitchML and its workers' packets, as the benches of both protocols feed them.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig};
-use tributary_proto::host::{Collective, Host};
-use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
-use tributary_proto::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::registry::Protocol;
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::time::Time;
-use tributary_proto::values::Elements;
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::contract::host::{Collective, Host};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::time::Time;
+use tributary_proto::protocols::Protocol;
 
 pub const WORLD: u16 = 8;
 /// SwitchML keeps two versions of each.
@@ -45,8 +45,8 @@ pub fn pipeline(job: &JobConfig) -> Pipeline {
 pub fn host(job: &JobConfig) -> Box<dyn Host> {
     let config = HostConfig {
         job: job.clone(),
-        rank: WorkerId(0),
-        worker: WorkerId(0),
+        rank: Rank(0),
+        child: ChildId(0),
         timers: TimerConfig::default(),
         fabric: Default::default(),
     };

@@ -12,11 +12,11 @@
 
 use tributary_numeric::BlockExponent;
 
-use crate::drop_reason::DropReason;
-use crate::ids::{NodeId, PortId, PortSet, WorkerId};
+use crate::collective::tensor::{Primitive, Spec};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{NodeId, PortId, PortSet, Rank};
+use crate::contract::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
 use crate::parts::look_ahead::LookAhead;
-use crate::tensor::{Primitive, Spec};
-use crate::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 40;
@@ -93,7 +93,7 @@ pub struct Header {
     /// How often the block was issued before.
     pub attempt: u8,
     /// Who sent it; of several contributions, that of one.
-    pub wid: WorkerId,
+    pub wid: Rank,
     /// What the contributors say about the sender's next block in the window; or about this one, where ranks agree on
     /// its exponent first.
     pub look_ahead: LookAhead,
@@ -115,7 +115,7 @@ impl Header {
         }
         let exponent = u16(bytes, EXPONENT_AT) as i16;
         let exponent = BlockExponent { exponent, non_finite: flags & NON_FINITE != 0 };
-        let (dtype, op, primitive) = parse_dtype_op(bytes[43], WorkerId::default())?;
+        let (dtype, op, primitive) = parse_dtype_op(bytes[43], Rank::default())?;
         Ok(Header {
             destination: NodeId(u32(bytes, 16)),
             id: u32(bytes, 20),
@@ -129,7 +129,7 @@ impl Header {
             to_leader: flags & TO_LEADER != 0,
             shard: bytes[SHARD_AT],
             attempt: bytes[42],
-            wid: WorkerId(u16(bytes, 46)),
+            wid: Rank(u16(bytes, 46)),
             look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
             spec: Spec { elements: u32(bytes, 48), dtype, op, primitive },
             contributors: u32(bytes, CONTRIBUTORS_AT),
@@ -137,7 +137,7 @@ impl Header {
     }
 
     /// The same with the root as hosts know it: whoever the packet is for leads, or whoever it is from.
-    pub fn rooted_at(self, leader: WorkerId) -> Header {
+    pub fn rooted_at(self, leader: Rank) -> Header {
         let primitive = match self.spec.primitive {
             Primitive::Allreduce => Primitive::Allreduce,
             Primitive::Reduce(_) => Primitive::Reduce(leader),
@@ -215,7 +215,7 @@ pub fn proof(rank_sum: u32, id: u32, attempt: u8) -> u32 {
 }
 
 /// The rank's own part of its proof.
-pub fn rank_proof(rank: WorkerId) -> u32 {
+pub fn rank_proof(rank: Rank) -> u32 {
     mix(1 << 48 | u64::from(rank.0))
 }
 
@@ -246,17 +246,17 @@ impl<'a> Report<'a> {
     }
 
     /// Writes a body; gives the packet's length.
-    pub fn emit(bytes: &mut [u8], world: u16, has_contributed: impl Fn(WorkerId) -> bool) -> usize {
+    pub fn emit(bytes: &mut [u8], world: u16, has_contributed: impl Fn(Rank) -> bool) -> usize {
         let len = Report::packet_len(world);
         bytes[HEADER_LEN..len].fill(0);
-        for rank in (0..world).filter(|&rank| has_contributed(WorkerId(rank))) {
+        for rank in (0..world).filter(|&rank| has_contributed(Rank(rank))) {
             bytes[HEADER_LEN + usize::from(rank / 8)] |= 1 << (rank % 8);
         }
         len
     }
 
     /// True if the rank has contributed.
-    pub fn has_contributed(&self, rank: WorkerId) -> bool {
+    pub fn has_contributed(&self, rank: Rank) -> bool {
         self.0.get(rank.index() / 8).is_some_and(|byte| byte >> (rank.0 % 8) & 1 != 0)
     }
 }

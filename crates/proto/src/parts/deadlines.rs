@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::OpId;
-use crate::time::{Span, Time};
+use crate::contract::ids::OpId;
+use crate::contract::time::{Span, Time};
 
 /// So near the end it is too late to ask again.
 const LAST_QUESTION: Span = Span::from_millis(2);

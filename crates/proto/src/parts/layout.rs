@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::config::JobConfig;
-use crate::ids::ShardId;
+use crate::contract::config::JobConfig;
+use crate::contract::ids::ShardId;
 
 /// The slots of one shard.
 pub fn slots_of(job: &JobConfig, shard: ShardId) -> Range<u16> {
@@ -19,7 +19,7 @@ pub fn shard_of(job: &JobConfig, idx: u16) -> ShardId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{JobId, JobKey};
+    use crate::contract::ids::{JobId, JobKey};
 
     #[test]
     fn every_slot_has_one_shard() {

@@ -1,19 +1,19 @@
 //! The body of the packets that tell ranks that they disagree.
 
-use crate::drop_reason::DropReason;
-use crate::ids::WorkerId;
-use crate::tensor::Spec;
-use crate::wire::{dtype_op, parse_dtype_op, u16, u32};
+use crate::collective::tensor::Spec;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::Rank;
+use crate::contract::wire::{dtype_op, parse_dtype_op, u16, u32};
 
 /// The body of a `Mismatch`: two ranks, and what each brings; the roots that they name follow if there is any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// One rank.
-    pub a: WorkerId,
+    pub a: Rank,
     /// What it brings.
     pub a_spec: Spec,
     /// The other.
-    pub b: WorkerId,
+    pub b: Rank,
     /// What that one brings.
     pub b_spec: Spec,
 }
@@ -27,18 +27,18 @@ impl Mismatch {
     /// Reads the body behind a packet's headers.
     pub fn parse(body: &[u8]) -> Result<Mismatch, DropReason> {
         let roots = match body.len() {
-            Mismatch::SHORT => [WorkerId(0); 2],
-            Mismatch::MAX_LEN => [16, 18].map(|at| WorkerId(u16(body, at))),
+            Mismatch::SHORT => [Rank(0); 2],
+            Mismatch::MAX_LEN => [16, 18].map(|at| Rank(u16(body, at))),
             _ => return Err(DropReason::BadLength),
         };
         let (a, b) = (parse_dtype_op(body[4], roots[0])?, parse_dtype_op(body[5], roots[1])?);
         let spec = |(dtype, op, primitive), at| Spec { elements: u32(body, at), dtype, op, primitive };
         let (a_spec, b_spec) = (spec(a, 8), spec(b, 12));
-        let mismatch = Mismatch { a: WorkerId(u16(body, 0)), a_spec, b: WorkerId(u16(body, 2)), b_spec };
+        let mismatch = Mismatch { a: Rank(u16(body, 0)), a_spec, b: Rank(u16(body, 2)), b_spec };
         if mismatch.body_len() != body.len() {
             return Err(DropReason::BadLength);
         }
-        let has_none = |(spec, root): (Spec, WorkerId)| spec.primitive.root().is_none() && root != WorkerId(0);
+        let has_none = |(spec, root): (Spec, Rank)| spec.primitive.root().is_none() && root != Rank(0);
         if [a_spec, b_spec].into_iter().zip(roots).any(has_none) {
             return Err(DropReason::BadField);
         }

@@ -4,7 +4,7 @@
 //! they do in a ring of hosts: the whole window's acknowledgements wait behind a burst and set the next one free at once
 //! ("ACK compression"), and links idle in between.
 
-use crate::time::{Span, Time};
+use crate::contract::time::{Span, Time};
 
 /// Decides when the next packet may go (the generic cell rate algorithm).
 #[derive(Clone, Debug, Default)]

@@ -11,11 +11,11 @@
 
 use super::layout;
 use super::send_queue::SendQueue;
-use crate::config::{JobConfig, TimerConfig};
-use crate::ids::{ShardId, WorkerId};
+use crate::contract::config::{JobConfig, TimerConfig};
+use crate::contract::ids::{Rank, ShardId};
+use crate::contract::time::{Span, Time};
 use crate::parts::rtt::RttEstimator;
 use crate::parts::slot_lists::SlotLists;
-use crate::time::{Span, Time};
 
 /// Slots of a quiet shard that are sent again at a time.
 const PROBES: usize = 8;
@@ -66,7 +66,7 @@ pub enum Order {
 pub struct Recovery {
     order: Order,
     job: JobConfig,
-    rank: WorkerId,
+    rank: Rank,
     timers: TimerConfig,
     rtt: RttEstimator,
     /// The shortest time to an answer so far: a round trip without queues, or nearly.
@@ -84,7 +84,7 @@ pub struct Recovery {
 
 impl Recovery {
     /// Timers for all slots of a job; none runs.
-    pub fn new(job: &JobConfig, rank: WorkerId, timers: TimerConfig, order: Order) -> Recovery {
+    pub fn new(job: &JobConfig, rank: Rank, timers: TimerConfig, order: Order) -> Recovery {
         let job = job.clone();
         let (shards, slots) = (usize::from(job.shards), job.slots);
         Recovery {
@@ -329,11 +329,11 @@ fn mix(x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{JobId, JobKey};
+    use crate::contract::ids::{JobId, JobKey};
 
     fn recovery(rank: u16, shards: u16) -> Recovery {
         let job = JobConfig { job: JobId(1), key: JobKey(1), world: 2, slots: 8, elements_per_packet: 64, shards };
-        Recovery::new(&job, WorkerId(rank), TimerConfig::default(), Order::Sent)
+        Recovery::new(&job, Rank(rank), TimerConfig::default(), Order::Sent)
     }
 
     /// When the shards of a rank that never hears anything are probed, from the second time on.

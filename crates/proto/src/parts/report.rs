@@ -5,21 +5,21 @@
 //!  | above | reserved | missing | unheard | ranks of the missing ... | ranks of the unheard ... |
 //! ```
 
-use crate::drop_reason::DropReason;
-use crate::ids::WorkerId;
-use crate::wire::u16;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::Rank;
+use crate::contract::wire::u16;
 
 /// Ranks in a report: how many, and the names of the first ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankList {
     total: u16,
-    named: [WorkerId; RankList::MOST_NAMED],
+    named: [Rank; RankList::MOST_NAMED],
 }
 
 impl RankList {
     /// Ranks that are named at most; the others are only counted.
     pub const MOST_NAMED: usize = 48;
-    const EMPTY: RankList = RankList { total: 0, named: [WorkerId(0); RankList::MOST_NAMED] };
+    const EMPTY: RankList = RankList { total: 0, named: [Rank(0); RankList::MOST_NAMED] };
 
     /// How many there are.
     pub fn total(&self) -> u16 {
@@ -27,7 +27,7 @@ impl RankList {
     }
 
     /// Those that are named.
-    pub fn named(&self) -> &[WorkerId] {
+    pub fn named(&self) -> &[Rank] {
         &self.named[..usize::from(self.total).min(RankList::MOST_NAMED)]
     }
 
@@ -36,7 +36,7 @@ impl RankList {
         self.total - self.named().len() as u16
     }
 
-    fn push(&mut self, rank: WorkerId) {
+    fn push(&mut self, rank: Rank) {
         if let Some(place) = self.named.get_mut(usize::from(self.total)) {
             *place = rank;
         }
@@ -73,12 +73,12 @@ impl Report {
     pub const NOBODY: Report = Report { above: 0, missing: RankList::EMPTY, unheard: RankList::EMPTY };
 
     /// A rank has not contributed.
-    pub fn miss(&mut self, rank: WorkerId) {
+    pub fn miss(&mut self, rank: Rank) {
         self.missing.push(rank);
     }
 
     /// Nothing was heard of the switch that these ranks are below.
-    pub fn miss_word_of(&mut self, ranks: &[WorkerId]) {
+    pub fn miss_word_of(&mut self, ranks: &[Rank]) {
         ranks.iter().for_each(|&rank| self.unheard.push(rank));
     }
 
@@ -114,7 +114,7 @@ impl Report {
         if body.len() != 6 + report.missing.len() + report.unheard.len() {
             return Err(DropReason::BadLength);
         }
-        let mut names = body[6..].chunks_exact(2).map(|name| WorkerId(u16(name, 0)));
+        let mut names = body[6..].chunks_exact(2).map(|name| Rank(u16(name, 0)));
         for list in [&mut report.missing, &mut report.unheard] {
             let named = list.named().len();
             list.named[..named].fill_with(|| names.next().expect("the length was checked"));
@@ -145,8 +145,8 @@ mod tests {
     fn reads_back_what_it_wrote_with_few_ranks_and_with_too_many_to_name() {
         for (missing, unheard) in [(0, 0), (1, 0), (0, 3), (48, 48), (49, 1), (1_000, 1_023)] {
             let mut report = Report { above: 2, ..Report::NOBODY };
-            (0..missing).for_each(|rank| report.miss(WorkerId(rank)));
-            report.miss_word_of(&(0..unheard).map(WorkerId).collect::<Vec<_>>());
+            (0..missing).for_each(|rank| report.miss(Rank(rank)));
+            report.miss_word_of(&(0..unheard).map(Rank).collect::<Vec<_>>());
             let mut bytes = [0; Report::MAX_LEN];
             let len = report.emit(&mut bytes);
             assert_eq!(Report::parse(&bytes[..len]), Ok(report));

@@ -1,7 +1,7 @@
 //! The retransmission timeout from measured round trips (RFC 6298, with finer clocks than TCP's).
 
-use crate::config::TimerConfig;
-use crate::time::Span;
+use crate::contract::config::TimerConfig;
+use crate::contract::time::Span;
 
 /// Smoothed round-trip time, its variation, and the timeout that follows.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use tributary_numeric::{BlockExponent, Scale};
 
-use crate::ids::OpId;
-use crate::tensor::{Spec, Tensor};
+use crate::collective::tensor::{Spec, Tensor};
+use crate::contract::ids::OpId;
 
 /// A collective that is not complete.
 pub struct Op {

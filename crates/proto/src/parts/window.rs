@@ -4,7 +4,7 @@
 //! Counts packets, not bytes, since every protocol here sends packets of one size. Transmissions are numbered by the
 //! caller in the order of sending; a *round* ends when one that was sent after its start is acknowledged.
 
-use crate::time::Span;
+use crate::contract::time::Span;
 
 /// Bounds of a window, in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

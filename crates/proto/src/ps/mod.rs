@@ -11,17 +11,17 @@
 mod server;
 
 use self::server::Server;
-use crate::config::{HostConfig, JobConfig};
-use crate::drop_reason::DropReason;
-use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
-use crate::ids::{OpId, ShardId, WorkerId};
-use crate::packet::{Addr, Packet, Transmit};
-use crate::registry::Protocol;
+use crate::collective::values::Values;
+use crate::contract::config::{HostConfig, JobConfig};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::contract::ids::{OpId, Rank, ShardId};
+use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::time::Time;
+use crate::contract::wire::Common;
+use crate::protocols::Protocol;
 use crate::switchml::SwitchMlHost;
 use crate::switchml::wire::Kind;
-use crate::time::Time;
-use crate::values::Values;
-use crate::wire::Common;
 
 /// Where a job's servers are. The server of shard `c` has the address `Addr::Worker(first + c)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Servers {
 /// A worker, a server, or both.
 pub struct PsHost<V> {
     job: JobConfig,
-    me: WorkerId,
+    me: Rank,
     /// The address of the first server.
     first: u16,
     worker: Option<SwitchMlHost>,
@@ -57,15 +57,15 @@ pub struct PsHost<V> {
 }
 
 impl<V: Values> PsHost<V> {
-    /// The host with the address `config.worker`. `config.job.shards` is the number of servers.
+    /// The host with the address `config.rank`. `config.job.shards` is the number of servers.
     pub fn new(config: &HostConfig, servers: Servers) -> PsHost<V> {
         let job = config.job.clone();
         let first = servers.first(&job);
-        let shard = config.worker.0.checked_sub(first).filter(|&shard| shard < job.shards).map(ShardId);
+        let shard = config.rank.0.checked_sub(first).filter(|&shard| shard < job.shards).map(ShardId);
         PsHost {
-            me: config.worker,
+            me: config.rank,
             first,
-            worker: (config.worker.0 < job.world).then(|| SwitchMlHost::new(config)),
+            worker: (config.rank.0 < job.world).then(|| SwitchMlHost::new(config)),
             server: shard.map(|shard| Server::new(&job, shard)),
             server_next: false,
             kept: 0,
@@ -94,7 +94,7 @@ impl<V: Values> PsHost<V> {
         loop {
             let sent = self.worker.as_mut()?.poll_transmit(now, buf)?;
             let Addr::Switch(shard) = sent.to else { return Some(sent) };
-            let to = WorkerId(self.first + shard.0);
+            let to = Rank(self.first + shard.0);
             if to != self.me {
                 return Some(Transmit { to: Addr::Worker(to), ..sent });
             }

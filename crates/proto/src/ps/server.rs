@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-use crate::config::{Below, JobConfig, SwitchConfig};
-use crate::drop_reason::DropReason;
-use crate::ids::{GroupId, PortId, ShardId, WorkerId};
-use crate::packet::{Addr, Ecn, Packet, PacketMut, Transmit};
-use crate::switch::{MIN_TRANSMIT_LEN, NoQueues, Switch, Verdict};
+use crate::collective::values::{FINGERPRINT_LEN, Values};
+use crate::contract::config::{Below, JobConfig, SwitchConfig};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{GroupId, PortId, Rank, ShardId};
+use crate::contract::packet::{Addr, Ecn, Packet, PacketMut, Transmit};
+use crate::contract::switch::{MIN_TRANSMIT_LEN, NoQueues, Switch, Verdict};
+use crate::contract::time::Time;
 use crate::switchml::SwitchMl;
 use crate::switchml::wire::HEADER_LEN;
-use crate::time::Time;
-use crate::values::{FINGERPRINT_LEN, Values};
 
 /// Bytes of the longest packet of a job.
 pub fn longest<V: Values>(job: &JobConfig) -> usize {
@@ -57,7 +57,7 @@ impl<V: Values> Server<V> {
     }
 
     /// A packet of a worker.
-    pub fn receive(&mut self, now: Time, from: WorkerId, packet: Packet<'_>) -> Result<(), DropReason> {
+    pub fn receive(&mut self, now: Time, from: Rank, packet: Packet<'_>) -> Result<(), DropReason> {
         if packet.bytes.len() > self.longest {
             return Err(DropReason::BadLength);
         }
@@ -107,7 +107,7 @@ impl<V: Values> Server<V> {
         let front = self.outgoing.front_mut()?;
         let len = front.bytes.len();
         buf[..len].copy_from_slice(&front.bytes);
-        let to = Addr::Worker(WorkerId(front.next));
+        let to = Addr::Worker(Rank(front.next));
         let sent = Transmit { to, len, wire_len: front.wire_len, ecn: front.ecn };
         front.next = (front.next + 1) % self.world;
         front.left -= 1;

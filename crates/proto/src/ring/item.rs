@@ -2,7 +2,7 @@
 
 use super::layout::Block;
 use super::wire::{Data, Phase};
-use crate::time::Time;
+use crate::contract::time::Time;
 
 /// What a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

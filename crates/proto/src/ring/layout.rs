@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::config::JobConfig;
+use crate::collective::tensor::Spec;
+use crate::contract::config::JobConfig;
 use crate::ring::wire::ROOT_LEN;
-use crate::tensor::Spec;
 
 /// A block's number: chunk by chunk, the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{JobId, JobKey};
+    use crate::contract::ids::{JobId, JobKey};
     use proptest::prelude::*;
     use tributary_numeric::{DType, ReduceOp};
 

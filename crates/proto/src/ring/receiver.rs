@@ -2,8 +2,8 @@
 
 use super::seq::{SeqSet, WINDOW, expand};
 use super::wire::{Ack, Data, MAX_ACK_WORDS};
-use crate::drop_reason::DropReason;
-use crate::packet::Ecn;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::packet::Ecn;
 
 /// An acknowledgement is due after so many packets without one, whether or not the sender asks.
 pub const PACKETS_PER_ACK: u32 = 8;
@@ -87,8 +87,8 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collective::tensor::Spec;
     use crate::ring::wire::Phase;
-    use crate::tensor::Spec;
     use tributary_numeric::{DType, ReduceOp};
 
     fn data(seq: u64, ack_now: bool) -> Data {

@@ -3,12 +3,12 @@
 use super::item::PacketCopy;
 use super::layout::{Block, Layout};
 use super::wire::{Data, Phase};
-use crate::config::JobConfig;
-use crate::drop_reason::DropReason;
-use crate::host::Collective;
-use crate::ids::WorkerId;
-use crate::tensor::{Spec, Tensor};
-use crate::time::Time;
+use crate::collective::tensor::{Spec, Tensor};
+use crate::contract::config::JobConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::Collective;
+use crate::contract::ids::Rank;
+use crate::contract::time::Time;
 
 /// A set of blocks.
 struct BlockSet(Vec<u64>);
@@ -57,7 +57,7 @@ pub struct Running {
 
 impl Running {
     /// A collective at its start.
-    pub fn new(now: Time, op: u64, collective: Collective, me: WorkerId, job: &JobConfig) -> Running {
+    pub fn new(now: Time, op: u64, collective: Collective, me: Rank, job: &JobConfig) -> Running {
         let spec = collective.tensor.spec();
         let layout = Layout::new(&spec, job);
         let (me, world) = (me.0, job.world);
@@ -124,7 +124,7 @@ impl Running {
                     return Err(DropReason::Duplicate);
                 }
                 self.reduced.insert(block);
-                if self.spec.primitive.brings(WorkerId(self.me)) {
+                if self.spec.primitive.brings(Rank(self.me)) {
                     self.tensor.accumulate(range.clone(), vector);
                 } else {
                     self.tensor.write(range.clone(), vector);
@@ -167,7 +167,7 @@ impl Running {
         let len = self.tensor.native_len(range.len());
         let wire_len = range.len() * self.spec.dtype.size();
         if phase == Phase::Reduce && self.layout.chunk_of(block) == self.me {
-            if self.spec.primitive.brings(WorkerId(self.me)) {
+            if self.spec.primitive.brings(Rank(self.me)) {
                 self.tensor.read_input(range, &mut vector[..len]);
             } else {
                 vector[..len].fill(0);

@@ -10,12 +10,12 @@ use super::item::{Item, Numbers, PacketCopy};
 use super::receiver::PACKETS_PER_ACK;
 use super::seq::{SeqSet, WINDOW, expand};
 use super::wire::{Ack, MAX_ATTEMPT};
-use crate::config::TimerConfig;
-use crate::drop_reason::DropReason;
+use crate::contract::config::TimerConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::time::{Span, Time};
 use crate::parts::pacer::Pacer;
 use crate::parts::rtt::RttEstimator;
 use crate::parts::window::{Acked, CongestionWindow, WindowLimits};
-use crate::time::{Span, Time};
 
 /// A transmission is lost when one that was sent so many later has arrived ...
 const LATER_ARRIVALS: u64 = 3;

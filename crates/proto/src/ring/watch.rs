@@ -3,21 +3,21 @@
 //! A rank that waits and hears nothing at all tells its successor so in a notice, which goes round the ring. A rank that
 //! passes notices on is not silent. So every rank learns of the one behind which nothing comes.
 
-use crate::ids::WorkerId;
-use crate::time::{Span, Time};
+use crate::contract::ids::Rank;
+use crate::contract::time::{Span, Time};
 
 /// What a rank knows about the ranks before it.
 #[derive(Debug)]
 pub struct Watch {
-    predecessor: WorkerId,
-    successor: WorkerId,
-    me: WorkerId,
+    predecessor: Rank,
+    successor: Rank,
+    me: Rank,
     last_heard: Time,
     last_originated: Time,
     /// A notice named this rank, and no data came after it.
-    suspect: Option<WorkerId>,
+    suspect: Option<Rank>,
     /// A notice that waits to be passed on.
-    relay: Option<WorkerId>,
+    relay: Option<Rank>,
     last_relayed: Option<Time>,
 }
 
@@ -30,7 +30,7 @@ const RELAYS_PER_PERIOD: u64 = 8;
 
 impl Watch {
     /// A rank of a job with more than one.
-    pub fn new(me: WorkerId, predecessor: WorkerId, successor: WorkerId) -> Watch {
+    pub fn new(me: Rank, predecessor: Rank, successor: Rank) -> Watch {
         Watch {
             predecessor,
             successor,
@@ -50,7 +50,7 @@ impl Watch {
     }
 
     /// The predecessor sent a notice.
-    pub fn heard_of(&mut self, now: Time, worker: WorkerId) {
+    pub fn heard_of(&mut self, now: Time, worker: Rank) {
         self.last_heard = now;
         if worker == self.me {
             return;
@@ -90,14 +90,14 @@ impl Watch {
     }
 
     /// The rank to be named to the successor now.
-    pub fn take_relay(&mut self, now: Time, period: Span) -> Option<WorkerId> {
+    pub fn take_relay(&mut self, now: Time, period: Span) -> Option<Rank> {
         self.poll_relay(period).filter(|&due| due <= now)?;
         self.last_relayed = Some(now);
         self.relay.take()
     }
 
     /// The rank to blame for a collective that waits since `since`: `mute` says that the successor does not answer.
-    pub fn culprit(&self, now: Time, since: Time, period: Span, mute: bool) -> WorkerId {
+    pub fn culprit(&self, now: Time, since: Time, period: Span, mute: bool) -> Rank {
         match self.suspect {
             _ if self.due(since, period) <= now => self.predecessor,
             Some(worker) => worker,

@@ -1,12 +1,12 @@
 //! The ring's packets behind the common header. Big-endian; `docs/protocols/ring.md` draws them.
 
-use crate::config::JobConfig;
-use crate::drop_reason::DropReason;
-use crate::host::CollectiveError;
-use crate::ids::{OpId, WorkerId};
-use crate::registry::Protocol;
-use crate::tensor::Spec;
-use crate::wire::{COMMON_LEN, Common, ROOTED, dtype_op, kind, parse_dtype_op, u16, u32};
+use crate::collective::tensor::Spec;
+use crate::contract::config::JobConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::CollectiveError;
+use crate::contract::ids::{OpId, Rank};
+use crate::contract::wire::{COMMON_LEN, Common, ROOTED, dtype_op, kind, parse_dtype_op, u16, u32};
+use crate::protocols::Protocol;
 
 /// To the successor: one block.
 pub const DATA: u8 = kind::FIRST_OWN;
@@ -82,7 +82,7 @@ pub struct Notice {
     /// The collective that waits.
     pub op: OpId,
     /// The silent rank.
-    pub worker: WorkerId,
+    pub worker: Rank,
 }
 
 /// The end of a job.
@@ -108,7 +108,7 @@ fn own_header(bytes: &[u8]) -> Result<&[u8; 16], DropReason> {
     bytes.get(COMMON_LEN..).and_then(|own| own.first_chunk()).ok_or(DropReason::Truncated)
 }
 
-fn parse_spec(elements: u32, code: u8, root: WorkerId) -> Result<Spec, DropReason> {
+fn parse_spec(elements: u32, code: u8, root: Rank) -> Result<Spec, DropReason> {
     let (dtype, op, primitive) = parse_dtype_op(code, root)?;
     Ok(Spec { elements, dtype, op, primitive })
 }
@@ -142,8 +142,8 @@ impl Data {
             return Err(DropReason::BadField);
         }
         let root = match own[14] & ROOTED {
-            0 => WorkerId::default(),
-            _ => WorkerId(u16(bytes.get(..HEADER_LEN + ROOT_LEN).ok_or(DropReason::Truncated)?, HEADER_LEN + 2)),
+            0 => Rank::default(),
+            _ => Rank(u16(bytes.get(..HEADER_LEN + ROOT_LEN).ok_or(DropReason::Truncated)?, HEADER_LEN + 2)),
         };
         Ok(Data {
             seq: u32(own, 0),
@@ -251,7 +251,7 @@ impl Fault {
             FAULT_SILENT => CollectiveError::PeerSilent { worker: a, op },
             FAULT_MISMATCH => {
                 let specs: &[u8; 16] = bytes[HEADER_LEN..].first_chunk().ok_or(DropReason::Truncated)?;
-                let spec = |at| parse_spec(u32(specs, at), specs[at + 4], WorkerId(u16(specs, at + 6)));
+                let spec = |at| parse_spec(u32(specs, at), specs[at + 4], Rank(u16(specs, at + 6)));
                 let (a_spec, b_spec) = (spec(0)?, spec(8)?);
                 CollectiveError::Mismatch { a, a_spec, b: parse_worker(own, 10, world)?, b_spec, op }
             }
@@ -265,7 +265,7 @@ fn parse_op(own: &[u8; 16]) -> OpId {
     OpId(u64::from_be_bytes(own[..8].try_into().expect("8 bytes")))
 }
 
-fn parse_worker(own: &[u8; 16], at: usize, world: u16) -> Result<WorkerId, DropReason> {
+fn parse_worker(own: &[u8; 16], at: usize, world: u16) -> Result<Rank, DropReason> {
     let worker = u16(own, at);
-    if worker < world { Ok(WorkerId(worker)) } else { Err(DropReason::BadField) }
+    if worker < world { Ok(Rank(worker)) } else { Err(DropReason::BadField) }
 }

@@ -10,12 +10,12 @@
 
 use tributary_numeric::BlockExponent;
 
-use crate::drop_reason::DropReason;
-use crate::ids::WorkerId;
+use crate::collective::tensor::{Primitive, Spec};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{ChildId, Rank};
+use crate::contract::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
 pub use crate::parts::look_ahead::LookAhead;
 pub use crate::parts::mismatch::Mismatch;
-use crate::tensor::{Primitive, Spec};
-use crate::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 16;
@@ -46,7 +46,7 @@ kind::own! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Who contributes. In results: whose contribution was the last, or who asked again.
-    pub wid: WorkerId,
+    pub wid: ChildId,
     /// The slot.
     pub idx: u16,
     /// The sender's next block in this slot; in results all ranks'. For `Probe` and its result: this block.
@@ -67,13 +67,13 @@ impl Header {
             return Err(DropReason::BadField);
         }
         let exponent = BlockExponent { exponent: u16(bytes, 22) as i16, non_finite: flags & NON_FINITE != 0 };
-        let root = WorkerId(u16::from(flags & ROOT_HIGH) << 6 | u16::from(bytes[ROOT_LOW_AT]));
+        let root = Rank(u16::from(flags & ROOT_HIGH) << 6 | u16::from(bytes[ROOT_LOW_AT]));
         let (dtype, op, primitive) = parse_dtype_op(bytes[21], root)?;
         if flags & ROOT_HIGH != 0 && primitive == Primitive::Allreduce {
             return Err(DropReason::BadField);
         }
         Ok(Header {
-            wid: WorkerId(u16(bytes, 16)),
+            wid: ChildId(u16(bytes, 16)),
             idx: u16(bytes, 18),
             look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
             phase: u32(bytes, 24),
@@ -97,7 +97,7 @@ impl Header {
 }
 
 /// Rewrites who a packet is from.
-pub fn put_wid(bytes: &mut [u8], wid: WorkerId) {
+pub fn put_wid(bytes: &mut [u8], wid: ChildId) {
     bytes[16..18].copy_from_slice(&wid.0.to_be_bytes());
 }
 

@@ -2,11 +2,11 @@
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::canary::wire::Kind;
-use tributary_proto::config::SharedSwitchConfig;
-use tributary_proto::host::Collective;
-use tributary_proto::ids::{NodeId, WorkerId};
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::time::{Span, Time};
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::contract::config::SharedSwitchConfig;
+use tributary_proto::contract::host::Collective;
+use tributary_proto::contract::ids::{NodeId, Rank};
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::fabric::{Fabric, Fate, bad_cables, switch_config};
 use crate::reduce::to;
@@ -15,7 +15,7 @@ use crate::results::{collective, expected, input, output};
 const PATIENCE: Span = Span::from_millis(50);
 
 pub fn from(root: usize, values: Vec<i32>) -> Collective {
-    let tensor = ElementTensor::new(InPlaceStorage::new(values), ReduceOp::Sum).from(WorkerId(root as u16));
+    let tensor = ElementTensor::new(InPlaceStorage::new(values), ReduceOp::Sum).from(Rank(root as u16));
     Collective { tensor: Box::new(tensor), deadline: None }
 }
 

@@ -6,15 +6,17 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind};
-use tributary_proto::config::{FabricPlan, FlushTimeout, HostConfig, JobConfig, SharedSwitchConfig, TimerConfig};
-use tributary_proto::host::{Collective, Host, HostEvent};
-use tributary_proto::ids::{JobId, JobKey, NodeId, PortId, WorkerId};
-use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
-use tributary_proto::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::registry::Protocol;
-use tributary_proto::switch::{ArrayReport, NoQueues, Verdict};
-use tributary_proto::time::{Span, Time};
-use tributary_proto::values::Elements;
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{
+    FabricPlan, FlushTimeout, HostConfig, JobConfig, SharedSwitchConfig, TimerConfig,
+};
+use tributary_proto::contract::host::{Collective, Host, HostEvent};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, PortId, Rank};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::switch::{ArrayReport, NoQueues, Verdict};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 
 pub const KEY: JobKey = JobKey(7);
 pub const DELAY: Span = Span::from_nanos(500);
@@ -126,11 +128,11 @@ impl Fabric {
         let plan =
             FabricPlan { hosts: (0..hosts).map(NodeId).collect(), roots: roots.into(), roots_on_way, reissues: 3 };
         let machine = |rank: u32| {
-            let (job, worker) = (job(hosts as u16, slots), WorkerId(rank as u16));
+            let (job, worker) = (job(hosts as u16, slots), Rank(rank as u16));
             Protocol::Canary.host::<Elements>(&HostConfig {
                 job,
                 rank: worker,
-                worker,
+                child: ChildId::of_rank(worker),
                 timers: timers(),
                 fabric: plan.clone(),
             })

@@ -1,8 +1,8 @@
 //! Losses, doubled packets, dead switches (§3.3): the sum is right, and only what was lost is sent again.
 
 use tributary_proto::canary::wire::Kind;
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::fabric::{Fabric, Fate, bad_cables, switch_config};
 use crate::results::{check, collective, input, reduce};
@@ -14,7 +14,7 @@ fn fabric() -> Fabric {
     Fabric::leaf_spine(2, 2, 2, 4, switch_config())
 }
 
-fn sum_of(fabric: &Fabric, of: impl Fn(&tributary_proto::host::HostStats) -> u64) -> u64 {
+fn sum_of(fabric: &Fabric, of: impl Fn(&tributary_proto::contract::host::HostStats) -> u64) -> u64 {
     fabric.hosts.iter().map(|host| of(host.stats())).sum()
 }
 

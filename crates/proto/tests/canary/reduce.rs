@@ -2,11 +2,11 @@
 
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::canary::wire::Kind;
-use tributary_proto::config::SharedSwitchConfig;
-use tributary_proto::host::{Collective, HostEvent};
-use tributary_proto::ids::{NodeId, WorkerId};
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::time::Span;
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::contract::config::SharedSwitchConfig;
+use tributary_proto::contract::host::{Collective, HostEvent};
+use tributary_proto::contract::ids::{NodeId, Rank};
+use tributary_proto::contract::time::Span;
 
 use crate::fabric::{Fabric, bad_cables, switch_config};
 use crate::results::{collective, expected, input, output};
@@ -14,7 +14,7 @@ use crate::results::{collective, expected, input, output};
 const PATIENCE: Span = Span::from_millis(50);
 
 pub fn to<T: Element>(rank: usize, values: Vec<T>, op: ReduceOp) -> Collective {
-    let tensor = ElementTensor::new(InPlaceStorage::new(values), op).to(WorkerId(rank as u16));
+    let tensor = ElementTensor::new(InPlaceStorage::new(values), op).to(Rank(rank as u16));
     Collective { tensor: Box::new(tensor), deadline: None }
 }
 

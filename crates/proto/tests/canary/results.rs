@@ -1,11 +1,11 @@
 //! Whole collectives: every rank gets the sum, the same to the bit, and switches hold nothing afterwards.
 
 use tributary_numeric::{BlockExponent, Element, ReduceOp};
-use tributary_proto::config::{FlushTimeout, SharedSwitchConfig};
-use tributary_proto::host::{Collective, HostEvent};
-use tributary_proto::ids::NodeId;
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::time::{Span, Time};
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::contract::config::{FlushTimeout, SharedSwitchConfig};
+use tributary_proto::contract::host::{Collective, HostEvent};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::fabric::{DELAY, Fabric, switch_config};
 

@@ -2,18 +2,18 @@
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH};
-use tributary_proto::config::{FlushTimeout, SharedSwitchConfig};
-use tributary_proto::drop_reason::DropReason;
-use tributary_proto::ids::{JobId, NodeId, PortId, PortSet, WorkerId};
-use tributary_proto::packet::{Ecn, PacketMut};
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{FlushTimeout, SharedSwitchConfig};
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::ids::{JobId, NodeId, PortId, PortSet, Rank};
+use tributary_proto::contract::packet::{Ecn, PacketMut};
+use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::switch::{ArrayReport, NoQueues, Verdict};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::{Common, u32};
 use tributary_proto::parts::look_ahead::LookAhead;
-use tributary_proto::pipeline::Pipeline;
-use tributary_proto::registry::Protocol;
-use tributary_proto::switch::{ArrayReport, NoQueues, Verdict};
-use tributary_proto::tensor::Spec;
-use tributary_proto::time::{Span, Time};
-use tributary_proto::values::Elements;
-use tributary_proto::wire::{Common, u32};
+use tributary_proto::protocols::Protocol;
 
 use crate::fabric::{KEY, install, switch_config};
 
@@ -42,7 +42,7 @@ fn contribution(id: u32) -> Header {
         to_leader: false,
         shard: 0,
         attempt: 0,
-        wid: WorkerId(0),
+        wid: Rank(0),
         look_ahead: LookAhead::known(BlockExponent::ZERO),
         spec: Spec::allreduce(2, DType::I32, ReduceOp::Sum),
         contributors: 10,

@@ -1,9 +1,9 @@
 //! What cannot succeed ends with an error that says why.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::host::{Collective, CollectiveError, HostEvent, SubmitError};
-use tributary_proto::ids::WorkerId;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent, SubmitError};
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::broadcast::from;
 use crate::fabric::{Fabric, Fate, switch_config};
@@ -34,7 +34,7 @@ fn who_is_missing_is_named_on_every_rank() {
         fabric.run(Span::from_millis(30));
         for rank in (0..4).filter(|&rank| rank != missing) {
             match error_of(&fabric.events[rank]) {
-                CollectiveError::Missing { missing: named, .. } => assert_eq!(named[..], [WorkerId(missing as u16)]),
+                CollectiveError::Missing { missing: named, .. } => assert_eq!(named[..], [Rank(missing as u16)]),
                 error => panic!("rank {rank} without rank {missing}: {error}"),
             }
         }
@@ -51,7 +51,7 @@ fn a_dead_leader_is_named_by_those_who_wait_for_it() {
     fabric.run(Span::from_millis(30));
     for rank in 1..4 {
         let error = error_of(&fabric.events[rank]);
-        assert!(matches!(error, CollectiveError::PeerSilent { worker: WorkerId(0), .. }), "{error}");
+        assert!(matches!(error, CollectiveError::PeerSilent { worker: Rank(0), .. }), "{error}");
     }
 }
 
@@ -67,7 +67,7 @@ fn ranks_that_disagree_are_told_on_every_rank() {
             for events in &fabric.events {
                 match error_of(events) {
                     CollectiveError::Mismatch { a, b, a_spec, b_spec, .. } => {
-                        assert!(*a == WorkerId(odd as u16) || *b == WorkerId(odd as u16));
+                        assert!(*a == Rank(odd as u16) || *b == Rank(odd as u16));
                         assert_eq!(a_spec.elements + b_spec.elements, 100 + elements as u32);
                     }
                     error => panic!("rank {odd} brings {elements} elements: {error}"),

@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use tributary_proto::host::Collective;
-use tributary_proto::ids::PortId;
-use tributary_proto::time::Time;
+use tributary_proto::contract::host::Collective;
+use tributary_proto::contract::ids::PortId;
+use tributary_proto::contract::time::Time;
 
 use super::Flight;
 use super::nodes::Node;

@@ -1,7 +1,7 @@
 //! One direction of a link: rate, delay, queue, and the faults that a seed draws.
 
-use tributary_proto::packet::Ecn;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::{Span, Time};
 
 /// Bytes that Ethernet (14), IPv4 (20) and UDP (8) add to a datagram; preamble, FCS and gap are left out.
 pub const FRAMING: usize = 42;

@@ -13,12 +13,12 @@ pub mod golden;
 pub mod link;
 pub mod nodes;
 
-use tributary_proto::host::{Collective, Host, HostEvent, SubmitError};
-use tributary_proto::ids::{GroupId, OpId, PortId, ShardId};
-use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
-use tributary_proto::pipeline::Pipeline;
-use tributary_proto::switch::Verdict;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::host::{Collective, Host, HostEvent, SubmitError};
+use tributary_proto::contract::ids::{GroupId, OpId, PortId, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::switch::Verdict;
+use tributary_proto::contract::time::{Span, Time};
 
 use events::{Event, EventQueue};
 use link::{Link, LinkConfig, SplitMix};
@@ -239,7 +239,7 @@ impl Network {
         let len = self.hosts[host].machine.max_packet_len();
         self.buf.resize(self.buf.len().max(len), 0);
         while let Some(transmit) = self.hosts[host].machine.poll_transmit(self.now, &mut self.buf[..len]) {
-            let from = Addr::Worker(tributary_proto::ids::WorkerId(host as u16));
+            let from = Addr::Worker(tributary_proto::contract::ids::Rank(host as u16));
             let route = match transmit.to {
                 Addr::Switch(shard) => Route::Shard(shard),
                 // The first of the switches on the way, all of which handle it.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tributary_proto::host::{Host, HostEvent};
-use tributary_proto::ids::{GroupId, PortId};
-use tributary_proto::pipeline::Pipeline;
-use tributary_proto::switch::PortView;
-use tributary_proto::time::Time;
+use tributary_proto::contract::host::{Host, HostEvent};
+use tributary_proto::contract::ids::{GroupId, PortId};
+use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::switch::PortView;
+use tributary_proto::contract::time::Time;
 
 use super::link::Link;
 

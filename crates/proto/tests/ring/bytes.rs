@@ -1,6 +1,6 @@
 //! How much a ring sends, and how fast: 2(n-1)/n of the tensor from each rank, at the rate of the links.
 
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;

@@ -1,17 +1,17 @@
 //! Trouble speaks: every rank hears in time what is wrong, and who it is.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::host::{Collective, CollectiveError, HostEvent, SubmitError};
-use tributary_proto::ids::{OpId, WorkerId};
-use tributary_proto::tensor::Spec;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent, SubmitError};
+use tributary_proto::contract::ids::{OpId, Rank};
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
 use crate::setup::{apart, at_ms, check_sums, collective, errors, job, ring, submit_all};
 
 fn silent(worker: u16, op: u64) -> CollectiveError {
-    CollectiveError::PeerSilent { worker: WorkerId(worker), op: OpId(op) }
+    CollectiveError::PeerSilent { worker: Rank(worker), op: OpId(op) }
 }
 
 /// Runs to the end; every rank but the dead one must fail each of its collectives with this error.
@@ -85,8 +85,8 @@ fn a_rank_that_brings_something_else_fails_all_ranks_with_both_specs() {
                 panic!("rank {rank} of {world}: {errors:?}");
             };
             assert_eq!((op, in_error), (OpId(0), OpId(0)));
-            assert!(a < b && (a == WorkerId(1) || b == WorkerId(1)), "{a} and {b}");
-            let (one, same) = if a == WorkerId(1) { (a_spec, b_spec) } else { (b_spec, a_spec) };
+            assert!(a < b && (a == Rank(1) || b == Rank(1)), "{a} and {b}");
+            let (one, same) = if a == Rank(1) { (a_spec, b_spec) } else { (b_spec, a_spec) };
             assert_eq!((one, same), (other_spec, f32s(1000)));
         }
     }

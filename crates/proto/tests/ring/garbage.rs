@@ -1,12 +1,12 @@
 //! What strangers send changes nothing, and what members send in error never panics.
 
 use proptest::prelude::*;
-use tributary_proto::drop_reason::DropReason;
-use tributary_proto::host::Host;
-use tributary_proto::ids::WorkerId;
-use tributary_proto::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::host::Host;
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::ring::wire::{self, HEADER_LEN};
-use tributary_proto::time::{Span, Time};
 
 use crate::harness::link::LinkConfig;
 use crate::setup::{at_ms, check_sums, collective, job, ring, submit_all};
@@ -72,7 +72,7 @@ proptest! {
         let count = packets.len() as u64;
         for (step, (bytes, from, to)) in packets.into_iter().enumerate() {
             net.run_until(Time::ZERO + Span::from_micros(2 * step as u64));
-            net.inject_to_host(to, Addr::Worker(WorkerId(from)), &bytes);
+            net.inject_to_host(to, Addr::Worker(Rank(from)), &bytes);
         }
         check_sums(net.run_until_idle(at_ms(10_000)), &sizes);
         let reasons = [
@@ -99,7 +99,7 @@ proptest! {
             }
             for (bytes, from, wait_ms) in &packets {
                 let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::CongestionExperienced };
-                let _ = machine.handle_packet(now, Addr::Worker(WorkerId(*from)), packet);
+                let _ = machine.handle_packet(now, Addr::Worker(Rank(*from)), packet);
                 drain(&mut *machine, now);
                 now += Span::from_millis(wait_ms / 20);
                 if machine.poll_timeout().is_some_and(|due| due <= now) {
@@ -118,10 +118,10 @@ fn members_that_are_no_neighbours_are_not_listened_to() {
     submit_all(&mut net, &[1_000], None);
     let golden = crate::harness::golden::bytes("ring_notice");
     for (from, reason) in [
-        (Addr::Worker(WorkerId(2)), DropReason::WrongWorker),
-        (Addr::Worker(WorkerId(9)), DropReason::NotAMember),
-        (Addr::Switch(tributary_proto::ids::ShardId(0)), DropReason::NotAMember),
-        (Addr::Worker(WorkerId(1)), DropReason::BadKind),
+        (Addr::Worker(Rank(2)), DropReason::WrongWorker),
+        (Addr::Worker(Rank(9)), DropReason::NotAMember),
+        (Addr::Switch(tributary_proto::contract::ids::ShardId(0)), DropReason::NotAMember),
+        (Addr::Worker(Rank(1)), DropReason::BadKind),
     ] {
         let before = net.hosts[0].machine.stats().drops.get(reason);
         net.inject_to_host(0, from, &golden);

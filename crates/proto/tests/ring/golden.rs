@@ -1,13 +1,13 @@
 //! Every header to the bit: written as the golden bytes, and read from them.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::drop_reason::DropReason;
-use tributary_proto::host::CollectiveError;
-use tributary_proto::ids::{OpId, WorkerId};
-use tributary_proto::packet::{Addr, Ecn, Packet};
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::host::CollectiveError;
+use tributary_proto::contract::ids::{OpId, Rank};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::time::Time;
 use tributary_proto::ring::wire::{self, Ack, Data, Fault, HEADER_LEN, Notice, Phase};
-use tributary_proto::tensor::Spec;
-use tributary_proto::time::Time;
 
 use crate::harness::golden;
 use crate::setup::{apart, host, job};
@@ -47,7 +47,7 @@ fn ack() {
 #[test]
 fn notice() {
     let golden = golden::bytes("ring_notice");
-    let notice = Notice { op: OpId(65_543), worker: WorkerId(5) };
+    let notice = Notice { op: OpId(65_543), worker: Rank(5) };
     let mut bytes = packet(wire::NOTICE, wire::MAX_CONTROL_LEN);
     let len = notice.emit(&mut bytes);
     assert_eq!(bytes[..len], golden);
@@ -58,10 +58,10 @@ fn notice() {
 #[test]
 fn faults() {
     let op = OpId(7);
-    let silent = CollectiveError::PeerSilent { worker: WorkerId(5), op };
+    let silent = CollectiveError::PeerSilent { worker: Rank(5), op };
     let a_spec = Spec { elements: 10, ..SPEC };
     let b_spec = Spec::allreduce(11, DType::BF16, ReduceOp::Avg);
-    let mismatch = CollectiveError::Mismatch { a: WorkerId(1), a_spec, b: WorkerId(2), b_spec, op };
+    let mismatch = CollectiveError::Mismatch { a: Rank(1), a_spec, b: Rank(2), b_spec, op };
     for (name, error) in [("ring_fault_silent", silent), ("ring_fault_mismatch", mismatch)] {
         let golden = golden::bytes(name);
         let fault = Fault { op, error };
@@ -81,7 +81,7 @@ fn every_shorter_packet_is_truncated_or_of_bad_length() {
             machine.submit(Time::ZERO, apart(vec![1.0f32; 100_000], ReduceOp::Sum)).unwrap();
             let from = if name == "ring_ack" { 5 } else { 3 };
             let packet = Packet { bytes: &golden[..len], wire_len: len, ecn: Ecn::NotCapable };
-            let outcome = machine.handle_packet(Time::ZERO, Addr::Worker(WorkerId(from)), packet);
+            let outcome = machine.handle_packet(Time::ZERO, Addr::Worker(Rank(from)), packet);
             // Data that lacks only a part of its vector passes for a packet of another collective until that begins.
             let early = name == "ring_data" && len >= HEADER_LEN;
             assert!(early || matches!(outcome, Err(DropReason::Truncated | DropReason::BadLength)), "{name}: {len}");

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::host::HostEvent;
+use tributary_proto::contract::host::HostEvent;
 
 use crate::harness::link::LinkConfig;
 use crate::setup::{apart, at_ms, check_sums, collective, input, job, output, reduce, ring, submit_all};

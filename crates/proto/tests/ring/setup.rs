@@ -1,14 +1,14 @@
 //! Rings for the tests: jobs, inputs, and the check of every rank's output.
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::config::{HostConfig, JobConfig, TimerConfig};
-use tributary_proto::host::{Collective, CollectiveError, Host, HostEvent};
-use tributary_proto::ids::{JobId, JobKey, OpId, WorkerId};
-use tributary_proto::registry::Protocol;
-use tributary_proto::tensor::Tensor;
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage, VecStorage};
-use tributary_proto::time::{Span, Time};
-use tributary_proto::values::Elements;
+use tributary_proto::collective::tensor::Tensor;
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage, VecStorage};
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, OpId, Rank};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 
 use crate::harness::Network;
 use crate::harness::link::{LinkConfig, SplitMix};
@@ -19,11 +19,11 @@ pub fn job(world: u16, elements_per_packet: u16) -> JobConfig {
 
 pub fn host(job: &JobConfig, rank: u16) -> Box<dyn Host> {
     let timers = TimerConfig::default();
-    let worker = WorkerId(rank);
+    let worker = Rank(rank);
     Protocol::Ring.host::<Elements>(&HostConfig {
         job: job.clone(),
         rank: worker,
-        worker,
+        child: ChildId::of_rank(worker),
         timers,
         fabric: Default::default(),
     })

@@ -1,15 +1,15 @@
 //! Appendix A of the paper, event by event: three workers, one slot, and two losses.
 
-use tributary_proto::config::JobConfig;
-use tributary_proto::drop_reason::DropReason;
-use tributary_proto::host::{Host, HostEvent};
-use tributary_proto::ids::{GroupId, PortId, ShardId};
-use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
-use tributary_proto::pipeline::Pipeline;
-use tributary_proto::switch::{NoQueues, Verdict};
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::host::{Host, HostEvent};
+use tributary_proto::contract::ids::{GroupId, PortId, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::switch::{NoQueues, Verdict};
+use tributary_proto::contract::time::Time;
 use tributary_proto::switchml::wire::{Header, Kind};
-use tributary_proto::time::Time;
-use tributary_proto::values::Elements;
 
 use crate::setup::{at_ms, collective, host, job, pipelines, sum};
 

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use tributary_proto::config::{Below, JobConfig};
-use tributary_proto::host::HostEvent;
-use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId};
-use tributary_proto::pipeline::Pipeline;
-use tributary_proto::time::Span;
-use tributary_proto::values::Elements;
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{Below, JobConfig};
+use tributary_proto::contract::host::HostEvent;
+use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, ShardId};
+use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::time::Span;
 
 use crate::harness::Network;
 use crate::harness::link::{LinkConfig, SplitMix};

@@ -1,7 +1,7 @@
 //! Small tensors: one round trip where the last exponent fits, two where it does not, and the same bits either way.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::host::HostEvent;
+use tributary_proto::contract::host::HostEvent;
 
 use crate::harness::Network;
 use crate::harness::link::{LinkConfig, SplitMix};

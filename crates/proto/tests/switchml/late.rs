@@ -1,14 +1,14 @@
 //! Packets that come too late: copies from two phases ago, which is why packets carry the whole phase and not only its
 //! last bit, the paper's `ver`; and packets that cross their result on the way.
 
-use tributary_proto::drop_reason::DropReason;
-use tributary_proto::host::Host;
-use tributary_proto::ids::{GroupId, PortId, ShardId};
-use tributary_proto::packet::{Addr, Ecn, Packet, PacketMut};
-use tributary_proto::pipeline::Pipeline;
-use tributary_proto::switch::{NoQueues, Verdict};
-use tributary_proto::time::{Span, Time};
-use tributary_proto::values::Elements;
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::host::Host;
+use tributary_proto::contract::ids::{GroupId, PortId, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::switch::{NoQueues, Verdict};
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::setup::{collective, host, job, pipelines, sum};
 

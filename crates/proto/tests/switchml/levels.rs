@@ -1,11 +1,11 @@
 //! §7: switches in levels. Each sums its children and hands one contribution up; loss is recovered through all levels.
 
-use tributary_proto::config::{Below, JobConfig, Parent};
-use tributary_proto::host::{Collective, CollectiveError, HostEvent};
-use tributary_proto::ids::{PortId, WorkerId};
-use tributary_proto::pipeline::Pipeline;
-use tributary_proto::time::{Span, Time};
-use tributary_proto::values::Elements;
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{Below, JobConfig, Parent};
+use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent};
+use tributary_proto::contract::ids::{ChildId, PortId, Rank};
+use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
@@ -22,14 +22,14 @@ fn tree(seed: u64, link: LinkConfig, fanout: &[u16], job: &JobConfig) -> Network
         let mut below = Vec::new();
         for (place, &parent) in level.iter().enumerate() {
             let up = parent.map(|_| {
-                let worker = WorkerId(place as u16 % fanout[depth - 1]);
-                Parent { port: PortId(children), worker }
+                let child = ChildId(place as u16 % fanout[depth - 1]);
+                Parent { port: PortId(children), child }
             });
             let is_leaf = depth + 1 == fanout.len();
             let child = |child: u16| {
                 let place = place as u16 * children + child;
                 match is_leaf {
-                    true => Below::Worker(WorkerId(rank_at(place, leaves, children))),
+                    true => Below::Worker(Rank(rank_at(place, leaves, children))),
                     false => Below::Switch(ranks_below(place, leaves / (width * children), leaves, job.world)),
                 }
             };
@@ -50,9 +50,9 @@ fn rank_at(place: u16, leaves: u16, per_leaf: u16) -> u16 {
 }
 
 /// The ranks below the `place`th switch of a level whose switches have `width` leaves each.
-fn ranks_below(place: u16, width: u16, leaves: u16, world: u16) -> Vec<WorkerId> {
+fn ranks_below(place: u16, width: u16, leaves: u16, world: u16) -> Vec<Rank> {
     let below = place * width..(place + 1) * width;
-    (0..world).filter(|rank| below.contains(&(rank % leaves))).map(WorkerId).collect()
+    (0..world).filter(|rank| below.contains(&(rank % leaves))).map(Rank).collect()
 }
 
 fn worlds() -> [(u16, &'static [u16]); 4] {
@@ -147,7 +147,7 @@ fn missing_ranks_of_any_rack_are_named_in_all_racks() {
                         panic!("rank {rank} of {fanout:?} does not know that {absent:?} are missing");
                     };
                     missing.sort();
-                    let mut expected: Vec<WorkerId> = absent.iter().copied().map(WorkerId).collect();
+                    let mut expected: Vec<Rank> = absent.iter().copied().map(Rank).collect();
                     expected.sort();
                     assert_eq!(missing, expected, "rank {rank} of {fanout:?}");
                 }
@@ -163,7 +163,7 @@ fn a_rank_that_dies_in_the_middle_is_named_in_the_other_racks() {
     let events = network.run_until_idle(at_ms(10_000));
     for rank in [0, 1, 2, 3, 4, 6, 7] {
         let CollectiveError::Missing { missing, block, .. } = error_of(&events[rank]) else { panic!("rank {rank}") };
-        assert_eq!(missing, [WorkerId(5)]);
+        assert_eq!(missing, [Rank(5)]);
         assert!(block > 20, "block {block}: the collective was well under way");
     }
 }
@@ -171,7 +171,7 @@ fn a_rank_that_dies_in_the_middle_is_named_in_the_other_racks() {
 #[test]
 fn a_switch_that_dies_is_named_by_where_it_is() {
     // Switches: 0 is the root, 1 and 2 are below it, 3 to 6 are leaves; leaf 3 + i has ranks i and i + 4.
-    let ranks = |ranks: &[u16]| ranks.iter().copied().map(WorkerId).collect::<Vec<_>>();
+    let ranks = |ranks: &[u16]| ranks.iter().copied().map(Rank).collect::<Vec<_>>();
     for (killed, own, others) in [(3, [0, 4], ranks(&[0, 4])), (6, [3, 7], ranks(&[3, 7]))] {
         let mut network = tree(1, LinkConfig::default(), &[2, 2, 2], &job(8, 16, 64));
         run_out_of_time(&mut network, &[], 200_000, Span::from_millis(3), |network| network.kill_switch(killed));
@@ -194,7 +194,7 @@ fn a_switch_that_dies_is_named_by_where_it_is() {
                 CollectiveError::SwitchBelowSilent { mut ranks, .. } => {
                     ranks.sort();
                     assert!(killed == 1 && !below_it, "rank {rank}");
-                    assert_eq!(ranks, [0, 1, 4, 5].map(WorkerId));
+                    assert_eq!(ranks, [0, 1, 4, 5].map(Rank));
                 }
                 error => panic!("rank {rank}: {error}"),
             }

@@ -1,7 +1,7 @@
 //! What loss costs, in virtual time: hosts at 1 Gbit/s sum 25 MB.
 
-use tributary_proto::config::JobConfig;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::harness::link::LinkConfig;
 use crate::setup::{collective, job, star};

@@ -1,14 +1,14 @@
 //! Jobs, hosts and pipelines for the tests.
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
-use tributary_proto::host::{Collective, Host, HostEvent};
-use tributary_proto::ids::{GroupId, JobId, JobKey, PortId, ShardId, WorkerId};
-use tributary_proto::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::registry::Protocol;
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::time::{Span, Time};
-use tributary_proto::values::{Elements, Values};
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::collective::values::{Elements, Values};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
+use tributary_proto::contract::host::{Collective, Host, HostEvent};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
@@ -20,8 +20,8 @@ pub fn job(world: u16, slots: u16, elements_per_packet: u16) -> JobConfig {
 pub fn host(job: &JobConfig, worker: u16) -> Box<dyn Host> {
     let config = HostConfig {
         job: job.clone(),
-        rank: WorkerId(worker),
-        worker: WorkerId(worker),
+        rank: Rank(worker),
+        child: ChildId(worker),
         timers: TimerConfig::default(),
         fabric: Default::default(),
     };

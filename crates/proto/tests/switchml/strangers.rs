@@ -1,10 +1,10 @@
 //! Bytes that nobody should have sent: counted under a reason, without a trace in any result.
 
 use proptest::prelude::*;
-use tributary_proto::ids::{PortId, ShardId};
-use tributary_proto::packet::Addr;
-use tributary_proto::registry::Protocol;
-use tributary_proto::wire::Common;
+use tributary_proto::contract::ids::{PortId, ShardId};
+use tributary_proto::contract::packet::Addr;
+use tributary_proto::contract::wire::Common;
+use tributary_proto::protocols::Protocol;
 
 use crate::harness::link::{LinkConfig, SplitMix};
 use crate::setup::{at_ms, check_sums, collective, job, star};
@@ -15,7 +15,7 @@ fn mutated(rng: &mut SplitMix, key_known: bool) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..rng.below(300)).map(|_| rng.next() as u8).collect();
     if bytes.len() >= 32 && rng.chance(0.9) {
         let kind = 16 + rng.below(7) as u8;
-        let key = if key_known { job.key } else { tributary_proto::ids::JobKey(rng.next()) };
+        let key = if key_known { job.key } else { tributary_proto::contract::ids::JobKey(rng.next()) };
         Common { protocol: Protocol::SwitchMl.code(), kind, job: job.job, key }.emit(&mut bytes);
         // A plausible own header: known wid, slot, type and a near phase.
         bytes[16..20].copy_from_slice(&[0, rng.below(4) as u8, 0, rng.below(9) as u8]);
@@ -39,7 +39,7 @@ fn garbage_from_strangers_and_without_the_key_changes_nothing() {
         let memory = network.switches[0].pipelines[0].report(job.job).unwrap().memory_bytes;
         let mut thrown = 0;
         for step in 0..500 {
-            network.run_until(tributary_proto::time::Time(step * 5_000_000));
+            network.run_until(tributary_proto::contract::time::Time(step * 5_000_000));
             // With the key from nowhere, or from a member's port without the key.
             let stranger = rng.chance(0.5);
             let bytes = mutated(&mut rng, stranger);
@@ -54,8 +54,8 @@ fn garbage_from_strangers_and_without_the_key_changes_nothing() {
         check_sums(events, &[(20_000, true)]);
         let pipeline = &network.switches[0].pipelines[0];
         let report = pipeline.report(job.job).unwrap();
-        let wrong_key = report.drops.get(tributary_proto::drop_reason::DropReason::WrongKey);
-        let not_a_member = report.drops.get(tributary_proto::drop_reason::DropReason::NotAMember);
+        let wrong_key = report.drops.get(tributary_proto::contract::drop_reason::DropReason::WrongKey);
+        let not_a_member = report.drops.get(tributary_proto::contract::drop_reason::DropReason::NotAMember);
         assert_eq!(wrong_key + not_a_member + pipeline.strangers().total(), thrown, "each is counted");
         assert_eq!(report.memory_bytes, memory);
     }
@@ -75,7 +75,7 @@ proptest! {
         }
         let memory = network.switches[0].pipelines[0].report(job.job).unwrap().memory_bytes;
         for step in 0..300 {
-            network.run_until(tributary_proto::time::Time(step * 1_000_000));
+            network.run_until(tributary_proto::contract::time::Time(step * 1_000_000));
             let bytes = mutated(&mut rng, true);
             if rng.chance(0.5) {
                 let ingress = PortId(rng.below(3) as u16);

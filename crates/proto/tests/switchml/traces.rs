@@ -1,11 +1,11 @@
 //! Fingerprints in place of elements make the same packets at the same times; and the same seed the same bytes.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::config::JobConfig;
-use tributary_proto::host::{Collective, HostEvent};
-use tributary_proto::tensor::{Spec, Tensor};
-use tributary_proto::tensors::{FingerprintTensor, Roster};
-use tributary_proto::values::{Elements, Fingerprint, Values};
+use tributary_proto::collective::tensor::{Spec, Tensor};
+use tributary_proto::collective::tensors::{FingerprintTensor, Roster};
+use tributary_proto::collective::values::{Elements, Fingerprint, Values};
+use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::host::{Collective, HostEvent};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;

@@ -1,13 +1,13 @@
 //! What cannot succeed fails on every rank, in time, and with the reason.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::config::{HostConfig, TimerConfig};
-use tributary_proto::host::{Collective, CollectiveError, HostEvent, SubmitError};
-use tributary_proto::ids::{OpId, ShardId, WorkerId};
-use tributary_proto::registry::Protocol;
-use tributary_proto::tensor::{Primitive, Spec};
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::values::Elements;
+use tributary_proto::collective::tensor::{Primitive, Spec};
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::collective::values::Elements;
+use tributary_proto::contract::config::{HostConfig, TimerConfig};
+use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent, SubmitError};
+use tributary_proto::contract::ids::{ChildId, OpId, Rank, ShardId};
+use tributary_proto::protocols::Protocol;
 
 use crate::harness::link::LinkConfig;
 use crate::setup::{at_ms, check_sums, collective, in_place, job, pipelines, reduce, star};
@@ -42,7 +42,7 @@ fn a_rank_that_never_comes_is_named() {
         assert!(network.now <= at_ms(LIMIT_MS), "in time");
         for rank in (0..usize::from(world)).filter(|&rank| rank != usize::from(absent)) {
             let expected =
-                CollectiveError::Missing { missing: vec![WorkerId(absent)], others: 0, slot: 0, block: 0, op: OpId(0) };
+                CollectiveError::Missing { missing: vec![Rank(absent)], others: 0, slot: 0, block: 0, op: OpId(0) };
             assert_eq!(error_of(&events[rank]), expected);
             let refused = network.submit(rank, with_deadline(rank as u16, 1, 1));
             assert_eq!(refused, Err(SubmitError::Broken(expected)));
@@ -63,7 +63,7 @@ fn several_missing_ranks_are_all_named_though_packets_are_lost() {
         let events = network.run_until_idle(at_ms(10_000));
         for rank in [0, 2, 3, 4, 5] {
             let CollectiveError::Missing { missing, .. } = error_of(&events[rank]) else { panic!("rank {rank}") };
-            assert_eq!(missing, [WorkerId(1), WorkerId(6), WorkerId(7)], "seed {seed}, rank {rank}");
+            assert_eq!(missing, [Rank(1), Rank(6), Rank(7)], "seed {seed}, rank {rank}");
         }
     }
 }
@@ -79,7 +79,7 @@ fn a_rank_that_dies_in_the_middle_is_named_with_the_block() {
     let events = network.run_until_idle(at_ms(10_000));
     for rank in [0, 1, 3] {
         let CollectiveError::Missing { missing, block, .. } = error_of(&events[rank]) else { panic!("rank {rank}") };
-        assert_eq!(missing, [WorkerId(2)]);
+        assert_eq!(missing, [Rank(2)]);
         assert!(block > 100, "block {block}: the collective was well under way");
     }
 }
@@ -106,8 +106,8 @@ fn a_switch_that_dies_is_named_and_the_next_job_works() {
         for (rank, host) in network.hosts.iter_mut().enumerate() {
             let config = HostConfig {
                 job: job.clone(),
-                rank: WorkerId(rank as u16),
-                worker: WorkerId(rank as u16),
+                rank: Rank(rank as u16),
+                child: ChildId(rank as u16),
                 timers: TimerConfig::default(),
                 fabric: Default::default(),
             };
@@ -139,8 +139,8 @@ fn of_i32(spec: Spec) -> Collective {
 
 #[test]
 fn ranks_that_name_different_roots_are_told_on_every_rank() {
-    let [sum, reduce, other] = [Primitive::Allreduce, Primitive::Reduce(WorkerId(1)), Primitive::Reduce(WorkerId(513))];
-    let [from, from_other] = [1, 2].map(|root| Primitive::Broadcast(WorkerId(root)));
+    let [sum, reduce, other] = [Primitive::Allreduce, Primitive::Reduce(Rank(1)), Primitive::Reduce(Rank(513))];
+    let [from, from_other] = [1, 2].map(|root| Primitive::Broadcast(Rank(root)));
     let pairs = [(reduce, other), (sum, reduce), (from, from_other), (from, sum), (from, reduce)];
     for (usual, odd) in pairs.into_iter().flat_map(|(a, b)| [(a, b), (b, a)]) {
         for elements in [0, 1000] {
@@ -191,7 +191,7 @@ fn ranks_that_disagree_are_told_on_every_rank() {
                     let CollectiveError::Mismatch { a, a_spec, b, b_spec, op } = error_of(&events.split_off(1)) else {
                         panic!("rank {rank} of {world}");
                     };
-                    let brings = |rank: WorkerId| if rank.0 == odd { other } else { usual };
+                    let brings = |rank: Rank| if rank.0 == odd { other } else { usual };
                     assert_eq!((a_spec, b_spec, op), (brings(a), brings(b), OpId(1)));
                     assert_ne!(a_spec, b_spec);
                 }

@@ -6,8 +6,8 @@ mod text;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Time;
 
 pub use pcapng::PcapngCapture;
 pub use text::TextCapture;

@@ -9,9 +9,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::packet::Ecn;
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::Time;
 
 use super::Capture;
 use crate::net::{Happening, Packet, TraceEvent};

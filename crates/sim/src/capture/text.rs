@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 
 use super::Capture;
 use crate::net::{Happening, TraceEvent};

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::packet::Ecn;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::{Span, Time};
 
 use super::packets::{Name, PacketChecker, Place, in_order, name};
 use crate::net::{Happening, LinkId, LinkSpec, LossCause, Packet, TraceEvent};

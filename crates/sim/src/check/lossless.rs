@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Time;
 
 use super::packets::{Name, name};
 use crate::net::{Happening, LinkId, LossCause, TraceEvent};

@@ -39,7 +39,7 @@ pub struct Checker {
     links: LinkChecker,
     lossless: Option<LosslessChecker>,
     findings: Findings,
-    last: tributary_proto::time::Time,
+    last: tributary_proto::contract::time::Time,
 }
 
 /// What the checkers found, to be read while or after they are in a run.

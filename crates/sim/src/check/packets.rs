@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 
 use crate::net::{Happening, LinkId, Packet, TraceEvent};
 

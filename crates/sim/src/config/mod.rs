@@ -12,7 +12,7 @@ mod switches;
 mod work;
 
 use serde::{Deserialize, Serialize};
-use tributary_proto::time::Span;
+use tributary_proto::contract::time::Span;
 
 pub use fault::{FaultSection, LinkSet, Links};
 pub use keys::{overlay, set_key};

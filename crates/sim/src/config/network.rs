@@ -1,7 +1,7 @@
 //! The network in the file.
 
 use serde::{Deserialize, Serialize};
-use tributary_proto::time::Span;
+use tributary_proto::contract::time::Span;
 
 use super::quantity::{Bytes, DataRate, Duration, Share};
 use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, StarShape};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
-use tributary_proto::time::Span;
+use tributary_proto::contract::time::Span;
 
 use crate::net::Rate;
 

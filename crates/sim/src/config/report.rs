@@ -1,7 +1,7 @@
 //! What a run tells besides its totals.
 
 use serde::{Deserialize, Serialize};
-use tributary_proto::time::Span;
+use tributary_proto::contract::time::Span;
 
 use super::fault::{LinkSet, Links};
 use super::quantity::Duration;

@@ -1,8 +1,8 @@
 //! The shapes that a network may have in the file.
 
 use serde::{Deserialize, Serialize};
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::Span;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Span;
 
 use super::network::LinkOverride;
 use super::quantity::{Bytes, DataRate, Duration};

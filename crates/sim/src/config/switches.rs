@@ -1,8 +1,8 @@
 //! What switches hold for jobs that share their memory, in the file.
 
 use serde::{Deserialize, Serialize};
-use tributary_proto::config::FlushTimeout;
-use tributary_proto::time::Span;
+use tributary_proto::contract::config::FlushTimeout;
+use tributary_proto::contract::time::Span;
 
 use super::quantity::Duration;
 use crate::driver::SharedSettings;

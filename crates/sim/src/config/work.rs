@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::config::TimerConfig;
-use tributary_proto::registry::Protocol;
-use tributary_proto::time::Span;
+use tributary_proto::contract::config::TimerConfig;
+use tributary_proto::contract::time::Span;
+use tributary_proto::protocols::Protocol;
 
 use super::quantity::{Bytes, Duration, Share};
 use crate::workload::FlowSizes;

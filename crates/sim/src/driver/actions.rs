@@ -1,6 +1,6 @@
 //! What a plan of faults does to the network when its time comes.
 
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 
 use super::simulation::Simulation;
 use crate::faults::{LinkTrouble, TroubleSpec};

@@ -1,7 +1,7 @@
 //! The members of jobs: what they submit, receive and say.
 
-use tributary_proto::host::{Collective, HostEvent};
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::host::{Collective, HostEvent};
+use tributary_proto::contract::ids::NodeId;
 
 use super::jobs::JobIndex;
 use super::seat::SeatId;
@@ -50,7 +50,7 @@ impl Simulation {
         self.fabric.payloads.release(packet.payload);
     }
 
-    /// The drain rule of `proto::host`: transmit as far as the NIC takes it, then events, then the timeout.
+    /// The drain rule of `contract::host`: transmit as far as the NIC takes it, then events, then the timeout.
     pub(super) fn drain(&mut self, seat: SeatId) {
         let host = self.traffic.seats[seat.0 as usize].host;
         self.hosts[host.index()].fill_nic(&mut self.fabric, &mut self.traffic);

@@ -1,7 +1,7 @@
 //! Messages without a protocol: so many bytes from one host to another, as fast as the NIC sends, never sent again.
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Time;
 
 /// A flow of [`Flows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::packet::Ecn;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::{Span, Time};
 
 use super::flows::FlowId;
 use super::noise::{Holds, Noise};

@@ -1,11 +1,11 @@
 //! Puts a job into the network: its trees into switches, its machines into hosts.
 
-use tributary_proto::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig};
-use tributary_proto::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, ShardId, WorkerId};
-use tributary_proto::pipeline::InstalledJob;
-use tributary_proto::registry::Protocol;
-use tributary_proto::switch::SwitchReport;
-use tributary_proto::values::{Fingerprint, Values};
+use tributary_proto::collective::values::{Fingerprint, Values};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, ShardId};
+use tributary_proto::contract::pipeline::InstalledJob;
+use tributary_proto::contract::switch::SwitchReport;
+use tributary_proto::protocols::Protocol;
 
 use super::jobs::{Job, JobIndex, JobPlan};
 use super::seat::{Seat, SeatId};
@@ -152,12 +152,12 @@ impl Simulation {
             let worker = if plan.protocol.aggregates_in_switch() { places[rank].1 } else { rank as u16 };
             let machine = HostConfig {
                 job: config.clone(),
-                rank: WorkerId(rank as u16),
-                worker: WorkerId(worker),
+                rank: Rank(rank as u16),
+                child: ChildId(worker),
                 timers: plan.timers,
                 fabric: fabric.clone(),
             };
-            self.seat(index, WorkerId(rank as u16), member, &plan, &machine);
+            self.seat(index, Rank(rank as u16), member, &plan, &machine);
         }
         let job = Job::new(index, plan, config.key, self.graph.hosts(), first_switches);
         self.traffic.jobs.push(job);
@@ -195,7 +195,7 @@ impl Simulation {
         let switch = &mut self.switches[(place.node.0 - self.graph.hosts()) as usize];
         let members: Vec<PortId> = place.children.iter().map(|&port| PortId(port)).collect();
         let group: GroupId = switch.add_group(members.clone());
-        let parent = place.parent.map(|(port, place)| Parent { port: PortId(port), worker: WorkerId(place) });
+        let parent = place.parent.map(|(port, place)| Parent { port: PortId(port), child: ChildId(place) });
         let config = SwitchConfig {
             job: JobConfig { world: members.len() as u16, ..config.clone() },
             shard,
@@ -217,7 +217,7 @@ impl Simulation {
         self.reset_shared(switch);
     }
 
-    fn seat(&mut self, job: JobIndex, rank: WorkerId, host: NodeId, plan: &JobPlan, config: &HostConfig) {
+    fn seat(&mut self, job: JobIndex, rank: Rank, host: NodeId, plan: &JobPlan, config: &HostConfig) {
         let id = SeatId(self.traffic.seats.len() as u32);
         let machine = plan.protocol.host::<Fingerprint>(config);
         self.take_seat(Seat {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use tributary_proto::host::{CollectiveError, HostEvent};
-use tributary_proto::ids::{JobKey, NodeId, WorkerId};
-use tributary_proto::registry::Protocol;
-use tributary_proto::tensor::Spec;
-use tributary_proto::tensors::{FingerprintTensor, Roster, Verification};
-use tributary_proto::time::{Span, Time};
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::collective::tensors::{FingerprintTensor, Roster, Verification};
+use tributary_proto::contract::host::{CollectiveError, HostEvent};
+use tributary_proto::contract::ids::{JobKey, NodeId, Rank};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 
 /// A job's number in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,7 +52,7 @@ pub struct JobPlan {
     /// The switches at the top of its trees, by number; blocks go round robin over them.
     pub roots: Vec<u32>,
     /// Retransmission timers of its hosts.
-    pub timers: tributary_proto::config::TimerConfig,
+    pub timers: tributary_proto::contract::config::TimerConfig,
     /// A collective fails after so long.
     pub timeout: Option<Span>,
 }
@@ -83,7 +83,7 @@ pub struct Complaint {
     /// When.
     pub time: Time,
     /// Whose.
-    pub rank: WorkerId,
+    pub rank: Rank,
     /// Which collective.
     pub iteration: u32,
     /// What.
@@ -163,29 +163,29 @@ impl Job {
     }
 
     /// How late a rank submits.
-    pub fn lateness(&self, rank: WorkerId) -> Span {
+    pub fn lateness(&self, rank: Rank) -> Span {
         self.late.get(rank.index()).copied().unwrap_or_default()
     }
 
     /// The switch that a rank sends its contributions to.
-    pub fn first_switch(&self, rank: WorkerId) -> NodeId {
+    pub fn first_switch(&self, rank: Rank) -> NodeId {
         self.first_switches[rank.index()]
     }
 
     /// The rank of a host, if it is a member.
-    pub fn rank_of(&self, host: NodeId) -> Option<WorkerId> {
-        self.ranks.get(host.index()).copied().filter(|&rank| rank != NO_RANK).map(WorkerId)
+    pub fn rank_of(&self, host: NodeId) -> Option<Rank> {
+        self.ranks.get(host.index()).copied().filter(|&rank| rank != NO_RANK).map(Rank)
     }
 
     /// A rank's part in a collective, which begins now.
-    pub fn tensor(&mut self, rank: WorkerId, iteration: u32, now: Time) -> FingerprintTensor {
+    pub fn tensor(&mut self, rank: Rank, iteration: u32, now: Time) -> FingerprintTensor {
         self.iterations[iteration as usize].start.get_or_insert(now);
         let collective = u64::from(self.index.0) << 32 | u64::from(iteration);
         FingerprintTensor::new(self.plan.spec, self.roster.clone(), rank.0, collective)
     }
 
     /// What a rank's machine says.
-    pub fn hear(&mut self, rank: WorkerId, event: HostEvent, now: Time) {
+    pub fn hear(&mut self, rank: Rank, event: HostEvent, now: Time) {
         let (op, what) = match event {
             HostEvent::Failed { op, error, .. } => (op, Some(Wrong::Failed(error))),
             HostEvent::Done { op, tensor } => {

@@ -1,7 +1,7 @@
 //! What the programs in switches say: how much of their memory holds sums that are not complete, and what they dropped.
 
-use tributary_proto::drop_reason::DropCounters;
-use tributary_proto::ids::JobId;
+use tributary_proto::contract::drop_reason::DropCounters;
+use tributary_proto::contract::ids::JobId;
 
 use super::jobs::Job;
 use super::simulation::Simulation;

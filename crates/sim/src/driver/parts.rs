@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
 
 use super::simulation::Simulation;
 use crate::events::EventKind;

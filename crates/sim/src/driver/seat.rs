@@ -1,9 +1,9 @@
 //! A host's part in a job: a machine, and what the driver knows about it.
 
-use tributary_proto::host::{Host, HostEvent};
-use tributary_proto::ids::{NodeId, ShardId, WorkerId};
-use tributary_proto::packet::{Addr, Packet as MachinePacket};
-use tributary_proto::time::Time;
+use tributary_proto::contract::host::{Host, HostEvent};
+use tributary_proto::contract::ids::{NodeId, Rank, ShardId};
+use tributary_proto::contract::packet::{Addr, Packet as MachinePacket};
+use tributary_proto::contract::time::Time;
 
 use super::jobs::{JobIndex, Jobs};
 use crate::net::{Fabric, Packet, PacketFlags};
@@ -19,7 +19,7 @@ pub struct Seat {
     /// Its job ...
     pub job: JobIndex,
     /// ... and its rank there.
-    pub rank: WorkerId,
+    pub rank: Rank,
     /// Its machine.
     pub machine: Box<dyn Host>,
     /// The machine may have something to send.

@@ -1,6 +1,6 @@
 //! Flows under DCTCP: their beginnings, their packets, and how many are open.
 
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 
 use super::simulation::Simulation;
 use crate::net::Packet;

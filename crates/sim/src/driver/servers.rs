@@ -1,9 +1,9 @@
 //! Puts a job with parameter servers into the network: its hosts sum, switches only forward.
 
-use tributary_proto::config::HostConfig;
-use tributary_proto::ids::{NodeId, WorkerId};
+use tributary_proto::collective::values::Fingerprint;
+use tributary_proto::contract::config::HostConfig;
+use tributary_proto::contract::ids::{ChildId, NodeId, Rank};
 use tributary_proto::ps::{PsHost, Servers};
-use tributary_proto::values::Fingerprint;
 
 use super::install::{InstallError, check};
 use super::jobs::{Job, JobIndex, JobPlan};
@@ -24,11 +24,11 @@ impl Simulation {
         let config = self.job_config(index, &plan, servers);
         let place = if dedicated.is_empty() { Servers::Colocated } else { Servers::Dedicated };
         for (address, &host) in plan.members.iter().chain(dedicated).enumerate() {
-            let worker = WorkerId(address as u16);
+            let rank = Rank(address as u16);
             let machine = HostConfig {
                 job: config.clone(),
-                rank: worker,
-                worker,
+                rank,
+                child: ChildId::of_rank(rank),
                 timers: plan.timers,
                 fabric: Default::default(),
             };
@@ -39,7 +39,7 @@ impl Simulation {
             self.take_seat(Seat {
                 host,
                 job: index,
-                rank: worker,
+                rank,
                 machine,
                 eager: false,
                 moved: false,

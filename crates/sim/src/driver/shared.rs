@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tributary_proto::config::{FabricPlan, FlushTimeout, SharedSwitchConfig};
-use tributary_proto::ids::{JobId, JobKey, NodeId};
-use tributary_proto::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::registry::Protocol;
-use tributary_proto::switch::ArrayReport;
-use tributary_proto::time::Span;
-use tributary_proto::values::Fingerprint;
+use tributary_proto::collective::values::Fingerprint;
+use tributary_proto::contract::config::{FabricPlan, FlushTimeout, SharedSwitchConfig};
+use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
+use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::switch::ArrayReport;
+use tributary_proto::contract::time::Span;
+use tributary_proto::protocols::Protocol;
 
 use super::jobs::JobPlan;
 use super::simulation::Simulation;

@@ -1,8 +1,8 @@
 //! The main loop.
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::switch::MIN_TRANSMIT_LEN;
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::switch::MIN_TRANSMIT_LEN;
+use tributary_proto::contract::time::Time;
 
 use super::actions::Action;
 use super::flows::{FlowId, Flows};

@@ -1,12 +1,12 @@
 //! A switch: forwards what is not for it, and lets its programs work on what is.
 
-use tributary_proto::ids::{GroupId, NodeId, PortId};
-use tributary_proto::packet::PacketMut;
-use tributary_proto::pipeline::Pipeline;
-use tributary_proto::registry::Protocol;
-use tributary_proto::switch::{ArrayReport, Verdict};
-use tributary_proto::time::Time;
-use tributary_proto::wire::Common;
+use tributary_proto::contract::ids::{GroupId, NodeId, PortId};
+use tributary_proto::contract::packet::PacketMut;
+use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::switch::{ArrayReport, Verdict};
+use tributary_proto::contract::time::Time;
+use tributary_proto::contract::wire::Common;
+use tributary_proto::protocols::Protocol;
 
 use super::jobs::JobIndex;
 use super::seat::Scratch;

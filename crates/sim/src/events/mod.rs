@@ -10,7 +10,7 @@ mod wheel;
 pub use timers::TimerTable;
 pub use wheel::EventQueue;
 
-use tributary_proto::time::Time;
+use tributary_proto::contract::time::Time;
 
 /// What an event is about: a link, a NIC, a packet on its own, by [`EventId::kind`] and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use tributary_proto::time::Time;
+use tributary_proto::contract::time::Time;
 
 const NEVER: Time = Time(u64::MAX);
 

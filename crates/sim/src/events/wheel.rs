@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
 
 use super::{Event, EventId};
 

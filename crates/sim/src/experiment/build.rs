@@ -1,9 +1,9 @@
 //! Builds the simulation that a file describes.
 
-use tributary_proto::ids::{NodeId, WorkerId};
-use tributary_proto::registry::Protocol;
-use tributary_proto::tensor::Spec;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::ids::{NodeId, Rank};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 
 use super::hosts::Allocation;
 use super::shared::shared;
@@ -178,7 +178,7 @@ fn servers(plan: &JobPlan, section: &JobSection, hosts: &mut Allocation) -> Resu
 /// What a job's collectives are, of a world of so many.
 fn spec(section: &JobSection, world: usize) -> Result<Spec, String> {
     let elements = (section.tensor.0 / section.dtype.size() as u64) as u32;
-    let root = WorkerId(section.root.unwrap_or(0));
+    let root = Rank(section.root.unwrap_or(0));
     if root.index() >= world {
         return Err(format!("root = {root} is none of its {world} ranks"));
     }

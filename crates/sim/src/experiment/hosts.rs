@@ -1,6 +1,6 @@
 //! Who gets which hosts.
 
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 
 use crate::config::{ConfigError, Hosts, Placement, invalid};
 use crate::rng::{Purpose, Rng};

@@ -10,7 +10,7 @@ mod traffic;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
 
 pub use build::build;
 

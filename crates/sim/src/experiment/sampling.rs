@@ -1,7 +1,7 @@
 //! Looks at links and switches at equal steps of simulated time, between events: it changes nothing and costs nothing
 //! where nobody asks.
 
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
 
 use super::build::cables;
 use crate::config::{Config, ConfigError, Duration, Sample, SampleWord, invalid};

@@ -1,7 +1,7 @@
 //! What switches hold for jobs that share their memory, from the file.
 
-use tributary_proto::config::FlushTimeout;
-use tributary_proto::time::Span;
+use tributary_proto::contract::config::FlushTimeout;
+use tributary_proto::contract::time::Span;
 
 use crate::config::{Config, ConfigError, FlushSection, invalid};
 use crate::driver::SharedSettings;

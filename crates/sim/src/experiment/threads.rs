@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
 
 use super::sampling::Sampler;
 use super::{Progress, RunError, build};

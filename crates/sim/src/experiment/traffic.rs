@@ -1,7 +1,7 @@
 //! Builds the traffic beside the jobs.
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
 
 use super::hosts::Allocation;
 use crate::config::{Bytes, Config, ConfigError, Pattern, Routing, TrafficSection, Transport, invalid};

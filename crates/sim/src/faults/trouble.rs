@@ -1,6 +1,6 @@
 //! What a troubled link does to the packets that come out of it.
 
-use tributary_proto::time::Span;
+use tributary_proto::contract::time::Span;
 
 use crate::net::LossCause;
 use crate::rng::{Purpose, Rng};

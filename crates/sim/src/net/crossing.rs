@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Time;
 
 use super::{Fabric, LinkId, Packet};
 use crate::events::{EventId, EventKind};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tributary_proto::ids::{NodeId, PortId};
-use tributary_proto::switch::PortView;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::{NodeId, PortId};
+use tributary_proto::contract::switch::PortView;
+use tributary_proto::contract::time::{Span, Time};
 
 use super::crossing::Crossing;
 use super::link::{Link, LinkCounters, LinkId, LinkSpec};

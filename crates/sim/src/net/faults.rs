@@ -1,7 +1,7 @@
 //! Links that lose, double and delay packets, cables that break and nodes that die.
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::Span;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Span;
 
 use super::trace::{Happening, LossCause};
 use super::{Fabric, LinkId, Packet};

@@ -4,8 +4,8 @@
 //! The queue is therefore never stored by itself. What waits is `busy_until - now`, in time; its limit and its marking
 //! threshold are kept in time too, so that no packet costs a division.
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
 
 use super::ring::Ring;
 use super::{LossCause, Packet, PacketFlags, PayloadId};

@@ -11,8 +11,8 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::ids::{NodeId, PortId};
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::{NodeId, PortId};
+use tributary_proto::contract::time::Time;
 
 use super::link::{LinkId, Rate};
 use super::trace::{Happening, LossCause};

@@ -1,8 +1,8 @@
 //! A packet as the network carries it.
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::packet::Ecn;
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::Time;
 
 use super::PayloadId;
 

@@ -1,7 +1,7 @@
 //! What happened: a hash of everything that always runs, and a full record for those who ask.
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Time;
 
 use super::{LinkId, Packet};
 use crate::rng::mix;

@@ -12,9 +12,9 @@ mod transport;
 use std::time::Duration;
 
 use serde::Serialize;
-use tributary_proto::drop_reason::DropCounters;
-use tributary_proto::host::HostStats;
-use tributary_proto::time::Time;
+use tributary_proto::contract::drop_reason::DropCounters;
+use tributary_proto::contract::host::HostStats;
+use tributary_proto::contract::time::Time;
 
 pub use files::{FileError, write_whole};
 pub use links::{LinkGroup, LinkRow};

@@ -1,7 +1,7 @@
 //! Links and switches over time: what they were like at equal steps.
 
 use serde::Serialize;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::driver::Occupancy;
 use crate::net::LinkId;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{FlowRow, percentile};
 use crate::driver::Simulation;
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 
 /// All flows under DCTCP.
 #[derive(Clone, Debug, PartialEq, Serialize)]

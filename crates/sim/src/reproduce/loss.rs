@@ -1,7 +1,7 @@
 //! SwitchML Figure 6: by how much loss on every link lengthens the aggregation of a tensor.
 
 use serde::Deserialize;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 use super::finding::{Figure, Series, spread};
 use super::rack::LossyRack;

@@ -1,7 +1,7 @@
 //! SwitchML §5, "Supporting large packets": what framing leaves of a link's rate, by the elements of a packet.
 
 use serde::Deserialize;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 use super::finding::{Figure, Series};
 use super::rack::{Rack, RackJob};

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
-use tributary_proto::ids::NodeId;
-use tributary_proto::registry::Protocol;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 use tributary_proto::switchml::wire::Header;
-use tributary_proto::time::{Span, Time};
 
 use super::finding::{Figure, Series};
 use super::rack::{Rack, RackJob};

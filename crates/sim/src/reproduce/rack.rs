@@ -2,13 +2,13 @@
 
 use serde::Deserialize;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::config::TimerConfig;
-use tributary_proto::host::HostStats;
-use tributary_proto::ids::NodeId;
-use tributary_proto::registry::Protocol;
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::config::TimerConfig;
+use tributary_proto::contract::host::HostStats;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 use tributary_proto::switchml::wire::HEADER_LEN;
-use tributary_proto::tensor::Spec;
-use tributary_proto::time::{Span, Time};
 
 use super::{ReproduceError, Watch};
 use crate::driver::{JobPlan, Settings, Simulation};

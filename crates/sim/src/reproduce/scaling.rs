@@ -1,7 +1,7 @@
 //! SwitchML Figure 3: aggregated tensor elements per second (ATE/s) as workers increase.
 
 use serde::Deserialize;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 use super::finding::{Figure, Series, spread};
 use super::rack::{Rack, RackJob, Servers};

@@ -1,8 +1,8 @@
 //! SwitchML Figure 7: packets that a worker sends over time, under loss.
 
 use serde::Deserialize;
-use tributary_proto::registry::Protocol;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols::Protocol;
 
 use super::finding::{Figure, Series};
 use super::rack::LossyRack;

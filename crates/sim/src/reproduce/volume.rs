@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
-use tributary_proto::registry::Protocol;
+use tributary_proto::contract::time::Time;
+use tributary_proto::protocols::Protocol;
 use tributary_proto::ring;
 use tributary_proto::switchml;
-use tributary_proto::time::Time;
 
 use super::finding::Finding;
 use super::rack::{Rack, RackJob};
@@ -50,7 +50,7 @@ impl Tracer for Meter {
 
 /// True for packets with a part of the tensor behind their headers.
 fn carries_vector(payload: &[u8]) -> bool {
-    let Ok(common) = tributary_proto::wire::Common::parse(payload) else { return false };
+    let Ok(common) = tributary_proto::contract::wire::Common::parse(payload) else { return false };
     if common.protocol == Protocol::Ring.code() {
         common.kind == ring::wire::DATA
     } else {

@@ -1,11 +1,11 @@
 //! The choice among equally short paths, packet by packet.
 
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::net::{Fabric, Packet};
 use crate::rng::{Purpose, Rng, mix};
 use crate::topology::Graph;
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 
 /// How a switch chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

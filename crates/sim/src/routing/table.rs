@@ -34,8 +34,8 @@ mod tests {
     use super::*;
     use crate::net::{LinkSpec, Rate};
     use crate::topology::{Clos, leaf_spine};
-    use tributary_proto::ids::NodeId;
-    use tributary_proto::time::Span;
+    use tributary_proto::contract::ids::NodeId;
+    use tributary_proto::contract::time::Span;
 
     const SPEC: LinkSpec =
         LinkSpec { rate: Rate(100_000_000_000), delay: Span(1_000_000), queue_bytes: 1 << 20, mark_bytes: None };

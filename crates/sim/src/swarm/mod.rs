@@ -9,7 +9,7 @@ mod world;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tributary_proto::time::Time;
+use tributary_proto::contract::time::Time;
 
 pub use world::{Ending, World, world};
 

@@ -1,8 +1,8 @@
 //! Worlds from seeds: small networks, a few jobs, and everything that may go wrong.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::registry::Protocol;
-use tributary_proto::time::Span;
+use tributary_proto::contract::time::Span;
+use tributary_proto::protocols::Protocol;
 
 use crate::config::{
     Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, FlushSection, GraphLink,

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::Span;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Span;
 
 use crate::net::{LinkId, LinkSpec};
 

@@ -1,7 +1,7 @@
 //! The shapes that the papers use.
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::Span;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Span;
 
 use super::Graph;
 use crate::net::LinkSpec;

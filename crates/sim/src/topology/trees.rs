@@ -1,7 +1,7 @@
 //! Aggregation trees: which switches sum for a job, and who sums for whom.
 
-use tributary_proto::config::Below;
-use tributary_proto::ids::{NodeId, WorkerId};
+use tributary_proto::contract::config::Below;
+use tributary_proto::contract::ids::{NodeId, Rank};
 
 use super::Graph;
 use crate::net::LinkId;
@@ -133,7 +133,7 @@ impl<'a> Builder<'a> {
         let mut below: Vec<Vec<Below>> =
             self.children.iter().map(|children| vec![Below::Switch(Vec::new()); children.len()]).collect();
         for (rank, &(switch, place)) in places.iter().enumerate() {
-            let rank = WorkerId(rank as u16);
+            let rank = Rank(rank as u16);
             below[switch as usize][usize::from(place)] = Below::Worker(rank);
             let mut at = switch;
             while let Some((_, switch, place)) = above[at as usize] {
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::net::{LinkSpec, Rate};
     use crate::topology::{Clos, leaf_spine};
-    use tributary_proto::time::Span;
+    use tributary_proto::contract::time::Span;
 
     const SPEC: LinkSpec =
         LinkSpec { rate: Rate(100_000_000_000), delay: Span(1_000_000), queue_bytes: 1 << 20, mark_bytes: None };
@@ -177,11 +177,11 @@ mod tests {
     }
 
     fn worker(rank: u16) -> Below {
-        Below::Worker(WorkerId(rank))
+        Below::Worker(Rank(rank))
     }
 
     fn switches(ranks: &[u16]) -> Below {
-        Below::Switch(ranks.iter().copied().map(WorkerId).collect())
+        Below::Switch(ranks.iter().copied().map(Rank).collect())
     }
 
     #[test]

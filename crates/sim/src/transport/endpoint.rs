@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::packet::Ecn;
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::Time;
 
 use super::TransportSettings;
 use super::receiver::Receiver;
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::rng::{Purpose, Rng};
     use crate::transport::HEADER_LEN;
-    use tributary_proto::time::Span;
+    use tributary_proto::contract::time::Span;
 
     const HOSTS: [NodeId; 2] = [NodeId(0), NodeId(1)];
     const DELAY: Span = Span::from_micros(10);

@@ -16,8 +16,8 @@ mod wire;
 pub use endpoint::{Arrived, Balance, Endpoint, Outgoing, Started};
 pub use wire::HEADER_LEN;
 
-use tributary_proto::config::TimerConfig;
-use tributary_proto::time::Span;
+use tributary_proto::contract::config::TimerConfig;
+use tributary_proto::contract::time::Span;
 
 /// What the flows of a host have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

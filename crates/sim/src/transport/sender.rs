@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Time;
 use tributary_proto::parts::rtt::RttEstimator;
 use tributary_proto::parts::window::{Acked, CongestionWindow, WindowLimits};
-use tributary_proto::time::Time;
 
 use super::TransportSettings;
 use super::wire::{Body, Segment};
@@ -237,7 +237,7 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_proto::time::Span;
+    use tributary_proto::contract::time::Span;
 
     const RTT: Span = Span::from_micros(50);
 

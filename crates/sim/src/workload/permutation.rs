@@ -1,6 +1,6 @@
 //! Every host sends one message to another, and receives one: the workload of the speed measurements.
 
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 
 use crate::driver::Simulation;
 use crate::rng::{Purpose, Rng};

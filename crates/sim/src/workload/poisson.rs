@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Time;
 
 use super::SizeTable;
 use crate::net::Rate;
@@ -113,7 +113,7 @@ impl PoissonSource {
 mod tests {
     use super::*;
     use crate::workload::FlowSizes;
-    use tributary_proto::time::Span;
+    use tributary_proto::contract::time::Span;
 
     fn group(load: f64, until: Option<Time>) -> Vec<(NodeId, PoissonSource)> {
         let hosts = (0..10).map(NodeId).collect();

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::{Span, Time};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::rng::{Purpose, Rng, mix};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_numeric::DType;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 use tributary_testbed::{Faults, Star, StarOptions};
 
 use super::gloo::Gloo;

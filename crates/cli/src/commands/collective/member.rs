@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tributary_net::group::ConnectOptions;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 use super::made_up;
 use crate::address::parse_switch;

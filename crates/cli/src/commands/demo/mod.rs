@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 use tributary_testbed::{Shaping, Star, StarOptions};
 
 use crate::failure::Failure;

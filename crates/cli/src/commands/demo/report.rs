@@ -1,7 +1,7 @@
 //! What the demo says at its end.
 
 use serde::Serialize;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 use super::arrays::Part;
 use super::check::Verdict;

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tributary_control::fabric::Fabric;
 use tributary_numeric::DType;
-use tributary_proto::ids::NodeId;
-use tributary_proto::registry::Protocol;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::protocols::Protocol;
 
 use super::report::Report;
 use super::stage::FabricStage;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_control::fabric::{Fabric, FabricFile};
 use tributary_numeric::DType;
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 use crate::failure::Failure;
 use crate::output;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tributary_control::fabric::Fabric;
 use tributary_net::client;
 use tributary_net::status::SwitchStatus;
-use tributary_proto::ids::NodeId;
+use tributary_proto::contract::ids::NodeId;
 use tributary_testbed::{CablePlan, Network, NetworkPlan, NodePlan, Shaping};
 
 use crate::failure::Failure;

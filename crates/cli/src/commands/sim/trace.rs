@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
 
-use tributary_proto::ids::NodeId;
-use tributary_proto::time::Time;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Time;
 use tributary_sim::capture::{Capture, Filter, PcapngCapture, Recorder, RecorderOutcome, TextCapture};
 use tributary_sim::config::{Config, Duration, NodeName};
 use tributary_sim::driver::Simulation;

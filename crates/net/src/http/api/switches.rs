@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tributary_control::{Ascent, JoinRequest, Plan, SwitchJoin, SwitchPlace};
-use tributary_proto::ids::{JobId, JobKey, WorkerId};
-use tributary_proto::wire;
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
+use tributary_proto::contract::wire;
 
 use super::{GoneMembers, JoinBody, from_hex, hex};
 use crate::clock::span;
@@ -128,7 +128,7 @@ pub struct SwitchJoinReply {
 
 impl SwitchJoinReply {
     /// What a switch below is told.
-    pub fn new(plan: &Plan, wid: WorkerId, listen: SocketAddr, shard_ports: Vec<u16>) -> SwitchJoinReply {
+    pub fn new(plan: &Plan, wid: ChildId, listen: SocketAddr, shard_ports: Vec<u16>) -> SwitchJoinReply {
         SwitchJoinReply {
             job_id: plan.config.job.0,
             key: hex(plan.config.key.0),
@@ -148,7 +148,7 @@ impl SwitchJoinReply {
             key: JobKey(from_hex(&self.key)?),
             slots: self.slots,
             elements_per_packet: self.elements_per_packet,
-            wid: WorkerId(self.wid),
+            wid: ChildId(self.wid),
             shards: self.shard_ports.iter().map(|&port| SocketAddr::new(above, port)).collect(),
             workers: self.workers,
             switches: self.switches.into_iter().map(|place| place.seen_from(above)).collect(),

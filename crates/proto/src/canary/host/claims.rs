@@ -6,13 +6,13 @@ use super::{CanaryHost, Stage};
 use crate::canary::host::lead::State;
 use crate::canary::host::steps::{Relation, Step};
 use crate::canary::wire::Header;
-use crate::config::TimerConfig;
-use crate::drop_reason::DropReason;
-use crate::host::CollectiveError;
-use crate::ids::WorkerId;
+use crate::collective::values::Values;
+use crate::contract::config::TimerConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::CollectiveError;
+use crate::contract::ids::Rank;
+use crate::contract::time::{Span, Time};
 use crate::parts::mismatch::Mismatch;
-use crate::time::{Span, Time};
-use crate::values::Values;
 
 /// Ranks that are told at a time.
 const TOLD_AT_ONCE: u16 = 16;
@@ -60,14 +60,14 @@ impl<V: Values> CanaryHost<V> {
         let timers = self.config.timers;
         self.claims.wait = if moved { timers.initial_rto } else { self.claims.wait.times(2).min(timers.max_rto) };
         self.claims.at = Some(now + self.claims.wait);
-        if moved || self.spec_at(place).primitive.root() != Some(self.config.worker) {
+        if moved || self.spec_at(place).primitive.root() != Some(self.config.rank) {
             return;
         }
         let step = self.step_of(place);
         for _ in 0..TOLD_AT_ONCE.min(self.world()) {
-            let rank = WorkerId(self.claims.next % self.world());
+            let rank = Rank(self.claims.next % self.world());
             self.claims.next = (rank.0 + 1) % self.world();
-            if rank != self.config.worker && !self.has_contributed(step, rank) {
+            if rank != self.config.rank && !self.has_contributed(step, rank) {
                 self.outbox.push_back(Outgoing::Claim(step, rank));
             }
         }
@@ -93,7 +93,7 @@ impl<V: Values> CanaryHost<V> {
 
     /// A packet about a block that this rank waits for says something else of it than this rank: all are told.
     pub(super) fn disagree(&mut self, step: Step, header: &Header) -> DropReason {
-        let (own, spec) = (self.config.worker, self.spec_at(step.place));
+        let (own, spec) = (self.config.rank, self.spec_at(step.place));
         if header.spec == spec {
             return DropReason::Unexpected;
         }
@@ -124,7 +124,7 @@ impl<V: Values> CanaryHost<V> {
         match (lead.state, lead.what) {
             (State::Refused(_), _) => self.ready.push_back(step),
             (State::Gathering, Some((rank, other))) if other != spec => {
-                let mismatch = Mismatch { a: rank, a_spec: other, b: self.config.worker, b_spec: spec };
+                let mismatch = Mismatch { a: rank, a_spec: other, b: self.config.rank, b_spec: spec };
                 self.dispute(step, mismatch);
             }
             _ => {}
@@ -132,7 +132,7 @@ impl<V: Values> CanaryHost<V> {
     }
 
     /// Ranks disagree, says another: those who come to the block later, or ask for it here, are told too.
-    pub(super) fn note_mismatch(&mut self, step: Step, from: WorkerId, mismatch: Mismatch) -> Result<(), DropReason> {
+    pub(super) fn note_mismatch(&mut self, step: Step, from: Rank, mismatch: Mismatch) -> Result<(), DropReason> {
         let state = &self.places[usize::from(step.place)];
         match self.steps.relation(step.phase, state.phase) {
             Relation::Earlier => return Err(DropReason::Stale),
@@ -148,7 +148,7 @@ impl<V: Values> CanaryHost<V> {
         lead.state = State::Refused(mismatch);
         self.ready.push_back(step);
         // The leader asks nobody, and a word of somebody else's may not have reached it.
-        let untold = |leader: &WorkerId| *leader != from && *leader != self.config.worker;
+        let untold = |leader: &Rank| *leader != from && *leader != self.config.rank;
         self.outbox.extend(leader.filter(untold).map(|leader| Outgoing::Mismatch(step, leader)));
         Ok(())
     }

@@ -6,8 +6,8 @@
 use super::CanaryHost;
 use super::steps::Step;
 use crate::canary::wire::{proof, rank_proof};
-use crate::ids::WorkerId;
-use crate::values::Values;
+use crate::collective::values::Values;
+use crate::contract::ids::Rank;
 
 /// Ranks that have not asked, at most, of which all subsets are compared with what is missing.
 const FEW: usize = 8;
@@ -15,7 +15,7 @@ const FEW: usize = 8;
 impl<V: Values> CanaryHost<V> {
     /// True if a contribution of somebody who has asked is missing. `asker` is the last who has. Exact where one
     /// contribution is missing and it is the asker's, or where few have not asked; false where nobody can tell.
-    pub(super) fn has_lost(&self, step: Step, asker: WorkerId) -> bool {
+    pub(super) fn has_lost(&self, step: Step, asker: Rank) -> bool {
         let Some(lead) = self.leads.get(step.place, step.phase) else { return false };
         let others = self.world() - 1;
         let (missing, silent) = (others - lead.counter, others - lead.asked.len());

@@ -5,26 +5,26 @@ use super::outbox::Outgoing;
 use super::steps::Step;
 use super::{CanaryHost, Stage};
 use crate::canary::wire::{HEADER_LEN, Header, Report};
-use crate::drop_reason::DropReason;
-use crate::host::{CollectiveError, HostEvent};
-use crate::ids::WorkerId;
-use crate::packet::Packet;
+use crate::collective::values::Values;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{CollectiveError, HostEvent};
+use crate::contract::ids::Rank;
+use crate::contract::packet::Packet;
+use crate::contract::time::Time;
 use crate::parts::mismatch::Mismatch;
 use crate::parts::stream::Op;
-use crate::time::Time;
-use crate::values::Values;
 
 /// What a leader last said about a block.
 pub(super) struct Heard {
     step: Step,
-    missing: Vec<WorkerId>,
+    missing: Vec<Rank>,
 }
 
 impl<V: Values> CanaryHost<V> {
     pub(super) fn report(&mut self, step: Step, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
         self.follows(step, header)?;
         let report = Report::parse(packet.bytes, self.world())?;
-        let ranks = (0..self.world()).map(WorkerId).filter(|&rank| rank != self.config.worker);
+        let ranks = (0..self.world()).map(Rank).filter(|&rank| rank != self.config.rank);
         let missing = ranks.filter(|&rank| !report.has_contributed(rank)).collect();
         self.heard = Some(Heard { step, missing });
         Ok(())
@@ -39,7 +39,7 @@ impl<V: Values> CanaryHost<V> {
         if let Some(lead) = self.leads.get_mut(step.place, step.phase) {
             lead.state = State::Refused(mismatch);
         }
-        for rank in (0..self.world()).map(WorkerId).filter(|&rank| rank != self.config.worker) {
+        for rank in (0..self.world()).map(Rank).filter(|&rank| rank != self.config.rank) {
             self.outbox.push_back(Outgoing::Mismatch(step, rank));
         }
         self.ready.push_back(step);
@@ -92,10 +92,9 @@ impl<V: Values> CanaryHost<V> {
         let (block, op) = (op.local(number), op.id);
         let leader = self.leader_of(place);
         let missing = |missing| CollectiveError::Missing { missing, others: 0, slot: place.into(), block, op };
-        if leader == self.config.worker {
-            let heard =
-                |rank: &WorkerId| self.leads.get(place, step.phase).is_some_and(|lead| lead.heard.contains(*rank));
-            let ranks = (0..self.world()).map(WorkerId).filter(|&rank| rank != leader);
+        if leader == self.config.rank {
+            let heard = |rank: &Rank| self.leads.get(place, step.phase).is_some_and(|lead| lead.heard.contains(*rank));
+            let ranks = (0..self.world()).map(Rank).filter(|&rank| rank != leader);
             return missing(ranks.filter(|rank| !heard(rank)).collect());
         }
         match &self.heard {

@@ -3,10 +3,10 @@
 use super::steps::{Relation, Step};
 use super::{CanaryHost, Stage, Way};
 use crate::canary::wire::{HEADER_LEN, Header};
-use crate::drop_reason::DropReason;
-use crate::packet::Packet;
-use crate::time::Time;
-use crate::values::Values;
+use crate::collective::values::Values;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::packet::Packet;
+use crate::contract::time::Time;
 
 impl<V: Values> CanaryHost<V> {
     /// A packet about a block that this host waits for, and another leads.
@@ -17,7 +17,7 @@ impl<V: Values> CanaryHost<V> {
             Relation::Next | Relation::Later => return Err(DropReason::Ahead),
             Relation::Same => {}
         }
-        if !state.stage.waits() || self.leader_of(step.place) == self.config.worker {
+        if !state.stage.waits() || self.leader_of(step.place) == self.config.rank {
             return Err(DropReason::Unexpected);
         }
         // A disagreement is the one thing that is told to those who expect something else.

@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 
 use crate::canary::wire::NO_SWITCH;
-use crate::ids::{NodeId, PortId, WorkerId};
+use crate::collective::tensor::Spec;
+use crate::collective::values::Values;
+use crate::contract::ids::{NodeId, PortId, Rank};
 use crate::parts::look_ahead::LookAhead;
 use crate::parts::mismatch::Mismatch;
-use crate::tensor::Spec;
-use crate::values::Values;
 
 /// A set of ranks.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +23,7 @@ impl Ranks {
     }
 
     /// Adds a rank of the job; false if it was there.
-    pub fn insert(&mut self, rank: WorkerId) -> bool {
+    pub fn insert(&mut self, rank: Rank) -> bool {
         let (word, bit) = (&mut self.words[rank.index() / 64], 1 << (rank.index() % 64));
         let fresh = *word & bit == 0;
         *word |= bit;
@@ -32,7 +32,7 @@ impl Ranks {
     }
 
     /// True if the rank is in the set.
-    pub fn contains(&self, rank: WorkerId) -> bool {
+    pub fn contains(&self, rank: Rank) -> bool {
         self.words[rank.index() / 64] >> (rank.index() % 64) & 1 != 0
     }
 
@@ -68,7 +68,7 @@ pub struct Lead {
     /// How far it is.
     pub state: State,
     /// What it is, and who says so.
-    pub what: Option<(WorkerId, Spec)>,
+    pub what: Option<(Rank, Spec)>,
     /// Elements of each contribution's vector; once it is done, of the result's.
     pub elements: usize,
     /// The block of the stream, once the leader has come to it.
@@ -90,7 +90,7 @@ pub struct Lead {
     /// Who has been heard at all.
     pub heard: Ranks,
     /// Where hosts are the last resort: the first rank whose contribution was not called for.
-    pub next_call: WorkerId,
+    pub next_call: Rank,
     lanes: Vec<u32>,
     filled: bool,
 }
@@ -110,7 +110,7 @@ impl Lead {
         self.look_ahead = LookAhead::known(tributary_numeric::BlockExponent::ZERO);
         self.collisions.clear();
         self.asked.clear();
-        self.next_call = WorkerId(0);
+        self.next_call = Rank(0);
     }
 
     /// Adds a vector.
@@ -187,7 +187,7 @@ impl<V: Values> Leads<V> {
             collisions: Vec::new(),
             asked: Ranks::new(world),
             heard: Ranks::new(world),
-            next_call: WorkerId(0),
+            next_call: Rank(0),
             lanes: vec![0; lanes],
             filled: false,
         };

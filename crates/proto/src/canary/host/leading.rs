@@ -5,12 +5,12 @@ use super::outbox::{Outgoing, group};
 use super::steps::{Relation, Step};
 use super::{CanaryHost, Stage, Way};
 use crate::canary::wire::{HEADER_LEN, Header, NO_SWITCH, proof};
-use crate::drop_reason::DropReason;
-use crate::ids::{PortId, WorkerId};
-use crate::packet::Packet;
+use crate::collective::values::Values;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{PortId, Rank};
+use crate::contract::packet::Packet;
+use crate::contract::time::Time;
 use crate::parts::mismatch::Mismatch;
-use crate::time::Time;
-use crate::values::Values;
 
 /// Contributions that a leader that sums alone calls for at a time.
 const CALLS: u16 = 16;
@@ -19,7 +19,7 @@ impl<V: Values> CanaryHost<V> {
     /// The leader comes to a block itself. Others may have been here before.
     pub(super) fn begin_lead(&mut self, place: u16) {
         let step = self.step_of(place);
-        let (spec, elements, own) = (self.spec_at(place), self.contributed_elements_at(place), self.config.worker);
+        let (spec, elements, own) = (self.spec_at(place), self.contributed_elements_at(place), self.config.rank);
         let block = self.places[usize::from(place)].block;
         let (is_notice, root) = (self.is_notice(place), self.root_of(place));
         let lead = self.leads.open(step.place, step.phase);
@@ -45,7 +45,7 @@ impl<V: Values> CanaryHost<V> {
         }
         let state = &self.places[usize::from(step.place)];
         match self.steps.relation(step.phase, state.phase) {
-            Relation::Same if state.stage.waits() && self.leader_of(step.place) != self.config.worker => {
+            Relation::Same if state.stage.waits() && self.leader_of(step.place) != self.config.rank => {
                 Err(self.disagree(step, header))
             }
             Relation::Same | Relation::Next => Ok(()),
@@ -203,7 +203,7 @@ impl<V: Values> CanaryHost<V> {
 
     /// Calls for the contributions of the next ranks, few at a time: all at once would flood this host's link.
     fn call(&mut self, step: Step, count: u16) {
-        let (world, own) = (self.world(), self.config.worker);
+        let (world, own) = (self.world(), self.config.rank);
         let lead = self.leads.open(step.place, step.phase);
         for _ in 0..count {
             if lead.next_call == own {
@@ -217,9 +217,9 @@ impl<V: Values> CanaryHost<V> {
         }
     }
 
-    pub(super) fn others(&self) -> impl Iterator<Item = WorkerId> + use<V> {
-        let own = self.config.worker;
-        (0..self.world()).map(WorkerId).filter(move |&rank| rank != own)
+    pub(super) fn others(&self) -> impl Iterator<Item = Rank> + use<V> {
+        let own = self.config.rank;
+        (0..self.world()).map(Rank).filter(move |&rank| rank != own)
     }
 
     /// Somebody waits for the sum (§3.3). The issue fails as soon as that shows that something was lost: the paper's
@@ -266,8 +266,8 @@ impl<V: Values> CanaryHost<V> {
     }
 
     /// True if a rank's contribution is known to have been sent: it has asked for the sum since.
-    pub(super) fn has_contributed(&self, step: Step, rank: WorkerId) -> bool {
-        if rank == self.config.worker {
+    pub(super) fn has_contributed(&self, step: Step, rank: Rank) -> bool {
+        if rank == self.config.rank {
             let state = &self.places[usize::from(step.place)];
             return state.phase == step.phase && state.stage != Stage::Idle;
         }

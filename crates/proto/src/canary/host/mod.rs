@@ -33,22 +33,22 @@ use self::outbox::Outgoing;
 use self::place::{Place, Stage, Way};
 use self::steps::{Step, Steps};
 use super::wire::{HEADER_LEN, Header, Kind, rank_proof};
-use crate::config::{HostConfig, JobConfig};
-use crate::drop_reason::DropReason;
-use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
-use crate::ids::{OpId, WorkerId};
-use crate::packet::{Addr, Packet, Transmit};
+use crate::collective::tensor::Spec;
+use crate::collective::values::{FINGERPRINT_LEN, Values};
+use crate::contract::config::{HostConfig, JobConfig};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::contract::ids::{OpId, Rank};
+use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::time::Time;
+use crate::contract::wire::{COMMON_LEN, Common, kind};
 use crate::parts::deadlines::{Deadlines, Due};
 use crate::parts::look_ahead::LookAhead;
 use crate::parts::mismatch::Mismatch;
 use crate::parts::recovery::{Order, Recovery};
 use crate::parts::send_queue::SendQueue;
 use crate::parts::stream::{Op, Stream};
-use crate::registry::Protocol;
-use crate::tensor::Spec;
-use crate::time::Time;
-use crate::values::{FINGERPRINT_LEN, Values};
-use crate::wire::{COMMON_LEN, Common, kind};
+use crate::protocols::Protocol;
 
 /// What a notice of completion says it reduces.
 const NOTICE: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
@@ -93,7 +93,7 @@ impl<V: Values> CanaryHost<V> {
         let mut common = [0; COMMON_LEN];
         Common { protocol: Protocol::Canary.code(), kind: 0, job: job.job, key: job.key }.emit(&mut common);
         let window = job.slots.clamp(1, u16::MAX - 2);
-        let others = (0..job.world).map(WorkerId).filter(|&rank| rank != config.worker);
+        let others = (0..job.world).map(Rank).filter(|&rank| rank != config.rank);
         CanaryHost {
             common,
             stream: Stream::new(job.elements_per_packet),
@@ -147,7 +147,7 @@ impl<V: Values> CanaryHost<V> {
         if state.stage == Stage::Idle {
             return;
         }
-        if self.leader_of(place) == self.config.worker {
+        if self.leader_of(place) == self.config.rank {
             self.begin_lead(place);
         } else {
             self.begin_following(place);
@@ -183,7 +183,7 @@ impl<V: Values> CanaryHost<V> {
         } else if let Some(exponent) = summed_with {
             let op = self.stream.op_of_mut(state.block).expect("a place that waits has a block");
             let range = op.range(state.block);
-            if !range.is_empty() && op.spec.primitive.gets(self.config.worker) {
+            if !range.is_empty() && op.spec.primitive.gets(self.config.rank) {
                 op.tensor.decode(range, op.scale(exponent, world), vector);
             }
             op.remaining -= 1;
@@ -238,7 +238,7 @@ impl<V: Values> CanaryHost<V> {
             return Err(DropReason::BadField);
         }
         let kind = Kind::of(packet.bytes)?;
-        let header = header.rooted_at(if kind.is_for_leader() { self.config.worker } else { header.wid });
+        let header = header.rooted_at(if kind.is_for_leader() { self.config.rank } else { header.wid });
         if (kind.is_for_leader() || kind == Kind::Claim) && self.tells_why(step, &header) {
             return Err(DropReason::Mismatch);
         }
@@ -269,7 +269,7 @@ impl<V: Values> Host for CanaryHost<V> {
         if let Some(error) = self.broken.as_ref().or(self.failing.as_ref().map(|(_, error)| error)) {
             return Err(SubmitError::Broken(error.clone()));
         }
-        if self.world() > 1 && collective.tensor.spec().primitive.root() == Some(self.config.worker) {
+        if self.world() > 1 && collective.tensor.spec().primitive.root() == Some(self.config.rank) {
             self.claims.begin(now, self.config.timers);
         }
         let (id, blocks) = self.stream.push(collective.tensor);

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use super::CanaryHost;
-use crate::config::TimerConfig;
-use crate::time::{Span, Time};
-use crate::values::Values;
+use crate::collective::values::Values;
+use crate::contract::config::TimerConfig;
+use crate::contract::time::{Span, Time};
 
 /// Notices of one host.
 #[derive(Default)]
@@ -107,7 +107,7 @@ impl<V: Values> CanaryHost<V> {
         }
         let number = self.places[usize::from(self.window())].block;
         if self.notices.due.is_empty() && !self.notices.may_leave && number > 0 {
-            let led = self.leader_in_turn(number - 1) == self.config.worker;
+            let led = self.leader_in_turn(number - 1) == self.config.rank;
             self.notices.last_complete(now, led);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::steps::Step;
 use crate::canary::wire::SHARD_PORTS;
-use crate::ids::{NodeId, PortId, WorkerId};
+use crate::contract::ids::{NodeId, PortId, Rank};
 
 /// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,19 +12,19 @@ pub enum Outgoing {
     /// The sum, to a switch, for some of its ports (§3.2.1).
     Restoration(Step, Ports),
     /// The sum, to one who asked (§3.3).
-    Answer(Step, WorkerId),
+    Answer(Step, Rank),
     /// The block is issued again as `attempt`: along the tree of the issue that failed.
     FailedTree(Step, u8),
     /// The same, behind a collision.
     FailedRestoration(Step, u8, Ports),
     /// The same, to one rank.
-    Failed(Step, WorkerId),
+    Failed(Step, Rank),
     /// Who has been heard, to one who asked.
-    Report(Step, WorkerId),
+    Report(Step, Rank),
     /// What this rank leads, to one that may not know.
-    Claim(Step, WorkerId),
+    Claim(Step, Rank),
     /// Ranks disagree, to one rank.
-    Mismatch(Step, WorkerId),
+    Mismatch(Step, Rank),
 }
 
 /// Ports of one shard of one switch.

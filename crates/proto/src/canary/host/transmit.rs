@@ -5,13 +5,13 @@ use super::lead::State;
 use super::outbox::{Outgoing, Ports};
 use super::steps::Step;
 use crate::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, Report, proof, rank_proof};
-use crate::ids::{NodeId, WorkerId};
-use crate::packet::{Addr, Ecn, Transmit};
+use crate::collective::tensor::Primitive;
+use crate::collective::values::Values;
+use crate::contract::ids::{NodeId, Rank};
+use crate::contract::packet::{Addr, Ecn, Transmit};
+use crate::contract::time::Time;
+use crate::contract::wire::COMMON_LEN;
 use crate::parts::look_ahead::LookAhead;
-use crate::tensor::Primitive;
-use crate::time::Time;
-use crate::values::Values;
-use crate::wire::COMMON_LEN;
 
 impl<V: Values> CanaryHost<V> {
     pub(super) fn next_packet(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
@@ -63,7 +63,7 @@ impl<V: Values> CanaryHost<V> {
             to_leader: self.config.fabric.roots_on_way,
             shard: 0,
             attempt,
-            wid: self.config.worker,
+            wid: self.config.rank,
             look_ahead: LookAhead::UNKNOWN,
             spec: self.spec_at(step.place),
             contributors: 0,
@@ -82,7 +82,7 @@ impl<V: Values> CanaryHost<V> {
     fn write_own(&self, place: u16, kind: Kind, buf: &mut [u8]) -> Option<Transmit> {
         let state = &self.places[usize::from(place)];
         let leader = self.leader_of(place);
-        if leader == self.config.worker {
+        if leader == self.config.rank {
             return None;
         }
         let (step, destination) = (self.step_of(place), self.node_of(leader));
@@ -95,7 +95,7 @@ impl<V: Values> CanaryHost<V> {
             counter: 1,
             bypass: direct,
             look_ahead: self.look_ahead_at(place),
-            contributors: proof(rank_proof(self.config.worker), header.id, state.attempt),
+            contributors: proof(rank_proof(self.config.rank), header.id, state.attempt),
             ..header
         };
         let elements = self.contributed_elements_at(place);
@@ -144,7 +144,7 @@ impl<V: Values> CanaryHost<V> {
     }
 
     /// The header of a packet from the leader: to a rank, to a switch of a restoration, or to the root.
-    fn lead_header(&self, step: Step, attempt: u8, ports: Option<Ports>, rank: Option<WorkerId>) -> Option<Header> {
+    fn lead_header(&self, step: Step, attempt: u8, ports: Option<Ports>, rank: Option<Rank>) -> Option<Header> {
         let lead = self.leads.get(step.place, step.phase)?;
         let spec = lead.what.map_or_else(|| self.spec_at(step.place), |(_, spec)| spec);
         let header = Header { spec, ..self.header(step, lead.root, attempt) };
@@ -157,7 +157,7 @@ impl<V: Values> CanaryHost<V> {
         })
     }
 
-    fn write_sum(&self, step: Step, ports: Option<Ports>, rank: Option<WorkerId>, buf: &mut [u8]) -> Option<Transmit> {
+    fn write_sum(&self, step: Step, ports: Option<Ports>, rank: Option<Rank>, buf: &mut [u8]) -> Option<Transmit> {
         let lead = self.leads.get(step.place, step.phase).filter(|lead| lead.state == State::Done)?;
         let header = self.lead_header(step, lead.attempt, ports, rank)?;
         let header = Header { counter: self.world(), look_ahead: lead.look_ahead, ..header };
@@ -174,7 +174,7 @@ impl<V: Values> CanaryHost<V> {
         step: Step,
         attempt: u8,
         ports: Option<Ports>,
-        rank: Option<WorkerId>,
+        rank: Option<Rank>,
         buf: &mut [u8],
     ) -> Option<Transmit> {
         let header = self.lead_header(step, attempt, ports, rank)?;

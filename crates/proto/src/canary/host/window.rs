@@ -4,10 +4,10 @@ use tributary_numeric::Scale;
 
 use super::steps::Step;
 use super::{CanaryHost, NOTICE, Stage};
-use crate::ids::{NodeId, WorkerId};
+use crate::collective::tensor::{Primitive, Spec};
+use crate::contract::ids::{NodeId, Rank};
 use crate::parts::look_ahead::LookAhead;
 use crate::parts::stream::Op;
-use crate::tensor::{Primitive, Spec};
 
 impl<V> CanaryHost<V> {
     pub(super) fn window(&self) -> u16 {
@@ -22,21 +22,21 @@ impl<V> CanaryHost<V> {
         self.config.job.world
     }
 
-    pub(super) fn node_of(&self, rank: WorkerId) -> NodeId {
+    pub(super) fn node_of(&self, rank: Rank) -> NodeId {
         self.config.fabric.hosts[rank.index()]
     }
 
     pub(super) fn own_node(&self) -> NodeId {
-        self.node_of(self.config.worker)
+        self.node_of(self.config.rank)
     }
 
     /// The leader of a block of the window or of a notice, where no rank is named.
-    pub(super) fn leader_in_turn(&self, block: u64) -> WorkerId {
-        WorkerId((block % u64::from(self.world())) as u16)
+    pub(super) fn leader_in_turn(&self, block: u64) -> Rank {
+        Rank((block % u64::from(self.world())) as u16)
     }
 
     /// The leader of a place that waits: of a reduce the rank that it is for, of a broadcast its source (§6).
-    pub(super) fn leader_of(&self, place: u16) -> WorkerId {
+    pub(super) fn leader_of(&self, place: u16) -> Rank {
         self.spec_at(place)
             .primitive
             .root()

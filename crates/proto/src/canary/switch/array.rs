@@ -5,12 +5,12 @@ use std::marker::PhantomData;
 
 use super::timeout::Step;
 use crate::canary::wire::Header;
-use crate::config::SharedSwitchConfig;
-use crate::ids::{JobId, PortSet};
+use crate::collective::values::Values;
+use crate::contract::config::SharedSwitchConfig;
+use crate::contract::ids::{JobId, PortSet};
+use crate::contract::time::{Span, Time};
+use crate::contract::wire::COMMON_LEN;
 use crate::parts::slot_lists::SlotLists;
-use crate::time::{Span, Time};
-use crate::values::Values;
-use crate::wire::COMMON_LEN;
 
 /// What an entry in use does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,14 +17,14 @@ use self::timeout::Timeout;
 use super::wire::{
     HEADER_LEN, Header, Kind, NO_SWITCH, SHARD_PORTS, ports_of_shard, put_bypass, put_children, put_sum,
 };
-use crate::config::SharedSwitchConfig;
-use crate::drop_reason::DropReason;
-use crate::ids::{JobId, NodeId, PortId, PortSet};
-use crate::packet::{Ecn, PacketMut};
-use crate::switch::{ArrayReport, Emission, PortView, SharedSwitch, Switch, SwitchReport, Verdict};
-use crate::time::Time;
-use crate::values::Values;
-use crate::wire::{COMMON_LEN, u16};
+use crate::collective::values::Values;
+use crate::contract::config::SharedSwitchConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{JobId, NodeId, PortId, PortSet};
+use crate::contract::packet::{Ecn, PacketMut};
+use crate::contract::switch::{ArrayReport, Emission, PortView, SharedSwitch, Switch, SwitchReport, Verdict};
+use crate::contract::time::Time;
+use crate::contract::wire::{COMMON_LEN, u16};
 
 /// What one switch of a fabric does for all jobs.
 pub struct CanarySwitch<V> {

@@ -13,9 +13,9 @@
 //!
 //! All of it is soft state in a fixed table, which a wrong entry makes no less right: whoever comes later is a straggler.
 
-use crate::config::FlushTimeout;
-use crate::ids::{JobId, NodeId};
-use crate::time::Span;
+use crate::contract::config::FlushTimeout;
+use crate::contract::ids::{JobId, NodeId};
+use crate::contract::time::Span;
 
 /// Entries of the table: a job has one for each of its roots.
 const CLASSES: usize = 1024;

@@ -12,13 +12,13 @@ use super::running::Running;
 use super::sender::Sender;
 use super::watch::Watch;
 use super::wire::{self, Ack, Data, HEADER_LEN, MAX_CONTROL_LEN, Notice, ROOT_LEN};
-use crate::config::HostConfig;
-use crate::drop_reason::DropReason;
-use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
-use crate::ids::{OpId, WorkerId};
-use crate::packet::{Addr, Packet, Transmit};
-use crate::time::{Span, Time};
-use crate::values::FINGERPRINT_LEN;
+use crate::collective::values::FINGERPRINT_LEN;
+use crate::contract::config::HostConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::contract::ids::{OpId, Rank};
+use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::time::{Span, Time};
 
 /// Own blocks of so many collectives are under way at once; `op` in packets is 16 bits wide.
 const COLLECTIVES_UNDER_WAY: u64 = 1024;
@@ -36,8 +36,8 @@ struct Early {
 /// One rank of a ring.
 pub struct RingHost {
     config: HostConfig,
-    predecessor: WorkerId,
-    successor: WorkerId,
+    predecessor: Rank,
+    successor: Rank,
     /// Collectives from `first_op` on, in order.
     ops: VecDeque<Running>,
     first_op: u64,
@@ -59,9 +59,9 @@ pub struct RingHost {
 impl RingHost {
     /// A rank that has submitted nothing.
     pub fn new(config: &HostConfig) -> RingHost {
-        let (me, world) = (config.worker.0, config.job.world);
-        let predecessor = WorkerId((me + world - 1) % world);
-        let successor = WorkerId((me + 1) % world);
+        let (me, world) = (config.rank.0, config.job.world);
+        let predecessor = Rank((me + world - 1) % world);
+        let successor = Rank((me + 1) % world);
         RingHost {
             predecessor,
             successor,
@@ -72,7 +72,7 @@ impl RingHost {
             early: VecDeque::new(),
             sender: Sender::new(config.timers),
             receiver: Receiver::default(),
-            watch: Watch::new(config.worker, predecessor, successor),
+            watch: Watch::new(config.rank, predecessor, successor),
             broken: None,
             deadline: None,
             events: VecDeque::new(),
@@ -236,7 +236,7 @@ impl Host for RingHost {
             return Ok(OpId(op));
         }
         let deadline = collective.deadline;
-        let mut running = Running::new(now, op, collective, self.config.worker, &self.config.job);
+        let mut running = Running::new(now, op, collective, self.config.rank, &self.config.job);
         if self.config.job.world == 1 {
             running.complete_alone();
         }

@@ -3,9 +3,9 @@
 use super::super::item::{Item, Numbers};
 use super::super::wire::{self, Data, MAX_ACK_WORDS, Notice};
 use super::RingHost;
-use crate::ids::OpId;
-use crate::packet::{Addr, Ecn, Transmit};
-use crate::time::Time;
+use crate::contract::ids::OpId;
+use crate::contract::packet::{Addr, Ecn, Transmit};
+use crate::contract::time::Time;
 
 impl RingHost {
     /// True if there is something to send for the first time.

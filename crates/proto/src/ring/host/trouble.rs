@@ -3,11 +3,11 @@
 use super::super::running::Running;
 use super::super::wire::Fault;
 use super::RingHost;
-use crate::drop_reason::DropReason;
-use crate::host::{CollectiveError, HostEvent};
-use crate::ids::{OpId, WorkerId};
-use crate::tensor::Spec;
-use crate::time::{Span, Time};
+use crate::collective::tensor::Spec;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{CollectiveError, HostEvent};
+use crate::contract::ids::{OpId, Rank};
+use crate::contract::time::{Span, Time};
 
 /// A fault is told so many times in all.
 const FAULT_TELLINGS: u32 = 3;
@@ -31,7 +31,7 @@ pub(super) struct Broken {
 impl RingHost {
     /// Every collective from `from_op` on fails, but for those at the front whose output is complete. The neighbours
     /// are told, except the one that told this rank.
-    pub(super) fn break_with(&mut self, now: Time, from_op: u64, error: CollectiveError, told_by: Option<WorkerId>) {
+    pub(super) fn break_with(&mut self, now: Time, from_op: u64, error: CollectiveError, told_by: Option<Rank>) {
         while self.first_op >= from_op && self.ops.front().is_some_and(|front| front.to_receive == 0) {
             self.hand_back();
         }
@@ -53,7 +53,7 @@ impl RingHost {
         self.tell_all_but(told_by);
     }
 
-    fn tell_all_but(&mut self, one: Option<WorkerId>) {
+    fn tell_all_but(&mut self, one: Option<Rank>) {
         let Some(broken) = self.broken.as_mut().filter(|_| self.config.job.world > 1) else { return };
         broken.tell_successor = one != Some(self.successor);
         broken.tell_predecessor = one != Some(self.predecessor) && self.predecessor != self.successor;
@@ -61,13 +61,13 @@ impl RingHost {
 
     /// The predecessor's block belongs to another kind of collective than this rank's.
     pub(super) fn break_with_mismatch(&mut self, now: Time, op: u64, mine: Spec, predecessors: Spec) {
-        let (mine, predecessors) = ((self.config.worker, mine), (self.predecessor, predecessors));
+        let (mine, predecessors) = ((self.config.rank, mine), (self.predecessor, predecessors));
         let ((a, a_spec), (b, b_spec)) =
             if mine.0 < predecessors.0 { (mine, predecessors) } else { (predecessors, mine) };
         self.break_with(now, op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op: OpId(op) }, None);
     }
 
-    pub(super) fn handle_fault(&mut self, now: Time, from: WorkerId, bytes: &[u8]) -> Result<(), DropReason> {
+    pub(super) fn handle_fault(&mut self, now: Time, from: Rank, bytes: &[u8]) -> Result<(), DropReason> {
         let fault = Fault::parse(bytes, self.config.job.world)?;
         if self.broken.is_none() {
             self.break_with(now, fault.op.0, fault.error, Some(from));
@@ -76,7 +76,7 @@ impl RingHost {
     }
 
     /// Writes a fault, if a neighbour is to be told; to whom, and its length.
-    pub(super) fn emit_fault(&mut self, buf: &mut [u8]) -> Option<(WorkerId, usize)> {
+    pub(super) fn emit_fault(&mut self, buf: &mut [u8]) -> Option<(Rank, usize)> {
         let broken = self.broken.as_mut()?;
         let to = if std::mem::take(&mut broken.tell_successor) {
             self.successor
@@ -88,7 +88,7 @@ impl RingHost {
         let op = OpId(broken.from_op);
         let error = match &broken.error {
             // What this rank's driver wanted is nothing to the others: the rank is gone.
-            CollectiveError::Aborted => CollectiveError::PeerSilent { worker: self.config.worker, op },
+            CollectiveError::Aborted => CollectiveError::PeerSilent { worker: self.config.rank, op },
             error => error.clone(),
         };
         Some((to, Fault { op, error }.emit(buf)))

@@ -1,8 +1,8 @@
 //! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
 
 use super::{Stage, SwitchMlHost};
-use crate::drop_reason::DropReason;
-use crate::host::{CollectiveError, HostEvent};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{CollectiveError, HostEvent};
 use crate::parts::report::Report;
 use crate::parts::stream::Op;
 use crate::switchml::wire::{Header, Mismatch};

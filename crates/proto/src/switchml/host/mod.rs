@@ -14,20 +14,20 @@ use tributary_numeric::BlockExponent;
 
 use self::failure::Heard;
 use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch};
-use crate::config::HostConfig;
-use crate::drop_reason::DropReason;
-use crate::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
-use crate::ids::OpId;
-use crate::packet::{Addr, Ecn, Packet, Transmit};
+use crate::collective::values::FINGERPRINT_LEN;
+use crate::contract::config::HostConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::contract::ids::OpId;
+use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
+use crate::contract::time::Time;
+use crate::contract::wire::{COMMON_LEN, Common, kind};
 use crate::parts::deadlines::{Deadlines, Due};
 use crate::parts::recovery::{Order, Recovery};
 use crate::parts::report::Report;
 use crate::parts::send_queue::SendQueue;
 use crate::parts::stream::{Op, Stream};
-use crate::registry::Protocol;
-use crate::time::Time;
-use crate::values::FINGERPRINT_LEN;
-use crate::wire::{COMMON_LEN, Common, kind};
+use crate::protocols::Protocol;
 
 /// What a slot does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,7 +238,7 @@ impl SwitchMlHost {
         };
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
-        Header { wid: self.config.worker, idx, look_ahead, phase: slot.phase, spec: op.spec }.emit(buf);
+        Header { wid: self.config.child, idx, look_ahead, phase: slot.phase, spec: op.spec }.emit(buf);
         if kind == Kind::Query || slot.stage == Stage::Probe {
             return (HEADER_LEN, HEADER_LEN);
         }

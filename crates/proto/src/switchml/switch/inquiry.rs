@@ -3,15 +3,15 @@
 //! A QUERY is answered at once with what is known, and passed on to the switches that may know more. What they say is
 //! kept, one report for each of them, and told to those whose last question was about the same phase of the same slot.
 
-use crate::config::{Below, SwitchConfig};
-use crate::ids::WorkerId;
+use crate::contract::config::{Below, SwitchConfig};
+use crate::contract::ids::{ChildId, Rank};
 use crate::parts::report::Report;
 
 /// A child, or the switch above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbour {
     /// By its `wid`.
-    Child(WorkerId),
+    Child(ChildId),
     /// The switch above.
     Parent,
 }
@@ -26,7 +26,7 @@ pub struct Inquiry {
     /// The last question of each child, and then of the parent.
     asked: Vec<Option<Question>>,
     /// The place in `heard` of each child that is a switch.
-    switches: Vec<WorkerId>,
+    switches: Vec<ChildId>,
     /// The last report of each switch below, and then of the parent.
     heard: Vec<Option<(Question, Report)>>,
 }
@@ -35,8 +35,8 @@ impl Inquiry {
     /// Nobody has asked.
     pub fn new(config: &SwitchConfig) -> Inquiry {
         assert_eq!(config.below.len(), config.members.len(), "a port for each child");
-        let is_switch = |wid: &WorkerId| matches!(config.below[wid.index()], Below::Switch(_));
-        let switches: Vec<WorkerId> = (0..config.below.len() as u16).map(WorkerId).filter(is_switch).collect();
+        let is_switch = |wid: &ChildId| matches!(config.below[wid.index()], Below::Switch(_));
+        let switches: Vec<ChildId> = (0..config.below.len() as u16).map(ChildId).filter(is_switch).collect();
         Inquiry {
             asked: vec![None; config.below.len() + 1],
             heard: vec![None; switches.len() + usize::from(config.parent.is_some())],
@@ -47,8 +47,8 @@ impl Inquiry {
     }
 
     /// A rank that a child speaks for.
-    pub fn rank_of(&self, child: WorkerId) -> WorkerId {
-        self.below[child.index()].ranks().first().copied().unwrap_or(child)
+    pub fn rank_of(&self, child: ChildId) -> Rank {
+        self.below[child.index()].ranks().first().copied().unwrap_or(Rank(child.0))
     }
 
     /// True if the neighbour is a switch, which answers questions.
@@ -57,7 +57,7 @@ impl Inquiry {
     }
 
     /// The neighbours that may know more about ranks that have not contributed.
-    pub fn informants(&self, has_contributed: impl Fn(WorkerId) -> bool) -> impl Iterator<Item = Neighbour> {
+    pub fn informants(&self, has_contributed: impl Fn(ChildId) -> bool) -> impl Iterator<Item = Neighbour> {
         let silent = self.switches.iter().copied().filter(move |&wid| !has_contributed(wid)).map(Neighbour::Child);
         silent.chain(self.has_parent.then_some(Neighbour::Parent))
     }
@@ -90,7 +90,7 @@ impl Inquiry {
 
     /// The neighbours that want to know, without the one that has just said something.
     pub fn askers(&self, question: Question, but: Neighbour) -> impl Iterator<Item = Neighbour> {
-        let children = (0..self.below.len() as u16).map(|wid| Neighbour::Child(WorkerId(wid)));
+        let children = (0..self.below.len() as u16).map(|wid| Neighbour::Child(ChildId(wid)));
         let all = children.chain(self.has_parent.then_some(Neighbour::Parent));
         all.filter(move |&other| other != but && self.asked[self.asked_at(other)] == Some(question))
     }
@@ -105,12 +105,12 @@ impl Inquiry {
         &self,
         to: Neighbour,
         question: Question,
-        has_contributed: impl Fn(WorkerId) -> bool,
+        has_contributed: impl Fn(ChildId) -> bool,
         above_is_done: bool,
     ) -> Report {
         let mut report = Report::NOBODY;
         for (wid, below) in self.below.iter().enumerate() {
-            let child = WorkerId(wid as u16);
+            let child = ChildId(wid as u16);
             if has_contributed(child) {
                 continue;
             }

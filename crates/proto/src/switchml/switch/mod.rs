@@ -12,15 +12,15 @@ use self::notices::{Audience, Notices};
 use self::pool::{Block, Pool, VersionId};
 use self::slot::{Action, Relation, on_contribution, on_mismatch, on_parent_result};
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, put_look_ahead, put_wid};
-use crate::config::{Parent, SwitchConfig};
-use crate::drop_reason::DropReason;
-use crate::ids::{GroupId, PortId};
-use crate::packet::PacketMut;
+use crate::collective::values::Values;
+use crate::contract::config::{Parent, SwitchConfig};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{GroupId, PortId};
+use crate::contract::packet::PacketMut;
+use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
+use crate::contract::time::Time;
 use crate::parts::layout;
 use crate::parts::report::Report;
-use crate::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
-use crate::time::Time;
-use crate::values::Values;
 
 /// One job's slots in one shard of one switch.
 pub struct SwitchMl<V> {
@@ -172,7 +172,7 @@ impl<V: Values> SwitchMl<V> {
     fn send_to_parent(&self, version: VersionId, packet: &mut PacketMut<'_>) -> Verdict {
         let parent = self.parent.expect("only a switch with a parent awaits it");
         self.write(version, self.pool.get(version).block.kind, packet);
-        put_wid(packet.bytes, parent.worker);
+        put_wid(packet.bytes, parent.child);
         Verdict::Port(parent.port)
     }
 

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use super::inquiry::{Inquiry, Neighbour};
 use super::pool::Pool;
-use crate::config::{Parent, SwitchConfig};
-use crate::ids::{GroupId, PortId, WorkerId};
-use crate::packet::Ecn;
-use crate::registry::Protocol;
-use crate::switch::{Emission, Verdict};
+use crate::collective::values::Values;
+use crate::contract::config::{Parent, SwitchConfig};
+use crate::contract::ids::{ChildId, GroupId, PortId};
+use crate::contract::packet::Ecn;
+use crate::contract::switch::{Emission, Verdict};
+use crate::contract::wire::Common;
+use crate::protocols::Protocol;
 use crate::switchml::wire::{HEADER_LEN, Header, Kind};
-use crate::values::Values;
-use crate::wire::Common;
 
 /// Whom a notice is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +65,11 @@ impl Notices {
     }
 
     /// Where a notice leaves, and the `wid` that its receiver knows this switch by.
-    fn way(&self, to: Audience, wid: WorkerId) -> Option<(Verdict, WorkerId)> {
+    fn way(&self, to: Audience, wid: ChildId) -> Option<(Verdict, ChildId)> {
         match to {
             Audience::Children => Some((Verdict::Group(self.group), wid)),
             Audience::One(Neighbour::Child(child)) => Some((Verdict::Port(*self.members.get(child.index())?), wid)),
-            Audience::One(Neighbour::Parent) => self.parent.map(|parent| (Verdict::Port(parent.port), parent.worker)),
+            Audience::One(Neighbour::Parent) => self.parent.map(|parent| (Verdict::Port(parent.port), parent.child)),
         }
     }
 

@@ -6,11 +6,11 @@ use std::ops::Range;
 use tributary_numeric::{DType, ReduceOp};
 
 use super::slot::{Relation, State};
-use crate::ids::WorkerId;
+use crate::collective::tensor::Spec;
+use crate::collective::values::Values;
+use crate::contract::ids::ChildId;
+use crate::contract::time::{Span, Time};
 use crate::switchml::wire::{Header, Kind, LookAhead, Mismatch};
-use crate::tensor::Spec;
-use crate::time::{Span, Time};
-use crate::values::Values;
 
 /// What contributions to one phase of a slot must have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl<V: Values> Pool<V> {
     }
 
     /// `seen[ver, idx, wid]`.
-    pub fn has_seen(&self, id: VersionId, wid: WorkerId) -> bool {
+    pub fn has_seen(&self, id: VersionId, wid: ChildId) -> bool {
         self.seen[id.0 * self.words + wid.index() / 64] & 1 << (wid.index() % 64) != 0
     }
 
@@ -162,7 +162,7 @@ impl<V: Values> Pool<V> {
     /// since then than the slot took for its last round, which is at least a round trip. So it was probably sent before
     /// the result can have arrived, and by several children at once. Only the first of each child and phase is let go:
     /// who asks a second time has lost something, however long the last round was.
-    pub fn crossed(&mut self, now: Time, id: VersionId, wid: WorkerId) -> bool {
+    pub fn crossed(&mut self, now: Time, id: VersionId, wid: ChildId) -> bool {
         let version = &self.versions[id.0];
         let all_in = matches!(version.state, State::AwaitsParent | State::Complete);
         if !all_in || now.since(version.completed_at) >= version.round {
@@ -200,12 +200,12 @@ impl<V: Values> Pool<V> {
     }
 
     /// The lowest child that contributed.
-    pub fn first_seen(&self, id: VersionId) -> Option<WorkerId> {
-        (0..self.children as u16).map(WorkerId).find(|&wid| self.has_seen(id, wid))
+    pub fn first_seen(&self, id: VersionId) -> Option<ChildId> {
+        (0..self.children as u16).map(ChildId).find(|&wid| self.has_seen(id, wid))
     }
 
     /// True if the child has contributed to this phase of the slot, as far as the slot remembers.
-    pub fn has_contributed(&self, idx: u16, phase: u32, wid: WorkerId) -> bool {
+    pub fn has_contributed(&self, idx: u16, phase: u32, wid: ChildId) -> bool {
         self.version(idx, phase).is_some_and(|id| match Relation::of(phase, self.get(id).phase) {
             Relation::Same => self.get(id).state != State::Unused && self.has_seen(id, wid),
             Relation::Earlier => true,
@@ -240,9 +240,9 @@ impl<V: Values> Pool<V> {
     }
 
     /// Children that some incomplete sum waits for, ascending.
-    pub fn missing(&self) -> Vec<WorkerId> {
-        let waits_for = |&wid: &WorkerId| self.waiting().any(|id| !self.has_seen(id, wid));
-        (0..self.children as u16).map(WorkerId).filter(waits_for).collect()
+    pub fn missing(&self) -> Vec<ChildId> {
+        let waits_for = |&wid: &ChildId| self.waiting().any(|id| !self.has_seen(id, wid));
+        (0..self.children as u16).map(ChildId).filter(waits_for).collect()
     }
 
     /// Bytes of everything above.

@@ -3,7 +3,7 @@
 //! A slot has two versions; phase `p` uses version `p mod 2`, and the other version is its shadow copy. The table is
 //! written out in `docs/protocols/switchml.md` and tested row by row below.
 
-use crate::drop_reason::DropReason;
+use crate::contract::drop_reason::DropReason;
 
 /// What a version of a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

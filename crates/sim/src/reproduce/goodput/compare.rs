@@ -1,6 +1,6 @@
 //! What follows from several lines, points and states together.
 
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 use super::{Goodput, Line, Point};
 use crate::reproduce::Findings;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use tributary_proto::registry::Protocol;
+use tributary_proto::protocols::Protocol;
 
 use super::{Goodput, Line, Point};
 use crate::config::{Bytes, Config, Duration, Hosts, JobSection, Share, TrafficSection};

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::drop_reason::{DropCounters, DropReason};
-use crate::ids::{JobId, JobKey, PortId, WorkerId};
-use crate::packet::PacketMut;
-use crate::switch::{ArrayReport, Emission, PortView, SharedSwitch, Switch, SwitchReport, Verdict};
-use crate::time::Time;
-use crate::wire::{Common, kind};
+use crate::contract::drop_reason::{DropCounters, DropReason};
+use crate::contract::ids::{JobId, JobKey, PortId, Rank};
+use crate::contract::packet::PacketMut;
+use crate::contract::switch::{ArrayReport, Emission, PortView, SharedSwitch, Switch, SwitchReport, Verdict};
+use crate::contract::time::Time;
+use crate::contract::wire::{Common, kind};
 
 /// A job as it is installed in one shard.
 pub struct InstalledJob {
@@ -29,7 +29,7 @@ pub struct InstalledJob {
 struct Entry {
     job: InstalledJob,
     /// A member's rank by its port; no member is behind a port that lies beyond.
-    rank_by_port: Vec<Option<WorkerId>>,
+    rank_by_port: Vec<Option<Rank>>,
     last_seen: Vec<Option<Time>>,
     others_last_seen: Option<Time>,
     packets: u64,
@@ -87,7 +87,7 @@ impl Pipeline {
         let ports = job.members.iter().map(|port| port.index() + 1).max().unwrap_or(0);
         let mut rank_by_port = vec![None; ports];
         for (rank, port) in job.members.iter().enumerate() {
-            rank_by_port[port.index()] = Some(WorkerId(rank as u16));
+            rank_by_port[port.index()] = Some(Rank(rank as u16));
         }
         let last_seen = vec![None; job.members.len()];
         let (packets, drops) = (0, DropCounters::default());

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use tributary_numeric::{BlockExponent, Element, ReduceOp, Scale, codec};
 
-use crate::ids::WorkerId;
-use crate::tensor::{Primitive, Spec, Tensor};
+use crate::collective::tensor::{Primitive, Spec, Tensor};
+use crate::contract::ids::Rank;
 
 /// The same block of input and output.
 pub enum Operands<'a, T> {
@@ -130,12 +130,12 @@ impl<S: Storage> ElementTensor<S> {
     }
 
     /// The same for one rank alone: a reduce.
-    pub fn to(self, rank: WorkerId) -> ElementTensor<S> {
+    pub fn to(self, rank: Rank) -> ElementTensor<S> {
         ElementTensor { primitive: Primitive::Reduce(rank), ..self }
     }
 
     /// One rank's elements for all others: a broadcast, of `i32` and with the sum as operator.
-    pub fn from(self, rank: WorkerId) -> ElementTensor<S> {
+    pub fn from(self, rank: Rank) -> ElementTensor<S> {
         ElementTensor { primitive: Primitive::Broadcast(rank), ..self }
     }
 

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use tributary_numeric::{BlockExponent, Scale};
 
 use super::ledger::Ledger;
-use crate::ids::WorkerId;
-use crate::tensor::{Primitive, Spec, Tensor};
-use crate::values::FINGERPRINT_LEN;
+use crate::collective::tensor::{Primitive, Spec, Tensor};
+use crate::collective::values::FINGERPRINT_LEN;
+use crate::contract::ids::Rank;
 
 /// The three words of a contribution or of a sum of several.
 type Words = [u64; 3];
@@ -155,7 +155,7 @@ impl FingerprintTensor {
         if end < elements {
             missing.push(end..elements);
         }
-        if !self.spec.primitive.gets(WorkerId(self.rank)) {
+        if !self.spec.primitive.gets(Rank(self.rank)) {
             missing.clear();
         }
         Verification { verified, faulty: self.faulty.clone(), missing }
@@ -289,7 +289,7 @@ impl Tensor for FingerprintTensor {
             return;
         }
         let words = get(bytes);
-        if words == [0; 3] && !self.spec.primitive.brings(WorkerId(self.rank)) {
+        if words == [0; 3] && !self.spec.primitive.brings(Rank(self.rank)) {
             // On its way round a ring, which has not come to the root.
             self.kept.insert(block.start, words);
             return self.states.set(block, State::Kept);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::ids::{GroupId, JobId, JobKey, NodeId, PortId, ShardId, WorkerId};
-use crate::time::Span;
+use crate::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ShardId};
+use crate::contract::time::Span;
 
 /// What all members of a job and its switches agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub struct HostConfig {
     /// The job.
     pub job: JobConfig,
     /// This host's rank in the job.
-    pub rank: WorkerId,
+    pub rank: Rank,
     /// Its number at the switch that it sends to: its rank, unless that switch is one of several in levels.
-    pub worker: WorkerId,
+    pub child: ChildId,
     /// Timers.
     pub timers: TimerConfig,
     /// Where members and roots are; empty for protocols that do not address nodes.
@@ -101,19 +101,19 @@ pub struct SwitchConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Below {
     /// A worker: its rank.
-    Worker(WorkerId),
+    Worker(Rank),
     /// A switch: the ranks below it, ascending; at least one.
-    Switch(Vec<WorkerId>),
+    Switch(Vec<Rank>),
 }
 
 impl Below {
     /// The children of a switch that sums for all ranks itself: each is a worker, and its `wid` is its rank.
     pub fn workers(world: u16) -> Vec<Below> {
-        (0..world).map(|rank| Below::Worker(WorkerId(rank))).collect()
+        (0..world).map(|rank| Below::Worker(Rank(rank))).collect()
     }
 
     /// The ranks, ascending.
-    pub fn ranks(&self) -> &[WorkerId] {
+    pub fn ranks(&self) -> &[Rank] {
         match self {
             Below::Worker(rank) => std::slice::from_ref(rank),
             Below::Switch(ranks) => ranks,
@@ -127,7 +127,7 @@ pub struct Parent {
     /// The port towards it.
     pub port: PortId,
     /// The `wid` of this switch there.
-    pub worker: WorkerId,
+    pub child: ChildId,
 }
 
 /// What a machine is made from that all jobs of a protocol share in one switch of a fabric.

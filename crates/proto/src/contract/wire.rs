@@ -7,10 +7,10 @@
 
 use tributary_numeric::{DType, ReduceOp};
 
-use crate::config::JobConfig;
-use crate::drop_reason::DropReason;
-use crate::ids::{JobId, JobKey, WorkerId};
-use crate::tensor::{Primitive, Spec};
+use crate::collective::tensor::{Primitive, Spec};
+use crate::contract::config::JobConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{JobId, JobKey, Rank};
 
 /// `TB`.
 pub const MAGIC: u16 = 0x5442;
@@ -41,7 +41,7 @@ pub mod kind {
             #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
             #[repr(u8)]
             pub enum Kind {
-                $(#[$first_doc])* $first = $crate::wire::kind::FIRST_OWN,
+                $(#[$first_doc])* $first = $crate::contract::wire::kind::FIRST_OWN,
                 $($(#[$doc])* $name,)*
             }
 
@@ -56,13 +56,13 @@ pub mod kind {
 
                 /// The kind of a packet whose common header was checked.
                 #[inline]
-                pub fn of(bytes: &[u8]) -> Result<Kind, $crate::drop_reason::DropReason> {
-                    Kind::from_code(bytes[$crate::wire::kind::AT]).ok_or($crate::drop_reason::DropReason::BadKind)
+                pub fn of(bytes: &[u8]) -> Result<Kind, $crate::contract::drop_reason::DropReason> {
+                    Kind::from_code(bytes[$crate::contract::wire::kind::AT]).ok_or($crate::contract::drop_reason::DropReason::BadKind)
                 }
 
                 /// Makes a packet one of this kind.
                 pub fn put(self, bytes: &mut [u8]) {
-                    bytes[$crate::wire::kind::AT] = self as u8;
+                    bytes[$crate::contract::wire::kind::AT] = self as u8;
                 }
             }
         };
@@ -155,7 +155,7 @@ pub fn dtype_op(spec: &Spec) -> u8 {
 /// Reads such a byte; `root` is looked at only where there is one. The parts and not a `Spec`: a `Result<Spec>` is packed
 /// so that reading it back stalls for as long as all the rest.
 #[inline]
-pub fn parse_dtype_op(byte: u8, root: WorkerId) -> Result<(DType, ReduceOp, Primitive), DropReason> {
+pub fn parse_dtype_op(byte: u8, root: Rank) -> Result<(DType, ReduceOp, Primitive), DropReason> {
     let dtype = DType::from_code(byte >> 4).ok_or(DropReason::BadField)?;
     if byte & ROOTED == 0 {
         let op = ReduceOp::from_code(byte & 15).ok_or(DropReason::BadField)?;

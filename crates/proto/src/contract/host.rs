@@ -3,11 +3,11 @@
 //! After every input (`submit`, `handle_*`) the driver drains `poll_transmit` until `None`, then `poll_event` until
 //! `None`, then reads `poll_timeout`. A machine does nothing between inputs. Same inputs, same outputs, always.
 
-use crate::drop_reason::{DropCounters, DropReason};
-use crate::ids::{OpId, ShardId, WorkerId};
-use crate::packet::{Addr, Packet, Transmit};
-use crate::tensor::{Spec, Tensor};
-use crate::time::Time;
+use crate::collective::tensor::{Spec, Tensor};
+use crate::contract::drop_reason::{DropCounters, DropReason};
+use crate::contract::ids::{OpId, Rank, ShardId};
+use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::time::Time;
 
 /// One collective as the caller hands it over.
 pub struct Collective {
@@ -32,7 +32,7 @@ pub enum CollectiveError {
     #[error("rank {} did not contribute to block {block} of collective {op} (slot {slot}) in time", list(missing, *others))]
     Missing {
         /// The ranks that have not contributed, ascending in each rack; of very many the first ones.
-        missing: Vec<WorkerId>,
+        missing: Vec<Rank>,
         /// How many there are beyond those.
         others: u16,
         /// The slot or descriptor that waits.
@@ -63,7 +63,7 @@ pub enum CollectiveError {
     )]
     SwitchBelowSilent {
         /// The ranks below it, ascending; of very many the first ones.
-        ranks: Vec<WorkerId>,
+        ranks: Vec<Rank>,
         /// How many there are beyond those.
         others: u16,
         /// The slot that waits.
@@ -87,7 +87,7 @@ pub enum CollectiveError {
     #[error("rank {worker} has not answered in collective {op}")]
     PeerSilent {
         /// The silent rank.
-        worker: WorkerId,
+        worker: Rank,
         /// The collective.
         op: OpId,
     },
@@ -95,11 +95,11 @@ pub enum CollectiveError {
     #[error("ranks disagree in collective {op}: rank {a} brings {a_spec}, rank {b} brings {b_spec}")]
     Mismatch {
         /// One rank.
-        a: WorkerId,
+        a: Rank,
         /// What it brings.
         a_spec: Spec,
         /// Another rank.
-        b: WorkerId,
+        b: Rank,
         /// What that one brings.
         b_spec: Spec,
         /// The collective.
@@ -110,7 +110,7 @@ pub enum CollectiveError {
     Aborted,
 }
 
-fn list(workers: &[WorkerId], others: u16) -> String {
+fn list(workers: &[Rank], others: u16) -> String {
     let named = workers.iter().map(|w| w.to_string()).collect::<Vec<_>>().join(", ");
     if others > 0 { format!("{named} and {others} more") } else { named }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
 
-use crate::ids::WorkerId;
+use crate::contract::ids::Rank;
 
 /// Who brings data to a collective, and who gets the result (Canary §6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,15 +19,15 @@ pub enum Primitive {
     #[default]
     Allreduce,
     /// Every rank brings some, and this one gets the result.
-    Reduce(WorkerId),
+    Reduce(Rank),
     /// This rank brings some, and every other gets it, bit for bit: 32-bit words, which the others' zeros leave as they
     /// are where a protocol has to sum. The type is `i32` and the operator the sum.
-    Broadcast(WorkerId),
+    Broadcast(Rank),
 }
 
 impl Primitive {
     /// The rank that all ranks must name alike, if there is one.
-    pub fn root(self) -> Option<WorkerId> {
+    pub fn root(self) -> Option<Rank> {
         match self {
             Primitive::Allreduce => None,
             Primitive::Reduce(root) | Primitive::Broadcast(root) => Some(root),
@@ -35,12 +35,12 @@ impl Primitive {
     }
 
     /// True if the rank has data to bring.
-    pub fn brings(self, rank: WorkerId) -> bool {
+    pub fn brings(self, rank: Rank) -> bool {
         !matches!(self, Primitive::Broadcast(root) if root != rank)
     }
 
     /// True if the result is written to the rank's output.
-    pub fn gets(self, rank: WorkerId) -> bool {
+    pub fn gets(self, rank: Rank) -> bool {
         match self {
             Primitive::Allreduce => true,
             Primitive::Reduce(root) => rank == root,
@@ -69,12 +69,12 @@ impl Spec {
     }
 
     /// A reduce to one rank.
-    pub const fn reduce(elements: u32, dtype: DType, op: ReduceOp, root: WorkerId) -> Spec {
+    pub const fn reduce(elements: u32, dtype: DType, op: ReduceOp, root: Rank) -> Spec {
         Spec { elements, dtype, op, primitive: Primitive::Reduce(root) }
     }
 
     /// A broadcast of so many 32-bit words.
-    pub const fn broadcast(words: u32, root: WorkerId) -> Spec {
+    pub const fn broadcast(words: u32, root: Rank) -> Spec {
         Spec { elements: words, dtype: DType::I32, op: ReduceOp::Sum, primitive: Primitive::Broadcast(root) }
     }
 }

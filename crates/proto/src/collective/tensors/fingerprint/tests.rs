@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tributary_numeric::{DType, ReduceOp};
 
 use super::*;
-use crate::values::{Fingerprint, Values};
+use crate::collective::values::{Fingerprint, Values};
 
 const SPEC: Spec = Spec::allreduce(100, DType::F32, ReduceOp::Sum);
 
@@ -200,7 +200,7 @@ proptest! {
 #[test]
 fn of_a_reduce_only_the_root_needs_the_sum() {
     let roster = Roster::new(3);
-    let spec = Spec { primitive: Primitive::Reduce(WorkerId(1)), ..SPEC };
+    let spec = Spec { primitive: Primitive::Reduce(Rank(1)), ..SPEC };
     let mut ranks = [0, 1, 2].map(|rank| FingerprintTensor::new(spec, roster.clone(), rank, 7));
     assert!(ranks[0].verification().is_complete());
     assert_eq!(ranks[1].verification().missing, [0..100]);
@@ -215,7 +215,7 @@ fn of_a_reduce_only_the_root_needs_the_sum() {
 #[test]
 fn of_a_broadcast_only_the_roots_own_is_right() {
     let roster = Roster::new(3);
-    let spec = Spec::broadcast(100, WorkerId(1));
+    let spec = Spec::broadcast(100, Rank(1));
     let scale = Scale::integer(3);
     let rank = |rank| FingerprintTensor::new(spec, roster.clone(), rank, 7);
     let is_taken = |vector: &[u8]| {

@@ -1,12 +1,12 @@
 //! The protocols by name: the only place outside their folders that knows which there are.
 
 use crate::canary::{CanaryHost, CanarySwitch};
-use crate::config::{HostConfig, SharedSwitchConfig, SwitchConfig};
-use crate::host::Host;
+use crate::collective::values::Values;
+use crate::contract::config::{HostConfig, SharedSwitchConfig, SwitchConfig};
+use crate::contract::host::Host;
+use crate::contract::switch::{SharedSwitch, Switch};
 use crate::ring::RingHost;
-use crate::switch::{SharedSwitch, Switch};
 use crate::switchml::{SwitchMl, SwitchMlHost};
-use crate::values::Values;
 
 /// A protocol that this build speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,7 +4,7 @@
 //! real elements, or a fingerprint of a few words. What it occupies on the wire is carried beside it as `wire_len`, so
 //! that a simulated link serialises the bytes that a real one would.
 
-use crate::ids::{NodeId, ShardId, WorkerId};
+use crate::contract::ids::{NodeId, Rank, ShardId};
 
 /// The congestion bits of the IP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -24,7 +24,7 @@ pub enum Addr {
     /// The aggregating switch of the job, and the part of it that owns the slot.
     Switch(ShardId),
     /// Another worker of the job.
-    Worker(WorkerId),
+    Worker(Rank),
     /// A host or a switch of the fabric. For protocols of which every switch on the way handles the packets.
     Node(NodeId),
 }

@@ -28,8 +28,19 @@ id! {
     JobId(u16)
 }
 id! {
-    /// A worker of a job: its rank, 0 to world - 1. In packets `wid`.
-    WorkerId(u16)
+    /// A worker of a job by its number in the job: 0 to world - 1.
+    Rank(u16)
+}
+id! {
+    /// A child of one switch by its number there: a worker, or a switch below. In SwitchML's packets `wid`. Where one switch
+    /// sums for the whole job, a worker's number there is its rank; in levels of switches it is not.
+    ChildId(u16)
+}
+impl ChildId {
+    /// The child that a rank is where one switch sums for the whole job.
+    pub const fn of_rank(rank: Rank) -> ChildId {
+        ChildId(rank.0)
+    }
 }
 id! {
     /// A port of one switch. In software: one remote UDP address.

@@ -3,10 +3,10 @@
 //! After every input the driver carries out the verdict, drains `poll_transmit`, then reads `poll_timeout`. All memory
 //! is taken when the machine is made; a packet never allocates.
 
-use crate::drop_reason::DropReason;
-use crate::ids::{GroupId, JobId, NodeId, PortId, PortSet, WorkerId};
-use crate::packet::{Ecn, PacketMut};
-use crate::time::{Span, Time};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{ChildId, GroupId, JobId, NodeId, PortId, PortSet};
+use crate::contract::packet::{Ecn, PacketMut};
+use crate::contract::time::{Span, Time};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct SwitchReport {
     /// Those with a sum that is not complete.
     pub slots_waiting: u32,
     /// Members that some incomplete sum waits for, ascending.
-    pub missing: Vec<WorkerId>,
+    pub missing: Vec<ChildId>,
     /// Sums completed since the job was installed.
     pub blocks_completed: u64,
     /// Contributions added since the job was installed.

@@ -1,0 +1,14 @@
+//! The contract of the machines: what drivers and protocols share, and nothing of either.
+//!
+//! [`host`] and [`switch`] are the two traits, [`pipeline`] is what every packet at a switch passes first, [`packet`] and
+//! [`wire`] are packets and the header that all of them begin with, [`config`] is what a machine is made from.
+
+pub mod config;
+pub mod drop_reason;
+pub mod host;
+pub mod ids;
+pub mod packet;
+pub mod pipeline;
+pub mod switch;
+pub mod time;
+pub mod wire;
