@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tributary_fuzz::canary_switch(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tributary_fuzz::machines::canary::switch(bytes));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tributary_fuzz::ring_wire(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tributary_fuzz::machines::ring::wire(bytes));

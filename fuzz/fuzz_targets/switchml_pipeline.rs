@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tributary_fuzz::switchml_pipeline(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tributary_fuzz::machines::switchml::pipeline(bytes));

@@ -17,6 +17,7 @@ class Group:
         world_size: int,
         timeout: float,
         protocol: str,
+        options: dict[str, str],
         elements_per_packet: int | None = None,
         slots: int | None = None,
     ) -> Group: ...
@@ -49,6 +50,8 @@ class Group:
     def close(self) -> None: ...
 
 def protocols() -> list[str]: ...
+def needs_fabric(protocol: str) -> bool: ...
+def check_options(protocol: str, options: dict[str, str]) -> None: ...
 
 @final
 class Pending:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -215,6 +216,7 @@ def connect(
     world_size: int,
     timeout: float = 30.0,
     protocol: str = "switchml",
+    options: Mapping[str, str | int | bool] | None = None,
     elements_per_packet: int | None = None,
     slots: int | None = None,
 ) -> Group:
@@ -227,9 +229,11 @@ def connect(
         world_size: number of workers.
         timeout: seconds until the other workers are given up, now and in every collective.
         protocol: "switchml" (the switch sums), "canary" (the switches of a fabric) or "ring" (the hosts).
+        options: the protocol's options by name, the same on every rank; those left out have their defaults.
         elements_per_packet: as many as the path's MTU holds if None.
         slots: the switch's slots for this job; from the bandwidth-delay product if None.
 
     """
-    options: dict[str, Any] = {"elements_per_packet": elements_per_packet, "slots": slots}
-    return Group(_core.Group.connect(switch, job, rank, world_size, timeout, protocol, **options), timeout)
+    sizes: dict[str, Any] = {"elements_per_packet": elements_per_packet, "slots": slots}
+    chosen = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (options or {}).items()}
+    return Group(_core.Group.connect(switch, job, rank, world_size, timeout, protocol, chosen, **sizes), timeout)

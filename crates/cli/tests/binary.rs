@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_numeric::ReduceOp;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 /// No test waits longer than this for what must come.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -89,7 +89,8 @@ fn a_switch_gives_the_memory_of_a_jobs_slots_back_when_the_job_ends() {
             rank: 0,
             world: 1,
             timeout: PATIENCE,
-            protocol: Protocol::SwitchMl,
+            protocol: protocols::named("switchml").unwrap(),
+            options: protocols::named("switchml").unwrap().options.defaults(),
             elements_per_packet: Some(360),
             slots: Some(4_096),
         };

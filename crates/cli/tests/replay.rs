@@ -16,7 +16,7 @@ use tributary_net::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Re
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
@@ -24,7 +24,7 @@ use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::experiment;
 use tributary_sim::net::{Happening, TraceEvent, Tracer};
@@ -46,7 +46,16 @@ struct Seen {
 
 fn config(world: u16) -> JobConfig {
     let (job, key) = (JobId(1), JobKey(0x7A9));
-    JobConfig { job, key, world, slots: SLOTS, elements_per_packet: ELEMENTS_PER_PACKET, shards: 1 }
+    JobConfig {
+        job,
+        key,
+        protocol: 1,
+        world,
+        slots: SLOTS,
+        elements_per_packet: ELEMENTS_PER_PACKET,
+        shards: 1,
+        options: Default::default(),
+    }
 }
 
 fn input(rank: usize) -> Vec<f32> {
@@ -68,7 +77,12 @@ impl Rendezvous for Tapped {
         self.workers.lock().unwrap().insert(request.rank, request.udp);
         if self.all_here.wait().is_leader() {
             let members = self.towards_shard.clone();
-            let job = JobInstall::of_workers(Protocol::SwitchMl, config(request.world), members, self.shard.ip());
+            let job = JobInstall::of_workers(
+                protocols::named("switchml").unwrap(),
+                config(request.world),
+                members,
+                self.shard.ip(),
+            );
             self.handle.install(job).wait().unwrap().unwrap();
         }
         self.all_here.wait();
@@ -168,7 +182,8 @@ fn real(world: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
                     rank,
                     world,
                     timeout: PATIENCE,
-                    protocol: Protocol::SwitchMl,
+                    protocol: protocols::named("switchml").unwrap(),
+                    options: protocols::named("switchml").unwrap().options.defaults(),
                     elements_per_packet: Some(ELEMENTS_PER_PACKET),
                     slots: Some(SLOTS),
                 };
@@ -198,8 +213,8 @@ fn replay_switch(world: u16, seen: &[Seen]) -> Vec<BTreeSet<Vec<u8>>> {
     let members: Vec<PortId> = (0..world).map(PortId).collect();
     let (shard, group, below) = (ShardId(0), GroupId(0), Below::workers(world));
     let switch = SwitchConfig { job: job.clone(), shard, members: members.clone(), below, group, parent: None };
-    let machine = Protocol::SwitchMl.switch::<Elements>(&switch);
-    let (protocol, others) = (Protocol::SwitchMl.code(), Vec::new());
+    let machine = protocols::named("switchml").unwrap().switch(Values::Elements, &switch);
+    let (protocol, others) = (protocols::named("switchml").unwrap().code, Vec::new());
     let mut pipeline = Pipeline::default();
     pipeline.install(job.job, InstalledJob { protocol, key: job.key, members, others, machine });
     let mut results = vec![BTreeSet::new(); world.into()];
@@ -224,8 +239,15 @@ fn replay_switch(world: u16, seen: &[Seen]) -> Vec<BTreeSet<Vec<u8>>> {
 /// and its sum.
 fn replay_host(world: u16, rank: usize, seen: &[Seen]) -> (Vec<Vec<u8>>, Vec<u8>) {
     let (job, worker, timers) = (config(world), Rank(rank as u16), TimerConfig::default());
-    let host = HostConfig { job, rank: worker, child: ChildId::of_rank(worker), timers, fabric: FabricPlan::default() };
-    let mut host = Protocol::SwitchMl.host::<Elements>(&host);
+    let host = HostConfig {
+        job,
+        rank: worker,
+        child: ChildId::of_rank(worker),
+        serves: None,
+        timers,
+        fabric: FabricPlan::default(),
+    };
+    let mut host = protocols::named("switchml").unwrap().host(Values::Elements, &host);
     let tensor = Box::new(ElementTensor::new(InPlaceStorage::new(input(rank)), ReduceOp::Sum));
     host.submit(Time::ZERO, Collective { tensor, deadline: None }).unwrap();
     let (mut sent, mut buf) = (Vec::new(), vec![0; host.max_packet_len()]);

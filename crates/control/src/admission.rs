@@ -131,7 +131,7 @@ pub(crate) fn grant(limits: &Limits, name: &JobName, wish: JobShape, free: Free)
     let over = |quota: &Quota, allowed, needed| {
         Err(Refusal::OverQuota { job: name.clone(), pattern: quota.jobs.clone(), allowed, needed })
     };
-    let smallest = JobShape { slots: limits.min_slots(), ..wish };
+    let smallest = JobShape { slots: limits.min_slots(), ..wish.clone() };
     let mut shape = JobShape { slots: limits.round(wish.slots), ..wish };
     if let Some(quota) = quota {
         if let Some(most) = quota.max_world.filter(|&most| wish.world > most) {
@@ -172,17 +172,18 @@ pub(crate) fn grant(limits: &Limits, name: &JobName, wish: JobShape, free: Free)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_proto::protocols::Protocol;
+    use tributary_proto::protocols;
 
     fn wish(slots: u16) -> JobShape {
         JobShape {
-            protocol: Protocol::SwitchMl,
+            protocol: protocols::named("switchml").unwrap(),
             slots,
             elements_per_packet: 360,
             world: 4,
             children: 4,
             neighbours: 0,
             shards: 2,
+            options: protocols::named("switchml").unwrap().options.defaults(),
         }
     }
 

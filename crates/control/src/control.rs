@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
-use tributary_proto::protocols::Protocol;
 
 use crate::admission::Limits;
 use crate::forming::{Forming, Party, Quarrel, Seat};
@@ -305,7 +305,7 @@ impl Control {
         &mut self,
         now: Time,
         name: &JobName,
-        protocol: Protocol,
+        protocol: &'static Protocol,
         config: JobConfig,
         workers: Vec<SocketAddr>,
     ) {
@@ -326,6 +326,7 @@ impl Control {
             children: world,
             neighbours: 0,
             shards: config.shards,
+            options: config.options.clone(),
         };
         let plan = Plan {
             name: name.clone(),

@@ -184,6 +184,7 @@ impl Forming {
             children: workers + below,
             neighbours: below + u16::from(self.has_parent),
             shards,
+            options: first.options.clone(),
         }
     }
 

@@ -2,16 +2,17 @@
 
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{JobId, JobKey};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::options::Options;
+use tributary_proto::contract::protocol::{self, Protocol};
 
 /// Most elements that one packet carries: a UDP datagram over IPv4 or IPv6 holds them with every header.
 pub const MAX_ELEMENTS_PER_PACKET: u16 = 16_128;
 
 /// The sizes of a job that its memory follows from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobShape {
     /// What the switch runs for it.
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
     /// Slots over all shards.
     pub slots: u16,
     /// Elements of four bytes per slot.
@@ -24,13 +25,11 @@ pub struct JobShape {
     pub neighbours: u16,
     /// Independent parts of the switch.
     pub shards: u16,
+    /// What its members have chosen.
+    pub options: Options,
 }
 
 impl JobShape {
-    /// Versions of each slot: the working copy and the shadow copy (SwitchML §4.5).
-    const VERSIONS: u64 = 2;
-    /// Counters, block number, exponent, length and allocator slack of one version of a slot.
-    const SLOT_BYTES: u64 = 128;
     /// One member in the tables of one shard: its port, address, sign of life, questions and place in the multicast group.
     const MEMBER_BYTES: u64 = 256;
     /// One neighbouring switch in the tables of one shard: what it last said, its address.
@@ -42,24 +41,25 @@ impl JobShape {
 
     /// The job that has this shape.
     pub(crate) fn config(&self, job: JobId, key: JobKey) -> JobConfig {
-        let JobShape { slots, elements_per_packet, world, shards, .. } = *self;
-        JobConfig { job, key, world, slots, elements_per_packet, shards }
+        let JobShape { protocol, slots, elements_per_packet, world, shards, ref options, .. } = *self;
+        let (protocol, options) = (protocol.code, options.clone());
+        JobConfig { job, key, protocol, world, slots, elements_per_packet, shards, options }
     }
 
-    /// Bytes that the job occupies in the whole switch, rounded up rather than down.
+    /// Bytes that the job occupies in the whole switch, rounded up rather than down: what its protocol's machines take,
+    /// and its lines in the switch's tables.
     pub fn bytes(&self) -> u64 {
-        let in_a_shard = JobShape::JOB_BYTES
+        let in_tables = JobShape::JOB_BYTES
             + u64::from(self.children) * JobShape::MEMBER_BYTES
             + u64::from(self.neighbours) * JobShape::NEIGHBOUR_BYTES
             + u64::from(self.world) * JobShape::RANK_BYTES;
-        let tables = u64::from(self.shards) * in_a_shard;
-        if !self.protocol.aggregates_in_switch() {
-            return tables;
-        }
-        // Two bitmaps a version: who contributed, and room for who has the result.
-        let bitmaps = 2 * 8 * u64::from(self.children.div_ceil(64));
-        let version = 4 * u64::from(self.elements_per_packet) + bitmaps + JobShape::SLOT_BYTES;
-        tables + u64::from(self.slots) * JobShape::VERSIONS * version
+        let machine = (self.protocol.memory)(&protocol::JobShape {
+            slots: self.slots.div_ceil(self.shards.max(1)),
+            elements_per_packet: self.elements_per_packet,
+            children: self.children,
+            options: &self.options,
+        });
+        u64::from(self.shards) * (in_tables + machine)
     }
 }
 
@@ -79,24 +79,27 @@ impl std::fmt::Display for Bytes {
 
 #[cfg(test)]
 mod tests {
+    use tributary_proto::protocols;
+
     use super::*;
 
-    fn shape(protocol: Protocol, slots: u16) -> JobShape {
-        JobShape { protocol, slots, elements_per_packet: 360, world: 4, children: 4, neighbours: 0, shards: 1 }
+    fn shape(protocol: &'static Protocol, slots: u16) -> JobShape {
+        let options = protocol.options.defaults();
+        JobShape { protocol, slots, elements_per_packet: 360, world: 4, children: 4, neighbours: 0, shards: 1, options }
     }
 
     #[test]
     fn a_job_is_charged_two_versions_of_every_slot() {
-        let job = JobShape { elements_per_packet: 256, shards: 2, ..shape(Protocol::SwitchMl, 64) };
+        let job = JobShape { elements_per_packet: 256, shards: 2, ..shape(protocols::named("switchml").unwrap(), 64) };
         let values = 64 * 2 * 256 * 4;
         assert!(job.bytes() > values && job.bytes() < 2 * values, "{}", job.bytes());
-        let twice = JobShape { slots: 128, ..job };
+        let twice = JobShape { slots: 128, ..job.clone() };
         assert!(twice.bytes() - job.bytes() > values);
     }
 
     #[test]
     fn a_job_that_only_needs_forwarding_is_charged_no_slots() {
-        let job = shape(Protocol::Ring, 512);
-        assert_eq!(job.bytes(), JobShape { slots: 8, ..job }.bytes());
+        let job = shape(protocols::named("ring").unwrap(), 512);
+        assert_eq!(job.bytes(), JobShape { slots: 8, ..job.clone() }.bytes());
     }
 }

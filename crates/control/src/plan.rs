@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Span;
-use tributary_proto::protocols::Protocol;
 
 use crate::control::Ticket;
 use crate::levels::{Child, SwitchPlace, Uplink};
@@ -20,7 +20,7 @@ pub struct Plan {
     /// The job's name.
     pub name: JobName,
     /// What the switch runs for it.
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
     /// Id, key, ranks of the whole job, slots, elements per packet, shards.
     pub config: JobConfig,
     /// Workers and switches directly below, by their `wid`.

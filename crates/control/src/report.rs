@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use tributary_proto::contract::config::Below;
 use tributary_proto::contract::ids::JobId;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
-use tributary_proto::protocols::Protocol;
 
 use crate::control::Control;
 use crate::levels::Child;
@@ -113,7 +113,7 @@ pub struct JobView {
     /// Where it stands.
     pub phase: Phase,
     /// What the switch runs for it.
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
     /// How many ranks it has when complete.
     pub world: u16,
     /// Slots over all shards; 0 while it forms.

@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use tributary_proto::contract::options::Options;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Span;
-use tributary_proto::protocols::Protocol;
 
 use crate::admission::Limits;
 use crate::memory::MAX_ELEMENTS_PER_PACKET;
@@ -17,7 +18,7 @@ pub struct JoinRequest {
     /// How many ranks it thinks there are.
     pub world: u16,
     /// The protocol.
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
     /// Slots over all shards, if its caller insists on a number.
     pub slots: Option<u16>,
     /// Slots that suit its link (SwitchML, appendix C); the job is granted the most that any rank suggests, if it fits.
@@ -32,6 +33,8 @@ pub struct JoinRequest {
     pub asked_at: IpAddr,
     /// Drawn at random by each process when it starts: tells a process that asks again from its successor.
     pub incarnation: u64,
+    /// The protocol's options, as its caller chose them.
+    pub options: Options,
     /// How long it waits for the others.
     pub timeout: Span,
 }
@@ -70,10 +73,11 @@ enum Setting {
     Protocol,
     Slots,
     Elements,
+    Options,
 }
 
 impl Setting {
-    const ALL: [Setting; 4] = [Setting::World, Setting::Protocol, Setting::Slots, Setting::Elements];
+    const ALL: [Setting; 5] = [Setting::World, Setting::Protocol, Setting::Slots, Setting::Elements, Setting::Options];
 
     fn name(self) -> &'static str {
         match self {
@@ -81,6 +85,7 @@ impl Setting {
             Setting::Protocol => "the protocol",
             Setting::Slots => "the number of slots",
             Setting::Elements => "the elements per packet",
+            Setting::Options => "the protocol's options",
         }
     }
 
@@ -88,9 +93,13 @@ impl Setting {
     fn value(self, request: &JoinRequest) -> Option<String> {
         match self {
             Setting::World => Some(request.world.to_string()),
-            Setting::Protocol => Some(request.protocol.name().to_owned()),
+            Setting::Protocol => Some(request.protocol.name.to_owned()),
             Setting::Slots => request.slots.map(|slots| slots.to_string()),
             Setting::Elements => request.elements_per_packet.map(|elements| elements.to_string()),
+            Setting::Options => {
+                let options = request.options.to_text();
+                Some(options.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "))
+            }
         }
     }
 }

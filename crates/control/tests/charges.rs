@@ -1,15 +1,25 @@
 //! What a job is charged covers what its machines really take.
 
 use tributary_control::JobShape;
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, JobConfig, Parent, SwitchConfig};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::Placement;
+use tributary_proto::protocols;
 
 /// Bytes that the machines of all shards hold.
-fn held(shape: JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
-    let JobShape { protocol, slots, elements_per_packet, world, shards, .. } = shape;
-    let job = JobConfig { job: JobId(1), key: JobKey(1), world, slots, elements_per_packet, shards };
+fn held(shape: &JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
+    let JobShape { protocol, slots, elements_per_packet, world, shards, .. } = *shape;
+    let job = JobConfig {
+        job: JobId(1),
+        key: JobKey(1),
+        protocol: protocol.code,
+        world,
+        slots,
+        elements_per_packet,
+        shards,
+        options: shape.options.clone(),
+    };
     let machine = |shard| {
         let config = SwitchConfig {
             job: job.clone(),
@@ -19,22 +29,35 @@ fn held(shape: JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
             group: GroupId(1),
             parent,
         };
-        protocol.switch::<Elements>(&config).map_or(0, |machine| machine.memory_bytes() as u64)
+        protocol.switch(Values::Elements, &config).map_or(0, |machine| machine.memory_bytes() as u64)
     };
     (0..shards).map(machine).sum()
 }
 
 #[test]
 fn no_job_holds_more_than_it_is_charged_nor_much_less() {
-    for protocol in Protocol::ALL {
+    for protocol in protocols::ALL {
         for (slots, shards) in [(8, 1), (8, 8), (64, 2), (512, 1), (1_024, 4)] {
             for elements_per_packet in [1, 64, 360, 2_232] {
                 for world in [1, 2, 8, 64, 65, 1_023] {
                     let (children, neighbours) = (world, 0);
-                    let shape = JobShape { protocol, slots, elements_per_packet, world, children, neighbours, shards };
-                    let (held, charged) = (held(shape, &Below::workers(world), None), shape.bytes());
+                    let shape = JobShape {
+                        protocol,
+                        slots,
+                        elements_per_packet,
+                        world,
+                        children,
+                        neighbours,
+                        shards,
+                        options: protocol.options.defaults(),
+                    };
+                    let (held, charged) = (held(&shape, &Below::workers(world), None), shape.bytes());
                     assert!(held <= charged, "{shape:?}: {held} of {charged}");
-                    if protocol.aggregates_in_switch() && elements_per_packet >= 360 && slots >= 64 && world <= 64 {
+                    if protocol.placement == Placement::Trees
+                        && elements_per_packet >= 360
+                        && slots >= 64
+                        && world <= 64
+                    {
                         assert!(charged <= held + held / 4, "{shape:?}: {held} of {charged}");
                     }
                 }
@@ -49,10 +72,19 @@ fn switches_below_and_above_are_charged_too() {
     for (world, racks) in [(4, 2), (16, 2), (1_023, 31), (1_000, 1_000)] {
         let rack = |rack| (0..world).filter(|rank| rank % racks == rack).map(Rank).collect();
         let below: Vec<Below> = (0..racks).map(|number| Below::Switch(rack(number))).collect();
-        let (protocol, slots, elements_per_packet) = (Protocol::SwitchMl, 64, 360);
+        let (protocol, slots, elements_per_packet) = (protocols::named("switchml").unwrap(), 64, 360);
         let (children, neighbours) = (racks, racks + 1);
-        let shape = JobShape { protocol, slots, elements_per_packet, world, children, neighbours, shards: 2 };
-        let (held, charged) = (held(shape, &below, parent), shape.bytes());
+        let shape = JobShape {
+            protocol,
+            slots,
+            elements_per_packet,
+            world,
+            children,
+            neighbours,
+            shards: 2,
+            options: protocol.options.defaults(),
+        };
+        let (held, charged) = (held(&shape, &below, parent), shape.bytes());
         assert!(held <= charged, "{shape:?}: {held} of {charged}");
     }
 }

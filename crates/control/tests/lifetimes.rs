@@ -218,7 +218,8 @@ fn a_name_is_free_again_as_soon_as_its_job_is_over() {
     let lost = world.start("a", 1, 1);
     world.pass(secs(10.1), &[]);
     assert!(!world.installed.contains_key(&lost.config.job));
-    let other_protocol = JoinRequest { protocol: tributary_proto::protocols::Protocol::Ring, ..request(0, 1, 2) };
+    let other_protocol =
+        JoinRequest { protocol: tributary_proto::protocols::named("ring").unwrap(), ..request(0, 1, 2) };
     let ticket = world.join("a", other_protocol);
     assert!(world.answer(ticket).is_ok());
 }

@@ -6,7 +6,7 @@ use harness::{MIB, World, name, request, secs};
 use tributary_control::{JoinRequest, Limits, Phase, Quota};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::time::Span;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 /// How a test's request differs from the usual one.
 type Change = fn(&mut JoinRequest);
@@ -75,7 +75,7 @@ fn the_most_impatient_rank_ends_the_wait_for_all() {
 fn a_difference_is_told_to_every_rank_with_who_says_what() {
     let cases: [(Change, &str); 4] = [
         (|r| r.world = 5, "the world size: ranks 0, 1 say 4; rank 2 says 5"),
-        (|r| r.protocol = Protocol::Ring, "the protocol: ranks 0, 1 say switchml; rank 2 says ring"),
+        (|r| r.protocol = protocols::named("ring").unwrap(), "the protocol: ranks 0, 1 say switchml; rank 2 says ring"),
         (|r| r.slots = Some(32), "the number of slots: ranks 0, 1 say 16; rank 2 says 32"),
         (|r| r.elements_per_packet = Some(64), "the elements per packet: ranks 0, 1 say 256; rank 2 says 64"),
     ];

@@ -19,7 +19,8 @@ use support::LocalSwitch;
 use tributary_net::group::{ConnectOptions, Group, GroupStats};
 use tributary_net::rendezvous::Rendezvous;
 use tributary_numeric::ReduceOp;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::protocols;
 use tributary_testbed::{Faults, Shaping, Star, StarOptions};
 
 const HELP: &str = "options: world=4 shards=2 elements=6250000 iters=20 k=0 slots=0 protocol=switchml mtu=1500 \
@@ -48,7 +49,7 @@ struct Options {
     iters: usize,
     k: u16,
     slots: u16,
-    protocol: Protocol,
+    protocol: &'static Protocol,
     mtu: u16,
     /// Of a star; the loopback interface without.
     links: Option<Shaping>,
@@ -79,7 +80,7 @@ fn options() -> Result<Options, String> {
         }
     };
     let protocol = given.remove("protocol").unwrap_or("switchml".to_string());
-    let protocol = Protocol::from_name(&protocol).ok_or(format!("{protocol} is no protocol"))?;
+    let protocol = protocols::named(&protocol).ok_or(format!("{protocol} is no protocol"))?;
     given.keys().next().map_or(Ok(()), |name| Err(format!("there is no option {name}")))?;
     Ok(Options { world, shards, elements, iters, k, slots, protocol, mtu, links, loss_percent })
 }
@@ -135,6 +136,7 @@ fn worker(
         elements_per_packet: (options.k > 0).then_some(options.k),
         slots: (options.slots > 0).then_some(options.slots),
         protocol: options.protocol,
+        options: options.protocol.options.defaults(),
         ..switch.options("bench", rank, options.world)
     };
     let rendezvous: Arc<dyn Rendezvous> = switch.clone();

@@ -179,6 +179,7 @@ fn rank_body(request: JoinRequest, waited: Span) -> RankBody {
         slots: request.slots,
         // The round trip is at least twice as long as to this switch, and the pool follows it (appendix C).
         suggested_slots: request.suggested_slots.saturating_mul(2).min(Limits::MAX_SLOTS),
+        options: request.options,
         timeout: duration(request.timeout),
     };
     let join = JoinBody::new(&worker, request.incarnation);
@@ -212,7 +213,7 @@ fn refusal(above: &SwitchAbove, error: ClientError) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use tributary_proto::protocols::Protocol;
+    use tributary_proto::protocols;
 
     use super::*;
 
@@ -220,7 +221,7 @@ mod tests {
     fn a_rank_is_cut_to_what_packets_of_its_own_protocol_hold_on_the_way_up() {
         let localhost = [127, 0, 0, 1];
         let way = Path { local: localhost.into(), mtu: 1_500, link_bits_per_s: None };
-        for protocol in Protocol::ALL {
+        for protocol in protocols::ALL {
             let rank = JoinRequest {
                 rank: 0,
                 world: 2,
@@ -232,10 +233,11 @@ mod tests {
                 addr: (localhost, 4_000).into(),
                 asked_at: localhost.into(),
                 incarnation: 1,
+                options: protocol.options.defaults(),
                 timeout: Span::from_millis(1),
             };
             let fits = pool_size::elements_in(protocol, 1_472);
-            assert_eq!(capped(rank.clone(), Some(way)).max_elements_per_packet, fits, "{}", protocol.name());
+            assert_eq!(capped(rank.clone(), Some(way)).max_elements_per_packet, fits, "{}", protocol.name);
             let narrow = JoinRequest { max_elements_per_packet: 8, ..rank.clone() };
             assert_eq!(capped(narrow.clone(), Some(way)), narrow);
             assert_eq!(capped(rank.clone(), None), rank, "a way that is not known cuts nothing");

@@ -317,7 +317,7 @@ impl ControlPlane {
         let outcome = self.install_everywhere(&plan).await.map_err(|error| error.to_string());
         match &outcome {
             Ok(()) => tracing::info!(
-                job = %plan.name, id = id.0, world = plan.config.world, protocol = plan.protocol.name(),
+                job = %plan.name, id = id.0, world = plan.config.world, protocol = plan.protocol.name,
                 slots = plan.config.slots, elements_per_packet = plan.config.elements_per_packet, "job installed"
             ),
             Err(why) => tracing::error!(job = %plan.name, id = id.0, %why, "job not installed"),

@@ -24,6 +24,7 @@ use std::time::Duration;
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::collective::tensor::{Primitive, Spec};
 use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::protocol::Placement;
 
 pub use self::error::{ConnectError, GroupError};
 pub use self::options::{ConnectOptions, GroupInfo, GroupStats};
@@ -202,7 +203,7 @@ impl Group {
         let whole = kept == (0..spec.elements);
         let is_possible = whole || self.keeps_parts() && spec.primitive == Primitive::Allreduce;
         if kept.start > kept.end || kept.end > spec.elements || !is_possible {
-            return Err(GroupError::Part { kept, elements: spec.elements, protocol: self.info.protocol.name() });
+            return Err(GroupError::Part { kept, elements: spec.elements, protocol: self.info.protocol.name });
         }
         self.start(input, output, spec, kept, timeout, true)
     }
@@ -258,7 +259,7 @@ impl Group {
 
     /// Whether [`Group::submit_keeping`] may keep less than all: where every host sums, each needs the room for the whole.
     pub fn keeps_parts(&self) -> bool {
-        self.info.protocol.aggregates_in_switch() || self.info.protocol.every_hop()
+        self.info.protocol.placement == Placement::Trees || self.info.protocol.placement == Placement::EveryHop
     }
 
     /// The elements of the result that this rank gets.

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::Protocol;
 
 /// The speed of a link that does not tell its own.
 const UNKNOWN_LINK_BITS_PER_S: u64 = 10_000_000_000;
@@ -25,13 +25,13 @@ const BUFFER_OVERHEAD: usize = 768;
 /// Longer packets save nothing, and the loopback interface would offer 64 KiB.
 pub const MAX_MTU: u32 = 9000;
 /// Bytes of a job's longest packet.
-pub fn packet_bytes(protocol: Protocol, elements_per_packet: u16) -> usize {
-    protocol.header_len() + 4 * usize::from(elements_per_packet)
+pub fn packet_bytes(protocol: &'static Protocol, elements_per_packet: u16) -> usize {
+    protocol.header_len + 4 * usize::from(elements_per_packet)
 }
 
 /// The most elements that fit a UDP payload of so many bytes: a multiple of 8, at which vectors of registers end.
-pub fn elements_in(protocol: Protocol, payload: usize) -> u16 {
-    let elements = payload.saturating_sub(protocol.header_len()) / 4;
+pub fn elements_in(protocol: &'static Protocol, payload: usize) -> u16 {
+    let elements = payload.saturating_sub(protocol.header_len) / 4;
     (elements / 8 * 8) as u16
 }
 
@@ -55,6 +55,8 @@ pub fn largest(receive_buffer: usize, shards: usize, world: u16, packet_bytes: u
 
 #[cfg(test)]
 mod tests {
+    use tributary_proto::protocols;
+
     use super::*;
 
     const GBIT: u64 = 1_000_000_000;
@@ -73,15 +75,15 @@ mod tests {
 
     #[test]
     fn packets_fill_the_mtu() {
-        let elements_in = |payload| elements_in(Protocol::SwitchMl, payload);
+        let elements_in = |payload| elements_in(protocols::named("switchml").unwrap(), payload);
         assert_eq!(elements_in(1500 - 28), 360);
-        assert_eq!(packet_bytes(Protocol::SwitchMl, 360), 1472);
+        assert_eq!(packet_bytes(protocols::named("switchml").unwrap(), 360), 1472);
         assert_eq!(elements_in(9000 - 28), 2232);
         assert_eq!(elements_in(1500 - 48), 352, "IPv6 has a longer header");
         assert_eq!(elements_in(10), 0);
-        for protocol in Protocol::ALL {
+        for protocol in protocols::ALL {
             let elements = super::elements_in(protocol, 1472);
-            assert!((1472 - 35..=1472).contains(&packet_bytes(protocol, elements)), "{}", protocol.name());
+            assert!((1472 - 35..=1472).contains(&packet_bytes(protocol, elements)), "{}", protocol.name);
         }
     }
 

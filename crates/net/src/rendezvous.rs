@@ -7,7 +7,8 @@ use std::time::Duration;
 
 pub use tributary_control::{Departed, Gone, SwitchPlace};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::options::Options;
+use tributary_proto::contract::protocol::Protocol;
 
 /// What a worker brings to the rendezvous of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct JoinRequest {
     /// Number of workers.
     pub world: u16,
     /// The protocol that all members speak.
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
     /// Where this worker's packets come from, and where it wants its own.
     pub udp: SocketAddr,
     /// The `k` that the caller insists on. Members that insist agree.
@@ -30,6 +31,8 @@ pub struct JoinRequest {
     pub slots: Option<u16>,
     /// The pool size that suits this worker's link (appendix C). The job gets the largest of all members' if it fits.
     pub suggested_slots: u16,
+    /// The protocol's options, as the caller chose them; all members choose alike.
+    pub options: Options,
     /// How long the worker waits for the other members.
     pub timeout: Duration,
 }

@@ -19,8 +19,8 @@ use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::ids::{ChildId, JobId, ShardId};
 use tributary_proto::contract::pipeline::JobReport;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
-use tributary_proto::protocols::Protocol;
 
 pub(crate) use self::rates::Rates;
 use self::thread::{Command, ShardThread};
@@ -44,7 +44,7 @@ pub struct ShardOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobInstall {
     /// The protocol that the job runs.
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
     /// Id, key, world, slots (over all shards), elements per packet, number of shards.
     pub config: JobConfig,
     /// The UDP address of each child of the switch, by its `wid`.
@@ -59,7 +59,12 @@ pub struct JobInstall {
 
 impl JobInstall {
     /// A job all of whose ranks are children of this switch, by rank, and know it by one address.
-    pub fn of_workers(protocol: Protocol, config: JobConfig, members: Vec<SocketAddr>, asked_at: IpAddr) -> JobInstall {
+    pub fn of_workers(
+        protocol: &'static Protocol,
+        config: JobConfig,
+        members: Vec<SocketAddr>,
+        asked_at: IpAddr,
+    ) -> JobInstall {
         let below = Below::workers(members.len() as u16);
         let asked_at = vec![asked_at; members.len()];
         JobInstall { protocol, config, members, asked_at, below, parent: None }

@@ -15,7 +15,7 @@ use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
 use tributary_proto::contract::ids::{ChildId, Rank};
 use tributary_proto::contract::time::Span;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -39,7 +39,8 @@ impl Worker {
             job: job.into(),
             rank,
             world,
-            protocol: Protocol::Ring,
+            protocol: protocols::named("ring").unwrap(),
+            options: protocols::named("ring").unwrap().options.defaults(),
             udp: udp.local_addr().unwrap(),
             elements_per_packet: None,
             max_elements_per_packet: 360,
@@ -58,7 +59,7 @@ impl Worker {
     fn ping(&self, answer: &JoinAnswer) {
         let mut packet = [0; COMMON_LEN];
         let common =
-            Common { protocol: self.request.protocol.code(), kind: kind::PING, job: answer.job_id, key: answer.key };
+            Common { protocol: self.request.protocol.code, kind: kind::PING, job: answer.job_id, key: answer.key };
         common.emit(&mut packet);
         for shard in &answer.shards {
             self.udp.send_to(&packet, shard).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 #[test]
 fn a_switch_at_every_address_answers_each_worker_from_the_one_that_it_asked_at() {
@@ -21,7 +21,8 @@ fn a_switch_at_every_address_answers_each_worker_from_the_one_that_it_asked_at()
             rank: rank as u16,
             world: 3,
             timeout: Duration::from_secs(20),
-            protocol: Protocol::SwitchMl,
+            protocol: protocols::named("switchml").unwrap(),
+            options: protocols::named("switchml").unwrap().options.defaults(),
             elements_per_packet: Some(256),
             slots: None,
         };

@@ -12,7 +12,8 @@ use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::status::SwitchStatus;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::protocols;
 
 /// No test waits longer for anything; none depends on how long it takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -52,7 +53,7 @@ fn ready(status: &SwitchStatus) -> bool {
     part.ready && part.ports.iter().all(|port| port.up)
 }
 
-fn options(switch: &RunningFabricSwitch, protocol: Protocol) -> ConnectOptions {
+fn options(switch: &RunningFabricSwitch, protocol: &'static Protocol) -> ConnectOptions {
     ConnectOptions {
         switch: switch.udp_addr().to_string(),
         job: "alone".into(),
@@ -60,6 +61,7 @@ fn options(switch: &RunningFabricSwitch, protocol: Protocol) -> ConnectOptions {
         world: 1,
         timeout: PATIENCE,
         protocol,
+        options: protocol.options.defaults(),
         elements_per_packet: None,
         slots: None,
     }
@@ -70,7 +72,7 @@ fn a_job_that_joins_at_a_leaf_is_formed_at_the_seat_installed_everywhere_and_rem
     let fabric = fabric(0, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
-    let group = Group::connect(&options(&leaf, Protocol::Canary)).unwrap();
+    let group = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).unwrap();
     let mut data: Vec<i32> = (0..10_000).collect();
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
     assert!(data.iter().copied().eq(0..10_000));
@@ -88,7 +90,7 @@ fn a_leaf_that_is_started_again_gets_the_running_job_again() {
     let fabric = fabric(1, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
-    let group = Group::connect(&options(&leaf, Protocol::Canary)).unwrap();
+    let group = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).unwrap();
     leaf.stop();
     let leaf = start(&fabric, "leaf");
     until(&leaf, "the job", |status| ready(status) && status.jobs.len() == 1);
@@ -105,7 +107,7 @@ fn a_seat_that_is_started_again_finds_the_running_job_and_forms_new_ones() {
     let fabric = fabric(4, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
-    let group = Group::connect(&options(&leaf, Protocol::Canary)).unwrap();
+    let group = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).unwrap();
     top.stop();
     let mut data = vec![3i32; 1_000];
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
@@ -119,7 +121,7 @@ fn a_seat_that_is_started_again_finds_the_running_job_and_forms_new_ones() {
     assert_eq!(data, [3; 1_000]);
     group.close();
     until(&leaf, "the removal", |status| status.jobs.is_empty());
-    let next = Group::connect(&options(&leaf, Protocol::Canary)).unwrap();
+    let next = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).unwrap();
     assert_eq!(client::status(leaf.udp_addr()).unwrap().jobs[0].id, Some(2), "ids do not come back soon");
     drop(next);
 }
@@ -129,7 +131,7 @@ fn a_switch_with_another_secret_is_no_part_of_the_fabric() {
     let ours = fabric(2, "0123456789abcdef");
     let theirs = Arc::new(Fabric { secret: "fedcba9876543210".into(), ..Fabric::clone(&ours) });
     let (leaf, top) = (start(&theirs, "leaf"), start(&ours, "top"));
-    let error = Group::connect(&options(&leaf, Protocol::Canary)).map(drop).unwrap_err().to_string();
+    let error = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).map(drop).unwrap_err().to_string();
     assert!(error.contains("the secret is not this fabric's"), "{error}");
     let seen = |switch: &RunningFabricSwitch| client::status(switch.udp_addr()).unwrap().switch;
     until(&top, "a greeting under the wrong key", |status| status.switch.strangers.contains_key("wrong_key"));
@@ -141,13 +143,13 @@ fn without_its_seat_a_fabric_says_so_and_protocols_go_where_they_belong() {
     let fabric = fabric(3, "0123456789abcdef");
     let leaf = start(&fabric, "leaf");
     let complaint = |options: &ConnectOptions| Group::connect(options).map(drop).unwrap_err().to_string();
-    let error = complaint(&options(&leaf, Protocol::Canary));
+    let error = complaint(&options(&leaf, protocols::named("canary").unwrap()));
     assert!(error.contains("switch top, where this fabric's jobs are formed, cannot be asked"), "{error}");
     let _top = start(&fabric, "top");
-    let error = complaint(&options(&leaf, Protocol::Ring));
+    let error = complaint(&options(&leaf, protocols::named("ring").unwrap()));
     assert!(error.contains("ring is not for a fabric of switches: take canary"), "{error}");
     let lone = RunningSwitch::start(&SwitchOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
     let switch = lone.listen_addr().to_string();
-    let error = complaint(&ConnectOptions { switch, ..options(&leaf, Protocol::Canary) });
+    let error = complaint(&ConnectOptions { switch, ..options(&leaf, protocols::named("canary").unwrap()) });
     assert!(error.contains("this switch stands alone: name a switch of a fabric"), "{error}");
 }

@@ -13,7 +13,7 @@ use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 /// The system's allocator, and how many bytes are out.
 struct Counting;
@@ -55,7 +55,8 @@ fn job(switch: SocketAddr, number: u32, strangers: &UdpSocket) {
         rank: 0,
         world: 1,
         timeout: PATIENCE,
-        protocol: Protocol::SwitchMl,
+        protocol: protocols::named("switchml").unwrap(),
+        options: protocols::named("switchml").unwrap().options.defaults(),
         elements_per_packet: Some(64),
         slots: Some(16),
     };

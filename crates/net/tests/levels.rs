@@ -16,7 +16,7 @@ use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::time::Span;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 /// No test waits longer than this for what must come.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,7 +39,8 @@ fn worker(switch: SocketAddr, job: &str, rank: u16, world: u16, timeout: Duratio
         rank,
         world,
         timeout,
-        protocol: Protocol::SwitchMl,
+        protocol: protocols::named("switchml").unwrap(),
+        options: protocols::named("switchml").unwrap().options.defaults(),
         elements_per_packet: None,
         slots: None,
     }
@@ -153,7 +154,7 @@ fn hosts_that_sum_by_themselves_find_each_other_across_racks() {
     let root = switch(None);
     let racks = [switch(Some(&root)), switch(Some(&root))];
     let switches = [Some(&racks[0]), Some(&racks[1]), Some(&racks[0])];
-    let ring = |options: &mut ConnectOptions| options.protocol = Protocol::Ring;
+    let ring = |options: &mut ConnectOptions| options.protocol = protocols::named("ring").unwrap();
     let sums = on_ranks(&switches, "ring", PATIENCE, ring, |group, rank| {
         reduce(&group.unwrap(), 10_000, |i| integer(usize::from(rank), i))
     });
@@ -286,7 +287,8 @@ fn mute(switch: SocketAddr, job: &str, rank: u16, world: u16) -> TcpStream {
         job: job.to_string(),
         rank,
         world,
-        protocol: Protocol::SwitchMl,
+        protocol: protocols::named("switchml").unwrap(),
+        options: protocols::named("switchml").unwrap().options.defaults(),
         udp: "127.0.0.1:9".parse().unwrap(),
         elements_per_packet: None,
         max_elements_per_packet: 360,

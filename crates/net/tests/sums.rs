@@ -9,7 +9,7 @@ use support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::ConnectOptions;
 use tributary_numeric::{DType, ReduceOp, f16};
 use tributary_proto::collective::tensor::Spec;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 /// Element `i` of `rank`'s tensor in the collective `round`: of all magnitudes, and wrapping.
 fn value(rank: u16, round: u32, i: usize) -> i32 {
@@ -53,9 +53,14 @@ fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size() {
 #[test]
 fn a_world_of_32_and_a_ring_of_hosts_sum_exactly_too() {
     let switch = LocalSwitch::start(2);
-    for (protocol, world) in [(Protocol::SwitchMl, 32), (Protocol::Ring, 1), (Protocol::Ring, 2), (Protocol::Ring, 5)] {
+    for (protocol, world) in [
+        (protocols::named("switchml").unwrap(), 32),
+        (protocols::named("ring").unwrap(), 1),
+        (protocols::named("ring").unwrap(), 2),
+        (protocols::named("ring").unwrap(), 5),
+    ] {
         let adjust = |options: &mut ConnectOptions| options.protocol = protocol;
-        let job = format!("{}-{world}", protocol.name());
+        let job = format!("{}-{world}", protocol.name);
         on_every_rank(&switch, &job, world, adjust, |group, rank| {
             for (round, len) in [1, 65, 0, 60_007].into_iter().enumerate() {
                 let mut output = vec![0; len];
@@ -212,9 +217,9 @@ fn one_group_serves_many_threads_that_wait() {
 #[test]
 fn a_reduce_brings_the_sum_to_its_root_and_leaves_the_others_alone() {
     let switch = LocalSwitch::start(2);
-    for protocol in [Protocol::SwitchMl, Protocol::Ring] {
+    for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
         let adjust = |options: &mut ConnectOptions| options.protocol = protocol;
-        on_every_rank(&switch, &format!("reduce-{}", protocol.name()), 3, adjust, |group, rank| {
+        on_every_rank(&switch, &format!("reduce-{}", protocol.name), 3, adjust, |group, rank| {
             for (round, len) in [1, 0, 2233, 100_000].into_iter().enumerate() {
                 let (round, root) = (round as u32, round as u16 % 3);
                 let (input, mut output) = (input(rank, round, len), vec![0i32; len]);
@@ -235,11 +240,14 @@ fn a_reduce_brings_the_sum_to_its_root_and_leaves_the_others_alone() {
 #[test]
 fn a_broadcast_brings_the_roots_bits_to_every_rank_whatever_they_are() {
     let switch = LocalSwitch::start(2);
-    for (protocol, world) in
-        [(Protocol::SwitchMl, 1), (Protocol::SwitchMl, 3), (Protocol::Ring, 1), (Protocol::Ring, 3)]
-    {
+    for (protocol, world) in [
+        (protocols::named("switchml").unwrap(), 1),
+        (protocols::named("switchml").unwrap(), 3),
+        (protocols::named("ring").unwrap(), 1),
+        (protocols::named("ring").unwrap(), 3),
+    ] {
         let adjust = |options: &mut ConnectOptions| options.protocol = protocol;
-        on_every_rank(&switch, &format!("broadcast-{}-{world}", protocol.name()), world, adjust, |group, rank| {
+        on_every_rank(&switch, &format!("broadcast-{}-{world}", protocol.name), world, adjust, |group, rank| {
             for (round, len) in [1, 0, 2233, 100_001].into_iter().enumerate() {
                 let (round, root) = (round as u32, round as u16 % world);
                 let mut words = input(rank, round, len);
@@ -259,10 +267,10 @@ fn a_broadcast_brings_the_roots_bits_to_every_rank_whatever_they_are() {
 #[test]
 fn ranks_that_name_different_roots_are_told_at_once_with_both() {
     let switch = LocalSwitch::start(1);
-    for protocol in [Protocol::SwitchMl, Protocol::Ring] {
+    for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
         for is_broadcast in [false, true] {
             let adjust = |options: &mut ConnectOptions| options.protocol = protocol;
-            let job = format!("roots-{}-{is_broadcast}", protocol.name());
+            let job = format!("roots-{}-{is_broadcast}", protocol.name);
             on_every_rank(&switch, &job, 3, adjust, |group, rank| {
                 let root = if rank == 2 { 0 } else { 1 };
                 let failed = match is_broadcast {

@@ -18,7 +18,7 @@ use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::{JobId, JobKey, Rank};
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 /// Long enough for a switch to say who is missing.
 const SHORT: Duration = Duration::from_millis(700);
@@ -63,7 +63,7 @@ const AGES: Duration = Duration::from_secs(3_600);
 #[test]
 fn a_rank_that_the_switch_calls_lost_or_that_left_ends_what_waits_for_it_long_before_its_timeout() {
     for (left, expected) in [(false, "rank 2 is gone"), (true, "rank 2 has left the job")] {
-        for protocol in [Protocol::SwitchMl, Protocol::Ring] {
+        for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
             let switch = LocalSwitch::start(2);
             let all_failed = Barrier::new(3);
             on_every_rank(
@@ -266,7 +266,7 @@ fn throw_garbage(shard: std::net::SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let header = |job, key| {
         let mut bytes = vec![0; COMMON_LEN + 64];
-        let common = Common { protocol: Protocol::SwitchMl.code(), kind: kind::FIRST_OWN, job, key };
+        let common = Common { protocol: protocols::named("switchml").unwrap().code, kind: kind::FIRST_OWN, job, key };
         common.emit(&mut bytes);
         bytes
     };

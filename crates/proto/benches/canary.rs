@@ -10,7 +10,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::canary::wire as canary;
 use tributary_proto::collective::tensor::Spec;
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FlushTimeout, SharedSwitchConfig};
 use tributary_proto::contract::ids::{GroupId, NodeId, PortId, PortSet, Rank};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
@@ -19,7 +19,6 @@ use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::Common;
 use tributary_proto::parts::look_ahead::LookAhead;
-use tributary_proto::protocols::Protocol;
 
 use self::switchml_setup::{JOB, KEY, RUN, SLOTS, WORLD, integers, job, pipeline};
 
@@ -84,9 +83,13 @@ fn canary_subject(k: u16, flushes_late: bool) -> Subject {
         lease: Span::from_millis(100),
     };
     let mut pipeline = Pipeline::default();
-    pipeline.share(Protocol::Canary.code(), Protocol::Canary.shared_switch::<Elements>(&config).unwrap());
+    pipeline.share(
+        tributary_proto::canary::PROTOCOL.code,
+        tributary_proto::canary::PROTOCOL.shared_switch(Values::Elements, &config).unwrap(),
+    );
     let (members, others) = ((0..WORLD).map(PortId).collect(), Vec::new());
-    let installed = InstalledJob { protocol: Protocol::Canary.code(), key: KEY, members, others, machine: None };
+    let installed =
+        InstalledJob { protocol: tributary_proto::canary::PROTOCOL.code, key: KEY, members, others, machine: None };
     pipeline.install(JOB, installed);
 
     let stages: Vec<Vec<u8>> = (0..WORLD).map(|rank| canary_packet(rank, hosts, k)).collect();
@@ -117,7 +120,7 @@ fn canary_packet(rank: u16, hosts: u16, k: u16) -> Vec<u8> {
     let is_sum = rank + 1 == WORLD;
     let kind = if is_sum { canary::Kind::Broadcast } else { canary::Kind::Reduce };
     let mut bytes = vec![0; canary::HEADER_LEN + 4 * usize::from(k)];
-    Common { protocol: Protocol::Canary.code(), kind: kind as u8, job: JOB, key: KEY }.emit(&mut bytes);
+    Common { protocol: tributary_proto::canary::PROTOCOL.code, kind: kind as u8, job: JOB, key: KEY }.emit(&mut bytes);
     let header = canary::Header {
         destination: if is_sum { SWITCH } else { LEADER },
         id: 0,

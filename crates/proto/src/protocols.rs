@@ -1,100 +1,48 @@
-//! The protocols by name: the only place outside their folders that knows which there are.
+//! The protocols that this build speaks: one line each. Nothing else outside their folders names them.
 
-use crate::canary::{CanaryHost, CanarySwitch};
-use crate::collective::values::Values;
-use crate::contract::config::{HostConfig, SharedSwitchConfig, SwitchConfig};
-use crate::contract::host::Host;
-use crate::contract::switch::{SharedSwitch, Switch};
-use crate::ring::RingHost;
-use crate::switchml::{SwitchMl, SwitchMlHost};
+use crate::contract::protocol::Protocol;
 
-/// A protocol that this build speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Protocol {
-    /// SwitchML (Sapio et al., NSDI 2021): self-clocked slots in one switch, or in levels of switches.
-    SwitchMl = 1,
-    /// Host-based ring allreduce: the peer that in-network aggregation is measured against.
-    Ring = 2,
-    /// Canary (De Sensi et al., 2023): dynamic trees through all switches of a fabric.
-    Canary = 3,
+/// Every protocol, in the order of its code.
+pub static ALL: &[&Protocol] =
+    &[&crate::switchml::PROTOCOL, &crate::ring::PROTOCOL, &crate::canary::PROTOCOL, &crate::ps::PROTOCOL];
+
+/// The protocol with this name.
+pub fn named(name: &str) -> Option<&'static Protocol> {
+    ALL.iter().copied().find(|protocol| protocol.name == name)
 }
 
-impl Protocol {
-    /// Every protocol, in the order of its code.
-    pub const ALL: [Protocol; 3] = [Protocol::SwitchMl, Protocol::Ring, Protocol::Canary];
+/// The protocol with this code in the common header.
+pub fn with_code(code: u8) -> Option<&'static Protocol> {
+    ALL.iter().copied().find(|protocol| protocol.code == code)
+}
 
-    /// The code in the common header.
-    pub const fn code(self) -> u8 {
-        self as u8
-    }
+/// The protocols' names.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|protocol| protocol.name)
+}
 
-    /// The name on the command line, in files and in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Protocol::SwitchMl => "switchml",
-            Protocol::Ring => "ring",
-            Protocol::Canary => "canary",
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::protocol::Placement;
+
+    #[test]
+    fn codes_and_names_tell_protocols_apart() {
+        for (place, protocol) in ALL.iter().enumerate() {
+            assert_eq!(named(protocol.name), Some(*protocol));
+            assert_eq!(with_code(protocol.code), Some(*protocol));
+            assert!(ALL[..place].iter().all(|before| before.code < protocol.code), "in the order of codes");
+            assert_eq!(protocol.options.protocol, protocol.name);
         }
+        assert_eq!(named("carrier pigeon"), None);
     }
 
-    /// The protocol with this code.
-    pub fn from_code(code: u8) -> Option<Protocol> {
-        Protocol::ALL.into_iter().find(|protocol| protocol.code() == code)
-    }
-
-    /// Bytes of header before the vector of a full packet.
-    pub const fn header_len(self) -> usize {
-        match self {
-            Protocol::SwitchMl => crate::switchml::wire::HEADER_LEN,
-            Protocol::Ring => crate::ring::wire::HEADER_LEN,
-            Protocol::Canary => crate::canary::wire::HEADER_LEN,
-        }
-    }
-
-    /// The protocol with this name.
-    pub fn from_name(name: &str) -> Option<Protocol> {
-        Protocol::ALL.into_iter().find(|protocol| protocol.name() == name)
-    }
-
-    /// True if switches hold slots for each job of the protocol; false where they only forward, or where jobs share
-    /// what they find (see [`Protocol::every_hop`]).
-    pub const fn aggregates_in_switch(self) -> bool {
-        match self {
-            Protocol::SwitchMl => true,
-            Protocol::Ring | Protocol::Canary => false,
-        }
-    }
-
-    /// True if every switch on a packet's way handles it, whomever it is for.
-    pub const fn every_hop(self) -> bool {
-        match self {
-            Protocol::Canary => true,
-            Protocol::SwitchMl | Protocol::Ring => false,
-        }
-    }
-
-    /// A worker's machine.
-    pub fn host<V: Values>(self, config: &HostConfig) -> Box<dyn Host> {
-        match self {
-            Protocol::SwitchMl => Box::new(SwitchMlHost::new(config)),
-            Protocol::Ring => Box::new(RingHost::new(config)),
-            Protocol::Canary => Box::new(CanaryHost::<V>::new(config)),
-        }
-    }
-
-    /// A switch's machine for one job in one shard; `None` where the protocol needs none of the job's own.
-    pub fn switch<V: Values>(self, config: &SwitchConfig) -> Option<Box<dyn Switch>> {
-        match self {
-            Protocol::SwitchMl => Some(Box::new(SwitchMl::<V>::new(config))),
-            Protocol::Ring | Protocol::Canary => None,
-        }
-    }
-    /// The machine that all jobs of the protocol share in one switch of a fabric, where they do.
-    pub fn shared_switch<V: Values>(self, config: &SharedSwitchConfig) -> Option<Box<dyn SharedSwitch>> {
-        match self {
-            Protocol::Canary => Some(Box::new(CanarySwitch::<V>::new(config))),
-            Protocol::SwitchMl | Protocol::Ring => None,
+    #[test]
+    fn each_has_the_machines_that_its_placement_needs() {
+        for protocol in ALL {
+            assert_eq!(protocol.switch.is_some(), protocol.placement == Placement::Trees, "{protocol}");
+            assert_eq!(protocol.shared.is_some(), protocol.placement == Placement::EveryHop, "{protocol}");
+            assert_eq!(protocol.options.read(&protocol.options.defaults().to_text()), Ok(protocol.options.defaults()));
         }
     }
 }

@@ -87,17 +87,17 @@ proptest! {
         let mut bytes = header;
         bytes.extend(body);
         bytes.truncate(cut);
-        entries::switchml_wire(&bytes);
+        entries::switchml::wire(&bytes);
     }
 
     #[test]
     fn switchml_pipeline(bytes in input()) {
-        entries::switchml_pipeline(&bytes);
+        entries::switchml::pipeline(&bytes);
     }
 
     #[test]
     fn switchml_host(bytes in input()) {
-        entries::switchml_host(&bytes);
+        entries::switchml::host(&bytes);
     }
 
     #[test]
@@ -105,12 +105,12 @@ proptest! {
         let mut bytes = header;
         bytes.extend(body);
         bytes.truncate(cut);
-        entries::ring_wire(&bytes);
+        entries::ring::wire(&bytes);
     }
 
     #[test]
     fn ring_host(bytes in input()) {
-        entries::ring_host(&bytes);
+        entries::ring::host(&bytes);
     }
 
     #[test]
@@ -118,16 +118,16 @@ proptest! {
         let mut bytes = header;
         bytes.extend(body);
         bytes.truncate(cut);
-        entries::canary_wire(&bytes);
+        entries::canary::wire(&bytes);
     }
 
     #[test]
     fn canary_switch(bytes in canary_input()) {
-        entries::canary_switch(&bytes);
+        entries::canary::switch(&bytes);
     }
 
     #[test]
     fn canary_host(bytes in canary_input()) {
-        entries::canary_host(&bytes);
+        entries::canary::host(&bytes);
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use tributary_numeric::ReduceOp;
 use tributary_proto::canary::wire as canary_wire;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ShardId};
@@ -17,7 +17,6 @@ use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{Common, kind};
-use tributary_proto::protocols::Protocol;
 
 const JOB: JobId = JobId(0x0102);
 const KEY: JobKey = JobKey(0xA1A2_A3A4_A5A6_A7A8);
@@ -46,14 +45,23 @@ fn the_common_header() {
     let mut packets = Vec::new();
     for (what, kind) in [("PING", kind::PING), ("PONG", kind::PONG)] {
         let mut bytes = vec![0; 16];
-        Common { protocol: Protocol::SwitchMl.code(), kind, job: JOB, key: KEY }.emit(&mut bytes);
+        Common { protocol: tributary_proto::switchml::PROTOCOL.code, kind, job: JOB, key: KEY }.emit(&mut bytes);
         packets.push((what, bytes));
     }
     check("common", &packets);
 }
 
 fn job() -> JobConfig {
-    JobConfig { job: JOB, key: KEY, world: 2, slots: 2, elements_per_packet: 4, shards: 1 }
+    JobConfig {
+        job: JOB,
+        key: KEY,
+        protocol: 1,
+        world: 2,
+        slots: 2,
+        elements_per_packet: 4,
+        shards: 1,
+        options: Default::default(),
+    }
 }
 
 fn switchml_host(rank: u16) -> Box<dyn Host> {
@@ -61,10 +69,11 @@ fn switchml_host(rank: u16) -> Box<dyn Host> {
         job: job(),
         rank: Rank(rank),
         child: ChildId(rank),
+        serves: None,
         timers: TimerConfig::default(),
         fabric: Default::default(),
     };
-    Protocol::SwitchMl.host::<Elements>(&config)
+    tributary_proto::switchml::PROTOCOL.host(Values::Elements, &config)
 }
 
 fn switchml_switch() -> Box<dyn Switch> {
@@ -76,7 +85,7 @@ fn switchml_switch() -> Box<dyn Switch> {
         group: GroupId(0),
         parent: None,
     };
-    Protocol::SwitchMl.switch::<Elements>(&config).expect("SwitchML has a program")
+    tributary_proto::switchml::PROTOCOL.switch(Values::Elements, &config).expect("SwitchML has a program")
 }
 
 fn f32s(values: &[f32]) -> Collective {
@@ -160,9 +169,15 @@ fn canary_host(rank: u16) -> Box<dyn Host> {
         roots_on_way: true,
         reissues: 3,
     };
-    let config =
-        HostConfig { job: job(), rank: Rank(rank), child: ChildId(rank), timers: TimerConfig::default(), fabric };
-    Protocol::Canary.host::<Elements>(&config)
+    let config = HostConfig {
+        job: JobConfig { protocol: 3, ..job() },
+        rank: Rank(rank),
+        child: ChildId(rank),
+        serves: None,
+        timers: TimerConfig::default(),
+        fabric,
+    };
+    tributary_proto::canary::PROTOCOL.host(Values::Elements, &config)
 }
 
 #[test]

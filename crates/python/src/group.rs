@@ -1,5 +1,6 @@
 //! One worker of a job.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,7 +15,7 @@ use tributary_net::group::{ConnectOptions, MAX_ELEMENTS};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::collective::tensor::{Primitive, Spec};
 use tributary_proto::contract::ids::Rank;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use crate::errors;
 use crate::pending::{Flight, Pending};
@@ -40,7 +41,7 @@ struct Inner {
 #[pymethods]
 impl Group {
     #[staticmethod]
-    #[pyo3(signature = (switch, job, rank, world_size, timeout, protocol, elements_per_packet=None, slots=None))]
+    #[pyo3(signature = (switch, job, rank, world_size, timeout, protocol, options, elements_per_packet=None, slots=None))]
     #[allow(clippy::too_many_arguments)] // They are Python's.
     fn connect(
         py: Python<'_>,
@@ -50,16 +51,19 @@ impl Group {
         world_size: u16,
         timeout: f64,
         protocol: &str,
+        options: BTreeMap<String, String>,
         elements_per_packet: Option<u16>,
         slots: Option<u16>,
     ) -> PyResult<Group> {
+        let protocol = protocols::named(protocol).ok_or_else(|| unknown_protocol(protocol))?;
         let options = ConnectOptions {
             switch: tributary_cli::parse_switch(switch).map_err(PyValueError::new_err)?,
             job: job.to_string(),
             rank,
             world: world_size,
             timeout: errors::seconds(timeout)?,
-            protocol: Protocol::from_name(protocol).ok_or_else(|| unknown_protocol(protocol))?,
+            protocol,
+            options: protocol.options.read(&options).map_err(|error| PyValueError::new_err(error.to_string()))?,
             elements_per_packet,
             slots,
         };
@@ -169,7 +173,7 @@ impl Group {
         dict.set_item("job", &self.job)?;
         dict.set_item("rank", info.rank)?;
         dict.set_item("world_size", info.world)?;
-        dict.set_item("protocol", info.protocol.name())?;
+        dict.set_item("protocol", info.protocol.name)?;
         dict.set_item("slots", info.slots)?;
         dict.set_item("elements_per_packet", info.elements_per_packet)?;
         dict.set_item("mtu", info.mtu)?;
@@ -366,7 +370,7 @@ fn bytes_of(array: &Bound<'_, PyUntypedArray>, is_written: bool) -> PyResult<(*m
     Ok((data.cast(), array.len() * array.dtype().itemsize()))
 }
 
-fn unknown_protocol(name: &str) -> PyErr {
-    let known: Vec<&str> = Protocol::ALL.iter().map(|protocol| protocol.name()).collect();
+pub(crate) fn unknown_protocol(name: &str) -> PyErr {
+    let known: Vec<&str> = protocols::ALL.iter().map(|protocol| protocol.name).collect();
     PyValueError::new_err(format!("there is no protocol '{name}'; use {}", known.join(" or ")))
 }

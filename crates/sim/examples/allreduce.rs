@@ -6,14 +6,15 @@ use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 use tributary_sim::driver::{JobPlan, Settings, Simulation};
 use tributary_sim::net::{LinkSpec, Rate};
 use tributary_sim::topology::leaf_spine;
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    let protocol = args.next().and_then(|name| Protocol::from_name(&name)).unwrap_or(Protocol::SwitchMl);
+    let protocol =
+        args.next().and_then(|name| protocols::named(&name)).unwrap_or(protocols::named("switchml").unwrap());
     let mut number = |default: u32| args.next().and_then(|number| number.parse().ok()).unwrap_or(default);
     let (hosts, trees, slots) = (number(1024), number(1), number(512));
     let spec = LinkSpec {
@@ -26,6 +27,7 @@ fn main() {
     let installed = sim.install(JobPlan {
         name: "allreduce".into(),
         protocol,
+        options: protocol.options.defaults(),
         members: (0..hosts).map(|host| NodeId(host * 1024 / hosts)).collect(),
         spec: Spec::allreduce(1 << 20, DType::F32, ReduceOp::Sum),
         iterations: 1,

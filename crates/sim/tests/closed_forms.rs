@@ -1,6 +1,7 @@
 //! Completion times that follow from rates and delays alone: within 1 %. (DCTCP's are in tests/dctcp.rs.)
 
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::run;
 
@@ -18,8 +19,8 @@ fn seconds(network: &str, protocol: &str, tensor_bytes: u64, more: &str) -> f64 
 }
 
 /// Time that a full packet takes on a link, with the protocol's header and Ethernet's, IP's and UDP's 66 bytes.
-fn packet(protocol: Protocol, elements: u64) -> f64 {
-    (4 * elements + protocol.header_len() as u64 + 66) as f64 * 8.0 / RATE
+fn packet(protocol: &'static Protocol, elements: u64) -> f64 {
+    (4 * elements + protocol.header_len as u64 + 66) as f64 * 8.0 / RATE
 }
 
 fn agree(ours: f64, expected: f64, what: &str) {
@@ -39,7 +40,7 @@ fn a_ring_takes_twice_the_tensor_less_two_shares() {
         let network = format!("star = {{ hosts = {hosts} }}");
         let ours = seconds(&network, "ring", tensor, &format!("elements_per_packet = {elements}"));
         let packets = (2 * (hosts - 1) * (tensor / (4 * elements) / hosts)) as f64;
-        let packet = packet(Protocol::Ring, elements);
+        let packet = packet(protocols::named("ring").unwrap(), elements);
         let latency = 2.0 * (1e-6 + 1e-6) + packet + SHORTEST;
         agree(ours, packets * (packet + SHORTEST / 8.0) + latency, &format!("{hosts} hosts"));
         // Where packets are long, the acknowledgements do not count.
@@ -55,7 +56,7 @@ fn a_ring_takes_twice_the_tensor_less_two_shares() {
 fn a_ring_of_single_packets_takes_its_latencies() {
     for hosts in [2, 4, 8, 16] {
         let ours = seconds(&format!("star = {{ hosts = {hosts} }}"), "ring", 1024 * hosts, "");
-        let step = 2.0 * (packet(Protocol::Ring, 256) + 1e-6);
+        let step = 2.0 * (packet(protocols::named("ring").unwrap(), 256) + 1e-6);
         agree(ours, 2.0 * (hosts - 1) as f64 * step + 2.0 * (SHORTEST + 1e-6), &format!("{hosts} hosts"));
     }
 }
@@ -72,11 +73,11 @@ fn a_sum_in_the_network_takes_the_tensor_once() {
     ];
     for (network, levels) in shapes {
         let (packets, hops) = (4096.0, 2.0 * f64::from(levels));
-        let expected = (packets + hops - 1.0) * packet(Protocol::SwitchMl, 256) + hops * 1e-6;
+        let expected = (packets + hops - 1.0) * packet(protocols::named("switchml").unwrap(), 256) + hops * 1e-6;
         let whole = seconds(network, "switchml", 4 << 20, "slots = 256\ntype = 'i32'");
         agree(whole, expected, network);
         let real = seconds(network, "switchml", 4 << 20, "slots = 256");
-        let look_ahead = hops * (packet(Protocol::SwitchMl, 0) + 1e-6);
+        let look_ahead = hops * (packet(protocols::named("switchml").unwrap(), 0) + 1e-6);
         agree(real, expected + look_ahead, network);
         assert!(((real - whole) / look_ahead - 1.0).abs() < 0.01, "{network}: {} s", real - whole);
     }
@@ -87,6 +88,6 @@ fn a_sum_in_the_network_takes_the_tensor_once() {
 fn a_small_pool_takes_a_round_trip_for_each_of_its_slots() {
     let slots = 8;
     let ours = seconds("star = { hosts = 4 }", "switchml", 4 << 20, &format!("slots = {slots}"));
-    let round_trip = 2.0 * (packet(Protocol::SwitchMl, 256) + 1e-6);
+    let round_trip = 2.0 * (packet(protocols::named("switchml").unwrap(), 256) + 1e-6);
     agree(ours, 4096.0 / f64::from(slots) * round_trip, "8 slots");
 }

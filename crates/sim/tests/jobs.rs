@@ -3,8 +3,9 @@
 use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::driver::{JobPlan, Settings, Simulation};
 use tributary_sim::net::{LinkSpec, Rate};
@@ -19,10 +20,11 @@ fn spec(gbit: u64) -> LinkSpec {
     LinkSpec { rate: Rate(gbit * 1_000_000_000), delay: Span::from_micros(1), queue_bytes: 16 << 20, mark_bytes: None }
 }
 
-fn plan(protocol: Protocol, members: impl Iterator<Item = u32>, elements: u32) -> JobPlan {
+fn plan(protocol: &'static Protocol, members: impl Iterator<Item = u32>, elements: u32) -> JobPlan {
     JobPlan {
         name: "job".into(),
         protocol,
+        options: protocol.options.defaults(),
         members: members.map(NodeId).collect(),
         spec: Spec::allreduce(elements, DType::I32, ReduceOp::Sum),
         iterations: 1,
@@ -55,7 +57,7 @@ fn seconds(sim: &Simulation) -> f64 {
 #[test]
 fn one_switch_takes_the_tensor_at_line_rate_plus_one_round_trip() {
     let elements = 1 << 20;
-    let sim = run(star(8, spec(100), Span::ZERO), plan(Protocol::SwitchMl, 0..8, elements));
+    let sim = run(star(8, spec(100), Span::ZERO), plan(protocols::named("switchml").unwrap(), 0..8, elements));
     // 4,096 packets of 32 + 1,024 + 66 bytes, one more behind the switch, and two microseconds each way.
     let packet = 1122.0 * 8.0 / 100e9;
     let expected = 4096.0 * packet + packet + 2e-6;
@@ -66,18 +68,21 @@ fn one_switch_takes_the_tensor_at_line_rate_plus_one_round_trip() {
 fn trees_of_any_depth_and_number_sum_every_contribution_once() {
     let two = leaf_spine(4, 4, 4, spec(100), spec(100), Span::from_nanos(300));
     for roots in [vec![4], vec![4, 5], vec![4, 5, 6, 7]] {
-        run(two.clone(), JobPlan { roots, ..plan(Protocol::SwitchMl, 0..16, 100_000) });
+        run(two.clone(), JobPlan { roots, ..plan(protocols::named("switchml").unwrap(), 0..16, 100_000) });
     }
     let three = Clos::fat_tree(4).graph(spec(10), spec(10), spec(10), Span::from_nanos(300));
     for roots in [vec![16], vec![16, 17, 18, 19], vec![8, 0]] {
-        run(three.clone(), JobPlan { roots, ..plan(Protocol::SwitchMl, [1, 2, 7, 9, 12, 15].into_iter(), 100_000) });
+        run(
+            three.clone(),
+            JobPlan { roots, ..plan(protocols::named("switchml").unwrap(), [1, 2, 7, 9, 12, 15].into_iter(), 100_000) },
+        );
     }
 }
 
 #[test]
 fn iterations_follow_each_other_with_time_to_compute_between() {
     let compute = Span::from_micros(100);
-    let plan = JobPlan { iterations: 5, compute, ..plan(Protocol::SwitchMl, 0..4, 10_000) };
+    let plan = JobPlan { iterations: 5, compute, ..plan(protocols::named("switchml").unwrap(), 0..4, 10_000) };
     let sim = run(star(4, spec(100), Span::ZERO), plan);
     let iterations = &sim.traffic.jobs.all()[0].iterations;
     for pair in iterations.windows(2) {
@@ -90,7 +95,7 @@ fn several_jobs_share_hosts_and_switches() {
     let graph = leaf_spine(2, 2, 4, spec(100), spec(100), Span::ZERO);
     let mut sim = Simulation::new(graph, Settings::default());
     for job in 0..3 {
-        let plan = plan(Protocol::SwitchMl, 0..8, 50_000);
+        let plan = plan(protocols::named("switchml").unwrap(), 0..8, 50_000);
         sim.install(JobPlan { name: format!("job {job}"), roots: vec![2 + job % 2], ..plan }).unwrap();
     }
     assert!(!sim.run(END));

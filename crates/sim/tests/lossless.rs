@@ -5,7 +5,7 @@ use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 use tributary_sim::check::Checker;
 use tributary_sim::config::Config;
 use tributary_sim::driver::{Action, JobPlan, Settings, Simulation};
@@ -203,7 +203,8 @@ fn a_job_beside_uncontrolled_traffic_loses_nothing() {
 fn plan(elements: u32) -> JobPlan {
     JobPlan {
         name: "job".into(),
-        protocol: Protocol::SwitchMl,
+        protocol: protocols::named("switchml").unwrap(),
+        options: protocols::named("switchml").unwrap().options.defaults(),
         members: (0..16).map(NodeId).collect(),
         spec: Spec::allreduce(elements, DType::I32, ReduceOp::Sum),
         iterations: 1,

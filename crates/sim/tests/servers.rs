@@ -5,7 +5,7 @@ use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::driver::{InstallError, JobPlan, Settings, Simulation};
 use tributary_sim::faults::{LinkTrouble, TroubleSpec};
@@ -18,7 +18,8 @@ const WORKERS: u32 = 4;
 fn plan(dtype: DType, iterations: u32) -> JobPlan {
     JobPlan {
         name: "job".into(),
-        protocol: Protocol::SwitchMl,
+        protocol: protocols::named("ps").unwrap(),
+        options: protocols::named("ps").unwrap().options.defaults(),
         members: (0..WORKERS).map(NodeId).collect(),
         spec: Spec::allreduce(100_000, dtype, ReduceOp::Sum),
         iterations,
@@ -157,7 +158,7 @@ fn servers_that_cannot_be_are_refused_with_a_sentence() {
         assert!(refusal.contains(sentence), "{keys}: {refusal}");
     }
     let ring = Config::parse(&format!("{FILE}servers = 2").replace("switchml", "ring")).unwrap();
-    assert!(tributary_sim::run(&ring).unwrap_err().to_string().contains("parameter servers speak switchml"));
+    assert!(tributary_sim::run(&ring).unwrap_err().to_string().contains("has no servers"));
 }
 
 #[test]

@@ -1,19 +1,19 @@
 //! Canary: its header, a switch of a fabric, and a host that leads and follows.
 
+use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, Report};
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, FlushTimeout, SharedSwitchConfig};
 use tributary_proto::contract::ids::{NodeId, PortId, Rank};
 use tributary_proto::contract::packet::{Addr, Ecn, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
 
-use super::{drive_host, job, packets, two_collectives};
+use super::{Timers, drive_host, job, packets, two_collectives};
 
 /// What is read can be written back, to the same bytes.
-pub fn canary_wire(bytes: &[u8]) {
+pub fn wire(bytes: &[u8]) {
     let Ok(header) = Header::parse(bytes) else { return };
     let mut again = bytes.to_vec();
     again[16..HEADER_LEN].fill(0xAA);
@@ -28,7 +28,7 @@ pub fn canary_wire(bytes: &[u8]) {
 }
 
 /// A switch gets any packets on any port; in the end all that it holds expires.
-pub fn canary_switch(bytes: &[u8]) {
+pub fn switch(bytes: &[u8]) {
     let config = SharedSwitchConfig {
         node: NodeId(9),
         descriptors: 3,
@@ -37,14 +37,14 @@ pub fn canary_switch(bytes: &[u8]) {
         timeout: FlushTimeout::Adaptive { least: Span::from_nanos(1), most: Span::from_micros(1) },
         lease: Span::from_micros(10),
     };
-    let job = job();
+    let job = job(&PROTOCOL);
     let mut pipeline = Pipeline::default();
-    let machine = Protocol::Canary.shared_switch::<Elements>(&config).expect("Canary's jobs share");
-    pipeline.share(Protocol::Canary.code(), machine);
-    let (members, others, protocol) = (Vec::new(), Vec::new(), Protocol::Canary.code());
+    let machine = PROTOCOL.shared_switch(Values::Elements, &config).expect("Canary's jobs share");
+    pipeline.share(PROTOCOL.code, machine);
+    let (members, others, protocol) = (Vec::new(), Vec::new(), PROTOCOL.code);
     pipeline.install(job.job, InstalledJob { protocol, key: job.key, members, others, machine: None });
     let (mut now, mut buf) = (Time::ZERO, vec![0; 512]);
-    for (from, mut bytes) in packets(Protocol::Canary, bytes) {
+    for (from, mut bytes) in packets(&PROTOCOL, bytes) {
         now += Span::from_nanos(u64::from(from));
         let before = bytes.len();
         let mut packet = PacketMut::new(&mut bytes, Ecn::NotCapable);
@@ -61,13 +61,13 @@ pub fn canary_switch(bytes: &[u8]) {
         pipeline.handle_timeout(now);
         while pipeline.poll_transmit(now, &mut buf).is_some() {}
     }
-    assert_eq!(pipeline.array(Protocol::Canary.code()).expect("it is shared").0.held, 0);
+    assert_eq!(pipeline.array(PROTOCOL.code).expect("it is shared").0.held, 0);
 }
 
 /// A host in the middle of two collectives gets any packets from anywhere; then its time runs out.
-pub fn canary_host(bytes: &[u8]) {
+pub fn host(bytes: &[u8]) {
     let fabric =
         FabricPlan { hosts: (0..3).map(NodeId).collect(), roots: [NodeId(9)].into(), roots_on_way: false, reissues: 1 };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
-    drive_host(Protocol::Canary, fabric, two_collectives(), bytes, |_| Addr::Node(NodeId(9)), readable);
+    drive_host(&PROTOCOL, fabric, two_collectives(), bytes, Timers::End, |_| Addr::Node(NodeId(9)), readable);
 }

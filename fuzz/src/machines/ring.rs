@@ -8,14 +8,14 @@ use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::ring::PROTOCOL;
 use tributary_proto::ring::wire::{Ack, Data, Fault, HEADER_LEN, MAX_CONTROL_LEN, Notice};
 
-use super::{drive_host, job};
+use super::{Timers, drive_host, job};
 
 /// What is read can be written back, and reads the same then.
-pub fn ring_wire(bytes: &[u8]) {
-    let world = job().world;
+pub fn wire(bytes: &[u8]) {
+    let world = job(&PROTOCOL).world;
     let mut again = [0; MAX_CONTROL_LEN];
     if let Ok(data) = Data::parse(bytes) {
         data.emit(&mut again);
@@ -36,11 +36,11 @@ pub fn ring_wire(bytes: &[u8]) {
 }
 
 /// A worker in the middle of a collective gets any packets from anywhere; then its time runs out.
-pub fn ring_host(bytes: &[u8]) {
+pub fn host(bytes: &[u8]) {
     let deadline = Some(Time::ZERO + Span::from_millis(50));
     let tensor = ElementTensor::new(InPlaceStorage::new(vec![-3i32; 50]), ReduceOp::Sum);
     let collectives = vec![Collective { tensor: Box::new(tensor), deadline }];
     let from = |place: u8| Addr::Worker(Rank(u16::from(place % 4)));
     let readable = |packet: &[u8]| Common::parse(packet).is_ok();
-    drive_host(Protocol::Ring, FabricPlan::default(), collectives, bytes, from, readable);
+    drive_host(&PROTOCOL, FabricPlan::default(), collectives, bytes, Timers::GoOn, from, readable);
 }

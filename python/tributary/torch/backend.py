@@ -57,7 +57,7 @@ class TributaryBackend(Reductions, Movement):
     def _connect(self) -> Network:
         meeting = self._rendezvous.meeting
         seconds = self._options._timeout.total_seconds()
-        return Network(meeting, self.rank(), self.size(), seconds, self._chosen.protocol)
+        return Network(meeting, self.rank(), self.size(), seconds, self._chosen)
 
     # What c10d asks about the group.
 

@@ -11,6 +11,7 @@ import torch
 
 import tributary
 from tributary import _core
+from tributary.torch.options import Options
 from tributary.torch.rendezvous import Meeting
 from tributary.torch.tensors import DTYPES
 
@@ -47,13 +48,19 @@ class Broadcast:
 class Network:
     """One rank's workers: one at each switch, each in a job of the group's own."""
 
-    def __init__(self, meeting: Meeting, rank: int, size: int, timeout: float, protocol: str) -> None:
+    def __init__(self, meeting: Meeting, rank: int, size: int, timeout: float, options: Options) -> None:
         self.groups: list[tributary.Group] = []
         try:
             for switch in meeting.switches:
                 self.groups.append(
                     tributary.connect(
-                        switch, job=meeting.job, rank=rank, world_size=size, timeout=timeout, protocol=protocol
+                        switch,
+                        job=meeting.job,
+                        rank=rank,
+                        world_size=size,
+                        timeout=timeout,
+                        protocol=options.protocol,
+                        options=options.protocol_options,
                     )
                 )
         except BaseException:

@@ -21,6 +21,7 @@ VARIABLES = {
     "TRIBUTARY_FALLBACK": "fallback",
     "TRIBUTARY_TIMEOUT": "timeout",
     "TRIBUTARY_PROTOCOL": "protocol",
+    "TRIBUTARY_OPTIONS": "options",
 }
 _PROGRAMS_OWN = {"TRIBUTARY_LOG"}
 
@@ -40,6 +41,8 @@ class Options:
     timeout: float | None = None
     #: "switchml" (the switch sums), "canary" (the switches of a fabric do) or "ring" (the hosts do).
     protocol: str = "switchml"
+    #: Options of the protocol: "name=value", several with commas between.
+    options: str = ""
 
     def __post_init__(self) -> None:
         """Check what can be checked before anybody is asked."""
@@ -49,15 +52,29 @@ class Options:
             raise ValueError(f"TRIBUTARY_TIMEOUT is a number of seconds above 0, not {self.timeout}")
         if self.protocol not in _core.protocols():
             raise ValueError(f"TRIBUTARY_PROTOCOL is {' or '.join(_core.protocols())}, not '{self.protocol}'")
-        if self.protocol == "canary" and self.switch is None:
+        try:
+            _core.check_options(self.protocol, self.protocol_options)
+        except ValueError as error:
+            raise ValueError(f"TRIBUTARY_OPTIONS: {error}") from None
+        if _core.needs_fabric(self.protocol) and self.switch is None:
             raise ValueError(
-                "TRIBUTARY_PROTOCOL=canary needs a fabric of switches: TRIBUTARY_SWITCH names the one next to this rank"
+                f"TRIBUTARY_PROTOCOL={self.protocol} needs a fabric of switches: TRIBUTARY_SWITCH names the one next to "
+                "this rank"
             )
         switches = self.switches
         if self.switch is not None and not all(switches):
             raise ValueError(f"TRIBUTARY_SWITCH is HOST:PORT[,HOST:PORT...], not '{self.switch}'")
         if len(set(switches)) < len(switches):
             raise ValueError(f"TRIBUTARY_SWITCH names a switch twice: {self.switch}")
+
+    @property
+    def protocol_options(self) -> dict[str, str]:
+        """The protocol's options by name."""
+        given = [option.strip() for option in self.options.split(",") if option.strip()]
+        wrong = [option for option in given if "=" not in option]
+        if wrong:
+            raise ValueError(f"TRIBUTARY_OPTIONS is NAME=VALUE[,NAME=VALUE...], not '{wrong[0]}'")
+        return {name.strip(): value.strip() for name, _, value in (option.partition("=") for option in given)}
 
     @property
     def switches(self) -> list[str]:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 import torch.distributed as dist
 
 import tributary
+from tributary import _core
 from tributary.errors import ConnectError
 from tributary.torch.options import Options
 
@@ -67,14 +68,14 @@ class Rendezvous:
         if "error" in answer:
             raise ConnectError(answer["error"])
         meeting = Meeting(**answer)
-        if options.protocol != "canary":
+        if not _core.needs_fabric(options.protocol):
             return meeting
         # In a fabric every rank speaks to the switch next to it.
         own, first = options.switches, meeting.switches
         if len(own) != len(first):
             raise ConnectError(
                 f"rank 0 names {len(first)} switches ({','.join(first)}) and this rank {len(own)} ({','.join(own)}): "
-                "under canary each names its own host's, of the same fabrics in the same order"
+                f"under {options.protocol} each names its own host's, of the same fabrics in the same order"
             )
         return replace(meeting, switches=own)
 

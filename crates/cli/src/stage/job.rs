@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::Protocol;
 
 use super::{Process, START_TIMEOUT, Stage};
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// What a job does.
 pub struct JobRun {
     /// Who sums.
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
     /// The array of each rank.
     pub inputs: Vec<PathBuf>,
     /// Where each rank writes its result; empty where nobody wants it.
@@ -48,8 +48,8 @@ pub fn run(stage: &Stage, run: &JobRun) -> Result<Vec<WorkerReport>, Failure> {
     for (rank, input) in run.inputs.iter().enumerate() {
         let mut command = stage.place.worker_command(&stage.program, rank)?;
         command
-            .args(["allreduce", "--switch", &stage.switch_addr, "--json", "--protocol", run.protocol.name()])
-            .args(["--job", &format!("{}-{}", run.protocol.name(), stage.jobs)])
+            .args(["allreduce", "--switch", &stage.switch_addr, "--json", "--protocol", run.protocol.name])
+            .args(["--job", &format!("{}-{}", run.protocol.name, stage.jobs)])
             .args(["--rank", &rank.to_string(), "--world", &run.inputs.len().to_string()])
             .args(["--iters", &run.iters.to_string(), "--timeout", &run.timeout.as_secs_f64().to_string()])
             .arg("--input")
@@ -57,7 +57,7 @@ pub fn run(stage: &Stage, run: &JobRun) -> Result<Vec<WorkerReport>, Failure> {
         if let Some(output) = run.outputs.get(rank) {
             command.arg("--output").arg(output);
         }
-        workers.push(Process::spawn(format!("rank {rank} ({})", run.protocol.name()), command, &stage.interrupt)?);
+        workers.push(Process::spawn(format!("rank {rank} ({})", run.protocol.name), command, &stage.interrupt)?);
     }
     let deadline = Instant::now() + START_TIMEOUT + run.timeout * run.iters;
     // Dropping the workers that are left, on an error, ends them too.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tributary_net::status::SwitchStatus;
 use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 use tributary_testbed::Faults;
 
 use crate::network::{Network, checked};
@@ -36,7 +36,7 @@ impl Dice {
 fn forged(job: u16, dice: &mut Dice) -> Vec<u8> {
     let mut packet = dice.bytes(1472);
     let common = Common {
-        protocol: Protocol::SwitchMl.code(),
+        protocol: protocols::named("switchml").unwrap().code,
         kind: kind::FIRST_OWN,
         job: JobId(job),
         key: JobKey(dice.roll()),

@@ -91,8 +91,8 @@ impl Control {
             Ok(_) => Err(None),
             Err(refusal) => Err(Some(refusal)),
         };
-        let later = fits(grant(&self.limits, name, shape, self.free(name, true)));
-        let Err(refusal) = fits(grant(&self.limits, name, shape, self.free(name, false))) else {
+        let later = fits(grant(&self.limits, name, shape.clone(), self.free(name, true)));
+        let Err(refusal) = fits(grant(&self.limits, name, shape.clone(), self.free(name, false))) else {
             let forming = self.forming.remove(name).expect("looked up above");
             return self.install_below(now, name, forming, shape);
         };
@@ -119,7 +119,7 @@ impl Control {
             self.answer(ticket, Err(Refusal::UnknownJob { job: name.clone() }));
         }
         let above = (Uplink { wid, shards }, switches);
-        self.install_formed(now, name, forming, shape, shape.config(job, key), workers, Some(above));
+        self.install_formed(now, name, forming, &shape, shape.config(job, key), workers, Some(above));
     }
 
     /// True if all ranks below this switch that the name's former jobs had have come anew: the switch above waits for

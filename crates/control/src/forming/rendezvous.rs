@@ -117,7 +117,7 @@ impl Control {
         let Some(forming) = self.forming.get_mut(name) else { return };
         let full_since = *forming.full_since.get_or_insert(now);
         let wish = forming.wish(self.limits.shards);
-        let ideal = grant(&self.limits, name, wish, self.free(name, true));
+        let ideal = grant(&self.limits, name, wish.clone(), self.free(name, true));
         let granted = grant(&self.limits, name, wish, self.free(name, false));
         if granted != ideal && now < full_since + self.limits.timers.succession() {
             return;
@@ -135,7 +135,7 @@ impl Control {
         let key = forming.seats.values().next().expect("a seat").fresh_key;
         let config = shape.config(self.next_id(), key);
         let workers = forming.seats.values().map(|seat| seat.request.addr).collect();
-        self.install_formed(now, name, forming, shape, config, workers, None);
+        self.install_formed(now, name, forming, &shape, config, workers, None);
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -144,7 +144,7 @@ impl Control {
         now: Time,
         name: &JobName,
         forming: Forming,
-        shape: JobShape,
+        shape: &JobShape,
         config: JobConfig,
         workers: Vec<SocketAddr>,
         above: Option<(Uplink, Vec<SwitchPlace>)>,

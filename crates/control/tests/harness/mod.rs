@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -24,7 +24,8 @@ pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
     JoinRequest {
         rank,
         world,
-        protocol: Protocol::SwitchMl,
+        protocol: protocols::named("switchml").unwrap(),
+        options: protocols::named("switchml").unwrap().options.defaults(),
         slots: None,
         suggested_slots: 64,
         elements_per_packet: None,

@@ -1,5 +1,6 @@
 //! The JSON that the seat and the other switches of a fabric exchange, and the headers that prove who they are.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,7 @@ use tributary_control::JobName;
 use tributary_control::fabric::Fabric;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use super::thread::{FabricJob, FabricReport};
 use crate::http::api::{FabricReply, from_hex, hex};
@@ -44,6 +45,8 @@ pub struct JobBody {
     pub slots: u16,
     /// Elements per packet.
     pub elements_per_packet: u16,
+    /// The protocol's options.
+    pub options: BTreeMap<String, String>,
     /// The UDP address of each member, by rank.
     pub members: Vec<SocketAddr>,
     /// The host's number of each member, by rank.
@@ -56,11 +59,12 @@ impl JobBody {
         let JobInstall { protocol, config, members, .. } = &job.job;
         JobBody {
             name: job.name.as_str().to_owned(),
-            protocol: protocol.name().to_owned(),
+            protocol: protocol.name.to_owned(),
             job_id: config.job.0,
             key: hex(config.key.0),
             slots: config.slots,
             elements_per_packet: config.elements_per_packet,
+            options: config.options.to_text(),
             members: members.clone(),
             hosts: job.hosts.iter().map(|host| host.0).collect(),
         }
@@ -69,17 +73,19 @@ impl JobBody {
     /// The job; `None` if it makes no sense here.
     pub fn job(self) -> Option<FabricJob> {
         let world = u16::try_from(self.members.len()).ok()?;
+        let protocol = protocols::named(&self.protocol)?;
         let config = JobConfig {
             job: JobId(self.job_id),
             key: JobKey(from_hex(&self.key)?),
+            protocol: protocol.code,
             world,
             slots: self.slots,
             elements_per_packet: self.elements_per_packet,
             shards: 1,
+            options: protocol.options.read(&self.options).ok()?,
         };
         let name = JobName::new(&self.name).ok()?;
         let whole = self.hosts.len() == self.members.len() && self.job_id != 0;
-        let protocol = Protocol::from_name(&self.protocol)?;
         // A switch of a fabric has one address.
         let (below, asked_at) = (Below::workers(world), Vec::new());
         let job = JobInstall { protocol, config, members: self.members, asked_at, below, parent: None };

@@ -12,6 +12,7 @@ use axum::{Extension, Json, Router};
 use tributary_control::fabric::Fabric;
 use tributary_control::{JobName, JoinRequest};
 use tributary_proto::contract::ids::{ChildId, JobId};
+use tributary_proto::contract::protocol::Placement;
 
 use super::api::{FoundReply, HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};
 use super::handle::FabricHandle;
@@ -87,7 +88,7 @@ async fn join(
     let name = JobName::new(&name)?;
     let from = sender(&place, &headers, peer)?;
     let mut request = routes::read::<JoinBody>(body).await?.request(from, peer.asked_at)?;
-    if !request.protocol.every_hop() {
+    if request.protocol.placement != Placement::EveryHop {
         return Err(ApiError::not_for_fabrics(request.protocol));
     }
     fit(&place.fabric, &mut request);

@@ -9,16 +9,17 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
 use tributary_control::JobName;
 use tributary_control::fabric::Fabric;
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FlushTimeout, SharedSwitchConfig};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::{JobId, NodeId};
 use tributary_proto::contract::packet::PacketMut;
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::switch::{ArrayReport, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use super::crossbar::{Crossbar, HELLO_EVERY, PortReport};
 use super::own;
@@ -108,9 +109,9 @@ impl SwitchThread {
     ) -> SwitchThread {
         let mut pipeline = Pipeline::default();
         let config = shared_config(&fabric, node);
-        for protocol in Protocol::ALL.into_iter().filter(|protocol| protocol.every_hop()) {
-            if let Some(machine) = protocol.shared_switch::<Elements>(&config) {
-                pipeline.share(protocol.code(), machine);
+        for protocol in protocols::ALL.iter().copied().filter(|protocol| protocol.placement == Placement::EveryHop) {
+            if let Some(machine) = protocol.shared_switch(Values::Elements, &config) {
+                pipeline.share(protocol.code, machine);
             }
         }
         let crossbar = Crossbar::new(fabric, node, &udp);
@@ -257,7 +258,7 @@ impl SwitchThread {
         self.crossbar.add_job(id, &placed, &self.udp);
         // Who may send is checked by socket before the pipeline; there all ports of the fabric are alike.
         let (members, others) = (Vec::new(), Vec::new());
-        let job = InstalledJob { protocol: protocol.code(), key: config.key, members, others, machine: None };
+        let job = InstalledJob { protocol: protocol.code, key: config.key, members, others, machine: None };
         self.pipeline.install(id, job);
         self.jobs.insert(id, (fabric_job, Rates::default()));
     }
@@ -280,7 +281,7 @@ impl SwitchThread {
         }
         let mut strangers = self.strangers.clone();
         strangers.add(self.pipeline.strangers());
-        let array = Protocol::ALL.into_iter().find_map(|protocol| self.pipeline.array(protocol.code()));
+        let array = protocols::ALL.iter().copied().find_map(|protocol| self.pipeline.array(protocol.code));
         FabricReport {
             shard: ShardReport {
                 now,

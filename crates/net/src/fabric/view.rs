@@ -82,7 +82,7 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             name: job.name.as_str().to_owned(),
             id: Some(id.0),
             state: "running".into(),
-            protocol: job.job.protocol.name().into(),
+            protocol: job.job.protocol.name.into(),
             age_s: 0.0,
             world: config.world,
             members: members.collect(),

@@ -6,9 +6,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
 use tributary_proto::contract::ids::{Rank, ShardId};
+use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
 
@@ -46,8 +47,8 @@ pub fn connect(
 
     let (key, job) = (answer.key, answer.job_id);
     check_fabric(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
-    let host = options.protocol.host::<Elements>(&host_config(options, &answer));
-    let header = Common { protocol: options.protocol.code(), kind: 0, job, key };
+    let host = options.protocol.host(Values::Elements, &host_config(options, &answer));
+    let header = Common { protocol: options.protocol.code, kind: 0, job, key };
     let waker = Waker::new().map_err(socket_error)?;
     let socket = udp.as_fd().try_clone_to_owned().map_err(socket_error)?;
     let mut engine = Engine::new(Clock::start(), Link::new(udp, header, &answer), host);
@@ -106,6 +107,7 @@ fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, udp: &UdpP
         max_elements_per_packet: max_elements,
         slots: options.slots,
         suggested_slots: for_link.min(for_socket),
+        options: options.options.clone(),
         timeout: options.timeout,
     }
 }
@@ -127,14 +129,13 @@ fn check_fabric(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), Joi
         let world = usize::from(options.world);
         fabric.hosts.len() == world && fabric.leaves.len() == world
     };
-    if !options.protocol.every_hop() || answer.fabric.as_ref().is_some_and(whole) {
+    if options.protocol.placement != Placement::EveryHop || answer.fabric.as_ref().is_some_and(whole) {
         return Ok(());
     }
     Err(JoinError::Refused(format!(
         "{} needs a fabric of switches, and the switch {} does not say where the ranks are in one: name a switch of a \
          fabric",
-        options.protocol.name(),
-        options.switch
+        options.protocol.name, options.switch
     )))
 }
 
@@ -143,13 +144,16 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
         job: JobConfig {
             job: answer.job_id,
             key: answer.key,
+            protocol: options.protocol.code,
             world: options.world,
             slots: answer.slots,
             elements_per_packet: answer.elements_per_packet,
             shards: answer.shards.len() as u16,
+            options: options.options.clone(),
         },
         rank: Rank(options.rank),
         child: answer.wid,
+        serves: None,
         timers: TimerConfig::default(),
         fabric: answer.fabric.as_ref().map_or_else(FabricPlan::default, |fabric| FabricPlan {
             hosts: fabric.hosts.as_slice().into(),

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tributary_proto::contract::host::HostStats;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::options::Options;
+use tributary_proto::contract::protocol::Protocol;
 
 use super::error::ConnectError;
 use crate::udp::SocketCounters;
@@ -26,7 +27,9 @@ pub struct ConnectOptions {
     /// How long to wait for the other ranks.
     pub timeout: Duration,
     /// The protocol.
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
+    /// The protocol's options; all ranks choose alike.
+    pub options: Options,
     /// Elements per packet; as many as the path MTU holds, if `None`.
     pub elements_per_packet: Option<u16>,
     /// Slots over all shards; from the bandwidth-delay product, if `None`.
@@ -61,7 +64,7 @@ pub struct GroupInfo {
     /// Number of ranks.
     pub world: u16,
     /// The protocol.
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
     /// Slots over all shards.
     pub slots: u16,
     /// Elements per packet.

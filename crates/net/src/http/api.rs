@@ -3,6 +3,7 @@
 
 mod switches;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tributary_control::{Departed, Gone, JoinRequest, Plan};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId};
 use tributary_proto::contract::wire;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use crate::clock::span;
 use crate::http::error::ApiError;
@@ -43,6 +44,9 @@ pub struct JoinBody {
     pub slots: Option<u16>,
     /// Slots that suit its link.
     pub suggested_slots: u16,
+    /// The protocol's options by name, as text; those left out have their defaults.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
     /// Random, 16 hexadecimal digits: the same when one process asks again, another in its successor.
     pub incarnation: String,
     /// Seconds that it waits for the others.
@@ -56,12 +60,13 @@ impl JoinBody {
             wire_version: wire::VERSION,
             rank: request.rank,
             world: request.world,
-            protocol: request.protocol.name().to_owned(),
+            protocol: request.protocol.name.to_owned(),
             udp_port: request.udp.port(),
             elements_per_packet: request.elements_per_packet,
             max_elements_per_packet: request.max_elements_per_packet,
             slots: request.slots,
             suggested_slots: request.suggested_slots,
+            options: request.options.to_text(),
             incarnation: hex(incarnation),
             timeout_s: request.timeout.as_secs_f64(),
         }
@@ -75,7 +80,8 @@ impl JoinBody {
         if self.udp_port == 0 {
             return Err(ApiError::bad_request("udp_port is 0: name the port that the packets come from".into()));
         }
-        let protocol = Protocol::from_name(&self.protocol).ok_or_else(|| ApiError::unknown_protocol(&self.protocol))?;
+        let protocol = protocols::named(&self.protocol).ok_or_else(|| ApiError::unknown_protocol(&self.protocol))?;
+        let options = protocol.options.read(&self.options).map_err(|error| ApiError::bad_request(error.to_string()))?;
         let incarnation = from_hex(&self.incarnation)
             .ok_or_else(|| ApiError::bad_request("incarnation is not of 16 hexadecimal digits".into()))?;
         let timeout = Duration::try_from_secs_f64(self.timeout_s)
@@ -91,6 +97,7 @@ impl JoinBody {
             addr: SocketAddr::new(from, self.udp_port),
             asked_at,
             incarnation,
+            options,
             timeout: span(timeout),
         })
     }

@@ -4,8 +4,9 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tributary_control::Refusal;
+use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::wire;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use crate::http::api::ErrorBody;
 
@@ -38,22 +39,28 @@ impl ApiError {
     }
 
     /// A protocol that sums at every switch on the way, at a switch that stands alone.
-    pub fn needs_fabric(protocol: Protocol) -> ApiError {
+    pub fn needs_fabric(protocol: &'static Protocol) -> ApiError {
         let error = format!(
             "{} sums at every switch of a fabric, and this switch stands alone: name a switch of a fabric \
              (docs/fabric.md), or take another protocol",
-            protocol.name()
+            protocol.name
         );
         ApiError::new(StatusCode::BAD_REQUEST, "needs_fabric", error)
     }
 
+    /// A protocol whose sums are made by servers, where none has offered itself.
+    pub fn needs_servers(protocol: &'static Protocol) -> ApiError {
+        let error = format!("{} needs servers, and none has come to this switch: take another protocol", protocol.name);
+        ApiError::new(StatusCode::BAD_REQUEST, "needs_servers", error)
+    }
+
     /// A protocol of lone switches, in a fabric.
-    pub fn not_for_fabrics(protocol: Protocol) -> ApiError {
-        let fit = Protocol::ALL.into_iter().filter(|protocol| protocol.every_hop());
-        let fit: Vec<&str> = fit.map(Protocol::name).collect();
+    pub fn not_for_fabrics(protocol: &'static Protocol) -> ApiError {
+        let fit = protocols::ALL.iter().copied().filter(|protocol| protocol.placement == Placement::EveryHop);
+        let fit: Vec<&str> = fit.map(|protocol| protocol.name).collect();
         let error = format!(
             "{} is not for a fabric of switches: take {}, or a switch that stands alone",
-            protocol.name(),
+            protocol.name,
             fit.join(" or ")
         );
         ApiError::new(StatusCode::BAD_REQUEST, "not_for_fabrics", error)
@@ -61,7 +68,7 @@ impl ApiError {
 
     /// A protocol that this build does not have.
     pub fn unknown_protocol(name: &str) -> ApiError {
-        let known = Protocol::ALL.map(Protocol::name).join(", ");
+        let known = protocols::names().collect::<Vec<_>>().join(", ");
         let shown: String = name.chars().take(64).collect();
         ApiError::bad_request(format!("this switch knows no protocol '{shown}'; it knows {known}"))
     }

@@ -12,6 +12,7 @@ use axum::{Extension, Json, Router};
 use serde::de::DeserializeOwned;
 use tributary_control::{Departed, JobName};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
+use tributary_proto::contract::protocol::Placement;
 
 use crate::control_plane::{ControlPlane, NoWatch};
 use crate::http::api::{
@@ -94,8 +95,11 @@ async fn join(
 ) -> Result<Json<JoinReply>, ApiError> {
     let name = JobName::new(&name)?;
     let request = read::<JoinBody>(body).await?.request(peer.from, peer.asked_at)?;
-    if request.protocol.every_hop() {
+    if request.protocol.placement == Placement::EveryHop {
         return Err(ApiError::needs_fabric(request.protocol));
+    }
+    if request.protocol.server.is_some() {
+        return Err(ApiError::needs_servers(request.protocol));
     }
     let (rank, world, addr) = (request.rank, request.world, request.addr);
     tracing::debug!(job = %name, rank, world, %addr, "join");
@@ -103,7 +107,7 @@ async fn join(
         tracing::info!(job = %name, rank, %addr, code = refusal.code(), %refusal, "join refused");
     })?;
     // Its machine knows a worker by its place among the children; without one, packets go from rank to rank.
-    let aggregates = plan.protocol.aggregates_in_switch();
+    let aggregates = plan.protocol.placement == Placement::Trees;
     let wid = plan.child_of(rank).filter(|_| aggregates).unwrap_or(ChildId(rank));
     Ok(Json(JoinReply::new(&plan, wid, api.listen, api.shard_ports())))
 }

@@ -125,7 +125,7 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
         name: view.name.as_str().to_owned(),
         id: view.id.map(|id| id.0),
         state: view.phase.name().to_owned(),
-        protocol: view.protocol.name().to_owned(),
+        protocol: view.protocol.name.to_owned(),
         age_s: now.since(view.since).as_secs_f64(),
         world: view.world,
         members: view.members.iter().map(|member| member_status(now, member)).collect(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use tokio::sync::oneshot;
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Parent, SwitchConfig};
 use tributary_proto::contract::ids::{GroupId, JobId, ShardId};
 use tributary_proto::contract::packet::PacketMut;
@@ -159,13 +159,13 @@ impl ShardThread {
                 return Err(no_ports);
             };
             above = Some(Parent { port, child });
-            self.uplinks.add(port, Common { protocol: protocol.code(), kind: 0, job: id, key });
+            self.uplinks.add(port, Common { protocol: protocol.code, kind: 0, job: id, key });
         }
         let others = above.iter().map(|parent| parent.port).collect();
         let config =
             SwitchConfig { job: config, shard: self.shard, members: members.clone(), below, group, parent: above };
-        let machine: Option<Box<dyn Switch>> = protocol.switch::<Elements>(&config);
-        let job = InstalledJob { protocol: protocol.code(), key, members, others, machine };
+        let machine: Option<Box<dyn Switch>> = protocol.switch(Values::Elements, &config);
+        let job = InstalledJob { protocol: protocol.code, key, members, others, machine };
         self.pipeline.install(id, job);
         let at = self.jobs.partition_point(|(other, _)| *other < id);
         self.jobs.insert(at, (id, Rates::default()));

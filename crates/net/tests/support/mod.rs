@@ -12,7 +12,7 @@ use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinReque
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, ShardId};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 /// No test waits longer than this for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -62,7 +62,8 @@ impl LocalSwitch {
             rank,
             world,
             timeout: PATIENCE,
-            protocol: Protocol::SwitchMl,
+            protocol: protocols::named("switchml").unwrap(),
+            options: protocols::named("switchml").unwrap().options.defaults(),
             elements_per_packet: None,
             slots: None,
         }
@@ -77,7 +78,16 @@ impl LocalSwitch {
         let key = JobKey(0x5eed ^ u64::from(id.0));
         let peers: Vec<_> = requests.values().map(|request| request.udp).collect();
         for shard in &self.shards {
-            let config = JobConfig { job: id, key, world: peers.len() as u16, slots, elements_per_packet, shards };
+            let config = JobConfig {
+                job: id,
+                key,
+                protocol: requests[&0].protocol.code,
+                world: peers.len() as u16,
+                slots,
+                elements_per_packet,
+                shards,
+                options: Default::default(),
+            };
             let protocol = requests[&0].protocol;
             let job = JobInstall::of_workers(protocol, config, peers.clone(), shard.udp_addr().ip());
             shard.install(job).wait().unwrap().expect("room for a job");

@@ -2,13 +2,12 @@
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::time::Time;
-use tributary_proto::protocols::Protocol;
 
 pub const WORLD: u16 = 8;
 /// SwitchML keeps two versions of each.
@@ -19,7 +18,16 @@ pub const JOB: JobId = JobId(1);
 pub const KEY: JobKey = JobKey(2);
 
 pub fn job(elements_per_packet: u16) -> JobConfig {
-    JobConfig { job: JOB, key: KEY, world: WORLD, slots: SLOTS, elements_per_packet, shards: 1 }
+    JobConfig {
+        job: JOB,
+        key: KEY,
+        protocol: 1,
+        world: WORLD,
+        slots: SLOTS,
+        elements_per_packet,
+        shards: 1,
+        options: Default::default(),
+    }
 }
 
 /// A switch with the job.
@@ -33,10 +41,15 @@ pub fn pipeline(job: &JobConfig) -> Pipeline {
         group: GroupId(0),
         parent: None,
     };
-    let machine = Protocol::SwitchMl.switch::<Elements>(&config);
+    let machine = tributary_proto::switchml::PROTOCOL.switch(Values::Elements, &config);
     let mut pipeline = Pipeline::default();
-    let installed =
-        InstalledJob { protocol: Protocol::SwitchMl.code(), key: job.key, members, others: Vec::new(), machine };
+    let installed = InstalledJob {
+        protocol: tributary_proto::switchml::PROTOCOL.code,
+        key: job.key,
+        members,
+        others: Vec::new(),
+        machine,
+    };
     pipeline.install(job.job, installed);
     pipeline
 }
@@ -47,10 +60,11 @@ pub fn host(job: &JobConfig) -> Box<dyn Host> {
         job: job.clone(),
         rank: Rank(0),
         child: ChildId(0),
+        serves: None,
         timers: TimerConfig::default(),
         fabric: Default::default(),
     };
-    Protocol::SwitchMl.host::<Elements>(&config)
+    tributary_proto::switchml::PROTOCOL.host(Values::Elements, &config)
 }
 
 /// One update of integers for each slot.

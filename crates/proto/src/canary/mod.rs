@@ -5,8 +5,10 @@
 //! `docs/protocols/canary.md` goes through the paper section by section.
 
 pub mod host;
+mod protocol;
 pub mod switch;
 pub mod wire;
 
 pub use host::CanaryHost;
+pub use protocol::PROTOCOL;
 pub use switch::CanarySwitch;

@@ -15,6 +15,7 @@ use tributary_numeric::BlockExponent;
 use crate::collective::tensor::{Primitive, Spec};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{NodeId, PortId, PortSet, Rank};
+use crate::contract::protocol::Description;
 use crate::contract::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
 use crate::parts::look_ahead::LookAhead;
 
@@ -259,4 +260,11 @@ impl<'a> Report<'a> {
     pub fn has_contributed(&self, rank: Rank) -> bool {
         self.0.get(rank.index() / 8).is_some_and(|byte| byte >> (rank.0 % 8) & 1 != 0)
     }
+}
+
+/// What a packet is whose common header was checked.
+pub fn describe(bytes: &[u8]) -> Description {
+    let (Ok(kind), Ok(header)) = (Kind::of(bytes), Header::parse(bytes)) else { return Description::default() };
+    let has_vector = matches!(kind, Kind::Reduce | Kind::Broadcast) && bytes.len() > HEADER_LEN;
+    Description { kind: kind.name(), slot: Some(header.id), header_len: HEADER_LEN, has_vector }
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ShardId};
+use crate::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ServerId, ShardId};
+use crate::contract::options::Options;
 use crate::contract::time::Span;
+use crate::contract::wire::Common;
 
 /// What all members of a job and its switches agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,14 +14,30 @@ pub struct JobConfig {
     pub job: JobId,
     /// The members' secret.
     pub key: JobKey,
+    /// The code of the protocol that all of them speak.
+    pub protocol: u8,
     /// Number of workers, 1 to 1023.
     pub world: u16,
     /// Pool size `s` over all shards (SwitchML, appendix C); a multiple of `shards`.
     pub slots: u16,
-    /// Elements per packet `k`, at most 16,128.
+    /// Elements of four bytes in a packet `k`, at most 16,128.
     pub elements_per_packet: u16,
     /// Independent parts of the switch; shard `c` owns slots `[c * slots / shards, (c + 1) * slots / shards)`.
     pub shards: u16,
+    /// The protocol's options, as the members chose them.
+    pub options: Options,
+}
+
+impl JobConfig {
+    /// Bytes of the vector in a full packet.
+    pub fn payload_bytes(&self) -> usize {
+        4 * usize::from(self.elements_per_packet)
+    }
+
+    /// The common header of the job's packets, without a kind.
+    pub fn common(&self) -> Common {
+        Common { protocol: self.protocol, kind: 0, job: self.job, key: self.key }
+    }
 }
 
 /// What a host machine is made from.
@@ -31,6 +49,8 @@ pub struct HostConfig {
     pub rank: Rank,
     /// Its number at the switch that it sends to: its rank, unless that switch is one of several in levels.
     pub child: ChildId,
+    /// The server that this host is for the job besides, or instead; only where the protocol has servers.
+    pub serves: Option<ServerId>,
     /// Timers.
     pub timers: TimerConfig,
     /// Where members and roots are; empty for protocols that do not address nodes.

@@ -59,6 +59,10 @@ id! {
     ShardId(u16)
 }
 id! {
+    /// A server of a job: a host that sums or answers for the others, 0 to the number of servers - 1.
+    ServerId(u16)
+}
+id! {
     /// A collective of one host, counted from 0 in the order of submission.
     OpId(u64)
 }

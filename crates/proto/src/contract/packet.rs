@@ -4,7 +4,7 @@
 //! real elements, or a fingerprint of a few words. What it occupies on the wire is carried beside it as `wire_len`, so
 //! that a simulated link serialises the bytes that a real one would.
 
-use crate::contract::ids::{NodeId, Rank, ShardId};
+use crate::contract::ids::{NodeId, Rank, ServerId, ShardId};
 
 /// The congestion bits of the IP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -25,6 +25,8 @@ pub enum Addr {
     Switch(ShardId),
     /// Another worker of the job.
     Worker(Rank),
+    /// A server of the job, which a host is besides a worker or instead of one.
+    Server(ServerId),
     /// A host or a switch of the fabric. For protocols of which every switch on the way handles the packets.
     Node(NodeId),
 }

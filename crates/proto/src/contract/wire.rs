@@ -54,6 +54,14 @@ pub mod kind {
                     Kind::ALL.get(usize::from(code.checked_sub(Kind::$first as u8)?)).copied()
                 }
 
+                /// Its name in traces.
+                pub const fn name(self) -> &'static str {
+                    match self {
+                        Kind::$first => stringify!($first),
+                        $(Kind::$name => stringify!($name),)*
+                    }
+                }
+
                 /// The kind of a packet whose common header was checked.
                 #[inline]
                 pub fn of(bytes: &[u8]) -> Result<Kind, $crate::contract::drop_reason::DropReason> {
@@ -73,7 +81,7 @@ pub mod kind {
 /// The common header as a plain value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Common {
-    /// The protocol's code: `Protocol::code`.
+    /// The protocol's code: its field `code`.
     pub protocol: u8,
     /// What the packet is for: shared kinds below 16, then the protocol's own.
     pub kind: u8,
@@ -101,9 +109,9 @@ impl Common {
         })
     }
 
-    /// Reads the header of a packet for a member of `job`, which runs the protocol with this code; gives its kind.
+    /// Reads the header of a packet for a member of `job`; gives its kind.
     #[inline]
-    pub fn parse_kind(bytes: &[u8], job: &JobConfig, protocol: u8) -> Result<u8, DropReason> {
+    pub fn parse_kind(bytes: &[u8], job: &JobConfig) -> Result<u8, DropReason> {
         let common = Common::parse(bytes)?;
         if common.job != job.job {
             return Err(DropReason::UnknownJob);
@@ -111,7 +119,7 @@ impl Common {
         if common.key != job.key {
             return Err(DropReason::WrongKey);
         }
-        if common.protocol != protocol {
+        if common.protocol != job.protocol {
             return Err(DropReason::WrongProtocol);
         }
         Ok(common.kind)
@@ -174,12 +182,21 @@ mod tests {
 
     #[test]
     fn a_member_hears_only_its_own_job_with_its_key_under_its_protocol() {
-        let job = JobConfig { job: JobId(3), key: JobKey(7), world: 2, slots: 1, elements_per_packet: 8, shards: 1 };
+        let job = JobConfig {
+            job: JobId(3),
+            key: JobKey(7),
+            protocol: 1,
+            world: 2,
+            slots: 1,
+            elements_per_packet: 8,
+            shards: 1,
+            options: Default::default(),
+        };
         let ours = Common { protocol: 1, kind: 17, job: job.job, key: job.key };
         let heard = |common: Common| {
             let mut bytes = [0; COMMON_LEN];
             common.emit(&mut bytes);
-            Common::parse_kind(&bytes, &job, 1)
+            Common::parse_kind(&bytes, &job)
         };
         assert_eq!(heard(ours), Ok(17));
         assert_eq!(heard(Common { job: JobId(4), ..ours }), Err(DropReason::UnknownJob));
@@ -187,6 +204,6 @@ mod tests {
         assert_eq!(heard(Common { protocol: 2, ..ours }), Err(DropReason::WrongProtocol));
         // Who does not know the job's key learns nothing of its protocol.
         assert_eq!(heard(Common { key: JobKey(8), protocol: 2, ..ours }), Err(DropReason::WrongKey));
-        assert_eq!(Common::parse_kind(&[0; COMMON_LEN], &job, 1), Err(DropReason::BadMagic));
+        assert_eq!(Common::parse_kind(&[0; COMMON_LEN], &job), Err(DropReason::BadMagic));
     }
 }

@@ -24,7 +24,16 @@ mod tests {
     #[test]
     fn every_slot_has_one_shard() {
         for (slots, shards) in [(1, 1), (8, 1), (8, 2), (12, 3), (512, 16), (65_535, 1), (65_520, 16)] {
-            let job = JobConfig { job: JobId(1), key: JobKey(2), world: 4, slots, elements_per_packet: 64, shards };
+            let job = JobConfig {
+                job: JobId(1),
+                key: JobKey(2),
+                protocol: 1,
+                world: 4,
+                slots,
+                elements_per_packet: 64,
+                shards,
+                options: Default::default(),
+            };
             let mut next = 0;
             for shard in (0..shards).map(ShardId) {
                 let range = slots_of(&job, shard);

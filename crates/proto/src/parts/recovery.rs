@@ -332,7 +332,16 @@ mod tests {
     use crate::contract::ids::{JobId, JobKey};
 
     fn recovery(rank: u16, shards: u16) -> Recovery {
-        let job = JobConfig { job: JobId(1), key: JobKey(1), world: 2, slots: 8, elements_per_packet: 64, shards };
+        let job = JobConfig {
+            job: JobId(1),
+            key: JobKey(1),
+            protocol: 1,
+            world: 2,
+            slots: 8,
+            elements_per_packet: 64,
+            shards,
+            options: Default::default(),
+        };
         Recovery::new(&job, Rank(rank), TimerConfig::default(), Order::Sent)
     }
 

@@ -6,49 +6,33 @@
 //! itself. Servers are *dedicated*, on hosts of their own, or *colocated*, one with every worker, which halves what the
 //! worker's link has for its own data.
 //!
-//! Start with [`PsHost`]; the server's half is in `server.rs`.
+//! Start with [`PsHost`]; the server's half is in `server.rs`. Packets and machines are SwitchML's: this folder needs that
+//! one beside it.
 
+mod protocol;
 mod server;
 
+pub use self::protocol::PROTOCOL;
 use self::server::Server;
 use crate::collective::values::Values;
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
-use crate::contract::ids::{OpId, Rank, ShardId};
+use crate::contract::ids::{OpId, Rank, ServerId, ShardId};
 use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::time::Time;
 use crate::contract::wire::Common;
-use crate::protocols::Protocol;
 use crate::switchml::SwitchMlHost;
 use crate::switchml::wire::Kind;
 
-/// Where a job's servers are. The server of shard `c` has the address `Addr::Worker(first + c)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Servers {
-    /// With the workers: as many as there are workers, `first` = 0.
-    Colocated,
-    /// On hosts of their own: `first` = world.
-    Dedicated,
-}
-
-impl Servers {
-    fn first(self, job: &JobConfig) -> u16 {
-        match self {
-            Servers::Colocated => 0,
-            Servers::Dedicated => job.world,
-        }
-    }
-}
-
-/// A worker, a server, or both.
-pub struct PsHost<V> {
+/// A worker, a server, or both. The server of shard `c` is server `c`.
+pub struct PsHost {
+    values: Values,
     job: JobConfig,
-    me: Rank,
-    /// The address of the first server.
-    first: u16,
+    rank: Rank,
+    serves: Option<ServerId>,
     worker: Option<SwitchMlHost>,
-    server: Option<Server<V>>,
+    server: Option<Server>,
     /// Whose turn it is to send.
     server_next: bool,
     /// Packets from one half to the other, which never leave this host.
@@ -56,17 +40,22 @@ pub struct PsHost<V> {
     stats: HostStats,
 }
 
-impl<V: Values> PsHost<V> {
-    /// The host with the address `config.rank`. `config.job.shards` is the number of servers.
-    pub fn new(config: &HostConfig, servers: Servers) -> PsHost<V> {
+impl PsHost {
+    /// A worker, which is a server besides where `config.serves` says so. `config.job.shards` is the number of servers.
+    pub fn worker(values: Values, config: &HostConfig) -> PsHost {
+        PsHost { worker: Some(SwitchMlHost::new(config)), ..PsHost::server(values, config) }
+    }
+
+    /// A server that is no worker.
+    pub fn server(values: Values, config: &HostConfig) -> PsHost {
         let job = config.job.clone();
-        let first = servers.first(&job);
-        let shard = config.rank.0.checked_sub(first).filter(|&shard| shard < job.shards).map(ShardId);
+        let shard = config.serves.filter(|server| server.0 < job.shards).map(|server| ShardId(server.0));
         PsHost {
-            me: config.rank,
-            first,
-            worker: (config.rank.0 < job.world).then(|| SwitchMlHost::new(config)),
-            server: shard.map(|shard| Server::new(&job, shard)),
+            values,
+            rank: config.rank,
+            serves: config.serves,
+            worker: None,
+            server: shard.map(|shard| Server::new(values, &job, shard)),
             server_next: false,
             kept: 0,
             stats: HostStats::default(),
@@ -75,17 +64,18 @@ impl<V: Values> PsHost<V> {
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
-        let Addr::Worker(from) = from else { return Err(DropReason::NotAMember) };
-        Common::parse_kind(packet.bytes, &self.job, Protocol::SwitchMl.code())?;
-        match (Kind::of(packet.bytes)?, &mut self.worker, &mut self.server) {
-            (Kind::Update | Kind::Probe | Kind::Query, _, Some(server)) if from.0 < self.job.world => {
-                server.receive(now, from, packet)
+        Common::parse_kind(packet.bytes, &self.job)?;
+        match (Kind::of(packet.bytes)?, from, &mut self.worker, &mut self.server) {
+            (Kind::Update | Kind::Probe | Kind::Query, Addr::Worker(rank), _, Some(server))
+                if rank.0 < self.job.world =>
+            {
+                server.receive(now, rank, packet)
             }
-            (Kind::Result | Kind::Report | Kind::Mismatch, Some(worker), _) => {
-                let shard = from.0.checked_sub(self.first).ok_or(DropReason::NotAMember)?;
-                worker.handle_packet(now, Addr::Switch(ShardId(shard)), packet)
+            (Kind::Result | Kind::Report | Kind::Mismatch, Addr::Server(server), Some(worker), _) => {
+                worker.handle_packet(now, Addr::Switch(ShardId(server.0)), packet)
             }
-            _ => Err(DropReason::BadKind),
+            (_, Addr::Worker(_) | Addr::Server(_), _, _) => Err(DropReason::BadKind),
+            _ => Err(DropReason::NotAMember),
         }
     }
 
@@ -94,15 +84,15 @@ impl<V: Values> PsHost<V> {
         loop {
             let sent = self.worker.as_mut()?.poll_transmit(now, buf)?;
             let Addr::Switch(shard) = sent.to else { return Some(sent) };
-            let to = Rank(self.first + shard.0);
-            if to != self.me {
-                return Some(Transmit { to: Addr::Worker(to), ..sent });
+            let to = ServerId(shard.0);
+            if Some(to) != self.serves {
+                return Some(Transmit { to: Addr::Server(to), ..sent });
             }
             let packet = Packet { bytes: &buf[..sent.len], wire_len: sent.wire_len, ecn: sent.ecn };
             self.kept += 1;
             if let Some(server) = &mut self.server {
                 // Its counters tell of packets of no use.
-                let _ = server.receive(now, self.me, packet);
+                let _ = server.receive(now, self.rank, packet);
             }
         }
     }
@@ -111,19 +101,19 @@ impl<V: Values> PsHost<V> {
     fn poll_server(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         loop {
             let sent = self.server.as_mut()?.poll_transmit(now, buf)?;
-            if sent.to != Addr::Worker(self.me) {
+            if self.worker.is_none() || sent.to != Addr::Worker(self.rank) {
                 return Some(sent);
             }
             let packet = Packet { bytes: &buf[..sent.len], wire_len: sent.wire_len, ecn: sent.ecn };
             self.kept += 1;
-            if let Some(worker) = &mut self.worker {
-                let _ = worker.handle_packet(now, Addr::Switch(ShardId(self.me.0 - self.first)), packet);
+            if let (Some(worker), Some(own)) = (&mut self.worker, self.serves) {
+                let _ = worker.handle_packet(now, Addr::Switch(ShardId(own.0)), packet);
             }
         }
     }
 }
 
-impl<V: Values> Host for PsHost<V> {
+impl Host for PsHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         match &mut self.worker {
             Some(worker) => worker.submit(now, collective),
@@ -178,7 +168,7 @@ impl<V: Values> Host for PsHost<V> {
     }
 
     fn max_packet_len(&self) -> usize {
-        server::longest::<V>(&self.job)
+        server::longest(self.values, &self.job)
     }
 
     fn stats(&self) -> &HostStats {

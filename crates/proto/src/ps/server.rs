@@ -13,8 +13,8 @@ use crate::switchml::SwitchMl;
 use crate::switchml::wire::HEADER_LEN;
 
 /// Bytes of the longest packet of a job.
-pub fn longest<V: Values>(job: &JobConfig) -> usize {
-    let vector = V::buffer_len(usize::from(job.elements_per_packet)).max(FINGERPRINT_LEN);
+pub fn longest(values: Values, job: &JobConfig) -> usize {
+    let vector = values.buffer_len(usize::from(job.elements_per_packet)).max(FINGERPRINT_LEN);
     (HEADER_LEN + vector).max(MIN_TRANSMIT_LEN)
 }
 
@@ -30,8 +30,8 @@ struct Outgoing {
 }
 
 /// One server's slots, and what it has to send.
-pub struct Server<V> {
-    machine: SwitchMl<V>,
+pub struct Server {
+    machine: SwitchMl,
     world: u16,
     shard: ShardId,
     outgoing: VecDeque<Outgoing>,
@@ -40,19 +40,19 @@ pub struct Server<V> {
     longest: usize,
 }
 
-impl<V: Values> Server<V> {
+impl Server {
     /// The server of one shard.
-    pub fn new(job: &JobConfig, shard: ShardId) -> Server<V> {
+    pub fn new(values: Values, job: &JobConfig, shard: ShardId) -> Server {
         let members = (0..job.world).map(PortId).collect();
         let below = Below::workers(job.world);
         let config = SwitchConfig { job: job.clone(), shard, members, below, group: GroupId(0), parent: None };
         Server {
-            machine: SwitchMl::new(&config),
+            machine: SwitchMl::new(values, &config),
             world: job.world,
             shard,
             outgoing: VecDeque::new(),
             free: Vec::new(),
-            longest: longest::<V>(job),
+            longest: longest(values, job),
         }
     }
 

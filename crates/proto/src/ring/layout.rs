@@ -103,7 +103,16 @@ mod tests {
     use tributary_numeric::{DType, ReduceOp};
 
     fn layout(elements: u32, world: u16, k: u16, dtype: DType) -> Layout {
-        let job = JobConfig { job: JobId(1), key: JobKey(1), world, slots: 1, elements_per_packet: k, shards: 1 };
+        let job = JobConfig {
+            job: JobId(1),
+            key: JobKey(1),
+            protocol: 2,
+            world,
+            slots: 1,
+            elements_per_packet: k,
+            shards: 1,
+            options: Default::default(),
+        };
         Layout::new(&Spec::allreduce(elements, dtype, ReduceOp::Sum), &job)
     }
 

@@ -7,6 +7,7 @@
 pub mod host;
 pub mod item;
 pub mod layout;
+mod protocol;
 pub mod receiver;
 pub mod running;
 pub mod sender;
@@ -15,3 +16,4 @@ pub mod watch;
 pub mod wire;
 
 pub use host::RingHost;
+pub use protocol::PROTOCOL;

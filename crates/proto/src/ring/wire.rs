@@ -5,8 +5,8 @@ use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
 use crate::contract::ids::{OpId, Rank};
+use crate::contract::protocol::Description;
 use crate::contract::wire::{COMMON_LEN, Common, ROOTED, dtype_op, kind, parse_dtype_op, u16, u32};
-use crate::protocols::Protocol;
 
 /// To the successor: one block.
 pub const DATA: u8 = kind::FIRST_OWN;
@@ -96,12 +96,12 @@ pub struct Fault {
 
 /// Writes the common header.
 pub fn emit_common(bytes: &mut [u8], kind: u8, job: &JobConfig) {
-    Common { protocol: Protocol::Ring.code(), kind, job: job.job, key: job.key }.emit(bytes);
+    Common { kind, ..job.common() }.emit(bytes);
 }
 
 /// Reads the common header of a packet for this job.
 pub fn parse_common(bytes: &[u8], job: &JobConfig) -> Result<u8, DropReason> {
-    Common::parse_kind(bytes, job, Protocol::Ring.code())
+    Common::parse_kind(bytes, job)
 }
 
 fn own_header(bytes: &[u8]) -> Result<&[u8; 16], DropReason> {
@@ -268,4 +268,16 @@ fn parse_op(own: &[u8; 16]) -> OpId {
 fn parse_worker(own: &[u8; 16], at: usize, world: u16) -> Result<Rank, DropReason> {
     let worker = u16(own, at);
     if worker < world { Ok(Rank(worker)) } else { Err(DropReason::BadField) }
+}
+
+/// What a packet is whose common header was checked.
+pub fn describe(bytes: &[u8]) -> Description {
+    let kind = match bytes.get(kind::AT) {
+        Some(&DATA) => "Data",
+        Some(&ACK) => "Ack",
+        Some(&NOTICE) => "Notice",
+        Some(&FAULT) => "Fault",
+        _ => return Description::default(),
+    };
+    Description { kind, slot: None, header_len: HEADER_LEN, has_vector: kind == "Data" }
 }

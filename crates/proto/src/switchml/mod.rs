@@ -4,8 +4,10 @@
 //! with the stream of appendix B). `docs/protocols/switchml.md` goes through the paper section by section.
 
 pub mod host;
+mod protocol;
 pub mod switch;
 pub mod wire;
 
 pub use host::SwitchMlHost;
+pub use protocol::PROTOCOL;
 pub use switch::SwitchMl;

@@ -13,6 +13,7 @@ use tributary_numeric::BlockExponent;
 use crate::collective::tensor::{Primitive, Spec};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, Rank};
+use crate::contract::protocol::Description;
 use crate::contract::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
 pub use crate::parts::look_ahead::LookAhead;
 pub use crate::parts::mismatch::Mismatch;
@@ -108,4 +109,11 @@ pub fn put_look_ahead(bytes: &mut [u8], look_ahead: LookAhead) {
     let root = bytes[20] & ROOT_HIGH;
     bytes[20] = root | if exponent.non_finite { NON_FINITE } else { 0 } | if unknown { UNKNOWN } else { 0 };
     bytes[22..24].copy_from_slice(&exponent.exponent.to_be_bytes());
+}
+
+/// What a packet is whose common header was checked.
+pub fn describe(bytes: &[u8]) -> Description {
+    let (Ok(kind), Ok(header)) = (Kind::of(bytes), Header::parse(bytes)) else { return Description::default() };
+    let has_vector = matches!(kind, Kind::Update | Kind::Result) || kind == Kind::Probe && bytes.len() > HEADER_LEN;
+    Description { kind: kind.name(), slot: Some(header.idx.into()), header_len: HEADER_LEN, has_vector }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind};
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{
     FabricPlan, FlushTimeout, HostConfig, JobConfig, SharedSwitchConfig, TimerConfig,
 };
@@ -16,7 +16,6 @@ use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::switch::{ArrayReport, NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
 
 pub const KEY: JobKey = JobKey(7);
 pub const DELAY: Span = Span::from_nanos(500);
@@ -93,7 +92,16 @@ pub fn switch_config() -> SharedSwitchConfig {
 }
 
 pub fn job(world: u16, slots: u16) -> JobConfig {
-    JobConfig { job: JobId(1), key: KEY, world, slots, elements_per_packet: 8, shards: 1 }
+    JobConfig {
+        job: JobId(1),
+        key: KEY,
+        protocol: 3,
+        world,
+        slots,
+        elements_per_packet: 8,
+        shards: 1,
+        options: Default::default(),
+    }
 }
 
 pub fn timers() -> TimerConfig {
@@ -129,13 +137,17 @@ impl Fabric {
             FabricPlan { hosts: (0..hosts).map(NodeId).collect(), roots: roots.into(), roots_on_way, reissues: 3 };
         let machine = |rank: u32| {
             let (job, worker) = (job(hosts as u16, slots), Rank(rank as u16));
-            Protocol::Canary.host::<Elements>(&HostConfig {
-                job,
-                rank: worker,
-                child: ChildId::of_rank(worker),
-                timers: timers(),
-                fabric: plan.clone(),
-            })
+            tributary_proto::canary::PROTOCOL.host(
+                Values::Elements,
+                &HostConfig {
+                    job,
+                    rank: worker,
+                    child: ChildId::of_rank(worker),
+                    serves: None,
+                    timers: timers(),
+                    fabric: plan.clone(),
+                },
+            )
         };
         let nodes = cables.len();
         let mut fabric = Fabric {
@@ -161,8 +173,9 @@ impl Fabric {
     fn pipeline(&self, node: NodeId) -> Pipeline {
         let config = SharedSwitchConfig { node, ..self.config.clone() };
         let mut pipeline = Pipeline::default();
-        let machine = Protocol::Canary.shared_switch::<Elements>(&config).expect("Canary's jobs share");
-        pipeline.share(Protocol::Canary.code(), machine);
+        let machine =
+            tributary_proto::canary::PROTOCOL.shared_switch(Values::Elements, &config).expect("Canary's jobs share");
+        pipeline.share(tributary_proto::canary::PROTOCOL.code, machine);
         self.jobs.iter().for_each(|&job| install(&mut pipeline, job));
         pipeline
     }
@@ -174,7 +187,7 @@ impl Fabric {
     }
 
     pub fn array(&self, switch: usize) -> ArrayReport {
-        self.switches[switch].array(Protocol::Canary.code()).expect("it is shared").0
+        self.switches[switch].array(tributary_proto::canary::PROTOCOL.code).expect("it is shared").0
     }
 
     pub fn held(&self) -> u32 {
@@ -350,6 +363,6 @@ impl Fabric {
 /// Installs one more application.
 pub fn install(pipeline: &mut Pipeline, job: JobId) {
     let (members, others) = (Vec::new(), Vec::new());
-    let protocol = Protocol::Canary.code();
+    let protocol = tributary_proto::canary::PROTOCOL.code;
     pipeline.install(job, InstalledJob { protocol, key: KEY, members, others, machine: None });
 }

@@ -3,7 +3,7 @@
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH};
 use tributary_proto::collective::tensor::Spec;
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FlushTimeout, SharedSwitchConfig};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{JobId, NodeId, PortId, PortSet, Rank};
@@ -13,7 +13,6 @@ use tributary_proto::contract::switch::{ArrayReport, NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{Common, u32};
 use tributary_proto::parts::look_ahead::LookAhead;
-use tributary_proto::protocols::Protocol;
 
 use crate::fabric::{KEY, install, switch_config};
 
@@ -56,7 +55,8 @@ fn sum(id: u32) -> Header {
 
 fn packet(job: u16, kind: Kind, header: &Header, values: &[u32]) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_LEN];
-    Common { protocol: Protocol::Canary.code(), kind: kind as u8, job: JobId(job), key: KEY }.emit(&mut bytes);
+    Common { protocol: tributary_proto::canary::PROTOCOL.code, kind: kind as u8, job: JobId(job), key: KEY }
+        .emit(&mut bytes);
     header.emit(&mut bytes);
     values.iter().for_each(|value| bytes.extend(value.to_be_bytes()));
     bytes
@@ -69,8 +69,9 @@ fn values(bytes: &[u8]) -> Vec<u32> {
 impl Bench {
     fn new(config: SharedSwitchConfig) -> Bench {
         let mut pipeline = Pipeline::default();
-        let machine = Protocol::Canary.shared_switch::<Elements>(&SharedSwitchConfig { node: SELF, ..config });
-        pipeline.share(Protocol::Canary.code(), machine.expect("Canary's jobs share"));
+        let machine = tributary_proto::canary::PROTOCOL
+            .shared_switch(Values::Elements, &SharedSwitchConfig { node: SELF, ..config });
+        pipeline.share(tributary_proto::canary::PROTOCOL.code, machine.expect("Canary's jobs share"));
         (1..=3).for_each(|job| install(&mut pipeline, JobId(job)));
         Bench { pipeline, now: Time::ZERO + Span::from_micros(1) }
     }
@@ -103,7 +104,7 @@ impl Bench {
     }
 
     fn array(&self) -> ArrayReport {
-        self.pipeline.array(Protocol::Canary.code()).expect("it is shared").0
+        self.pipeline.array(tributary_proto::canary::PROTOCOL.code).expect("it is shared").0
     }
 }
 

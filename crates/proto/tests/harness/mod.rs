@@ -245,6 +245,7 @@ impl Network {
                 // The first of the switches on the way, all of which handle it.
                 Addr::Node(_) => Route::Shard(ShardId(0)),
                 Addr::Worker(worker) => Route::Host { to: worker.index(), from },
+                Addr::Server(server) => unreachable!("no protocol here has server {server}"),
             };
             let bytes = self.buf[..transmit.len].to_vec();
             let flight = Flight { route, bytes, wire_len: transmit.wire_len, ecn: transmit.ecn };

@@ -3,30 +3,42 @@
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::collective::tensor::Tensor;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage, VecStorage};
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{HostConfig, JobConfig, TimerConfig};
 use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, OpId, Rank};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
 
 use crate::harness::Network;
 use crate::harness::link::{LinkConfig, SplitMix};
 
 pub fn job(world: u16, elements_per_packet: u16) -> JobConfig {
-    JobConfig { job: JobId(3), key: JobKey(0x5EED), world, slots: 1, elements_per_packet, shards: 1 }
+    JobConfig {
+        job: JobId(3),
+        key: JobKey(0x5EED),
+        protocol: 2,
+        world,
+        slots: 1,
+        elements_per_packet,
+        shards: 1,
+        options: Default::default(),
+    }
 }
 
 pub fn host(job: &JobConfig, rank: u16) -> Box<dyn Host> {
     let timers = TimerConfig::default();
     let worker = Rank(rank);
-    Protocol::Ring.host::<Elements>(&HostConfig {
-        job: job.clone(),
-        rank: worker,
-        child: ChildId::of_rank(worker),
-        timers,
-        fabric: Default::default(),
-    })
+    tributary_proto::ring::PROTOCOL.host(
+        Values::Elements,
+        &HostConfig {
+            job: job.clone(),
+            rank: worker,
+            child: ChildId::of_rank(worker),
+            serves: None,
+            timers,
+            fabric: Default::default(),
+        },
+    )
 }
 
 /// All ranks of a job round a switch that only forwards.

@@ -1,6 +1,6 @@
 //! Appendix A of the paper, event by event: three workers, one slot, and two losses.
 
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::{Host, HostEvent};
@@ -24,7 +24,7 @@ struct Stage {
 impl Stage {
     fn new(job: &JobConfig) -> Stage {
         let workers = (0..3).map(|worker| host(job, worker)).collect();
-        Stage { workers, switch: pipelines::<Elements>(job, 3).remove(0) }
+        Stage { workers, switch: pipelines(Values::Elements, job, 3).remove(0) }
     }
 
     /// The one packet that a worker has to send now.

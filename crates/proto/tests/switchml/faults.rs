@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::host::HostEvent;
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, ShardId};
@@ -94,11 +94,20 @@ fn ranks_may_be_out_of_step() {
 #[test]
 fn two_jobs_do_not_see_each_other() {
     let first = job(2, 8, 64);
-    let second = JobConfig { job: JobId(2), key: JobKey(77), world: 3, slots: 4, elements_per_packet: 32, shards: 1 };
+    let second = JobConfig {
+        job: JobId(2),
+        key: JobKey(77),
+        protocol: 1,
+        world: 3,
+        slots: 4,
+        elements_per_packet: 32,
+        shards: 1,
+        options: Default::default(),
+    };
     let mut pipeline = Pipeline::default();
     let install = |pipeline: &mut _, job, ports: Range<u16>, group| {
         let below = Below::workers(ports.len() as u16);
-        install::<Elements>(pipeline, job, ports.map(PortId).collect(), below, group, ShardId(0), None);
+        install(Values::Elements, pipeline, job, ports.map(PortId).collect(), below, group, ShardId(0), None);
     };
     install(&mut pipeline, &first, 0..2, GroupId(1));
     install(&mut pipeline, &second, 2..5, GroupId(2));

@@ -1,7 +1,7 @@
 //! Packets that come too late: copies from two phases ago, which is why packets carry the whole phase and not only its
 //! last bit, the paper's `ver`; and packets that cross their result on the way.
 
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::{GroupId, PortId, ShardId};
@@ -38,7 +38,7 @@ fn process_at(now: Time, switch: &mut Pipeline, worker: usize, packet: &[u8]) ->
 fn a_copy_from_two_phases_ago_is_not_taken_for_a_contribution() {
     let job = job(2, 1, K as u16);
     let mut hosts = [host(&job, 0), host(&job, 1)];
-    let mut switch = pipelines::<Elements>(&job, 2).remove(0);
+    let mut switch = pipelines(Values::Elements, &job, 2).remove(0);
     for (rank, host) in hosts.iter_mut().enumerate() {
         host.submit(NOW, collective(rank as u16, 0, 3 * K, false)).unwrap();
     }
@@ -73,7 +73,7 @@ fn a_copy_from_two_phases_ago_is_not_taken_for_a_contribution() {
 fn a_packet_that_crosses_its_result_is_let_go_once() {
     let job = job(2, 1, K as u16);
     let mut hosts = [host(&job, 0), host(&job, 1)];
-    let mut switch = pipelines::<Elements>(&job, 2).remove(0);
+    let mut switch = pipelines(Values::Elements, &job, 2).remove(0);
     for (rank, host) in hosts.iter_mut().enumerate() {
         host.submit(NOW, collective(rank as u16, 0, 3 * K, false)).unwrap();
     }

@@ -1,6 +1,6 @@
 //! §7: switches in levels. Each sums its children and hands one contribution up; loss is recovered through all levels.
 
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, JobConfig, Parent};
 use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent};
 use tributary_proto::contract::ids::{ChildId, PortId, Rank};
@@ -35,7 +35,7 @@ fn tree(seed: u64, link: LinkConfig, fanout: &[u16], job: &JobConfig) -> Network
             };
             let children: Vec<Below> = (0..children).map(child).collect();
             below.extend((!is_leaf).then_some(Some(switches.len())).iter().cycle().take(children.len()));
-            switches.push((pipelines_in_tree::<Elements>(job, &children, up), parent));
+            switches.push((pipelines_in_tree(Values::Elements, job, &children, up), parent));
         }
         (level, width) = (below, width * children);
     }

@@ -2,19 +2,27 @@
 
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::{Elements, Values};
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
 
 pub fn job(world: u16, slots: u16, elements_per_packet: u16) -> JobConfig {
-    JobConfig { job: JobId(1), key: JobKey(0x5EED), world, slots, elements_per_packet, shards: 1 }
+    JobConfig {
+        job: JobId(1),
+        key: JobKey(0x5EED),
+        protocol: 1,
+        world,
+        slots,
+        elements_per_packet,
+        shards: 1,
+        options: Default::default(),
+    }
 }
 
 pub fn host(job: &JobConfig, worker: u16) -> Box<dyn Host> {
@@ -22,30 +30,32 @@ pub fn host(job: &JobConfig, worker: u16) -> Box<dyn Host> {
         job: job.clone(),
         rank: Rank(worker),
         child: ChildId(worker),
+        serves: None,
         timers: TimerConfig::default(),
         fabric: Default::default(),
     };
-    Protocol::SwitchMl.host::<Elements>(&config)
+    tributary_proto::switchml::PROTOCOL.host(Values::Elements, &config)
 }
 
 /// The pipelines of a switch that sums for all ranks, behind ports 0 to `children` - 1, one a shard.
-pub fn pipelines<V: Values>(job: &JobConfig, children: u16) -> Vec<Pipeline> {
-    pipelines_in_tree::<V>(job, &Below::workers(children), None)
+pub fn pipelines(values: Values, job: &JobConfig, children: u16) -> Vec<Pipeline> {
+    pipelines_in_tree(values, job, &Below::workers(children), None)
 }
 
 /// The pipelines of a switch whose children are behind the ports from 0 on, one a shard.
-pub fn pipelines_in_tree<V: Values>(job: &JobConfig, below: &[Below], parent: Option<Parent>) -> Vec<Pipeline> {
+pub fn pipelines_in_tree(values: Values, job: &JobConfig, below: &[Below], parent: Option<Parent>) -> Vec<Pipeline> {
     (0..job.shards)
         .map(|shard| {
             let mut pipeline = Pipeline::default();
             let members = (0..below.len() as u16).map(PortId).collect();
-            install::<V>(&mut pipeline, job, members, below.to_vec(), GroupId(0), ShardId(shard), parent);
+            install(values, &mut pipeline, job, members, below.to_vec(), GroupId(0), ShardId(shard), parent);
             pipeline
         })
         .collect()
 }
 
-pub fn install<V: Values>(
+pub fn install(
+    values: Values,
     pipeline: &mut Pipeline,
     job: &JobConfig,
     members: Vec<PortId>,
@@ -63,11 +73,11 @@ pub fn install<V: Values>(
         parent,
     };
     let installed = InstalledJob {
-        protocol: Protocol::SwitchMl.code(),
+        protocol: tributary_proto::switchml::PROTOCOL.code,
         key: job.key,
         members,
         others: parent.iter().map(|parent| parent.port).collect(),
-        machine: Protocol::SwitchMl.switch::<V>(&config),
+        machine: tributary_proto::switchml::PROTOCOL.switch(values, &config),
     };
     pipeline.install(job.job, installed);
 }
@@ -75,7 +85,7 @@ pub fn install<V: Values>(
 /// All ranks of a job round one switch.
 pub fn star(seed: u64, link: LinkConfig, job: &JobConfig) -> Network {
     let hosts = (0..job.world).map(|worker| host(job, worker)).collect();
-    Network::star(seed, link, hosts, pipelines::<Elements>(job, job.world))
+    Network::star(seed, link, hosts, pipelines(Values::Elements, job, job.world))
 }
 
 pub fn at_ms(ms: u64) -> Time {

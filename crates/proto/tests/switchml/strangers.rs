@@ -4,7 +4,6 @@ use proptest::prelude::*;
 use tributary_proto::contract::ids::{PortId, ShardId};
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::wire::Common;
-use tributary_proto::protocols::Protocol;
 
 use crate::harness::link::{LinkConfig, SplitMix};
 use crate::setup::{at_ms, check_sums, collective, job, star};
@@ -16,7 +15,7 @@ fn mutated(rng: &mut SplitMix, key_known: bool) -> Vec<u8> {
     if bytes.len() >= 32 && rng.chance(0.9) {
         let kind = 16 + rng.below(7) as u8;
         let key = if key_known { job.key } else { tributary_proto::contract::ids::JobKey(rng.next()) };
-        Common { protocol: Protocol::SwitchMl.code(), kind, job: job.job, key }.emit(&mut bytes);
+        Common { protocol: tributary_proto::switchml::PROTOCOL.code, kind, job: job.job, key }.emit(&mut bytes);
         // A plausible own header: known wid, slot, type and a near phase.
         bytes[16..20].copy_from_slice(&[0, rng.below(4) as u8, 0, rng.below(9) as u8]);
         bytes[20] = rng.below(4) as u8;

@@ -3,7 +3,7 @@
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::collective::tensor::{Spec, Tensor};
 use tributary_proto::collective::tensors::{FingerprintTensor, Roster};
-use tributary_proto::collective::values::{Elements, Fingerprint, Values};
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::{Collective, HostEvent};
 
@@ -14,10 +14,10 @@ use crate::setup::{at_ms, collective, host, job, pipelines};
 
 const SIZES: [usize; 6] = [1, 0, 65, 5000, 360, 20_000];
 
-fn trace<V: Values>(job: &JobConfig, collective: impl Fn(u16, usize, usize) -> Collective) -> Vec<TraceEntry> {
+fn trace(values: Values, job: &JobConfig, collective: impl Fn(u16, usize, usize) -> Collective) -> Vec<TraceEntry> {
     let hosts = (0..job.world).map(|rank| host(job, rank)).collect();
     let link = LinkConfig { loss: 0.02, duplicate: 0.02, reorder: 0.02, ..LinkConfig::default() };
-    let mut network = Network::star(7, link, hosts, pipelines::<V>(job, job.world));
+    let mut network = Network::star(7, link, hosts, pipelines(values, job, job.world));
     network.record_trace();
     for (op, &elements) in SIZES.iter().enumerate() {
         for rank in 0..job.world {
@@ -36,8 +36,8 @@ fn fingerprints_make_the_same_packets_as_elements() {
     for (shards, float) in [(1, true), (2, true), (2, false)] {
         let job = JobConfig { shards, ..job(4, 16, 64) };
         let roster = Roster::new(job.world);
-        let real = trace::<Elements>(&job, |rank, op, elements| collective(rank, op, elements, float));
-        let prints = trace::<Fingerprint>(&job, |rank, op, elements| {
+        let real = trace(Values::Elements, &job, |rank, op, elements| collective(rank, op, elements, float));
+        let prints = trace(Values::Fingerprint, &job, |rank, op, elements| {
             let dtype = if float { DType::F32 } else { DType::I32 };
             let spec = Spec::allreduce(elements as u32, dtype, ReduceOp::Sum);
             let tensor = FingerprintTensor::new(spec, roster.clone(), rank, op as u64);
@@ -54,6 +54,6 @@ fn fingerprints_make_the_same_packets_as_elements() {
 #[test]
 fn one_seed_makes_one_trace() {
     let job = job(4, 16, 64);
-    let run = || trace::<Elements>(&job, |rank, op, elements| collective(rank, op, elements, true));
+    let run = || trace(Values::Elements, &job, |rank, op, elements| collective(rank, op, elements, true));
     assert!(run() == run());
 }

@@ -3,11 +3,10 @@
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::collective::tensor::{Primitive, Spec};
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::Elements;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{HostConfig, TimerConfig};
 use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent, SubmitError};
 use tributary_proto::contract::ids::{ChildId, OpId, Rank, ShardId};
-use tributary_proto::protocols::Protocol;
 
 use crate::harness::link::LinkConfig;
 use crate::setup::{at_ms, check_sums, collective, in_place, job, pipelines, reduce, star};
@@ -102,16 +101,17 @@ fn a_switch_that_dies_is_named_and_the_next_job_works() {
                 "rank {rank}, killed at {kill_at} ms: {error}"
             );
         }
-        network.restart_switch(0, pipelines::<Elements>(&job, 4));
+        network.restart_switch(0, pipelines(Values::Elements, &job, 4));
         for (rank, host) in network.hosts.iter_mut().enumerate() {
             let config = HostConfig {
                 job: job.clone(),
                 rank: Rank(rank as u16),
                 child: ChildId(rank as u16),
+                serves: None,
                 timers: TimerConfig::default(),
                 fabric: Default::default(),
             };
-            host.machine = Protocol::SwitchMl.host::<Elements>(&config);
+            host.machine = tributary_proto::switchml::PROTOCOL.host(Values::Elements, &config);
         }
         reduce(&mut network, &[(1000, true)], at_ms(100_000));
     }

@@ -1,10 +1,13 @@
 //! Jobs and background traffic in the file.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::TimerConfig;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Span;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use super::quantity::{Bytes, Duration, Share};
 use crate::workload::FlowSizes;
@@ -18,7 +21,7 @@ pub struct JobSection {
     pub name: Option<String>,
     /// How it reduces.
     #[serde(with = "protocol_name")]
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
     /// Where its ranks are.
     #[serde(default)]
     pub hosts: Hosts,
@@ -48,6 +51,9 @@ pub struct JobSection {
     /// Time that each rank computes between two of them.
     #[serde(default)]
     pub compute: Duration,
+    /// The protocol's options, by name; those left out have their defaults.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, OptionText>,
     /// Elements of a packet.
     #[serde(default = "defaults::elements")]
     pub elements_per_packet: u16,
@@ -60,7 +66,7 @@ pub struct JobSection {
     /// The switches at the top of the trees; drawn at random from the highest level if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<u32>>,
-    /// Hosts that sum instead of switches, for comparison.
+    /// Hosts that sum instead of switches, under a protocol with servers; one beside each rank if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<ParameterServers>,
     /// Ranks that are late for every collective.
@@ -72,6 +78,35 @@ pub struct JobSection {
     /// A collective fails after so long; never if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+}
+
+/// The value of a protocol's option: a word, a number, true or false, kept as text.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(from = "OptionScalar", into = "String")]
+pub struct OptionText(pub String);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a word, a whole number, true or false")]
+enum OptionScalar {
+    Flag(bool),
+    Count(u64),
+    Word(String),
+}
+
+impl From<OptionScalar> for OptionText {
+    fn from(scalar: OptionScalar) -> OptionText {
+        OptionText(match scalar {
+            OptionScalar::Flag(flag) => flag.to_string(),
+            OptionScalar::Count(count) => count.to_string(),
+            OptionScalar::Word(word) => word,
+        })
+    }
+}
+
+impl From<OptionText> for String {
+    fn from(text: OptionText) -> String {
+        text.0
+    }
 }
 
 /// Where parameter servers are.
@@ -338,8 +373,22 @@ macro_rules! named {
     )*};
 }
 
+mod protocol_name {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(value: &&'static Protocol, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(value.name)
+    }
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static Protocol, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        protocols::named(&name).ok_or_else(|| {
+            let known = protocols::names().collect::<Vec<_>>().join(", ");
+            serde::de::Error::custom(format!("\"{name}\" is no protocol: there are {known}"))
+        })
+    }
+}
+
 named! {
-    protocol_name: Protocol, "protocol";
     dtype_name: DType, "element type";
     op_name: ReduceOp, "operator";
 }

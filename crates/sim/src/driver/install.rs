@@ -1,11 +1,11 @@
 //! Puts a job into the network: its trees into switches, its machines into hosts.
 
-use tributary_proto::collective::values::{Fingerprint, Values};
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, ShardId};
 use tributary_proto::contract::pipeline::InstalledJob;
+use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::switch::SwitchReport;
-use tributary_proto::protocols::Protocol;
 
 use super::jobs::{Job, JobIndex, JobPlan};
 use super::seat::{Seat, SeatId};
@@ -43,6 +43,14 @@ pub enum InstallError {
         /// Its trees.
         trees: usize,
     },
+    /// Servers for a protocol that has none.
+    #[error("job \"{name}\" has servers, and {protocol} has no use for any")]
+    NoServers {
+        /// The job.
+        name: String,
+        /// Its protocol.
+        protocol: &'static str,
+    },
     /// More trees than a packet can tell apart, or none.
     #[error("job \"{0}\" has {1} trees; 1 to 255 are possible")]
     Trees(String, usize),
@@ -69,7 +77,7 @@ pub(super) fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError
         members if members > MOST_MEMBERS => return Err(InstallError::TooManyMembers(name(), members)),
         _ => {}
     }
-    let trees = if plan.protocol.every_hop() { 1 } else { plan.roots.len() };
+    let trees = if plan.protocol.placement == Placement::EveryHop { 1 } else { plan.roots.len() };
     if !(1..=MOST_TREES).contains(&trees) {
         return Err(InstallError::Trees(name(), trees));
     }
@@ -86,7 +94,7 @@ pub(super) fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError
 pub struct Program {
     /// The switch, by number.
     pub(super) switch: u32,
-    protocol: Protocol,
+    protocol: &'static Protocol,
     config: SwitchConfig,
 }
 
@@ -109,11 +117,11 @@ impl Program {
             switch.pipelines.push(Default::default());
         }
         let installed = InstalledJob {
-            protocol: self.protocol.code(),
+            protocol: self.protocol.code,
             key: config.job.key,
             members: config.members.clone(),
             others: config.parent.iter().map(|parent| parent.port).collect(),
-            machine: self.protocol.switch::<Fingerprint>(config),
+            machine: self.protocol.switch(Values::Fingerprint, config),
         };
         switch.pipelines[lane].install(config.job.job, installed);
     }
@@ -124,11 +132,13 @@ impl Simulation {
     pub(super) fn job_config(&self, index: JobIndex, plan: &JobPlan, shards: usize) -> JobConfig {
         JobConfig {
             job: JobId(index.0 + 1),
+            protocol: plan.protocol.code,
             key: JobKey(Rng::new(self.settings.seed, Purpose::Keys, u64::from(index.0)).bits()),
             world: plan.members.len() as u16,
             slots: plan.slots,
             elements_per_packet: plan.elements_per_packet,
             shards: shards as u16,
+            options: plan.options.clone(),
         }
     }
 
@@ -136,11 +146,11 @@ impl Simulation {
     pub fn install(&mut self, plan: JobPlan) -> Result<JobIndex, InstallError> {
         check(&plan, self.traffic.jobs.all().len())?;
         let index = self.traffic.jobs.next_index();
-        let shards = if plan.protocol.every_hop() { 1 } else { plan.roots.len() };
+        let shards = if plan.protocol.placement == Placement::EveryHop { 1 } else { plan.roots.len() };
         let config = self.job_config(index, &plan, shards);
         let mut fabric = FabricPlan::default();
         let mut places = Vec::new();
-        if plan.protocol.every_hop() {
+        if plan.protocol.placement == Placement::EveryHop {
             self.check_ports(&plan)?;
             self.share(plan.protocol, config.job, config.key);
             fabric = self.fabric_plan(&plan);
@@ -149,11 +159,12 @@ impl Simulation {
         }
         let first_switches = places.iter().map(|&(switch, _)| switch).collect();
         for (rank, &member) in plan.members.iter().enumerate() {
-            let worker = if plan.protocol.aggregates_in_switch() { places[rank].1 } else { rank as u16 };
+            let worker = if plan.protocol.placement == Placement::Trees { places[rank].1 } else { rank as u16 };
             let machine = HostConfig {
                 job: config.clone(),
                 rank: Rank(rank as u16),
                 child: ChildId(worker),
+                serves: None,
                 timers: plan.timers,
                 fabric: fabric.clone(),
             };
@@ -168,7 +179,7 @@ impl Simulation {
     fn install_trees(&mut self, plan: &JobPlan, config: &JobConfig) -> Result<Vec<(NodeId, u16)>, InstallError> {
         let trees: Vec<Tree> =
             plan.roots.iter().map(|&root| Tree::new(&self.graph, &self.table, &plan.members, root)).collect();
-        if plan.protocol.aggregates_in_switch() {
+        if plan.protocol.placement == Placement::Trees {
             let most = trees.iter().flat_map(|tree| &tree.switches).map(|switch| switch.children.len()).max();
             if let Some(children) = most.filter(|&children| children > MOST_CHILDREN) {
                 return Err(InstallError::TooManyChildren(plan.name.clone(), children));
@@ -219,7 +230,7 @@ impl Simulation {
 
     fn seat(&mut self, job: JobIndex, rank: Rank, host: NodeId, plan: &JobPlan, config: &HostConfig) {
         let id = SeatId(self.traffic.seats.len() as u32);
-        let machine = plan.protocol.host::<Fingerprint>(config);
+        let machine = plan.protocol.host(Values::Fingerprint, config);
         self.take_seat(Seat {
             host,
             job,
@@ -236,7 +247,7 @@ impl Simulation {
 
     /// Gives a machine its place at its host.
     pub(super) fn take_seat(&mut self, seat: Seat) {
-        let longest = seat.machine.max_packet_len().max(Fingerprint::buffer_len(1));
+        let longest = seat.machine.max_packet_len().max(Values::Fingerprint.buffer_len(1));
         let scratch = &mut self.traffic.scratch;
         scratch.resize(scratch.len().max(longest), 0);
         self.open += u64::from(seat.open);

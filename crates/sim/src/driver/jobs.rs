@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tributary_proto::collective::tensor::Spec;
 use tributary_proto::collective::tensors::{FingerprintTensor, Roster, Verification};
 use tributary_proto::contract::host::{CollectiveError, HostEvent};
-use tributary_proto::contract::ids::{JobKey, NodeId, Rank};
+use tributary_proto::contract::ids::{JobKey, NodeId, Rank, ServerId};
+use tributary_proto::contract::options::Options;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
 
 /// A job's number in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +35,7 @@ pub struct JobPlan {
     /// The name in reports.
     pub name: String,
     /// How it reduces.
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
     /// The hosts, by rank.
     pub members: Vec<NodeId>,
     /// The tensor of each collective.
@@ -45,6 +46,8 @@ pub struct JobPlan {
     pub start: Time,
     /// Time between a collective's end at a rank and its next submission there.
     pub compute: Span,
+    /// The protocol's options.
+    pub options: Options,
     /// Elements of a packet.
     pub elements_per_packet: u16,
     /// Pool size over all trees.
@@ -114,14 +117,14 @@ pub struct Job {
     pub plan: JobPlan,
     /// What its members and switches share.
     pub key: JobKey,
-    /// The hosts, by rank; then its servers, if it has any.
+    /// The hosts, by rank; then those of its servers that are no ranks.
     pub members: Vec<NodeId>,
     /// Its collectives so far.
     pub iterations: Vec<Iteration>,
     /// What went wrong.
     pub complaints: Vec<Complaint>,
-    /// How many hosts sum for it instead of switches, if any do.
-    pub servers: Option<usize>,
+    /// The hosts that sum for it instead of switches, by number; those of the ranks, where servers are colocated.
+    pub servers: Vec<NodeId>,
     /// By rank, how late it submits; none is where this is empty.
     pub late: Vec<Span>,
     first_switches: Vec<NodeId>,
@@ -144,7 +147,7 @@ impl Job {
             members: plan.members.clone(),
             iterations: vec![Iteration::default(); plan.iterations as usize],
             complaints: Vec::new(),
-            servers: None,
+            servers: Vec::new(),
             late: Vec::new(),
             first_switches,
             ranks,
@@ -154,12 +157,23 @@ impl Job {
         }
     }
 
-    /// Hosts that serve it and bring nothing: their addresses follow the ranks'.
-    pub fn add_servers(&mut self, servers: &[NodeId]) {
-        for &server in servers {
-            self.ranks[server.index()] = self.members.len() as u16;
-            self.members.push(server);
+    /// Names the hosts that serve it. Those that are no ranks bring nothing, and are members behind the ranks.
+    pub fn set_servers(&mut self, servers: Vec<NodeId>) {
+        for &server in &servers {
+            if self.rank_of(server).is_none() {
+                self.ranks[server.index()] = self.members.len() as u16;
+                self.members.push(server);
+            }
         }
+        self.servers = servers;
+    }
+
+    /// The number of the server on a host, if there is one.
+    pub fn server_on(&self, host: NodeId) -> Option<ServerId> {
+        let world = self.plan.members.len() as u16;
+        let member = self.rank_of(host)?.0;
+        let first = if self.members.len() > self.plan.members.len() { world } else { 0 };
+        member.checked_sub(first).filter(|&server| usize::from(server) < self.servers.len()).map(ServerId)
     }
 
     /// How late a rank submits.

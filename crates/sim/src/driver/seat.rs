@@ -3,10 +3,15 @@
 use tributary_proto::contract::host::{Host, HostEvent};
 use tributary_proto::contract::ids::{NodeId, Rank, ShardId};
 use tributary_proto::contract::packet::{Addr, Packet as MachinePacket};
+use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::Time;
 
 use super::jobs::{JobIndex, Jobs};
 use crate::net::{Fabric, Packet, PacketFlags};
+
+/// The lane of packets for a server. A host may be a server and a rank of one job: the lane tells which of the two a packet
+/// is for, and so which of the two of its sender it comes from.
+const FOR_SERVER: u8 = 1;
 
 /// A seat of [`super::Simulation`]; also its machine's timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,6 +55,7 @@ impl Seat {
         let (dst, lane) = match transmit.to {
             Addr::Switch(shard) => (job.first_switch(self.rank), shard.0 as u8),
             Addr::Worker(worker) => (job.members[worker.index()], 0),
+            Addr::Server(server) => (job.servers[server.index()], FOR_SERVER),
             Addr::Node(node) => (node, 0),
         };
         Some(Packet {
@@ -61,13 +67,17 @@ impl Seat {
             payload: fabric.payloads.store(&scratch[..transmit.len], transmit.wire_len),
             bytes: fabric.framing.bytes_on_link(transmit.wire_len),
             lane,
-            flags: PacketFlags::new(transmit.ecn, 0).with_every_hop(job.plan.protocol.every_hop()),
+            flags: PacketFlags::new(transmit.ecn, 0).with_every_hop(job.plan.protocol.placement == Placement::EveryHop),
         })
     }
 
     /// A packet for the machine. Packets of no use are counted by it.
     pub fn receive(&mut self, fabric: &Fabric, jobs: &Jobs, packet: &Packet) {
-        let from = match jobs.get(self.job).rank_of(packet.src) {
+        let job = jobs.get(self.job);
+        let from = match job.rank_of(packet.src) {
+            Some(_) if !job.servers.is_empty() && packet.lane != FOR_SERVER => Addr::Server(
+                job.server_on(packet.src).expect("whoever is not spoken to as a server is answered by one"),
+            ),
             Some(worker) => Addr::Worker(worker),
             None => Addr::Switch(ShardId(u16::from(packet.lane))),
         };

@@ -1,9 +1,8 @@
-//! Puts a job with parameter servers into the network: its hosts sum, switches only forward.
+//! Puts a job with servers into the network: hosts sum, switches only forward.
 
-use tributary_proto::collective::values::Fingerprint;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::HostConfig;
-use tributary_proto::contract::ids::{ChildId, NodeId, Rank};
-use tributary_proto::ps::{PsHost, Servers};
+use tributary_proto::contract::ids::{ChildId, NodeId, Rank, ServerId};
 
 use super::install::{InstallError, check};
 use super::jobs::{Job, JobIndex, JobPlan};
@@ -12,48 +11,44 @@ use super::simulation::Simulation;
 use crate::events::{EventId, EventKind};
 
 impl Simulation {
-    /// Adds a job whose sums are made by servers: by its own members if `dedicated` is empty, else by these hosts. The
-    /// plan's protocol is SwitchML, whose packets and machines they use; its roots are of no use.
+    /// Adds a job whose sums are made by servers: by its own members if `dedicated` is empty, else by these hosts. Its
+    /// protocol is one with servers; its roots are of no use.
     pub fn install_served(&mut self, plan: JobPlan, dedicated: &[NodeId]) -> Result<JobIndex, InstallError> {
         check(&plan, self.traffic.jobs.all().len())?;
-        let servers = if dedicated.is_empty() { plan.members.len() } else { dedicated.len() };
-        if !usize::from(plan.slots).is_multiple_of(servers) {
-            return Err(InstallError::Slots { name: plan.name, slots: plan.slots, trees: servers });
+        let Some(server) = plan.protocol.server else {
+            return Err(InstallError::NoServers { name: plan.name, protocol: plan.protocol.name });
+        };
+        let servers = if dedicated.is_empty() { plan.members.clone() } else { dedicated.to_vec() };
+        if !usize::from(plan.slots).is_multiple_of(servers.len()) {
+            return Err(InstallError::Slots { name: plan.name, slots: plan.slots, trees: servers.len() });
         }
         let index = self.traffic.jobs.next_index();
-        let config = self.job_config(index, &plan, servers);
-        let place = if dedicated.is_empty() { Servers::Colocated } else { Servers::Dedicated };
+        let config = self.job_config(index, &plan, servers.len());
+        let world = plan.members.len();
         for (address, &host) in plan.members.iter().chain(dedicated).enumerate() {
             let rank = Rank(address as u16);
+            let number = if dedicated.is_empty() { Some(address) } else { address.checked_sub(world) };
             let machine = HostConfig {
                 job: config.clone(),
                 rank,
                 child: ChildId::of_rank(rank),
+                serves: number.map(|number| ServerId(number as u16)),
                 timers: plan.timers,
                 fabric: Default::default(),
             };
             let id = SeatId(self.traffic.seats.len() as u32);
-            let machine = Box::new(PsHost::<Fingerprint>::new(&machine, place));
             // Only ranks bring something; their first collective is an event.
-            let open = address < plan.members.len();
-            self.take_seat(Seat {
-                host,
-                job: index,
-                rank,
-                machine,
-                eager: false,
-                moved: false,
-                alive: true,
-                submitted: 0,
-                open,
-            });
+            let open = address < world;
+            let make = if open { plan.protocol.host } else { server };
+            let machine = make(Values::Fingerprint, &machine);
+            let (eager, moved, alive, submitted) = (false, false, true, 0);
+            self.take_seat(Seat { host, job: index, rank, machine, eager, moved, alive, submitted, open });
             if open {
                 self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
             }
         }
         let mut job = Job::new(index, plan, config.key, self.graph.hosts(), Vec::new());
-        job.add_servers(dedicated);
-        job.servers = Some(servers);
+        job.set_servers(servers);
         self.traffic.jobs.push(job);
         Ok(index)
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tributary_proto::collective::values::Fingerprint;
+use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, FlushTimeout, SharedSwitchConfig};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::ArrayReport;
 use tributary_proto::contract::time::Span;
-use tributary_proto::protocols::Protocol;
 
 use super::jobs::JobPlan;
 use super::simulation::Simulation;
@@ -46,14 +46,14 @@ impl Default for SharedSettings {
 
 /// A job whose packets every switch handles.
 pub struct Sharer {
-    protocol: Protocol,
+    protocol: &'static Protocol,
     job: JobId,
     key: JobKey,
 }
 
 impl Simulation {
     /// Lets every switch handle a job's packets.
-    pub(super) fn share(&mut self, protocol: Protocol, job: JobId, key: JobKey) {
+    pub(super) fn share(&mut self, protocol: &'static Protocol, job: JobId, key: JobKey) {
         self.sharers.push(Sharer { protocol, job, key });
         for switch in 0..self.switches.len() {
             self.share_in(switch, self.sharers.len() - 1..self.sharers.len());
@@ -70,7 +70,7 @@ impl Simulation {
         for sharer in &self.sharers {
             pipeline.remove(sharer.job);
         }
-        self.sharers.iter().for_each(|sharer| pipeline.unshare(sharer.protocol.code()));
+        self.sharers.iter().for_each(|sharer| pipeline.unshare(sharer.protocol.code));
         self.share_in(switch, 0..self.sharers.len());
     }
 
@@ -90,13 +90,13 @@ impl Simulation {
         }
         let pipeline = &mut switch.pipelines[0];
         for Sharer { protocol, job, key } in &self.sharers[sharers] {
-            if pipeline.array(protocol.code()).is_none()
-                && let Some(machine) = protocol.shared_switch::<Fingerprint>(&config)
+            if pipeline.array(protocol.code).is_none()
+                && let Some(machine) = protocol.shared_switch(Values::Fingerprint, &config)
             {
-                pipeline.share(protocol.code(), machine);
+                pipeline.share(protocol.code, machine);
             }
             let (members, others) = (Vec::new(), Vec::new());
-            let installed = InstalledJob { protocol: protocol.code(), key: *key, members, others, machine: None };
+            let installed = InstalledJob { protocol: protocol.code, key: *key, members, others, machine: None };
             pipeline.install(*job, installed);
         }
     }

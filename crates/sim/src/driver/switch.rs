@@ -3,10 +3,11 @@
 use tributary_proto::contract::ids::{GroupId, NodeId, PortId};
 use tributary_proto::contract::packet::PacketMut;
 use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::switch::{ArrayReport, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use super::jobs::JobIndex;
 use super::seat::Scratch;
@@ -112,7 +113,7 @@ impl SwitchNode {
 
     /// The memory that jobs share, protocol by protocol, with its bytes.
     pub fn arrays(&self) -> impl Iterator<Item = (ArrayReport, usize)> + '_ {
-        let of = |pipeline| Protocol::ALL.iter().filter_map(move |protocol| Pipeline::array(pipeline, protocol.code()));
+        let of = |pipeline| protocols::ALL.iter().filter_map(move |protocol| Pipeline::array(pipeline, protocol.code));
         self.pipelines.iter().flat_map(of)
     }
 
@@ -194,6 +195,7 @@ impl SwitchNode {
 /// The flow that a program's own packet belongs to, and whether every switch handles it.
 fn about(bytes: &[u8]) -> (u32, bool) {
     let Ok(common) = Common::parse(bytes) else { return (0, false) };
-    let every_hop = Protocol::from_code(common.protocol).is_some_and(Protocol::every_hop);
+    let every_hop =
+        protocols::with_code(common.protocol).is_some_and(|protocol| protocol.placement == Placement::EveryHop);
     (JobIndex(common.job.0.wrapping_sub(1)).flow(), every_hop)
 }

@@ -2,8 +2,9 @@
 
 use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::ids::{NodeId, Rank};
+use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use super::hosts::Allocation;
 use super::shared::shared;
@@ -93,6 +94,8 @@ fn job_plan(
             rto.min, rto.max
         )));
     }
+    let given = section.options.iter().map(|(option, text)| (option.clone(), text.0.clone())).collect();
+    let options = section.protocol.options.read(&given).map_err(|error| invalid(format!("{name}: {error}")))?;
     let packet = packet_bytes(section, config)?;
     let smallest = graph.edges().iter().map(|edge| edge.a_to_b.queue_bytes.min(edge.b_to_a.queue_bytes)).min();
     if smallest.is_some_and(|queue| queue < packet) {
@@ -102,7 +105,8 @@ fn job_plan(
         )));
     }
     let roots = roots(config, index, &name, section, graph)?;
-    let wait = if section.protocol.every_hop() { config.switches.longest_wait() } else { Span::ZERO };
+    let wait =
+        if section.protocol.placement == Placement::EveryHop { config.switches.longest_wait() } else { Span::ZERO };
     let slots = section.slots.unwrap_or_else(|| pool_size(packet, graph, config, roots.len().max(1), wait));
     Ok(JobPlan {
         protocol: section.protocol,
@@ -111,6 +115,7 @@ fn job_plan(
         iterations: section.iterations,
         start: Time::ZERO + section.start.0,
         compute: section.compute.0,
+        options,
         elements_per_packet: section.elements_per_packet,
         slots,
         roots,
@@ -149,12 +154,20 @@ struct Servers {
 }
 
 fn servers(plan: &JobPlan, section: &JobSection, hosts: &mut Allocation) -> Result<Option<Servers>, ConfigError> {
-    let Some(servers) = &section.servers else { return Ok(None) };
     let name = &plan.name;
-    if section.protocol != Protocol::SwitchMl {
+    let colocated = ParameterServers::Word(ServerWord::Colocated);
+    let servers = match (&section.servers, section.protocol.server) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => &colocated,
+        (Some(servers), _) => servers,
+    };
+    if section.protocol.server.is_none() {
+        let with_servers = protocols::ALL.iter().filter(|protocol| protocol.server.is_some());
+        let names: Vec<&str> = with_servers.map(|protocol| protocol.name).collect();
         return Err(invalid(format!(
-            "{name}: parameter servers speak switchml, whose packets they sum, and not {}",
-            section.protocol.name()
+            "{name}: {} has no servers; protocols with servers: {}",
+            section.protocol.name,
+            names.join(", ")
         )));
     }
     if section.trees > 1 || section.roots.is_some() {
@@ -209,7 +222,7 @@ fn roots(
         }
         return Ok(roots.clone());
     }
-    if section.protocol.every_hop() {
+    if section.protocol.placement == Placement::EveryHop {
         return Ok(Vec::new());
     }
     if section.trees == 0 {
@@ -222,7 +235,7 @@ fn roots(
 
 /// Bytes on a link of a job's full packet.
 fn packet_bytes(section: &JobSection, config: &Config) -> Result<u64, ConfigError> {
-    let payload = (4 * usize::from(section.elements_per_packet)).min(60_000) + section.protocol.header_len();
+    let payload = (4 * usize::from(section.elements_per_packet)).min(60_000) + section.protocol.header_len;
     Ok(u64::from(config.network.framing()?.bytes_on_link(payload)))
 }
 

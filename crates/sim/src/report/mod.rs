@@ -320,13 +320,13 @@ fn job_report(simulation: &Simulation, job: &Job) -> JobReport {
     let blocks = total.blocks_in_network + total.blocks_at_hosts;
     JobReport {
         name: job.plan.name.clone(),
-        protocol: job.plan.protocol.name(),
+        protocol: job.plan.protocol.name,
         ranks: job.plan.members.len(),
         hosts: job.plan.members.iter().map(|host| host.0).collect(),
-        servers: job.servers,
+        servers: (!job.servers.is_empty()).then_some(job.servers.len()),
         tensor_bytes,
         slots: job.plan.slots,
-        trees: if job.servers.is_some() { 0 } else { job.plan.roots.len() },
+        trees: if !job.servers.is_empty() { 0 } else { job.plan.roots.len() },
         complete: job.is_complete() && job.complaints.is_empty(),
         iterations: job
             .iterations

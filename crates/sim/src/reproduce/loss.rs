@@ -1,7 +1,8 @@
 //! SwitchML Figure 6: by how much loss on every link lengthens the aggregation of a tensor.
 
 use serde::Deserialize;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::protocols;
 
 use super::finding::{Figure, Series, spread};
 use super::rack::LossyRack;
@@ -20,7 +21,7 @@ pub struct Loss {
 
 /// One protocol at one loss.
 struct Point {
-    protocol: Protocol,
+    protocol: &'static Protocol,
     loss: f64,
     /// Aggregation times, by seed.
     tat: Vec<f64>,
@@ -33,7 +34,7 @@ impl Loss {
     /// (ring's time over SwitchML's).
     pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut jobs = Vec::new();
-        for protocol in [Protocol::SwitchMl, Protocol::Ring] {
+        for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
             for loss in std::iter::once(0.0).chain(self.losses.iter().copied()) {
                 let seeds = if loss > 0.0 { context.seeds } else { 1 };
                 jobs.extend((1..=seeds).map(|seed| self.setup.job(protocol, loss, seed)));
@@ -64,23 +65,25 @@ impl Loss {
             points.iter().find(|point| point.protocol == protocol && (point.loss - loss).abs() < 1e-9)
         };
         let mut lines = Vec::new();
-        for protocol in [Protocol::SwitchMl, Protocol::Ring] {
+        for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
             let Some(without) = at(protocol, 0.0) else { continue };
             let base = without.tat[0];
             let mut line = vec![];
             for point in points.iter().filter(|point| point.protocol == protocol && point.loss > 0.0) {
                 let inflation: Vec<f64> = point.tat.iter().map(|tat| tat / base).collect();
-                let key = format!("{}-{}", protocol.name(), point.loss);
+                let key = format!("{}-{}", protocol.name, point.loss);
                 findings.cause(&*key, self.cause(point, base));
                 let (mean, range) = spread(&inflation);
                 findings.value(key, range);
                 line.push([point.loss, mean]);
             }
-            findings.note(format!("{} without loss takes {:.3} ms.", protocol.name(), 1e3 * base));
-            lines.push(Series::new(protocol.name(), line));
+            findings.note(format!("{} without loss takes {:.3} ms.", protocol.name, 1e3 * base));
+            lines.push(Series::new(protocol.name, line));
         }
         for &loss in &self.losses {
-            if let (Some(ours), Some(ring)) = (at(Protocol::SwitchMl, loss), at(Protocol::Ring, loss)) {
+            if let (Some(ours), Some(ring)) =
+                (at(protocols::named("switchml").unwrap(), loss), at(protocols::named("ring").unwrap(), loss))
+            {
                 let (ours, ring) = (spread(&ours.tat).0, spread(&ring.tat).0);
                 let key = format!("ring-over-switchml-{loss}");
                 findings.cause(&*key, format!("ring takes {:.3} ms, SwitchML {:.3} ms", 1e3 * ring, 1e3 * ours));

@@ -1,7 +1,7 @@
 //! SwitchML §5, "Supporting large packets": what framing leaves of a link's rate, by the elements of a packet.
 
 use serde::Deserialize;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use super::finding::{Figure, Series};
 use super::rack::{Rack, RackJob};
@@ -88,7 +88,7 @@ impl Payload {
         RackJob {
             rack,
             gbit: self.gbit,
-            protocol: Protocol::SwitchMl,
+            protocol: protocols::named("switchml").unwrap(),
             servers: None,
             workers: self.workers,
             elements: self.packets * u32::from(elements_per_packet),

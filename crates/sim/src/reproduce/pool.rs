@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde::Deserialize;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 use tributary_proto::switchml::wire::Header;
 
 use super::finding::{Figure, Series};
@@ -134,7 +134,7 @@ impl Pool {
         RackJob {
             rack: Rack { delay_us: setup.delay_us, ..self.rack },
             gbit: setup.gbit,
-            protocol: Protocol::SwitchMl,
+            protocol: protocols::named("switchml").unwrap(),
             servers: None,
             workers: self.workers,
             elements: self.elements,

@@ -6,8 +6,8 @@ use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::host::HostStats;
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
 use tributary_proto::switchml::wire::HEADER_LEN;
 
 use super::{ReproduceError, Watch};
@@ -54,7 +54,7 @@ pub struct RackJob {
     /// Every link's rate.
     pub gbit: u64,
     /// How it reduces.
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
     /// Who sums, if not the protocol's own.
     pub servers: Option<Servers>,
     /// Ranks, each on a host of its own.
@@ -94,7 +94,7 @@ pub struct LossyRack {
 
 impl LossyRack {
     /// The job under one protocol, where each link loses `loss` percent of all packets.
-    pub fn job(&self, protocol: Protocol, loss: f64, seed: u64) -> RackJob {
+    pub fn job(&self, protocol: &'static Protocol, loss: f64, seed: u64) -> RackJob {
         RackJob {
             rack: self.rack,
             gbit: self.gbit,
@@ -180,6 +180,7 @@ impl RackJob {
             iterations: 1,
             start: Time::ZERO,
             compute: Span::ZERO,
+            options: self.protocol.options.defaults(),
             elements_per_packet: self.elements_per_packet,
             slots: self.slots,
             roots: vec![0],
@@ -190,7 +191,7 @@ impl RackJob {
 
     /// What to call it.
     pub fn name(&self) -> String {
-        format!("{} with {} workers at {} Gbit/s", self.protocol.name(), self.workers, self.gbit)
+        format!("{} with {} workers at {} Gbit/s", self.protocol.name, self.workers, self.gbit)
     }
 
     /// Builds it and runs it to its end.

@@ -1,7 +1,8 @@
 //! SwitchML Figure 3: aggregated tensor elements per second (ATE/s) as workers increase.
 
 use serde::Deserialize;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::protocols;
 
 use super::finding::{Figure, Series, spread};
 use super::rack::{Rack, RackJob, Servers};
@@ -49,8 +50,8 @@ pub struct Line {
 }
 
 impl Line {
-    fn protocol(&self) -> Result<Protocol, ReproduceError> {
-        Protocol::from_name(&self.protocol)
+    fn protocol(&self) -> Result<&'static Protocol, ReproduceError> {
+        protocols::named(&self.protocol)
             .ok_or_else(|| ReproduceError::Bad(format!("\"{}\" is no protocol", self.protocol)))
     }
 }

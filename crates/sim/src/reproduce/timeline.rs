@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use super::finding::{Figure, Series};
 use super::rack::LossyRack;
@@ -98,7 +98,7 @@ impl Timeline {
     }
 
     fn record(&self, context: &Context<'_>, loss: f64) -> Result<Recorded, ReproduceError> {
-        let job = self.setup.job(Protocol::SwitchMl, loss, 1);
+        let job = self.setup.job(protocols::named("switchml").unwrap(), loss, 1);
         let mut sim = job.build()?;
         let (mut packets, mut before) = (Vec::new(), 0);
         let mut until = Time::ZERO;

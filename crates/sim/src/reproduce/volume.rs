@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 use tributary_proto::ring;
 use tributary_proto::switchml;
 
@@ -51,7 +52,7 @@ impl Tracer for Meter {
 /// True for packets with a part of the tensor behind their headers.
 fn carries_vector(payload: &[u8]) -> bool {
     let Ok(common) = tributary_proto::contract::wire::Common::parse(payload) else { return false };
-    if common.protocol == Protocol::Ring.code() {
+    if common.protocol == protocols::named("ring").unwrap().code {
         common.kind == ring::wire::DATA
     } else {
         use switchml::wire::Kind;
@@ -62,7 +63,7 @@ fn carries_vector(payload: &[u8]) -> bool {
 impl Volume {
     /// Findings `<protocol>-<workers>`, bytes of vectors sent and received by each worker.
     pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
-        let jobs: Vec<RackJob> = [Protocol::SwitchMl, Protocol::Ring]
+        let jobs: Vec<RackJob> = [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()]
             .into_iter()
             .flat_map(|protocol| self.workers.iter().map(move |&workers| self.job(protocol, workers)))
             .collect();
@@ -71,7 +72,7 @@ impl Volume {
         for (job, counts) in jobs.iter().zip(counts) {
             let least = *counts.iter().min().expect("there are workers") as f64;
             let greatest = *counts.iter().max().expect("there are workers") as f64;
-            let key = format!("{}-{}", job.protocol.name(), job.workers);
+            let key = format!("{}-{}", job.protocol.name, job.workers);
             findings.cause(&*key, format!("workers send and receive {least} to {greatest} bytes of vectors"));
             findings.value(key, Finding { low: least, high: greatest });
         }
@@ -83,7 +84,7 @@ impl Volume {
         Ok(findings)
     }
 
-    fn job(&self, protocol: Protocol, workers: u32) -> RackJob {
+    fn job(&self, protocol: &'static Protocol, workers: u32) -> RackJob {
         RackJob {
             rack: self.rack,
             gbit: self.gbit,

@@ -1,8 +1,10 @@
 //! Worlds from seeds: small networks, a few jobs, and everything that may go wrong.
 
+use std::collections::BTreeMap;
+
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::time::Span;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use crate::config::{
     Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, FlushSection, GraphLink,
@@ -196,7 +198,8 @@ impl Draw {
         let dtype = self.of(&[DType::F32, DType::I32, DType::F16]);
         JobSection {
             name: None,
-            protocol: self.of(&Protocol::ALL),
+            protocol: self.of(protocols::ALL),
+            options: BTreeMap::new(),
             hosts: if self.0.chance(0.5) { Hosts::All } else { Hosts::List(self.some_hosts(hosts)) },
             placement: self.of(&[Placement::Random, Placement::Packed]),
             collective: CollectiveKind::Allreduce,
@@ -228,7 +231,7 @@ impl Draw {
 
     /// Hosts that sum instead of switches: the ranks' own, or a few others.
     fn serve(&mut self, job: &mut JobSection, hosts: u32) {
-        if !self.0.chance(0.3) || job.protocol != Protocol::SwitchMl {
+        if job.protocol.server.is_none() {
             return;
         }
         job.servers = Some(ParameterServers::Word(ServerWord::Colocated));

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_numeric::DType;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::protocols;
 use tributary_testbed::{Faults, Star, StarOptions};
 
 use super::gloo::Gloo;
@@ -125,8 +126,8 @@ impl<'a> StarBench<'a> {
                 row.loss_percent
             ));
             let sample = match contender {
-                Contender::Switchml => self.ours(Protocol::SwitchMl)?,
-                Contender::Ring => self.ours(Protocol::Ring)?,
+                Contender::Switchml => self.ours(protocols::named("switchml").unwrap())?,
+                Contender::Ring => self.ours(protocols::named("ring").unwrap())?,
                 Contender::Gloo => self.gloo()?,
             };
             row.samples.push((contender, sample));
@@ -135,7 +136,7 @@ impl<'a> StarBench<'a> {
         Ok(())
     }
 
-    fn ours(&mut self, protocol: Protocol) -> Result<Sample, Failure> {
+    fn ours(&mut self, protocol: &'static Protocol) -> Result<Sample, Failure> {
         let mut job = JobRun {
             protocol,
             inputs: self.inputs.of("large", self.star.hosts),

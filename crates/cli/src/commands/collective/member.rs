@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tributary_net::group::ConnectOptions;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::options::name_and_value;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::protocols;
 
 use super::made_up;
 use crate::address::parse_switch;
@@ -49,7 +51,10 @@ pub struct Member {
     pub timeout: Duration,
     /// Who sums, switchml (the switch) | canary (the switches of a fabric) | ring (the hosts)
     #[arg(long, value_name = "NAME", default_value = "switchml", value_parser = protocol)]
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
+    /// An option of the protocol, for example numbers=fixed; may be given several times
+    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value)]
+    pub options: Vec<(String, String)>,
     /// Print one JSON object as the last line
     #[arg(long)]
     pub json: bool,
@@ -78,17 +83,20 @@ impl Member {
     }
 
     /// How it joins.
-    pub fn options(&self) -> ConnectOptions {
-        ConnectOptions {
+    pub fn options(&self) -> Result<ConnectOptions, Failure> {
+        let given = self.options.iter().cloned().collect();
+        let options = self.protocol.options.read(&given).map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(ConnectOptions {
             switch: self.switch.clone(),
             job: self.job.clone(),
             rank: self.rank,
             world: self.world,
             timeout: self.timeout,
             protocol: self.protocol,
+            options,
             elements_per_packet: None,
             slots: None,
-        }
+        })
     }
 }
 
@@ -108,10 +116,10 @@ pub fn reduce_op(text: &str) -> Result<ReduceOp, String> {
     ReduceOp::from_name(text).ok_or_else(|| one_of(ReduceOp::ALL.map(ReduceOp::name)))
 }
 
-fn protocol(text: &str) -> Result<Protocol, String> {
-    Protocol::from_name(text).ok_or_else(|| one_of(Protocol::ALL.map(Protocol::name)))
+fn protocol(text: &str) -> Result<&'static Protocol, String> {
+    protocols::named(text).ok_or_else(|| one_of(protocols::names()))
 }
 
-fn one_of<const N: usize>(names: [&str; N]) -> String {
-    format!("it is one of {}", names.join(", "))
+fn one_of(names: impl IntoIterator<Item = &'static str>) -> String {
+    format!("it is one of {}", names.into_iter().collect::<Vec<_>>().join(", "))
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_net::group::Group;
 use tributary_numeric::{Element, ReduceOp};
+use tributary_proto::contract::protocol::Placement;
 
 use crate::failure::Failure;
 use crate::npy::{Array, Data, Destination};
@@ -177,7 +178,7 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
     // All that can be wrong here is found before other ranks wait for this one.
     let array = member.load()?;
     let destination = member.output.as_deref().map(Destination::open).transpose()?;
-    let group = Group::connect(&member.options())?;
+    let group = Group::connect(&member.options()?)?;
     let cpu_start = cpu::own_seconds();
     let (result, seconds) = work_on(&group, &array.data, &member, work)?;
     let cpu_seconds = cpu::own_seconds() - cpu_start;
@@ -193,7 +194,7 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
     let report = Report {
         collective: work.name(),
         root: work.root(),
-        protocol: member.protocol.name(),
+        protocol: member.protocol.name,
         rank: member.rank,
         world: member.world,
         elements,
@@ -220,7 +221,7 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
 
 /// Compares what came of made-up data with what it should be; false on ranks that get no result.
 fn check(member: &Member, work: Work, result: &Data) -> Result<bool, Failure> {
-    let in_network = member.protocol.aggregates_in_switch() || member.protocol.every_hop();
+    let in_network = member.protocol.placement != Placement::Hosts;
     let roundings = if in_network { 1 } else { member.world };
     let is_root = work.root() == Some(member.rank);
     match work {

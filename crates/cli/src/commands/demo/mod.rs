@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::{Placement, Protocol};
+use tributary_proto::protocols;
 use tributary_testbed::{Shaping, Star, StarOptions};
 
 use crate::failure::Failure;
@@ -70,8 +71,8 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
 
     let mut stage = Stage::open(program, place, 1, &interrupt)?;
     let mut report = Report::new(setting, WORKERS, args.elements as usize, args.iters);
-    for protocol in [Protocol::SwitchMl, Protocol::Ring] {
-        progress.set_message(format!("{WORKERS} workers sum {} times with {}", args.iters, protocol.name()));
+    for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
+        progress.set_message(format!("{WORKERS} workers sum {} times with {}", args.iters, protocol.name));
         let job = JobRun {
             protocol,
             inputs: inputs.clone(),
@@ -81,7 +82,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         };
         let workers = stage.allreduce(&job)?;
         progress.inc(1);
-        progress.set_message(format!("comparing {}'s result with a float64 sum", protocol.name()));
+        progress.set_message(format!("comparing {}'s result with a float64 sum", protocol.name));
         let verdict = judge(&job, &workers)?;
         report.lines.push(Line::new(protocol, &workers, verdict));
         progress.inc(1);
@@ -115,8 +116,8 @@ fn place(loopback: bool) -> Result<(Place, String), Failure> {
     }
 }
 
-fn outputs(folder: &Path, protocol: Protocol) -> Vec<PathBuf> {
-    (0..WORKERS).map(|rank| folder.join(format!("{}-{rank}.npy", protocol.name()))).collect()
+fn outputs(folder: &Path, protocol: &'static Protocol) -> Vec<PathBuf> {
+    (0..WORKERS).map(|rank| folder.join(format!("{}-{rank}.npy", protocol.name))).collect()
 }
 
 /// Compares what the workers wrote with what they loaded.
@@ -124,9 +125,9 @@ fn judge(job: &JobRun, workers: &[WorkerReport]) -> Result<Verdict, Failure> {
     let inputs = floats(&job.inputs)?;
     let outputs = floats(&job.outputs)?;
     let block = workers.first().map_or(1, |worker| usize::from(worker.elements_per_packet.max(1)));
-    let allowed = match job.protocol {
-        Protocol::SwitchMl | Protocol::Canary => Allowed::Theorem1 { block },
-        Protocol::Ring => Allowed::FloatSum,
+    let allowed = match job.protocol.placement {
+        Placement::Trees | Placement::EveryHop => Allowed::Theorem1 { block },
+        Placement::Hosts => Allowed::FloatSum,
     };
     Ok(check::judge(&inputs, &outputs, allowed))
 }

@@ -1,7 +1,7 @@
 //! What the demo says at its end.
 
 use serde::Serialize;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::Protocol;
 
 use super::arrays::Part;
 use super::check::Verdict;
@@ -31,11 +31,11 @@ pub struct Line {
 
 impl Line {
     /// Takes the workers' own accounts together.
-    pub fn new(protocol: Protocol, workers: &[WorkerReport], verdict: Verdict) -> Line {
+    pub fn new(protocol: &'static Protocol, workers: &[WorkerReport], verdict: Verdict) -> Line {
         let seconds = workers.iter().map(|worker| worker.seconds).fold(0.0, f64::max);
         let elements = workers.first().map_or(0, |worker| worker.elements) as f64;
         Line {
-            protocol: protocol.name(),
+            protocol: protocol.name,
             seconds,
             goodput_gbps: elements * 32.0 / seconds / 1e9,
             ate_per_s: elements / seconds,
@@ -146,6 +146,8 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::super::check::Extreme;
+    use tributary_proto::protocols;
+
     use super::*;
 
     fn report(share: f64, identical: bool) -> Report {
@@ -161,7 +163,7 @@ mod tests {
         let extremes = vec![Extreme { error: share, bound: 1.0, share }; Part::ALL.len()];
         let mut report = Report::new("on loopback".to_string(), 2, 1_000_000, 5);
         let verdict = Verdict { identical, extremes };
-        report.lines.push(Line::new(Protocol::SwitchMl, &[worker.clone(), worker], verdict));
+        report.lines.push(Line::new(protocols::named("switchml").unwrap(), &[worker.clone(), worker], verdict));
         report
     }
 

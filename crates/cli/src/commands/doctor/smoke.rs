@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use super::Check;
 
@@ -64,7 +64,8 @@ fn one_rank(switch: &str, job: &str, rank: u16) -> Result<u16, String> {
         rank,
         world: 2,
         timeout: TIMEOUT,
-        protocol: Protocol::SwitchMl,
+        protocol: protocols::named("switchml").unwrap(),
+        options: protocols::named("switchml").unwrap().options.defaults(),
         elements_per_packet: None,
         slots: None,
     };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tributary_control::fabric::Fabric;
 use tributary_numeric::DType;
 use tributary_proto::contract::ids::NodeId;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::Protocol;
 
 use super::report::Report;
 use super::stage::FabricStage;
@@ -65,7 +65,7 @@ pub fn parse_kill(text: &str) -> Result<Kill, String> {
 
 /// What the hosts do.
 pub struct Plan {
-    pub protocol: Protocol,
+    pub protocol: &'static Protocol,
     pub elements: usize,
     pub dtype: DType,
     pub iters: u32,
@@ -111,7 +111,7 @@ impl Plan {
 
     /// What happens, for who waits.
     pub fn sentence(&self) -> String {
-        let (hosts, protocol) = (self.workers.len(), self.protocol.name());
+        let (hosts, protocol) = (self.workers.len(), self.protocol.name);
         let times = if self.iters == 1 { String::new() } else { format!(" {} times", self.iters) };
         format!("{hosts} hosts sum {} elements{times} with {protocol}", self.elements)
     }
@@ -179,7 +179,7 @@ fn start_worker(stage: &FabricStage, plan: &Plan, rank: usize, host: NodeId) -> 
     let mut command = stage.command(host)?;
     command
         .args(["allreduce", "--json", "--job", "fabric", "--switch", &leaf.to_string()])
-        .args(["--protocol", plan.protocol.name(), "--dtype", plan.dtype.name()])
+        .args(["--protocol", plan.protocol.name, "--dtype", plan.dtype.name()])
         .args(["--rank", &rank.to_string(), "--world", &plan.workers.len().to_string()])
         .args(["--elements", &plan.elements.to_string(), "--iters", &plan.iters.to_string()])
         .args(["--timeout", &plan.timeout.as_secs().to_string()]);

@@ -17,7 +17,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_control::fabric::{Fabric, FabricFile};
 use tributary_numeric::DType;
-use tributary_proto::protocols::Protocol;
+use tributary_proto::contract::protocol::{Placement, Protocol};
+use tributary_proto::protocols;
 
 use crate::failure::Failure;
 use crate::output;
@@ -151,10 +152,10 @@ fn dtype(text: &str) -> Result<DType, String> {
 }
 
 /// The protocol of this name, if it sums at every switch on the way.
-fn protocol(name: &str) -> Result<Protocol, Failure> {
-    let fit = || Protocol::ALL.into_iter().filter(|protocol| protocol.every_hop());
-    fit().find(|protocol| protocol.name() == name).ok_or_else(|| {
-        let known: Vec<&str> = fit().map(Protocol::name).collect();
+fn protocol(name: &str) -> Result<&'static Protocol, Failure> {
+    let fit = || protocols::ALL.iter().copied().filter(|protocol| protocol.placement == Placement::EveryHop);
+    fit().find(|protocol| protocol.name == name).ok_or_else(|| {
+        let known: Vec<&str> = fit().map(|protocol| protocol.name).collect();
         Failure::usage(format!("'{name}' does not sum in a fabric of switches; these do: {}", known.join(", ")))
     })
 }

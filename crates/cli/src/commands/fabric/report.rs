@@ -73,7 +73,7 @@ impl Report {
         };
         let switches = after.into_iter().filter_map(|status| status.switch.fabric);
         Report {
-            protocol: plan.protocol.name(),
+            protocol: plan.protocol.name,
             elements: plan.elements,
             dtype: plan.dtype.name(),
             iters: plan.iters,

@@ -6,7 +6,6 @@ use super::{CanaryHost, Stage};
 use crate::canary::host::lead::State;
 use crate::canary::host::steps::{Relation, Step};
 use crate::canary::wire::Header;
-use crate::collective::values::Values;
 use crate::contract::config::TimerConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
@@ -48,7 +47,7 @@ impl Claims {
     }
 }
 
-impl<V: Values> CanaryHost<V> {
+impl CanaryHost {
     /// Says of the oldest block that stands still what it is, if this rank is its root.
     pub(super) fn claim_if_due(&mut self, now: Time) {
         if self.claims.at.is_none_or(|at| at > now) {

@@ -6,13 +6,12 @@
 use super::CanaryHost;
 use super::steps::Step;
 use crate::canary::wire::{proof, rank_proof};
-use crate::collective::values::Values;
 use crate::contract::ids::Rank;
 
 /// Ranks that have not asked, at most, of which all subsets are compared with what is missing.
 const FEW: usize = 8;
 
-impl<V: Values> CanaryHost<V> {
+impl CanaryHost {
     /// True if a contribution of somebody who has asked is missing. `asker` is the last who has. Exact where one
     /// contribution is missing and it is the asker's, or where few have not asked; false where nobody can tell.
     pub(super) fn has_lost(&self, step: Step, asker: Rank) -> bool {
@@ -35,7 +34,7 @@ impl<V: Values> CanaryHost<V> {
             let chosen = silent.iter().enumerate().filter(|&(index, _)| subset >> index & 1 != 0);
             proof(chosen.fold(0u32, |sum, (_, &part)| sum.wrapping_add(part)), id, attempt)
         };
-        let may_be_late = |subset: u32| subset.count_ones() == missing.into() && sum_of(subset) == lacks;
+        let may_be_late = |subset: u32| subset.count_ones() == u32::from(missing) && sum_of(subset) == lacks;
         !(0..1u32 << silent.len()).any(may_be_late)
     }
 }

@@ -5,7 +5,6 @@ use super::outbox::Outgoing;
 use super::steps::Step;
 use super::{CanaryHost, Stage};
 use crate::canary::wire::{HEADER_LEN, Header, Report};
-use crate::collective::values::Values;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{CollectiveError, HostEvent};
 use crate::contract::ids::Rank;
@@ -20,7 +19,7 @@ pub(super) struct Heard {
     missing: Vec<Rank>,
 }
 
-impl<V: Values> CanaryHost<V> {
+impl CanaryHost {
     pub(super) fn report(&mut self, step: Step, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
         self.follows(step, header)?;
         let report = Report::parse(packet.bytes, self.world())?;

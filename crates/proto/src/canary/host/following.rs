@@ -3,12 +3,11 @@
 use super::steps::{Relation, Step};
 use super::{CanaryHost, Stage, Way};
 use crate::canary::wire::{HEADER_LEN, Header};
-use crate::collective::values::Values;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::packet::Packet;
 use crate::contract::time::Time;
 
-impl<V: Values> CanaryHost<V> {
+impl CanaryHost {
     /// A packet about a block that this host waits for, and another leads.
     pub(super) fn follows(&self, step: Step, header: &Header) -> Result<(), DropReason> {
         let state = &self.places[usize::from(step.place)];
@@ -31,7 +30,7 @@ impl<V: Values> CanaryHost<V> {
         if header.spec != self.spec_at(step.place) {
             return Err(DropReason::BadField);
         }
-        let elements = Self::vector_elements(&packet)?;
+        let elements = self.vector_elements(&packet)?;
         if elements != self.returned_elements_at(step.place) {
             return Err(DropReason::BadLength);
         }

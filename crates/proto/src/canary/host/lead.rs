@@ -1,7 +1,5 @@
 //! What a leader knows of one block (§3.1.4, §3.3): the sum so far, who must be restored, who waits.
 
-use std::marker::PhantomData;
-
 use crate::canary::wire::NO_SWITCH;
 use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
@@ -114,43 +112,41 @@ impl Lead {
     }
 
     /// Adds a vector.
-    pub fn add<V: Values>(&mut self, vector: &[u8]) {
+    pub fn add(&mut self, values: Values, vector: &[u8]) {
         let lanes = &mut self.lanes[..vector.len() / 4];
         match std::mem::replace(&mut self.filled, true) {
-            false => V::store(lanes, vector),
-            true => V::add(lanes, vector),
+            false => values.store(lanes, vector),
+            true => values.add(lanes, vector),
         }
     }
 
     /// Puts the leader's own vector in place of what was summed: the root's of a broadcast.
-    pub fn replace<V: Values>(&mut self, vector: &[u8]) {
-        V::store(&mut self.lanes[..vector.len() / 4], vector);
+    pub fn replace(&mut self, values: Values, vector: &[u8]) {
+        values.store(&mut self.lanes[..vector.len() / 4], vector);
     }
 
     /// Writes the sum.
-    pub fn load<V: Values>(&self, vector: &mut [u8]) {
-        V::load(&self.lanes[..vector.len() / 4], vector);
+    pub fn load(&self, values: Values, vector: &mut [u8]) {
+        values.load(&self.lanes[..vector.len() / 4], vector);
     }
 }
 
 /// The blocks that a host leads: at each place of the window at most the current one and one other, the last or the next.
-pub struct Leads<V> {
+pub struct Leads {
     leads: Vec<Option<Box<Lead>>>,
     spare: Vec<Lead>,
     world: u16,
     lane_count: usize,
-    values: PhantomData<V>,
 }
 
-impl<V: Values> Leads<V> {
+impl Leads {
     /// For a window of `places`.
-    pub fn new(places: usize, world: u16, elements_per_packet: u16) -> Leads<V> {
+    pub fn new(values: Values, places: usize, world: u16, elements_per_packet: u16) -> Leads {
         Leads {
             leads: (0..2 * places).map(|_| None).collect(),
             spare: Vec::new(),
             world,
-            lane_count: V::lane_count(elements_per_packet.into()),
-            values: PhantomData,
+            lane_count: values.lane_count(elements_per_packet.into()),
         }
     }
 

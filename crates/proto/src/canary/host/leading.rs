@@ -5,7 +5,6 @@ use super::outbox::{Outgoing, group};
 use super::steps::{Relation, Step};
 use super::{CanaryHost, Stage, Way};
 use crate::canary::wire::{HEADER_LEN, Header, NO_SWITCH, proof};
-use crate::collective::values::Values;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{PortId, Rank};
 use crate::contract::packet::Packet;
@@ -15,7 +14,7 @@ use crate::parts::mismatch::Mismatch;
 /// Contributions that a leader that sums alone calls for at a time.
 const CALLS: u16 = 16;
 
-impl<V: Values> CanaryHost<V> {
+impl CanaryHost {
     /// The leader comes to a block itself. Others may have been here before.
     pub(super) fn begin_lead(&mut self, place: u16) {
         let step = self.step_of(place);
@@ -57,7 +56,7 @@ impl<V: Values> CanaryHost<V> {
     /// Contributions of others, summed on the way or not.
     pub(super) fn contribution(&mut self, step: Step, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
         self.leads_step(step, header)?;
-        let elements = Self::vector_elements(&packet)?;
+        let elements = self.vector_elements(&packet)?;
         let (others, direct) = (self.world() - 1, self.is_direct(header.attempt));
         if header.counter == 0 || header.counter > others || direct && header.counter != 1 {
             return Err(DropReason::BadField);
@@ -110,7 +109,7 @@ impl<V: Values> CanaryHost<V> {
         } else {
             lead.collisions.push((header.switch_address, PortId(header.children as u16)));
         }
-        lead.add::<V>(&packet.bytes[HEADER_LEN..]);
+        lead.add(self.values, &packet.bytes[HEADER_LEN..]);
         if lead.counter == others {
             self.ready.push_back(step);
         } else if direct {
@@ -148,19 +147,20 @@ impl<V: Values> CanaryHost<V> {
         self.places[usize::from(place)].attempt = attempt;
         let own = self.look_ahead_at(place);
         let mut vector = std::mem::take(&mut self.vector);
-        let len = V::buffer_len(elements);
+        let len = self.values.buffer_len(elements);
         if elements > 0 {
             let (scale, block) = (self.scale_at(place), self.places[usize::from(place)].block);
             let op = self.op_at(place).expect("a place that waits has a block");
             op.tensor.encode(op.range(block), scale, &mut vector[..len]);
         }
+        let values = self.values;
         let lead = self.leads.open(place, step.phase);
         if is_broadcast {
             lead.elements = elements;
-            lead.replace::<V>(&vector[..len]);
+            lead.replace(values, &vector[..len]);
         } else if elements > 0 {
-            lead.add::<V>(&vector[..len]);
-            lead.load::<V>(&mut vector[..len]);
+            lead.add(values, &vector[..len]);
+            lead.load(values, &mut vector[..len]);
         }
         lead.look_ahead.join(&own);
         lead.state = State::Done;
@@ -217,7 +217,7 @@ impl<V: Values> CanaryHost<V> {
         }
     }
 
-    pub(super) fn others(&self) -> impl Iterator<Item = Rank> + use<V> {
+    pub(super) fn others(&self) -> impl Iterator<Item = Rank> + use<> {
         let own = self.config.rank;
         (0..self.world()).map(Rank).filter(move |&rank| rank != own)
     }

@@ -48,13 +48,13 @@ use crate::parts::mismatch::Mismatch;
 use crate::parts::recovery::{Order, Recovery};
 use crate::parts::send_queue::SendQueue;
 use crate::parts::stream::{Op, Stream};
-use crate::protocols::Protocol;
 
 /// What a notice of completion says it reduces.
 const NOTICE: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
 
 /// A worker's machine.
-pub struct CanaryHost<V> {
+pub struct CanaryHost {
+    values: Values,
     config: HostConfig,
     common: [u8; COMMON_LEN],
     stream: Stream,
@@ -64,7 +64,7 @@ pub struct CanaryHost<V> {
     /// Places whose contribution or request is to be sent.
     queue: SendQueue,
     recovery: Recovery,
-    leads: Leads<V>,
+    leads: Leads,
     /// Places that have begun, or whose block may be complete, and that this host leads.
     ready: VecDeque<Step>,
     outbox: VecDeque<Outgoing>,
@@ -84,17 +84,18 @@ pub struct CanaryHost<V> {
     vector: Vec<u8>,
 }
 
-impl<V: Values> CanaryHost<V> {
+impl CanaryHost {
     /// A worker that has nothing to do. The plan of the fabric names every rank's node and at least one root.
-    pub fn new(config: &HostConfig) -> CanaryHost<V> {
+    pub fn new(values: Values, config: &HostConfig) -> CanaryHost {
         let job = &config.job;
         assert_eq!(config.fabric.hosts.len(), usize::from(job.world), "every rank has a node");
         assert!(!config.fabric.roots.is_empty(), "a tree ends somewhere");
         let mut common = [0; COMMON_LEN];
-        Common { protocol: Protocol::Canary.code(), kind: 0, job: job.job, key: job.key }.emit(&mut common);
+        job.common().emit(&mut common);
         let window = job.slots.clamp(1, u16::MAX - 2);
         let others = (0..job.world).map(Rank).filter(|&rank| rank != config.rank);
         CanaryHost {
+            values,
             common,
             stream: Stream::new(job.elements_per_packet),
             steps: Steps::new(window + 1),
@@ -106,7 +107,7 @@ impl<V: Values> CanaryHost<V> {
                 config.timers,
                 Order::Any,
             ),
-            leads: Leads::new(usize::from(window) + 1, job.world, job.elements_per_packet),
+            leads: Leads::new(values, usize::from(window) + 1, job.world, job.elements_per_packet),
             ready: VecDeque::new(),
             outbox: VecDeque::new(),
             notices: Notices::default(),
@@ -229,7 +230,7 @@ impl<V: Values> CanaryHost<V> {
     }
 
     fn receive(&mut self, now: Time, packet: Packet<'_>) -> Result<(), DropReason> {
-        if Common::parse_kind(packet.bytes, &self.config.job, Protocol::Canary.code())? == kind::PONG {
+        if Common::parse_kind(packet.bytes, &self.config.job)? == kind::PONG {
             return Ok(());
         }
         let header = Header::parse(packet.bytes)?;
@@ -257,14 +258,14 @@ impl<V: Values> CanaryHost<V> {
     }
 
     /// The number of elements of a packet's vector, whose length must be that of one.
-    fn vector_elements(packet: &Packet<'_>) -> Result<usize, DropReason> {
+    fn vector_elements(&self, packet: &Packet<'_>) -> Result<usize, DropReason> {
         let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
-        let fits = bytes % 4 == 0 && packet.bytes.len() == HEADER_LEN + V::buffer_len(bytes / 4);
+        let fits = bytes % 4 == 0 && packet.bytes.len() == HEADER_LEN + self.values.buffer_len(bytes / 4);
         if fits { Ok(bytes / 4) } else { Err(DropReason::BadLength) }
     }
 }
 
-impl<V: Values> Host for CanaryHost<V> {
+impl Host for CanaryHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         if let Some(error) = self.broken.as_ref().or(self.failing.as_ref().map(|(_, error)| error)) {
             return Err(SubmitError::Broken(error.clone()));

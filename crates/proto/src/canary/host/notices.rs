@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 
 use super::CanaryHost;
-use crate::collective::values::Values;
 use crate::contract::config::TimerConfig;
 use crate::contract::time::{Span, Time};
 
@@ -87,7 +86,7 @@ impl Notices {
     }
 }
 
-impl<V: Values> CanaryHost<V> {
+impl CanaryHost {
     /// A large collective is complete here.
     pub(super) fn announce(&mut self, end: u64) {
         self.notices.push(end);

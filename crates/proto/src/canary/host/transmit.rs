@@ -6,14 +6,13 @@ use super::outbox::{Outgoing, Ports};
 use super::steps::Step;
 use crate::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, Report, proof, rank_proof};
 use crate::collective::tensor::Primitive;
-use crate::collective::values::Values;
 use crate::contract::ids::{NodeId, Rank};
 use crate::contract::packet::{Addr, Ecn, Transmit};
 use crate::contract::time::Time;
 use crate::contract::wire::COMMON_LEN;
 use crate::parts::look_ahead::LookAhead;
 
-impl<V: Values> CanaryHost<V> {
+impl CanaryHost {
     pub(super) fn next_packet(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         while let Some(outgoing) = self.outbox.pop_front() {
             if let Some(transmit) = self.write_outgoing(outgoing, buf) {
@@ -74,7 +73,7 @@ impl<V: Values> CanaryHost<V> {
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
         header.emit(buf);
-        let len = HEADER_LEN + V::buffer_len(elements);
+        let len = HEADER_LEN + self.values.buffer_len(elements);
         Transmit { to: Addr::Node(to), len, wire_len: HEADER_LEN + 4 * elements, ecn: Ecn::NotCapable }
     }
 
@@ -164,7 +163,7 @@ impl<V: Values> CanaryHost<V> {
         // A reduce's still has to come by: it frees descriptors and places, and says the next exponent.
         let elements = if matches!(header.spec.primitive, Primitive::Reduce(_)) { 0 } else { lead.elements };
         if elements > 0 {
-            lead.load::<V>(&mut buf[HEADER_LEN..HEADER_LEN + V::buffer_len(elements)]);
+            lead.load(self.values, &mut buf[HEADER_LEN..HEADER_LEN + self.values.buffer_len(elements)]);
         }
         Some(self.emit(Kind::Broadcast, &header, elements, header.destination, buf))
     }

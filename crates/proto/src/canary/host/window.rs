@@ -9,7 +9,7 @@ use crate::contract::ids::{NodeId, Rank};
 use crate::parts::look_ahead::LookAhead;
 use crate::parts::stream::Op;
 
-impl<V> CanaryHost<V> {
+impl CanaryHost {
     pub(super) fn window(&self) -> u16 {
         self.places.len() as u16 - 1
     }

@@ -1,8 +1,6 @@
 //! The static array of descriptors (§3.2): everything that a switch remembers. An entry is free, collects, or has sent
 //! what it collected and waits for the sum.
 
-use std::marker::PhantomData;
-
 use super::timeout::Step;
 use crate::canary::wire::Header;
 use crate::collective::values::Values;
@@ -77,7 +75,7 @@ const FREE: u32 = u32::MAX;
 
 /// The array. Descriptors lie apart from their entries, and the one that became free last is taken first: blocks under
 /// way are few beside the entries that they pass through, and stay in a processor's cache.
-pub struct Array<V> {
+pub struct Array {
     /// For each entry the number of its descriptor.
     entries: Vec<u32>,
     /// Room for as many as there are entries; those that were ever in use.
@@ -97,15 +95,15 @@ pub struct Array<V> {
     pub held: u32,
     /// The most that were in use.
     pub peak: u32,
-    values: PhantomData<V>,
+    values: Values,
 }
 
-impl<V: Values> Array<V> {
+impl Array {
     /// An array whose entries are free, and collect for one of so many waits.
-    pub fn new(config: &SharedSwitchConfig, waits: usize) -> Array<V> {
+    pub fn new(values: Values, config: &SharedSwitchConfig, waits: usize) -> Array {
         let entries = config.descriptors.max(1);
         let parts = u32::from(config.partitions).clamp(1, entries);
-        let lane_count = V::lane_count(usize::from(config.elements_per_packet));
+        let lane_count = values.lane_count(usize::from(config.elements_per_packet));
         Array {
             entries: vec![FREE; entries as usize],
             descriptors: Vec::with_capacity(entries as usize),
@@ -119,7 +117,7 @@ impl<V: Values> Array<V> {
             last_due: vec![Time::ZERO; waits],
             held: 0,
             peak: 0,
-            values: PhantomData,
+            values,
         }
     }
 
@@ -170,7 +168,7 @@ impl<V: Values> Array<V> {
             (entry.due, entry.state) = (*last_due, State::Open);
             self.lists.push(open_list(entry.wait), place);
         }
-        V::store(self.lanes_mut(place, vector.len()), vector);
+        self.values.store(self.lanes_mut(place, vector.len()), vector);
     }
 
     /// Takes a free entry for a block that goes on at once.
@@ -206,14 +204,14 @@ impl<V: Values> Array<V> {
     /// Adds a vector to an entry's accumulator.
     #[inline]
     pub fn add(&mut self, place: u32, vector: &[u8]) {
-        V::add(self.lanes_mut(place, vector.len()), vector);
+        self.values.add(self.lanes_mut(place, vector.len()), vector);
     }
 
     /// Writes an entry's accumulator to a vector.
     #[inline]
     pub fn load(&self, place: u32, vector: &mut [u8]) {
         let first = self.entries[place as usize] as usize * self.lane_count;
-        V::load(&self.lanes[first..][..vector.len() / 4], vector);
+        self.values.load(&self.lanes[first..][..vector.len() / 4], vector);
     }
 
     /// The accumulator is on its way; the entry waits for the sum.

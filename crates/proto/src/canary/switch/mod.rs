@@ -10,7 +10,6 @@ mod array;
 mod timeout;
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 
 use self::array::{Array, BlockId, Descriptor, State};
 use self::timeout::Timeout;
@@ -27,14 +26,14 @@ use crate::contract::time::Time;
 use crate::contract::wire::{COMMON_LEN, u16};
 
 /// What one switch of a fabric does for all jobs.
-pub struct CanarySwitch<V> {
+pub struct CanarySwitch {
     node: NodeId,
     elements_per_packet: usize,
-    array: Array<V>,
+    array: Array,
     timeout: Timeout,
     jobs: BTreeMap<JobId, JobCounters>,
     counters: ArrayReport,
-    values: PhantomData<V>,
+    values: Values,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -43,18 +42,18 @@ struct JobCounters {
     contributions: u64,
 }
 
-impl<V: Values> CanarySwitch<V> {
+impl CanarySwitch {
     /// A machine with all its memory.
-    pub fn new(config: &SharedSwitchConfig) -> CanarySwitch<V> {
+    pub fn new(values: Values, config: &SharedSwitchConfig) -> CanarySwitch {
         let timeout = Timeout::new(config.timeout);
         CanarySwitch {
             node: config.node,
             elements_per_packet: config.elements_per_packet.into(),
-            array: Array::new(config, timeout.steps()),
+            array: Array::new(values, config, timeout.steps()),
             timeout,
             jobs: BTreeMap::new(),
             counters: ArrayReport::default(),
-            values: PhantomData,
+            values,
         }
     }
 
@@ -72,10 +71,10 @@ impl<V: Values> CanarySwitch<V> {
     }
 
     /// The elements of a contribution's vector, if its length is one of a vector at all.
-    fn vector_elements(packet: &PacketMut<'_>) -> Result<usize, DropReason> {
+    fn vector_elements(&self, packet: &PacketMut<'_>) -> Result<usize, DropReason> {
         let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
         let elements = bytes / 4;
-        let fits = bytes % 4 == 0 && packet.len == HEADER_LEN + V::buffer_len(elements);
+        let fits = bytes % 4 == 0 && packet.len == HEADER_LEN + self.values.buffer_len(elements);
         if fits { Ok(elements) } else { Err(DropReason::BadLength) }
     }
 
@@ -87,7 +86,7 @@ impl<V: Values> CanarySwitch<V> {
         header: &Header,
         packet: &mut PacketMut<'_>,
     ) -> Result<Verdict, DropReason> {
-        let elements = Self::vector_elements(packet)?;
+        let elements = self.vector_elements(packet)?;
         if header.counter == 0 || header.counter >= header.hosts || ingress.index() >= PortSet::CAPACITY {
             return Err(DropReason::BadField);
         }
@@ -232,7 +231,7 @@ impl<V: Values> CanarySwitch<V> {
     }
 }
 
-impl<V: Values> Switch for CanarySwitch<V> {
+impl Switch for CanarySwitch {
     fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, _ports: &dyn PortView) -> Verdict {
         self.receive(now, ingress, packet).unwrap_or_else(Verdict::Drop)
     }
@@ -250,7 +249,7 @@ impl<V: Values> Switch for CanarySwitch<V> {
         let entry = self.array.get(place)?;
         let (header, elements) = (entry.header, usize::from(entry.elements));
         let is_first = entry.passed == header.counter;
-        let len = HEADER_LEN + V::buffer_len(elements);
+        let len = HEADER_LEN + self.values.buffer_len(elements);
         buf[..COMMON_LEN].copy_from_slice(&entry.common);
         header.emit(buf);
         self.array.load(place, &mut buf[HEADER_LEN..len]);
@@ -278,7 +277,7 @@ impl<V: Values> Switch for CanarySwitch<V> {
     }
 }
 
-impl<V: Values> CanarySwitch<V> {
+impl CanarySwitch {
     /// What the jobs that are meant hold together.
     fn account(&self, of: impl Fn(JobId) -> bool) -> SwitchReport {
         let mut report = SwitchReport::default();
@@ -294,7 +293,7 @@ impl<V: Values> CanarySwitch<V> {
     }
 }
 
-impl<V: Values> SharedSwitch for CanarySwitch<V> {
+impl SharedSwitch for CanarySwitch {
     fn add_job(&mut self, job: JobId) {
         self.jobs.insert(job, JobCounters::default());
     }

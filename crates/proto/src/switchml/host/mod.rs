@@ -27,7 +27,6 @@ use crate::parts::recovery::{Order, Recovery};
 use crate::parts::report::Report;
 use crate::parts::send_queue::SendQueue;
 use crate::parts::stream::{Op, Stream};
-use crate::protocols::Protocol;
 
 /// What a slot does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +83,7 @@ impl SwitchMlHost {
     pub fn new(config: &HostConfig) -> SwitchMlHost {
         let job = &config.job;
         let mut common = [0; COMMON_LEN];
-        Common { protocol: Protocol::SwitchMl.code(), kind: 0, job: job.job, key: job.key }.emit(&mut common);
+        job.common().emit(&mut common);
         let slot = |idx| Slot {
             block: u64::from(idx),
             phase: 0,
@@ -134,7 +133,7 @@ impl SwitchMlHost {
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
-        if Common::parse_kind(packet.bytes, &self.config.job, Protocol::SwitchMl.code())? == kind::PONG {
+        if Common::parse_kind(packet.bytes, &self.config.job)? == kind::PONG {
             return Ok(());
         }
         let header = Header::parse(packet.bytes)?;

@@ -5,8 +5,6 @@ mod notices;
 mod pool;
 mod slot;
 
-use std::marker::PhantomData;
-
 use self::inquiry::{Inquiry, Neighbour};
 use self::notices::{Audience, Notices};
 use self::pool::{Block, Pool, VersionId};
@@ -17,22 +15,28 @@ use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
 use crate::contract::packet::PacketMut;
+use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::parts::layout;
 use crate::parts::report::Report;
 
+/// Bytes that a job of this shape takes in one shard.
+pub fn memory(shape: &JobShape<'_>) -> u64 {
+    Pool::memory(shape)
+}
+
 /// One job's slots in one shard of one switch.
-pub struct SwitchMl<V> {
+pub struct SwitchMl {
     members: Vec<PortId>,
     group: GroupId,
     parent: Option<Parent>,
     elements_per_packet: u32,
-    pool: Pool<V>,
+    pool: Pool,
     notices: Notices,
     inquiry: Inquiry,
     counters: Counters,
-    values: PhantomData<V>,
+    values: Values,
 }
 
 #[derive(Default)]
@@ -42,20 +46,20 @@ struct Counters {
     unicast_resends: u64,
 }
 
-impl<V: Values> SwitchMl<V> {
+impl SwitchMl {
     /// A machine with all its memory.
-    pub fn new(config: &SwitchConfig) -> SwitchMl<V> {
+    pub fn new(values: Values, config: &SwitchConfig) -> SwitchMl {
         let slots = layout::slots_of(&config.job, config.shard);
         SwitchMl {
             members: config.members.clone(),
             group: config.group,
             parent: config.parent,
             elements_per_packet: u32::from(config.job.elements_per_packet),
-            pool: Pool::new(slots, config.members.len(), usize::from(config.job.elements_per_packet)),
+            pool: Pool::new(values, slots, config.members.len(), usize::from(config.job.elements_per_packet)),
             notices: Notices::new(config),
             inquiry: Inquiry::new(config),
             counters: Counters::default(),
-            values: PhantomData,
+            values,
         }
     }
 
@@ -93,7 +97,7 @@ impl<V: Values> SwitchMl<V> {
         let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
         let (elements, total) = ((bytes / 4) as u32, header.spec.elements);
         let fits = bytes % 4 == 0
-            && packet.len == HEADER_LEN + V::buffer_len(elements as usize)
+            && packet.len == HEADER_LEN + self.values.buffer_len(elements as usize)
             && match kind {
                 Kind::Probe if elements == 0 => true,
                 _ if elements == self.elements_per_packet => total >= elements,
@@ -187,7 +191,7 @@ impl<V: Values> SwitchMl<V> {
         let held = self.pool.get(version);
         on_parent_result(Relation::of(header.phase, held.phase), held.state)?;
         let elements = held.block.elements as usize;
-        if packet.len != HEADER_LEN + V::buffer_len(elements) || packet.wire_len != HEADER_LEN + 4 * elements {
+        if packet.len != HEADER_LEN + self.values.buffer_len(elements) || packet.wire_len != HEADER_LEN + 4 * elements {
             return Err(DropReason::BadLength);
         }
         if header.spec != held.block.spec {
@@ -259,7 +263,7 @@ impl<V: Values> SwitchMl<V> {
     }
 }
 
-impl<V: Values> Switch for SwitchMl<V> {
+impl Switch for SwitchMl {
     fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, _ports: &dyn PortView) -> Verdict {
         self.receive(now, ingress, packet).unwrap_or_else(Verdict::Drop)
     }

@@ -4,13 +4,11 @@ use std::collections::VecDeque;
 
 use super::inquiry::{Inquiry, Neighbour};
 use super::pool::Pool;
-use crate::collective::values::Values;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::ids::{ChildId, GroupId, PortId};
 use crate::contract::packet::Ecn;
 use crate::contract::switch::{Emission, Verdict};
 use crate::contract::wire::Common;
-use crate::protocols::Protocol;
 use crate::switchml::wire::{HEADER_LEN, Header, Kind};
 
 /// Whom a notice is for.
@@ -44,7 +42,7 @@ impl Notices {
         const KINDS: usize = 3;
         Notices {
             waiting: VecDeque::with_capacity(KINDS * (config.members.len() + 2)),
-            common: Common { protocol: Protocol::SwitchMl.code(), kind: 0, job: config.job.job, key: config.job.key },
+            common: config.job.common(),
             members: config.members.clone(),
             group: config.group,
             parent: config.parent,
@@ -74,7 +72,7 @@ impl Notices {
     }
 
     /// Writes the next notice.
-    pub fn poll<V: Values>(&mut self, pool: &Pool<V>, inquiry: &Inquiry, buf: &mut [u8]) -> Option<Emission> {
+    pub fn poll(&mut self, pool: &Pool, inquiry: &Inquiry, buf: &mut [u8]) -> Option<Emission> {
         loop {
             let Notice { to, kind, header } = self.waiting.pop_front()?;
             let Some((verdict, wid)) = self.way(to, header.wid) else { continue };

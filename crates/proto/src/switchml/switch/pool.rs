@@ -1,6 +1,5 @@
 //! The slots' memory: for each slot two versions with phase, count, bitmap and accumulator. All taken at once.
 
-use std::marker::PhantomData;
 use std::ops::Range;
 
 use tributary_numeric::{DType, ReduceOp};
@@ -9,6 +8,7 @@ use super::slot::{Relation, State};
 use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
 use crate::contract::ids::ChildId;
+use crate::contract::protocol::JobShape;
 use crate::contract::time::{Span, Time};
 use crate::switchml::wire::{Header, Kind, LookAhead, Mismatch};
 
@@ -46,7 +46,7 @@ pub struct Version {
 pub struct VersionId(usize);
 
 /// All slots of one job in one shard.
-pub struct Pool<V> {
+pub struct Pool {
     slots: Range<u16>,
     versions: Vec<Version>,
     /// `seen[2, s, n]` of Algorithm 3; `words` for each version.
@@ -59,14 +59,14 @@ pub struct Pool<V> {
     lane_count: usize,
     children: usize,
     mismatches: Vec<Option<Mismatch>>,
-    values: PhantomData<V>,
+    values: Values,
 }
 
-impl<V: Values> Pool<V> {
+impl Pool {
     /// New slots for `children` contributors and vectors of up to `elements`.
-    pub fn new(slots: Range<u16>, children: usize, elements: usize) -> Pool<V> {
+    pub fn new(values: Values, slots: Range<u16>, children: usize, elements: usize) -> Pool {
         let versions = 2 * slots.len();
-        let (words, lane_count) = (children.div_ceil(64), V::lane_count(elements));
+        let (words, lane_count) = (children.div_ceil(64), values.lane_count(elements));
         let nothing = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
         let unused = |version: usize| Version {
             // Phases 0 and 1 come next.
@@ -88,8 +88,19 @@ impl<V: Values> Pool<V> {
             lane_count,
             children,
             mismatches: vec![None; versions],
-            values: PhantomData,
+            values,
         }
+    }
+
+    /// Bytes that [`Pool::new`] takes for a job of this shape, whose values are real elements.
+    pub fn memory(shape: &JobShape<'_>) -> u64 {
+        let words = usize::from(shape.children).div_ceil(64);
+        let lanes = Values::Elements.lane_count(shape.elements_per_packet.into());
+        let version = size_of::<Version>()
+            + size_of::<Option<Mismatch>>()
+            + 2 * words * size_of::<u64>()
+            + lanes * size_of::<u32>();
+        2 * u64::from(shape.slots) * version as u64
     }
 
     /// The version that serves this phase of this slot, if the slot is here.
@@ -133,8 +144,8 @@ impl<V: Values> Pool<V> {
         version.look_ahead.join(&header.look_ahead);
         let lanes = &mut self.lanes[id.0 * self.lane_count..][..vector.len() / 4];
         match version.count {
-            1 => V::store(lanes, vector),
-            _ => V::add(lanes, vector),
+            1 => self.values.store(lanes, vector),
+            _ => self.values.add(lanes, vector),
         }
         version.count
     }
@@ -176,14 +187,14 @@ impl<V: Values> Pool<V> {
 
     /// Puts the parent's result in place of the partial sum.
     pub fn finish(&mut self, now: Time, id: VersionId, look_ahead: LookAhead, vector: &[u8]) {
-        V::store(&mut self.lanes[id.0 * self.lane_count..][..vector.len() / 4], vector);
+        self.values.store(&mut self.lanes[id.0 * self.lane_count..][..vector.len() / 4], vector);
         self.versions[id.0].look_ahead = look_ahead;
         self.complete(now, id);
     }
 
     /// Writes the accumulator to a vector.
     pub fn load(&self, id: VersionId, vector: &mut [u8]) {
-        V::load(&self.lanes[id.0 * self.lane_count..][..vector.len() / 4], vector);
+        self.values.load(&self.lanes[id.0 * self.lane_count..][..vector.len() / 4], vector);
     }
 
     /// Notes that ranks disagree on a version's block.

@@ -1,7 +1,5 @@
 //! What follows from several lines, points and states together.
 
-use tributary_proto::protocols::Protocol;
-
 use super::{Goodput, Line, Point};
 use crate::reproduce::Findings;
 use crate::reproduce::finding::Finding;
@@ -81,7 +79,7 @@ impl Goodput {
 
     /// What the steps of a ring take, if the line is one.
     fn ring_steps(&self, line: &Line, point: &Point, goodput_gbps: f64) -> String {
-        if line.protocol != Protocol::Ring.name() {
+        if line.protocol != "ring" {
             return String::new();
         }
         let graph = self.network.build().map_or(0, |graph| graph.hosts());

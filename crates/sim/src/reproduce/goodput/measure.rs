@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use tributary_proto::protocols::Protocol;
+use tributary_proto::protocols;
 
 use super::{Goodput, Line, Point};
 use crate::config::{Bytes, Config, Duration, Hosts, JobSection, Share, TrafficSection};
@@ -108,7 +108,7 @@ impl Goodput {
     /// The run as a file for `tributary sim run` would describe it.
     pub(super) fn config(&self, run: &Run<'_>) -> Result<Config, ReproduceError> {
         let bad = |error: String| ReproduceError::Bad(error);
-        let protocol = Protocol::from_name(&run.line.protocol)
+        let protocol = protocols::named(&run.line.protocol)
             .ok_or_else(|| bad(format!("\"{}\" is no protocol", run.line.protocol)))?;
         let graph = self.network.build().map_err(|error| bad(error.to_string()))?;
         let hosts = (f64::from(graph.hosts()) * run.point.hosts / 100.0).round() as u32 / u32::from(run.point.jobs);
@@ -125,6 +125,7 @@ impl Goodput {
             iterations: 1,
             start: Duration::default(),
             compute: Duration::default(),
+            options: Default::default(),
             elements_per_packet: self.elements_per_packet,
             slots: run.line.slots.or(self.slots),
             trees: run.line.trees,

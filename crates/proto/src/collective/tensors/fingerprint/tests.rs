@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tributary_numeric::{DType, ReduceOp};
 
 use super::*;
-use crate::collective::values::{Fingerprint, Values};
+use crate::collective::values::Values;
 
 const SPEC: Spec = Spec::allreduce(100, DType::F32, ReduceOp::Sum);
 
@@ -28,13 +28,13 @@ fn contribution(tensor: &FingerprintTensor, block: Range<usize>, scale: Scale) -
 
 /// What a switch makes of the contributions, with its own arithmetic.
 fn sum(contributions: &[Vec<u8>]) -> Vec<u8> {
-    let mut lanes = vec![0; Fingerprint::lane_count(1)];
-    Fingerprint::store(&mut lanes, &contributions[0]);
+    let mut lanes = vec![0; Values::Fingerprint.lane_count(1)];
+    Values::Fingerprint.store(&mut lanes, &contributions[0]);
     for vector in &contributions[1..] {
-        Fingerprint::add(&mut lanes, vector);
+        Values::Fingerprint.add(&mut lanes, vector);
     }
     let mut vector = vec![0; FINGERPRINT_LEN];
-    Fingerprint::load(&lanes, &mut vector);
+    Values::Fingerprint.load(&lanes, &mut vector);
     vector
 }
 

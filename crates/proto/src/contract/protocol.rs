@@ -1,0 +1,145 @@
+//! A protocol as a value: all that a driver, a control plane or a program needs to know of it.
+//!
+//! Each protocol's folder has one `pub static PROTOCOL`, and `protocols.rs` lists them. Nothing outside a protocol's
+//! folder asks which protocol it is; it asks what the value says.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use crate::collective::tensor::Spec;
+use crate::collective::values::Values;
+use crate::contract::config::{HostConfig, SharedSwitchConfig, SwitchConfig};
+use crate::contract::host::Host;
+use crate::contract::options::{OptionSet, Options};
+use crate::contract::switch::{SharedSwitch, Switch};
+
+/// Where a protocol's jobs have machines besides those at hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// Nowhere: switches forward.
+    Hosts,
+    /// In each switch of a tree that is planned before the job starts; a machine serves one job.
+    Trees,
+    /// In every switch of a fabric, whomever a packet is for; all jobs of the protocol share one machine a switch.
+    EveryHop,
+}
+
+/// Why a protocol cannot do what was asked for. The text is a sentence that says what would work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{protocol} cannot do a {spec}{why}: {instead}")]
+pub struct Refusal {
+    /// The protocol's name.
+    pub protocol: &'static str,
+    /// What was asked for.
+    pub spec: Spec,
+    /// The cause, where it is not plain from the rest; empty, or it begins with a space.
+    pub why: &'static str,
+    /// What would work.
+    pub instead: &'static str,
+}
+
+/// The sizes that a job's memory in one shard of one switch follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobShape<'a> {
+    /// Slots of the shard.
+    pub slots: u16,
+    /// Elements of four bytes in a packet.
+    pub elements_per_packet: u16,
+    /// Workers and switches directly below the switch.
+    pub children: u16,
+    /// What the job's members have chosen.
+    pub options: &'a Options,
+}
+
+/// What one packet is, for traces, captures and people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// What the packet is for; empty if its kind is unknown.
+    pub kind: &'static str,
+    /// The slot, descriptor or aggregator that it is for, where it is for one.
+    pub slot: Option<u32>,
+    /// Bytes of header; what follows is the vector or a body.
+    pub header_len: usize,
+    /// What follows the header is a vector.
+    pub has_vector: bool,
+}
+
+/// Makes a host's machine: a worker's or a server's.
+pub type MakeHost = fn(Values, &HostConfig) -> Box<dyn Host>;
+/// Makes a switch's machine for one job in one shard.
+pub type MakeSwitch = fn(Values, &SwitchConfig) -> Box<dyn Switch>;
+/// Makes the machine that all jobs of a protocol share in one switch.
+pub type MakeShared = fn(Values, &SharedSwitchConfig) -> Box<dyn SharedSwitch>;
+
+/// A protocol that this build speaks.
+pub struct Protocol {
+    /// The code in the common header; no two protocols have the same.
+    pub code: u8,
+    /// The name on the command line, in files and in metrics.
+    pub name: &'static str,
+    /// One line that says who sums, for help texts.
+    pub about: &'static str,
+    /// Bytes of header before the vector of a full packet.
+    pub header_len: usize,
+    /// Where its jobs have machines in the network.
+    pub placement: Placement,
+    /// What members of a job may choose.
+    pub options: OptionSet,
+    /// Whether it can do a collective; the one place where a collective is refused, before anything is sent.
+    pub can: fn(&Spec, &Options) -> Result<(), Refusal>,
+    /// Bytes that a job's own machine takes in one shard of one switch; 0 where it has none.
+    pub memory: fn(&JobShape<'_>) -> u64,
+    /// A worker's machine.
+    pub host: MakeHost,
+    /// A switch's machine for one job; only where the placement is [`Placement::Trees`].
+    pub switch: Option<MakeSwitch>,
+    /// The machine that jobs share; only where the placement is [`Placement::EveryHop`].
+    pub shared: Option<MakeShared>,
+    /// A server's machine, where hosts sum or answer for others.
+    pub server: Option<MakeHost>,
+    /// What a packet is whose common header was checked.
+    pub describe: fn(&[u8]) -> Description,
+}
+
+impl Protocol {
+    /// A worker's machine.
+    pub fn host(&self, values: Values, config: &HostConfig) -> Box<dyn Host> {
+        (self.host)(values, config)
+    }
+
+    /// A switch's machine for one job in one shard; `None` where the protocol needs none of the job's own.
+    pub fn switch(&self, values: Values, config: &SwitchConfig) -> Option<Box<dyn Switch>> {
+        self.switch.map(|make| make(values, config))
+    }
+
+    /// The machine that all jobs of the protocol share in one switch of a fabric, where they do.
+    pub fn shared_switch(&self, values: Values, config: &SharedSwitchConfig) -> Option<Box<dyn SharedSwitch>> {
+        self.shared.map(|make| make(values, config))
+    }
+}
+
+impl PartialEq for Protocol {
+    fn eq(&self, other: &Protocol) -> bool {
+        self.code == other.code
+    }
+}
+
+impl Eq for Protocol {}
+
+impl Hash for Protocol {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.code.hash(state);
+    }
+}
+
+impl fmt::Debug for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}

@@ -1,0 +1,23 @@
+//! Parameter servers as a value of the registry.
+
+use super::PsHost;
+use crate::contract::options::OptionSet;
+use crate::contract::protocol::{Placement, Protocol};
+use crate::switchml;
+
+/// Parameter servers (SwitchML §6.1): hosts sum, slot by slot.
+pub static PROTOCOL: Protocol = Protocol {
+    code: 4,
+    name: "ps",
+    about: "parameter servers sum, on hosts of their own or one with each worker",
+    header_len: switchml::wire::HEADER_LEN,
+    placement: Placement::Hosts,
+    options: OptionSet::none("ps"),
+    can: |_, _| Ok(()),
+    memory: |_| 0,
+    host: |values, config| Box::new(PsHost::worker(values, config)),
+    switch: None,
+    shared: None,
+    server: Some(|values, config| Box::new(PsHost::server(values, config))),
+    describe: switchml::wire::describe,
+};

@@ -1,0 +1,86 @@
+//! SwitchML: its header, a switch with a parent, and a worker.
+
+use tributary_proto::collective::values::Values;
+use tributary_proto::contract::config::{Below, FabricPlan, Parent, SwitchConfig};
+use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, PacketMut};
+use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::switch::{MIN_TRANSMIT_LEN, NoQueues, Verdict};
+use tributary_proto::contract::time::Time;
+use tributary_proto::contract::wire::Common;
+use tributary_proto::parts::report::Report;
+use tributary_proto::switchml::PROTOCOL;
+use tributary_proto::switchml::wire::{Header, Kind, Mismatch};
+
+use super::{Timers, drive_host, job, packets, two_collectives};
+
+/// What is read can be written back, to the same bytes: the header, and the bodies behind it.
+pub fn wire(bytes: &[u8]) {
+    let Ok(header) = Header::parse(bytes) else { return };
+    let mut again = bytes.to_vec();
+    again[16..32].fill(0xAA);
+    header.emit(&mut again);
+    if header.spec.primitive.root().is_none() {
+        // Reserved, and not read.
+        again[5] = bytes[5];
+    }
+    assert_eq!(again, bytes);
+    if let Ok(report) = Report::parse(bytes.get(32..).unwrap_or_default()) {
+        assert_eq!(32 + report.emit(&mut again[32..]), bytes.len());
+        again[33] = bytes[33];
+        assert_eq!(again, bytes);
+    }
+    if let Ok(mismatch) = Mismatch::parse(bytes.get(32..).unwrap_or_default()) {
+        again[32..].fill(0);
+        mismatch.emit(&mut again[32..]);
+        again[38..40].copy_from_slice(&bytes[38..40]);
+        assert_eq!(again, bytes);
+    }
+    if let Ok(kind) = Kind::of(bytes) {
+        assert_eq!(Kind::from_code(bytes[4]), Some(kind));
+    }
+}
+
+/// A switch with a job and a parent gets any packets from anywhere.
+pub fn pipeline(bytes: &[u8]) {
+    let job = job(&PROTOCOL);
+    let members: Vec<PortId> = (0..job.world).map(PortId).collect();
+    // With or without a switch above.
+    let parent = (bytes.len() % 2 == 1).then_some(Parent { port: PortId(9), child: ChildId(1) });
+    // The last child is a switch.
+    let mut below = Below::workers(job.world);
+    below[2] = Below::Switch(vec![Rank(2), Rank(3)]);
+    let (shard, group) = (ShardId(0), GroupId(0));
+    let config = SwitchConfig { job: job.clone(), shard, members: members.clone(), below, group, parent };
+    let mut pipeline = Pipeline::default();
+    let installed = InstalledJob {
+        protocol: PROTOCOL.code,
+        key: job.key,
+        members,
+        others: parent.iter().map(|parent| parent.port).collect(),
+        machine: PROTOCOL.switch(Values::Elements, &config),
+    };
+    pipeline.install(job.job, installed);
+    let memory = pipeline.report(job.job).expect("it is installed").memory_bytes;
+    for (from, mut bytes) in packets(&PROTOCOL, bytes) {
+        let before = bytes.len();
+        let mut packet = PacketMut::new(&mut bytes, Ecn::NotCapable);
+        let verdict = pipeline.process(Time::ZERO, PortId(u16::from(from % 12)), &mut packet, &NoQueues);
+        assert!(packet.len <= before && packet.wire_len <= before, "a packet may not grow");
+        if let Verdict::Port(port) = verdict {
+            assert!(port.0 < 3 || port.0 == 9, "sent to a stranger");
+        }
+        let mut buf = [0; MIN_TRANSMIT_LEN];
+        while let Some(emission) = pipeline.poll_transmit(Time::ZERO, &mut buf) {
+            assert!(Common::parse(&buf[..emission.len]).is_ok() && Header::parse(&buf[..emission.len]).is_ok());
+        }
+    }
+    assert_eq!(pipeline.report(job.job).expect("it is installed").memory_bytes, memory);
+}
+
+/// A worker of SwitchML in the middle of two collectives gets any packets from anywhere.
+pub fn host(bytes: &[u8]) {
+    let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(ShardId(0)) };
+    let readable = |packet: &[u8]| Header::parse(packet).is_ok();
+    drive_host(&PROTOCOL, FabricPlan::default(), two_collectives(), bytes, Timers::End, from, readable);
+}
