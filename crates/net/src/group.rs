@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use tributary_numeric::{Element, ReduceOp};
+use tributary_numeric::{Element, ReduceOp, has_fixed_point};
 use tributary_proto::collective::tensor::{Primitive, Spec};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::protocol::Placement;
@@ -286,6 +286,9 @@ impl Group {
         hand_over: bool,
     ) -> Result<Pending, GroupError> {
         self.check_root(spec.primitive)?;
+        if !has_fixed_point(spec.dtype, spec.op) {
+            return Err(GroupError::NotCarried { dtype: spec.dtype, op: spec.op });
+        }
         let brings = spec.primitive.brings(Rank(self.info.rank));
         let kept = kept.start as usize..kept.end as usize;
         // SAFETY: the callers above promise the memory until the collective is done, and the engine drops the tensor

@@ -94,6 +94,11 @@ pub unsafe fn tensor(input: *const u8, output: *mut u8, spec: Spec, kept: Range<
         DType::F16 => typed::<f16>(input, output, spec, kept),
         DType::BF16 => typed::<bf16>(input, output, spec, kept),
         DType::I32 => typed::<i32>(input, output, spec, kept),
+        DType::F64 => typed::<f64>(input, output, spec, kept),
+        DType::I8 => typed::<i8>(input, output, spec, kept),
+        DType::I16 => typed::<i16>(input, output, spec, kept),
+        DType::I64 => typed::<i64>(input, output, spec, kept),
+        DType::U8 => typed::<u8>(input, output, spec, kept),
     }
 }
 

@@ -233,6 +233,10 @@ fn a_reduce_brings_the_sum_to_its_root_and_leaves_the_others_alone() {
             let sentence = "rank 3 cannot be the root: the job has ranks 0 to 2";
             assert_eq!(refused.unwrap_err().to_string(), sentence);
             assert_eq!(group.broadcast(&mut [1.0f32], 3, PATIENCE).unwrap_err().to_string(), sentence);
+            let refused = group.allreduce_in_place(&mut [1.0f64], ReduceOp::Sum, PATIENCE);
+            let sentence = "sum of f64 cannot travel: packets carry sums and averages of f32, f16, bf16 and i32";
+            assert_eq!(refused.unwrap_err().to_string(), sentence);
+            assert!(group.allreduce_in_place(&mut [1i32], ReduceOp::Max, PATIENCE).is_err());
         });
     }
 }

@@ -37,24 +37,25 @@ fn element<T: Element>(c: &mut Criterion, select: fn(&'static Kernels) -> &'stat
     let mut bytes = vec![0u8; T::DTYPE.size() * ELEMENTS];
     for table in kernels::available() {
         let kernels = select(table);
+        let fixed = kernels.fixed.as_ref().expect("a type that has fixed point");
         let id = |what| BenchmarkId::new(what, table.name);
-        group.bench_function(id("max_abs"), |b| b.iter(|| (kernels.max_abs)(black_box(&data))));
+        group.bench_function(id("max_abs"), |b| b.iter(|| (fixed.max_abs)(black_box(&data))));
         group.bench_function(id("encode"), |b| {
-            b.iter(|| (kernels.encode)(black_box(&data), [1024.0, 1.0], black_box(&mut vector)))
+            b.iter(|| (fixed.encode)(black_box(&data), [1024.0, 1.0], black_box(&mut vector)))
         });
         for (what, divisor) in [("decode_sum", 1.0), ("decode_avg", 3.0)] {
             let unscale = Unscale { unit: if T::DTYPE.is_float() { 1.0 / 1024.0 } else { 1.0 }, divisor };
             group.bench_function(id(what), |b| {
-                b.iter(|| (kernels.decode)(black_box(&vector), unscale, black_box(&mut data)))
+                b.iter(|| (fixed.decode)(black_box(&vector), unscale, black_box(&mut data)))
             });
         }
         data.fill(one);
         group.bench_function(id("write"), |b| b.iter(|| (kernels.write)(black_box(&data), black_box(&mut bytes))));
         bytes.fill(0);
-        group.bench_function(id("add_in_place"), |b| {
-            b.iter(|| (kernels.add_in_place)(black_box(&mut data), black_box(&bytes)))
+        group.bench_function(id("sum_in_place"), |b| {
+            b.iter(|| (kernels.folds.sum.in_place)(black_box(&mut data), black_box(&bytes)))
         });
-        group.bench_function(id("divide"), |b| b.iter(|| (kernels.divide)(black_box(&mut data), black_box(1.0))));
+        group.bench_function(id("divide"), |b| b.iter(|| (kernels.divide)(black_box(&mut data), black_box(3))));
     }
 }
 

@@ -8,7 +8,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use tributary_numeric::kernels::{self, ElementKernels, Kernels, Unscale};
+use tributary_numeric::kernels::{self, ElementKernels, FixedKernels, Kernels, Unscale};
 use tributary_numeric::{BlockExponent, Element, ReduceOp, Scale, bf16, codec, f16};
 
 /// What a packet of 1500 bytes holds.
@@ -90,6 +90,7 @@ fn per_byte(slots: usize, mut each: impl FnMut(usize)) -> f64 {
 const HOST_BLOCKS: usize = 64;
 
 fn host<T: Element>(table: &str, kernels: &ElementKernels<T>, rounds: usize, element: fn(usize) -> T) {
+    let kernels: &FixedKernels<T> = kernels.fixed.as_ref().expect("a type that has fixed point");
     let input: Vec<T> = (0..HOST_BLOCKS * ELEMENTS).map(element).collect();
     let mut output = input.clone();
     let mut vectors = vec![0u8; HOST_BLOCKS * BYTES];

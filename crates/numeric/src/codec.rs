@@ -1,11 +1,12 @@
 //! Elements to packets and back: as fixed point for sums in the network, in their own type for sums at hosts.
 //!
-//! Every function panics if lengths disagree: 4 bytes an element for vectors, `T::DTYPE.size()` for native bytes.
+//! Every function panics if lengths disagree: 4 bytes an element for vectors, `T::DTYPE.size()` for native bytes; and if
+//! what it is asked for has no meaning: fixed point where [`has_fixed_point`] says no, an operator that does not
+//! [take](ReduceOp::takes) the type. Whoever accepts a collective asks those two first.
 
-use crate::dtype::ReduceOp;
+use crate::dtype::{ReduceOp, has_fixed_point};
 use crate::element::Element;
-use crate::kernels::{self, ElementKernels, Unscale};
-use crate::non_finite;
+use crate::kernels::{self, ElementKernels, FixedKernels, Fold, Unscale};
 use crate::prefetch;
 use crate::scale::{BlockExponent, Scale};
 
@@ -15,12 +16,12 @@ const INFINITY_BITS: u32 = 0x7f80_0000;
 /// The magnitude of a block; [`BlockExponent::ZERO`] for integers, which need no scale.
 pub fn exponent<T: Element>(input: &[T]) -> BlockExponent {
     prefetch::behind(input);
-    let max = (kernels::<T>().max_abs)(input);
+    let max = (fixed::<T>(ReduceOp::Sum).max_abs)(input);
     if max < INFINITY_BITS {
         return BlockExponent::of_magnitude(max);
     }
-    let finite = input.iter().map(|x| x.to_f64().abs()).filter(|x| x.is_finite()).fold(0.0, f64::max);
-    BlockExponent { non_finite: true, ..BlockExponent::of_magnitude((finite as f32).to_bits()) }
+    let finite = (fixed::<T>(ReduceOp::Sum).largest_finite)(input);
+    BlockExponent { non_finite: true, ..BlockExponent::of_magnitude(finite.to_bits()) }
 }
 
 /// Writes a block as big-endian 32-bit fixed point: `round(x * f)`, ties to even. Integers go as they are.
@@ -29,18 +30,19 @@ pub fn exponent<T: Element>(input: &[T]) -> BlockExponent {
 pub fn encode<T: Element>(input: &[T], scale: Scale, vector: &mut [u8]) {
     assert_eq!(vector.len(), 4 * input.len(), "a vector has 4 bytes for each element");
     if scale.counter_bits > 0 && T::DTYPE.is_float() {
-        return non_finite::encode(input, scale, vector);
+        return (fixed::<T>(ReduceOp::Sum).encode_counted)(input, scale, vector);
     }
     prefetch::behind(input);
-    (kernels::<T>().encode)(input, scale.factors(), vector)
+    (fixed::<T>(ReduceOp::Sum).encode)(input, scale.factors(), vector)
 }
 
 /// Reads a vector that is the sum of `scale.world` encoded ones. One rounding to nearest even; what is too large for
 /// `T` becomes an infinity. Zeros come out positive.
 pub fn decode<T: Element>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {
     assert_eq!(vector.len(), 4 * output.len(), "a vector has 4 bytes for each element");
+    let fixed = fixed::<T>(op);
     if scale.counter_bits > 0 && T::DTYPE.is_float() {
-        return non_finite::decode(vector, scale, op, output);
+        return (fixed.decode_counted)(vector, scale, op, output);
     }
     let divisor = if op == ReduceOp::Avg { f64::from(scale.world) } else { 1.0 };
     let unscale = match T::DTYPE.is_float() {
@@ -50,7 +52,7 @@ pub fn decode<T: Element>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mu
         true => Unscale { unit: scale.unit(), divisor },
     };
     prefetch::behind_to_write(output);
-    (kernels::<T>().decode)(vector, unscale, output)
+    (fixed.decode)(vector, unscale, output)
 }
 
 /// `bytes <- input`, big-endian.
@@ -67,29 +69,42 @@ pub fn read_native<T: Element>(bytes: &[u8], output: &mut [T]) {
     (kernels::<T>().read)(bytes, output)
 }
 
-/// `output <- input + bytes`; 16-bit floats are added in binary32 and rounded once, integers wrap.
-pub fn accumulate_native<T: Element>(input: &[T], bytes: &[u8], output: &mut [T]) {
+/// `output <- input o bytes`; 16-bit floats are combined in binary32 and rounded once, integers wrap. An average is a sum
+/// that [`divide`] ends.
+pub fn accumulate_native<T: Element>(op: ReduceOp, input: &[T], bytes: &[u8], output: &mut [T]) {
     check_native(input, bytes);
     check_native(output, bytes);
     prefetch::behind(input);
     prefetch::behind_to_write(output);
-    (kernels::<T>().add)(input, bytes, output)
+    (fold::<T>(op).apart)(input, bytes, output)
 }
 
-/// `data <- data + bytes`, as [`accumulate_native`].
-pub fn accumulate_native_in_place<T: Element>(data: &mut [T], bytes: &[u8]) {
+/// `data <- data o bytes`, as [`accumulate_native`].
+pub fn accumulate_native_in_place<T: Element>(op: ReduceOp, data: &mut [T], bytes: &[u8]) {
     check_native(data, bytes);
     prefetch::behind_to_write(data);
-    (kernels::<T>().add_in_place)(data, bytes)
+    (fold::<T>(op).in_place)(data, bytes)
 }
 
-/// `data <- data / world`, rounded once; integers truncate towards zero.
+/// `data <- data / world`, rounded once; integers truncate towards zero. `world` is at least 1.
 pub fn divide<T: Element>(data: &mut [T], world: u16) {
-    (kernels::<T>().divide)(data, f64::from(world))
+    (kernels::<T>().divide)(data, world)
 }
 
 fn kernels<T: Element>() -> &'static ElementKernels<T> {
     T::kernels(kernels::best())
+}
+
+fn fixed<T: Element>(op: ReduceOp) -> &'static FixedKernels<T> {
+    match &kernels::<T>().fixed {
+        Some(fixed) if has_fixed_point(T::DTYPE, op) => fixed,
+        _ => panic!("{op} of {} does not travel as fixed point", T::DTYPE),
+    }
+}
+
+fn fold<T: Element>(op: ReduceOp) -> &'static Fold<T> {
+    let fold = kernels::<T>().folds.of(op);
+    fold.unwrap_or_else(|| panic!("{op} has no meaning for {}", T::DTYPE))
 }
 
 fn check_native<T: Element>(elements: &[T], bytes: &[u8]) {

@@ -11,10 +11,12 @@ mod element;
 pub mod kernels;
 pub mod lanes;
 mod non_finite;
+mod number;
+mod operator;
 mod prefetch;
 mod scale;
 
-pub use dtype::{DType, ReduceOp};
+pub use dtype::{DType, ReduceOp, has_fixed_point};
 pub use element::Element;
 pub use half::{bf16, f16};
 pub use scale::{BlockExponent, Scale};

@@ -4,40 +4,51 @@
 //! finite part, which is negative at times and then borrows from the counters, is taken out first.
 
 use crate::dtype::ReduceOp;
-use crate::element::sealed::Sealed;
+use crate::element::FixedPoint;
 use crate::scale::Scale;
 
+/// The largest magnitude of the finite elements, in a block that holds others too.
+pub(crate) fn largest_finite<T: FixedPoint>(input: &[T]) -> f32 {
+    input.iter().map(|x| x.to_f64().abs()).filter(|x| x.is_finite()).fold(0.0, f64::max) as f32
+}
+
 /// As `codec::encode`, for `scale.counter_bits > 0`.
-pub(crate) fn encode<T: Sealed + Copy>(input: &[T], scale: Scale, vector: &mut [u8]) {
-    let c = scale.counter_bits;
-    let (positive, negative) = (1u32 << (32 - c), 1u32 << (32 - 2 * c));
-    let f = 1.0 / scale.unit();
+pub(crate) fn encode<T: FixedPoint>(input: &[T], scale: Scale, vector: &mut [u8]) {
     for (x, word) in input.iter().zip(vector.as_chunks_mut().0) {
-        let x = x.to_f64();
-        *word = match x {
-            _ if x.is_nan() => positive.wrapping_add(negative),
-            f64::INFINITY => positive,
-            f64::NEG_INFINITY => negative,
-            _ => (x * f).round_ties_even() as i32 as u32,
-        }
-        .to_be_bytes();
+        *word = word_of(x.to_f64(), scale).to_be_bytes();
     }
 }
 
 /// As `codec::decode`, for `scale.counter_bits > 0`.
-pub(crate) fn decode<T: Sealed>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {
-    let c = scale.counter_bits;
+pub(crate) fn decode<T: FixedPoint>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {
     let divisor = if op == ReduceOp::Avg { f64::from(scale.world) } else { 1.0 };
     for (x, word) in output.iter_mut().zip(vector.as_chunks().0) {
-        let word = u32::from_be_bytes(*word);
-        let finite = ((word << (2 * c)) as i32) >> (2 * c);
-        let counters = word.wrapping_sub(finite as u32) >> (32 - 2 * c);
-        let (positive, negative) = (counters >> c, counters & ((1 << c) - 1));
-        *x = T::from_f64(match (positive, negative) {
-            (0, 0) => f64::from(finite) * scale.unit() / divisor,
-            (_, 0) => f64::INFINITY,
-            (0, _) => f64::NEG_INFINITY,
-            _ => f64::NAN,
-        });
+        *x = T::from_f64(value_of(u32::from_be_bytes(*word), scale, divisor));
+    }
+}
+
+/// One element's word.
+pub(crate) fn word_of(x: f64, scale: Scale) -> u32 {
+    let c = scale.counter_bits;
+    let (positive, negative) = (1u32 << (32 - c), 1u32 << (32 - 2 * c));
+    match x {
+        _ if x.is_nan() => positive.wrapping_add(negative),
+        f64::INFINITY => positive,
+        f64::NEG_INFINITY => negative,
+        _ => (x * (1.0 / scale.unit())).round_ties_even() as i32 as u32,
+    }
+}
+
+/// What the sum of such words stands for.
+pub(crate) fn value_of(word: u32, scale: Scale, divisor: f64) -> f64 {
+    let c = scale.counter_bits;
+    let finite = ((word << (2 * c)) as i32) >> (2 * c);
+    let counters = word.wrapping_sub(finite as u32) >> (32 - 2 * c);
+    let (positive, negative) = (counters >> c, counters & ((1 << c) - 1));
+    match (positive, negative) {
+        (0, 0) => f64::from(finite) * scale.unit() / divisor,
+        (_, 0) => f64::INFINITY,
+        (0, _) => f64::NEG_INFINITY,
+        _ => f64::NAN,
     }
 }

@@ -1,9 +1,12 @@
-//! Every table of kernels gives the portable one's bits, on odd lengths and unaligned slices.
+//! Every table of kernels gives the portable one's bits, on odd lengths and unaligned slices, whatever the elements.
 
+mod common;
+
+use common::AnyBits;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tributary_numeric::kernels::{self, ElementKernels, Kernels, Unscale};
-use tributary_numeric::{BlockExponent, Scale, bf16, f16};
+use tributary_numeric::{BlockExponent, ReduceOp, Scale, bf16, f16};
 
 /// The other tables, each with the portable one.
 fn tables() -> impl Iterator<Item = (&'static Kernels, &'static Kernels)> {
@@ -18,54 +21,21 @@ fn unaligned(bytes: &[u8], offset: usize) -> Vec<u8> {
     [&vec![0xee; offset], bytes].concat()
 }
 
-/// The same bits, or NaNs both: which of two NaNs an addition keeps is the compiler's choice.
-trait SameBits: Copy + std::fmt::Debug {
-    fn same_bits(self, other: Self) -> bool;
-    /// Itself if it is finite.
-    fn or_zero(self) -> Self;
-}
-
-macro_rules! same_bits {
-    ($type:ty) => {
-        impl SameBits for $type {
-            fn same_bits(self, other: $type) -> bool {
-                self.to_bits() == other.to_bits() || self.is_nan() && other.is_nan()
-            }
-            fn or_zero(self) -> $type {
-                if self.is_finite() { self } else { <$type>::default() }
-            }
-        }
-    };
-}
-
-same_bits!(f32);
-same_bits!(f16);
-same_bits!(bf16);
-
-impl SameBits for i32 {
-    fn same_bits(self, other: i32) -> bool {
-        self == other
-    }
-    fn or_zero(self) -> i32 {
-        self
-    }
-}
-
-fn check<T: SameBits>(table: &str, what: &str, got: &[T], expected: &[T]) {
+fn check<T: AnyBits>(table: &str, what: &str, got: &[T], expected: &[T]) {
     for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
-        assert!(got.same_bits(*expected), "{table} {what}, element {i}: {got:?} is not {expected:?}");
+        let bits = [got.bits(), expected.bits()];
+        assert!(bits[0] == bits[1], "{table} {what}, element {i}: {got:?} is not {expected:?}, {bits:x?}");
     }
 }
 
 /// Native loops on any bits.
-fn native_agrees<T: SameBits + Default>(
+fn native_agrees<T: AnyBits>(
     name: &str,
     ours: &ElementKernels<T>,
     portable: &ElementKernels<T>,
     input: &[T],
     bytes: &[u8],
 ) {
-    assert_eq!((ours.max_abs)(input), (portable.max_abs)(input), "{name} max_abs");
     let mut written = [vec![0xaa; bytes.len()], vec![0x55; bytes.len()]];
     (ours.write)(input, &mut written[0]);
     (portable.write)(input, &mut written[1]);
@@ -76,31 +46,40 @@ fn native_agrees<T: SameBits + Default>(
     (portable.read)(bytes, &mut read[1]);
     check(name, "read", &read[0], &read[1]);
 
-    (ours.add)(input, bytes, &mut read[0]);
-    (portable.add)(input, bytes, &mut read[1]);
-    check(name, "add", &read[0], &read[1]);
+    for op in ReduceOp::ALL.into_iter().filter(|op| op.takes(T::DTYPE)) {
+        let what = format!("{op} of {}", T::DTYPE);
+        let (ours, portable) = (ours.folds.of(op).unwrap(), portable.folds.of(op).unwrap());
+        (ours.apart)(input, bytes, &mut read[0]);
+        (portable.apart)(input, bytes, &mut read[1]);
+        check(name, &what, &read[0], &read[1]);
 
-    let mut data = input.to_vec();
-    (ours.add_in_place)(&mut data, bytes);
-    check(name, "add_in_place", &data, &read[1]);
-
-    for divisor in [1.0, 2.0, 3.0, 1023.0] {
+        let mut data = input.to_vec();
+        (ours.in_place)(&mut data, bytes);
+        check(name, &what, &data, &read[1]);
+    }
+    for ranks in [1, 2, 3, 1023, u16::MAX] {
         let mut quotients = [input.to_vec(), input.to_vec()];
-        (ours.divide)(&mut quotients[0], divisor);
-        (portable.divide)(&mut quotients[1], divisor);
+        (ours.divide)(&mut quotients[0], ranks);
+        (portable.divide)(&mut quotients[1], ranks);
         check(name, "divide", &quotients[0], &quotients[1]);
     }
 }
 
 /// A finite block through encode, and any words through decode.
-fn fixed_point_agrees<T: SameBits + Default>(
+fn fixed_point_agrees<T: AnyBits>(
     name: &str,
     ours: &ElementKernels<T>,
     portable: &ElementKernels<T>,
-    finite: &[T],
+    any: &[T],
     words: &[u8],
     world: u16,
 ) {
+    let (Some(ours), Some(portable)) = (&ours.fixed, &portable.fixed) else {
+        panic!("{} has fixed point", T::DTYPE);
+    };
+    assert_eq!((ours.max_abs)(any), (portable.max_abs)(any), "{name} max_abs");
+    let finite: Vec<T> = any.iter().map(|x| x.or_zero()).collect();
+    let finite = finite.as_slice();
     let scale = match (portable.max_abs)(finite) {
         0 => Scale::integer(world),
         bits => Scale::new(BlockExponent::of_magnitude(bits), world),
@@ -123,47 +102,53 @@ fn fixed_point_agrees<T: SameBits + Default>(
 }
 
 /// Elements at any distance from the alignment of a vector, as bits; and packet bytes likewise.
-fn inputs() -> impl Strategy<Value = (usize, usize, Vec<u32>, Vec<u8>)> {
-    (0usize..17, 0usize..65, 0usize..100, any::<bool>()).prop_flat_map(|(before, offset, len, wide)| {
-        // Either all bit patterns, or magnitudes near each other, so that words use all their bits.
-        let element = if wide {
-            any::<u32>().boxed()
-        } else {
-            (any::<u32>(), 0u32..1 << 25).prop_map(|(sign, x)| (sign & 1 << 31) | (0x3f00_0000 + x)).boxed()
-        };
-        (Just(before), Just(offset), vec(element, before + len), vec(any::<u8>(), 4 * len))
+fn inputs<T: AnyBits>() -> impl Strategy<Value = (usize, usize, Vec<T>, Vec<u8>)> {
+    (0usize..17, 0usize..65, 0usize..100).prop_flat_map(|(before, offset, len)| {
+        let words = prop_oneof![
+            vec(any::<u8>(), 8 * len).boxed(),
+            T::blocks(2 * len).prop_map(|block| block.iter().flat_map(|x| x.be_bytes()).collect()).boxed(),
+        ];
+        (Just(before), Just(offset), T::blocks(before + len), words)
     })
 }
 
 macro_rules! agree {
-    ($name:ident, $type:ty, $field:ident, $from_bits:expr) => {
+    ($name:ident, $field:ident, $has_fixed_point:literal) => {
         proptest! {
             #[test]
-            fn $name((before, offset, bits, words) in inputs(), world in 1..=Scale::MAX_WORLD) {
-                let any: Vec<$type> = bits.iter().map(|&bits| $from_bits(bits)).collect();
-                let finite: Vec<$type> = any.iter().map(|x| x.or_zero()).collect();
-                let size = size_of::<$type>();
-                let bytes = unaligned(&words[..size * (any.len() - before)], offset);
-                let words = unaligned(&words, offset);
+            fn $name((before, offset, elements, words) in inputs::<$field>(), world in 1..=Scale::MAX_WORLD) {
+                let any = &elements[before..];
+                // The packet's elements may be as hard as the tensor's.
+                let repeated: Vec<u8> = words.iter().copied().cycle().take(4 * any.len()).collect();
+                let bytes = unaligned(&words[..size_of::<$field>() * any.len()], offset);
+                let words = unaligned(&repeated, offset);
                 for (portable, table) in tables() {
                     let (ours, portable) = (&table.$field, &portable.$field);
-                    native_agrees(table.name, ours, portable, &any[before..], &bytes[offset..]);
-                    fixed_point_agrees(table.name, ours, portable, &finite[before..], &words[offset..], world);
+                    native_agrees(table.name, ours, portable, any, &bytes[offset..]);
+                    if $has_fixed_point {
+                        fixed_point_agrees(table.name, ours, portable, any, &words[offset..], world);
+                    }
                 }
             }
         }
     };
 }
 
-agree!(f32_agrees, f32, f32, f32::from_bits);
-agree!(f16_agrees, f16, f16, |bits: u32| f16::from_bits((bits >> 16) as u16));
-agree!(bf16_agrees, bf16, bf16, |bits: u32| bf16::from_bits((bits >> 16) as u16));
-agree!(i32_agrees, i32, i32, |bits: u32| bits as i32);
+agree!(f32_agrees, f32, true);
+agree!(f16_agrees, f16, true);
+agree!(bf16_agrees, bf16, true);
+agree!(i32_agrees, i32, true);
+agree!(f64_agrees, f64, false);
+agree!(i8_agrees, i8, false);
+agree!(i16_agrees, i16, false);
+agree!(i64_agrees, i64, false);
+agree!(u8_agrees, u8, false);
 
 proptest! {
     #[test]
-    fn lanes_agree((before, offset, bits, words) in inputs()) {
-        let vector = unaligned(&words, offset);
+    fn lanes_agree((before, offset, elements, words) in inputs::<i32>()) {
+        let bits: Vec<u32> = elements.iter().map(|&x| x as u32).collect();
+        let vector = unaligned(&words[..4 * (bits.len() - before)], offset);
         for (portable, table) in tables() {
             let mut lanes = [bits.clone(), bits.clone()];
             (table.add_be)(&mut lanes[0][before..], &vector[offset..]);
@@ -190,6 +175,10 @@ fn every_sixteen_bit_element_agrees() {
     }
 }
 
+fn decode_of<T>(kernels: &ElementKernels<T>) -> fn(&[u8], Unscale, &mut [T]) {
+    kernels.fixed.as_ref().expect("it has fixed point").decode
+}
+
 /// Results around every tie of the short types, and in their denormals.
 #[test]
 fn decoding_around_ties_agrees() {
@@ -200,12 +189,12 @@ fn decoding_around_ties_agrees() {
             for divisor in [1.0, 3.0, 1000.0] {
                 let unscale = Unscale { unit: 2f64.powi(-shift), divisor };
                 let (mut ours, mut expected) = (vec![f16::ZERO; words.len() / 4], vec![f16::ZERO; words.len() / 4]);
-                (table.f16.decode)(&words, unscale, &mut ours);
-                (portable.f16.decode)(&words, unscale, &mut expected);
+                decode_of(&table.f16)(&words, unscale, &mut ours);
+                decode_of(&portable.f16)(&words, unscale, &mut expected);
                 check(table.name, "f16 decode", &ours, &expected);
                 let (mut ours, mut expected) = (vec![bf16::ZERO; words.len() / 4], vec![bf16::ZERO; words.len() / 4]);
-                (table.bf16.decode)(&words, unscale, &mut ours);
-                (portable.bf16.decode)(&words, unscale, &mut expected);
+                decode_of(&table.bf16)(&words, unscale, &mut ours);
+                decode_of(&portable.bf16)(&words, unscale, &mut expected);
                 check(table.name, "bf16 decode", &ours, &expected);
             }
         }

@@ -335,11 +335,15 @@ fn connect_interruptibly(py: Python<'_>, options: ConnectOptions) -> PyResult<tr
 }
 
 fn dtype_named(name: &str) -> PyResult<DType> {
-    DType::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no type {name}")))
+    DType::from_name(name)
+        .filter(|dtype| DType::FIXED.contains(dtype))
+        .ok_or_else(|| PyValueError::new_err(format!("no type {name}")))
 }
 
 fn op_named(name: &str) -> PyResult<ReduceOp> {
-    ReduceOp::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
+    ReduceOp::from_name(name)
+        .filter(|op| ReduceOp::FIXED.contains(op))
+        .ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
 }
 
 /// The array's memory, if it is what the machine can work on. The package sees to it; this makes sure.

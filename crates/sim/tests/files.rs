@@ -105,6 +105,8 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         (format!("{star}queue = -1"), "line 3: -1 is no number of bytes"),
         (format!("{star}queue = 1.5"), "line 3: 1.5 is no number of bytes"),
         (format!("{star}[[job]]\nprotocol = \"ring\"\ntensor = \"1000000 GiB\""), "more than 2^32 - 1 elements"),
+        (with("type = \"f64\""), "sum of f64 cannot travel: packets carry sums and averages of f32, f16, bf16 and i32"),
+        (with("op = \"max\""), "max of f32 cannot travel"),
         (format!("{star}routing = \"fast\""), "unknown variant `fast`, expected one of `ecmp`"),
         (format!("{star}overhead = \"1 MB\""), "no framing"),
         ("[network]\nclos = { ports = 3 }".into(), "even number of ports"),

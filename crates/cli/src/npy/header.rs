@@ -64,6 +64,11 @@ impl Header {
             DType::F16 => format!("{endian}f2"),
             DType::BF16 => format!("{endian}V2"),
             DType::I32 => format!("{endian}i4"),
+            DType::F64 => format!("{endian}f8"),
+            DType::I8 => "|i1".to_string(),
+            DType::I16 => format!("{endian}i2"),
+            DType::I64 => format!("{endian}i8"),
+            DType::U8 => "|u1".to_string(),
         };
         let order = if self.order == Order::Fortran { "True" } else { "False" };
         let lengths: String = match self.shape.as_slice() {

@@ -158,6 +158,7 @@ impl Data {
             DType::F16 => Data::F16(half_words(bytes, big_endian).map(f16::from_bits).collect()),
             DType::BF16 => Data::BF16(half_words(bytes, big_endian).map(bf16::from_bits).collect()),
             DType::I32 => Data::I32(words(bytes, big_endian).map(|word| word as i32).collect()),
+            other => unreachable!("no header is read as {other}"),
         }
     }
 
@@ -188,7 +189,7 @@ impl Data {
             DType::F32 => Some(Data::F32(floats)),
             DType::F16 => Some(Data::F16(floats.iter().map(|&value| f16::from_f32(value)).collect())),
             DType::BF16 => Some(Data::BF16(floats.iter().map(|&value| bf16::from_f32(value)).collect())),
-            DType::I32 => None,
+            _ => None,
         }
     }
 }

@@ -8,9 +8,10 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 
 use super::portable;
-use super::{ElementKernels, Kernels, Unscale};
-use crate::element::sealed::Sealed;
-use crate::element::{DROPPED_BITS, Element};
+use super::{ElementKernels, Fold, Kernels, Unscale, table};
+use crate::element::FixedPoint;
+use crate::number::{DROPPED_BITS, Number};
+use crate::operator::Sum;
 
 /// Elements in one step.
 const STEP: usize = 8;
@@ -21,59 +22,42 @@ pub(super) fn is_available() -> bool {
 }
 
 /// Only handed out where [`is_available`].
-pub(super) static KERNELS: Kernels = Kernels {
-    name: "avx2",
-    store_be: enter!(store_be(lanes: &mut [u32], vector: &[u8])),
-    add_be: enter!(add_be(lanes: &mut [u32], vector: &[u8])),
-    load_be: enter!(load_be(lanes: &[u32], vector: &mut [u8])),
-    f32: ElementKernels {
-        max_abs: enter!(max_abs_f32(input: &[f32]) -> u32),
-        encode: enter!(encode(input: &[f32], factors: [f32; 2], vector: &mut [u8])),
-        decode: enter!(decode(vector: &[u8], unscale: Unscale, output: &mut [f32])),
-        write: enter!(write_f32(input: &[f32], bytes: &mut [u8])),
-        read: enter!(read_f32(bytes: &[u8], output: &mut [f32])),
-        add: enter!(add_f32(input: &[f32], bytes: &[u8], output: &mut [f32])),
-        add_in_place: enter!(add_in_place_f32(data: &mut [f32], bytes: &[u8])),
-        divide: enter!(divide_f32(data: &mut [f32], divisor: f64)),
-    },
-    f16: ElementKernels {
-        max_abs: enter!(max_abs_f16(input: &[f16]) -> u32),
-        encode: enter!(encode(input: &[f16], factors: [f32; 2], vector: &mut [u8])),
-        decode: enter!(decode(vector: &[u8], unscale: Unscale, output: &mut [f16])),
-        write: enter!(write_f16(input: &[f16], bytes: &mut [u8])),
-        read: enter!(read_f16(bytes: &[u8], output: &mut [f16])),
-        add: enter!(add_16(input: &[f16], bytes: &[u8], output: &mut [f16])),
-        add_in_place: enter!(add_in_place_16(data: &mut [f16], bytes: &[u8])),
-        divide: enter!(divide(data: &mut [f16], divisor: f64)),
-    },
-    bf16: ElementKernels {
-        max_abs: enter!(max_abs_bf16(input: &[bf16]) -> u32),
-        encode: enter!(encode(input: &[bf16], factors: [f32; 2], vector: &mut [u8])),
-        decode: enter!(decode(vector: &[u8], unscale: Unscale, output: &mut [bf16])),
-        write: enter!(write_bf16(input: &[bf16], bytes: &mut [u8])),
-        read: enter!(read_bf16(bytes: &[u8], output: &mut [bf16])),
-        add: enter!(add_16(input: &[bf16], bytes: &[u8], output: &mut [bf16])),
-        add_in_place: enter!(add_in_place_16(data: &mut [bf16], bytes: &[u8])),
-        divide: enter!(divide(data: &mut [bf16], divisor: f64)),
-    },
-    i32: ElementKernels {
-        max_abs: |_| 0,
-        encode: |input, _, vector| (KERNELS.i32.write)(input, vector),
-        decode: enter!(decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32])),
-        write: enter!(write_i32(input: &[i32], bytes: &mut [u8])),
-        read: enter!(read_i32(bytes: &[u8], output: &mut [i32])),
-        add: enter!(add_i32(input: &[i32], bytes: &[u8], output: &mut [i32])),
-        add_in_place: enter!(add_in_place_i32(data: &mut [i32], bytes: &[u8])),
-        divide: enter!(divide_i32(data: &mut [i32], divisor: f64)),
-    },
+pub(super) static KERNELS: Kernels = {
+    let mut kernels = table::table::<Avx2>("avx2");
+    kernels.f32 = convert(kernels.f32);
+    kernels.f16 = add_halves(convert(kernels.f16));
+    kernels.bf16 = add_halves(convert(kernels.bf16));
+    if let Some(fixed) = &mut kernels.i32.fixed {
+        fixed.decode = enter!(decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32]));
+    }
+    kernels
 };
 
-recompile_portable!("avx2,f16c");
+instruction_set! {
+    /// What every function here needs.
+    Avx2, "avx2,f16c"
+}
+
+/// Fixed point by hand.
+const fn convert<T: Float>(mut kernels: ElementKernels<T>) -> ElementKernels<T> {
+    if let Some(fixed) = &mut kernels.fixed {
+        fixed.encode = enter!(encode::<T>(input: &[T], factors: [f32; 2], vector: &mut [u8]));
+        fixed.decode = enter!(decode::<T>(vector: &[u8], unscale: Unscale, output: &mut [T]));
+    }
+    kernels
+}
+
+/// Sums of 16-bit floats by hand.
+const fn add_halves<T: Half>(mut kernels: ElementKernels<T>) -> ElementKernels<T> {
+    kernels.folds.sum = Fold {
+        apart: enter!(add_16::<T>(input: &[T], bytes: &[u8], output: &mut [T])),
+        in_place: enter!(add_in_place_16::<T>(data: &mut [T], bytes: &[u8])),
+    };
+    kernels
+}
 
 /// An element type in registers: as 8 of binary32, or as 2 x 4 of binary64.
-trait Float: Sealed + Element {
-    const PORTABLE: &'static ElementKernels<Self>;
-
+trait Float: FixedPoint {
     /// Loads 8 elements, exactly.
     ///
     /// # Safety
@@ -88,8 +72,6 @@ trait Float: Sealed + Element {
 }
 
 impl Float for f32 {
-    const PORTABLE: &'static ElementKernels<f32> = &portable::KERNELS.f32;
-
     #[inline(always)]
     unsafe fn load(from: *const f32) -> __m256 {
         // SAFETY: the caller's promise.
@@ -103,12 +85,10 @@ impl Float for f32 {
 }
 
 impl Float for f16 {
-    const PORTABLE: &'static ElementKernels<f16> = &portable::KERNELS.f16;
-
     #[inline(always)]
     unsafe fn load(from: *const f16) -> __m256 {
         // SAFETY: the caller's promise.
-        unsafe { f16::widen(_mm_loadu_si128(from.cast())) }
+        unsafe { f16::widen_all(_mm_loadu_si128(from.cast())) }
     }
     #[inline(always)]
     unsafe fn store(to: *mut f16, first: __m256d, last: __m256d) {
@@ -118,12 +98,10 @@ impl Float for f16 {
 }
 
 impl Float for bf16 {
-    const PORTABLE: &'static ElementKernels<bf16> = &portable::KERNELS.bf16;
-
     #[inline(always)]
     unsafe fn load(from: *const bf16) -> __m256 {
         // SAFETY: the caller's promise.
-        unsafe { bf16::widen(_mm_loadu_si128(from.cast())) }
+        unsafe { bf16::widen_all(_mm_loadu_si128(from.cast())) }
     }
     #[inline(always)]
     unsafe fn store(to: *mut bf16, first: __m256d, last: __m256d) {
@@ -133,14 +111,14 @@ impl Float for bf16 {
 }
 
 /// A 16-bit type, widened to binary32 and rounded from it.
-trait Half: Float {
+trait Half: Float + Number<Lane = f32> {
     /// 8 elements, exactly.
     ///
     /// # Safety
     /// The processor has AVX2 and F16C.
-    unsafe fn widen(x: __m128i) -> __m256;
+    unsafe fn widen_all(x: __m128i) -> __m256;
 
-    /// Stores 8 elements, rounded to nearest even.
+    /// Stores 8 elements, rounded to nearest even. The only NaN among them is the canonical one.
     ///
     /// # Safety
     /// 8 elements can be written at `to`; the processor has AVX2 and F16C.
@@ -149,7 +127,7 @@ trait Half: Float {
 
 impl Half for f16 {
     #[inline(always)]
-    unsafe fn widen(x: __m128i) -> __m256 {
+    unsafe fn widen_all(x: __m128i) -> __m256 {
         // SAFETY: the caller's promise.
         unsafe { _mm256_cvtph_ps(x) }
     }
@@ -162,7 +140,7 @@ impl Half for f16 {
 
 impl Half for bf16 {
     #[inline(always)]
-    unsafe fn widen(x: __m128i) -> __m256 {
+    unsafe fn widen_all(x: __m128i) -> __m256 {
         // SAFETY: the caller's promise.
         unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(x))) }
     }
@@ -173,9 +151,7 @@ impl Half for bf16 {
             let bits = _mm256_castps_si256(x);
             let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
             let rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
-            let is_nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
-            let high = _mm256_srli_epi32::<16>(_mm256_blendv_epi8(rounded, quiet, is_nan));
+            let high = _mm256_srli_epi32::<16>(rounded);
             // Each 128-bit lane packs to its own halves: the quadwords 0 and 2 hold the result.
             let packed = _mm256_permute4x64_epi64::<0b1000>(_mm256_packus_epi32(high, high));
             _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed))
@@ -191,6 +167,13 @@ fn round_to_odd(x: __m256d) -> __m128 {
     let exact = _mm256_cmpeq_epi64(_mm256_and_si256(bits, dropped), _mm256_setzero_si256());
     let sticky = _mm256_andnot_si256(exact, _mm256_set1_epi64x(DROPPED_BITS as i64 + 1));
     _mm256_cvtpd_ps(_mm256_castsi256_pd(_mm256_or_si256(_mm256_andnot_si256(dropped, bits), sticky)))
+}
+
+/// The same numbers, and for every NaN the canonical one.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn canonical(x: __m256) -> __m256 {
+    _mm256_blendv_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc0_0000)), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x))
 }
 
 #[inline]
@@ -218,7 +201,7 @@ fn encode<T: Float>(input: &[T], factors: [f32; 2], vector: &mut [u8]) {
             _mm256_storeu_si256(words.as_mut_ptr().cast(), swap_bytes_32(_mm256_cvtps_epi32(scaled)));
         }
     }
-    (T::PORTABLE.encode)(rest, factors, rest_of_vector)
+    portable::encode(rest, factors, rest_of_vector)
 }
 
 /// 8 words, scaled and divided.
@@ -259,13 +242,13 @@ fn decode_as<T: Float, const DIVIDE: bool>(vector: &[u8], unscale: Unscale, outp
             T::store(x.as_mut_ptr(), first, last);
         }
     }
-    (T::PORTABLE.decode)(rest_of_vector, unscale, rest)
+    portable::decode(rest_of_vector, unscale, rest)
 }
 
 #[target_feature(enable = "avx2,f16c")]
 fn decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32]) {
     if unscale.divisor == 1.0 {
-        return read_i32(vector, output);
+        return portable::read(vector, output);
     }
     let (steps, rest) = output.as_chunks_mut::<STEP>();
     let (words, rest_of_vector) = vector.as_chunks::<{ 4 * STEP }>();
@@ -289,7 +272,7 @@ unsafe fn add_step<T: Half>(x: *const T, bytes: *const u8, sum: *mut T) {
     // SAFETY: the caller's promise.
     unsafe {
         let other = swap_bytes_16(_mm_loadu_si128(bytes.cast()));
-        T::store_f32(sum, _mm256_add_ps(T::load(x), T::widen(other)));
+        T::store_f32(sum, canonical(_mm256_add_ps(T::load(x), T::widen_all(other))));
     }
 }
 
@@ -302,7 +285,7 @@ fn add_16<T: Half>(input: &[T], bytes: &[u8], output: &mut [T]) {
         // SAFETY: each is 8 elements.
         unsafe { add_step(x.as_ptr(), other.as_ptr(), sum.as_mut_ptr()) }
     }
-    (T::PORTABLE.add)(rest, rest_of_bytes, rest_of_output)
+    portable::fold::<T, Sum>(rest, rest_of_bytes, rest_of_output)
 }
 
 #[target_feature(enable = "avx2,f16c")]
@@ -314,21 +297,5 @@ fn add_in_place_16<T: Half>(data: &mut [T], bytes: &[u8]) {
         // SAFETY: each is 8 elements.
         unsafe { add_step(x, other.as_ptr(), x) }
     }
-    (T::PORTABLE.add_in_place)(rest, rest_of_bytes)
-}
-
-#[target_feature(enable = "avx2,f16c")]
-fn divide<T: Half>(data: &mut [T], divisor: f64) {
-    let (steps, rest) = data.as_chunks_mut::<STEP>();
-    let by = _mm256_set1_pd(divisor);
-    for step in steps {
-        // SAFETY: `step` is 8 elements.
-        unsafe {
-            let x = T::load(step.as_ptr());
-            let halves = [_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x)];
-            let [first, last] = halves.map(|half| _mm256_div_pd(_mm256_cvtps_pd(half), by));
-            T::store(step.as_mut_ptr(), first, last);
-        }
-    }
-    (T::PORTABLE.divide)(rest, divisor)
+    portable::fold_in_place::<T, Sum>(rest, rest_of_bytes)
 }

@@ -7,8 +7,9 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 
 use super::portable;
-use super::{ElementKernels, Kernels, Unscale};
-use crate::element::{DROPPED_BITS, Element};
+use super::{ElementKernels, Fold, Kernels, Unscale, table};
+use crate::element::FixedPoint;
+use crate::number::DROPPED_BITS;
 
 /// Elements in one step.
 const STEP: usize = 16;
@@ -22,57 +23,42 @@ pub(super) fn is_available() -> bool {
 }
 
 /// Only handed out where [`is_available`].
-pub(super) static KERNELS: Kernels = Kernels {
-    name: "avx512",
-    store_be: enter!(store_be(lanes: &mut [u32], vector: &[u8])),
-    add_be: enter!(add_be(lanes: &mut [u32], vector: &[u8])),
-    load_be: enter!(load_be(lanes: &[u32], vector: &mut [u8])),
-    f32: ElementKernels {
-        max_abs: enter!(max_abs_f32(input: &[f32]) -> u32),
-        encode: enter!(encode(input: &[f32], factors: [f32; 2], vector: &mut [u8])),
-        decode: enter!(decode(vector: &[u8], unscale: Unscale, output: &mut [f32])),
-        write: enter!(write_f32(input: &[f32], bytes: &mut [u8])),
-        read: enter!(read_f32(bytes: &[u8], output: &mut [f32])),
-        add: enter!(add_f32(input: &[f32], bytes: &[u8], output: &mut [f32])),
-        add_in_place: enter!(add_in_place_f32(data: &mut [f32], bytes: &[u8])),
-        divide: enter!(divide_f32(data: &mut [f32], divisor: f64)),
-    },
-    f16: ElementKernels {
-        max_abs: enter!(max_abs_f16(input: &[f16]) -> u32),
-        encode: enter!(encode(input: &[f16], factors: [f32; 2], vector: &mut [u8])),
-        decode: enter!(decode(vector: &[u8], unscale: Unscale, output: &mut [f16])),
-        write: enter!(write_f16(input: &[f16], bytes: &mut [u8])),
-        read: enter!(read_f16(bytes: &[u8], output: &mut [f16])),
-        add: enter!(add_16(input: &[f16], bytes: &[u8], output: &mut [f16])),
-        add_in_place: enter!(add_in_place_16(data: &mut [f16], bytes: &[u8])),
-        divide: enter!(divide(data: &mut [f16], divisor: f64)),
-    },
-    bf16: ElementKernels {
-        max_abs: enter!(max_abs_bf16(input: &[bf16]) -> u32),
-        encode: enter!(encode(input: &[bf16], factors: [f32; 2], vector: &mut [u8])),
-        decode: enter!(decode(vector: &[u8], unscale: Unscale, output: &mut [bf16])),
-        write: enter!(write_bf16(input: &[bf16], bytes: &mut [u8])),
-        read: enter!(read_bf16(bytes: &[u8], output: &mut [bf16])),
-        add: enter!(add_16(input: &[bf16], bytes: &[u8], output: &mut [bf16])),
-        add_in_place: enter!(add_in_place_16(data: &mut [bf16], bytes: &[u8])),
-        divide: enter!(divide(data: &mut [bf16], divisor: f64)),
-    },
-    i32: ElementKernels {
-        max_abs: |_| 0,
-        encode: |input, _, vector| (KERNELS.i32.write)(input, vector),
-        decode: enter!(decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32])),
-        write: enter!(write_i32(input: &[i32], bytes: &mut [u8])),
-        read: enter!(read_i32(bytes: &[u8], output: &mut [i32])),
-        add: enter!(add_i32(input: &[i32], bytes: &[u8], output: &mut [i32])),
-        add_in_place: enter!(add_in_place_i32(data: &mut [i32], bytes: &[u8])),
-        divide: enter!(divide_i32(data: &mut [i32], divisor: f64)),
-    },
+pub(super) static KERNELS: Kernels = {
+    let mut kernels = table::table::<Avx512>("avx512");
+    kernels.f32 = convert(kernels.f32);
+    kernels.f16 = add_halves(convert(kernels.f16));
+    kernels.bf16 = add_halves(convert(kernels.bf16));
+    if let Some(fixed) = &mut kernels.i32.fixed {
+        fixed.decode = enter!(decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32]));
+    }
+    kernels
 };
 
-recompile_portable!("avx512f,avx512bw,avx512dq,avx512vl");
+instruction_set! {
+    /// What every function here needs.
+    Avx512, "avx512f,avx512bw,avx512dq,avx512vl"
+}
+
+/// Fixed point by hand.
+const fn convert<T: Float>(mut kernels: ElementKernels<T>) -> ElementKernels<T> {
+    if let Some(fixed) = &mut kernels.fixed {
+        fixed.encode = enter!(encode::<T>(input: &[T], factors: [f32; 2], vector: &mut [u8]));
+        fixed.decode = enter!(decode::<T>(vector: &[u8], unscale: Unscale, output: &mut [T]));
+    }
+    kernels
+}
+
+/// Sums of 16-bit floats by hand.
+const fn add_halves<T: Half>(mut kernels: ElementKernels<T>) -> ElementKernels<T> {
+    kernels.folds.sum = Fold {
+        apart: enter!(add_16::<T>(input: &[T], bytes: &[u8], output: &mut [T])),
+        in_place: enter!(add_in_place_16::<T>(data: &mut [T], bytes: &[u8])),
+    };
+    kernels
+}
 
 /// An element type in registers: as 16 of binary32, or as 2 x 8 of binary64.
-trait Float: Element {
+trait Float: FixedPoint {
     /// Loads the elements of the mask, exactly; zeros for the others.
     ///
     /// # Safety
@@ -105,13 +91,13 @@ macro_rules! half_float {
             #[inline(always)]
             unsafe fn load(from: *const $type, mask: __mmask16) -> __m512 {
                 // SAFETY: the caller's promise.
-                unsafe { <$type>::widen(_mm256_maskz_loadu_epi16(mask, from.cast())) }
+                unsafe { <$type>::widen_all(_mm256_maskz_loadu_epi16(mask, from.cast())) }
             }
             #[inline(always)]
             unsafe fn store(to: *mut $type, mask: __mmask16, first: __m512d, last: __m512d) {
                 // SAFETY: the caller's promise.
                 unsafe {
-                    let x = <$type>::narrow(join(round_to_odd(first), round_to_odd(last)));
+                    let x = <$type>::narrow_all(join(round_to_odd(first), round_to_odd(last)));
                     _mm256_mask_storeu_epi16(to.cast(), mask, x)
                 }
             }
@@ -128,23 +114,23 @@ trait Half: Float {
     ///
     /// # Safety
     /// The processor has the instructions of this file.
-    unsafe fn widen(x: __m256i) -> __m512;
+    unsafe fn widen_all(x: __m256i) -> __m512;
 
-    /// 16 elements, rounded to nearest even.
+    /// 16 elements, rounded to nearest even. The only NaN among them is the canonical one.
     ///
     /// # Safety
     /// The processor has the instructions of this file.
-    unsafe fn narrow(x: __m512) -> __m256i;
+    unsafe fn narrow_all(x: __m512) -> __m256i;
 }
 
 impl Half for f16 {
     #[inline(always)]
-    unsafe fn widen(x: __m256i) -> __m512 {
+    unsafe fn widen_all(x: __m256i) -> __m512 {
         // SAFETY: the caller's promise.
         unsafe { _mm512_cvtph_ps(x) }
     }
     #[inline(always)]
-    unsafe fn narrow(x: __m512) -> __m256i {
+    unsafe fn narrow_all(x: __m512) -> __m256i {
         // SAFETY: the caller's promise.
         unsafe { _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x) }
     }
@@ -152,21 +138,19 @@ impl Half for f16 {
 
 impl Half for bf16 {
     #[inline(always)]
-    unsafe fn widen(x: __m256i) -> __m512 {
+    unsafe fn widen_all(x: __m256i) -> __m512 {
         // SAFETY: the caller's promise.
         unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(x))) }
     }
     /// By hand: `vcvtneps2bf16` flushes denormals.
     #[inline(always)]
-    unsafe fn narrow(x: __m512) -> __m256i {
+    unsafe fn narrow_all(x: __m512) -> __m256i {
         // SAFETY: the caller's promise.
         unsafe {
             let bits = _mm512_castps_si512(x);
             let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
             let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-            let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
-            let quiet = _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x40_0000));
-            _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(quiet))
+            _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded))
         }
     }
 }
@@ -180,6 +164,14 @@ fn round_to_odd(x: __m512d) -> __m256 {
     let kept = _mm512_andnot_si512(dropped, bits);
     let odd = _mm512_mask_or_epi64(kept, inexact, kept, _mm512_set1_epi64(DROPPED_BITS as i64 + 1));
     _mm512_cvtpd_ps(_mm512_castsi512_pd(odd))
+}
+
+/// The same numbers, and for every NaN the canonical one.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn canonical(x: __m512) -> __m512 {
+    let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+    _mm512_mask_blend_ps(is_nan, x, _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc0_0000)))
 }
 
 #[inline]
@@ -275,7 +267,7 @@ fn decode_as<T: Float, const DIVIDE: bool>(vector: &[u8], unscale: Unscale, outp
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32]) {
     if unscale.divisor == 1.0 {
-        return read_i32(vector, output);
+        return portable::read(vector, output);
     }
     assert_eq!(vector.len(), 4 * output.len());
     let (unit, divisor) = (_mm512_set1_pd(1.0), _mm512_set1_pd(unscale.divisor));
@@ -299,8 +291,9 @@ fn decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32]) {
 unsafe fn add_step<T: Half>(x: *const T, bytes: *const u8, sum: *mut T, mask: __mmask16) {
     // SAFETY: the caller's promise.
     unsafe {
-        let other = T::widen(swap_bytes_16(_mm256_maskz_loadu_epi16(mask, bytes.cast())));
-        _mm256_mask_storeu_epi16(sum.cast(), mask, T::narrow(_mm512_add_ps(T::load(x, mask), other)));
+        let other = T::widen_all(swap_bytes_16(_mm256_maskz_loadu_epi16(mask, bytes.cast())));
+        let added = canonical(_mm512_add_ps(T::load(x, mask), other));
+        _mm256_mask_storeu_epi16(sum.cast(), mask, T::narrow_all(added));
     }
 }
 
@@ -321,21 +314,6 @@ fn add_in_place_16<T: Half>(data: &mut [T], bytes: &[u8]) {
         unsafe {
             let x = data.as_mut_ptr().add(at);
             add_step(x, bytes.as_ptr().add(2 * at), x, mask)
-        }
-    });
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn divide<T: Half>(data: &mut [T], divisor: f64) {
-    let divisor = _mm512_set1_pd(divisor);
-    for_each_step(data.len(), |at, mask| {
-        // SAFETY: the mask's elements lie inside `data`.
-        unsafe {
-            let place = data.as_mut_ptr().add(at);
-            let x = T::load(place, mask);
-            let halves = [_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x)];
-            let [first, last] = halves.map(|half| _mm512_div_pd(_mm512_cvtps_pd(half), divisor));
-            T::store(place, mask, first, last);
         }
     });
 }

@@ -9,10 +9,14 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod portable;
+mod table;
 
 use std::sync::OnceLock;
 
 use half::{bf16, f16};
+
+use crate::dtype::ReduceOp;
+use crate::scale::Scale;
 
 /// What makes a rounded sum a result: `result = sum * unit / divisor`.
 #[derive(Clone, Copy, Debug)]
@@ -23,24 +27,75 @@ pub struct Unscale {
     pub divisor: f64,
 }
 
-/// The kernels of one element type. Callers see that lengths agree, and encode and decode finite blocks only.
+/// The kernels of one element type. Callers see that lengths agree.
+#[derive(Clone, Copy)]
 pub struct ElementKernels<T: 'static> {
+    /// Of the types that have fixed point.
+    pub fixed: Option<FixedKernels<T>>,
+    /// `bytes <- input`, big-endian.
+    pub write: fn(&[T], &mut [u8]),
+    /// `output <- bytes`, big-endian.
+    pub read: fn(&[u8], &mut [T]),
+    /// The operators.
+    pub folds: Folds<T>,
+    /// `data <- data / ranks`, rounded once; integers truncate towards zero.
+    pub divide: fn(&mut [T], u16),
+}
+
+/// To 32-bit fixed point and back. `encode` and `decode` are for blocks of finite elements.
+#[derive(Clone, Copy)]
+pub struct FixedKernels<T: 'static> {
     /// The largest magnitude as the bits of a binary32, those of an infinity or NaN if there is one; 0 for integers.
     pub max_abs: fn(&[T]) -> u32,
     /// `vector <- round(input * factors[0] * factors[1])`, big-endian.
     pub encode: fn(&[T], [f32; 2], &mut [u8]),
     /// `output <- vector * unit / divisor`.
     pub decode: fn(&[u8], Unscale, &mut [T]),
-    /// `bytes <- input`, big-endian.
-    pub write: fn(&[T], &mut [u8]),
-    /// `output <- bytes`, big-endian.
-    pub read: fn(&[u8], &mut [T]),
-    /// `output <- input + bytes`.
-    pub add: fn(&[T], &[u8], &mut [T]),
-    /// `data <- data + bytes`.
-    pub add_in_place: fn(&mut [T], &[u8]),
-    /// `data <- data / divisor`, rounded once; integers truncate towards zero.
-    pub divide: fn(&mut [T], f64),
+    /// The largest magnitude of those that are finite.
+    pub largest_finite: fn(&[T]) -> f32,
+    /// As `encode`, with counters of infinities.
+    pub encode_counted: fn(&[T], Scale, &mut [u8]),
+    /// As `decode`, with counters of infinities.
+    pub decode_counted: fn(&[u8], Scale, ReduceOp, &mut [T]),
+}
+
+/// The kernels that combine elements with those of a packet.
+#[derive(Clone, Copy)]
+pub struct Folds<T: 'static> {
+    /// Sums, and averages until their end.
+    pub sum: Fold<T>,
+    /// The least.
+    pub min: Fold<T>,
+    /// The greatest.
+    pub max: Fold<T>,
+    /// Products.
+    pub prod: Fold<T>,
+    /// And, or, exclusive or; of integers.
+    pub bitwise: Option<[Fold<T>; 3]>,
+}
+
+/// One operator on elements of one type.
+#[derive(Clone, Copy)]
+pub struct Fold<T: 'static> {
+    /// `output <- input o bytes`.
+    pub apart: fn(&[T], &[u8], &mut [T]),
+    /// `data <- data o bytes`.
+    pub in_place: fn(&mut [T], &[u8]),
+}
+
+impl<T> Folds<T> {
+    /// The operator's; `None` where it has no meaning.
+    pub fn of(&self, op: ReduceOp) -> Option<&Fold<T>> {
+        match op {
+            ReduceOp::Sum | ReduceOp::Avg => Some(&self.sum),
+            ReduceOp::Min => Some(&self.min),
+            ReduceOp::Max => Some(&self.max),
+            ReduceOp::Prod => Some(&self.prod),
+            ReduceOp::Band => self.bitwise.as_ref().map(|[and, _, _]| and),
+            ReduceOp::Bor => self.bitwise.as_ref().map(|[_, or, _]| or),
+            ReduceOp::Bxor => self.bitwise.as_ref().map(|[_, _, xor]| xor),
+        }
+    }
 }
 
 /// Every kernel for one instruction set.
@@ -59,8 +114,18 @@ pub struct Kernels {
     pub f16: ElementKernels<f16>,
     /// bfloat16.
     pub bf16: ElementKernels<bf16>,
-    /// Integers.
+    /// Integers of 32 bits.
     pub i32: ElementKernels<i32>,
+    /// Binary64.
+    pub f64: ElementKernels<f64>,
+    /// Integers of 8 bits.
+    pub i8: ElementKernels<i8>,
+    /// Integers of 16 bits.
+    pub i16: ElementKernels<i16>,
+    /// Integers of 64 bits.
+    pub i64: ElementKernels<i64>,
+    /// Unsigned integers of 8 bits.
+    pub u8: ElementKernels<u8>,
 }
 
 /// The fastest table that this processor can run.
@@ -71,7 +136,8 @@ pub fn best() -> &'static Kernels {
 
 /// Every table that this processor can run, the slowest first.
 pub fn available() -> Vec<&'static Kernels> {
-    let mut tables = vec![&portable::KERNELS];
+    static PORTABLE: Kernels = table::table::<recompile::Baseline>("portable");
+    let mut tables = vec![&PORTABLE];
     #[cfg(target_arch = "x86_64")]
     {
         tables.extend(avx2::is_available().then_some(&avx2::KERNELS));

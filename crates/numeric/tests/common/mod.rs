@@ -1,4 +1,5 @@
 //! An allreduce without a network, and tensors that are hard on it.
+#![allow(dead_code, reason = "each test binary compiles this file and uses its own part")]
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -74,7 +75,105 @@ fn block(element: BoxedStrategy<f32>) -> impl Strategy<Value = Vec<Vec<f32>>> {
 }
 
 /// Up to `count` pairs of numbers below `limit`.
-#[allow(dead_code, reason = "each test binary compiles this file and uses its own part")]
 pub fn pairs(limit: usize, count: usize) -> impl Strategy<Value = Vec<(usize, usize)>> {
     vec((0..limit, 0..limit), 0..count)
 }
+
+/// Elements as bits, so that NaNs are compared by their bits too.
+pub trait AnyBits: Element {
+    /// Patterns that arithmetic treats apart: zeros, infinities, NaNs quiet and signalling, denormals, the ends.
+    const SPECIALS: &'static [u64];
+    /// The type's low bits.
+    fn from_bits64(bits: u64) -> Self;
+    /// The bits.
+    fn bits(self) -> u64;
+    /// Itself, or a zero in place of an infinity or a NaN.
+    fn or_zero(self) -> Self;
+    /// As in a packet.
+    fn be_bytes(self) -> Vec<u8> {
+        let size = size_of::<Self>();
+        self.bits().to_be_bytes()[8 - size..].to_vec()
+    }
+
+    /// Blocks of so many: any bits; magnitudes near each other; or specials among ordinary numbers.
+    fn blocks(len: usize) -> BoxedStrategy<Vec<Self>> {
+        let bits = 8 * size_of::<Self>() as u32;
+        let anything = any::<u64>();
+        let near = (any::<bool>(), 0..u64::MAX >> (64 - bits + 7))
+            .prop_map(move |(minus, x)| (u64::from(minus) << (bits - 1)) | ((0x3f << (bits - 8)) + x));
+        let special = (0..Self::SPECIALS.len()).prop_map(|at| Self::SPECIALS[at]);
+        prop_oneof![
+            vec(anything, len),
+            vec(near.clone(), len),
+            vec(prop_oneof![special.clone(), near], len),
+            vec(special, len)
+        ]
+        .prop_map(|block| block.into_iter().map(Self::from_bits64).collect())
+        .boxed()
+    }
+}
+
+macro_rules! any_bits {
+    (float $type:ty, $bits:ty, $fraction:literal) => {
+        impl AnyBits for $type {
+            const SPECIALS: &'static [u64] = {
+                const SIGN: u64 = 1 << (8 * size_of::<$type>() - 1);
+                const INFINITY: u64 = SIGN - (1 << $fraction);
+                &[
+                    0,
+                    SIGN,
+                    INFINITY,
+                    SIGN | INFINITY,
+                    // Quiet and signalling NaNs of both signs.
+                    INFINITY | 1 << ($fraction - 1),
+                    SIGN | INFINITY | 1 << ($fraction - 1) | 1,
+                    INFINITY | 1,
+                    SIGN - 1,
+                    SIGN | INFINITY | 2,
+                    // The ends of the denormals and of the normals.
+                    1,
+                    SIGN | 1,
+                    (1 << $fraction) - 1,
+                    1 << $fraction,
+                    SIGN | 1 << $fraction,
+                    INFINITY - 1,
+                    SIGN | INFINITY - 1,
+                ]
+            };
+            fn from_bits64(bits: u64) -> $type {
+                <$type>::from_bits(bits as $bits)
+            }
+            fn bits(self) -> u64 {
+                self.to_bits().into()
+            }
+            fn or_zero(self) -> $type {
+                if self.is_finite() { self } else { <$type>::default() }
+            }
+        }
+    };
+    (integer $type:ty, $bits:ty) => {
+        impl AnyBits for $type {
+            const SPECIALS: &'static [u64] =
+                &[0, 1, u64::MAX, <$type>::MAX as u64, <$type>::MIN as u64, <$type>::MAX as u64 - 1];
+            fn from_bits64(bits: u64) -> $type {
+                bits as $type
+            }
+            fn bits(self) -> u64 {
+                (self as $bits).into()
+            }
+            fn or_zero(self) -> $type {
+                self
+            }
+        }
+    };
+}
+
+any_bits!(float f32, u32, 23);
+any_bits!(float f64, u64, 52);
+any_bits!(float tributary_numeric::f16, u16, 10);
+any_bits!(float tributary_numeric::bf16, u16, 7);
+any_bits!(integer i8, u8);
+any_bits!(integer i16, u16);
+any_bits!(integer i32, u32);
+any_bits!(integer i64, u64);
+any_bits!(integer u8, u8);

@@ -164,12 +164,13 @@ pub fn dtype_op(spec: &Spec) -> u8 {
 /// so that reading it back stalls for as long as all the rest.
 #[inline]
 pub fn parse_dtype_op(byte: u8, root: Rank) -> Result<(DType, ReduceOp, Primitive), DropReason> {
-    let dtype = DType::from_code(byte >> 4).ok_or(DropReason::BadField)?;
+    // This version of the wire carries what has fixed point, under every protocol.
+    let dtype = DType::from_code(byte >> 4).filter(|dtype| DType::FIXED.contains(dtype)).ok_or(DropReason::BadField)?;
+    let op = ReduceOp::from_code(byte & 7).filter(|op| ReduceOp::FIXED.contains(op));
     if byte & ROOTED == 0 {
-        let op = ReduceOp::from_code(byte & 15).ok_or(DropReason::BadField)?;
-        return Ok((dtype, op, Primitive::Allreduce));
+        return Ok((dtype, op.ok_or(DropReason::BadField)?, Primitive::Allreduce));
     }
-    match ReduceOp::from_code(byte & 7) {
+    match op {
         Some(op) => Ok((dtype, op, Primitive::Reduce(root))),
         None if byte & 7 == 0 && dtype == DType::I32 => Ok((dtype, ReduceOp::Sum, Primitive::Broadcast(root))),
         None => Err(DropReason::BadField),
@@ -178,7 +179,20 @@ pub fn parse_dtype_op(byte: u8, root: Rank) -> Result<(DType, ReduceOp, Primitiv
 
 #[cfg(test)]
 mod tests {
+    use tributary_numeric::has_fixed_point;
+
     use super::*;
+
+    /// The byte has room for 15 types and 7 operators; what it may name are the four types and two operators of old.
+    #[test]
+    fn types_and_operators_beyond_fixed_point_are_no_field() {
+        for byte in 0..=u8::MAX {
+            let (dtype, op) = (DType::from_code(byte >> 4), ReduceOp::from_code(byte & 7));
+            let served = dtype.zip(op).is_some_and(|(dtype, op)| has_fixed_point(dtype, op));
+            let broadcast = byte == (DType::I32 as u8) << 4 | ROOTED;
+            assert_eq!(parse_dtype_op(byte, Rank(0)).is_ok(), served || broadcast, "{byte:#x}");
+        }
+    }
 
     #[test]
     fn a_member_hears_only_its_own_job_with_its_key_under_its_protocol() {

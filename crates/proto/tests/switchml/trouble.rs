@@ -122,7 +122,7 @@ fn tensor(spec: Spec) -> Collective {
     let collective = match spec.dtype {
         DType::F32 => in_place(vec![0f32; elements], spec.op),
         DType::I32 => return of_i32(spec),
-        DType::BF16 | DType::F16 => in_place(vec![tributary_numeric::bf16::ZERO; elements], spec.op),
+        _ => in_place(vec![tributary_numeric::bf16::ZERO; elements], spec.op),
     };
     Collective { deadline: Some(at_ms(LIMIT_MS)), ..collective }
 }

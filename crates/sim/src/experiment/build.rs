@@ -1,5 +1,6 @@
 //! Builds the simulation that a file describes.
 
+use tributary_numeric::has_fixed_point;
 use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::protocol::Placement;
@@ -192,6 +193,12 @@ fn servers(plan: &JobPlan, section: &JobSection, hosts: &mut Allocation) -> Resu
 fn spec(section: &JobSection, world: usize) -> Result<Spec, String> {
     let elements = (section.tensor.0 / section.dtype.size() as u64) as u32;
     let root = Rank(section.root.unwrap_or(0));
+    if !has_fixed_point(section.dtype, section.op) {
+        return Err(format!(
+            "{} of {} cannot travel: packets carry sums and averages of f32, f16, bf16 and i32",
+            section.op, section.dtype
+        ));
+    }
     if root.index() >= world {
         return Err(format!("root = {root} is none of its {world} ranks"));
     }

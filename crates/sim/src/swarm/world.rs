@@ -206,7 +206,7 @@ impl Draw {
             root: None,
             tensor: Bytes(elements.min(200_000) * dtype.size() as u64),
             dtype,
-            op: self.of(&ReduceOp::ALL),
+            op: self.of(&ReduceOp::FIXED),
             iterations: self.between(1, 4) as u32,
             start: Duration(Span::from_nanos(self.of(&[0, 1, 50_000]))),
             compute: Duration(Span::from_nanos(self.of(&[0, 7, 100_000]))),

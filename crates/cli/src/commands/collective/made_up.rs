@@ -13,6 +13,7 @@ pub fn array(dtype: DType, rank: u16, elements: usize) -> Data {
         DType::F16 => Data::F16((0..elements).map(|index| f16::from_f32(float(random(index)))).collect()),
         DType::BF16 => Data::BF16((0..elements).map(|index| bf16::from_f32(float(random(index)))).collect()),
         DType::I32 => Data::I32((0..elements).map(|index| integer(random(index))).collect()),
+        other => unreachable!("{other} has no place in Data"),
     }
 }
 
@@ -95,7 +96,10 @@ fn rounding(dtype: DType) -> f64 {
         DType::F32 => f64::from(f32::EPSILON) / 2.0,
         DType::F16 => f16::EPSILON.to_f64() / 2.0,
         DType::BF16 => bf16::EPSILON.to_f64() / 2.0,
-        DType::I32 => 0.0,
+        integer => {
+            debug_assert!(integer.is_integer());
+            0.0
+        }
     }
 }
 
@@ -139,6 +143,7 @@ mod tests {
                 let sum = |index| (0..world).fold(0i32, |sum, rank| sum.wrapping_add(integer(random(rank, index))));
                 Data::I32((0..elements).map(sum).collect())
             }
+            other => unreachable!("{other} has no place in Data"),
         }
     }
 
@@ -148,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_exact_sum_passes_for_every_type_and_world() {
-        for dtype in DType::ALL {
+        for dtype in DType::FIXED {
             for world in [1, 2, 8, 32] {
                 assert_eq!(sum_of(world).check(&exact(dtype, world, 1000)), Ok(()), "{dtype} {world}");
             }
@@ -157,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_lost_or_doubled_contribution_does_not_pass() {
-        for dtype in DType::ALL {
+        for dtype in DType::FIXED {
             for world in [2, 8, 32] {
                 for other in [world - 1, world + 1] {
                     let wrong = sum_of(world).check(&exact(dtype, other, 1000));

@@ -108,12 +108,12 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 fn dtype(text: &str) -> Result<DType, String> {
-    DType::from_name(text).ok_or_else(|| one_of(DType::ALL.map(DType::name)))
+    DType::FIXED.into_iter().find(|dtype| dtype.name() == text).ok_or_else(|| one_of(DType::FIXED.map(DType::name)))
 }
 
 /// Reads an operator.
 pub fn reduce_op(text: &str) -> Result<ReduceOp, String> {
-    ReduceOp::from_name(text).ok_or_else(|| one_of(ReduceOp::ALL.map(ReduceOp::name)))
+    ReduceOp::FIXED.into_iter().find(|op| op.name() == text).ok_or_else(|| one_of(ReduceOp::FIXED.map(ReduceOp::name)))
 }
 
 fn protocol(text: &str) -> Result<&'static Protocol, String> {

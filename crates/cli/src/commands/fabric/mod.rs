@@ -148,7 +148,8 @@ fn progress() -> ProgressBar {
 }
 
 fn dtype(text: &str) -> Result<DType, String> {
-    DType::from_name(text).ok_or_else(|| format!("it is one of {}", DType::ALL.map(DType::name).join(", ")))
+    let dtype = DType::FIXED.into_iter().find(|dtype| dtype.name() == text);
+    dtype.ok_or_else(|| format!("it is one of {}", DType::FIXED.map(DType::name).join(", ")))
 }
 
 /// The protocol of this name, if it sums at every switch on the way.

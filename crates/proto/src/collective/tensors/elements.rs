@@ -179,8 +179,8 @@ impl<S: Storage + 'static> Tensor for ElementTensor<S> {
     }
     fn accumulate(&mut self, block: Range<usize>, bytes: &[u8]) {
         match self.storage.operands(block) {
-            Operands::Apart(input, output) => codec::accumulate_native(input, bytes, output),
-            Operands::Same(data) => codec::accumulate_native_in_place(data, bytes),
+            Operands::Apart(input, output) => codec::accumulate_native(self.op, input, bytes, output),
+            Operands::Same(data) => codec::accumulate_native_in_place(self.op, data, bytes),
         }
     }
     fn write(&mut self, block: Range<usize>, bytes: &[u8]) {
