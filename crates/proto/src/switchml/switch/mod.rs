@@ -51,7 +51,7 @@ impl<V: Values> SwitchMl<V> {
             group: config.group,
             parent: config.parent,
             elements_per_packet: u32::from(config.job.elements_per_packet),
-            pool: Pool::new(slots, config.members.len(), usize::from(config.job.elements_per_packet)),
+            pool: Pool::new(&config.job, slots, config.members.len()),
             notices: Notices::new(config),
             inquiry: Inquiry::new(config),
             counters: Counters::default(),
@@ -66,7 +66,7 @@ impl<V: Values> SwitchMl<V> {
         if self.parent.is_some_and(|parent| parent.port == ingress) {
             return match kind {
                 Kind::Result => self.parent_result(now, version, &header, packet),
-                Kind::Mismatch => self.mismatch_elsewhere(version, &header, packet, true),
+                Kind::Mismatch => self.mismatch_elsewhere(now, version, &header, packet, true),
                 Kind::Report => self.report(Neighbour::Parent, &header, packet),
                 Kind::Query => Ok(self.query(Neighbour::Parent, header)),
                 Kind::Update | Kind::Probe => Err(DropReason::BadKind),
@@ -82,7 +82,9 @@ impl<V: Values> SwitchMl<V> {
                 self.contribution(now, version, Block { kind, spec: header.spec, elements }, ingress, &header, packet)
             }
             Kind::Query => Ok(self.query(child, header)),
-            Kind::Mismatch if self.inquiry.is_switch(child) => self.mismatch_elsewhere(version, &header, packet, false),
+            Kind::Mismatch if self.inquiry.is_switch(child) => {
+                self.mismatch_elsewhere(now, version, &header, packet, false)
+            }
             Kind::Report if self.inquiry.is_switch(child) => self.report(child, &header, packet),
             Kind::Mismatch | Kind::Result | Kind::Report => Err(DropReason::BadKind),
         }
@@ -122,7 +124,7 @@ impl<V: Values> SwitchMl<V> {
         let crossed = relation == Relation::Same && self.pool.crossed(now, version, header.wid);
         match on_contribution(relation, state, seen, shadow_complete, crossed) {
             Action::Begin => {
-                self.pool.begin(version, header.phase, block);
+                self.pool.begin(now, version, header.phase, block);
                 Ok(self.add(now, version, header, packet))
             }
             Action::Add if same_block => Ok(self.add(now, version, header, packet)),
@@ -213,6 +215,7 @@ impl<V: Values> SwitchMl<V> {
     /// Another switch has found that ranks disagree.
     fn mismatch_elsewhere(
         &mut self,
+        now: Time,
         version: VersionId,
         header: &Header,
         packet: &PacketMut<'_>,
@@ -223,7 +226,7 @@ impl<V: Values> SwitchMl<V> {
         let relation = Relation::of(header.phase, held.phase);
         on_mismatch(relation, held.state, self.pool.shadow_complete(version, header.phase))?;
         if relation == Relation::Next {
-            self.pool.begin(version, header.phase, Block { kind: Kind::Probe, spec: header.spec, elements: 0 });
+            self.pool.begin(now, version, header.phase, Block { kind: Kind::Probe, spec: header.spec, elements: 0 });
         }
         self.pool.note(version, mismatch);
         if !from_above {
