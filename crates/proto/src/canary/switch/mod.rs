@@ -9,7 +9,6 @@
 mod array;
 mod timeout;
 
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use self::array::{Array, BlockId, Descriptor, State};
@@ -25,6 +24,7 @@ use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::switch::{ArrayReport, Emission, PortView, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::{COMMON_LEN, u16};
+use crate::parts::memory::heap_bytes;
 
 /// What one switch of a fabric does for all jobs.
 pub struct CanarySwitch<V> {
@@ -32,7 +32,8 @@ pub struct CanarySwitch<V> {
     elements_per_packet: usize,
     array: Array<V>,
     timeout: Timeout,
-    jobs: BTreeMap<JobId, JobCounters>,
+    /// Ascending by job.
+    jobs: Vec<(JobId, JobCounters)>,
     counters: ArrayReport,
     values: PhantomData<V>,
 }
@@ -52,7 +53,7 @@ impl<V: Values> CanarySwitch<V> {
             elements_per_packet: config.elements_per_packet.into(),
             array: Array::new(config, timeout.steps()),
             timeout,
-            jobs: BTreeMap::new(),
+            jobs: Vec::new(),
             counters: ArrayReport::default(),
             values: PhantomData,
         }
@@ -92,7 +93,7 @@ impl<V: Values> CanarySwitch<V> {
             return Err(DropReason::BadField);
         }
         let block = BlockId { job: JobId(u16(packet.bytes, 6)), attempt: header.attempt, id: header.id };
-        if let Some(job) = self.jobs.get_mut(&block.job) {
+        if let Some(job) = self.job_mut(block.job) {
             job.contributions += 1;
         }
         let place = self.array.place(block);
@@ -224,7 +225,7 @@ impl<V: Values> CanarySwitch<V> {
             let spread = entry.last_at.since(entry.first_at);
             self.timeout.sample(block.job, entry.header.root, entry.passed, spread);
         }
-        if let Some(job) = self.jobs.get_mut(&block.job) {
+        if let Some(job) = self.job_mut(block.job) {
             job.blocks_completed += u64::from(header.attempt == attempt);
         }
         self.array.free(place);
@@ -270,7 +271,7 @@ impl<V: Values> Switch for CanarySwitch<V> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.array.memory_bytes() + self.timeout.memory_bytes()
+        size_of::<Self>() + self.array.memory_bytes() + self.timeout.memory_bytes() + heap_bytes(&self.jobs)
     }
 
     fn report(&self) -> SwitchReport {
@@ -279,6 +280,12 @@ impl<V: Values> Switch for CanarySwitch<V> {
 }
 
 impl<V: Values> CanarySwitch<V> {
+    #[inline]
+    fn job_mut(&mut self, job: JobId) -> Option<&mut JobCounters> {
+        let at = self.jobs.binary_search_by_key(&job, |&(job, _)| job).ok()?;
+        Some(&mut self.jobs[at].1)
+    }
+
     /// What the jobs that are meant hold together.
     fn account(&self, of: impl Fn(JobId) -> bool) -> SwitchReport {
         let mut report = SwitchReport::default();
@@ -286,7 +293,7 @@ impl<V: Values> CanarySwitch<V> {
             report.slots += 1;
             report.slots_waiting += u32::from(entry.state == State::Open);
         }
-        for (_, counters) in self.jobs.iter().filter(|&(&job, _)| of(job)) {
+        for (_, counters) in self.jobs.iter().filter(|&&(job, _)| of(job)) {
             report.blocks_completed += counters.blocks_completed;
             report.contributions += counters.contributions;
         }
@@ -296,11 +303,15 @@ impl<V: Values> CanarySwitch<V> {
 
 impl<V: Values> SharedSwitch for CanarySwitch<V> {
     fn add_job(&mut self, job: JobId) {
-        self.jobs.insert(job, JobCounters::default());
+        let new = (job, JobCounters::default());
+        match self.jobs.binary_search_by_key(&job, |&(job, _)| job) {
+            Ok(at) => self.jobs[at] = new,
+            Err(at) => self.jobs.insert(at, new),
+        }
     }
 
     fn remove_job(&mut self, job: JobId) {
-        self.jobs.remove(&job);
+        self.jobs.retain(|&(other, _)| other != job);
         self.array.free_job(job);
         self.timeout.forget(job);
     }

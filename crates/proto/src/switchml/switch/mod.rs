@@ -20,6 +20,7 @@ use crate::contract::packet::PacketMut;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::parts::layout;
+use crate::parts::memory::heap_bytes;
 use crate::parts::report::Report;
 
 /// One job's slots in one shard of one switch.
@@ -278,8 +279,9 @@ impl<V: Values> Switch for SwitchMl<V> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.pool.memory_bytes()
-            + self.members.capacity() * size_of::<PortId>()
+        size_of::<Self>()
+            + self.pool.memory_bytes()
+            + heap_bytes(&self.members)
             + self.notices.memory_bytes()
             + self.inquiry.memory_bytes()
     }

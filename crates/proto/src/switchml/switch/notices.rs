@@ -10,6 +10,7 @@ use crate::contract::ids::{ChildId, GroupId, PortId};
 use crate::contract::packet::Ecn;
 use crate::contract::switch::{Emission, Verdict};
 use crate::contract::wire::Common;
+use crate::parts::memory::heap_bytes;
 use crate::protocols::Protocol;
 use crate::switchml::wire::{HEADER_LEN, Header, Kind};
 
@@ -97,8 +98,8 @@ impl Notices {
         }
     }
 
-    /// Bytes of the queue and of the ports.
+    /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
-        self.waiting.capacity() * size_of::<Notice>() + size_of_val(&self.members[..])
+        self.waiting.capacity() * size_of::<Notice>() + heap_bytes(&self.members)
     }
 }

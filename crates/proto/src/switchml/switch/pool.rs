@@ -11,6 +11,7 @@ use crate::collective::values::Values;
 use crate::contract::config::JobConfig;
 use crate::contract::ids::ChildId;
 use crate::contract::time::{Span, Time};
+use crate::parts::memory::heap_bytes;
 use crate::switchml::wire::{Header, Kind, LookAhead, Mismatch};
 
 /// What contributions to one phase of a slot must have in common.
@@ -266,12 +267,12 @@ impl<V: Values> Pool<V> {
         (0..self.children as u16).map(ChildId).filter(waits_for).collect()
     }
 
-    /// Bytes of everything above.
+    /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&self.versions[..])
-            + size_of_val(&self.seen[..])
-            + size_of_val(&self.excused[..])
-            + size_of_val(&self.lanes[..])
-            + size_of_val(&self.mismatches[..])
+        heap_bytes(&self.versions)
+            + heap_bytes(&self.seen)
+            + heap_bytes(&self.excused)
+            + heap_bytes(&self.lanes)
+            + heap_bytes(&self.mismatches)
     }
 }
