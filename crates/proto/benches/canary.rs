@@ -137,7 +137,7 @@ fn canary_packet(rank: u16, hosts: u16, k: u16) -> Vec<u8> {
         wid: Rank(rank),
         look_ahead: LookAhead::UNKNOWN,
         spec: Spec::allreduce(1 << 20, DType::I32, ReduceOp::Sum),
-        contributors: canary::proof(canary::rank_proof(Rank(rank)), 0, 0),
+        contributors: canary::proof(canary::RankProof::of(Rank(rank)), 0, 0),
     };
     header.emit(&mut bytes);
     bytes[canary::HEADER_LEN..]

@@ -12,4 +12,5 @@ pub mod parts;
 pub mod protocols;
 pub mod ps;
 pub mod ring;
+mod splitmix;
 pub mod switchml;

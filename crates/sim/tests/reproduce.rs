@@ -6,7 +6,7 @@ use tributary_sim::reproduce::{Entry, Memory, Outcome, ReproduceError, Verdict, 
 
 fn run(entry: &Entry, quick: bool) -> Result<Outcome, ReproduceError> {
     let stop = AtomicBool::new(false);
-    entry.run(quick, 2, &Watch { expect: &|_| {}, done: &|| {}, stop: &stop }, &Memory::default())
+    entry.run(quick, 2, &Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop }, &Memory::default())
 }
 
 fn outcome(id: &str) -> Outcome {
@@ -66,7 +66,7 @@ fn a_run_is_the_same_each_time() {
 #[test]
 fn who_stops_a_run_gets_no_result() {
     let stop = AtomicBool::new(true);
-    let watch = Watch { expect: &|_| {}, done: &|| {}, stop: &stop };
+    let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop };
     assert_eq!(find("switchml-fig6").unwrap().run(true, 1, &watch, &Memory::default()), Err(ReproduceError::Stopped));
 }
 
@@ -88,6 +88,7 @@ fn counted(entry: &Entry, memory: &Memory) -> (Outcome, usize) {
         done: &|| {
             done.fetch_add(1, Ordering::Relaxed);
         },
+        traced: &|_| {},
         stop: &stop,
     };
     let outcome = entry.run(true, 1, &watch, memory).unwrap();

@@ -80,6 +80,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         let watch = Watch {
             expect: &|points| progress.inc_length(points as u64),
             done: &|| progress.inc(1),
+            traced: &|_| {},
             stop: interrupt.flag(),
         };
         let outcome = entry.run(args.quick, args.seeds, &watch, &memory)?;

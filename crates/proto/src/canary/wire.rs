@@ -10,6 +10,8 @@
 //! The application's part of the paper's id is the job in the common header. A block that is issued again gets another
 //! `attempt`: the pair of `id` and `attempt` is what §3.3 calls a different id.
 
+use std::iter::Sum;
+
 use tributary_numeric::BlockExponent;
 
 use crate::collective::tensor::{Primitive, Spec};
@@ -18,6 +20,7 @@ use crate::contract::ids::{NodeId, PortId, PortSet, Rank};
 use crate::contract::protocol::Description;
 use crate::contract::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
 use crate::parts::look_ahead::LookAhead;
+use crate::splitmix::splitmix64;
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 40;
@@ -208,24 +211,40 @@ pub fn ports_of_shard(shard: u8, children: u32) -> Result<PortSet, DropReason> {
     Ok(ports)
 }
 
-/// What proves a rank's part in a block: added up over all ranks it is what the leader expects only if each is in it
-/// once, but for one chance in 2^32. Where a network doubles a packet that no switch remembers, the counter alone would
-/// take one rank twice for two ranks. Odd in the block's part, so that no rank's is lost by multiplication.
-pub fn proof(rank_sum: u32, id: u32, attempt: u8) -> u32 {
-    rank_sum.wrapping_mul(mix(u64::from(id) << 8 | u64::from(attempt)) | 1)
+/// What proves the part of ranks in a block: added up over all ranks it is what the leader expects only if each is in it
+/// once. Where a network doubles a packet that no switch remembers, the counter alone would take one rank twice for two.
+///
+/// Each rank has two fixed numbers and each issue of a block two factors; a proof is the sum of their products (a
+/// multilinear hash). Two different sets of contributors agree in one block with a chance of about 1.5 in 2^32, and in
+/// the next block with the same chance again: their numbers differ, and the factors are others.
+pub fn proof(ranks: RankProof, id: u32, attempt: u8) -> u32 {
+    let factors = splitmix64(u64::from(id) << 8 | u64::from(attempt));
+    let (first, second) = ((factors >> 32) as u32, factors as u32);
+    ranks.first.wrapping_mul(first).wrapping_add(ranks.second.wrapping_mul(second))
 }
 
-/// The rank's own part of its proof.
-pub fn rank_proof(rank: Rank) -> u32 {
-    mix(1 << 48 | u64::from(rank.0))
+/// The ranks' part of their proofs: two numbers a rank, summed modulo 2^32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RankProof {
+    first: u32,
+    second: u32,
 }
 
-/// A step of splitmix64 (Steele, Lea and Flood, 2014), its upper half.
-fn mix(x: u64) -> u32 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((x ^ x >> 31) >> 32) as u32
+impl RankProof {
+    /// One rank's.
+    pub fn of(rank: Rank) -> RankProof {
+        let numbers = splitmix64(1 << 48 | u64::from(rank.0));
+        RankProof { first: (numbers >> 32) as u32, second: numbers as u32 }
+    }
+}
+
+impl Sum for RankProof {
+    fn sum<I: Iterator<Item = RankProof>>(ranks: I) -> RankProof {
+        ranks.fold(RankProof::default(), |sum, rank| RankProof {
+            first: sum.first.wrapping_add(rank.first),
+            second: sum.second.wrapping_add(rank.second),
+        })
+    }
 }
 
 /// The body of a `Report`: who has contributed. Rank `r` is bit `r mod 8` of byte `r / 8`.

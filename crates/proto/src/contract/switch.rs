@@ -84,7 +84,7 @@ pub trait Switch: Send {
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission>;
     /// When to call `handle_timeout`, if nothing else happens before.
     fn poll_timeout(&self) -> Option<Time>;
-    /// Bytes of slots, bitmaps and tables that the machine holds.
+    /// Bytes that the machine holds, itself included: all that it has allocated.
     fn memory_bytes(&self) -> usize;
     /// The state of the job, for people.
     fn report(&self) -> SwitchReport;

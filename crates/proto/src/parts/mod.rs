@@ -3,6 +3,7 @@
 pub mod deadlines;
 pub mod layout;
 pub mod look_ahead;
+pub mod memory;
 pub mod mismatch;
 pub mod pacer;
 pub mod recovery;

@@ -16,6 +16,7 @@ use crate::contract::ids::{Rank, ShardId};
 use crate::contract::time::{Span, Time};
 use crate::parts::rtt::RttEstimator;
 use crate::parts::slot_lists::SlotLists;
+use crate::splitmix::splitmix64;
 
 /// Slots of a quiet shard that are sent again at a time.
 const PROBES: usize = 8;
@@ -284,7 +285,7 @@ impl Recovery {
             return Span::ZERO;
         }
         let [job, rank, shard] = [self.job.job.0.into(), u64::from(self.rank.0), shard as u64];
-        let hash = mix(mix(job << 32 | rank << 16 | shard) ^ u64::from(probes));
+        let hash = splitmix64(splitmix64(job << 32 | rank << 16 | shard) ^ u64::from(probes));
         Span((patience.0 >> 18) * (hash % (1 << 16)))
     }
 
@@ -316,14 +317,6 @@ impl Recovery {
         };
         (0..BACK_OFFS).filter_map(front).chain([probe]).min()
     }
-}
-
-/// A step of splitmix64 (Steele, Lea and Flood, 2014).
-fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
 }
 
 #[cfg(test)]

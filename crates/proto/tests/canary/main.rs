@@ -3,6 +3,7 @@
 mod broadcast;
 mod fabric;
 mod faults;
+mod proofs;
 mod reduce;
 mod results;
 mod switch;

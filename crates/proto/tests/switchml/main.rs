@@ -4,6 +4,7 @@
 mod harness;
 
 mod appendix_a;
+mod asked_again;
 mod faults;
 mod guess;
 mod late;

@@ -13,6 +13,9 @@ pub struct Watch<'a> {
     pub expect: &'a (dyn Fn(usize) + Sync),
     /// One of them is done.
     pub done: &'a (dyn Fn() + Sync),
+    /// A simulation came to its end, and this is the hash of its trace, in hexadecimal. Points run at the same time, so
+    /// that hashes come in any order.
+    pub traced: &'a (dyn Fn(&str) + Sync),
     /// No point is begun once this is true.
     pub stop: &'a AtomicBool,
 }

@@ -10,7 +10,7 @@ use tributary_proto::switchml::wire::Header;
 
 use super::finding::{Figure, Series};
 use super::rack::{Rack, RackJob};
-use super::{Context, Findings, ReproduceError};
+use super::{Context, Findings, ReproduceError, Watch};
 use crate::net::{Happening, TraceEvent, Tracer};
 
 /// What is run.
@@ -83,7 +83,7 @@ impl Pool {
     pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let jobs: Vec<RackJob> =
             self.setups.iter().flat_map(|setup| self.slots.iter().map(move |&slots| self.job(setup, slots))).collect();
-        let points = context.watch.all(&jobs, measure)?;
+        let points = context.watch.all(&jobs, |job| measure(job, context.watch))?;
         let mut findings = Findings::default();
         let (mut times, mut turns) = (Vec::new(), Vec::new());
         for (setup, points) in self.setups.iter().zip(points.chunks(self.slots.len())) {
@@ -147,12 +147,12 @@ impl Pool {
     }
 }
 
-fn measure(job: &RackJob) -> Result<Point, ReproduceError> {
+fn measure(job: &RackJob, watch: &Watch<'_>) -> Result<Point, ReproduceError> {
     let turns = Arc::new(Mutex::new(Turns { last: vec![None; usize::from(job.slots)], ..Turns::default() }));
     let mut sim = job.build()?;
     sim.fabric.set_tracer(Some(Box::new(Clock(turns.clone()))));
     sim.run_until_finished(Time(u64::MAX));
-    let run = job.finish(&sim)?;
+    let run = job.finish(&sim, watch)?;
     let turns = turns.lock().expect("the simulation is over");
     // A pool that takes the whole tensor at once has no turns: its round trip is the whole time.
     let turn = turns.sum.checked_div(turns.count).map_or(run.tat, Span);

@@ -203,11 +203,12 @@ impl RackJob {
                 break;
             }
         }
-        self.finish(&sim)
+        self.finish(&sim, watch)
     }
 
     /// The result of a simulation that came to its end: every sum must be every contribution exactly once.
-    pub fn finish(&self, sim: &Simulation) -> Result<RackRun, ReproduceError> {
+    pub fn finish(&self, sim: &Simulation, watch: &Watch<'_>) -> Result<RackRun, ReproduceError> {
+        (watch.traced)(&format!("{:016x}", sim.fabric.trace_hash()));
         let job = &sim.traffic.jobs.all()[0];
         let wrong = |why: String| ReproduceError::Wrong { what: self.name(), why };
         if let Some(complaint) = job.complaints.first() {

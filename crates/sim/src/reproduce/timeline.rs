@@ -113,7 +113,7 @@ impl Timeline {
             }
             context.watch.check()?;
         }
-        let run = job.finish(&sim)?;
+        let run = job.finish(&sim, context.watch)?;
         // Timers that are left over after the end are no part of the figure.
         packets.truncate((run.tat.0).div_ceil(Span::from_micros(self.interval_us).0) as usize);
         Ok(Recorded { packets, again: run.stats[0].retransmissions, tat: run.tat })

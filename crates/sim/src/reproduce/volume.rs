@@ -11,7 +11,7 @@ use tributary_proto::switchml;
 
 use super::finding::Finding;
 use super::rack::{Rack, RackJob};
-use super::{Context, Findings, ReproduceError};
+use super::{Context, Findings, ReproduceError, Watch};
 use crate::net::{Happening, TraceEvent, Tracer};
 
 /// What is run.
@@ -67,7 +67,7 @@ impl Volume {
             .into_iter()
             .flat_map(|protocol| self.workers.iter().map(move |&workers| self.job(protocol, workers)))
             .collect();
-        let counts = context.watch.all(&jobs, count)?;
+        let counts = context.watch.all(&jobs, |job| count(job, context.watch))?;
         let mut findings = Findings::default();
         for (job, counts) in jobs.iter().zip(counts) {
             let least = *counts.iter().min().expect("there are workers") as f64;
@@ -102,13 +102,13 @@ impl Volume {
 }
 
 /// Bytes of vectors through each worker's cable.
-fn count(job: &RackJob) -> Result<Vec<u64>, ReproduceError> {
+fn count(job: &RackJob, watch: &Watch<'_>) -> Result<Vec<u64>, ReproduceError> {
     let bytes = Arc::new(Mutex::new(vec![0; job.workers as usize]));
     let mut sim = job.build()?;
     sim.fabric
         .set_tracer(Some(Box::new(Meter { framing_bytes: u64::from(job.rack.framing_bytes()), bytes: bytes.clone() })));
     sim.run_until_finished(Time(u64::MAX));
-    job.finish(&sim)?;
+    job.finish(&sim, watch)?;
     let counts = bytes.lock().expect("the simulation is over").clone();
     Ok(counts)
 }

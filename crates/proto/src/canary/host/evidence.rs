@@ -5,7 +5,7 @@
 
 use super::CanaryHost;
 use super::steps::Step;
-use crate::canary::wire::{proof, rank_proof};
+use crate::canary::wire::{RankProof, proof};
 use crate::contract::ids::Rank;
 
 /// Ranks that have not asked, at most, of which all subsets are compared with what is missing.
@@ -23,16 +23,17 @@ impl CanaryHost {
         }
         let (id, attempt) = (self.steps.id(step), lead.attempt);
         let lacks = proof(self.others_proof, id, attempt).wrapping_sub(lead.contributors);
-        if missing == 1 && proof(rank_proof(asker), id, attempt) == lacks {
+        if missing == 1 && proof(RankProof::of(asker), id, attempt) == lacks {
             return true;
         }
         if usize::from(silent) > FEW {
             return false;
         }
-        let silent: Vec<u32> = self.others().filter(|&rank| !lead.asked.contains(rank)).map(rank_proof).collect();
+        let silent: Vec<RankProof> =
+            self.others().filter(|&rank| !lead.asked.contains(rank)).map(RankProof::of).collect();
         let sum_of = |subset: u32| {
             let chosen = silent.iter().enumerate().filter(|&(index, _)| subset >> index & 1 != 0);
-            proof(chosen.fold(0u32, |sum, (_, &part)| sum.wrapping_add(part)), id, attempt)
+            proof(chosen.map(|(_, &part)| part).sum(), id, attempt)
         };
         let may_be_late = |subset: u32| subset.count_ones() == u32::from(missing) && sum_of(subset) == lacks;
         !(0..1u32 << silent.len()).any(may_be_late)

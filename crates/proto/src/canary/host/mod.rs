@@ -32,7 +32,7 @@ use self::notices::Notices;
 use self::outbox::Outgoing;
 use self::place::{Place, Stage, Way};
 use self::steps::{Step, Steps};
-use super::wire::{HEADER_LEN, Header, Kind, rank_proof};
+use super::wire::{HEADER_LEN, Header, Kind, RankProof};
 use crate::collective::tensor::Spec;
 use crate::collective::values::{FINGERPRINT_LEN, Values};
 use crate::contract::config::{HostConfig, JobConfig};
@@ -71,7 +71,7 @@ pub struct CanaryHost {
     notices: Notices,
     claims: Claims,
     /// The proofs of all ranks but this one.
-    others_proof: u32,
+    others_proof: RankProof,
     deadlines: Deadlines,
     /// The place to ask about.
     question: Option<u16>,
@@ -112,7 +112,7 @@ impl CanaryHost {
             outbox: VecDeque::new(),
             notices: Notices::default(),
             claims: Claims::default(),
-            others_proof: others.fold(0, |sum, rank| sum.wrapping_add(rank_proof(rank))),
+            others_proof: others.map(RankProof::of).sum(),
             deadlines: Deadlines::default(),
             question: None,
             heard: None,

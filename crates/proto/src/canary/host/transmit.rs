@@ -4,7 +4,7 @@ use super::CanaryHost;
 use super::lead::State;
 use super::outbox::{Outgoing, Ports};
 use super::steps::Step;
-use crate::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, Report, proof, rank_proof};
+use crate::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, Report, proof};
 use crate::collective::tensor::Primitive;
 use crate::contract::ids::{NodeId, Rank};
 use crate::contract::packet::{Addr, Ecn, Transmit};
@@ -94,7 +94,7 @@ impl CanaryHost {
             counter: 1,
             bypass: direct,
             look_ahead: self.look_ahead_at(place),
-            contributors: proof(rank_proof(self.config.rank), header.id, state.attempt),
+            contributors: proof(RankProof::of(self.config.rank), header.id, state.attempt),
             ..header
         };
         let elements = self.contributed_elements_at(place);

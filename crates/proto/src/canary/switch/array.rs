@@ -8,6 +8,7 @@ use crate::contract::config::SharedSwitchConfig;
 use crate::contract::ids::{JobId, PortSet};
 use crate::contract::time::{Span, Time};
 use crate::contract::wire::COMMON_LEN;
+use crate::parts::memory::heap_bytes;
 use crate::parts::slot_lists::SlotLists;
 
 /// What an entry in use does.
@@ -271,11 +272,13 @@ impl Array {
         }
     }
 
-    /// Bytes of everything above.
+    /// Bytes on the heap: all descriptors with their accumulators, used or not.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&self.entries[..])
-            + size_of_val(&self.lanes[..])
-            + size_of_val(&self.last_due[..])
+        heap_bytes(&self.entries)
+            + heap_bytes(&self.descriptors)
+            + heap_bytes(&self.lanes)
+            + heap_bytes(&self.spare)
+            + heap_bytes(&self.last_due)
             + self.lists.memory_bytes()
     }
 }

@@ -9,8 +9,6 @@
 mod array;
 mod timeout;
 
-use std::collections::BTreeMap;
-
 use self::array::{Array, BlockId, Descriptor, State};
 use self::timeout::Timeout;
 use super::wire::{
@@ -24,6 +22,7 @@ use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::switch::{ArrayReport, Emission, PortView, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::{COMMON_LEN, u16};
+use crate::parts::memory::heap_bytes;
 
 /// What one switch of a fabric does for all jobs.
 pub struct CanarySwitch {
@@ -31,7 +30,8 @@ pub struct CanarySwitch {
     elements_per_packet: usize,
     array: Array,
     timeout: Timeout,
-    jobs: BTreeMap<JobId, JobCounters>,
+    /// Ascending by job.
+    jobs: Vec<(JobId, JobCounters)>,
     counters: ArrayReport,
     values: Values,
 }
@@ -51,7 +51,7 @@ impl CanarySwitch {
             elements_per_packet: config.elements_per_packet.into(),
             array: Array::new(values, config, timeout.steps()),
             timeout,
-            jobs: BTreeMap::new(),
+            jobs: Vec::new(),
             counters: ArrayReport::default(),
             values,
         }
@@ -91,7 +91,7 @@ impl CanarySwitch {
             return Err(DropReason::BadField);
         }
         let block = BlockId { job: JobId(u16(packet.bytes, 6)), attempt: header.attempt, id: header.id };
-        if let Some(job) = self.jobs.get_mut(&block.job) {
+        if let Some(job) = self.job_mut(block.job) {
             job.contributions += 1;
         }
         let place = self.array.place(block);
@@ -223,7 +223,7 @@ impl CanarySwitch {
             let spread = entry.last_at.since(entry.first_at);
             self.timeout.sample(block.job, entry.header.root, entry.passed, spread);
         }
-        if let Some(job) = self.jobs.get_mut(&block.job) {
+        if let Some(job) = self.job_mut(block.job) {
             job.blocks_completed += u64::from(header.attempt == attempt);
         }
         self.array.free(place);
@@ -269,7 +269,7 @@ impl Switch for CanarySwitch {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.array.memory_bytes() + self.timeout.memory_bytes()
+        size_of::<Self>() + self.array.memory_bytes() + self.timeout.memory_bytes() + heap_bytes(&self.jobs)
     }
 
     fn report(&self) -> SwitchReport {
@@ -278,6 +278,12 @@ impl Switch for CanarySwitch {
 }
 
 impl CanarySwitch {
+    #[inline]
+    fn job_mut(&mut self, job: JobId) -> Option<&mut JobCounters> {
+        let at = self.jobs.binary_search_by_key(&job, |&(job, _)| job).ok()?;
+        Some(&mut self.jobs[at].1)
+    }
+
     /// What the jobs that are meant hold together.
     fn account(&self, of: impl Fn(JobId) -> bool) -> SwitchReport {
         let mut report = SwitchReport::default();
@@ -285,7 +291,7 @@ impl CanarySwitch {
             report.slots += 1;
             report.slots_waiting += u32::from(entry.state == State::Open);
         }
-        for (_, counters) in self.jobs.iter().filter(|&(&job, _)| of(job)) {
+        for (_, counters) in self.jobs.iter().filter(|&&(job, _)| of(job)) {
             report.blocks_completed += counters.blocks_completed;
             report.contributions += counters.contributions;
         }
@@ -295,11 +301,15 @@ impl CanarySwitch {
 
 impl SharedSwitch for CanarySwitch {
     fn add_job(&mut self, job: JobId) {
-        self.jobs.insert(job, JobCounters::default());
+        let new = (job, JobCounters::default());
+        match self.jobs.binary_search_by_key(&job, |&(job, _)| job) {
+            Ok(at) => self.jobs[at] = new,
+            Err(at) => self.jobs.insert(at, new),
+        }
     }
 
     fn remove_job(&mut self, job: JobId) {
-        self.jobs.remove(&job);
+        self.jobs.retain(|&(other, _)| other != job);
         self.array.free_job(job);
         self.timeout.forget(job);
     }

@@ -17,6 +17,7 @@ use super::ledger::Ledger;
 use crate::collective::tensor::{Primitive, Spec, Tensor};
 use crate::collective::values::FINGERPRINT_LEN;
 use crate::contract::ids::Rank;
+use crate::splitmix::splitmix64;
 
 /// The three words of a contribution or of a sum of several.
 type Words = [u64; 3];
@@ -128,7 +129,7 @@ impl FingerprintTensor {
             spec,
             rank,
             world,
-            seed: mix(collective),
+            seed: splitmix64(collective),
             own: roster.sum(Run { first: rank, count: 1 }),
             all: roster.sum(contributors),
             contributors: contributors.count,
@@ -178,7 +179,7 @@ impl FingerprintTensor {
 
     /// A hash of the collective and the block, from which all else about the block follows.
     fn block_hash(&self, block: &Range<usize>) -> u64 {
-        [block.start as u64, block.end as u64].into_iter().fold(self.seed, |hash, word| mix(hash ^ word))
+        [block.start as u64, block.end as u64].into_iter().fold(self.seed, |hash, word| splitmix64(hash ^ word))
     }
 
     /// The block's largest exponent over all ranks.
@@ -194,7 +195,7 @@ impl FingerprintTensor {
         if (h >> 16) % u64::from(self.world) == u64::from(self.rank) {
             return largest;
         }
-        let below = (mix(h ^ u64::from(self.rank)) & 7) as i16;
+        let below = (splitmix64(h ^ u64::from(self.rank)) & 7) as i16;
         BlockExponent { exponent: largest.exponent - below, ..largest }
     }
 
@@ -304,8 +305,8 @@ impl Tensor for FingerprintTensor {
 /// `h` and `h'` of a block and its scale: odd, so that no contribution is lost by multiplication.
 fn factors(block_hash: u64, scale: Option<Scale>) -> [u64; 2] {
     let scale = scale.map_or(0, |scale| 1 << 63 | (scale.shift as u32 as u64) << 8 | u64::from(scale.counter_bits));
-    let h = mix(block_hash ^ scale);
-    [h | 1, mix(h) | 1]
+    let h = splitmix64(block_hash ^ scale);
+    [h | 1, splitmix64(h) | 1]
 }
 
 /// The words of `count` ranks whose `a_r` and `b_r` add up to these.
@@ -315,16 +316,8 @@ fn words([a, b]: [u64; 2], count: u16, [h, h2]: [u64; 2]) -> Words {
 
 /// The fixed random numbers `a_r` and `b_r`.
 fn constants(rank: u16) -> [u64; 2] {
-    let a = mix(0x7472_6962_7574_6172 ^ u64::from(rank));
-    [a | 1, mix(a) | 1]
-}
-
-/// A step of splitmix64 (Steele, Lea and Flood, 2014).
-fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
+    let a = splitmix64(0x7472_6962_7574_6172 ^ u64::from(rank));
+    [a | 1, splitmix64(a) | 1]
 }
 
 fn put(words: Words, bytes: &mut [u8]) {

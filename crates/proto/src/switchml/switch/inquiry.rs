@@ -5,6 +5,7 @@
 
 use crate::contract::config::{Below, SwitchConfig};
 use crate::contract::ids::{ChildId, Rank};
+use crate::parts::memory::heap_bytes;
 use crate::parts::report::Report;
 
 /// A child, or the switch above.
@@ -129,16 +130,16 @@ impl Inquiry {
         report
     }
 
-    /// Bytes of the tables.
+    /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
         let ranks = |below: &Below| match below {
             Below::Worker(_) => 0,
-            Below::Switch(ranks) => size_of_val(&ranks[..]),
+            Below::Switch(ranks) => heap_bytes(ranks),
         };
-        size_of_val(&self.below[..])
+        heap_bytes(&self.below)
             + self.below.iter().map(ranks).sum::<usize>()
-            + size_of_val(&self.asked[..])
-            + size_of_val(&self.switches[..])
-            + size_of_val(&self.heard[..])
+            + heap_bytes(&self.asked)
+            + heap_bytes(&self.switches)
+            + heap_bytes(&self.heard)
     }
 }

@@ -19,6 +19,7 @@ use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::parts::layout;
+use crate::parts::memory::heap_bytes;
 use crate::parts::report::Report;
 
 /// Bytes that a job of this shape takes in one shard.
@@ -55,7 +56,7 @@ impl SwitchMl {
             group: config.group,
             parent: config.parent,
             elements_per_packet: u32::from(config.job.elements_per_packet),
-            pool: Pool::new(values, slots, config.members.len(), usize::from(config.job.elements_per_packet)),
+            pool: Pool::new(values, &config.job, slots, config.members.len()),
             notices: Notices::new(config),
             inquiry: Inquiry::new(config),
             counters: Counters::default(),
@@ -70,7 +71,7 @@ impl SwitchMl {
         if self.parent.is_some_and(|parent| parent.port == ingress) {
             return match kind {
                 Kind::Result => self.parent_result(now, version, &header, packet),
-                Kind::Mismatch => self.mismatch_elsewhere(version, &header, packet, true),
+                Kind::Mismatch => self.mismatch_elsewhere(now, version, &header, packet, true),
                 Kind::Report => self.report(Neighbour::Parent, &header, packet),
                 Kind::Query => Ok(self.query(Neighbour::Parent, header)),
                 Kind::Update | Kind::Probe => Err(DropReason::BadKind),
@@ -86,7 +87,9 @@ impl SwitchMl {
                 self.contribution(now, version, Block { kind, spec: header.spec, elements }, ingress, &header, packet)
             }
             Kind::Query => Ok(self.query(child, header)),
-            Kind::Mismatch if self.inquiry.is_switch(child) => self.mismatch_elsewhere(version, &header, packet, false),
+            Kind::Mismatch if self.inquiry.is_switch(child) => {
+                self.mismatch_elsewhere(now, version, &header, packet, false)
+            }
             Kind::Report if self.inquiry.is_switch(child) => self.report(child, &header, packet),
             Kind::Mismatch | Kind::Result | Kind::Report => Err(DropReason::BadKind),
         }
@@ -126,7 +129,7 @@ impl SwitchMl {
         let crossed = relation == Relation::Same && self.pool.crossed(now, version, header.wid);
         match on_contribution(relation, state, seen, shadow_complete, crossed) {
             Action::Begin => {
-                self.pool.begin(version, header.phase, block);
+                self.pool.begin(now, version, header.phase, block);
                 Ok(self.add(now, version, header, packet))
             }
             Action::Add if same_block => Ok(self.add(now, version, header, packet)),
@@ -217,6 +220,7 @@ impl SwitchMl {
     /// Another switch has found that ranks disagree.
     fn mismatch_elsewhere(
         &mut self,
+        now: Time,
         version: VersionId,
         header: &Header,
         packet: &PacketMut<'_>,
@@ -227,7 +231,7 @@ impl SwitchMl {
         let relation = Relation::of(header.phase, held.phase);
         on_mismatch(relation, held.state, self.pool.shadow_complete(version, header.phase))?;
         if relation == Relation::Next {
-            self.pool.begin(version, header.phase, Block { kind: Kind::Probe, spec: header.spec, elements: 0 });
+            self.pool.begin(now, version, header.phase, Block { kind: Kind::Probe, spec: header.spec, elements: 0 });
         }
         self.pool.note(version, mismatch);
         if !from_above {
@@ -279,8 +283,9 @@ impl Switch for SwitchMl {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.pool.memory_bytes()
-            + self.members.capacity() * size_of::<PortId>()
+        size_of::<Self>()
+            + self.pool.memory_bytes()
+            + heap_bytes(&self.members)
             + self.notices.memory_bytes()
             + self.inquiry.memory_bytes()
     }

@@ -9,6 +9,7 @@ use crate::contract::ids::{ChildId, GroupId, PortId};
 use crate::contract::packet::Ecn;
 use crate::contract::switch::{Emission, Verdict};
 use crate::contract::wire::Common;
+use crate::parts::memory::heap_bytes;
 use crate::switchml::wire::{HEADER_LEN, Header, Kind};
 
 /// Whom a notice is for.
@@ -95,8 +96,8 @@ impl Notices {
         }
     }
 
-    /// Bytes of the queue and of the ports.
+    /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
-        self.waiting.capacity() * size_of::<Notice>() + size_of_val(&self.members[..])
+        self.waiting.capacity() * size_of::<Notice>() + heap_bytes(&self.members)
     }
 }

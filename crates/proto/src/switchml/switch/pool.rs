@@ -7,9 +7,11 @@ use tributary_numeric::{DType, ReduceOp};
 use super::slot::{Relation, State};
 use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
+use crate::contract::config::JobConfig;
 use crate::contract::ids::ChildId;
 use crate::contract::protocol::JobShape;
 use crate::contract::time::{Span, Time};
+use crate::parts::memory::heap_bytes;
 use crate::switchml::wire::{Header, Kind, LookAhead, Mismatch};
 
 /// What contributions to one phase of a slot must have in common.
@@ -37,9 +39,14 @@ pub struct Version {
     pub block: Block,
     /// When all contributions were in, and then when the parent's result came.
     completed_at: Time,
-    /// How long that was after the slot's result before it; zero if there was none.
+    /// From the slot's result before to the first contribution, where that may be a round trip; [`UNKNOWN`] otherwise.
+    turnaround: Span,
+    /// No longer than a round trip of the quickest child: see [`Pool::crossed`]. Zero if none is known.
     round: Span,
 }
+
+/// No turnaround was measured.
+const UNKNOWN: Span = Span(u64::MAX);
 
 /// Where a version lies in the pool: twice the slot within the shard, plus the parity of the phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +65,17 @@ pub struct Pool {
     lanes: Vec<u32>,
     lane_count: usize,
     children: usize,
+    /// A collective of so many elements has two blocks or more in every slot.
+    two_laps: u64,
     mismatches: Vec<Option<Mismatch>>,
     values: Values,
 }
 
 impl Pool {
-    /// New slots for `children` contributors and vectors of up to `elements`.
-    pub fn new(values: Values, slots: Range<u16>, children: usize, elements: usize) -> Pool {
+    /// New slots of a shard of a job, for `children` contributors.
+    pub fn new(values: Values, job: &JobConfig, slots: Range<u16>, children: usize) -> Pool {
         let versions = 2 * slots.len();
-        let (words, lane_count) = (children.div_ceil(64), values.lane_count(elements));
+        let (words, lane_count) = (children.div_ceil(64), values.lane_count(job.elements_per_packet.into()));
         let nothing = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
         let unused = |version: usize| Version {
             // Phases 0 and 1 come next.
@@ -76,6 +85,7 @@ impl Pool {
             look_ahead: LookAhead::UNKNOWN,
             block: Block { kind: Kind::Probe, spec: nothing, elements: 0 },
             completed_at: Time::ZERO,
+            turnaround: UNKNOWN,
             round: Span::ZERO,
         };
         Pool {
@@ -87,6 +97,7 @@ impl Pool {
             lanes: vec![0; versions * lane_count],
             lane_count,
             children,
+            two_laps: 2 * u64::from(job.slots) * u64::from(job.elements_per_packet),
             mismatches: vec![None; versions],
             values,
         }
@@ -124,14 +135,29 @@ impl Pool {
         self.seen[id.0 * self.words + wid.index() / 64] & 1 << (wid.index() % 64) != 0
     }
 
-    /// Takes a version for a new phase.
-    pub fn begin(&mut self, id: VersionId, phase: u32, block: Block) {
+    /// Takes a version for a new phase, whose first contribution has come.
+    pub fn begin(&mut self, now: Time, id: VersionId, phase: u32, block: Block) {
         self.seen[id.0 * self.words..][..self.words].fill(0);
         // The neutral element of the look-ahead's join.
         let look_ahead = LookAhead::known(tributary_numeric::BlockExponent::ZERO);
         self.excused[id.0 * self.words..][..self.words].fill(0);
-        let (completed_at, round) = (Time::ZERO, Span::ZERO);
-        self.versions[id.0] = Version { phase, state: State::Open, count: 0, look_ahead, block, completed_at, round };
+        let (turnaround, round) = self.measured(now, &self.versions[id.0 ^ 1], &block);
+        let (state, count, completed_at) = (State::Open, 0, Time::ZERO);
+        self.versions[id.0] = Version { phase, state, count, look_ahead, block, completed_at, turnaround, round };
+    }
+
+    /// What a block's first contribution tells of round trips. The quickest child has just used a result again: that takes
+    /// a round trip if both blocks are of one collective, and anything if ranks computed something in between. A collective
+    /// with two blocks in each slot begins in at most every second of them. So the shorter of the last two turnarounds is
+    /// a round trip; of smaller collectives nothing is known.
+    fn measured(&self, now: Time, before: &Version, block: &Block) -> (Span, Span) {
+        let goes_round = |spec: &Spec| u64::from(spec.elements) >= self.two_laps;
+        if before.state != State::Complete || !goes_round(&before.block.spec) || !goes_round(&block.spec) {
+            return (UNKNOWN, Span::ZERO);
+        }
+        let turnaround = now.since(before.completed_at);
+        // Where the one before is unknown, that block was the first of its collective, and this one is not.
+        (turnaround, turnaround.min(before.turnaround))
     }
 
     /// Adds one contribution, which was not seen and is of the version's block; gives the new count.
@@ -161,18 +187,14 @@ impl Pool {
     }
 
     fn all_in(&mut self, now: Time, id: VersionId, state: State) {
-        let before = self.versions[id.0 ^ 1];
         let version = &mut self.versions[id.0];
         (version.state, version.completed_at) = (state, now);
-        if before.state == State::Complete {
-            version.round = now.since(before.completed_at);
-        }
     }
 
-    /// True if a packet that was counted already needs no answer: it comes when all are in, but less time has passed
-    /// since then than the slot took for its last round, which is at least a round trip. So it was probably sent before
-    /// the result can have arrived, and by several children at once. Only the first of each child and phase is let go:
-    /// who asks a second time has lost something, however long the last round was.
+    /// True if a packet that was counted already needs no answer: it comes when all are in, but sooner after that than a
+    /// round trip takes. So it was sent before the result can have arrived, and probably by several children at once.
+    /// Only the first of each child and phase is let go: who asks a second time has lost something. Where no round trip
+    /// is known every question is answered (line 20).
     pub fn crossed(&mut self, now: Time, id: VersionId, wid: ChildId) -> bool {
         let version = &self.versions[id.0];
         let all_in = matches!(version.state, State::AwaitsParent | State::Complete);
@@ -256,12 +278,12 @@ impl Pool {
         (0..self.children as u16).map(ChildId).filter(waits_for).collect()
     }
 
-    /// Bytes of everything above.
+    /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&self.versions[..])
-            + size_of_val(&self.seen[..])
-            + size_of_val(&self.excused[..])
-            + size_of_val(&self.lanes[..])
-            + size_of_val(&self.mismatches[..])
+        heap_bytes(&self.versions)
+            + heap_bytes(&self.seen)
+            + heap_bytes(&self.excused)
+            + heap_bytes(&self.lanes)
+            + heap_bytes(&self.mismatches)
     }
 }

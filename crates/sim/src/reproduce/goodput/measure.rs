@@ -61,6 +61,7 @@ impl Goodput {
             Err(RunError::Stopped(_)) => return Err(ReproduceError::Stopped),
             Err(RunError::Config(error)) => return Err(ReproduceError::Bad(error.to_string())),
         };
+        (context.watch.traced)(&report.trace_hash);
         if let Some(why) = report.failure() {
             return Err(ReproduceError::Wrong { what, why });
         }

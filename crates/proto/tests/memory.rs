@@ -1,0 +1,112 @@
+//! Machines say exactly how much memory they hold: what they have allocated, counted by the allocator.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use tributary_proto::collective::values::Values;
+use tributary_proto::contract::config::{Below, FlushTimeout, JobConfig, Parent, SharedSwitchConfig, SwitchConfig};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ShardId};
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::time::Span;
+use tributary_proto::protocols;
+
+thread_local! {
+    /// Bytes that this thread has allocated and not given back.
+    static HELD: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(bytes: isize) {
+    HELD.with(|held| held.set(held.get() + bytes));
+}
+
+/// The system's allocator, and a count.
+struct Counting;
+
+// SAFETY: every call is handed to the system's allocator as it is; counting neither allocates nor unwinds.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller keeps to the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller keeps to the contract of `alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: the caller keeps to the contract of `dealloc`.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count(new_size as isize - layout.size() as isize);
+        // SAFETY: the caller keeps to the contract of `realloc`.
+        unsafe { System.realloc(memory, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What `make` allocates and its result holds on to.
+fn allocated<T>(make: impl FnOnce() -> T) -> (T, usize) {
+    let before = HELD.get();
+    let made = make();
+    (made, (HELD.get() - before) as usize)
+}
+
+/// A switch with workers or, where `racks` are given, with switches below it.
+fn config(protocol: &Protocol, world: u16, racks: u16, slots: u16, shards: u16, parent: bool) -> SwitchConfig {
+    let rack = |rack| (0..world).filter(|rank| rank % racks == rack).map(Rank).collect();
+    let below = match racks {
+        0 => Below::workers(world),
+        _ => (0..racks).map(|number| Below::Switch(rack(number))).collect(),
+    };
+    let (code, options) = (protocol.code, protocol.options.defaults());
+    let (job, key) = (JobId(1), JobKey(2));
+    let job = JobConfig { job, key, protocol: code, world, slots, elements_per_packet: 64, shards, options };
+    let parent = parent.then_some(Parent { port: PortId(2000), child: ChildId(0) });
+    let members = (0..below.len() as u16).map(PortId).collect();
+    SwitchConfig { job, shard: ShardId(0), members, below, group: GroupId(1), parent }
+}
+
+fn a_job_is_exact(values: Values) {
+    for protocol in protocols::ALL {
+        for (world, racks, parent) in [(1, 0, false), (8, 0, true), (65, 0, false), (16, 2, false), (1023, 31, true)] {
+            for (slots, shards) in [(1, 1), (64, 2), (512, 1)] {
+                let config = config(protocol, world, racks, slots, shards, parent);
+                let (machine, allocated) = allocated(|| protocol.switch(values, &config));
+                let said = machine.map_or(0, |machine| machine.memory_bytes());
+                assert_eq!(said, allocated, "{}: {world} ranks, {racks} racks, {slots} slots", protocol.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_switch_says_what_a_job_holds_to_the_byte() {
+    a_job_is_exact(Values::Elements);
+    a_job_is_exact(Values::Fingerprint);
+}
+
+#[test]
+fn a_machine_that_jobs_share_says_what_it_holds_to_the_byte() {
+    for protocol in protocols::ALL {
+        for (descriptors, elements_per_packet) in [(1, 1), (1000, 256), (4096, 352)] {
+            let timeout = FlushTimeout::Adaptive { least: Span::from_micros(1), most: Span::from_millis(1) };
+            let (node, lease) = (NodeId(9), Span::from_millis(1));
+            let config = SharedSwitchConfig { node, descriptors, partitions: 1, elements_per_packet, timeout, lease };
+            let (machine, mut held) = allocated(|| protocol.shared_switch(Values::Elements, &config));
+            let Some(mut machine) = machine else { continue };
+            assert_eq!(machine.memory_bytes(), held, "{}: {descriptors} descriptors", protocol.name);
+            for job in 1..100 {
+                held += allocated(|| machine.add_job(JobId(job))).1;
+                assert_eq!(machine.memory_bytes(), held, "{}: {job} jobs", protocol.name);
+            }
+        }
+    }
+}
