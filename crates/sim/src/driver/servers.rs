@@ -36,17 +36,7 @@ impl Simulation {
             let machine = Box::new(PsHost::<Fingerprint>::new(&machine, place));
             // Only ranks bring something; their first collective is an event.
             let open = address < plan.members.len();
-            self.take_seat(Seat {
-                host,
-                job: index,
-                rank,
-                machine,
-                eager: false,
-                moved: false,
-                alive: true,
-                submitted: 0,
-                open,
-            });
+            self.take_seat(Seat::new(host, index, rank, machine, open));
             if open {
                 self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
             }
