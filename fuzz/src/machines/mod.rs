@@ -7,11 +7,12 @@ use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Elements;
 use tributary_proto::contract::config::{Below, FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
-use tributary_proto::contract::host::{Collective, HostEvent};
+use tributary_proto::contract::drive::record::{HostRecorder, SwitchRecorder};
+use tributary_proto::contract::host::Collective;
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::contract::switch::{MIN_TRANSMIT_LEN, NoQueues, Verdict};
+use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
 use tributary_proto::parts::report::Report;
@@ -99,17 +100,18 @@ pub fn switchml_pipeline(bytes: &[u8]) {
     };
     pipeline.install(job.job, installed);
     let memory = pipeline.report(job.job).expect("it is installed").memory_bytes;
+    let mut recorder = SwitchRecorder::default();
     for (from, mut bytes) in packets(Protocol::SwitchMl, bytes) {
         let before = bytes.len();
         let mut packet = PacketMut::new(&mut bytes, Ecn::NotCapable);
-        let verdict = pipeline.process(Time::ZERO, PortId(u16::from(from % 12)), &mut packet, &NoQueues);
+        let ingress = PortId(u16::from(from % 12));
+        let verdict = recorder.packet(&mut pipeline, Time::ZERO, ingress, &mut packet, &NoQueues);
         assert!(packet.len <= before && packet.wire_len <= before, "a packet may not grow");
         if let Verdict::Port(port) = verdict {
             assert!(port.0 < 3 || port.0 == 9, "sent to a stranger");
         }
-        let mut buf = [0; MIN_TRANSMIT_LEN];
-        while let Some(emission) = pipeline.poll_transmit(Time::ZERO, &mut buf) {
-            assert!(Common::parse(&buf[..emission.len]).is_ok() && Header::parse(&buf[..emission.len]).is_ok());
+        for made in recorder.take() {
+            assert!(Common::parse(&made.bytes).is_ok() && Header::parse(&made.bytes).is_ok());
         }
     }
     assert_eq!(pipeline.report(job.job).expect("it is installed").memory_bytes, memory);
@@ -139,14 +141,13 @@ fn drive_host(
     for collective in collectives {
         host.submit(Time::ZERO, collective).expect("nothing has failed");
     }
-    let mut buf = vec![0; host.max_packet_len()];
-    let (mut now, mut ended) = (Time::ZERO, 0);
+    let (mut now, mut ended, mut recorder) = (Time::ZERO, 0, HostRecorder::default());
     let inputs = packets(protocol, bytes).map(Some).chain(std::iter::repeat(None));
     for (step, input) in inputs.enumerate() {
         match input {
             Some((place, bytes)) => {
                 let packet = Packet { bytes: &bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
-                let _ = host.handle_packet(now, from(place), packet);
+                recorder.packet(&mut *host, now, from(place), packet);
             }
             None => {
                 let Some(due) = host.poll_timeout() else { break };
@@ -155,15 +156,13 @@ fn drive_host(
                 }
                 assert!(step < 10_000, "its timers never end");
                 now = due.max(now);
-                host.handle_timeout(now);
+                recorder.timeout(&mut *host, now);
             }
         }
-        while let Some(transmit) = host.poll_transmit(now, &mut buf) {
-            assert!(transmit.len <= buf.len() && readable(&buf[..transmit.len]));
+        for made in recorder.sent.drain(..) {
+            assert!(made.bytes.len() <= host.max_packet_len() && readable(&made.bytes));
         }
-        while let Some(HostEvent::Done { .. } | HostEvent::Failed { .. }) = host.poll_event() {
-            ended += 1;
-        }
+        ended += recorder.events.drain(..).count();
     }
     assert_eq!(ended, all, "every collective ends once");
 }

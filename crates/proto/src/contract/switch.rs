@@ -31,6 +31,12 @@ pub trait PortView {
     fn queued_bytes(&self, port: PortId) -> u64;
 }
 
+impl<P: PortView + ?Sized> PortView for &P {
+    fn queued_bytes(&self, port: PortId) -> u64 {
+        (**self).queued_bytes(port)
+    }
+}
+
 /// A view without queues, for drivers and protocols that have none to show.
 pub struct NoQueues;
 
