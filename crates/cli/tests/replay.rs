@@ -18,6 +18,7 @@ use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::contract::drive::record::{HostRecorder, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
@@ -217,11 +218,11 @@ fn replay_switch(world: u16, seen: &[Seen]) -> Vec<BTreeSet<Vec<u8>>> {
     let (protocol, others) = (protocols::named("switchml").unwrap().code, Vec::new());
     let mut pipeline = Pipeline::default();
     pipeline.install(job.job, InstalledJob { protocol, key: job.key, members, others, machine });
-    let mut results = vec![BTreeSet::new(); world.into()];
+    let (mut results, mut recorder) = (vec![BTreeSet::new(); world.into()], SwitchRecorder::default());
     for Seen { at, rank, bytes, .. } in seen.iter().filter(|seen| seen.up && seen.passed) {
         let mut bytes = bytes.clone();
         let mut packet = PacketMut::new(&mut bytes, Ecn::NotCapable);
-        let verdict = pipeline.process(*at, PortId(*rank as u16), &mut packet, &NoQueues);
+        let verdict = recorder.packet(&mut pipeline, *at, PortId(*rank as u16), &mut packet, &NoQueues);
         let len = packet.len;
         let to = match verdict {
             Verdict::Group(_) => 0..usize::from(world),
@@ -250,23 +251,16 @@ fn replay_host(world: u16, rank: usize, seen: &[Seen]) -> (Vec<Vec<u8>>, Vec<u8>
     let mut host = protocols::named("switchml").unwrap().host(Values::Elements, &host);
     let tensor = Box::new(ElementTensor::new(InPlaceStorage::new(input(rank)), ReduceOp::Sum));
     host.submit(Time::ZERO, Collective { tensor, deadline: None }).unwrap();
-    let (mut sent, mut buf) = (Vec::new(), vec![0; host.max_packet_len()]);
-    let mut drain = |host: &mut Box<dyn tributary_proto::contract::host::Host>, now| {
-        while let Some(packet) = host.poll_transmit(now, &mut buf) {
-            sent.push(buf[..packet.len].to_vec());
-        }
-    };
-    drain(&mut host, Time::ZERO);
+    let mut recorder = HostRecorder::default();
+    recorder.settle(&mut *host, Time::ZERO);
     for Seen { at, bytes, .. } in seen.iter().filter(|seen| seen.rank == rank && !seen.up && seen.passed) {
         let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
-        // A second copy of a result is of no use here either.
-        let _ = host.handle_packet(*at, Addr::Switch(ShardId(0)), packet);
-        drain(&mut host, *at);
+        recorder.packet(&mut *host, *at, Addr::Switch(ShardId(0)), packet);
     }
-    let Some(HostEvent::Done { tensor, .. }) = host.poll_event() else { panic!("rank {rank} is not done") };
+    let Some(HostEvent::Done { tensor, .. }) = recorder.events.pop() else { panic!("rank {rank} is not done") };
     let mut sum = vec![0; 4 * ELEMENTS];
     tensor.read_output(0..ELEMENTS, &mut sum);
-    (firsts(sent.into_iter()), sum)
+    (firsts(recorder.sent.into_iter().map(|made| made.bytes)), sum)
 }
 
 /// Every packet once, in the order of the first of each.

@@ -4,6 +4,7 @@ use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, Report};
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, FlushTimeout, SharedSwitchConfig};
+use tributary_proto::contract::drive::record::SwitchRecorder;
 use tributary_proto::contract::ids::{NodeId, PortId, Rank};
 use tributary_proto::contract::packet::{Addr, Ecn, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
@@ -43,23 +44,21 @@ pub fn switch(bytes: &[u8]) {
     pipeline.share(PROTOCOL.code, machine);
     let (members, others, protocol) = (Vec::new(), Vec::new(), PROTOCOL.code);
     pipeline.install(job.job, InstalledJob { protocol, key: job.key, members, others, machine: None });
-    let (mut now, mut buf) = (Time::ZERO, vec![0; 512]);
+    let (mut now, mut recorder) = (Time::ZERO, SwitchRecorder::default());
     for (from, mut bytes) in packets(&PROTOCOL, bytes) {
         now += Span::from_nanos(u64::from(from));
         let before = bytes.len();
         let mut packet = PacketMut::new(&mut bytes, Ecn::NotCapable);
-        let verdict = pipeline.process(now, PortId(u16::from(from) % 70), &mut packet, &NoQueues);
+        let ingress = PortId(u16::from(from) % 70);
+        let verdict = recorder.packet(&mut pipeline, now, ingress, &mut packet, &NoQueues);
         assert!(packet.len <= before);
         assert!(!matches!(verdict, Verdict::Group(_)));
-        pipeline.handle_timeout(now);
-        while let Some(emission) = pipeline.poll_transmit(now, &mut buf) {
-            assert!(Header::parse(&buf[..emission.len]).is_ok());
-        }
+        recorder.timeout(&mut pipeline, now);
+        assert!(recorder.take().iter().all(|made| Header::parse(&made.bytes).is_ok()));
     }
     while let Some(due) = pipeline.poll_timeout() {
         now = due.max(now);
-        pipeline.handle_timeout(now);
-        while pipeline.poll_transmit(now, &mut buf).is_some() {}
+        recorder.timeout(&mut pipeline, now);
     }
     assert_eq!(pipeline.array(PROTOCOL.code).expect("it is shared").0.held, 0);
 }

@@ -8,7 +8,8 @@ use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
-use tributary_proto::contract::host::{Collective, HostEvent};
+use tributary_proto::contract::drive::record::HostRecorder;
+use tributary_proto::contract::host::Collective;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet};
 use tributary_proto::contract::protocol::Protocol;
@@ -96,14 +97,13 @@ fn drive_host(
     for collective in collectives {
         host.submit(Time::ZERO, collective).expect("nothing has failed");
     }
-    let mut buf = vec![0; host.max_packet_len()];
-    let (mut now, mut ended) = (Time::ZERO, 0);
+    let (mut now, mut ended, mut recorder) = (Time::ZERO, 0, HostRecorder::default());
     let inputs = packets(protocol, bytes).map(Some).chain(std::iter::repeat(None));
     for (step, input) in inputs.enumerate() {
         match input {
             Some((place, bytes)) => {
                 let packet = Packet { bytes: &bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
-                let _ = host.handle_packet(now, from(place), packet);
+                recorder.packet(&mut *host, now, from(place), packet);
             }
             None => {
                 let Some(due) = host.poll_timeout() else { break };
@@ -112,15 +112,13 @@ fn drive_host(
                 }
                 assert!(step < 10_000, "its timers never end");
                 now = due.max(now);
-                host.handle_timeout(now);
+                recorder.timeout(&mut *host, now);
             }
         }
-        while let Some(transmit) = host.poll_transmit(now, &mut buf) {
-            assert!(transmit.len <= buf.len() && readable(&buf[..transmit.len]));
+        for made in recorder.sent.drain(..) {
+            assert!(made.bytes.len() <= host.max_packet_len() && readable(&made.bytes));
         }
-        while let Some(HostEvent::Done { .. } | HostEvent::Failed { .. }) = host.poll_event() {
-            ended += 1;
-        }
+        ended += recorder.events.drain(..).count();
     }
     assert_eq!(ended, all, "every collective ends once");
 }

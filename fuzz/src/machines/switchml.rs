@@ -2,10 +2,11 @@
 
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, FabricPlan, Parent, SwitchConfig};
+use tributary_proto::contract::drive::record::SwitchRecorder;
 use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, ShardId};
 use tributary_proto::contract::packet::{Addr, Ecn, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::contract::switch::{MIN_TRANSMIT_LEN, NoQueues, Verdict};
+use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::parts::report::Report;
@@ -62,17 +63,18 @@ pub fn pipeline(bytes: &[u8]) {
     };
     pipeline.install(job.job, installed);
     let memory = pipeline.report(job.job).expect("it is installed").memory_bytes;
+    let mut recorder = SwitchRecorder::default();
     for (from, mut bytes) in packets(&PROTOCOL, bytes) {
         let before = bytes.len();
         let mut packet = PacketMut::new(&mut bytes, Ecn::NotCapable);
-        let verdict = pipeline.process(Time::ZERO, PortId(u16::from(from % 12)), &mut packet, &NoQueues);
+        let ingress = PortId(u16::from(from % 12));
+        let verdict = recorder.packet(&mut pipeline, Time::ZERO, ingress, &mut packet, &NoQueues);
         assert!(packet.len <= before && packet.wire_len <= before, "a packet may not grow");
         if let Verdict::Port(port) = verdict {
             assert!(port.0 < 3 || port.0 == 9, "sent to a stranger");
         }
-        let mut buf = [0; MIN_TRANSMIT_LEN];
-        while let Some(emission) = pipeline.poll_transmit(Time::ZERO, &mut buf) {
-            assert!(Common::parse(&buf[..emission.len]).is_ok() && Header::parse(&buf[..emission.len]).is_ok());
+        for made in recorder.take() {
+            assert!(Common::parse(&made.bytes).is_ok() && Header::parse(&made.bytes).is_ok());
         }
     }
     assert_eq!(pipeline.report(job.job).expect("it is installed").memory_bytes, memory);

@@ -1,7 +1,8 @@
 //! The contract of a host machine: a worker, a leader, a parameter server.
 //!
 //! After every input (`submit`, `handle_*`) the driver drains `poll_transmit` until `None`, then `poll_event` until
-//! `None`, then reads `poll_timeout`. A machine does nothing between inputs. Same inputs, same outputs, always.
+//! `None`, then reads `poll_timeout` ([`super::drive::host`]). A machine does nothing between inputs. Same inputs, same
+//! outputs, always.
 
 use crate::collective::tensor::{Spec, Tensor};
 use crate::contract::drop_reason::{DropCounters, DropReason};

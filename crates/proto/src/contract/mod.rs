@@ -1,9 +1,11 @@
 //! The contract of the machines: what drivers and protocols share, and nothing of either.
 //!
 //! [`host`] and [`switch`] are the two traits, [`pipeline`] is what every packet at a switch passes first, [`packet`] and
-//! [`wire`] are packets and the header that all of them begin with, [`config`] is what a machine is made from.
+//! [`wire`] are packets and the header that all of them begin with, [`config`] is what a machine is made from. [`drive`] is
+//! what every driver does with a machine.
 
 pub mod config;
+pub mod drive;
 pub mod drop_reason;
 pub mod host;
 pub mod ids;

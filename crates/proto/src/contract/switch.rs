@@ -1,7 +1,7 @@
 //! The contract of a switch machine: a pipeline that one packet passes at a time and may be rewritten by.
 //!
-//! After every input the driver carries out the verdict, drains `poll_transmit`, then reads `poll_timeout`. All memory
-//! is taken when the machine is made; a packet never allocates.
+//! After every input the driver carries out the verdict; after one input or a burst of them it drains `poll_transmit`, then
+//! reads `poll_timeout` ([`super::drive::switch`]). All memory is taken when the machine is made; a packet never allocates.
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, GroupId, JobId, NodeId, PortId, PortSet};
@@ -29,6 +29,12 @@ pub enum Verdict {
 pub trait PortView {
     /// Bytes that wait in the port's output queue.
     fn queued_bytes(&self, port: PortId) -> u64;
+}
+
+impl<P: PortView + ?Sized> PortView for &P {
+    fn queued_bytes(&self, port: PortId) -> u64 {
+        (**self).queued_bytes(port)
+    }
 }
 
 /// A view without queues, for drivers and protocols that have none to show.

@@ -10,6 +10,7 @@ use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{
     FabricPlan, FlushTimeout, HostConfig, JobConfig, SharedSwitchConfig, TimerConfig,
 };
+use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, PortId, Rank};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
@@ -77,6 +78,8 @@ pub struct Fabric {
     queue: BTreeMap<(Time, u64), Event>,
     timers: Vec<Option<Time>>,
     serial: u64,
+    of_hosts: HostRecorder,
+    of_switches: SwitchRecorder,
 }
 
 /// What switches hold, unless a test says otherwise.
@@ -165,6 +168,8 @@ impl Fabric {
             queue: BTreeMap::new(),
             timers: vec![None; nodes],
             serial: 0,
+            of_hosts: HostRecorder::default(),
+            of_switches: SwitchRecorder::default(),
         };
         fabric.switches = (hosts as usize..nodes).map(|node| fabric.pipeline(NodeId(node as u32))).collect();
         fabric
@@ -237,13 +242,14 @@ impl Fabric {
         }
         if let Some(host) = self.hosts.get_mut(to.index()) {
             let packet = Packet { bytes: &bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
-            let _ = host.handle_packet(self.now, Addr::Node(from), packet);
+            self.of_hosts.packet(&mut **host, self.now, Addr::Node(from), packet);
             return self.drain(to.index());
         }
         let switch = to.index() - self.hosts.len();
         let ingress = self.cables[to.index()].iter().position(|&peer| peer == from).expect("a cable");
         let mut packet = PacketMut::new(&mut bytes, Ecn::NotCapable);
-        let verdict = self.switches[switch].process(self.now, PortId(ingress as u16), &mut packet, &NoQueues);
+        let (pipeline, ingress) = (&mut self.switches[switch], PortId(ingress as u16));
+        let verdict = self.of_switches.packet(pipeline, self.now, ingress, &mut packet, &NoQueues);
         let len = packet.len;
         self.carry_out(to, verdict, bytes[..len].to_vec());
         self.drain_switch(to);
@@ -255,35 +261,31 @@ impl Fabric {
         }
         self.timers[node.index()] = None;
         if node.index() < self.hosts.len() {
-            self.hosts[node.index()].handle_timeout(self.now);
+            self.of_hosts.timeout(&mut *self.hosts[node.index()], self.now);
             self.drain(node.index());
         } else {
-            self.switches[node.index() - self.hosts.len()].handle_timeout(self.now);
+            let switch = node.index() - self.hosts.len();
+            self.of_switches.timeout(&mut self.switches[switch], self.now);
             self.drain_switch(node);
         }
     }
 
     fn drain(&mut self, host: usize) {
-        let mut buf = vec![0; self.hosts[host].max_packet_len()];
         let node = NodeId(host as u32);
-        while let Some(transmit) = self.hosts[host].poll_transmit(self.now, &mut buf) {
-            assert!(matches!(transmit.to, Addr::Node(_)));
-            self.send(node, self.cables[host][0], buf[..transmit.len].to_vec());
+        let due = self.of_hosts.settle(&mut *self.hosts[host], self.now);
+        for Made { to, bytes, .. } in std::mem::take(&mut self.of_hosts.sent) {
+            assert!(matches!(to, Addr::Node(_)));
+            self.send(node, self.cables[host][0], bytes);
         }
-        while let Some(event) = self.hosts[host].poll_event() {
-            self.events[host].push(event);
-        }
-        let due = self.hosts[host].poll_timeout();
+        self.events[host].append(&mut self.of_hosts.events);
         self.arm(node, due);
     }
 
     fn drain_switch(&mut self, node: NodeId) {
-        let switch = node.index() - self.hosts.len();
-        let mut buf = vec![0; 2048];
-        while let Some(emission) = self.switches[switch].poll_transmit(self.now, &mut buf) {
-            self.carry_out(node, emission.verdict, buf[..emission.len].to_vec());
+        for Made { to, bytes, .. } in self.of_switches.take() {
+            self.carry_out(node, to, bytes);
         }
-        let due = self.switches[switch].poll_timeout();
+        let due = self.switches[node.index() - self.hosts.len()].poll_timeout();
         self.arm(node, due);
     }
 

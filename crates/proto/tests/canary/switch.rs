@@ -5,6 +5,7 @@ use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH};
 use tributary_proto::collective::tensor::Spec;
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FlushTimeout, SharedSwitchConfig};
+use tributary_proto::contract::drive::record::SwitchRecorder;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{JobId, NodeId, PortId, PortSet, Rank};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
@@ -91,16 +92,13 @@ impl Bench {
     /// Lets time pass; gives what the switch sends meanwhile.
     fn pass(&mut self, span: Span) -> Vec<(Verdict, Vec<u8>)> {
         let end = self.now + span;
-        let (mut buf, mut sent) = (vec![0; 512], Vec::new());
+        let mut recorder = SwitchRecorder::default();
         while let Some(due) = self.pipeline.poll_timeout().filter(|&due| due <= end) {
             self.now = due.max(self.now);
-            self.pipeline.handle_timeout(self.now);
-            while let Some(emission) = self.pipeline.poll_transmit(self.now, &mut buf) {
-                sent.push((emission.verdict, buf[..emission.len].to_vec()));
-            }
+            recorder.timeout(&mut self.pipeline, self.now);
         }
         self.now = end;
-        sent
+        recorder.take().into_iter().map(|made| (made.to, made.bytes)).collect()
     }
 
     fn array(&self) -> ArrayReport {

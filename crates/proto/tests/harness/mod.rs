@@ -13,8 +13,9 @@ pub mod golden;
 pub mod link;
 pub mod nodes;
 
+use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent, SubmitError};
-use tributary_proto::contract::ids::{GroupId, OpId, PortId, ShardId};
+use tributary_proto::contract::ids::{GroupId, OpId, PortId, Rank, ShardId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::Verdict;
@@ -52,7 +53,8 @@ pub struct Network {
     /// Hosts' timers fire at multiples of this: late, as a kernel's do. Zero for on time.
     pub timer_grain: Span,
     queue: EventQueue,
-    buf: Vec<u8>,
+    of_hosts: HostRecorder,
+    of_switches: SwitchRecorder,
 }
 
 impl Network {
@@ -105,7 +107,8 @@ impl Network {
             trace: None,
             timer_grain: Span::ZERO,
             queue: EventQueue::default(),
-            buf: Vec::new(),
+            of_hosts: HostRecorder::default(),
+            of_switches: SwitchRecorder::default(),
         };
         (0..network.hosts.len()).for_each(|host| network.drain_host(host));
         (0..network.switches.len()).for_each(|switch| network.arm_switch(switch));
@@ -207,15 +210,18 @@ impl Network {
             Event::Timer { node: Node::Host(host) } => {
                 let node = &mut self.hosts[host];
                 if node.alive && node.timer.take_if(|due| *due == at).is_some() {
-                    node.machine.handle_timeout(at);
+                    self.of_hosts.timeout(&mut *node.machine, at);
                     self.drain_host(host);
                 }
             }
             Event::Timer { node: Node::Switch(switch) } => {
                 let node = &mut self.switches[switch];
                 if node.alive && node.timer.take_if(|due| *due == at).is_some() {
-                    node.pipelines.iter_mut().for_each(|pipeline| pipeline.handle_timeout(at));
-                    self.drain_switch(switch);
+                    for shard in 0..node.pipelines.len() {
+                        self.of_switches.timeout(&mut self.switches[switch].pipelines[shard], at);
+                        self.send_made(switch, ShardId(shard as u16));
+                    }
+                    self.arm_switch(switch);
                 }
             }
         }
@@ -229,35 +235,31 @@ impl Network {
             return;
         }
         let packet = Packet { bytes: &flight.bytes, wire_len: flight.wire_len, ecn: flight.ecn };
-        // The machine has counted what was of no use.
-        let _ = node.machine.handle_packet(self.now, from, packet);
+        self.of_hosts.packet(&mut *node.machine, self.now, from, packet);
         self.drain_host(host);
     }
 
-    /// The drain rule of `host.rs`: transmit, then events, then the timeout.
+    /// Puts on the link what a host wants sent, keeps what it says, and sets its timer.
     fn drain_host(&mut self, host: usize) {
-        let len = self.hosts[host].machine.max_packet_len();
-        self.buf.resize(self.buf.len().max(len), 0);
-        while let Some(transmit) = self.hosts[host].machine.poll_transmit(self.now, &mut self.buf[..len]) {
-            let from = Addr::Worker(tributary_proto::contract::ids::Rank(host as u16));
-            let route = match transmit.to {
+        let due = self.of_hosts.settle(&mut *self.hosts[host].machine, self.now);
+        let from = Addr::Worker(Rank(host as u16));
+        for Made { to, bytes, wire_len, ecn } in std::mem::take(&mut self.of_hosts.sent) {
+            let route = match to {
                 Addr::Switch(shard) => Route::Shard(shard),
                 // The first of the switches on the way, all of which handle it.
                 Addr::Node(_) => Route::Shard(ShardId(0)),
                 Addr::Worker(worker) => Route::Host { to: worker.index(), from },
                 Addr::Server(server) => unreachable!("no protocol here has server {server}"),
             };
-            let bytes = self.buf[..transmit.len].to_vec();
-            let flight = Flight { route, bytes, wire_len: transmit.wire_len, ecn: transmit.ecn };
-            self.send(Node::Host(host), PortId(0), flight);
+            self.send(Node::Host(host), PortId(0), Flight { route, bytes, wire_len, ecn });
         }
         let node = &mut self.hosts[host];
-        while let Some(event) = node.machine.poll_event() {
+        for event in self.of_hosts.events.drain(..) {
             node.events.push(event);
             node.last_event = self.now;
         }
         let grain = self.timer_grain.0.max(1);
-        let due = node.machine.poll_timeout().map(|due| Time(due.max(self.now).0.div_ceil(grain) * grain));
+        let due = due.map(|due| Time(due.max(self.now).0.div_ceil(grain) * grain));
         if due != node.timer {
             node.timer = due;
             due.inspect(|&due| self.queue.push(due, Event::Timer { node: Node::Host(host) }));
@@ -283,28 +285,20 @@ impl Network {
         let Some(pipeline) = node.pipelines.get_mut(shard.index()) else { return };
         let len = flight.bytes.len();
         let mut packet = PacketMut { bytes: &mut flight.bytes, len, wire_len: flight.wire_len, ecn: flight.ecn };
-        let verdict = pipeline.process(self.now, ingress, &mut packet, &Queues { ports: &node.ports, now: self.now });
+        let queues = Queues { ports: &node.ports, now: self.now };
+        let verdict = self.of_switches.packet(pipeline, self.now, ingress, &mut packet, &queues);
         let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
         flight.bytes.truncate(len);
         self.carry_out(switch, shard, verdict, Flight { wire_len, ecn, ..flight });
-        self.drain_switch(switch);
+        self.send_made(switch, shard);
+        self.arm_switch(switch);
     }
 
-    fn drain_switch(&mut self, switch: usize) {
-        const LONGEST: usize = 65_536;
-        self.buf.resize(self.buf.len().max(LONGEST), 0);
-        for shard in 0..self.switches[switch].pipelines.len() {
-            while let Some(emission) =
-                self.switches[switch].pipelines[shard].poll_transmit(self.now, &mut self.buf[..LONGEST])
-            {
-                let shard = ShardId(shard as u16);
-                let bytes = self.buf[..emission.len].to_vec();
-                let (wire_len, ecn) = (emission.wire_len, emission.ecn);
-                let flight = Flight { route: Route::Shard(shard), bytes, wire_len, ecn };
-                self.carry_out(switch, shard, emission.verdict, flight);
-            }
+    /// Sends what the machines of a shard have made by themselves.
+    fn send_made(&mut self, switch: usize, shard: ShardId) {
+        for Made { to, bytes, wire_len, ecn } in self.of_switches.take() {
+            self.carry_out(switch, shard, to, Flight { route: Route::Shard(shard), bytes, wire_len, ecn });
         }
-        self.arm_switch(switch);
     }
 
     fn arm_switch(&mut self, switch: usize) {

@@ -75,8 +75,7 @@ impl Simulation {
         self.open -= host.silence();
         for &seat in &host.seats {
             let seat = &mut self.traffic.seats[seat.0 as usize];
-            seat.alive = false;
-            seat.eager = false;
+            seat.silence();
             self.open -= u64::from(std::mem::replace(&mut seat.open, false));
         }
     }

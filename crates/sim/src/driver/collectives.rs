@@ -1,10 +1,11 @@
 //! The members of jobs: what they submit, receive and say.
 
+use tributary_proto::contract::drive;
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::NodeId;
 
 use super::jobs::JobIndex;
-use super::seat::SeatId;
+use super::seat::{Seat, SeatId};
 use super::simulation::{Simulation, Traffic};
 use crate::events::{EventId, EventKind};
 use crate::net::Packet;
@@ -29,7 +30,7 @@ impl Simulation {
         seat.submitted += 1;
         match seat.machine.submit(now, Collective { tensor, deadline }) {
             Ok(_) => {
-                seat.eager = true;
+                seat.drain.begin();
                 self.drain(id);
             }
             // A job that failed refuses; it has complained already.
@@ -61,18 +62,18 @@ impl Simulation {
     /// Takes what a machine says to its job.
     pub(super) fn hear(&mut self, id: SeatId) {
         let Traffic { seats, jobs, .. } = &mut self.traffic;
-        let seat = &mut seats[id.0 as usize];
-        while let Some(event) = seat.poll_event() {
-            let job = jobs.get_mut(seat.job);
+        let Seat { machine, job, rank, submitted, open, .. } = &mut seats[id.0 as usize];
+        drive::host::tell(&mut **machine, |event| {
+            let job = jobs.get_mut(*job);
             let done = matches!(event, HostEvent::Done { .. });
-            job.hear(seat.rank, event, self.fabric.now);
-            if done && seat.submitted < job.plan.iterations {
-                let at = self.fabric.now + job.plan.compute + job.lateness(seat.rank);
+            job.hear(*rank, event, self.fabric.now);
+            if done && *submitted < job.plan.iterations {
+                let at = self.fabric.now + job.plan.compute + job.lateness(*rank);
                 self.fabric.queue.push(at, EventId::new(EventKind::Source, id.0));
-            } else if seat.open {
-                seat.open = false;
+            } else if *open {
+                *open = false;
                 self.open -= 1;
             }
-        }
+        });
     }
 }

@@ -151,9 +151,7 @@ impl HostNode {
         let Traffic { seats, jobs, scratch, .. } = traffic;
         for seat in &self.seats {
             let seat = &mut seats[seat.0 as usize];
-            while seat.eager
-                && let Some(packet) = seat.next_packet(fabric, jobs, scratch)
-            {
+            while let Some(packet) = seat.next_packet(fabric, jobs, scratch) {
                 fabric.made(&packet);
                 fabric.send(self.uplink, packet);
             }
@@ -184,9 +182,7 @@ impl HostNode {
             if turn < seats {
                 let Traffic { seats, jobs, scratch, .. } = traffic;
                 let seat = &mut seats[self.seats[turn].0 as usize];
-                if seat.eager
-                    && let Some(packet) = seat.next_packet(fabric, jobs, scratch)
-                {
+                if let Some(packet) = seat.next_packet(fabric, jobs, scratch) {
                     return Ok(packet);
                 }
             } else if turn == seats {

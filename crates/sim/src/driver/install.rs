@@ -195,7 +195,7 @@ impl Simulation {
 
     /// Switches that remember ports can tell so many apart.
     fn check_ports(&self, plan: &JobPlan) -> Result<(), InstallError> {
-        let most = self.switches.iter().map(|switch| self.fabric.ports(switch.node).len()).max().unwrap_or(0);
+        let most = self.switches.iter().map(|switch| self.fabric.ports(switch.exits.node).len()).max().unwrap_or(0);
         match most {
             ports if ports > PortSet::CAPACITY => Err(InstallError::Ports(plan.name.clone(), ports)),
             _ => Ok(()),
@@ -205,7 +205,7 @@ impl Simulation {
     fn install_switch(&mut self, plan: &JobPlan, config: &JobConfig, shard: ShardId, place: &TreeSwitch) {
         let switch = &mut self.switches[(place.node.0 - self.graph.hosts()) as usize];
         let members: Vec<PortId> = place.children.iter().map(|&port| PortId(port)).collect();
-        let group: GroupId = switch.add_group(members.clone());
+        let group: GroupId = switch.exits.add_group(members.clone());
         let parent = place.parent.map(|(port, place)| Parent { port: PortId(port), child: ChildId(place) });
         let config = SwitchConfig {
             job: JobConfig { world: members.len() as u16, ..config.clone() },
@@ -215,7 +215,7 @@ impl Simulation {
             group,
             parent,
         };
-        let program = Program { switch: switch.index, protocol: plan.protocol, config };
+        let program = Program { switch: switch.exits.index, protocol: plan.protocol, config };
         program.install(switch);
         self.programs.push(program);
     }
@@ -231,17 +231,7 @@ impl Simulation {
     fn seat(&mut self, job: JobIndex, rank: Rank, host: NodeId, plan: &JobPlan, config: &HostConfig) {
         let id = SeatId(self.traffic.seats.len() as u32);
         let machine = plan.protocol.host(Values::Fingerprint, config);
-        self.take_seat(Seat {
-            host,
-            job,
-            rank,
-            machine,
-            eager: false,
-            moved: false,
-            alive: true,
-            submitted: 0,
-            open: true,
-        });
+        self.take_seat(Seat::new(host, job, rank, machine, true));
         self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
     }
 

@@ -5,6 +5,7 @@
 
 mod actions;
 mod collectives;
+mod exits;
 mod flows;
 mod host;
 mod install;

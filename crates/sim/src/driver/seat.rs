@@ -1,6 +1,8 @@
 //! A host's part in a job: a machine, and what the driver knows about it.
 
-use tributary_proto::contract::host::{Host, HostEvent};
+use tributary_proto::contract::drive;
+use tributary_proto::contract::drive::host::Drain;
+use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::{NodeId, Rank, ShardId};
 use tributary_proto::contract::packet::{Addr, Packet as MachinePacket};
 use tributary_proto::contract::protocol::Placement;
@@ -27,10 +29,8 @@ pub struct Seat {
     pub rank: Rank,
     /// Its machine.
     pub machine: Box<dyn Host>,
-    /// The machine may have something to send.
-    pub eager: bool,
-    /// The machine was called since its timer was set.
-    pub moved: bool,
+    /// How far the drain after the machine's last input has come: the NIC takes one packet at a time.
+    pub drain: Drain,
     /// Its host runs.
     pub alive: bool,
     /// Collectives submitted so far.
@@ -43,14 +43,15 @@ pub struct Seat {
 pub type Scratch = Vec<u8>;
 
 impl Seat {
+    /// A member before its first collective; `open` if it has any to submit.
+    pub fn new(host: NodeId, job: JobIndex, rank: Rank, machine: Box<dyn Host>, open: bool) -> Seat {
+        Seat { host, job, rank, machine, drain: Drain::default(), alive: true, submitted: 0, open }
+    }
+
     /// The machine's next packet, on its way.
     #[inline]
     pub fn next_packet(&mut self, fabric: &mut Fabric, jobs: &Jobs, scratch: &mut Scratch) -> Option<Packet> {
-        self.moved = true;
-        let Some(transmit) = self.machine.poll_transmit(fabric.now, scratch) else {
-            self.eager = false;
-            return None;
-        };
+        let transmit = self.drain.transmit(&mut *self.machine, fabric.now, scratch)?;
         let job = jobs.get(self.job);
         let (dst, lane) = match transmit.to {
             Addr::Switch(shard) => (job.first_switch(self.rank), shard.0 as u8),
@@ -84,20 +85,21 @@ impl Seat {
         let (bytes, wire_len) = fabric.payloads.get(packet.payload);
         let packet = MachinePacket { bytes, wire_len, ecn: packet.flags.ecn() };
         let _ = self.machine.handle_packet(fabric.now, from, packet);
-        self.eager = true;
+        self.drain.begin();
     }
 
     /// The machine's timer has come, or may have.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.moved = true;
-        if self.alive && self.machine.poll_timeout().is_some_and(|due| due <= now) {
-            self.machine.handle_timeout(now);
-            self.eager = true;
+        if self.alive && drive::host::handle_timeout(&mut *self.machine, now) {
+            self.drain.begin();
+        } else {
+            self.drain.reset_timer();
         }
     }
 
-    /// The next thing that the machine says.
-    pub fn poll_event(&mut self) -> Option<HostEvent> {
-        self.machine.poll_event()
+    /// The host is dead: the machine sends and hears nothing any more.
+    pub fn silence(&mut self) {
+        self.alive = false;
+        self.drain = Drain::Done;
     }
 }

@@ -41,8 +41,7 @@ impl Simulation {
             let open = address < world;
             let make = if open { plan.protocol.host } else { server };
             let machine = make(Values::Fingerprint, &machine);
-            let (eager, moved, alive, submitted) = (false, false, true, 0);
-            self.take_seat(Seat { host, job: index, rank, machine, eager, moved, alive, submitted, open });
+            self.take_seat(Seat::new(host, index, rank, machine, open));
             if open {
                 self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
             }

@@ -78,7 +78,7 @@ impl Simulation {
         let settings = &self.settings.shared;
         let switch = &mut self.switches[switch];
         let config = SharedSwitchConfig {
-            node: switch.node,
+            node: switch.exits.node,
             descriptors: settings.descriptors,
             partitions: settings.partitions,
             elements_per_packet: settings.elements_per_packet,
@@ -115,6 +115,6 @@ impl Simulation {
 
     /// The memory that jobs share, switch by switch.
     pub fn arrays(&self) -> impl Iterator<Item = (NodeId, ArrayReport)> + '_ {
-        self.switches.iter().flat_map(|switch| switch.arrays().map(|(array, _)| (switch.node, array)))
+        self.switches.iter().flat_map(|switch| switch.arrays().map(|(array, _)| (switch.exits.node, array)))
     }
 }

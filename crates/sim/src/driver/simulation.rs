@@ -161,8 +161,7 @@ impl Simulation {
             self.open -= host.silence();
         }
         for seat in &mut self.traffic.seats {
-            seat.alive = false;
-            seat.eager = false;
+            seat.silence();
         }
     }
 
@@ -275,7 +274,7 @@ impl Simulation {
             return self.receive(to, packet);
         };
         if packet.dst != to && !packet.flags.every_hop() {
-            return switch.forward(&mut self.fabric, &self.table, Origin::Link(from), packet);
+            return switch.exits.forward(&mut self.fabric, &self.table, Origin::Link(from), packet);
         }
         switch.process(&mut self.fabric, &self.table, from, packet, &mut self.traffic.scratch);
         self.node_timers.set(to.0, switch.next_timeout(packet.lane));
@@ -318,7 +317,7 @@ impl Simulation {
         for index in 0..self.hosts[host.index()].seats.len() {
             let id = self.hosts[host.index()].seats[index];
             let seat = &mut self.traffic.seats[id.0 as usize];
-            if seat.alive && !seat.eager && std::mem::take(&mut seat.moved) {
+            if seat.alive && seat.drain.end() {
                 self.hear(id);
                 self.seat_timers.set(id.0, self.traffic.seats[id.0 as usize].machine.poll_timeout());
             }
@@ -347,7 +346,7 @@ impl Simulation {
     fn handle_switch_timeout(&mut self, index: u32) {
         let switch = &mut self.switches[index as usize];
         switch.handle_timeout(&mut self.fabric, &self.table, &mut self.traffic.scratch);
-        let node = switch.node.0;
+        let node = switch.exits.node.0;
         self.node_timers.set(node, switch.next_timeout_of_all());
     }
 }

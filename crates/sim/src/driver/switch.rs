@@ -1,29 +1,28 @@
 //! A switch: forwards what is not for it, and lets its programs work on what is.
 
-use tributary_proto::contract::ids::{GroupId, NodeId, PortId};
+use tributary_proto::contract::drive;
+use tributary_proto::contract::drive::switch::{Arrival, Passed, SwitchIo};
+use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::packet::PacketMut;
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Placement;
-use tributary_proto::contract::switch::{ArrayReport, Verdict};
+use tributary_proto::contract::switch::{ArrayReport, Emission, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 
+use super::exits::Exits;
 use super::jobs::JobIndex;
 use super::seat::Scratch;
-use crate::net::{Fabric, LinkId, Origin, Packet, PacketFlags};
+use crate::net::{Fabric, LinkId, Origin, Packet, PacketFlags, Queues};
 use crate::routing::{Chooser, Table};
 
 /// A switch's side of the driver.
 pub struct SwitchNode {
-    /// The switch ...
-    pub node: NodeId,
-    /// ... and its number among switches.
-    pub index: u32,
+    /// Its ways out.
+    pub exits: Exits,
     /// Its programs: a pipeline for each lane, that is, for each tree of a job.
     pub pipelines: Vec<Pipeline>,
-    chooser: Chooser,
-    groups: Vec<Vec<PortId>>,
     /// When each pipeline's first timer runs out.
     timeouts: Vec<Option<Time>>,
     /// Packets for a lane that no job uses here.
@@ -33,64 +32,29 @@ pub struct SwitchNode {
 impl SwitchNode {
     /// A switch without programs.
     pub fn new(node: NodeId, index: u32, chooser: Chooser) -> SwitchNode {
-        SwitchNode {
-            node,
-            index,
-            chooser,
-            pipelines: Vec::new(),
-            groups: Vec::new(),
-            timeouts: Vec::new(),
-            strangers: 0,
-        }
-    }
-
-    /// Installs a multicast group.
-    pub fn add_group(&mut self, ports: Vec<PortId>) -> GroupId {
-        self.groups.push(ports);
-        GroupId(self.groups.len() as u16 - 1)
-    }
-
-    /// Sends a packet on its way that came in over a link, or that a program made.
-    #[inline]
-    pub fn forward(&mut self, fabric: &mut Fabric, table: &Table, origin: Origin, packet: Packet) {
-        let ports = table.next_hops(self.index, packet.dst).0;
-        if ports.is_empty() {
-            fabric.lose_unroutable(self.node, &packet);
-            return;
-        }
-        let port = self.chooser.choose(fabric, self.node, ports, &packet);
-        let link = fabric.port(self.node, port);
-        fabric.send_of(origin, link, packet);
+        let exits = Exits::new(node, index, chooser);
+        SwitchNode { exits, pipelines: Vec::new(), timeouts: Vec::new(), strangers: 0 }
     }
 
     /// Lets the program that a packet is for work on it.
     pub fn process(&mut self, fabric: &mut Fabric, table: &Table, from: LinkId, packet: Packet, scratch: &mut Scratch) {
-        fabric.taken(self.node, &packet);
-        let Some(pipeline) = self.pipelines.get_mut(usize::from(packet.lane)) else {
+        fabric.taken(self.exits.node, &packet);
+        let lane = packet.lane;
+        let Some(pipeline) = self.pipelines.get_mut(usize::from(lane)) else {
             self.strangers += 1;
             fabric.payloads.release(packet.payload);
             return;
         };
-        let payload = fabric.payloads.own(packet.payload);
-        let (now, ingress) = (fabric.now, PortId(fabric.link(from).to_port));
-        let (payloads, queues) = fabric.payloads_and_queues(self.node);
-        let (bytes, wire_len) = payloads.get_mut(payload);
-        let len = bytes.len();
-        let mut rewritten = PacketMut { bytes, len, wire_len, ecn: packet.flags.ecn() };
-        let verdict = pipeline.process(now, ingress, &mut rewritten, &queues);
-        let (len, wire_len, ecn) = (rewritten.len, rewritten.wire_len, rewritten.ecn);
-        payloads.set_len(payload, len, wire_len);
-        let mut packet = Packet { src: self.node, payload, bytes: fabric.framing.bytes_on_link(wire_len), ..packet };
-        packet.flags.set_ecn(ecn);
-        self.carry_out(fabric, table, verdict, Origin::Made(from), packet);
-        self.emit(fabric, table, usize::from(packet.lane), scratch);
+        let mut lane =
+            Lane { exits: &mut self.exits, fabric, table, lane, scratch, arrived: Some((from, packet)), fresh: true };
+        drive::switch::receive(pipeline, &mut lane);
     }
 
     /// Runs the timers of all programs.
     pub fn handle_timeout(&mut self, fabric: &mut Fabric, table: &Table, scratch: &mut Scratch) {
-        for lane in 0..self.pipelines.len() {
-            self.pipelines[lane].handle_timeout(fabric.now);
-            self.emit(fabric, table, lane, scratch);
+        for (lane, pipeline) in (0..).zip(&mut self.pipelines) {
+            let mut lane = Lane { exits: &mut self.exits, fabric, table, lane, scratch, arrived: None, fresh: false };
+            drive::switch::handle_timeout(pipeline, &mut lane);
         }
     }
 
@@ -116,79 +80,75 @@ impl SwitchNode {
         let of = |pipeline| protocols::ALL.iter().filter_map(move |protocol| Pipeline::array(pipeline, protocol.code));
         self.pipelines.iter().flat_map(of)
     }
+}
 
-    /// Sends what the programs of a lane make themselves.
-    fn emit(&mut self, fabric: &mut Fabric, table: &Table, lane: usize, scratch: &mut Scratch) {
-        while let Some(emission) = self.pipelines[lane].poll_transmit(fabric.now, scratch) {
-            let payload = fabric.payloads.store(&scratch[..emission.len], emission.wire_len);
-            let (flow, every_hop) = about(&scratch[..emission.len]);
-            let packet = Packet {
-                arrival: fabric.now,
-                src: self.node,
-                dst: self.node,
-                serial: 0,
-                flow,
-                payload,
-                bytes: fabric.framing.bytes_on_link(emission.wire_len),
-                lane: lane as u8,
-                flags: PacketFlags::new(emission.ecn, 0).with_every_hop(every_hop),
-            };
-            self.carry_out(fabric, table, emission.verdict, Origin::Own, packet);
-        }
+/// One pipeline's surroundings: the packet that is there for it, and the switch's ways out.
+struct Lane<'a> {
+    exits: &'a mut Exits,
+    fabric: &'a mut Fabric,
+    table: &'a Table,
+    lane: u8,
+    scratch: &'a mut Scratch,
+    /// The packet that came in, and the link that it came over.
+    arrived: Option<(LinkId, Packet)>,
+    /// The pipeline has not seen it yet.
+    fresh: bool,
+}
+
+impl SwitchIo for Lane<'_> {
+    type Ports<'a>
+        = Queues<'a>
+    where
+        Self: 'a;
+
+    #[inline]
+    fn now(&self) -> Time {
+        self.fabric.now
     }
 
-    /// Does what a verdict says with a packet whose payload this switch holds.
-    #[inline(always)]
-    fn carry_out(&mut self, fabric: &mut Fabric, table: &Table, verdict: Verdict, origin: Origin, packet: Packet) {
-        match verdict {
-            Verdict::Consume | Verdict::Drop(_) => fabric.payloads.release(packet.payload),
-            Verdict::Port(port) => self.send_copies(fabric, std::iter::once(port), 1, origin, packet),
-            Verdict::Multicast(set) => self.send_copies(fabric, set.iter(), set.len(), origin, packet),
-            Verdict::Group(group) => {
-                let ports = &self.groups[group.index()];
-                self.send_copies(fabric, ports.iter().copied(), ports.len(), origin, packet);
-            }
-            Verdict::Route(node) => {
-                let packet = Packet { dst: node, serial: fabric.next_serial(self.node), ..packet };
-                fabric.made(&packet);
-                self.forward(fabric, table, origin, packet);
-            }
-        }
+    #[inline]
+    fn receive(&mut self) -> Option<Arrival<'_, Queues<'_>>> {
+        let (from, packet) = self.arrived.as_mut().filter(|_| std::mem::take(&mut self.fresh))?;
+        packet.payload = self.fabric.payloads.own(packet.payload);
+        let ingress = PortId(self.fabric.link(*from).to_port);
+        let (payloads, ports) = self.fabric.payloads_and_queues(self.exits.node);
+        let (bytes, wire_len) = payloads.get_mut(packet.payload);
+        let len = bytes.len();
+        Some(Arrival { ingress, packet: PacketMut { bytes, len, wire_len, ecn: packet.flags.ecn() }, ports })
     }
 
-    /// One copy out of each port, for whoever is at its other end.
-    #[inline(always)]
-    fn send_copies(
-        &self,
-        fabric: &mut Fabric,
-        ports: impl Iterator<Item = PortId> + Clone,
-        count: usize,
-        origin: Origin,
-        packet: Packet,
-    ) {
-        if count == 0 {
-            return fabric.payloads.release(packet.payload);
-        }
-        fabric.payloads.share(packet.payload, count as u32 - 1);
-        let links = fabric.ports(self.node).len();
-        let room = match origin {
-            Origin::Made(from) if count > 1 => fabric.copies_of(from, packet.bytes, self.node, ports.clone(), count),
-            origin => Some(origin),
+    #[inline]
+    fn carry_out(&mut self, verdict: Verdict, passed: Passed) {
+        let Some((from, packet)) = self.arrived else { return };
+        let Passed { len, wire_len, ecn } = passed;
+        self.fabric.payloads.set_len(packet.payload, len, wire_len);
+        let bytes = self.fabric.framing.bytes_on_link(wire_len);
+        let mut packet = Packet { src: self.exits.node, bytes, ..packet };
+        packet.flags.set_ecn(ecn);
+        self.exits.carry_out(self.fabric, self.table, verdict, Origin::Made(from), packet);
+    }
+
+    #[inline]
+    fn room(&mut self) -> &mut [u8] {
+        self.scratch
+    }
+
+    #[inline]
+    fn send(&mut self, emission: Emission) {
+        let bytes = &self.scratch[..emission.len];
+        let (flow, every_hop) = about(bytes);
+        let packet = Packet {
+            arrival: self.fabric.now,
+            src: self.exits.node,
+            dst: self.exits.node,
+            serial: 0,
+            flow,
+            payload: self.fabric.payloads.store(bytes, emission.wire_len),
+            bytes: self.fabric.framing.bytes_on_link(emission.wire_len),
+            lane: self.lane,
+            flags: PacketFlags::new(emission.ecn, 0).with_every_hop(every_hop),
         };
-        for port in ports {
-            // A program may name the port that a stranger came from, which leads nowhere.
-            if port.index() >= links {
-                fabric.drop_copy(room.unwrap_or(Origin::Own), packet);
-                continue;
-            }
-            let link = fabric.port(self.node, port.0);
-            let packet = Packet { dst: fabric.link(link).to, serial: fabric.next_serial(self.node), ..packet };
-            fabric.made(&packet);
-            match room {
-                Some(origin) => drop(fabric.send_of(origin, link, packet)),
-                None => fabric.lose_copy(link, &packet),
-            }
-        }
+        self.exits.carry_out(self.fabric, self.table, emission.verdict, Origin::Own, packet);
     }
 }
 

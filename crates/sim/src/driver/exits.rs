@@ -1,0 +1,97 @@
+//! A switch's ways out: next hops, multicast groups, and what a verdict means there.
+
+use tributary_proto::contract::ids::{GroupId, NodeId, PortId};
+use tributary_proto::contract::switch::Verdict;
+
+use crate::net::{Fabric, Origin, Packet};
+use crate::routing::{Chooser, Table};
+
+/// A switch's ports, as packets leave by them.
+pub struct Exits {
+    /// The switch ...
+    pub node: NodeId,
+    /// ... and its number among switches.
+    pub index: u32,
+    chooser: Chooser,
+    groups: Vec<Vec<PortId>>,
+}
+
+impl Exits {
+    /// A switch without groups.
+    pub fn new(node: NodeId, index: u32, chooser: Chooser) -> Exits {
+        Exits { node, index, chooser, groups: Vec::new() }
+    }
+
+    /// Installs a multicast group.
+    pub fn add_group(&mut self, ports: Vec<PortId>) -> GroupId {
+        self.groups.push(ports);
+        GroupId(self.groups.len() as u16 - 1)
+    }
+
+    /// Sends a packet on its way that came in over a link, or that a program made.
+    #[inline]
+    pub fn forward(&mut self, fabric: &mut Fabric, table: &Table, origin: Origin, packet: Packet) {
+        let ports = table.next_hops(self.index, packet.dst).0;
+        if ports.is_empty() {
+            fabric.lose_unroutable(self.node, &packet);
+            return;
+        }
+        let port = self.chooser.choose(fabric, self.node, ports, &packet);
+        let link = fabric.port(self.node, port);
+        fabric.send_of(origin, link, packet);
+    }
+
+    /// Does what a verdict says with a packet whose payload this switch holds.
+    #[inline(always)]
+    pub fn carry_out(&mut self, fabric: &mut Fabric, table: &Table, verdict: Verdict, origin: Origin, packet: Packet) {
+        match verdict {
+            Verdict::Consume | Verdict::Drop(_) => fabric.payloads.release(packet.payload),
+            Verdict::Port(port) => self.send_copies(fabric, std::iter::once(port), 1, origin, packet),
+            Verdict::Multicast(set) => self.send_copies(fabric, set.iter(), set.len(), origin, packet),
+            Verdict::Group(group) => {
+                let ports = &self.groups[group.index()];
+                self.send_copies(fabric, ports.iter().copied(), ports.len(), origin, packet);
+            }
+            Verdict::Route(node) => {
+                let packet = Packet { dst: node, serial: fabric.next_serial(self.node), ..packet };
+                fabric.made(&packet);
+                self.forward(fabric, table, origin, packet);
+            }
+        }
+    }
+
+    /// One copy out of each port, for whoever is at its other end.
+    #[inline(always)]
+    fn send_copies(
+        &self,
+        fabric: &mut Fabric,
+        ports: impl Iterator<Item = PortId> + Clone,
+        count: usize,
+        origin: Origin,
+        packet: Packet,
+    ) {
+        if count == 0 {
+            return fabric.payloads.release(packet.payload);
+        }
+        fabric.payloads.share(packet.payload, count as u32 - 1);
+        let links = fabric.ports(self.node).len();
+        let room = match origin {
+            Origin::Made(from) if count > 1 => fabric.copies_of(from, packet.bytes, self.node, ports.clone(), count),
+            origin => Some(origin),
+        };
+        for port in ports {
+            // A program may name the port that a stranger came from, which leads nowhere.
+            if port.index() >= links {
+                fabric.drop_copy(room.unwrap_or(Origin::Own), packet);
+                continue;
+            }
+            let link = fabric.port(self.node, port.0);
+            let packet = Packet { dst: fabric.link(link).to, serial: fabric.next_serial(self.node), ..packet };
+            fabric.made(&packet);
+            match room {
+                Some(origin) => drop(fabric.send_of(origin, link, packet)),
+                None => fabric.lose_copy(link, &packet),
+            }
+        }
+    }
+}
