@@ -1,6 +1,7 @@
 //! The two figures that the kernels are held to, in one run: `cargo bench -p tributary-numeric --bench ratios`.
 //!
 //! - What a switch does with a packet, against a plain copy of the same bytes between the same buffers.
+//! - What native sums cost a switch, against fixed point's add of as many bytes of packet.
 //! - How fast one core encodes and decodes, in GB/s of tensor in memory, kernel by kernel.
 //!
 //! Every candidate runs in every round, and each row's ratio is the median over rounds: a busy machine slows both sides.
@@ -9,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use tributary_numeric::kernels::{self, ElementKernels, FixedKernels, Kernels, Unscale};
-use tributary_numeric::{BlockExponent, Element, ReduceOp, Scale, bf16, codec, f16};
+use tributary_numeric::{BlockExponent, Combine, DType, Element, Lanes, ReduceOp, Scale, bf16, codec, f16};
 
 /// What a packet of 1500 bytes holds.
 const ELEMENTS: usize = 360;
@@ -23,6 +24,14 @@ fn main() {
         println!("{:<18} {:>8} {:>10}", "", "GB/s", "of copy");
         for (name, gbps, ratio) in switch(slots, rounds) {
             println!("{name:<18} {gbps:>8.1} {:>9.0} %", 100.0 * ratio);
+        }
+    }
+    for table in kernels::available() {
+        println!("\nswitch, {}: time for a byte of packet, of fixed point's add", table.name);
+        let [store, add, load, merge] = ["store", "add", "load", "merge"];
+        println!("{:<18} {store:>8} {add:>8} {load:>8} {merge:>8}", "");
+        for (name, [store, add, load, merge]) in native_sums(table, rounds) {
+            println!("{name:<18} {store:>8.2} {add:>8.2} {load:>8.2} {merge:>8.2}");
         }
     }
     println!("\nhost: blocks of {ELEMENTS} elements, GB/s of tensor ({} KiB of vectors)", HOST_BLOCKS * BYTES / 1024);
@@ -74,6 +83,39 @@ fn switch(slots: usize, rounds: usize) -> Vec<(String, f64, f64)> {
     let copy = times[0].clone();
     let ratio = |times: &[f64]| median(copy.iter().zip(times).map(|(copy, time)| copy / time).collect());
     names.into_iter().zip(&times).map(|(name, times)| (name, 1.0 / median(times.clone()), ratio(times))).collect()
+}
+
+/// Store, add, load and merge of each accumulator: the median of their ratios to fixed point's add of the same round.
+fn native_sums(table: &Kernels, rounds: usize) -> Vec<(&'static str, [f64; 4])> {
+    const SLOTS: usize = 8;
+    let natives = DType::ALL.into_iter().filter_map(|dtype| table.combine(dtype, ReduceOp::Sum));
+    let combines: Vec<&Combine> = std::iter::once(&table.fixed).chain(natives).collect();
+    let mut times = vec![[const { Vec::new() }; 4]; combines.len()];
+    for _ in 0..rounds {
+        for (combine, times) in combines.iter().zip(&mut times) {
+            let lane_bytes = BYTES / combine.wire_size * combine.lane_size;
+            let stride = lane_bytes.next_multiple_of(64);
+            let (mut lanes, other) = (Lanes::zeroed(SLOTS * stride), Lanes::zeroed(stride));
+            let mut packets = vec![0u8; SLOTS * BYTES];
+            let at = |slot: usize| (slot * stride..slot * stride + lane_bytes, slot * BYTES..(slot + 1) * BYTES);
+            for (kernel, times) in [combine.store, combine.add].into_iter().zip(&mut times[..]) {
+                times.push(per_byte(SLOTS, |slot| {
+                    let (lane, bytes) = at(slot);
+                    kernel(black_box(&mut lanes[lane]), black_box(&packets[bytes]));
+                }));
+            }
+            times[2].push(per_byte(SLOTS, |slot| {
+                let (lane, bytes) = at(slot);
+                (combine.load)(black_box(&lanes[lane]), black_box(&mut packets[bytes]));
+            }));
+            times[3].push(per_byte(SLOTS, |slot| {
+                (combine.merge)(black_box(&mut lanes[at(slot).0]), black_box(&other[..lane_bytes]));
+            }));
+        }
+    }
+    let add = times[0][1].clone();
+    let ratio = |times: &Vec<f64>| median(add.iter().zip(times).map(|(add, time)| time / add).collect());
+    combines.iter().zip(&times).map(|(combine, times)| (combine.name, [0, 1, 2, 3].map(|i| ratio(&times[i])))).collect()
 }
 
 /// Nanoseconds for each byte of vector, over enough passes that the clock's own cost vanishes.

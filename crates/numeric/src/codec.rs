@@ -44,12 +44,9 @@ pub fn decode<T: Element>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mu
     if scale.counter_bits > 0 && T::DTYPE.is_float() {
         return (fixed.decode_counted)(vector, scale, op, output);
     }
-    let divisor = if op == ReduceOp::Avg { f64::from(scale.world) } else { 1.0 };
     let unscale = match T::DTYPE.is_float() {
-        false => Unscale { unit: 1.0, divisor },
-        // Powers of two divide exactly, with the unit.
-        true if scale.world.is_power_of_two() => Unscale { unit: scale.unit() / divisor, divisor: 1.0 },
-        true => Unscale { unit: scale.unit(), divisor },
+        false => Unscale { unit: 1.0, divisor: scale.divisor(op) },
+        true => Unscale::of(scale, op),
     };
     prefetch::behind_to_write(output);
     (fixed.decode)(vector, unscale, output)

@@ -1,11 +1,13 @@
 //! Numbers on their way through the network: element types, operators, block floating point and the kernels.
 //!
 //! Start at [`DType`] and [`ReduceOp`] (what can be summed), then [`Scale`] (how a block of floats becomes 32-bit
-//! fixed point, SwitchML §4.6 and appendix E), then [`codec`] (what a host does with elements) and [`lanes`] (what a
-//! switch does with the vectors of packets). `docs/numerics.md` has the bounds and their proofs.
+//! fixed point, SwitchML §4.6 and appendix E), then [`codec`] (what a host does with elements) and [`Combine`] (what
+//! a switch does with the vectors of packets, in [`Lanes`]). `docs/numerics.md` has the bounds and their proofs.
 //! This is the only crate with unsafe arithmetic: the SIMD files of [`kernels`].
 
+mod buffer;
 pub mod codec;
+mod combine;
 mod dtype;
 mod element;
 pub mod kernels;
@@ -16,6 +18,8 @@ mod operator;
 mod prefetch;
 mod scale;
 
+pub use buffer::Lanes;
+pub use combine::{Combine, Fixed16, fixed, fixed_16, native};
 pub use dtype::{DType, ReduceOp, has_fixed_point};
 pub use element::Element;
 pub use half::{bf16, f16};

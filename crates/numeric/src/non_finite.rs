@@ -21,7 +21,7 @@ pub(crate) fn encode<T: FixedPoint>(input: &[T], scale: Scale, vector: &mut [u8]
 
 /// As `codec::decode`, for `scale.counter_bits > 0`.
 pub(crate) fn decode<T: FixedPoint>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {
-    let divisor = if op == ReduceOp::Avg { f64::from(scale.world) } else { 1.0 };
+    let divisor = scale.divisor(op);
     for (x, word) in output.iter_mut().zip(vector.as_chunks().0) {
         *x = T::from_f64(value_of(u32::from_be_bytes(*word), scale, divisor));
     }

@@ -22,6 +22,10 @@ pub trait Number: Copy + Debug + Default + PartialEq + Send + Sync + 'static {
     fn from_be(bytes: Self::Bytes) -> Self;
     /// To the bytes of a packet.
     fn to_be(self) -> Self::Bytes;
+    /// From the bytes of an accumulator.
+    fn from_ne(bytes: Self::Bytes) -> Self;
+    /// To the bytes of an accumulator.
+    fn to_ne(self) -> Self::Bytes;
     /// The same value as a lane.
     fn widen(self) -> Self::Lane;
     /// The nearest value, ties to even. Where this narrows, every NaN becomes the canonical one.
@@ -77,6 +81,14 @@ macro_rules! number {
             #[inline(always)]
             fn to_be(self) -> Self::Bytes {
                 self.to_be_bytes()
+            }
+            #[inline(always)]
+            fn from_ne(bytes: Self::Bytes) -> $type {
+                <$type>::from_ne_bytes(bytes)
+            }
+            #[inline(always)]
+            fn to_ne(self) -> Self::Bytes {
+                self.to_ne_bytes()
             }
             #[inline(always)]
             fn widen(self) -> $lane {

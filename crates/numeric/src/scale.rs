@@ -8,6 +8,8 @@
 //! A block with a non-finite element in any rank spends the high bits of each 32-bit word on two counters, of positive
 //! and of negative infinities (a NaN counts as both); the rest holds the finite sum with a smaller `f`.
 
+use crate::dtype::ReduceOp;
+
 /// What one rank, or all of them together, say about the magnitude of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockExponent {
@@ -91,6 +93,11 @@ impl Scale {
     /// above [`BlockExponent::paper_bound`] where all elements are finite. An average's is `world` times smaller.
     pub fn bound(self) -> f64 {
         f64::from(self.world) / 2.0 * power_of_two(-self.shift)
+    }
+
+    /// What a sum is divided by.
+    pub(crate) fn divisor(self, op: ReduceOp) -> f64 {
+        if op == ReduceOp::Avg { f64::from(self.world) } else { 1.0 }
     }
 
     /// `f` as two factors of binary32 that are normal for every shift of [`Scale::new`]. Multiplying by one after the

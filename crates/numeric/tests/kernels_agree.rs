@@ -6,7 +6,7 @@ use common::AnyBits;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tributary_numeric::kernels::{self, ElementKernels, Kernels, Unscale};
-use tributary_numeric::{BlockExponent, ReduceOp, Scale, bf16, f16};
+use tributary_numeric::{BlockExponent, Combine, Fixed16, ReduceOp, Scale, bf16, codec, f16};
 
 /// The other tables, each with the portable one.
 fn tables() -> impl Iterator<Item = (&'static Kernels, &'static Kernels)> {
@@ -62,6 +62,61 @@ fn native_agrees<T: AnyBits>(
         (ours.divide)(&mut quotients[0], ranks);
         (portable.divide)(&mut quotients[1], ranks);
         check(name, "divide", &quotients[0], &quotients[1]);
+    }
+}
+
+/// Accumulators of the type: one from a packet, another from any bits; unaligned, and of odd lengths.
+fn combines_agree<T: AnyBits>(ours: &Kernels, portable: &Kernels, packet: &[u8], offset: usize, any: &[T]) {
+    for op in ReduceOp::ALL.into_iter().filter(|op| op.takes(T::DTYPE)) {
+        let (ours, portable) = (ours.combine(T::DTYPE, op).unwrap(), portable.combine(T::DTYPE, op).unwrap());
+        assert_eq!(ours.name, portable.name);
+        combine_agrees(ours, portable, packet, offset, any);
+    }
+}
+
+fn combine_agrees<T: AnyBits>(ours: &Combine, portable: &Combine, packet: &[u8], offset: usize, any: &[T]) {
+    let elements = any.len();
+    let other: Vec<u8> = any.iter().flat_map(|x| x.be_bytes()).collect();
+    let wide: Vec<u8> = other.iter().chain(packet).copied().cycle().take(elements * ours.partial_size).collect();
+    let wide = unaligned(&wide, offset);
+    let run = |combine: &Combine| {
+        let mut seen: Vec<Vec<u8>> = Vec::new();
+        let mut lanes = vec![0xaa; offset + elements * combine.lane_size];
+        let mut vector = vec![0xaa; offset + elements * combine.wire_size];
+        let mut partial = vec![0xaa; offset + elements * combine.partial_size];
+        let mut merged = lanes.clone();
+        (combine.store)(&mut lanes[offset..], &other);
+        seen.push(lanes.clone());
+        (combine.load)(&lanes[offset..], &mut vector[offset..]);
+        seen.push(vector.clone());
+        (combine.add)(&mut lanes[offset..], packet);
+        seen.push(lanes.clone());
+        (combine.add_left)(&mut lanes[offset..], &other);
+        seen.push(lanes.clone());
+        (combine.load)(&lanes[offset..], &mut vector[offset..]);
+        seen.push(vector.clone());
+        (combine.store_partial)(&mut merged[offset..], &wide[offset..]);
+        seen.push(merged.clone());
+        (combine.load_partial)(&merged[offset..], &mut partial[offset..]);
+        assert_eq!(partial[offset..], wide[offset..], "{combine:?} loses nothing of a partial result");
+        (combine.load)(&merged[offset..], &mut vector[offset..]);
+        seen.push(vector.clone());
+        (combine.add_partial)(&mut merged[offset..], &partial[offset..]);
+        seen.push(merged.clone());
+        (combine.merge)(&mut merged[offset..], &lanes[offset..]);
+        seen.push(merged.clone());
+        (combine.add_left_partial)(&mut merged[offset..], &wide[offset..]);
+        seen.push(merged.clone());
+        for ranks in [1, 2, 3, 1023] {
+            (combine.finish)(&mut merged[offset..], ranks);
+            seen.push(merged.clone());
+            (combine.load)(&merged[offset..], &mut vector[offset..]);
+            seen.push(vector.clone());
+        }
+        seen
+    };
+    for (step, (ours, expected)) in run(ours).into_iter().zip(run(portable)).enumerate() {
+        assert_eq!(ours, expected, "{portable:?}, step {step}");
     }
 }
 
@@ -123,6 +178,7 @@ macro_rules! agree {
                 let bytes = unaligned(&words[..size_of::<$field>() * any.len()], offset);
                 let words = unaligned(&repeated, offset);
                 for (portable, table) in tables() {
+                    combines_agree(table, portable, &bytes[offset..], offset % 9, any);
                     let (ours, portable) = (&table.$field, &portable.$field);
                     native_agrees(table.name, ours, portable, any, &bytes[offset..]);
                     if $has_fixed_point {
@@ -144,7 +200,39 @@ agree!(i16_agrees, i16, false);
 agree!(i64_agrees, i64, false);
 agree!(u8_agrees, u8, false);
 
+/// Blocks of 16-bit floats in fixed point, finite and not.
+fn fixed_16_agrees<T: AnyBits>(ours: &Fixed16, portable: &Fixed16, any: &[T], finite: bool, world: u16) {
+    let block: Vec<T> = any.iter().map(|&x| if finite { x.or_zero() } else { x }).collect();
+    let packet: Vec<u8> = block.iter().flat_map(|x| x.be_bytes()).collect();
+    let scale = Scale::new(codec::exponent(&block), world);
+    let mut lanes = [vec![0xaa; 4 * block.len()], vec![0x55; 4 * block.len()]];
+    let mut results = [packet.clone(), packet.clone()];
+    for ((kernels, lanes), result) in [ours, portable].into_iter().zip(&mut lanes).zip(&mut results) {
+        (kernels.store)(lanes, &packet, scale);
+        (kernels.add)(lanes, &packet, scale);
+        (kernels.load)(lanes, result, scale, if finite { ReduceOp::Avg } else { ReduceOp::Sum });
+    }
+    assert_eq!(lanes[0], lanes[1], "{} {scale:?}", T::DTYPE);
+    assert_eq!(results[0], results[1], "{} {scale:?}", T::DTYPE);
+}
+
 proptest! {
+    #[test]
+    fn fixed_16_agrees_of_both_types(f16s in f16::blocks(77), bf16s in bf16::blocks(77), finite: bool, world in 2..=Scale::MAX_WORLD) {
+        for (portable, table) in tables() {
+            fixed_16_agrees(&table.fixed_f16, &portable.fixed_f16, &f16s, finite, world);
+            fixed_16_agrees(&table.fixed_bf16, &portable.fixed_bf16, &bf16s, finite, world);
+        }
+    }
+
+    #[test]
+    fn fixed_point_accumulators_agree((before, offset, elements, words) in inputs::<i32>()) {
+        for (portable, table) in tables() {
+            let any = &elements[before..];
+            combine_agrees(&table.fixed, &portable.fixed, &words[..4 * any.len()], offset, any);
+        }
+    }
+
     #[test]
     fn lanes_agree((before, offset, elements, words) in inputs::<i32>()) {
         let bits: Vec<u32> = elements.iter().map(|&x| x as u32).collect();
@@ -170,6 +258,8 @@ fn every_sixteen_bit_element_agrees() {
     let bf16s: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
     let bytes: Vec<u8> = (0..=u16::MAX).map(|x| x.wrapping_mul(40_503)).flat_map(u16::to_be_bytes).collect();
     for (portable, table) in tables() {
+        combines_agree(table, portable, &bytes, 0, &f16s);
+        combines_agree(table, portable, &bytes, 0, &bf16s);
         native_agrees(table.name, &table.f16, &portable.f16, &f16s, &bytes);
         native_agrees(table.name, &table.bf16, &portable.bf16, &bf16s, &bytes);
     }

@@ -15,7 +15,8 @@ use std::sync::OnceLock;
 
 use half::{bf16, f16};
 
-use crate::dtype::ReduceOp;
+use crate::combine::{Combine, Fixed16};
+use crate::dtype::{DType, ReduceOp};
 use crate::scale::Scale;
 
 /// What makes a rounded sum a result: `result = sum * unit / divisor`.
@@ -25,6 +26,18 @@ pub struct Unscale {
     pub unit: f64,
     /// The number of ranks for an average, 1 for a sum.
     pub divisor: f64,
+}
+
+impl Unscale {
+    /// Of floats.
+    pub(crate) fn of(scale: Scale, op: ReduceOp) -> Unscale {
+        let divisor = scale.divisor(op);
+        match scale.world.is_power_of_two() {
+            // Powers of two divide exactly, with the unit.
+            true => Unscale { unit: scale.unit() / divisor, divisor: 1.0 },
+            false => Unscale { unit: scale.unit(), divisor },
+        }
+    }
 }
 
 /// The kernels of one element type. Callers see that lengths agree.
@@ -126,6 +139,21 @@ pub struct Kernels {
     pub i64: ElementKernels<i64>,
     /// Unsigned integers of 8 bits.
     pub u8: ElementKernels<u8>,
+    /// Accumulators of native elements, by the codes of type and operator.
+    native: [[Option<Combine>; ReduceOp::ALL.len()]; DType::ALL.len()],
+    /// Accumulators of fixed point.
+    pub fixed: Combine,
+    /// Accumulators of binary16 in fixed point.
+    pub fixed_f16: Fixed16,
+    /// Accumulators of bfloat16 in fixed point.
+    pub fixed_bf16: Fixed16,
+}
+
+impl Kernels {
+    /// Accumulators of native elements; `None` where the operator has no meaning for the type.
+    pub fn combine(&self, dtype: DType, op: ReduceOp) -> Option<&Combine> {
+        self.native[dtype as usize - 1][op as usize - 1].as_ref()
+    }
 }
 
 /// The fastest table that this processor can run.

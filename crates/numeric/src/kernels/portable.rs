@@ -3,9 +3,12 @@
 use half::{bf16, f16};
 
 use super::Unscale;
+use crate::dtype::ReduceOp;
 use crate::element::FixedPoint;
+use crate::non_finite;
 use crate::number::{Lane, Number};
 use crate::operator::Operator;
+use crate::scale::Scale;
 
 #[inline(always)]
 pub(super) fn store_be(lanes: &mut [u32], vector: &[u8]) {
@@ -113,5 +116,98 @@ pub(super) fn fold_in_place<T: Number, O: Operator<T::Lane>>(data: &mut [T], byt
 pub(super) fn divide<T: Number>(data: &mut [T], ranks: u16) {
     for x in data {
         *x = T::narrow(x.widen().divided(ranks));
+    }
+}
+
+/// Panics unless the lanes are as many as the vector's elements of `element` bytes.
+#[inline(always)]
+pub(super) fn check<L: Number>(lanes: &[u8], vector: &[u8], element: usize) {
+    let (lane, lanes, vector) = (size_of::<L>(), lanes.len(), vector.len());
+    assert!(
+        lanes.is_multiple_of(lane) && lanes / lane * element == vector,
+        "{lanes} bytes of lanes, {vector} of vector"
+    );
+}
+
+#[inline(always)]
+pub(super) fn store<T: Number>(lanes: &mut [u8], vector: &[u8]) {
+    check::<T::Lane>(lanes, vector, size_of::<T>());
+    for (lane, bytes) in T::Lane::split_mut(lanes).iter_mut().zip(T::split(vector)) {
+        *lane = T::from_be(*bytes).widen().to_ne();
+    }
+}
+
+#[inline(always)]
+pub(super) fn add<T: Number, O: Operator<T::Lane>>(lanes: &mut [u8], vector: &[u8]) {
+    check::<T::Lane>(lanes, vector, size_of::<T>());
+    for (lane, bytes) in T::Lane::split_mut(lanes).iter_mut().zip(T::split(vector)) {
+        *lane = O::apply(T::Lane::from_ne(*lane), T::from_be(*bytes).widen()).to_ne();
+    }
+}
+
+#[inline(always)]
+pub(super) fn load<T: Number>(lanes: &[u8], vector: &mut [u8]) {
+    check::<T::Lane>(lanes, vector, size_of::<T>());
+    for (lane, bytes) in T::Lane::split(lanes).iter().zip(T::split_mut(vector)) {
+        *bytes = T::narrow(T::Lane::from_ne(*lane)).to_be();
+    }
+}
+
+#[inline(always)]
+pub(super) fn merge<L: Lane, O: Operator<L>>(lanes: &mut [u8], other: &[u8]) {
+    check::<L>(lanes, other, size_of::<L>());
+    for (lane, other) in L::split_mut(lanes).iter_mut().zip(L::split(other)) {
+        *lane = O::apply(L::from_ne(*lane), L::from_ne(*other)).to_ne();
+    }
+}
+
+#[inline(always)]
+pub(super) fn finish<L: Lane>(lanes: &mut [u8], ranks: u16) {
+    for lane in L::split_mut(lanes) {
+        *lane = L::from_ne(*lane).divided(ranks).to_ne();
+    }
+}
+
+#[inline(always)]
+pub(super) fn store_fixed<T: FixedPoint>(lanes: &mut [u8], vector: &[u8], scale: Scale) {
+    each_word::<T>(lanes, vector, scale, |_, word| word);
+}
+
+#[inline(always)]
+pub(super) fn add_fixed<T: FixedPoint>(lanes: &mut [u8], vector: &[u8], scale: Scale) {
+    each_word::<T>(lanes, vector, scale, |lane, word| u32::from_ne_bytes(lane).wrapping_add(word));
+}
+
+/// `lane <- combined(lane, word)` for each element in fixed point.
+#[inline(always)]
+fn each_word<T: FixedPoint>(lanes: &mut [u8], vector: &[u8], scale: Scale, combined: impl Fn([u8; 4], u32) -> u32) {
+    check::<i32>(lanes, vector, size_of::<T>());
+    let pairs = lanes.as_chunks_mut().0.iter_mut().zip(T::split(vector));
+    if scale.counter_bits > 0 {
+        for (lane, bytes) in pairs {
+            *lane = combined(*lane, non_finite::word_of(T::from_be(*bytes).to_f64(), scale)).to_ne_bytes();
+        }
+    } else {
+        let factors = scale.factors();
+        for (lane, bytes) in pairs {
+            *lane = combined(*lane, quantise(T::from_be(*bytes).to_f64(), factors)).to_ne_bytes();
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn load_fixed<T: FixedPoint>(lanes: &[u8], vector: &mut [u8], scale: Scale, op: ReduceOp) {
+    check::<i32>(lanes, vector, size_of::<T>());
+    let pairs = lanes.as_chunks().0.iter().zip(T::split_mut(vector));
+    if scale.counter_bits > 0 {
+        let divisor = scale.divisor(op);
+        for (lane, bytes) in pairs {
+            *bytes = T::from_f64(non_finite::value_of(u32::from_ne_bytes(*lane), scale, divisor)).to_be();
+        }
+    } else {
+        let Unscale { unit, divisor } = Unscale::of(scale, op);
+        for (lane, bytes) in pairs {
+            *bytes = T::from_f64(f64::from(i32::from_ne_bytes(*lane)) * unit / divisor).to_be();
+        }
     }
 }

@@ -4,10 +4,13 @@ use half::{bf16, f16};
 
 use super::recompile::InstructionSet;
 use super::{ElementKernels, FixedKernels, Fold, Folds, Kernels, portable};
+use crate::combine::{Combine, Fixed16};
+use crate::dtype::ReduceOp;
 use crate::element::FixedPoint;
 use crate::non_finite;
 use crate::number::{Bits, Number};
 use crate::operator::{And, Max, Min, Operator, Or, Prod, Sum, Xor};
+use crate::scale::Scale;
 
 /// A plain function that runs one portable loop with the instructions `$set`.
 macro_rules! compile {
@@ -15,6 +18,33 @@ macro_rules! compile {
         // SAFETY: the table is only handed out where the processor has the instructions (`is_available`).
         |$($argument: $type),*| unsafe { $set::run(|| $loop($($argument),*)) }
     };
+}
+
+/// The accumulators of a type, in the order of the operators' codes.
+macro_rules! floats {
+    ($set:ident, $name:literal, $type:ty) => {
+        [
+            Some(combine::<$set, $type, Sum>(concat!("sum of ", $name))),
+            Some(average::<$set, $type>(concat!("avg of ", $name))),
+            Some(combine::<$set, $type, Min>(concat!("min of ", $name))),
+            Some(combine::<$set, $type, Max>(concat!("max of ", $name))),
+            Some(combine::<$set, $type, Prod>(concat!("prod of ", $name))),
+            None,
+            None,
+            None,
+        ]
+    };
+}
+
+/// The same, with operators on bits.
+macro_rules! integers {
+    ($set:ident, $name:literal, $type:ty) => {{
+        let [sum, avg, min, max, prod, ..] = floats!($set, $name, $type);
+        let band = Some(combine::<$set, $type, And>(concat!("band of ", $name)));
+        let bor = Some(combine::<$set, $type, Or>(concat!("bor of ", $name)));
+        let bxor = Some(combine::<$set, $type, Xor>(concat!("bxor of ", $name)));
+        [sum, avg, min, max, prod, band, bor, bxor]
+    }};
 }
 
 /// Every kernel from its portable loop.
@@ -39,6 +69,20 @@ pub(super) const fn table<I: InstructionSet>(name: &'static str) -> Kernels {
         i16: integer::<I, i16>(None),
         i64: integer::<I, i64>(None),
         u8: integer::<I, u8>(None),
+        native: [
+            floats!(I, "f32", f32),
+            floats!(I, "f16", f16),
+            floats!(I, "bf16", bf16),
+            integers!(I, "i32", i32),
+            floats!(I, "f64", f64),
+            integers!(I, "i8", i8),
+            integers!(I, "i16", i16),
+            integers!(I, "i64", i64),
+            integers!(I, "u8", u8),
+        ],
+        fixed: combine::<I, i32, Sum>("fixed point"),
+        fixed_f16: fixed_16::<I, f16>(),
+        fixed_bf16: fixed_16::<I, bf16>(),
     }
 }
 
@@ -84,5 +128,40 @@ const fn fold<I: InstructionSet, T: Number, O: Operator<T::Lane>>() -> Fold<T> {
     Fold {
         apart: compile!(I: portable::fold::<T, O>; input: &[T], bytes: &[u8], output: &mut [T]),
         in_place: compile!(I: portable::fold_in_place::<T, O>; data: &mut [T], bytes: &[u8]),
+    }
+}
+
+const fn combine<I: InstructionSet, T: Number, O: Operator<T::Lane>>(name: &'static str) -> Combine {
+    // The operators are commutative to the bit.
+    let add: fn(&mut [u8], &[u8]) = compile!(I: portable::add::<T, O>; lanes: &mut [u8], vector: &[u8]);
+    let add_partial: fn(&mut [u8], &[u8]) = compile!(I: portable::add::<T::Lane, O>; lanes: &mut [u8], vector: &[u8]);
+    Combine {
+        name,
+        wire_size: size_of::<T>(),
+        lane_size: size_of::<T::Lane>(),
+        partial_size: size_of::<T::Lane>(),
+        store: compile!(I: portable::store::<T>; lanes: &mut [u8], vector: &[u8]),
+        add,
+        add_left: add,
+        load: compile!(I: portable::load::<T>; lanes: &[u8], vector: &mut [u8]),
+        store_partial: compile!(I: portable::store::<T::Lane>; lanes: &mut [u8], vector: &[u8]),
+        add_partial,
+        add_left_partial: add_partial,
+        load_partial: compile!(I: portable::load::<T::Lane>; lanes: &[u8], vector: &mut [u8]),
+        merge: compile!(I: portable::merge::<T::Lane, O>; lanes: &mut [u8], other: &[u8]),
+        finish: |_, _| (),
+    }
+}
+
+const fn average<I: InstructionSet, T: Number>(name: &'static str) -> Combine {
+    let finish: fn(&mut [u8], u16) = compile!(I: portable::finish::<T::Lane>; lanes: &mut [u8], ranks: u16);
+    Combine { finish, ..combine::<I, T, Sum>(name) }
+}
+
+const fn fixed_16<I: InstructionSet, T: FixedPoint>() -> Fixed16 {
+    Fixed16 {
+        store: compile!(I: portable::store_fixed::<T>; lanes: &mut [u8], vector: &[u8], scale: Scale),
+        add: compile!(I: portable::add_fixed::<T>; lanes: &mut [u8], vector: &[u8], scale: Scale),
+        load: compile!(I: portable::load_fixed::<T>; lanes: &[u8], vector: &mut [u8], scale: Scale, op: ReduceOp),
     }
 }

@@ -1,0 +1,81 @@
+//! Memory for accumulators.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// The alignment: a line of the cache, and the widest register.
+const ALIGNMENT: usize = 64;
+
+/// A fixed number of bytes, zero at first, whose start is a multiple of 64. Taken when made; never grows.
+pub struct Lanes {
+    /// With as many bytes more as it takes to find an aligned start.
+    room: Box<[u8]>,
+    start: usize,
+    len: usize,
+}
+
+impl Lanes {
+    /// So many zeros.
+    pub fn zeroed(len: usize) -> Lanes {
+        let room = vec![0; room(len)].into_boxed_slice();
+        // Where the distance cannot be told (never outside constant evaluation), an unaligned start serves as well.
+        let distance = room.as_ptr().align_offset(ALIGNMENT);
+        Lanes { start: if distance < ALIGNMENT && len > 0 { distance } else { 0 }, room, len }
+    }
+
+    /// What [`Lanes::memory_bytes`] of so many will be.
+    pub fn memory_needed(len: usize) -> usize {
+        size_of::<Lanes>() + room(len)
+    }
+
+    /// Bytes that were taken for it, on the heap and here.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Lanes>() + self.room.len()
+    }
+}
+
+/// Bytes among which so many aligned ones are.
+fn room(len: usize) -> usize {
+    if len == 0 { 0 } else { len + ALIGNMENT - 1 }
+}
+
+impl Deref for Lanes {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        &self.room[self.start..self.start + self.len]
+    }
+}
+
+impl DerefMut for Lanes {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.room[self.start..self.start + self.len]
+    }
+}
+
+impl fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lanes").field("len", &self.len).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_aligned_zeros_of_the_length_asked_for() {
+        for len in [0, 1, 63, 64, 65, 4096, 100_000] {
+            let mut lanes = Lanes::zeroed(len);
+            assert_eq!((lanes.len(), lanes.iter().all(|&byte| byte == 0)), (len, true));
+            assert!(len == 0 || lanes.as_ptr().addr().is_multiple_of(ALIGNMENT), "{len}");
+            lanes.fill(7);
+            assert_eq!(lanes.memory_bytes(), Lanes::memory_needed(len));
+            assert!(lanes.memory_bytes() < len + 64 + size_of::<Lanes>());
+            let moved = Box::new(lanes);
+            assert!(len == 0 || moved.as_ptr().addr().is_multiple_of(ALIGNMENT), "it stays where it is");
+        }
+    }
+}
