@@ -5,6 +5,7 @@ pub mod layout;
 pub mod look_ahead;
 pub mod memory;
 pub mod mismatch;
+pub mod ordered;
 pub mod pacer;
 pub mod recovery;
 pub mod report;

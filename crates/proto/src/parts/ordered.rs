@@ -1,0 +1,259 @@
+//! The ordered accumulator: combines the vectors of children along one fixed tree, in whatever order they arrive.
+//!
+//! Floats are not associative. So that a sum's bits depend on the children's places alone, and not on arrival, loss or
+//! packet size, a block is combined along a balanced binary tree over the places 0..n: a node of more than one place
+//! splits at the largest power of two below their number, and the lower places are the left operand. A vector that
+//! arrives is combined with its sibling if that is complete, the result with the next sibling, and so on upwards; only
+//! what has no complete sibling waits.
+//!
+//! At most `ceil(n/2)` nodes wait at once ([`nodes_needed`]). Each has its own place in memory, so that none is ever
+//! searched for: a node lies where the first pair of places that it covers does. No two waiting nodes share a pair:
+//! two halves of one pair are siblings at once and do not wait.
+
+use std::ops::Range;
+
+use tributary_numeric::{Combine, Lanes};
+
+/// A node begins at a multiple of this, where the kernels are fastest.
+const ALIGNMENT: usize = 64;
+/// Children whose arrival one word remembers.
+const WORD_BITS: usize = u64::BITS as usize;
+
+/// The most nodes of one block that wait at the same time, of so many children.
+pub fn nodes_needed(children: usize) -> usize {
+    children.div_ceil(2).max(1)
+}
+
+/// The places that a node covers: `2^level` of them from a multiple of that on, but for those beyond the last child.
+#[derive(Clone, Copy)]
+struct Node {
+    level: u32,
+    start: usize,
+}
+
+impl Node {
+    fn len(self) -> usize {
+        1 << self.level
+    }
+    fn sibling(self) -> Node {
+        Node { start: self.start ^ self.len(), ..self }
+    }
+    fn parent(self) -> Node {
+        Node { level: self.level + 1, start: self.start & !self.len() }
+    }
+    /// Where it lies among the nodes of its block.
+    fn slot(self) -> usize {
+        self.start / 2
+    }
+}
+
+/// What a vector is on the wire: a host's, or a partial result of a switch below.
+struct Form {
+    size: usize,
+    store: fn(&mut [u8], &[u8]),
+    add: fn(&mut [u8], &[u8]),
+    add_left: fn(&mut [u8], &[u8]),
+}
+
+/// Accumulators of a fixed number of blocks, each with the same children. All memory is taken when it is made.
+#[derive(Debug)]
+pub struct OrderedAccumulator {
+    combine: &'static Combine,
+    children: usize,
+    /// Bytes from a node to the next.
+    stride: usize,
+    /// Elements of a full block.
+    capacity: usize,
+    nodes: Lanes,
+    /// Who has arrived, a bit for each child; by blocks.
+    arrived: Box<[u64]>,
+    /// Elements of each block, once a vector of it is there.
+    elements: Box<[u32]>,
+}
+
+impl OrderedAccumulator {
+    /// For `blocks` of at most `elements`, each with one vector from every one of `children`, at least 1.
+    pub fn new(combine: &'static Combine, children: usize, blocks: usize, elements: usize) -> OrderedAccumulator {
+        assert!(children > 0, "a tree has leaves");
+        let stride = stride(combine, elements);
+        OrderedAccumulator {
+            combine,
+            children,
+            stride,
+            capacity: elements,
+            nodes: Lanes::zeroed(blocks * nodes_needed(children) * stride),
+            arrived: vec![0; blocks * children.div_ceil(WORD_BITS)].into(),
+            elements: vec![0; blocks].into(),
+        }
+    }
+
+    /// What [`OrderedAccumulator::memory_bytes`] will be.
+    pub fn memory_needed(combine: &Combine, children: usize, blocks: usize, elements: usize) -> usize {
+        let nodes = Lanes::memory_needed(blocks * nodes_needed(children) * stride(combine, elements));
+        let state = blocks * (children.div_ceil(WORD_BITS) * size_of::<u64>() + size_of::<u32>());
+        size_of::<OrderedAccumulator>() - size_of::<Lanes>() + nodes + state
+    }
+
+    /// Bytes that it has taken.
+    pub fn memory_bytes(&self) -> usize {
+        let state = size_of_val(&*self.arrived) + size_of_val(&*self.elements);
+        size_of::<OrderedAccumulator>() - size_of::<Lanes>() + self.nodes.memory_bytes() + state
+    }
+
+    /// Brings a host's vector to its place, and says whether the block is complete. A child's second vector of a block
+    /// changes nothing. The caller sees to it that the vectors of one block have one length, that of a block at most.
+    pub fn add(&mut self, block: usize, child: usize, vector: &[u8]) -> bool {
+        let Combine { wire_size: size, store, add, add_left, .. } = *self.combine;
+        self.place(block, child, vector, Form { size, store, add, add_left })
+    }
+
+    /// The same for the partial result of a switch below.
+    pub fn add_partial(&mut self, block: usize, child: usize, partial: &[u8]) -> bool {
+        let Combine { partial_size, store_partial, add_partial, add_left_partial, .. } = *self.combine;
+        let form = Form { size: partial_size, store: store_partial, add: add_partial, add_left: add_left_partial };
+        self.place(block, child, partial, form)
+    }
+
+    /// True if the child's vector of the block has arrived.
+    pub fn has(&self, block: usize, child: usize) -> bool {
+        let words = self.children.div_ceil(WORD_BITS);
+        self.arrived[block * words + child / WORD_BITS] >> (child % WORD_BITS) & 1 == 1
+    }
+
+    /// True if every child's vector of the block has arrived.
+    pub fn is_complete(&self, block: usize) -> bool {
+        self.have_arrived(block, 0..self.children)
+    }
+
+    /// The lanes of a complete block, as long as its vectors were; of another they mean nothing.
+    pub fn result(&self, block: usize) -> &[u8] {
+        &self.nodes[self.lanes(block, 0)]
+    }
+
+    /// The same to work on, as [`Combine::finish`] does.
+    pub fn result_mut(&mut self, block: usize) -> &mut [u8] {
+        let lanes = self.lanes(block, 0);
+        &mut self.nodes[lanes]
+    }
+
+    /// Forgets the block's vectors, so that others may come.
+    pub fn reset(&mut self, block: usize) {
+        let words = self.children.div_ceil(WORD_BITS);
+        self.arrived[block * words..(block + 1) * words].fill(0);
+        self.elements[block] = 0;
+    }
+
+    /// Nodes of the block that wait for another, or the result; never more than [`nodes_needed`].
+    pub fn nodes_held(&self, block: usize) -> usize {
+        let root = Node { level: self.children.next_power_of_two().ilog2(), start: 0 };
+        self.held_below(block, root)
+    }
+
+    fn held_below(&self, block: usize, node: Node) -> usize {
+        if node.start >= self.children {
+            0
+        } else if self.have_arrived(block, self.places(node)) {
+            1
+        } else if node.level == 0 {
+            0
+        } else {
+            let left = Node { level: node.level - 1, start: node.start };
+            self.held_below(block, left) + self.held_below(block, left.sibling())
+        }
+    }
+
+    fn place(&mut self, block: usize, child: usize, vector: &[u8], form: Form) -> bool {
+        assert!(child < self.children, "the tree has {} places", self.children);
+        if self.has(block, child) {
+            return self.is_complete(block);
+        }
+        let elements = vector.len() / form.size;
+        assert!(elements <= self.capacity, "a block has room for {} elements", self.capacity);
+        let words = self.children.div_ceil(WORD_BITS);
+        self.arrived[block * words + child / WORD_BITS] |= 1 << (child % WORD_BITS);
+        self.elements[block] = elements as u32;
+
+        // A leaf whose sibling is there is combined straight from its packet.
+        let leaf = self.raised(Node { level: 0, start: child });
+        let sibling = leaf.sibling();
+        if self.is_root(leaf) || !self.have_arrived(block, self.places(sibling)) {
+            let lanes = self.lanes(block, child / 2);
+            (form.store)(&mut self.nodes[lanes], vector);
+            return self.is_root(leaf);
+        }
+        let combined = if sibling.start < leaf.start { form.add } else { form.add_left };
+        let lanes = self.lanes(block, sibling.slot());
+        combined(&mut self.nodes[lanes], vector);
+        self.climb(block, leaf.parent())
+    }
+
+    /// Merges a complete node with its sibling as long as that is complete too; true if that leads to the root.
+    fn climb(&mut self, block: usize, mut node: Node) -> bool {
+        loop {
+            node = self.raised(node);
+            if self.is_root(node) {
+                return true;
+            }
+            let sibling = node.sibling();
+            if !self.have_arrived(block, self.places(sibling)) {
+                return false;
+            }
+            let (left, right) = if node.start < sibling.start { (node, sibling) } else { (sibling, node) };
+            let (left, right) = (self.lanes(block, left.slot()), self.lanes(block, right.slot()));
+            let (below, above) = self.nodes.split_at_mut(right.start);
+            (self.combine.merge)(&mut below[left], &above[..right.end - right.start]);
+            node = node.parent();
+        }
+    }
+
+    /// The highest node that covers no other child: where the sibling would be beyond the last, the parent is the same.
+    fn raised(&self, mut node: Node) -> Node {
+        while !self.is_root(node) && node.sibling().start >= self.children {
+            node = node.parent();
+        }
+        node
+    }
+
+    fn is_root(&self, node: Node) -> bool {
+        node.start == 0 && node.len() >= self.children
+    }
+
+    fn places(&self, node: Node) -> Range<usize> {
+        node.start..self.children.min(node.start + node.len())
+    }
+
+    fn have_arrived(&self, block: usize, places: Range<usize>) -> bool {
+        let words = self.children.div_ceil(WORD_BITS);
+        let arrived = &self.arrived[block * words..(block + 1) * words];
+        let (first, last) = (places.start / WORD_BITS, (places.end - 1) / WORD_BITS);
+        (first..=last).all(|word| {
+            let from = places.start.saturating_sub(word * WORD_BITS);
+            let to = WORD_BITS.min(places.end - word * WORD_BITS);
+            let mask = (u64::MAX >> (WORD_BITS - (to - from))) << from;
+            arrived[word] & mask == mask
+        })
+    }
+
+    /// The bytes of a node, as many as the block's vectors need.
+    fn lanes(&self, block: usize, slot: usize) -> Range<usize> {
+        let start = (block * nodes_needed(self.children) + slot) * self.stride;
+        start..start + self.elements[block] as usize * self.combine.lane_size
+    }
+}
+
+fn stride(combine: &Combine, elements: usize) -> usize {
+    (elements * combine.lane_size).next_multiple_of(ALIGNMENT)
+}
+
+/// The same tree by recursion over the vectors in the order of their places, at least one: what tests compare with.
+pub fn reference(vectors: &[Vec<u8>], combine: &Combine) -> Vec<u8> {
+    if let [vector] = vectors {
+        let mut lanes = vec![0; vector.len() / combine.wire_size * combine.lane_size];
+        (combine.store)(&mut lanes, vector);
+        return lanes;
+    }
+    let (left, right) = vectors.split_at(vectors.len().next_power_of_two() / 2);
+    let mut lanes = reference(left, combine);
+    (combine.merge)(&mut lanes, &reference(right, combine));
+    lanes
+}
