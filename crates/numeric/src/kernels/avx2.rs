@@ -9,6 +9,8 @@ use half::{bf16, f16};
 
 use super::portable;
 use super::{ElementKernels, Fold, Kernels, Unscale, table};
+use crate::combine::Combine;
+use crate::dtype::{DType, ReduceOp};
 use crate::element::FixedPoint;
 use crate::number::{DROPPED_BITS, Number};
 use crate::operator::Sum;
@@ -30,6 +32,9 @@ pub(super) static KERNELS: Kernels = {
     if let Some(fixed) = &mut kernels.i32.fixed {
         fixed.decode = enter!(decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32]));
     }
+    let [f16_row, bf16_row] = [DType::F16 as usize - 1, DType::BF16 as usize - 1];
+    kernels.native[f16_row] = widen_halves::<f16>(kernels.native[f16_row]);
+    kernels.native[bf16_row] = widen_halves::<bf16>(kernels.native[bf16_row]);
     kernels
 };
 
@@ -54,6 +59,25 @@ const fn add_halves<T: Half>(mut kernels: ElementKernels<T>) -> ElementKernels<T
         in_place: enter!(add_in_place_16::<T>(data: &mut [T], bytes: &[u8])),
     };
     kernels
+}
+
+/// Accumulators of 16-bit floats by hand: for all operators how they are widened and narrowed, and sums.
+const fn widen_halves<T: Half>(
+    mut row: [Option<Combine>; ReduceOp::ALL.len()],
+) -> [Option<Combine>; ReduceOp::ALL.len()] {
+    let mut at = 0;
+    while at < row.len() {
+        if let Some(combine) = &mut row[at] {
+            combine.store = enter!(store_lanes::<T>(lanes: &mut [u8], vector: &[u8]));
+            combine.load = enter!(load_lanes::<T>(lanes: &[u8], vector: &mut [u8]));
+            if at == ReduceOp::Sum as usize - 1 || at == ReduceOp::Avg as usize - 1 {
+                combine.add = enter!(add_lanes::<T>(lanes: &mut [u8], vector: &[u8]));
+                combine.add_left = combine.add;
+            }
+        }
+        at += 1;
+    }
+    row
 }
 
 /// An element type in registers: as 8 of binary32, or as 2 x 4 of binary64.
@@ -298,4 +322,52 @@ fn add_in_place_16<T: Half>(data: &mut [T], bytes: &[u8]) {
         unsafe { add_step(x, other.as_ptr(), x) }
     }
     portable::fold_in_place::<T, Sum>(rest, rest_of_bytes)
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn store_lanes<T: Half>(lanes: &mut [u8], vector: &[u8]) {
+    portable::check::<f32>(lanes, vector, size_of::<T>());
+    let (steps, rest) = lanes.as_chunks_mut::<{ 4 * STEP }>();
+    let (xs, rest_of_vector) = vector.as_chunks::<{ 2 * STEP }>();
+    for (lanes, x) in steps.iter_mut().zip(xs) {
+        // SAFETY: each is 8 elements.
+        unsafe {
+            let x = T::widen_all(swap_bytes_16(_mm_loadu_si128(x.as_ptr().cast())));
+            _mm256_storeu_ps(lanes.as_mut_ptr().cast(), x);
+        }
+    }
+    portable::store::<T>(rest, rest_of_vector)
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn add_lanes<T: Half>(lanes: &mut [u8], vector: &[u8]) {
+    portable::check::<f32>(lanes, vector, size_of::<T>());
+    let (steps, rest) = lanes.as_chunks_mut::<{ 4 * STEP }>();
+    let (xs, rest_of_vector) = vector.as_chunks::<{ 2 * STEP }>();
+    for (lanes, x) in steps.iter_mut().zip(xs) {
+        // SAFETY: each is 8 elements.
+        unsafe {
+            let x = T::widen_all(swap_bytes_16(_mm_loadu_si128(x.as_ptr().cast())));
+            let lane = lanes.as_mut_ptr().cast();
+            _mm256_storeu_ps(lane, canonical(_mm256_add_ps(_mm256_loadu_ps(lane), x)));
+        }
+    }
+    portable::add::<T, Sum>(rest, rest_of_vector)
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn load_lanes<T: Half>(lanes: &[u8], vector: &mut [u8]) {
+    portable::check::<f32>(lanes, vector, size_of::<T>());
+    let (steps, rest) = lanes.as_chunks::<{ 4 * STEP }>();
+    let (xs, rest_of_vector) = vector.as_chunks_mut::<{ 2 * STEP }>();
+    for (lanes, x) in steps.iter().zip(xs) {
+        // SAFETY: each is 8 elements.
+        unsafe {
+            let mut narrowed = [T::default(); STEP];
+            T::store_f32(narrowed.as_mut_ptr(), canonical(_mm256_loadu_ps(lanes.as_ptr().cast())));
+            let bytes = swap_bytes_16(_mm_loadu_si128(narrowed.as_ptr().cast()));
+            _mm_storeu_si128(x.as_mut_ptr().cast(), bytes);
+        }
+    }
+    portable::load::<T>(rest, rest_of_vector)
 }

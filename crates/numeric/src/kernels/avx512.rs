@@ -8,8 +8,10 @@ use half::{bf16, f16};
 
 use super::portable;
 use super::{ElementKernels, Fold, Kernels, Unscale, table};
+use crate::combine::Combine;
+use crate::dtype::{DType, ReduceOp};
 use crate::element::FixedPoint;
-use crate::number::DROPPED_BITS;
+use crate::number::{DROPPED_BITS, Number};
 
 /// Elements in one step.
 const STEP: usize = 16;
@@ -31,6 +33,9 @@ pub(super) static KERNELS: Kernels = {
     if let Some(fixed) = &mut kernels.i32.fixed {
         fixed.decode = enter!(decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32]));
     }
+    let [f16_row, bf16_row] = [DType::F16 as usize - 1, DType::BF16 as usize - 1];
+    kernels.native[f16_row] = widen_halves::<f16>(kernels.native[f16_row]);
+    kernels.native[bf16_row] = widen_halves::<bf16>(kernels.native[bf16_row]);
     kernels
 };
 
@@ -55,6 +60,25 @@ const fn add_halves<T: Half>(mut kernels: ElementKernels<T>) -> ElementKernels<T
         in_place: enter!(add_in_place_16::<T>(data: &mut [T], bytes: &[u8])),
     };
     kernels
+}
+
+/// Accumulators of 16-bit floats by hand: for all operators how they are widened and narrowed, and sums.
+const fn widen_halves<T: Half>(
+    mut row: [Option<Combine>; ReduceOp::ALL.len()],
+) -> [Option<Combine>; ReduceOp::ALL.len()] {
+    let mut at = 0;
+    while at < row.len() {
+        if let Some(combine) = &mut row[at] {
+            combine.store = enter!(store_lanes::<T>(lanes: &mut [u8], vector: &[u8]));
+            combine.load = enter!(load_lanes::<T>(lanes: &[u8], vector: &mut [u8]));
+            if at == ReduceOp::Sum as usize - 1 || at == ReduceOp::Avg as usize - 1 {
+                combine.add = enter!(add_lanes::<T>(lanes: &mut [u8], vector: &[u8]));
+                combine.add_left = combine.add;
+            }
+        }
+        at += 1;
+    }
+    row
 }
 
 /// An element type in registers: as 16 of binary32, or as 2 x 8 of binary64.
@@ -109,7 +133,7 @@ half_float!(f16);
 half_float!(bf16);
 
 /// A 16-bit type, widened to binary32 and rounded from it.
-trait Half: Float {
+trait Half: Float + Number<Lane = f32> {
     /// 16 elements, exactly.
     ///
     /// # Safety
@@ -314,6 +338,45 @@ fn add_in_place_16<T: Half>(data: &mut [T], bytes: &[u8]) {
         unsafe {
             let x = data.as_mut_ptr().add(at);
             add_step(x, bytes.as_ptr().add(2 * at), x, mask)
+        }
+    });
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn store_lanes<T: Half>(lanes: &mut [u8], vector: &[u8]) {
+    portable::check::<f32>(lanes, vector, size_of::<T>());
+    for_each_step(vector.len() / 2, |at, mask| {
+        // SAFETY: the mask's elements lie inside `vector`, and `lanes` has as many.
+        unsafe {
+            let x = T::widen_all(swap_bytes_16(_mm256_maskz_loadu_epi16(mask, vector.as_ptr().add(2 * at).cast())));
+            _mm512_mask_storeu_ps(lanes.as_mut_ptr().add(4 * at).cast(), mask, x);
+        }
+    });
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn add_lanes<T: Half>(lanes: &mut [u8], vector: &[u8]) {
+    portable::check::<f32>(lanes, vector, size_of::<T>());
+    for_each_step(vector.len() / 2, |at, mask| {
+        // SAFETY: the mask's elements lie inside `vector`, and `lanes` has as many.
+        unsafe {
+            let x = T::widen_all(swap_bytes_16(_mm256_maskz_loadu_epi16(mask, vector.as_ptr().add(2 * at).cast())));
+            let lane = lanes.as_mut_ptr().add(4 * at).cast();
+            let sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, lane), x);
+            _mm512_mask_storeu_ps(lane, mask, canonical(sum));
+        }
+    });
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn load_lanes<T: Half>(lanes: &[u8], vector: &mut [u8]) {
+    portable::check::<f32>(lanes, vector, size_of::<T>());
+    for_each_step(vector.len() / 2, |at, mask| {
+        // SAFETY: the mask's elements lie inside `vector`, and `lanes` has as many.
+        unsafe {
+            let x = canonical(_mm512_maskz_loadu_ps(mask, lanes.as_ptr().add(4 * at).cast()));
+            let bytes = swap_bytes_16(T::narrow_all(x));
+            _mm256_mask_storeu_epi16(vector.as_mut_ptr().add(2 * at).cast(), mask, bytes);
         }
     });
 }
