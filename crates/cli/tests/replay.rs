@@ -34,7 +34,7 @@ const SLOTS: u16 = 16;
 const ELEMENTS_PER_PACKET: u16 = 64;
 const ELEMENTS: usize = 10_007;
 const PATIENCE: Duration = Duration::from_secs(60);
-const HEADER_LEN: usize = 32;
+const HEADER_LEN: usize = 36;
 
 /// One packet that came to the tap.
 struct Seen {
@@ -55,7 +55,8 @@ fn config(world: u16) -> JobConfig {
         slots: SLOTS,
         elements_per_packet: ELEMENTS_PER_PACKET,
         shards: 1,
-        options: Default::default(),
+        levels: false,
+        options: protocols::named("switchml").unwrap().options.defaults(),
     }
 }
 
@@ -274,7 +275,7 @@ type Use = (u8, u32, u32, usize);
 
 fn slot_and_use(header: &[u8], len: usize) -> (u16, Use) {
     let word = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());
-    (u16::from_be_bytes([header[18], header[19]]), (header[4], word(24), word(28), len - HEADER_LEN))
+    (u16::from_be_bytes([header[26], header[27]]), (header[4], word(28), word(16), len - HEADER_LEN))
 }
 
 /// The uses of each slot by each rank, in their order.

@@ -43,7 +43,17 @@ impl JobShape {
     pub(crate) fn config(&self, job: JobId, key: JobKey) -> JobConfig {
         let JobShape { protocol, slots, elements_per_packet, world, shards, ref options, .. } = *self;
         let (protocol, options) = (protocol.code, options.clone());
-        JobConfig { job, key, protocol, world, slots, elements_per_packet, shards, options }
+        JobConfig {
+            job,
+            key,
+            protocol,
+            world,
+            slots,
+            elements_per_packet,
+            shards,
+            levels: self.neighbours > 0,
+            options,
+        }
     }
 
     /// Bytes that the job occupies in the whole switch, rounded up rather than down: what its protocol's machines take,

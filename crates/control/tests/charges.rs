@@ -18,6 +18,7 @@ fn held(shape: &JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
         slots,
         elements_per_packet,
         shards,
+        levels: false,
         options: shape.options.clone(),
     };
     let machine = |shard| {

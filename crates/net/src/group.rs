@@ -21,10 +21,9 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use tributary_numeric::{Element, ReduceOp, has_fixed_point};
+use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::collective::tensor::{Primitive, Spec};
 use tributary_proto::contract::ids::Rank;
-use tributary_proto::contract::protocol::Placement;
 
 pub use self::error::{ConnectError, GroupError};
 pub use self::options::{ConnectOptions, GroupInfo, GroupStats};
@@ -201,7 +200,7 @@ impl Group {
         timeout: Duration,
     ) -> Result<Pending, GroupError> {
         let whole = kept == (0..spec.elements);
-        let is_possible = whole || self.keeps_parts() && spec.primitive == Primitive::Allreduce;
+        let is_possible = whole || spec.primitive == Primitive::Allreduce;
         if kept.start > kept.end || kept.end > spec.elements || !is_possible {
             return Err(GroupError::Part { kept, elements: spec.elements, protocol: self.info.protocol.name });
         }
@@ -257,11 +256,6 @@ impl Group {
         Ok(started)
     }
 
-    /// Whether [`Group::submit_keeping`] may keep less than all: where every host sums, each needs the room for the whole.
-    pub fn keeps_parts(&self) -> bool {
-        self.info.protocol.placement == Placement::Trees || self.info.protocol.placement == Placement::EveryHop
-    }
-
     /// The elements of the result that this rank gets.
     fn whole(&self, spec: &Spec) -> Range<u32> {
         if spec.primitive.gets(Rank(self.info.rank)) { 0..spec.elements } else { 0..0 }
@@ -286,9 +280,7 @@ impl Group {
         hand_over: bool,
     ) -> Result<Pending, GroupError> {
         self.check_root(spec.primitive)?;
-        if !has_fixed_point(spec.dtype, spec.op) {
-            return Err(GroupError::NotCarried { dtype: spec.dtype, op: spec.op });
-        }
+        (self.info.protocol.can)(&spec, &self.info.options).map_err(GroupError::Refused)?;
         let brings = spec.primitive.brings(Rank(self.info.rank));
         let kept = kept.start as usize..kept.end as usize;
         // SAFETY: the callers above promise the memory until the collective is done, and the engine drops the tensor
@@ -299,8 +291,8 @@ impl Group {
                     let data = if brings { input.cast_mut() } else { output };
                     memory::words(data, WORD * spec.elements as usize, spec, brings)
                 }
-                _ if self.keeps_parts() => memory::tensor(input, output, spec, kept),
-                _ => memory::tensor_with_room(input, output, spec, kept),
+                _ if self.info.protocol.passes_results_on => memory::tensor_with_room(input, output, spec, kept),
+                _ => memory::tensor(input, output, spec, kept),
             }
         };
         let completion = self.shared.submit(tensor, timeout, hand_over)?;

@@ -82,7 +82,7 @@ impl<T: Element> Storage for RawStorage<T> {
 }
 
 /// The tensor at these addresses, of whose result only the elements `kept` are wanted. Where `kept` is not all of them, the
-/// tensor serves protocols that sum in the network only.
+/// tensor is for protocols whose hosts do not pass results on.
 ///
 /// # Safety
 /// Until the tensor is dropped, `input` is readable for `spec.elements` elements of `spec.dtype` and `output` writable
@@ -102,8 +102,8 @@ pub unsafe fn tensor(input: *const u8, output: *mut u8, spec: Spec, kept: Range<
     }
 }
 
-/// The same for protocols that sum at hosts, where a rank that wants none of the result needs room for it all the same:
-/// room of the tensor's own.
+/// The same for protocols whose hosts pass results on: a rank that wants a part of the result, or none of it, needs room
+/// for all of it all the same, room of the tensor's own. What is wanted is copied when the tensor is dropped.
 ///
 /// # Safety
 /// As for [`tensor`].
@@ -113,12 +113,14 @@ pub unsafe fn tensor_with_room(input: *const u8, output: *mut u8, spec: Spec, ke
         // SAFETY: the caller's promise.
         return unsafe { tensor(input, output, spec, kept) };
     }
-    assert!(kept.is_empty(), "the group refuses parts under protocols that sum at hosts");
-    let mut room = vec![0u64; (whole.len() * spec.dtype.size()).div_ceil(8)];
+    assert!(kept.start <= kept.end && kept.end <= whole.end, "{kept:?} of {whole:?}");
+    let size = spec.dtype.size();
+    let mut room = vec![0u64; (whole.len() * size).div_ceil(8)];
     // SAFETY: the caller's promise for the input; the room is aligned for every type, holds the whole, overlaps nothing,
     // and lives as long as the tensor beside it.
     let tensor = unsafe { tensor(input, room.as_mut_ptr().cast(), spec, whole) };
-    Box::new(WithRoom { tensor, _room: room })
+    let kept = kept.start * size..kept.end * size;
+    Box::new(WithRoom { tensor, room, output, kept })
 }
 
 fn typed<T: Element>(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
@@ -144,6 +146,13 @@ struct Part<T> {
     kept: Range<usize>,
 }
 
+impl<T: Element> Part<T> {
+    /// The elements of a block that are wanted; of none, the range ends before it starts.
+    fn wanted(&self, block: &Range<usize>) -> Range<usize> {
+        block.start.max(self.kept.start)..block.end.min(self.kept.end)
+    }
+}
+
 impl<T: Element> Tensor for Part<T> {
     fn spec(&self) -> Spec {
         self.whole.spec()
@@ -158,7 +167,7 @@ impl<T: Element> Tensor for Part<T> {
         self.whole.encode(block, scale, vector);
     }
     fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]) {
-        let wanted = block.start.max(self.kept.start)..block.end.min(self.kept.end);
+        let wanted = self.wanted(&block);
         if wanted.start < wanted.end {
             let skipped = self.whole.vector_len(wanted.start - block.start);
             let len = self.whole.vector_len(wanted.len());
@@ -173,23 +182,47 @@ impl<T: Element> Tensor for Part<T> {
         self.whole.read_input(block, bytes);
     }
     fn read_output(&self, _block: Range<usize>, _bytes: &mut [u8]) {
-        unreachable!("{NATIVE}");
+        unreachable!("{PASSED_ON}");
     }
     fn accumulate(&mut self, _block: Range<usize>, _bytes: &[u8]) {
-        unreachable!("{NATIVE}");
+        unreachable!("{PASSED_ON}");
     }
-    fn write(&mut self, _block: Range<usize>, _bytes: &[u8]) {
-        unreachable!("{NATIVE}");
+    fn write(&mut self, block: Range<usize>, bytes: &[u8]) {
+        let wanted = self.wanted(&block);
+        if wanted.start < wanted.end {
+            let skipped = self.whole.native_len(wanted.start - block.start);
+            let len = self.whole.native_len(wanted.len());
+            self.whole.write(wanted, &bytes[skipped..skipped + len]);
+        }
     }
     fn divide(&mut self, _block: Range<usize>, _world: u16) {
-        unreachable!("{NATIVE}");
+        unreachable!("{PASSED_ON}");
     }
 }
 
-/// A tensor whose output nobody will look at, and the memory that it is in.
+/// A tensor whose whole output is in memory of its own, and where the part of it goes that is wanted.
 struct WithRoom {
     tensor: Box<dyn Tensor>,
-    _room: Vec<u64>,
+    room: Vec<u64>,
+    output: *mut u8,
+    /// Bytes of the room.
+    kept: Range<usize>,
+}
+
+// SAFETY: the output is plain bytes, which `tensor_with_room`'s caller leaves to this value until it is dropped.
+unsafe impl Send for WithRoom {}
+
+impl Drop for WithRoom {
+    fn drop(&mut self) {
+        if self.kept.is_empty() {
+            return;
+        }
+        // SAFETY: the kept bytes lie inside the room; the output is writable for as many, and is no part of the room.
+        unsafe {
+            let from = self.room.as_ptr().cast::<u8>().add(self.kept.start);
+            std::ptr::copy_nonoverlapping(from, self.output, self.kept.len());
+        }
+    }
 }
 
 impl Tensor for WithRoom {
@@ -228,7 +261,7 @@ impl Tensor for WithRoom {
     }
 }
 
-const NATIVE: &str = "the group refuses parts under protocols that sum at hosts";
+const PASSED_ON: &str = "hosts that pass results on have room for all of them";
 
 #[cfg(test)]
 mod tests {

@@ -229,7 +229,7 @@ fn ranks_that_died_without_a_word_are_succeeded_by_those_that_start_again() {
 
 fn join_body(rank: u16, world: u16) -> String {
     format!(
-        r#"{{"wire_version":1,"rank":{rank},"world":{world},"protocol":"ring","udp_port":{},"max_elements_per_packet":360,
+        r#"{{"wire_version":2,"rank":{rank},"world":{world},"protocol":"ring","udp_port":{},"max_elements_per_packet":360,
         "suggested_slots":64,"incarnation":"00000000000000{rank:02x}","timeout_s":20}}"#,
         9000 + rank
     )
@@ -240,7 +240,7 @@ fn a_protocol_that_a_switch_does_not_know_is_refused_with_a_sentence_also_from_a
     let switch = switch();
     let rank = join_body(0, 2).replace("\"ring\"", "\"carrier-pigeon\"");
     let below = format!(
-        r#"{{"wire_version":1,"incarnation":"0000000000000009","question":1,"shards":["127.0.0.1:9000"],"most_slots":64,
+        r#"{{"wire_version":2,"incarnation":"0000000000000009","question":1,"shards":["127.0.0.1:9000"],"most_slots":64,
         "ranks":[{{"join":{rank},"udp":"127.0.0.1:9001","waited_s":0}}],"switches":[]}}"#
     );
     for (path, body) in [("/jobs/a/join", rank), ("/jobs/a/switches/join", below)] {
@@ -322,7 +322,7 @@ fn wrong_requests_get_a_status_a_sentence_and_a_word() {
         (without("\"rank\":0", "\"rank\":-1"), 400, "bad_request"),
         (without("\"rank\":0", "\"rank\":0,\"colour\":1"), 400, "bad_request"),
         (without("ring", "token"), 400, "bad_request"),
-        (without("\"wire_version\":1", "\"wire_version\":77"), 400, "wire_version"),
+        (without("\"wire_version\":2", "\"wire_version\":77"), 400, "wire_version"),
         (without("\"timeout_s\":20", "\"timeout_s\":-20"), 400, "bad_request"),
         (without("\"timeout_s\":20", "\"timeout_s\":1e400"), 400, "bad_request"),
         (without("9000", "0"), 400, "bad_request"),

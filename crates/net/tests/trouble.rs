@@ -70,7 +70,7 @@ fn a_rank_that_the_switch_calls_lost_or_that_left_ends_what_waits_for_it_long_be
                 &switch,
                 "bereft",
                 3,
-                |options| options.protocol = protocol,
+                |options| support::speak(options, protocol),
                 |group, rank| {
                     let mut data = vec![1i32; 50_000];
                     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();

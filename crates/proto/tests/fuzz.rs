@@ -6,25 +6,26 @@ mod entries;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+/// What a packet says of its collective: few elements, most types and operators, no root, one, or a broadcast.
+fn collective() -> impl Strategy<Value = [u8; 8]> {
+    let root = prop::sample::select(vec![[0xFF, 0xFF], [0, 0], [0, 1]]);
+    (0..60u8, 0..10u8, 0..9u8, root).prop_map(|(elements, dtype, op, [high, low])| {
+        [0, 0, 0, elements, if op == 0 { 4 } else { dtype }, op, high, low]
+    })
+}
+
 /// A plausible packet of SwitchML, without its vector.
 fn header() -> impl Strategy<Value = Vec<u8>> {
-    (
-        any::<u8>(),
-        0..4u8,
-        0..5u8,
-        0..4u8,
-        prop::sample::select(vec![0x11u8, 0x12, 0x41, 0x19, 0x49, 0x48]),
-        any::<i16>(),
-        0..4u8,
-        0..60u8,
-    )
-        .prop_map(|(kind, wid, idx, flags, dtype_op, exponent, phase, elements)| {
-            let mut bytes = vec![0x54, 0x42, 1, 1, kind, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7];
-            bytes.extend([0, wid, 0, idx, flags, dtype_op]);
+    (any::<u8>(), 0..4u8, 0..5u8, 0..4u8, collective(), any::<i16>(), 0..4u8).prop_map(
+        |(kind, wid, idx, flags, collective, exponent, phase)| {
+            let mut bytes = vec![0x54, 0x42, 2, 1, kind, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7];
+            bytes.extend(collective);
+            bytes.extend([0, wid, 0, idx, 0, 0, 0, phase]);
             bytes.extend(exponent.to_be_bytes());
-            bytes.extend([0, 0, 0, phase, 0, 0, 0, elements]);
+            bytes.extend([flags, 0]);
             bytes
-        })
+        },
+    )
 }
 
 /// A packet as `entries::packets` cuts it out of the input, with a vector of some words or a body of any length.
@@ -46,17 +47,17 @@ fn canary_header() -> impl Strategy<Value = Vec<u8>> {
     let flags = prop::sample::select(vec![0u8, 0x80, 0xC0, 0x40, 0x01, 0x20, 0xC2]);
     let addresses = (0..12u8, 0..12u8, prop::sample::select(vec![9u8, 255]));
     let numbers = (15..24u8, 0..20u8, 0..4u8, 0..4u8, 0..3u8, 0..4u8);
-    (addresses, numbers, flags, prop::sample::select(vec![0x11u8, 0x12, 0x41, 0x19, 0x49, 0x48]), 0..60u8, any::<u32>())
-        .prop_map(
-            |((to, root, switch), (kind, id, counter, children, attempt, wid), flags, dtype_op, elements, proof)| {
-                let mut bytes = vec![0x54, 0x42, 1, 3, kind, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7];
-                bytes.extend([0, 0, 0, to % 4 * 3, 0, 0, 0, id, 0, counter, 0, 3, 0, 0, 0, children]);
-                bytes.extend([if switch == 9 { 0 } else { 255 }; 3]);
-                bytes.extend([switch, 0, 0, 0, root, flags, 0, attempt, dtype_op, 0, 1, 0, wid, 0, 0, 0, elements]);
-                bytes.extend(proof.to_be_bytes());
-                bytes
-            },
-        )
+    (addresses, numbers, flags, collective(), any::<u32>()).prop_map(
+        |((to, root, switch), (kind, id, counter, children, attempt, wid), flags, collective, proof)| {
+            let mut bytes = vec![0x54, 0x42, 2, 3, kind, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7];
+            bytes.extend([0, 0, 0, to % 4 * 3, 0, 0, 0, id, 0, counter, 0, 3, 0, 0, 0, children]);
+            bytes.extend([if switch == 9 { 0 } else { 255 }; 3]);
+            bytes.extend([switch, 0, 0, 0, root, flags, 0, attempt, 0, 0, 1, 0, wid]);
+            bytes.extend(proof.to_be_bytes());
+            bytes.extend(collective);
+            bytes
+        },
+    )
 }
 
 fn canary_input() -> impl Strategy<Value = Vec<u8>> {

@@ -13,6 +13,7 @@ use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ShardId};
+use tributary_proto::contract::options::Options;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
@@ -51,6 +52,12 @@ fn the_common_header() {
     check("common", &packets);
 }
 
+/// SwitchML's options for sums in fixed point, in which it has all its packets.
+fn fixed_point() -> Options {
+    let given = [("numbers".to_owned(), "fixed".to_owned())].into();
+    tributary_proto::switchml::PROTOCOL.options.read(&given).expect("it is an option")
+}
+
 fn job() -> JobConfig {
     JobConfig {
         job: JOB,
@@ -60,7 +67,8 @@ fn job() -> JobConfig {
         slots: 2,
         elements_per_packet: 4,
         shards: 1,
-        options: Default::default(),
+        levels: false,
+        options: fixed_point(),
     }
 }
 
@@ -145,14 +153,14 @@ fn switchml() {
     packets.push(("REPORT: rank 1 of 2 is missing", notice(&mut switch)));
 
     let mut odd = updates[1].clone();
-    odd[31] += 1;
-    odd.truncate(32 + 16);
+    odd[19] += 1;
+    odd.truncate(36 + 16);
     processed(&mut switch, 1, &odd);
     packets.push(("MISMATCH: rank 0 brings 5 f32, rank 1 brings 6", notice(&mut switch)));
 
     let mut switch = switchml_switch();
     for probe in [&probes[0], &probes[1]] {
-        processed(&mut switch, u16::from(probe[17]), probe);
+        processed(&mut switch, u16::from(probe[25]), probe);
     }
     processed(&mut switch, 0, &updates[0]);
     let (verdict, result) = processed(&mut switch, 1, &updates[1]);
@@ -170,7 +178,7 @@ fn canary_host(rank: u16) -> Box<dyn Host> {
         reissues: 3,
     };
     let config = HostConfig {
-        job: JobConfig { protocol: 3, ..job() },
+        job: JobConfig { protocol: 3, options: Default::default(), ..job() },
         rank: Rank(rank),
         child: ChildId(rank),
         serves: None,

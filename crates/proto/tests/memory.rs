@@ -68,7 +68,8 @@ fn config(protocol: &Protocol, world: u16, racks: u16, slots: u16, shards: u16, 
     };
     let (code, options) = (protocol.code, protocol.options.defaults());
     let (job, key) = (JobId(1), JobKey(2));
-    let job = JobConfig { job, key, protocol: code, world, slots, elements_per_packet: 64, shards, options };
+    let job =
+        JobConfig { job, key, protocol: code, world, slots, elements_per_packet: 64, shards, levels: false, options };
     let parent = parent.then_some(Parent { port: PortId(2000), child: ChildId(0) });
     let members = (0..below.len() as u16).map(PortId).collect();
     SwitchConfig { job, shard: ShardId(0), members, below, group: GroupId(1), parent }

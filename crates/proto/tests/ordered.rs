@@ -62,9 +62,17 @@ fn vectors(combine: &Combine, children: usize, elements: usize) -> Vec<Vec<u8>> 
     (0..children).map(|child| vector(combine, child, elements)).collect()
 }
 
+/// An accumulator whose blocks have begun.
+fn begun(combine: &'static Combine, children: usize, blocks: usize, elements: usize) -> OrderedAccumulator {
+    let lane_bytes = elements * combine.lane_size;
+    let mut accumulator = OrderedAccumulator::new(children, nodes_needed(children), blocks, lane_bytes);
+    (0..blocks).for_each(|block| accumulator.begin(block, combine, true));
+    accumulator
+}
+
 /// Brings the vectors in this order to one block between two others, and compares with the recursion.
 fn check(combine: &'static Combine, accumulator: &mut OrderedAccumulator, vectors: &[Vec<u8>], order: &[usize]) {
-    accumulator.reset(1);
+    accumulator.begin(1, combine, true);
     let mut most = 0;
     for (arrived, &child) in order.iter().enumerate() {
         assert!(!accumulator.has(1, child) && !accumulator.is_complete(1));
@@ -97,7 +105,7 @@ fn every_order_of_up_to_six_children_gives_the_same_bits() {
     for combine in combines() {
         for children in 1..=6 {
             let vectors = vectors(combine, children, 5);
-            let mut accumulator = OrderedAccumulator::new(combine, children, 3, 5);
+            let mut accumulator = begun(combine, children, 3, 5);
             let mut orders = 0;
             permutations(children, |order| {
                 check(combine, &mut accumulator, &vectors, order);
@@ -116,7 +124,7 @@ proptest! {
     ) {
         let combine = combines()[which];
         let vectors = vectors(combine, order.len(), 3);
-        let mut accumulator = OrderedAccumulator::new(combine, order.len(), 3, 3);
+        let mut accumulator = begun(combine, order.len(), 3, 3);
         check(combine, &mut accumulator, &vectors, &order);
     }
 }
@@ -130,7 +138,7 @@ proptest! {
     ) {
         for combine in combines() {
             let vectors = vectors(combine, order.len(), 2);
-            let mut accumulator = OrderedAccumulator::new(combine, order.len(), 3, 2);
+            let mut accumulator = begun(combine, order.len(), 3, 2);
             check(combine, &mut accumulator, &vectors, &order);
         }
     }
@@ -170,7 +178,7 @@ fn the_tree_splits_at_the_largest_power_of_two() {
 fn the_bound_on_waiting_nodes_is_reached() {
     for children in [1, 2, 3, 4, 5, 6, 7, 8, 33, 64, 65, 1023] {
         let vectors = vectors(&TOY, children, 1);
-        let mut accumulator = OrderedAccumulator::new(&TOY, children, 1, 1);
+        let mut accumulator = begun(&TOY, children, 1, 1);
         for child in (0..children).step_by(2) {
             accumulator.add(0, child, &vectors[child]);
         }
@@ -182,7 +190,7 @@ fn the_bound_on_waiting_nodes_is_reached() {
 /// In their order a balanced tree's logarithm waits.
 #[test]
 fn children_in_their_order_leave_few_nodes_waiting() {
-    let mut accumulator = OrderedAccumulator::new(&TOY, 1023, 1, 1);
+    let mut accumulator = begun(&TOY, 1023, 1, 1);
     for child in 0..1023 {
         accumulator.add(0, child, &vector(&TOY, child, 1));
         assert_eq!(accumulator.nodes_held(0), if child == 1022 { 1 } else { (child + 1).count_ones() as usize });
@@ -193,7 +201,7 @@ fn children_in_their_order_leave_few_nodes_waiting() {
 fn a_child_that_comes_twice_changes_nothing() {
     let vectors = vectors(&TOY, 7, 4);
     let other = vector(&TOY, 99, 4);
-    let mut accumulator = OrderedAccumulator::new(&TOY, 7, 1, 4);
+    let mut accumulator = begun(&TOY, 7, 1, 4);
     for (at, child) in [6, 3, 0, 1, 5, 2, 4].into_iter().enumerate() {
         accumulator.add(0, child, &vectors[child]);
         assert_eq!(accumulator.add(0, child, &other), at == 6, "as complete as it was");
@@ -205,7 +213,7 @@ fn a_child_that_comes_twice_changes_nothing() {
 #[test]
 fn blocks_do_not_touch_each_other() {
     let combine = native(DType::F32, ReduceOp::Sum).unwrap();
-    let mut accumulator = OrderedAccumulator::new(combine, 5, 3, 40);
+    let mut accumulator = begun(combine, 5, 3, 40);
     for lengths in [[40, 1, 17], [3, 40, 39], [0, 16, 40]] {
         let blocks = lengths.map(|elements| vectors(combine, 5, elements));
         for child in [3, 4, 0, 2, 1] {
@@ -215,7 +223,7 @@ fn blocks_do_not_touch_each_other() {
         }
         for (block, vectors) in blocks.iter().enumerate() {
             assert_eq!(accumulator.result(block), reference(vectors, combine));
-            accumulator.reset(block);
+            accumulator.begin(block, combine, true);
             assert_eq!((accumulator.is_complete(block), accumulator.nodes_held(block)), (false, 0));
         }
     }
@@ -227,13 +235,13 @@ fn partial_results_and_hosts_vectors_mix() {
     let combine = native(DType::BF16, ReduceOp::Avg).unwrap();
     let hosts = vectors(combine, 3, 8);
     // Places 1 and 2 behind a switch, that is the second child of two.
-    let mut below = OrderedAccumulator::new(combine, 2, 1, 8);
+    let mut below = begun(combine, 2, 1, 8);
     below.add(0, 1, &hosts[2]);
     assert!(below.add(0, 0, &hosts[1]));
     let mut partial = vec![0; 8 * combine.partial_size];
     (combine.load_partial)(below.result(0), &mut partial);
     for partial_first in [true, false] {
-        let mut above = OrderedAccumulator::new(combine, 2, 1, 8);
+        let mut above = begun(combine, 2, 1, 8);
         if partial_first {
             above.add_partial(0, 1, &partial);
             assert!(above.add(0, 0, &hosts[0]));
@@ -254,8 +262,9 @@ fn partial_results_and_hosts_vectors_mix() {
 fn memory_is_taken_when_made_and_told_before() {
     let combine = native(DType::BF16, ReduceOp::Sum).unwrap();
     for (children, blocks, elements) in [(1, 1, 1), (8, 512, 720), (1023, 2, 360), (3, 0, 8)] {
-        let accumulator = OrderedAccumulator::new(combine, children, blocks, elements);
-        let needed = OrderedAccumulator::memory_needed(combine, children, blocks, elements);
+        let accumulator = begun(combine, children, blocks, elements);
+        let needed =
+            OrderedAccumulator::memory_needed(children, nodes_needed(children), blocks, elements * combine.lane_size);
         assert_eq!(accumulator.memory_bytes(), needed);
         let nodes = blocks * nodes_needed(children) * (elements * 4).next_multiple_of(64);
         assert!(needed >= nodes && needed < nodes + blocks * 200 + 512, "{needed} for {nodes} bytes of nodes");

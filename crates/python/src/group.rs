@@ -126,11 +126,6 @@ impl Group {
         unsafe { self.launch_broadcast(py, address as *mut u8, bytes, root, timeout, [owner, py.None()]) }
     }
 
-    /// Whether `submit_raw` may keep less than all of the result.
-    fn keeps_parts(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.lock().group.as_ref().ok_or_else(|| errors::closed(py))?.keeps_parts())
-    }
-
     /// As `submit`, over memory by its address: that of a tensor which numpy does not know. `owners` are held until the
     /// collective has ended. The output has the elements `kept`, from the first to before the second, of the result. The
     /// caller vouches for what cannot be checked here: that the addresses have that many elements, and that the output is

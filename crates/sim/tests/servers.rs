@@ -129,15 +129,23 @@ fn of_file(keys: &str) -> Result<Report, String> {
     tributary_sim::run(&Config::parse(&format!("{FILE}{keys}")).unwrap()).map_err(|error| error.to_string())
 }
 
+/// The same with servers in the switch's place.
+fn of_served(keys: &str) -> Result<Report, String> {
+    let file = format!("{FILE}{keys}").replace("'switchml'", "'ps'");
+    tributary_sim::run(&Config::parse(&file).unwrap()).map_err(|error| error.to_string())
+}
+
 #[test]
 fn a_file_may_have_servers() {
-    let seconds = |keys| {
-        let report = of_file(keys).unwrap();
+    let seconds = |report: Result<Report, String>| {
+        let report = report.unwrap();
         assert_eq!((report.failure(), report.jobs[0].ranks), (None, 4), "{report}");
         (report.jobs[0].servers, report.jobs[0].seconds.unwrap())
     };
-    let (none, colocated) = (seconds(""), seconds("servers = 'colocated'"));
-    let (two, four) = (seconds("servers = 2"), seconds("servers = [4, 5, 6, 7]\nplacement = 'packed'"));
+    let (none, colocated) = (seconds(of_file("")), seconds(of_served("servers = 'colocated'")));
+    assert_eq!(colocated, seconds(of_served("")), "servers are colocated where the file says nothing");
+    let (two, four) =
+        (seconds(of_served("servers = 2")), seconds(of_served("servers = [4, 5, 6, 7]\nplacement = 'packed'")));
     assert_eq!([none.0, colocated.0, two.0, four.0], [None, Some(4), Some(2), Some(4)]);
     // As many servers as ranks do what a switch does; half as many take twice as long, and colocated ones 2 (n - 1) / n times.
     assert!((four.1 / none.1 - 1.0).abs() < 0.1, "{four:?} and {none:?}");
@@ -154,7 +162,7 @@ fn servers_that_cannot_be_are_refused_with_a_sentence() {
         ("servers = 3\nslots = 16", "slots must be a multiple of the trees"),
         ("servers = [0, 1, 2, 3, 4, 5, 6, 7]", "is both a rank and a server: write \"colocated\""),
     ] {
-        let refusal = of_file(keys).unwrap_err();
+        let refusal = of_served(keys).unwrap_err();
         assert!(refusal.contains(sentence), "{keys}: {refusal}");
     }
     let ring = Config::parse(&format!("{FILE}servers = 2").replace("switchml", "ring")).unwrap();

@@ -35,6 +35,7 @@ fn job(protocol: &Protocol) -> JobConfig {
         slots: 4,
         elements_per_packet: 8,
         shards: 1,
+        levels: false,
         options: protocol.options.defaults(),
     }
 }

@@ -8,10 +8,10 @@ use tributary_proto::contract::packet::{Addr, Ecn, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::Time;
-use tributary_proto::contract::wire::Common;
+use tributary_proto::contract::wire::{COMMON_LEN, Common};
 use tributary_proto::parts::report::Report;
 use tributary_proto::switchml::PROTOCOL;
-use tributary_proto::switchml::wire::{Header, Kind, Mismatch};
+use tributary_proto::switchml::wire::{HEADER_LEN, Header, Kind, Mismatch};
 
 use super::{Timers, drive_host, job, packets, two_collectives};
 
@@ -19,22 +19,19 @@ use super::{Timers, drive_host, job, packets, two_collectives};
 pub fn wire(bytes: &[u8]) {
     let Ok(header) = Header::parse(bytes) else { return };
     let mut again = bytes.to_vec();
-    again[16..32].fill(0xAA);
+    again[COMMON_LEN..HEADER_LEN].fill(0xAA);
     header.emit(&mut again);
-    if header.spec.primitive.root().is_none() {
-        // Reserved, and not read.
-        again[5] = bytes[5];
-    }
+    // Reserved, and not read.
+    again[35] = bytes[35];
     assert_eq!(again, bytes);
-    if let Ok(report) = Report::parse(bytes.get(32..).unwrap_or_default()) {
-        assert_eq!(32 + report.emit(&mut again[32..]), bytes.len());
-        again[33] = bytes[33];
+    if let Ok(report) = Report::parse(bytes.get(HEADER_LEN..).unwrap_or_default()) {
+        assert_eq!(HEADER_LEN + report.emit(&mut again[HEADER_LEN..]), bytes.len());
+        again[HEADER_LEN + 1] = bytes[HEADER_LEN + 1];
         assert_eq!(again, bytes);
     }
-    if let Ok(mismatch) = Mismatch::parse(bytes.get(32..).unwrap_or_default()) {
-        again[32..].fill(0);
-        mismatch.emit(&mut again[32..]);
-        again[38..40].copy_from_slice(&bytes[38..40]);
+    if let Ok(mismatch) = Mismatch::parse(bytes.get(HEADER_LEN..).unwrap_or_default()) {
+        again[HEADER_LEN..].fill(0);
+        mismatch.emit(&mut again[HEADER_LEN..]);
         assert_eq!(again, bytes);
     }
     if let Ok(kind) = Kind::of(bytes) {

@@ -66,8 +66,6 @@ class Network:
         except BaseException:
             self.close()
             raise
-        #: Whether a transfer may keep less than all of the sum.
-        self.keeps_parts = all(group._core.keeps_parts() for group in self.groups)
         #: The switch of the next transfer. All ranks submit the same transfers in one order, and so choose alike.
         self._turn = 0
         self._last: tributary.GroupStats | None = None

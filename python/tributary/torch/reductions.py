@@ -62,10 +62,7 @@ class Reductions(Ways):
 
     def _keep_nothing(self, source: torch.Tensor) -> Transfer:
         """The results still come by, since each frees a slot of the switch; this rank does not look at them."""
-        assert self._network is not None, "groups of one rank take the host path"
-        if self._network.keeps_parts:
-            return Transfer(source, source, (0, 0))
-        return Transfer(source, torch.empty_like(source), (0, source.numel()))
+        return Transfer(source, source, (0, 0))
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
         """Sum or average over all ranks; each keeps the part that is at its rank in the list."""
@@ -118,15 +115,10 @@ class Reductions(Ways):
         self, source: torch.Tensor, start: int, output: torch.Tensor, reduce_op: Any
     ) -> tuple[Transfer, Finish | None]:
         """Bring the output's elements of the sum, which begin at `start`, to the output."""
-        assert self._network is not None, "groups of one rank take the host path"
         scaled = scaled_copy(source, reduce_op)
         travelling = flat(source)[0] if scaled is None else scaled
-        if self._network.keeps_parts:
-            target, finish = part_of(travelling, start, output)
-            return Transfer(travelling, target, (start, start + output.numel())), finish
-        whole = torch.empty_like(travelling)
-        kept = whole.reshape(-1)[start : start + output.numel()].view(output.shape)
-        return Transfer(travelling, whole, (0, whole.numel())), flat(output, values=kept)[1]
+        target, finish = part_of(travelling, start, output)
+        return Transfer(travelling, target, (start, start + output.numel())), finish
 
     # A sum of nothing is a barrier.
 

@@ -51,7 +51,7 @@ fn simulated(hosts: usize, rate: u64, elements: u64, slots: u16) -> Measure {
     let ms = |span: Span| span.as_secs_f64() * 1e3;
     let job = format!(
         "[[job]]\nprotocol = \"switchml\"\nhosts = \"all\"\ntensor = \"{} B\"\niterations = 9\n\
-         elements_per_packet = 360\nslots = {slots}\nrto = {{ initial = \"{} ms\", min = \"{} ms\", max = \"{} ms\" }}\n",
+         elements_per_packet = 358\nslots = {slots}\nrto = {{ initial = \"{} ms\", min = \"{} ms\", max = \"{} ms\" }}\n",
         4 * elements,
         ms(initial_rto),
         ms(min_rto),

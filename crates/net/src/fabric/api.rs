@@ -82,6 +82,7 @@ impl JobBody {
             slots: self.slots,
             elements_per_packet: self.elements_per_packet,
             shards: 1,
+            levels: false,
             options: protocol.options.read(&self.options).ok()?,
         };
         let name = JobName::new(&self.name).ok()?;

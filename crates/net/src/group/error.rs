@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::host::CollectiveError;
+use tributary_proto::contract::protocol::Refusal;
 
 use super::outlook::News;
 use crate::rendezvous::JoinError;
@@ -116,14 +116,9 @@ pub enum GroupError {
         /// The protocol.
         protocol: &'static str,
     },
-    /// A type or an operator that no packet can name.
-    #[error("{op} of {dtype} cannot travel: packets carry sums and averages of f32, f16, bf16 and i32")]
-    NotCarried {
-        /// The type.
-        dtype: DType,
-        /// The operator.
-        op: ReduceOp,
-    },
+    /// What the protocol cannot do.
+    #[error(transparent)]
+    Refused(Refusal),
     /// A reduce to nobody, or a broadcast of nobody's.
     #[error("rank {root} cannot be the root: the job has ranks 0 to {}", world - 1)]
     NoRoot {

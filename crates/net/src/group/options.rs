@@ -65,6 +65,8 @@ pub struct GroupInfo {
     pub world: u16,
     /// The protocol.
     pub protocol: &'static Protocol,
+    /// The protocol's options.
+    pub options: Options,
     /// Slots over all shards.
     pub slots: u16,
     /// Elements per packet.

@@ -86,7 +86,8 @@ impl LocalSwitch {
                 slots,
                 elements_per_packet,
                 shards,
-                options: Default::default(),
+                levels: false,
+                options: requests[&0].protocol.options.defaults(),
             };
             let protocol = requests[&0].protocol;
             let job = JobInstall::of_workers(protocol, config, peers.clone(), shard.udp_addr().ip());
@@ -185,4 +186,10 @@ pub fn on_every_rank<T: Send>(
         let threads: Vec<_> = (0..world).map(rank).collect();
         threads.into_iter().map(|thread| thread.join().expect("the rank ends well")).collect()
     })
+}
+
+/// Takes another protocol, with its own defaults.
+#[allow(dead_code)] // Not every test that shares this file changes the protocol.
+pub fn speak(options: &mut ConnectOptions, protocol: &'static tributary_proto::contract::protocol::Protocol) {
+    (options.protocol, options.options) = (protocol, protocol.options.defaults());
 }

@@ -26,7 +26,8 @@ pub fn job(elements_per_packet: u16) -> JobConfig {
         slots: SLOTS,
         elements_per_packet,
         shards: 1,
-        options: Default::default(),
+        levels: false,
+        options: tributary_proto::switchml::PROTOCOL.options.defaults(),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Canary as a value of the registry.
 
 use super::{CanaryHost, CanarySwitch, wire};
+use crate::collective::encoding::Numbers;
 use crate::contract::options::OptionSet;
-use crate::contract::protocol::{Placement, Protocol};
+use crate::contract::protocol::{Placement, Protocol, Refusal};
 
 /// Canary (De Sensi et al., 2023): dynamic trees through all switches of a fabric.
 pub static PROTOCOL: Protocol = Protocol {
@@ -11,8 +12,19 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "the switches of a fabric sum, wherever a block's packets meet",
     header_len: wire::HEADER_LEN,
     placement: Placement::EveryHop,
+    passes_results_on: false,
     options: OptionSet::none("canary"),
-    can: |_, _| Ok(()),
+    numbers: |_| Numbers::Fixed,
+    can: |spec, _| match tributary_numeric::has_fixed_point(spec.dtype, spec.op) {
+        true => Ok(()),
+        false => {
+            let (why, instead) = (
+                ": its trees have no order, and its descriptors add 32-bit integers",
+                "sum or average f32, f16, bf16 or i32, or take a protocol with planned trees",
+            );
+            Err(Refusal { protocol: "canary", spec: *spec, why, instead })
+        }
+    },
     memory: |_| 0,
     host: |values, config| Box::new(CanaryHost::new(values, config)),
     switch: None,

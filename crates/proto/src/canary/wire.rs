@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  16            20   24        26      28         32               36     40      41      42        43         44
-//!  | destination | id | counter | hosts | children | switch address | root | flags | shard | attempt | dtype/op | ...
-//!  44         46    48         52             56
-//!  | exponent | wid | elements | contributors | vector or body ...
+//!  | destination | id | counter | hosts | children | switch address | root | flags | shard | attempt | reserved | ...
+//!  44         46    48             52           60
+//!  | exponent | wid | contributors | collective | vector or body ...
 //! ```
 //!
 //! The application's part of the paper's id is the job in the common header. A block that is issued again gets another
@@ -14,16 +14,16 @@ use std::iter::Sum;
 
 use tributary_numeric::BlockExponent;
 
-use crate::collective::tensor::{Primitive, Spec};
+use crate::collective::tensor::Spec;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{NodeId, PortId, PortSet, Rank};
 use crate::contract::protocol::Description;
-use crate::contract::wire::{COMMON_LEN, dtype_op, kind, parse_dtype_op, u16, u32};
+use crate::contract::wire::{COMMON_LEN, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
 use crate::parts::look_ahead::LookAhead;
 use crate::splitmix::splitmix64;
 
 /// Bytes of the common header and of this protocol's own.
-pub const HEADER_LEN: usize = COMMON_LEN + 40;
+pub const HEADER_LEN: usize = COMMON_LEN + 36 + SPEC_LEN;
 /// What `switch_address` is where no switch is meant.
 pub const NO_SWITCH: NodeId = NodeId(u32::MAX);
 /// Ports of a shard of the children bitmap (§4.2).
@@ -35,7 +35,8 @@ const SWITCH_AT: usize = 32;
 const FLAGS_AT: usize = 40;
 const SHARD_AT: usize = 41;
 const EXPONENT_AT: usize = 44;
-const CONTRIBUTORS_AT: usize = 52;
+const CONTRIBUTORS_AT: usize = 48;
+const SPEC_AT: usize = 52;
 
 const BYPASS: u8 = 0x80;
 const MULTICAST: u8 = 0x40;
@@ -101,8 +102,7 @@ pub struct Header {
     /// What the contributors say about the sender's next block in the window; or about this one, where ranks agree on
     /// its exponent first.
     pub look_ahead: LookAhead,
-    /// The collective that the block belongs to. Its root, if it has one, is the leader, and has no field of its own: see
-    /// [`Header::rooted_at`].
+    /// The collective that the block belongs to. Its root, if it has one, is the leader.
     pub spec: Spec,
     /// The contributors' proofs, summed modulo 2^32: see [`proof`].
     pub contributors: u32,
@@ -119,7 +119,6 @@ impl Header {
         }
         let exponent = u16(bytes, EXPONENT_AT) as i16;
         let exponent = BlockExponent { exponent, non_finite: flags & NON_FINITE != 0 };
-        let (dtype, op, primitive) = parse_dtype_op(bytes[43], Rank::default())?;
         Ok(Header {
             destination: NodeId(u32(bytes, 16)),
             id: u32(bytes, 20),
@@ -135,19 +134,9 @@ impl Header {
             attempt: bytes[42],
             wid: Rank(u16(bytes, 46)),
             look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
-            spec: Spec { elements: u32(bytes, 48), dtype, op, primitive },
+            spec: spec_at(bytes, SPEC_AT)?,
             contributors: u32(bytes, CONTRIBUTORS_AT),
         })
-    }
-
-    /// The same with the root as hosts know it: whoever the packet is for leads, or whoever it is from.
-    pub fn rooted_at(self, leader: Rank) -> Header {
-        let primitive = match self.spec.primitive {
-            Primitive::Allreduce => Primitive::Allreduce,
-            Primitive::Reduce(_) => Primitive::Reduce(leader),
-            Primitive::Broadcast(_) => Primitive::Broadcast(leader),
-        };
-        Header { spec: Spec { primitive, ..self.spec }, ..self }
     }
 
     /// Where a contribution is routed to until it has passed the root.
@@ -164,9 +153,9 @@ impl Header {
         bytes[26..28].copy_from_slice(&self.hosts.to_be_bytes());
         bytes[36..40].copy_from_slice(&self.root.0.to_be_bytes());
         bytes[42] = self.attempt;
-        bytes[43] = dtype_op(&self.spec);
+        bytes[43] = 0;
         bytes[46..48].copy_from_slice(&self.wid.0.to_be_bytes());
-        bytes[48..52].copy_from_slice(&self.spec.elements.to_be_bytes());
+        put_spec(&mut bytes[SPEC_AT..], &self.spec);
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         bytes[FLAGS_AT] = flag(self.bypass, BYPASS) | flag(self.multicast, MULTICAST) | flag(self.to_leader, TO_LEADER);
         put_sum(bytes, self.counter, self.contributors, self.look_ahead);

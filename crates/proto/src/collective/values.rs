@@ -5,7 +5,7 @@
 //! always seen; a simulation of thousands of hosts then carries no data and still proves every result. The machines
 //! are the same for both, and so is their trace of packets.
 
-use tributary_numeric::lanes;
+use tributary_numeric::{Combine, lanes};
 
 /// Bytes of one fingerprint: three 64-bit words.
 pub const FINGERPRINT_LEN: usize = 24;
@@ -21,11 +21,11 @@ pub enum Values {
 }
 
 impl Values {
-    /// Bytes in the packet buffer for a vector of `elements`.
+    /// Bytes in the packet buffer for a vector of `elements` of so many bytes each.
     #[inline]
-    pub fn buffer_len(self, elements: usize) -> usize {
+    pub fn buffer_len(self, size: usize, elements: usize) -> usize {
         match self {
-            Values::Elements => 4 * elements,
+            Values::Elements => size * elements,
             Values::Fingerprint if elements == 0 => 0,
             Values::Fingerprint => FINGERPRINT_LEN,
         }
@@ -33,7 +33,7 @@ impl Values {
 
     /// 32-bit words of accumulator for a slot of `elements`.
     pub fn lane_count(self, elements: usize) -> usize {
-        self.buffer_len(elements) / 4
+        self.buffer_len(4, elements) / 4
     }
 
     /// `lanes <- vector`.
@@ -65,5 +65,40 @@ fn add_words(lanes: &mut [u32], vector: &[u8]) {
             .wrapping_add(u64::from_be_bytes(bytes.try_into().expect("8 bytes")));
         pair[0] = (sum >> 32) as u32;
         pair[1] = sum as u32;
+    }
+}
+
+/// Fingerprints as vectors that are combined: whatever the operator, each contribution must be there once.
+pub static FINGERPRINTS: Combine = Combine {
+    name: "fingerprints",
+    wire_size: FINGERPRINT_LEN,
+    lane_size: FINGERPRINT_LEN,
+    partial_size: FINGERPRINT_LEN,
+    store: copy,
+    add,
+    add_left: add,
+    load: copy_out,
+    store_partial: copy,
+    add_partial: add,
+    add_left_partial: add,
+    load_partial: copy_out,
+    merge: add,
+    finish: |_, _| {},
+};
+
+/// Accumulators of fingerprints are big-endian, as on the wire.
+fn copy(lanes: &mut [u8], vector: &[u8]) {
+    lanes.copy_from_slice(vector);
+}
+
+fn copy_out(lanes: &[u8], vector: &mut [u8]) {
+    vector.copy_from_slice(lanes);
+}
+
+fn add(lanes: &mut [u8], vector: &[u8]) {
+    for (lane, word) in lanes.chunks_exact_mut(8).zip(vector.chunks_exact(8)) {
+        let value = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().expect("8 bytes"));
+        let sum = value(lane).wrapping_add(value(word));
+        lane.copy_from_slice(&sum.to_be_bytes());
     }
 }

@@ -24,6 +24,8 @@ pub struct JobConfig {
     pub elements_per_packet: u16,
     /// Independent parts of the switch; shard `c` owns slots `[c * slots / shards, (c + 1) * slots / shards)`.
     pub shards: u16,
+    /// Switches in levels sum for the job: partial results travel between them.
+    pub levels: bool,
     /// The protocol's options, as the members chose them.
     pub options: Options,
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use crate::collective::encoding::Numbers;
 use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
 use crate::contract::config::{HostConfig, SharedSwitchConfig, SwitchConfig};
@@ -83,8 +84,12 @@ pub struct Protocol {
     pub header_len: usize,
     /// Where its jobs have machines in the network.
     pub placement: Placement,
+    /// Each host passes results on to others, and so needs room for all of them, whatever part its caller wants.
+    pub passes_results_on: bool,
     /// What members of a job may choose.
     pub options: OptionSet,
+    /// What it sums floats as.
+    pub numbers: fn(&Options) -> Numbers,
     /// Whether it can do a collective; the one place where a collective is refused, before anything is sent.
     pub can: fn(&Spec, &Options) -> Result<(), Refusal>,
     /// Bytes that a job's own machine takes in one shard of one switch; 0 where it has none.
@@ -102,6 +107,11 @@ pub struct Protocol {
 }
 
 impl Protocol {
+    /// True if its sums are made on the way, by switches, and not at hosts.
+    pub fn sums_in_network(&self) -> bool {
+        self.placement != Placement::Hosts
+    }
+
     /// A worker's machine.
     pub fn host(&self, values: Values, config: &HostConfig) -> Box<dyn Host> {
         (self.host)(values, config)

@@ -15,7 +15,7 @@ use crate::contract::ids::{JobId, JobKey, Rank};
 /// `TB`.
 pub const MAGIC: u16 = 0x5442;
 /// Of this wire format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes of the common header.
 pub const COMMON_LEN: usize = 16;
 
@@ -147,51 +147,76 @@ pub fn u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Set in the byte of type and operator where one rank is the root; no operator beside it says that its data travels.
-pub const ROOTED: u8 = 8;
+/// Bytes of what packets say about their collective: elements (32 bits), type, operator, root (16 bits).
+pub const SPEC_LEN: usize = 8;
+/// The root where there is none. No job has so many ranks.
+const NO_ROOT: u16 = u16::MAX;
+/// The operator of a broadcast, which has none.
+const NO_OPERATOR: u8 = 0;
 
-/// Element type, operator and kind of primitive in one byte. Where the root is named is the protocol's own matter.
-pub fn dtype_op(spec: &Spec) -> u8 {
-    let op = match spec.primitive {
-        Primitive::Allreduce => spec.op as u8,
-        Primitive::Reduce(_) => ROOTED | spec.op as u8,
-        Primitive::Broadcast(_) => ROOTED,
+/// Writes what a collective is to the first [`SPEC_LEN`] bytes.
+#[inline]
+pub fn put_spec(bytes: &mut [u8], spec: &Spec) {
+    let (op, root) = match spec.primitive {
+        Primitive::Allreduce => (spec.op as u8, NO_ROOT),
+        Primitive::Reduce(root) => (spec.op as u8, root.0),
+        Primitive::Broadcast(root) => (NO_OPERATOR, root.0),
     };
-    (spec.dtype as u8) << 4 | op
+    bytes[0..4].copy_from_slice(&spec.elements.to_be_bytes());
+    bytes[4] = spec.dtype as u8;
+    bytes[5] = op;
+    bytes[6..8].copy_from_slice(&root.to_be_bytes());
 }
 
-/// Reads such a byte; `root` is looked at only where there is one. The parts and not a `Spec`: a `Result<Spec>` is packed
-/// so that reading it back stalls for as long as all the rest.
+/// Reads what [`put_spec`] wrote. A broadcast moves 32-bit words, whatever they mean.
 #[inline]
-pub fn parse_dtype_op(byte: u8, root: Rank) -> Result<(DType, ReduceOp, Primitive), DropReason> {
-    // This version of the wire carries what has fixed point, under every protocol.
-    let dtype = DType::from_code(byte >> 4).filter(|dtype| DType::FIXED.contains(dtype)).ok_or(DropReason::BadField)?;
-    let op = ReduceOp::from_code(byte & 7).filter(|op| ReduceOp::FIXED.contains(op));
-    if byte & ROOTED == 0 {
-        return Ok((dtype, op.ok_or(DropReason::BadField)?, Primitive::Allreduce));
-    }
-    match op {
-        Some(op) => Ok((dtype, op, Primitive::Reduce(root))),
-        None if byte & 7 == 0 && dtype == DType::I32 => Ok((dtype, ReduceOp::Sum, Primitive::Broadcast(root))),
-        None => Err(DropReason::BadField),
-    }
+pub fn parse_spec(bytes: &[u8; SPEC_LEN]) -> Result<Spec, DropReason> {
+    let elements = u32(bytes, 0);
+    let dtype = DType::from_code(bytes[4]).ok_or(DropReason::BadField)?;
+    let op = ReduceOp::from_code(bytes[5]);
+    let spec = match (op, u16(bytes, 6)) {
+        (Some(op), NO_ROOT) => Spec::allreduce(elements, dtype, op),
+        (Some(op), root) => Spec::reduce(elements, dtype, op, Rank(root)),
+        (None, root) if bytes[5] == NO_OPERATOR && root != NO_ROOT && dtype == DType::I32 => {
+            Spec::broadcast(elements, Rank(root))
+        }
+        (None, _) => return Err(DropReason::BadField),
+    };
+    Ok(spec)
+}
+
+/// The [`SPEC_LEN`] bytes at `at`.
+#[inline]
+pub fn spec_at(bytes: &[u8], at: usize) -> Result<Spec, DropReason> {
+    parse_spec(bytes.get(at..).and_then(|rest| rest.first_chunk()).ok_or(DropReason::Truncated)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use tributary_numeric::has_fixed_point;
-
     use super::*;
 
-    /// The byte has room for 15 types and 7 operators; what it may name are the four types and two operators of old.
     #[test]
-    fn types_and_operators_beyond_fixed_point_are_no_field() {
-        for byte in 0..=u8::MAX {
-            let (dtype, op) = (DType::from_code(byte >> 4), ReduceOp::from_code(byte & 7));
-            let served = dtype.zip(op).is_some_and(|(dtype, op)| has_fixed_point(dtype, op));
-            let broadcast = byte == (DType::I32 as u8) << 4 | ROOTED;
-            assert_eq!(parse_dtype_op(byte, Rank(0)).is_ok(), served || broadcast, "{byte:#x}");
+    fn what_a_collective_is_survives_the_wire() {
+        let root = Rank(300);
+        for dtype in DType::ALL {
+            for op in ReduceOp::ALL {
+                for spec in [Spec::allreduce(7, dtype, op), Spec::reduce(u32::MAX, dtype, op, root)] {
+                    let mut bytes = [0xAA; SPEC_LEN];
+                    put_spec(&mut bytes, &spec);
+                    assert_eq!(parse_spec(&bytes), Ok(spec));
+                }
+            }
         }
+        let mut bytes = [0; SPEC_LEN];
+        put_spec(&mut bytes, &Spec::broadcast(5, root));
+        assert_eq!(parse_spec(&bytes), Ok(Spec::broadcast(5, root)));
+        for (at, wrong) in [(4, 0), (4, 10), (4, DType::F32 as u8), (5, 9), (5, 255)] {
+            let mut bytes = bytes;
+            bytes[at] = wrong;
+            assert_eq!(parse_spec(&bytes), Err(DropReason::BadField), "byte {at} is {wrong}");
+        }
+        put_spec(&mut bytes, &Spec::broadcast(5, Rank(NO_ROOT)));
+        assert_eq!(parse_spec(&bytes), Err(DropReason::BadField), "a broadcast has a root");
     }
 
     #[test]
@@ -204,6 +229,7 @@ mod tests {
             slots: 1,
             elements_per_packet: 8,
             shards: 1,
+            levels: false,
             options: Default::default(),
         };
         let ours = Common { protocol: 1, kind: 17, job: job.job, key: job.key };

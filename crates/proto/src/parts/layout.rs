@@ -32,6 +32,7 @@ mod tests {
                 slots,
                 elements_per_packet: 64,
                 shards,
+                levels: false,
                 options: Default::default(),
             };
             let mut next = 0;

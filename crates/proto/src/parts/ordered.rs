@@ -55,16 +55,25 @@ struct Form {
     add_left: fn(&mut [u8], &[u8]),
 }
 
+/// How the vectors of one block are combined.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    combine: &'static Combine,
+    /// Along the tree; otherwise in the order of arrival, which makes no difference to the result.
+    is_ordered: bool,
+}
+
 /// Accumulators of a fixed number of blocks, each with the same children. All memory is taken when it is made.
 #[derive(Debug)]
 pub struct OrderedAccumulator {
-    combine: &'static Combine,
     children: usize,
-    /// Bytes from a node to the next.
+    /// Nodes of each block.
+    width: usize,
+    /// Bytes from a node to the next, and so the most that a block's lanes may be.
     stride: usize,
-    /// Elements of a full block.
-    capacity: usize,
     nodes: Lanes,
+    /// By blocks.
+    rules: Box<[Option<Rule>]>,
     /// Who has arrived, a bit for each child; by blocks.
     arrived: Box<[u64]>,
     /// Elements of each block, once a vector of it is there.
@@ -72,44 +81,46 @@ pub struct OrderedAccumulator {
 }
 
 impl OrderedAccumulator {
-    /// For `blocks` of at most `elements`, each with one vector from every one of `children`, at least 1.
-    pub fn new(combine: &'static Combine, children: usize, blocks: usize, elements: usize) -> OrderedAccumulator {
+    /// For `blocks` of at most `lane_bytes`, each with one vector from every one of `children`, at least 1, and of `width`
+    /// nodes: [`nodes_needed`], or 1 where no block is ever ordered.
+    pub fn new(children: usize, width: usize, blocks: usize, lane_bytes: usize) -> OrderedAccumulator {
         assert!(children > 0, "a tree has leaves");
-        let stride = stride(combine, elements);
+        let stride = lane_bytes.next_multiple_of(ALIGNMENT);
         OrderedAccumulator {
-            combine,
             children,
+            width,
             stride,
-            capacity: elements,
-            nodes: Lanes::zeroed(blocks * nodes_needed(children) * stride),
+            nodes: Lanes::zeroed(blocks * width * stride),
+            rules: vec![None; blocks].into(),
             arrived: vec![0; blocks * children.div_ceil(WORD_BITS)].into(),
             elements: vec![0; blocks].into(),
         }
     }
 
     /// What [`OrderedAccumulator::memory_bytes`] will be.
-    pub fn memory_needed(combine: &Combine, children: usize, blocks: usize, elements: usize) -> usize {
-        let nodes = Lanes::memory_needed(blocks * nodes_needed(children) * stride(combine, elements));
-        let state = blocks * (children.div_ceil(WORD_BITS) * size_of::<u64>() + size_of::<u32>());
+    pub fn memory_needed(children: usize, width: usize, blocks: usize, lane_bytes: usize) -> usize {
+        let nodes = Lanes::memory_needed(blocks * width * lane_bytes.next_multiple_of(ALIGNMENT));
+        let block = children.div_ceil(WORD_BITS) * size_of::<u64>() + size_of::<u32>() + size_of::<Option<Rule>>();
+        let state = blocks * block;
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + nodes + state
     }
 
     /// Bytes that it has taken.
     pub fn memory_bytes(&self) -> usize {
-        let state = size_of_val(&*self.arrived) + size_of_val(&*self.elements);
+        let state = size_of_val(&*self.arrived) + size_of_val(&*self.elements) + size_of_val(&*self.rules);
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + self.nodes.memory_bytes() + state
     }
 
     /// Brings a host's vector to its place, and says whether the block is complete. A child's second vector of a block
     /// changes nothing. The caller sees to it that the vectors of one block have one length, that of a block at most.
     pub fn add(&mut self, block: usize, child: usize, vector: &[u8]) -> bool {
-        let Combine { wire_size: size, store, add, add_left, .. } = *self.combine;
+        let Combine { wire_size: size, store, add, add_left, .. } = *self.rule(block).combine;
         self.place(block, child, vector, Form { size, store, add, add_left })
     }
 
     /// The same for the partial result of a switch below.
     pub fn add_partial(&mut self, block: usize, child: usize, partial: &[u8]) -> bool {
-        let Combine { partial_size, store_partial, add_partial, add_left_partial, .. } = *self.combine;
+        let Combine { partial_size, store_partial, add_partial, add_left_partial, .. } = *self.rule(block).combine;
         let form = Form { size: partial_size, store: store_partial, add: add_partial, add_left: add_left_partial };
         self.place(block, child, partial, form)
     }
@@ -136,8 +147,27 @@ impl OrderedAccumulator {
         &mut self.nodes[lanes]
     }
 
-    /// Forgets the block's vectors, so that others may come.
-    pub fn reset(&mut self, block: usize) {
+    /// Brings what whoever has all contributions says in place of them: a vector of a host's size.
+    pub fn replace(&mut self, block: usize, vector: &[u8]) {
+        let Combine { wire_size, store, .. } = *self.rule(block).combine;
+        self.elements[block] = (vector.len() / wire_size) as u32;
+        let lanes = self.lanes(block, 0);
+        store(&mut self.nodes[lanes], vector);
+    }
+
+    /// What combines the block's vectors.
+    pub fn combine(&self, block: usize) -> &'static Combine {
+        self.rule(block).combine
+    }
+
+    fn rule(&self, block: usize) -> Rule {
+        self.rules[block].expect("a block begins before its vectors come")
+    }
+
+    /// Forgets the block's vectors, so that others may come; these are combined along the tree, or in any order.
+    pub fn begin(&mut self, block: usize, combine: &'static Combine, is_ordered: bool) {
+        debug_assert!(!is_ordered || self.width == nodes_needed(self.children), "a tree needs its nodes");
+        self.rules[block] = Some(Rule { combine, is_ordered });
         let words = self.children.div_ceil(WORD_BITS);
         self.arrived[block * words..(block + 1) * words].fill(0);
         self.elements[block] = 0;
@@ -168,10 +198,21 @@ impl OrderedAccumulator {
             return self.is_complete(block);
         }
         let elements = vector.len() / form.size;
-        assert!(elements <= self.capacity, "a block has room for {} elements", self.capacity);
+        let rule = self.rule(block);
+        assert!(elements * rule.combine.lane_size <= self.stride, "a block has room for {} bytes", self.stride);
         let words = self.children.div_ceil(WORD_BITS);
         self.arrived[block * words + child / WORD_BITS] |= 1 << (child % WORD_BITS);
         self.elements[block] = elements as u32;
+        if !rule.is_ordered {
+            let alone = self.count(block) == 1;
+            let lanes = self.lanes(block, 0);
+            if alone {
+                (form.store)(&mut self.nodes[lanes], vector)
+            } else {
+                (form.add)(&mut self.nodes[lanes], vector)
+            }
+            return self.is_complete(block);
+        }
 
         // A leaf whose sibling is there is combined straight from its packet.
         let leaf = self.raised(Node { level: 0, start: child });
@@ -200,8 +241,9 @@ impl OrderedAccumulator {
             }
             let (left, right) = if node.start < sibling.start { (node, sibling) } else { (sibling, node) };
             let (left, right) = (self.lanes(block, left.slot()), self.lanes(block, right.slot()));
+            let merge = self.rule(block).combine.merge;
             let (below, above) = self.nodes.split_at_mut(right.start);
-            (self.combine.merge)(&mut below[left], &above[..right.end - right.start]);
+            merge(&mut below[left], &above[..right.end - right.start]);
             node = node.parent();
         }
     }
@@ -236,13 +278,15 @@ impl OrderedAccumulator {
 
     /// The bytes of a node, as many as the block's vectors need.
     fn lanes(&self, block: usize, slot: usize) -> Range<usize> {
-        let start = (block * nodes_needed(self.children) + slot) * self.stride;
-        start..start + self.elements[block] as usize * self.combine.lane_size
+        let start = (block * self.width + slot) * self.stride;
+        start..start + self.elements[block] as usize * self.rule(block).combine.lane_size
     }
-}
 
-fn stride(combine: &Combine, elements: usize) -> usize {
-    (elements * combine.lane_size).next_multiple_of(ALIGNMENT)
+    /// Children whose vector of the block has arrived.
+    pub fn count(&self, block: usize) -> usize {
+        let words = self.children.div_ceil(WORD_BITS);
+        self.arrived[block * words..(block + 1) * words].iter().map(|word| word.count_ones() as usize).sum()
+    }
 }
 
 /// The same tree by recursion over the vectors in the order of their places, at least one: what tests compare with.

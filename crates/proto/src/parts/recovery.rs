@@ -333,6 +333,7 @@ mod tests {
             slots: 8,
             elements_per_packet: 64,
             shards,
+            levels: false,
             options: Default::default(),
         };
         Recovery::new(&job, Rank(rank), TimerConfig::default(), Order::Sent)

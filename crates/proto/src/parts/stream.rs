@@ -8,7 +8,10 @@ use std::ops::Range;
 
 use tributary_numeric::{BlockExponent, Scale};
 
+use crate::collective::encoding::{Encoding, Numbers};
 use crate::collective::tensor::{Spec, Tensor};
+use crate::collective::values::Values;
+use crate::contract::config::JobConfig;
 use crate::contract::ids::OpId;
 
 /// A collective that is not complete.
@@ -23,7 +26,10 @@ pub struct Op {
     pub first_block: u64,
     /// How many blocks it has.
     pub blocks: u64,
-    elements_per_packet: u64,
+    /// How its elements travel.
+    pub encoding: Encoding,
+    /// Elements of a full block.
+    block_elements: u64,
     /// Blocks whose result has not come.
     pub remaining: u64,
 }
@@ -36,14 +42,14 @@ impl Op {
 
     /// The elements of a block.
     pub fn range(&self, block: u64) -> Range<usize> {
-        let start = (block - self.first_block) * self.elements_per_packet;
-        let end = (start + self.elements_per_packet).min(u64::from(self.spec.elements));
+        let start = (block - self.first_block) * self.block_elements;
+        let end = (start + self.block_elements).min(u64::from(self.spec.elements));
         start as usize..end as usize
     }
 
     /// True if ranks must agree on an exponent before they can send the block.
     pub fn needs_exponent(&self, block: u64) -> bool {
-        self.spec.dtype.is_float() && !self.range(block).is_empty()
+        self.encoding.is_scaled && !self.range(block).is_empty()
     }
 
     /// What this rank says about the block's magnitude.
@@ -51,36 +57,57 @@ impl Op {
         if self.needs_exponent(block) { self.tensor.exponent(self.range(block)) } else { BlockExponent::ZERO }
     }
 
-    /// How a block's elements are scaled whose exponent `world` ranks have agreed on; integers need none.
-    pub fn scale(&self, agreed: Option<BlockExponent>, world: u16) -> Scale {
-        if self.spec.dtype.is_float() {
-            Scale::new(agreed.expect("floats are sent when their exponent is agreed"), world)
-        } else {
-            Scale::integer(world)
+    /// Writes a block of the input as it travels; `agreed` is the exponent that `world` ranks have agreed on for it.
+    pub fn read(&self, block: u64, agreed: Option<BlockExponent>, world: u16, vector: &mut [u8]) {
+        match self.scale(agreed, world) {
+            Some(scale) => self.tensor.encode(self.range(block), scale, vector),
+            None => self.tensor.read_input(self.range(block), vector),
         }
+    }
+
+    /// Writes a block's result to the output.
+    pub fn write(&mut self, block: u64, agreed: Option<BlockExponent>, world: u16, vector: &[u8]) {
+        let range = self.range(block);
+        match self.scale(agreed, world) {
+            Some(scale) => self.tensor.decode(range, scale, vector),
+            None => self.tensor.write(range, vector),
+        }
+    }
+
+    /// How a block is scaled; not at all where its elements travel as they are.
+    fn scale(&self, agreed: Option<BlockExponent>, world: u16) -> Option<Scale> {
+        let agreed = || agreed.expect("scaled blocks are sent when their exponent is agreed");
+        self.encoding.is_scaled.then(|| Scale::new(agreed(), world))
     }
 }
 
 /// The collectives that are not complete, in the order of submission.
 pub struct Stream {
-    elements_per_packet: u64,
+    values: Values,
+    numbers: Numbers,
+    payload_bytes: usize,
+    levels: bool,
     ops: VecDeque<Op>,
     next_op: u64,
     next_block: u64,
 }
 
 impl Stream {
-    /// An empty stream of blocks of up to `elements_per_packet`.
-    pub fn new(elements_per_packet: u16) -> Stream {
-        Stream { elements_per_packet: u64::from(elements_per_packet), ops: VecDeque::new(), next_op: 0, next_block: 0 }
+    /// An empty stream of a job's blocks.
+    pub fn new(values: Values, numbers: Numbers, job: &JobConfig) -> Stream {
+        let (payload_bytes, levels) = (job.payload_bytes(), job.levels);
+        Stream { values, numbers, payload_bytes, levels, ops: VecDeque::new(), next_op: 0, next_block: 0 }
     }
 
     /// Appends a collective; gives its number and its blocks.
     pub fn push(&mut self, tensor: Box<dyn Tensor>) -> (OpId, Range<u64>) {
         let (id, spec, first_block) = (OpId(self.next_op), tensor.spec(), self.next_block);
-        let blocks = u64::from(spec.elements).div_ceil(self.elements_per_packet).max(1);
-        let (elements_per_packet, remaining) = (self.elements_per_packet, blocks);
-        self.ops.push_back(Op { id, tensor, spec, first_block, blocks, elements_per_packet, remaining });
+        let encoding =
+            Encoding::new(self.values, self.numbers, &spec).expect("a driver asks first what a protocol can");
+        let block_elements = u64::from(encoding.block_elements(self.payload_bytes, self.levels));
+        let blocks = u64::from(spec.elements).div_ceil(block_elements).max(1);
+        let remaining = blocks;
+        self.ops.push_back(Op { id, tensor, spec, first_block, blocks, encoding, block_elements, remaining });
         self.next_op += 1;
         self.next_block += blocks;
         (id, first_block..self.next_block)

@@ -43,7 +43,7 @@ pub struct PsHost {
 impl PsHost {
     /// A worker, which is a server besides where `config.serves` says so. `config.job.shards` is the number of servers.
     pub fn worker(values: Values, config: &HostConfig) -> PsHost {
-        PsHost { worker: Some(SwitchMlHost::new(config)), ..PsHost::server(values, config) }
+        PsHost { worker: Some(SwitchMlHost::new(values, config)), ..PsHost::server(values, config) }
     }
 
     /// A server that is no worker.

@@ -1,6 +1,7 @@
 //! Parameter servers as a value of the registry.
 
 use super::PsHost;
+use crate::collective::encoding::Numbers;
 use crate::contract::options::OptionSet;
 use crate::contract::protocol::{Placement, Protocol};
 use crate::switchml;
@@ -12,8 +13,10 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "parameter servers sum, on hosts of their own or one with each worker",
     header_len: switchml::wire::HEADER_LEN,
     placement: Placement::Hosts,
-    options: OptionSet::none("ps"),
-    can: |_, _| Ok(()),
+    passes_results_on: false,
+    options: OptionSet { protocol: "ps", specs: &[Numbers::OPTION] },
+    numbers: Numbers::chosen,
+    can: |spec, options| switchml::can("ps", spec, options),
     memory: |_| 0,
     host: |values, config| Box::new(PsHost::worker(values, config)),
     switch: None,

@@ -14,7 +14,7 @@ use crate::switchml::wire::HEADER_LEN;
 
 /// Bytes of the longest packet of a job.
 pub fn longest(values: Values, job: &JobConfig) -> usize {
-    let vector = values.buffer_len(usize::from(job.elements_per_packet)).max(FINGERPRINT_LEN);
+    let vector = values.buffer_len(1, job.payload_bytes()).max(FINGERPRINT_LEN);
     (HEADER_LEN + vector).max(MIN_TRANSMIT_LEN)
 }
 

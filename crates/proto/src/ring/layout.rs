@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use crate::collective::tensor::Spec;
 use crate::contract::config::JobConfig;
-use crate::ring::wire::ROOT_LEN;
 
 /// A block's number: chunk by chunk, the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +26,7 @@ impl Layout {
     /// so that all are equally long.
     pub fn new(spec: &Spec, job: &JobConfig) -> Layout {
         let world = u64::from(job.world);
-        let rooted = if spec.primitive.root().is_some() { ROOT_LEN as u64 } else { 0 };
-        let bytes = (u64::from(job.elements_per_packet) * 4).saturating_sub(rooted);
-        let block_elements = (bytes / spec.dtype.size() as u64).max(1);
+        let block_elements = (job.payload_bytes() as u64 / spec.dtype.size() as u64).max(1);
         let elements = u64::from(spec.elements);
         let stride = elements.div_ceil(world).div_ceil(block_elements).max(1);
         Layout { elements, world, block_elements, stride }
@@ -111,6 +108,7 @@ mod tests {
             slots: 1,
             elements_per_packet: k,
             shards: 1,
+            levels: false,
             options: Default::default(),
         };
         Layout::new(&Spec::allreduce(elements, dtype, ReduceOp::Sum), &job)

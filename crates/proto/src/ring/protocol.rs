@@ -1,18 +1,27 @@
 //! The ring as a value of the registry.
 
 use super::{RingHost, wire};
+use crate::collective::encoding::Numbers;
 use crate::contract::options::OptionSet;
-use crate::contract::protocol::{Placement, Protocol};
+use crate::contract::protocol::{Placement, Protocol, Refusal};
 
 /// Host-based ring allreduce: the peer that in-network aggregation is measured against.
 pub static PROTOCOL: Protocol = Protocol {
     code: 2,
     name: "ring",
     about: "the hosts sum, each for its neighbour",
-    header_len: wire::HEADER_LEN,
+    header_len: wire::DATA_LEN,
     placement: Placement::Hosts,
+    passes_results_on: true,
     options: OptionSet::none("ring"),
-    can: |_, _| Ok(()),
+    numbers: |_| Numbers::Float,
+    can: |spec, _| match tributary_numeric::native(spec.dtype, spec.op) {
+        Some(_) => Ok(()),
+        None => {
+            let instead = "band, bor and bxor are for integers";
+            Err(Refusal { protocol: "ring", spec: *spec, why: "", instead })
+        }
+    },
     memory: |_| 0,
     host: |_, config| Box::new(RingHost::new(config)),
     switch: None,

@@ -2,7 +2,7 @@
 
 use super::item::PacketCopy;
 use super::layout::{Block, Layout};
-use super::wire::{Data, Phase};
+use super::wire::{DATA_LEN, Data, Phase};
 use crate::collective::tensor::{Spec, Tensor};
 use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
@@ -191,7 +191,7 @@ impl Running {
         PacketCopy {
             header: self.header(block, phase),
             vector: vector.into(),
-            wire_len: Data::header_len(&self.spec) + wire_len,
+            wire_len: DATA_LEN + wire_len,
             until: self.deadline,
         }
     }

@@ -6,7 +6,7 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
 use crate::contract::ids::{OpId, Rank};
 use crate::contract::protocol::Description;
-use crate::contract::wire::{COMMON_LEN, Common, ROOTED, dtype_op, kind, parse_dtype_op, u16, u32};
+use crate::contract::wire::{COMMON_LEN, Common, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
 
 /// To the successor: one block.
 pub const DATA: u8 = kind::FIRST_OWN;
@@ -17,10 +17,10 @@ pub const NOTICE: u8 = kind::FIRST_OWN + 2;
 /// To both neighbours: collectives fail.
 pub const FAULT: u8 = kind::FIRST_OWN + 3;
 
-/// Bytes of both headers of every packet of the ring.
+/// Bytes of both headers of packets without a vector.
 pub const HEADER_LEN: usize = COMMON_LEN + 16;
-/// Bytes behind them in a block of a collective with a root: which rank it is. Such blocks are so much shorter.
-pub const ROOT_LEN: usize = 4;
+/// Bytes before the vector of a block.
+pub const DATA_LEN: usize = COMMON_LEN + SPEC_LEN + 12;
 /// Words of selective acknowledgement that a packet holds at most: 1,024 packets, from any bit of the first word on.
 pub const MAX_ACK_WORDS: usize = 17;
 /// Bytes of the longest packet without a vector.
@@ -108,50 +108,34 @@ fn own_header(bytes: &[u8]) -> Result<&[u8; 16], DropReason> {
     bytes.get(COMMON_LEN..).and_then(|own| own.first_chunk()).ok_or(DropReason::Truncated)
 }
 
-fn parse_spec(elements: u32, code: u8, root: Rank) -> Result<Spec, DropReason> {
-    let (dtype, op, primitive) = parse_dtype_op(code, root)?;
-    Ok(Spec { elements, dtype, op, primitive })
-}
-
 impl Data {
     /// Writes the header behind the common one.
     pub fn emit(&self, bytes: &mut [u8]) {
-        let own = &mut bytes[COMMON_LEN..HEADER_LEN];
+        put_spec(&mut bytes[COMMON_LEN..], &self.spec);
+        let own = &mut bytes[COMMON_LEN + SPEC_LEN..DATA_LEN];
         own[0..4].copy_from_slice(&self.seq.to_be_bytes());
         own[4..8].copy_from_slice(&self.offset.to_be_bytes());
-        own[8..12].copy_from_slice(&self.spec.elements.to_be_bytes());
-        own[12..14].copy_from_slice(&self.op.to_be_bytes());
-        own[14] = dtype_op(&self.spec);
+        own[8..10].copy_from_slice(&self.op.to_be_bytes());
         let gather = if self.phase == Phase::Gather { GATHER } else { 0 };
-        own[15] = gather | if self.ack_now { ACK_NOW } else { 0 } | self.attempt & MAX_ATTEMPT;
-        if let Some(root) = self.spec.primitive.root() {
-            bytes[HEADER_LEN..HEADER_LEN + ROOT_LEN].copy_from_slice(&u32::from(root.0).to_be_bytes());
-        }
-    }
-
-    /// Bytes before the vector.
-    pub fn header_len(spec: &Spec) -> usize {
-        HEADER_LEN + if spec.primitive.root().is_some() { ROOT_LEN } else { 0 }
+        own[10] = gather | if self.ack_now { ACK_NOW } else { 0 } | self.attempt & MAX_ATTEMPT;
+        own[11] = 0;
     }
 
     /// Reads the header of a whole packet.
     pub fn parse(bytes: &[u8]) -> Result<Data, DropReason> {
-        let own = own_header(bytes)?;
-        let attempt = own[15] & MAX_ATTEMPT;
+        let spec = spec_at(bytes, COMMON_LEN)?;
+        let own: &[u8; 12] = bytes[COMMON_LEN + SPEC_LEN..].first_chunk().ok_or(DropReason::Truncated)?;
+        let attempt = own[10] & MAX_ATTEMPT;
         if attempt == 0 {
             return Err(DropReason::BadField);
         }
-        let root = match own[14] & ROOTED {
-            0 => Rank::default(),
-            _ => Rank(u16(bytes.get(..HEADER_LEN + ROOT_LEN).ok_or(DropReason::Truncated)?, HEADER_LEN + 2)),
-        };
         Ok(Data {
             seq: u32(own, 0),
             offset: u32(own, 4),
-            spec: parse_spec(u32(own, 8), own[14], root)?,
-            op: u16(own, 12),
-            phase: if own[15] & GATHER != 0 { Phase::Gather } else { Phase::Reduce },
-            ack_now: own[15] & ACK_NOW != 0,
+            spec,
+            op: u16(own, 8),
+            phase: if own[10] & GATHER != 0 { Phase::Gather } else { Phase::Reduce },
+            ack_now: own[10] & ACK_NOW != 0,
             attempt,
         })
     }
@@ -226,12 +210,9 @@ impl Fault {
                 own[8..10].copy_from_slice(&a.0.to_be_bytes());
                 own[10..12].copy_from_slice(&b.0.to_be_bytes());
                 own[12] = FAULT_MISMATCH;
-                for (spec, own) in [a_spec, b_spec].into_iter().zip(own[16..].chunks_exact_mut(8)) {
-                    own[0..4].copy_from_slice(&spec.elements.to_be_bytes());
-                    own[4] = dtype_op(spec);
-                    own[6..8].copy_from_slice(&spec.primitive.root().unwrap_or_default().0.to_be_bytes());
-                }
-                HEADER_LEN + 16
+                put_spec(&mut own[16..], a_spec);
+                put_spec(&mut own[16 + SPEC_LEN..], b_spec);
+                HEADER_LEN + 2 * SPEC_LEN
             }
             CollectiveError::PeerSilent { worker, .. } => {
                 own[8..10].copy_from_slice(&worker.0.to_be_bytes());
@@ -250,9 +231,7 @@ impl Fault {
         let error = match own[12] {
             FAULT_SILENT => CollectiveError::PeerSilent { worker: a, op },
             FAULT_MISMATCH => {
-                let specs: &[u8; 16] = bytes[HEADER_LEN..].first_chunk().ok_or(DropReason::Truncated)?;
-                let spec = |at| parse_spec(u32(specs, at), specs[at + 4], Rank(u16(specs, at + 6)));
-                let (a_spec, b_spec) = (spec(0)?, spec(8)?);
+                let (a_spec, b_spec) = (spec_at(bytes, HEADER_LEN)?, spec_at(bytes, HEADER_LEN + SPEC_LEN)?);
                 CollectiveError::Mismatch { a, a_spec, b: parse_worker(own, 10, world)?, b_spec, op }
             }
             _ => return Err(DropReason::BadField),
@@ -279,5 +258,6 @@ pub fn describe(bytes: &[u8]) -> Description {
         Some(&FAULT) => "Fault",
         _ => return Description::default(),
     };
-    Description { kind, slot: None, header_len: HEADER_LEN, has_vector: kind == "Data" }
+    let has_vector = kind == "Data";
+    Description { kind, slot: None, header_len: if has_vector { DATA_LEN } else { HEADER_LEN }, has_vector }
 }

@@ -10,4 +10,5 @@ pub mod wire;
 
 pub use host::SwitchMlHost;
 pub use protocol::PROTOCOL;
+pub(crate) use protocol::can;
 pub use switch::SwitchMl;

@@ -1,8 +1,11 @@
 //! SwitchML as a value of the registry.
 
 use super::{SwitchMl, SwitchMlHost, switch, wire};
-use crate::contract::options::OptionSet;
-use crate::contract::protocol::{Placement, Protocol};
+use crate::collective::encoding::{Encoding, Numbers};
+use crate::collective::tensor::Spec;
+use crate::collective::values::Values;
+use crate::contract::options::{OptionSet, Options};
+use crate::contract::protocol::{Placement, Protocol, Refusal};
 
 /// SwitchML (Sapio et al., NSDI 2021): self-clocked slots in one switch, or in levels of switches.
 pub static PROTOCOL: Protocol = Protocol {
@@ -11,12 +14,27 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "the switch sums, or a tree of switches",
     header_len: wire::HEADER_LEN,
     placement: Placement::Trees,
-    options: OptionSet::none("switchml"),
-    can: |_, _| Ok(()),
+    passes_results_on: false,
+    options: OptionSet { protocol: "switchml", specs: &[Numbers::OPTION] },
+    numbers: Numbers::chosen,
+    can: |spec, options| can("switchml", spec, options),
     memory: switch::memory,
-    host: |_, config| Box::new(SwitchMlHost::new(config)),
+    host: |values, config| Box::new(SwitchMlHost::new(values, config)),
     switch: Some(|values, config| Box::new(SwitchMl::new(values, config))),
     shared: None,
     server: None,
     describe: wire::describe,
 };
+
+/// What slots can sum: floats as floats, or in fixed point those that it can hold; integers always.
+pub(crate) fn can(protocol: &'static str, spec: &Spec, options: &Options) -> Result<(), Refusal> {
+    let numbers = Numbers::chosen(options);
+    if Encoding::new(Values::Elements, numbers, spec).is_some() {
+        return Ok(());
+    }
+    let (why, instead) = match Encoding::new(Values::Elements, Numbers::Float, spec) {
+        Some(_) => (" in fixed point", "choose numbers=float, or sum or average f32, f16 or bf16"),
+        None => ("", "band, bor and bxor are for integers"),
+    };
+    Err(Refusal { protocol, spec: *spec, why, instead })
+}

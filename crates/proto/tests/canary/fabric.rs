@@ -103,6 +103,7 @@ pub fn job(world: u16, slots: u16) -> JobConfig {
         slots,
         elements_per_packet: 8,
         shards: 1,
+        levels: false,
         options: Default::default(),
     }
 }

@@ -7,7 +7,7 @@ use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::{OpId, Rank};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet};
 use tributary_proto::contract::time::Time;
-use tributary_proto::ring::wire::{self, Ack, Data, Fault, HEADER_LEN, Notice, Phase};
+use tributary_proto::ring::wire::{self, Ack, DATA_LEN, Data, Fault, Notice, Phase};
 
 use crate::harness::golden;
 use crate::setup::{apart, host, job};
@@ -25,7 +25,7 @@ fn packet(kind: u8, len: usize) -> Vec<u8> {
 fn data() {
     let golden = golden::bytes("ring_data");
     let header = Data { seq: 258, offset: 99_998, spec: SPEC, op: 7, phase: Phase::Gather, ack_now: true, attempt: 2 };
-    let mut bytes = packet(wire::DATA, HEADER_LEN);
+    let mut bytes = packet(wire::DATA, DATA_LEN);
     header.emit(&mut bytes);
     bytes.extend([1.0f32, -2.0].map(f32::to_be_bytes).concat());
     assert_eq!(bytes, golden);
@@ -83,7 +83,7 @@ fn every_shorter_packet_is_truncated_or_of_bad_length() {
             let packet = Packet { bytes: &golden[..len], wire_len: len, ecn: Ecn::NotCapable };
             let outcome = machine.handle_packet(Time::ZERO, Addr::Worker(Rank(from)), packet);
             // Data that lacks only a part of its vector passes for a packet of another collective until that begins.
-            let early = name == "ring_data" && len >= HEADER_LEN;
+            let early = name == "ring_data" && len >= DATA_LEN;
             assert!(early || matches!(outcome, Err(DropReason::Truncated | DropReason::BadLength)), "{name}: {len}");
         }
     }

@@ -21,6 +21,7 @@ pub fn job(world: u16, elements_per_packet: u16) -> JobConfig {
         slots: 1,
         elements_per_packet,
         shards: 1,
+        levels: false,
         options: Default::default(),
     }
 }

@@ -9,7 +9,7 @@ use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::Time;
-use tributary_proto::switchml::wire::{Header, Kind};
+use tributary_proto::switchml::wire::{HEADER_LEN, Header, Kind};
 
 use crate::setup::{at_ms, collective, host, job, pipelines, sum};
 
@@ -62,7 +62,8 @@ impl Stage {
 /// Slot, phase and vector of a packet.
 fn content(packet: &[u8]) -> (u16, u32, Vec<i32>) {
     let header = Header::parse(packet).unwrap();
-    let vector = packet[32..].chunks_exact(4).map(|bytes| i32::from_be_bytes(bytes.try_into().unwrap())).collect();
+    let vector =
+        packet[HEADER_LEN..].chunks_exact(4).map(|bytes| i32::from_be_bytes(bytes.try_into().unwrap())).collect();
     (header.idx, header.phase, vector)
 }
 

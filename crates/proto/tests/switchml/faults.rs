@@ -102,7 +102,8 @@ fn two_jobs_do_not_see_each_other() {
         slots: 4,
         elements_per_packet: 32,
         shards: 1,
-        options: Default::default(),
+        levels: false,
+        options: tributary_proto::switchml::PROTOCOL.options.defaults(),
     };
     let mut pipeline = Pipeline::default();
     let install = |pipeline: &mut _, job, ports: Range<u16>, group| {

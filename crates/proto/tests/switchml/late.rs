@@ -65,7 +65,7 @@ fn a_copy_from_two_phases_ago_is_not_taken_for_a_contribution() {
     let (verdict, result) = process(&mut switch, 0, &updates[0]);
     assert_eq!(verdict, Verdict::Group(GroupId(0)));
     let expected: Vec<u8> = sum(2, 0, 3 * K)[2 * K..].iter().flat_map(|value| value.to_be_bytes()).collect();
-    assert_eq!(result[32..], expected);
+    assert_eq!(result[36..], expected);
 }
 
 /// A slot takes 1 ms a round. What comes again sooner than that after the result left gets no answer the first time.

@@ -14,7 +14,7 @@ use crate::setup::{at_ms, check_sums, collective, host, job, pipelines_in_tree};
 /// A complete tree: `fanout[0]` switches below the root, `fanout[1]` below each of those, and so on; the last number
 /// counts hosts. Switches come level by level, the root first. Ranks are dealt out to the leaves like cards, so that no
 /// switch has ranks in a row below it.
-fn tree(seed: u64, link: LinkConfig, fanout: &[u16], job: &JobConfig) -> Network {
+pub fn tree(seed: u64, link: LinkConfig, fanout: &[u16], job: &JobConfig) -> Network {
     let mut switches: Vec<(Vec<Pipeline>, Option<usize>)> = Vec::new();
     let (mut level, mut width) = (vec![None], 1);
     let leaves = job.world / fanout[fanout.len() - 1];

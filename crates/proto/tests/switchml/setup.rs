@@ -6,11 +6,18 @@ use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::options::Options;
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
+
+/// The options with floats summed in this way.
+pub fn numbers(kind: &str) -> Options {
+    let given = [("numbers".to_owned(), kind.to_owned())].into();
+    tributary_proto::switchml::PROTOCOL.options.read(&given).unwrap()
+}
 
 pub fn job(world: u16, slots: u16, elements_per_packet: u16) -> JobConfig {
     JobConfig {
@@ -21,11 +28,17 @@ pub fn job(world: u16, slots: u16, elements_per_packet: u16) -> JobConfig {
         slots,
         elements_per_packet,
         shards: 1,
-        options: Default::default(),
+        levels: false,
+        options: numbers("fixed"),
     }
 }
 
 pub fn host(job: &JobConfig, worker: u16) -> Box<dyn Host> {
+    host_of(Values::Elements, job, worker)
+}
+
+/// The same, over elements or fingerprints.
+pub fn host_of(values: Values, job: &JobConfig, worker: u16) -> Box<dyn Host> {
     let config = HostConfig {
         job: job.clone(),
         rank: Rank(worker),
@@ -34,7 +47,7 @@ pub fn host(job: &JobConfig, worker: u16) -> Box<dyn Host> {
         timers: TimerConfig::default(),
         fabric: Default::default(),
     };
-    tributary_proto::switchml::PROTOCOL.host(Values::Elements, &config)
+    tributary_proto::switchml::PROTOCOL.host(values, &config)
 }
 
 /// The pipelines of a switch that sums for all ranks, behind ports 0 to `children` - 1, one a shard.
@@ -64,14 +77,7 @@ pub fn install(
     shard: ShardId,
     parent: Option<Parent>,
 ) {
-    let config = SwitchConfig {
-        job: JobConfig { world: members.len() as u16, ..job.clone() },
-        shard,
-        members: members.clone(),
-        below,
-        group,
-        parent,
-    };
+    let config = SwitchConfig { job: job.clone(), shard, members: members.clone(), below, group, parent };
     let installed = InstalledJob {
         protocol: tributary_proto::switchml::PROTOCOL.code,
         key: job.key,

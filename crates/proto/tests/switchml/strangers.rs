@@ -12,7 +12,7 @@ use crate::setup::{at_ms, check_sums, collective, job, star};
 fn mutated(rng: &mut SplitMix, key_known: bool) -> Vec<u8> {
     let job = job(3, 8, 64);
     let mut bytes: Vec<u8> = (0..rng.below(300)).map(|_| rng.next() as u8).collect();
-    if bytes.len() >= 32 && rng.chance(0.9) {
+    if bytes.len() >= 36 && rng.chance(0.9) {
         let kind = 16 + rng.below(7) as u8;
         let key = if key_known { job.key } else { tributary_proto::contract::ids::JobKey(rng.next()) };
         Common { protocol: tributary_proto::switchml::PROTOCOL.code, kind, job: job.job, key }.emit(&mut bytes);
@@ -21,7 +21,7 @@ fn mutated(rng: &mut SplitMix, key_known: bool) -> Vec<u8> {
         bytes[20] = rng.below(4) as u8;
         bytes[21] = 0x11 * (1 + rng.below(2) as u8);
         bytes[24..28].copy_from_slice(&[0, 0, 0, rng.below(12) as u8]);
-        bytes[28..32].copy_from_slice(&[0, 0, rng.below(9) as u8, rng.next() as u8]);
+        bytes[16..20].copy_from_slice(&[0, 0, rng.below(9) as u8, rng.next() as u8]);
     }
     bytes
 }

@@ -10,12 +10,12 @@ use tributary_proto::contract::host::{Collective, HostEvent};
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
 use crate::harness::nodes::TraceEntry;
-use crate::setup::{at_ms, collective, host, job, pipelines};
+use crate::setup::{at_ms, collective, host_of, job, pipelines};
 
 const SIZES: [usize; 6] = [1, 0, 65, 5000, 360, 20_000];
 
 fn trace(values: Values, job: &JobConfig, collective: impl Fn(u16, usize, usize) -> Collective) -> Vec<TraceEntry> {
-    let hosts = (0..job.world).map(|rank| host(job, rank)).collect();
+    let hosts = (0..job.world).map(|rank| host_of(values, job, rank)).collect();
     let link = LinkConfig { loss: 0.02, duplicate: 0.02, reorder: 0.02, ..LinkConfig::default() };
     let mut network = Network::star(7, link, hosts, pipelines(values, job, job.world));
     network.record_trace();

@@ -1,6 +1,6 @@
 //! Puts a job into the network: its trees into switches, its machines into hosts.
 
-use tributary_proto::collective::values::Values;
+use tributary_proto::collective::values::{FINGERPRINT_LEN, Values};
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, ShardId};
 use tributary_proto::contract::pipeline::InstalledJob;
@@ -138,8 +138,15 @@ impl Simulation {
             slots: plan.slots,
             elements_per_packet: plan.elements_per_packet,
             shards: shards as u16,
+            levels: self.has_levels(plan),
             options: plan.options.clone(),
         }
+    }
+
+    /// Some host of the job is not next to the top of a tree.
+    fn has_levels(&self, plan: &JobPlan) -> bool {
+        let next_to = |root: &u32, host: NodeId| self.table.attachment(host).0 == *root;
+        plan.roots.iter().any(|root| plan.members.iter().any(|&host| !next_to(root, host)))
     }
 
     /// Adds a job. Its ranks submit their first collectives at the plan's start.
@@ -207,14 +214,7 @@ impl Simulation {
         let members: Vec<PortId> = place.children.iter().map(|&port| PortId(port)).collect();
         let group: GroupId = switch.exits.add_group(members.clone());
         let parent = place.parent.map(|(port, place)| Parent { port: PortId(port), child: ChildId(place) });
-        let config = SwitchConfig {
-            job: JobConfig { world: members.len() as u16, ..config.clone() },
-            shard,
-            members,
-            below: place.below.clone(),
-            group,
-            parent,
-        };
+        let config = SwitchConfig { job: config.clone(), shard, members, below: place.below.clone(), group, parent };
         let program = Program { switch: switch.exits.index, protocol: plan.protocol, config };
         program.install(switch);
         self.programs.push(program);
@@ -237,7 +237,7 @@ impl Simulation {
 
     /// Gives a machine its place at its host.
     pub(super) fn take_seat(&mut self, seat: Seat) {
-        let longest = seat.machine.max_packet_len().max(Values::Fingerprint.buffer_len(1));
+        let longest = seat.machine.max_packet_len().max(FINGERPRINT_LEN);
         let scratch = &mut self.traffic.scratch;
         scratch.resize(scratch.len().max(longest), 0);
         self.open += u64::from(seat.open);

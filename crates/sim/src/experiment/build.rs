@@ -1,6 +1,5 @@
 //! Builds the simulation that a file describes.
 
-use tributary_numeric::has_fixed_point;
 use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::protocol::Placement;
@@ -97,6 +96,8 @@ fn job_plan(
     }
     let given = section.options.iter().map(|(option, text)| (option.clone(), text.0.clone())).collect();
     let options = section.protocol.options.read(&given).map_err(|error| invalid(format!("{name}: {error}")))?;
+    let spec = spec(section, members.len()).map_err(|error| invalid(format!("{name}: {error}")))?;
+    (section.protocol.can)(&spec, &options).map_err(|refusal| invalid(format!("{name}: {refusal}")))?;
     let packet = packet_bytes(section, config)?;
     let smallest = graph.edges().iter().map(|edge| edge.a_to_b.queue_bytes.min(edge.b_to_a.queue_bytes)).min();
     if smallest.is_some_and(|queue| queue < packet) {
@@ -111,7 +112,7 @@ fn job_plan(
     let slots = section.slots.unwrap_or_else(|| pool_size(packet, graph, config, roots.len().max(1), wait));
     Ok(JobPlan {
         protocol: section.protocol,
-        spec: spec(section, members.len()).map_err(|error| invalid(format!("{name}: {error}")))?,
+        spec,
         members,
         iterations: section.iterations,
         start: Time::ZERO + section.start.0,
@@ -193,12 +194,6 @@ fn servers(plan: &JobPlan, section: &JobSection, hosts: &mut Allocation) -> Resu
 fn spec(section: &JobSection, world: usize) -> Result<Spec, String> {
     let elements = (section.tensor.0 / section.dtype.size() as u64) as u32;
     let root = Rank(section.root.unwrap_or(0));
-    if !has_fixed_point(section.dtype, section.op) {
-        return Err(format!(
-            "{} of {} cannot travel: packets carry sums and averages of f32, f16, bf16 and i32",
-            section.op, section.dtype
-        ));
-    }
     if root.index() >= world {
         return Err(format!("root = {root} is none of its {world} ranks"));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tributary_net::group::ConnectOptions;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::contract::options::name_and_value;
+use tributary_proto::contract::options::{Options, name_and_value};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
@@ -82,10 +82,15 @@ impl Member {
         }
     }
 
+    /// The protocol's options.
+    pub fn protocol_options(&self) -> Result<Options, Failure> {
+        let given = self.options.iter().cloned().collect();
+        self.protocol.options.read(&given).map_err(|error| Failure::usage(error.to_string()))
+    }
+
     /// How it joins.
     pub fn options(&self) -> Result<ConnectOptions, Failure> {
-        let given = self.options.iter().cloned().collect();
-        let options = self.protocol.options.read(&given).map_err(|error| Failure::usage(error.to_string()))?;
+        let options = self.protocol_options()?;
         Ok(ConnectOptions {
             switch: self.switch.clone(),
             job: self.job.clone(),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_net::group::Group;
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::contract::protocol::Placement;
+use tributary_proto::collective::encoding::Numbers;
 
 use crate::failure::Failure;
 use crate::npy::{Array, Data, Destination};
@@ -221,8 +221,9 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
 
 /// Compares what came of made-up data with what it should be; false on ranks that get no result.
 fn check(member: &Member, work: Work, result: &Data) -> Result<bool, Failure> {
-    let in_network = member.protocol.placement != Placement::Hosts;
-    let roundings = if in_network { 1 } else { member.world };
+    let options = member.protocol_options()?;
+    let is_fixed = (member.protocol.numbers)(&options) == Numbers::Fixed;
+    let roundings = if is_fixed { 1 } else { member.world };
     let is_root = work.root() == Some(member.rank);
     match work {
         Work::Reduce(..) if !is_root => return Ok(false),

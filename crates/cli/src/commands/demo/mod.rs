@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tributary_proto::contract::protocol::{Placement, Protocol};
+use tributary_proto::collective::encoding::Numbers;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 use tributary_testbed::{Shaping, Star, StarOptions};
 
@@ -125,9 +126,9 @@ fn judge(job: &JobRun, workers: &[WorkerReport]) -> Result<Verdict, Failure> {
     let inputs = floats(&job.inputs)?;
     let outputs = floats(&job.outputs)?;
     let block = workers.first().map_or(1, |worker| usize::from(worker.elements_per_packet.max(1)));
-    let allowed = match job.protocol.placement {
-        Placement::Trees | Placement::EveryHop => Allowed::Theorem1 { block },
-        Placement::Hosts => Allowed::FloatSum,
+    let allowed = match (job.protocol.numbers)(&job.protocol.options.defaults()) {
+        Numbers::Fixed => Allowed::Theorem1 { block },
+        Numbers::Float => Allowed::FloatSum,
     };
     Ok(check::judge(&inputs, &outputs, allowed))
 }

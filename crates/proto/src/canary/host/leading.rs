@@ -147,11 +147,11 @@ impl CanaryHost {
         self.places[usize::from(place)].attempt = attempt;
         let own = self.look_ahead_at(place);
         let mut vector = std::mem::take(&mut self.vector);
-        let len = self.values.buffer_len(elements);
+        let len = self.values.buffer_len(4, elements);
         if elements > 0 {
-            let (scale, block) = (self.scale_at(place), self.places[usize::from(place)].block);
+            let (agreed, block) = (self.agreed_at(place), self.places[usize::from(place)].block);
             let op = self.op_at(place).expect("a place that waits has a block");
-            op.tensor.encode(op.range(block), scale, &mut vector[..len]);
+            op.read(block, agreed, self.world(), &mut vector[..len]);
         }
         let values = self.values;
         let lead = self.leads.open(place, step.phase);

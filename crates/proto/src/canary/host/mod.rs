@@ -33,6 +33,7 @@ use self::outbox::Outgoing;
 use self::place::{Place, Stage, Way};
 use self::steps::{Step, Steps};
 use super::wire::{HEADER_LEN, Header, Kind, RankProof};
+use crate::collective::encoding::Numbers;
 use crate::collective::tensor::Spec;
 use crate::collective::values::{FINGERPRINT_LEN, Values};
 use crate::contract::config::{HostConfig, JobConfig};
@@ -97,7 +98,7 @@ impl CanaryHost {
         CanaryHost {
             values,
             common,
-            stream: Stream::new(job.elements_per_packet),
+            stream: Stream::new(values, Numbers::Fixed, job),
             steps: Steps::new(window + 1),
             places: (0..u64::from(window)).chain([0]).map(Place::new).collect(),
             queue: SendQueue::new(window + 1),
@@ -185,7 +186,7 @@ impl CanaryHost {
             let op = self.stream.op_of_mut(state.block).expect("a place that waits has a block");
             let range = op.range(state.block);
             if !range.is_empty() && op.spec.primitive.gets(self.config.rank) {
-                op.tensor.decode(range, op.scale(exponent, world), vector);
+                op.write(state.block, exponent, world, vector);
             }
             op.remaining -= 1;
             let direct = state.attempt >= self.config.fabric.reissues;
@@ -239,7 +240,6 @@ impl CanaryHost {
             return Err(DropReason::BadField);
         }
         let kind = Kind::of(packet.bytes)?;
-        let header = header.rooted_at(if kind.is_for_leader() { self.config.rank } else { header.wid });
         if (kind.is_for_leader() || kind == Kind::Claim) && self.tells_why(step, &header) {
             return Err(DropReason::Mismatch);
         }
@@ -260,7 +260,7 @@ impl CanaryHost {
     /// The number of elements of a packet's vector, whose length must be that of one.
     fn vector_elements(&self, packet: &Packet<'_>) -> Result<usize, DropReason> {
         let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
-        let fits = bytes % 4 == 0 && packet.bytes.len() == HEADER_LEN + self.values.buffer_len(bytes / 4);
+        let fits = bytes % 4 == 0 && packet.bytes.len() == HEADER_LEN + self.values.buffer_len(4, bytes / 4);
         if fits { Ok(bytes / 4) } else { Err(DropReason::BadLength) }
     }
 }
@@ -336,7 +336,7 @@ impl Host for CanaryHost {
 
     fn max_packet_len(&self) -> usize {
         let vector = (4 * usize::from(self.config.job.elements_per_packet)).max(FINGERPRINT_LEN);
-        HEADER_LEN + vector.max(usize::from(self.world()).div_ceil(8)).max(Mismatch::MAX_LEN)
+        HEADER_LEN + vector.max(usize::from(self.world()).div_ceil(8)).max(Mismatch::LEN)
     }
 
     fn stats(&self) -> &HostStats {

@@ -73,7 +73,7 @@ impl CanaryHost {
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
         header.emit(buf);
-        let len = HEADER_LEN + self.values.buffer_len(elements);
+        let len = HEADER_LEN + self.values.buffer_len(4, elements);
         Transmit { to: Addr::Node(to), len, wire_len: HEADER_LEN + 4 * elements, ecn: Ecn::NotCapable }
     }
 
@@ -100,8 +100,8 @@ impl CanaryHost {
         let elements = self.contributed_elements_at(place);
         if elements > 0 {
             let op = self.op_at(place).expect("a place that waits has a block");
-            let vector = &mut buf[HEADER_LEN..HEADER_LEN + op.tensor.vector_len(elements)];
-            op.tensor.encode(op.range(state.block), self.scale_at(place), vector);
+            let vector = &mut buf[HEADER_LEN..HEADER_LEN + op.encoding.buffer_len(elements)];
+            op.read(state.block, self.agreed_at(place), self.world(), vector);
         }
         let to = if direct { destination } else { header.way() };
         Some(self.emit(kind, &header, elements, to, buf))
@@ -163,7 +163,7 @@ impl CanaryHost {
         // A reduce's still has to come by: it frees descriptors and places, and says the next exponent.
         let elements = if matches!(header.spec.primitive, Primitive::Reduce(_)) { 0 } else { lead.elements };
         if elements > 0 {
-            lead.load(self.values, &mut buf[HEADER_LEN..HEADER_LEN + self.values.buffer_len(elements)]);
+            lead.load(self.values, &mut buf[HEADER_LEN..HEADER_LEN + self.values.buffer_len(4, elements)]);
         }
         Some(self.emit(Kind::Broadcast, &header, elements, header.destination, buf))
     }

@@ -1,6 +1,6 @@
 //! Which block is where in the window, who leads it, where its tree ends, and what it consists of.
 
-use tributary_numeric::Scale;
+use tributary_numeric::BlockExponent;
 
 use super::steps::Step;
 use super::{CanaryHost, NOTICE, Stage};
@@ -106,11 +106,9 @@ impl CanaryHost {
         self.stream.op_of(block).map_or(LookAhead::UNKNOWN, |op| LookAhead::known(op.exponent(block)))
     }
 
-    /// The scale that a place's vector is summed with.
-    pub(super) fn scale_at(&self, place: u16) -> Scale {
+    /// The exponent that a place's vector is summed with, where it is scaled.
+    pub(super) fn agreed_at(&self, place: u16) -> Option<BlockExponent> {
         let state = &self.places[usize::from(place)];
-        let agreed = if state.stage == Stage::Guess { state.last } else { state.agreed };
-        let op = self.op_at(place).expect("a place that sends a vector has a block");
-        op.scale(agreed, self.world())
+        if state.stage == Stage::Guess { state.last } else { state.agreed }
     }
 }

@@ -74,7 +74,7 @@ impl CanarySwitch {
     fn vector_elements(&self, packet: &PacketMut<'_>) -> Result<usize, DropReason> {
         let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
         let elements = bytes / 4;
-        let fits = bytes % 4 == 0 && packet.len == HEADER_LEN + self.values.buffer_len(elements);
+        let fits = bytes % 4 == 0 && packet.len == HEADER_LEN + self.values.buffer_len(4, elements);
         if fits { Ok(elements) } else { Err(DropReason::BadLength) }
     }
 
@@ -249,7 +249,7 @@ impl Switch for CanarySwitch {
         let entry = self.array.get(place)?;
         let (header, elements) = (entry.header, usize::from(entry.elements));
         let is_first = entry.passed == header.counter;
-        let len = HEADER_LEN + self.values.buffer_len(elements);
+        let len = HEADER_LEN + self.values.buffer_len(4, elements);
         buf[..COMMON_LEN].copy_from_slice(&entry.common);
         header.emit(buf);
         self.array.load(place, &mut buf[HEADER_LEN..len]);

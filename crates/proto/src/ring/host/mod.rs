@@ -11,7 +11,7 @@ use super::receiver::Receiver;
 use super::running::Running;
 use super::sender::Sender;
 use super::watch::Watch;
-use super::wire::{self, Ack, Data, HEADER_LEN, MAX_CONTROL_LEN, Notice, ROOT_LEN};
+use super::wire::{self, Ack, DATA_LEN, Data, MAX_CONTROL_LEN, Notice};
 use crate::collective::values::FINGERPRINT_LEN;
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
@@ -128,7 +128,7 @@ impl RingHost {
         if op < self.first_op {
             return Err(DropReason::Stale);
         }
-        let vector = &packet.bytes[Data::header_len(&data.spec)..];
+        let vector = &packet.bytes[DATA_LEN..];
         if op >= self.next_op() {
             if seq >= self.receiver.limit(self.early.len()) {
                 self.receiver.announce();
@@ -306,8 +306,8 @@ impl Host for RingHost {
     }
 
     fn max_packet_len(&self) -> usize {
-        let vector = (4 * usize::from(self.config.job.elements_per_packet)).max(ROOT_LEN + FINGERPRINT_LEN);
-        (HEADER_LEN + vector).max(MAX_CONTROL_LEN)
+        let vector = self.config.job.payload_bytes().max(FINGERPRINT_LEN);
+        (DATA_LEN + vector).max(MAX_CONTROL_LEN)
     }
 
     fn stats(&self) -> &HostStats {

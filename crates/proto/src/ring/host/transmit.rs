@@ -1,7 +1,7 @@
 //! What the machine sends next: faults, acknowledgements, notices, then blocks.
 
 use super::super::item::{Item, Numbers};
-use super::super::wire::{self, Data, MAX_ACK_WORDS, Notice};
+use super::super::wire::{self, DATA_LEN, Data, MAX_ACK_WORDS, Notice};
 use super::RingHost;
 use crate::contract::ids::OpId;
 use crate::contract::packet::{Addr, Ecn, Transmit};
@@ -38,7 +38,7 @@ impl RingHost {
         let numbers = self.sender.send(now, item, self.has_more());
         let running = &mut self.ops[(item.op - self.first_op) as usize];
         running.to_send -= 1;
-        let (header, begin) = (running.header(item.block, item.phase), Data::header_len(&running.spec));
+        let (header, begin) = (running.header(item.block, item.phase), DATA_LEN);
         let (len, wire_len) = running.read(item.block, item.phase, &mut buf[begin..]);
         let transmit = self.emit_data(header, numbers, begin + len, begin + wire_len, buf);
         self.settle(now);
@@ -49,7 +49,7 @@ impl RingHost {
         let (numbers, sent) = self.sender.resend(now)?;
         let (header, len, wire_len) = match &sent.copy {
             Some(copy) => {
-                let begin = Data::header_len(&copy.header.spec);
+                let begin = DATA_LEN;
                 let len = begin + copy.vector.len();
                 buf[begin..len].copy_from_slice(&copy.vector);
                 (copy.header, len, copy.wire_len)
@@ -57,7 +57,7 @@ impl RingHost {
             None => {
                 let Item { op, block, phase } = sent.item;
                 let running = &self.ops[(op - self.first_op) as usize];
-                let begin = Data::header_len(&running.spec);
+                let begin = DATA_LEN;
                 let (len, wire_len) = running.read(block, phase, &mut buf[begin..]);
                 (running.header(block, phase), begin + len, begin + wire_len)
             }

@@ -14,7 +14,8 @@ use tributary_numeric::BlockExponent;
 
 use self::failure::Heard;
 use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch};
-use crate::collective::values::FINGERPRINT_LEN;
+use crate::collective::encoding::Numbers;
+use crate::collective::values::{FINGERPRINT_LEN, Values};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
@@ -80,7 +81,7 @@ pub struct SwitchMlHost {
 
 impl SwitchMlHost {
     /// A worker that has nothing to do.
-    pub fn new(config: &HostConfig) -> SwitchMlHost {
+    pub fn new(values: Values, config: &HostConfig) -> SwitchMlHost {
         let job = &config.job;
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
@@ -95,7 +96,7 @@ impl SwitchMlHost {
         };
         SwitchMlHost {
             common,
-            stream: Stream::new(job.elements_per_packet),
+            stream: Stream::new(values, Numbers::chosen(&job.options), job),
             slots: (0..job.slots).map(slot).collect(),
             queue: SendQueue::new(job.slots),
             recovery: Recovery::new(job, config.rank, config.timers, Order::Sent),
@@ -164,8 +165,8 @@ impl SwitchMlHost {
             return Err(DropReason::BadField);
         }
         let range = if slot.stage == Stage::Probe { 0..0 } else { op.range(slot.block) };
-        if packet.wire_len != HEADER_LEN + 4 * range.len()
-            || packet.bytes.len() != HEADER_LEN + op.tensor.vector_len(range.len())
+        if packet.wire_len != HEADER_LEN + op.encoding.wire_len(range.len())
+            || packet.bytes.len() != HEADER_LEN + op.encoding.buffer_len(range.len())
         {
             return Err(DropReason::BadLength);
         }
@@ -181,7 +182,7 @@ impl SwitchMlHost {
         slot.agreed = next;
         if let Some(exponent) = summed_with {
             if !range.is_empty() && op.spec.primitive.gets(self.config.rank) {
-                op.tensor.decode(range, op.scale(exponent, world), &packet.bytes[HEADER_LEN..]);
+                op.write(slot.block, exponent, world, &packet.bytes[HEADER_LEN..]);
             }
             op.remaining -= 1;
             self.stats.blocks_in_network += 1;
@@ -243,14 +244,14 @@ impl SwitchMlHost {
         }
         let range = op.range(slot.block);
         let elements = range.len();
-        let len = HEADER_LEN + op.tensor.vector_len(elements);
+        let len = HEADER_LEN + op.encoding.buffer_len(elements);
         if elements > 0 && op.spec.primitive.brings(self.config.rank) {
-            op.tensor.encode(range, op.scale(scaled_by, self.config.job.world), &mut buf[HEADER_LEN..len]);
+            op.read(slot.block, scaled_by, self.config.job.world, &mut buf[HEADER_LEN..len]);
         } else {
             // Nothing, of a rank that a broadcast is for: the sum is the root's words as they are.
             buf[HEADER_LEN..len].fill(0);
         }
-        (len, HEADER_LEN + 4 * elements)
+        (len, HEADER_LEN + op.encoding.wire_len(elements))
     }
 
     fn transmit(&mut self, idx: u16, (len, wire_len): (usize, usize)) -> Transmit {
@@ -331,7 +332,7 @@ impl Host for SwitchMlHost {
     }
 
     fn max_packet_len(&self) -> usize {
-        HEADER_LEN + (4 * usize::from(self.config.job.elements_per_packet)).max(FINGERPRINT_LEN)
+        HEADER_LEN + self.config.job.payload_bytes().max(FINGERPRINT_LEN)
     }
 
     fn stats(&self) -> &HostStats {

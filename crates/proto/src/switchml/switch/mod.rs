@@ -5,19 +5,24 @@ mod notices;
 mod pool;
 mod slot;
 
+use std::collections::VecDeque;
+
 use self::inquiry::{Inquiry, Neighbour};
 use self::notices::{Audience, Notices};
-use self::pool::{Block, Pool, VersionId};
-use self::slot::{Action, Relation, on_contribution, on_mismatch, on_parent_result};
+use self::pool::{Block, Form, Pool, VersionId};
+use self::slot::{Action, Relation, State, on_contribution, on_mismatch, on_parent_result};
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, put_look_ahead, put_wid};
+use crate::collective::encoding::{Encoding, Numbers};
+use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
-use crate::contract::packet::PacketMut;
+use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
+use crate::contract::wire::Common;
 use crate::parts::layout;
 use crate::parts::memory::heap_bytes;
 use crate::parts::report::Report;
@@ -32,8 +37,15 @@ pub struct SwitchMl {
     members: Vec<PortId>,
     group: GroupId,
     parent: Option<Parent>,
-    elements_per_packet: u32,
+    /// Ranks of the whole job.
+    world: u16,
+    numbers: Numbers,
+    levels: bool,
+    payload_bytes: usize,
+    common: Common,
     pool: Pool,
+    /// Versions whose partial result is to be sent up, though no packet of the right size is at hand.
+    partials: VecDeque<VersionId>,
     notices: Notices,
     inquiry: Inquiry,
     counters: Counters,
@@ -55,7 +67,12 @@ impl SwitchMl {
             members: config.members.clone(),
             group: config.group,
             parent: config.parent,
-            elements_per_packet: u32::from(config.job.elements_per_packet),
+            world: config.job.world,
+            numbers: Numbers::chosen(&config.job.options),
+            levels: config.job.levels,
+            payload_bytes: config.job.payload_bytes(),
+            common: config.job.common(),
+            partials: VecDeque::with_capacity(if config.parent.is_some() { 2 * slots.len() } else { 0 }),
             pool: Pool::new(values, &config.job, slots, config.members.len()),
             notices: Notices::new(config),
             inquiry: Inquiry::new(config),
@@ -83,8 +100,11 @@ impl SwitchMl {
         let child = Neighbour::Child(header.wid);
         match kind {
             Kind::Update | Kind::Probe => {
-                let elements = self.vector_elements(kind, &header, packet)?;
-                self.contribution(now, version, Block { kind, spec: header.spec, elements }, ingress, &header, packet)
+                let form = if self.inquiry.is_switch(child) { Form::Partial } else { Form::Host };
+                let encoding = self.encoding(&header.spec)?;
+                let elements = self.vector_elements(kind, &header, packet, &encoding, form)?;
+                let block = Block { kind, spec: header.spec, elements };
+                self.contribution(now, version, block, &encoding, form, ingress, &header, packet)
             }
             Kind::Query => Ok(self.query(child, header)),
             Kind::Mismatch if self.inquiry.is_switch(child) => {
@@ -95,16 +115,33 @@ impl SwitchMl {
         }
     }
 
+    /// How a collective's elements travel, if it can be summed here.
+    #[inline]
+    fn encoding(&self, spec: &Spec) -> Result<Encoding, DropReason> {
+        Encoding::new(self.values, self.numbers, spec).ok_or(DropReason::BadField)
+    }
+
     /// The length of the packet's vector, if it is that of a block of its collective.
-    fn vector_elements(&self, kind: Kind, header: &Header, packet: &PacketMut<'_>) -> Result<u32, DropReason> {
+    #[inline]
+    fn vector_elements(
+        &self,
+        kind: Kind,
+        header: &Header,
+        packet: &PacketMut<'_>,
+        encoding: &Encoding,
+        form: Form,
+    ) -> Result<u32, DropReason> {
         let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
-        let (elements, total) = ((bytes / 4) as u32, header.spec.elements);
-        let fits = bytes % 4 == 0
-            && packet.len == HEADER_LEN + self.values.buffer_len(elements as usize)
+        let (full, total) = (encoding.block_elements(self.payload_bytes, self.levels), header.spec.elements);
+        // Of the lengths that a block of the collective may have, the one that the packet has.
+        let last = total % full;
+        let elements = [full, last, 0].into_iter().find(|&elements| form.wire_len(encoding, elements) == bytes);
+        let elements = elements.ok_or(DropReason::BadLength)?;
+        let fits = packet.len == HEADER_LEN + form.buffer_len(encoding, elements)
             && match kind {
                 Kind::Probe if elements == 0 => true,
-                _ if elements == self.elements_per_packet => total >= elements,
-                _ => elements == total % self.elements_per_packet && (elements > 0 || total == 0),
+                _ if elements == full => total >= full,
+                _ => elements == last && (elements > 0 || total == 0),
             };
         if fits { Ok(elements) } else { Err(DropReason::BadLength) }
     }
@@ -116,6 +153,8 @@ impl SwitchMl {
         now: Time,
         version: VersionId,
         block: Block,
+        encoding: &Encoding,
+        form: Form,
         ingress: PortId,
         header: &Header,
         packet: &mut PacketMut<'_>,
@@ -129,10 +168,10 @@ impl SwitchMl {
         let crossed = relation == Relation::Same && self.pool.crossed(now, version, header.wid);
         match on_contribution(relation, state, seen, shadow_complete, crossed) {
             Action::Begin => {
-                self.pool.begin(now, version, header.phase, block);
-                Ok(self.add(now, version, header, packet))
+                self.pool.begin(now, version, header.phase, block, encoding);
+                Ok(self.add(now, version, encoding, form, header, packet))
             }
-            Action::Add if same_block => Ok(self.add(now, version, header, packet)),
+            Action::Add if same_block => Ok(self.add(now, version, encoding, form, header, packet)),
             Action::Add if same_spec => Err(DropReason::BadLength),
             Action::Add => Err(self.mismatch_here(version, header)),
             Action::TellMismatch => {
@@ -144,43 +183,87 @@ impl SwitchMl {
             Action::ResendResult | Action::ResendPartial if !same_block => Err(DropReason::BadLength),
             Action::ResendResult => {
                 self.counters.unicast_resends += 1;
-                self.write(version, Kind::Result, packet);
+                self.write(version, Kind::Result, encoding, Form::Host, packet);
                 Ok(Verdict::Port(ingress))
             }
-            Action::ResendPartial => Ok(self.send_to_parent(version, packet)),
+            Action::ResendPartial => Ok(self.send_to_parent(version, encoding, form, packet)),
             Action::Drop(reason) => Err(reason),
         }
     }
 
     /// Lines 6 to 17.
-    fn add(&mut self, now: Time, version: VersionId, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
-        let count = self.pool.add(version, header, &packet.bytes[HEADER_LEN..packet.len]);
+    fn add(
+        &mut self,
+        now: Time,
+        version: VersionId,
+        encoding: &Encoding,
+        form: Form,
+        header: &Header,
+        packet: &mut PacketMut<'_>,
+    ) -> Verdict {
+        let count = self.pool.add(version, header, &packet.bytes[HEADER_LEN..packet.len], form);
         self.counters.contributions += 1;
         if usize::from(count) < self.members.len() {
             return Verdict::Consume;
         }
         if self.parent.is_some() {
             self.pool.await_parent(now, version);
-            return self.send_to_parent(version, packet);
+            return self.send_to_parent(version, encoding, form, packet);
         }
         self.counters.blocks_completed += 1;
-        self.pool.complete(now, version);
-        self.write(version, Kind::Result, packet);
+        self.pool.complete(now, version, self.world);
+        self.write(version, Kind::Result, encoding, Form::Host, packet);
         Verdict::Group(self.group)
     }
 
-    /// Makes the packet one that carries what the version holds.
-    fn write(&self, version: VersionId, kind: Kind, packet: &mut PacketMut<'_>) {
+    /// Makes the packet, which is no shorter, one that carries what the version holds.
+    fn write(&self, version: VersionId, kind: Kind, encoding: &Encoding, form: Form, packet: &mut PacketMut<'_>) {
+        let held = self.pool.get(version);
         kind.put(packet.bytes);
-        put_look_ahead(packet.bytes, self.pool.get(version).look_ahead);
-        self.pool.load(version, &mut packet.bytes[HEADER_LEN..packet.len]);
+        put_look_ahead(packet.bytes, held.look_ahead);
+        packet.len = HEADER_LEN + form.buffer_len(encoding, held.block.elements);
+        packet.wire_len = HEADER_LEN + form.wire_len(encoding, held.block.elements);
+        self.pool.load(version, &mut packet.bytes[HEADER_LEN..packet.len], form);
     }
 
-    fn send_to_parent(&self, version: VersionId, packet: &mut PacketMut<'_>) -> Verdict {
+    /// Sends the partial result up: in the packet, where that is one of the same size.
+    fn send_to_parent(
+        &mut self,
+        version: VersionId,
+        encoding: &Encoding,
+        form: Form,
+        packet: &mut PacketMut<'_>,
+    ) -> Verdict {
         let parent = self.parent.expect("only a switch with a parent awaits it");
-        self.write(version, self.pool.get(version).block.kind, packet);
+        if form == Form::Host && encoding.is_wide() {
+            if !self.partials.contains(&version) {
+                self.partials.push_back(version);
+            }
+            return Verdict::Consume;
+        }
+        self.write(version, self.pool.get(version).block.kind, encoding, Form::Partial, packet);
         put_wid(packet.bytes, parent.child);
         Verdict::Port(parent.port)
+    }
+
+    /// The next partial result for which no packet was at hand.
+    fn poll_partial(&mut self, buf: &mut [u8]) -> Option<Emission> {
+        let parent = self.parent?;
+        loop {
+            let version = self.partials.pop_front()?;
+            let held = *self.pool.get(version);
+            let Ok(encoding) = self.encoding(&held.block.spec) else { continue };
+            if held.state != State::AwaitsParent {
+                continue;
+            }
+            self.common.emit(buf);
+            let (idx, spec) = (self.pool.slot_of(version), held.block.spec);
+            Header { wid: parent.child, idx, look_ahead: held.look_ahead, phase: held.phase, spec }.emit(buf);
+            let mut packet = PacketMut::new(buf, Ecn::NotCapable);
+            self.write(version, held.block.kind, &encoding, Form::Partial, &mut packet);
+            let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
+            return Some(Emission { len, wire_len, ecn, verdict: Verdict::Port(parent.port) });
+        }
     }
 
     /// The final sum comes down: it takes the partial sum's place, so that children who ask again get it from here.
@@ -193,12 +276,14 @@ impl SwitchMl {
     ) -> Result<Verdict, DropReason> {
         let held = self.pool.get(version);
         on_parent_result(Relation::of(header.phase, held.phase), held.state)?;
-        let elements = held.block.elements as usize;
-        if packet.len != HEADER_LEN + self.values.buffer_len(elements) || packet.wire_len != HEADER_LEN + 4 * elements {
-            return Err(DropReason::BadLength);
-        }
         if header.spec != held.block.spec {
             return Err(DropReason::Mismatch);
+        }
+        let (elements, encoding) = (held.block.elements as usize, self.encoding(&header.spec)?);
+        if packet.len != HEADER_LEN + encoding.buffer_len(elements)
+            || packet.wire_len != HEADER_LEN + encoding.wire_len(elements)
+        {
+            return Err(DropReason::BadLength);
         }
         self.pool.finish(now, version, header.look_ahead, &packet.bytes[HEADER_LEN..packet.len]);
         self.counters.blocks_completed += 1;
@@ -231,7 +316,9 @@ impl SwitchMl {
         let relation = Relation::of(header.phase, held.phase);
         on_mismatch(relation, held.state, self.pool.shadow_complete(version, header.phase))?;
         if relation == Relation::Next {
-            self.pool.begin(now, version, header.phase, Block { kind: Kind::Probe, spec: header.spec, elements: 0 });
+            let (block, encoding) =
+                (Block { kind: Kind::Probe, spec: header.spec, elements: 0 }, self.encoding(&header.spec)?);
+            self.pool.begin(now, version, header.phase, block, &encoding);
         }
         self.pool.note(version, mismatch);
         if !from_above {
@@ -275,7 +362,7 @@ impl Switch for SwitchMl {
     fn handle_timeout(&mut self, _now: Time) {}
 
     fn poll_transmit(&mut self, _now: Time, buf: &mut [u8]) -> Option<Emission> {
-        self.notices.poll(&self.pool, &self.inquiry, buf)
+        self.poll_partial(buf).or_else(|| self.notices.poll(&self.pool, &self.inquiry, buf))
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -285,6 +372,7 @@ impl Switch for SwitchMl {
     fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.pool.memory_bytes()
+            + self.partials.capacity() * size_of::<VersionId>()
             + heap_bytes(&self.members)
             + self.notices.memory_bytes()
             + self.inquiry.memory_bytes()

@@ -5,6 +5,7 @@ use std::ops::Range;
 use tributary_numeric::{DType, ReduceOp};
 
 use super::slot::{Relation, State};
+use crate::collective::encoding::{Encoding, Numbers, most_lanes};
 use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
 use crate::contract::config::JobConfig;
@@ -12,6 +13,7 @@ use crate::contract::ids::ChildId;
 use crate::contract::protocol::JobShape;
 use crate::contract::time::{Span, Time};
 use crate::parts::memory::heap_bytes;
+use crate::parts::ordered::{OrderedAccumulator, nodes_needed};
 use crate::switchml::wire::{Header, Kind, LookAhead, Mismatch};
 
 /// What contributions to one phase of a slot must have in common.
@@ -52,30 +54,65 @@ const UNKNOWN: Span = Span(u64::MAX);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionId(usize);
 
+/// What a vector is on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// What a host sends or gets.
+    Host,
+    /// What goes from switch to switch on the way up.
+    Partial,
+}
+
+impl Form {
+    /// Bytes on the wire of a vector of so many elements.
+    #[inline]
+    pub fn wire_len(self, encoding: &Encoding, elements: u32) -> usize {
+        match self {
+            Form::Host => encoding.wire_len(elements as usize),
+            Form::Partial => encoding.partial_wire_len(elements as usize),
+        }
+    }
+
+    /// Bytes of the same in a packet buffer.
+    #[inline]
+    pub fn buffer_len(self, encoding: &Encoding, elements: u32) -> usize {
+        match self {
+            Form::Host => encoding.buffer_len(elements as usize),
+            Form::Partial => encoding.partial_buffer_len(elements as usize),
+        }
+    }
+}
+
+/// Nodes of accumulator for each version.
+fn width(numbers: Numbers, children: usize) -> usize {
+    match numbers {
+        Numbers::Float => nodes_needed(children),
+        Numbers::Fixed => 1,
+    }
+}
+
 /// All slots of one job in one shard.
 pub struct Pool {
     slots: Range<u16>,
     versions: Vec<Version>,
-    /// `seen[2, s, n]` of Algorithm 3; `words` for each version.
-    seen: Vec<u64>,
-    words: usize,
-    /// Children whose packet was let go because it had crossed the answer; laid out as `seen`.
+    /// `pool[2, s]` and `seen[2, s, n]` of Algorithm 3: a block for each version.
+    sums: OrderedAccumulator,
+    /// Children whose packet was let go because it had crossed the answer; `words` for each version.
     excused: Vec<u64>,
-    /// `pool[2, s]`; `lane_count` for each version.
-    lanes: Vec<u32>,
-    lane_count: usize,
+    words: usize,
     children: usize,
     /// A collective of so many elements has two blocks or more in every slot.
     two_laps: u64,
     mismatches: Vec<Option<Mismatch>>,
-    values: Values,
 }
 
 impl Pool {
     /// New slots of a shard of a job, for `children` contributors.
     pub fn new(values: Values, job: &JobConfig, slots: Range<u16>, children: usize) -> Pool {
         let versions = 2 * slots.len();
-        let (words, lane_count) = (children.div_ceil(64), values.lane_count(job.elements_per_packet.into()));
+        let words = children.div_ceil(64);
+        let numbers = Numbers::chosen(&job.options);
+        let lane_bytes = most_lanes(values, numbers, job.payload_bytes());
         let nothing = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
         let unused = |version: usize| Version {
             // Phases 0 and 1 come next.
@@ -91,32 +128,33 @@ impl Pool {
         Pool {
             slots,
             versions: (0..versions).map(unused).collect(),
-            seen: vec![0; versions * words],
-            words,
+            sums: OrderedAccumulator::new(children, width(numbers, children), versions, lane_bytes),
             excused: vec![0; versions * words],
-            lanes: vec![0; versions * lane_count],
-            lane_count,
+            words,
             children,
             two_laps: 2 * u64::from(job.slots) * u64::from(job.elements_per_packet),
             mismatches: vec![None; versions],
-            values,
         }
     }
 
     /// Bytes that [`Pool::new`] takes for a job of this shape, whose values are real elements.
     pub fn memory(shape: &JobShape<'_>) -> u64 {
-        let words = usize::from(shape.children).div_ceil(64);
-        let lanes = Values::Elements.lane_count(shape.elements_per_packet.into());
-        let version = size_of::<Version>()
-            + size_of::<Option<Mismatch>>()
-            + 2 * words * size_of::<u64>()
-            + lanes * size_of::<u32>();
-        2 * u64::from(shape.slots) * version as u64
+        let (children, versions) = (usize::from(shape.children), 2 * usize::from(shape.slots));
+        let numbers = Numbers::chosen(shape.options);
+        let lane_bytes = most_lanes(Values::Elements, numbers, 4 * usize::from(shape.elements_per_packet));
+        let sums = OrderedAccumulator::memory_needed(children, width(numbers, children), versions, lane_bytes);
+        let excused = children.div_ceil(64) * size_of::<u64>();
+        (sums + versions * (size_of::<Version>() + size_of::<Option<Mismatch>>() + excused)) as u64
     }
 
     /// The version that serves this phase of this slot, if the slot is here.
     pub fn version(&self, idx: u16, phase: u32) -> Option<VersionId> {
         self.slots.contains(&idx).then(|| VersionId(2 * usize::from(idx - self.slots.start) + (phase % 2) as usize))
+    }
+
+    /// The slot of a version.
+    pub fn slot_of(&self, id: VersionId) -> u16 {
+        self.slots.start + (id.0 / 2) as u16
     }
 
     /// What a version holds.
@@ -132,12 +170,12 @@ impl Pool {
 
     /// `seen[ver, idx, wid]`.
     pub fn has_seen(&self, id: VersionId, wid: ChildId) -> bool {
-        self.seen[id.0 * self.words + wid.index() / 64] & 1 << (wid.index() % 64) != 0
+        self.sums.has(id.0, wid.index())
     }
 
     /// Takes a version for a new phase, whose first contribution has come.
-    pub fn begin(&mut self, now: Time, id: VersionId, phase: u32, block: Block) {
-        self.seen[id.0 * self.words..][..self.words].fill(0);
+    pub fn begin(&mut self, now: Time, id: VersionId, phase: u32, block: Block, encoding: &Encoding) {
+        self.sums.begin(id.0, encoding.combine, encoding.is_ordered);
         // The neutral element of the look-ahead's join.
         let look_ahead = LookAhead::known(tributary_numeric::BlockExponent::ZERO);
         self.excused[id.0 * self.words..][..self.words].fill(0);
@@ -162,22 +200,23 @@ impl Pool {
 
     /// Adds one contribution, which was not seen and is of the version's block; gives the new count.
     #[inline]
-    pub fn add(&mut self, id: VersionId, header: &Header, vector: &[u8]) -> u16 {
-        let wid = header.wid.index();
-        self.seen[id.0 * self.words + wid / 64] |= 1 << (wid % 64);
+    pub fn add(&mut self, id: VersionId, header: &Header, vector: &[u8], form: Form) -> u16 {
+        match form {
+            Form::Host => self.sums.add(id.0, header.wid.index(), vector),
+            Form::Partial => self.sums.add_partial(id.0, header.wid.index(), vector),
+        };
         let version = &mut self.versions[id.0];
         version.count += 1;
         version.look_ahead.join(&header.look_ahead);
-        let lanes = &mut self.lanes[id.0 * self.lane_count..][..vector.len() / 4];
-        match version.count {
-            1 => self.values.store(lanes, vector),
-            _ => self.values.add(lanes, vector),
-        }
         version.count
     }
 
-    /// All contributions are in.
-    pub fn complete(&mut self, now: Time, id: VersionId) {
+    /// All contributions of all ranks, `world`, are in.
+    pub fn complete(&mut self, now: Time, id: VersionId, world: u16) {
+        let combine = self.sums.combine(id.0);
+        if self.versions[id.0].block.spec.op == ReduceOp::Avg {
+            (combine.finish)(self.sums.result_mut(id.0), world);
+        }
         self.all_in(now, id, State::Complete);
     }
 
@@ -209,14 +248,18 @@ impl Pool {
 
     /// Puts the parent's result in place of the partial sum.
     pub fn finish(&mut self, now: Time, id: VersionId, look_ahead: LookAhead, vector: &[u8]) {
-        self.values.store(&mut self.lanes[id.0 * self.lane_count..][..vector.len() / 4], vector);
+        self.sums.replace(id.0, vector);
         self.versions[id.0].look_ahead = look_ahead;
-        self.complete(now, id);
+        self.all_in(now, id, State::Complete);
     }
 
-    /// Writes the accumulator to a vector.
-    pub fn load(&self, id: VersionId, vector: &mut [u8]) {
-        self.values.load(&self.lanes[id.0 * self.lane_count..][..vector.len() / 4], vector);
+    /// Writes the accumulator to a vector: the result as hosts get it, or what the children have brought so far.
+    pub fn load(&self, id: VersionId, vector: &mut [u8], form: Form) {
+        let combine = self.sums.combine(id.0);
+        match form {
+            Form::Host => (combine.load)(self.sums.result(id.0), vector),
+            Form::Partial => (combine.load_partial)(self.sums.result(id.0), vector),
+        }
     }
 
     /// Notes that ranks disagree on a version's block.
@@ -280,10 +323,8 @@ impl Pool {
 
     /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
-        heap_bytes(&self.versions)
-            + heap_bytes(&self.seen)
+        heap_bytes(&self.versions) + self.sums.memory_bytes() - size_of::<OrderedAccumulator>()
             + heap_bytes(&self.excused)
-            + heap_bytes(&self.lanes)
             + heap_bytes(&self.mismatches)
     }
 }
