@@ -109,8 +109,7 @@ impl CanaryHost {
     /// The scale that a place's vector is summed with.
     pub(super) fn scale_at(&self, place: u16) -> Scale {
         let state = &self.places[usize::from(place)];
-        let agreed = if state.stage == Stage::Guess { state.last } else { state.agreed };
         let op = self.op_at(place).expect("a place that sends a vector has a block");
-        op.scale(agreed, self.world())
+        op.scale(state.agreement.scaled_by(state.stage), self.world())
     }
 }
