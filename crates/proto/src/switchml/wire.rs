@@ -23,8 +23,8 @@ pub const HEADER_LEN: usize = COMMON_LEN + 16;
 
 const NON_FINITE: u8 = 1;
 const UNKNOWN: u8 = 2;
-/// Bits 8 and 9 of the root; the lower ones are where the common header is reserved. No job has more than 1,023 ranks.
-const ROOT_HIGH: u8 = 0x0C;
+/// Bits 8 to 13 of the root; the lower ones are where the common header is reserved. No job has more than 16,384 ranks.
+const ROOT_HIGH: u8 = 0xFC;
 const ROOT_LOW_AT: usize = 5;
 
 kind::own! {
@@ -64,9 +64,6 @@ impl Header {
     pub fn parse(bytes: &[u8]) -> Result<Header, DropReason> {
         let bytes: &[u8; HEADER_LEN] = bytes.first_chunk().ok_or(DropReason::Truncated)?;
         let flags = bytes[20];
-        if flags & !(NON_FINITE | UNKNOWN | ROOT_HIGH) != 0 {
-            return Err(DropReason::BadField);
-        }
         let exponent = BlockExponent { exponent: u16(bytes, 22) as i16, non_finite: flags & NON_FINITE != 0 };
         let root = Rank(u16::from(flags & ROOT_HIGH) << 6 | u16::from(bytes[ROOT_LOW_AT]));
         let (dtype, op, primitive) = parse_dtype_op(bytes[21], root)?;
@@ -88,7 +85,7 @@ impl Header {
         bytes[16..18].copy_from_slice(&self.wid.0.to_be_bytes());
         bytes[18..20].copy_from_slice(&self.idx.to_be_bytes());
         let [high, low] = self.spec.primitive.root().unwrap_or_default().0.to_be_bytes();
-        debug_assert!(high < 4, "numeric's sums have no room for so many ranks");
+        debug_assert!(high < 64, "numeric's sums have no room for so many ranks");
         (bytes[ROOT_LOW_AT], bytes[20]) = (low, high << 2);
         bytes[21] = dtype_op(&self.spec);
         bytes[24..28].copy_from_slice(&self.phase.to_be_bytes());

@@ -64,14 +64,7 @@ pub fn install(
     shard: ShardId,
     parent: Option<Parent>,
 ) {
-    let config = SwitchConfig {
-        job: JobConfig { world: members.len() as u16, ..job.clone() },
-        shard,
-        members: members.clone(),
-        below,
-        group,
-        parent,
-    };
+    let config = SwitchConfig { job: job.clone(), shard, members: members.clone(), below, group, parent };
     let installed = InstalledJob {
         protocol: tributary_proto::switchml::PROTOCOL.code,
         key: job.key,
