@@ -20,7 +20,7 @@ build: $(VENV)/.tools ## Build into .venv: .venv/bin/tributary and .venv/bin/pyt
 
 # The virtual environment with what the build needs. Debian splits venv off python3.
 $(VENV)/.tools: pyproject.toml
-	@command -v cargo >/dev/null || { echo "make: cargo is missing; install Rust 1.90 or newer (rustup)" >&2; exit 1; }
+	@command -v cargo >/dev/null || { echo "make: cargo is missing; install Rust 1.95 or newer (rustup)" >&2; exit 1; }
 	@python3 -c 'import venv, ensurepip' 2>/dev/null || scripts/apt-install python3-venv
 	test -x $(PYTHON) || python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet 'maturin>=1.9.4,<2' 'numpy>=1.24'

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::time::Span;
 
 use crate::memory::Bytes;
@@ -18,7 +19,7 @@ pub enum Refusal {
         name: String,
     },
     /// A world of no ranks, or of too many.
-    #[error("a job has 1 to 1023 ranks, not {world}")]
+    #[error("a job has 1 to {most} ranks, not {world}", most = JobConfig::MAX_WORLD)]
     BadWorld {
         /// What was asked for.
         world: u16,

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Span;
@@ -40,13 +41,10 @@ pub struct JoinRequest {
 }
 
 impl JoinRequest {
-    /// Most ranks of a job: 10 bits.
-    pub const MAX_WORLD: u16 = 1_023;
-
     /// Checks the request by itself.
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), Refusal> {
         let JoinRequest { rank, world, max_elements_per_packet: fit, .. } = *self;
-        if world == 0 || world > JoinRequest::MAX_WORLD {
+        if world == 0 || world > JobConfig::MAX_WORLD {
             return Err(Refusal::BadWorld { world });
         }
         if rank >= world {

@@ -318,5 +318,5 @@ fn options_that_cannot_be_are_refused_before_anything_is_sent() {
         Group::connect_through(&options, rendezvous).err().expect("refused").to_string()
     };
     assert_eq!(attempt(4, 4), "rank 4 is not in a world of 4; ranks go from 0 to 3");
-    assert_eq!(attempt(0, 0), "a world of 0 ranks is not possible; it has 1 to 1023");
+    assert_eq!(attempt(0, 0), "a world of 0 ranks is not possible; it has 1 to 16384");
 }

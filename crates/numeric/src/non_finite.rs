@@ -1,7 +1,8 @@
-//! Blocks with infinities or NaNs: words with two counters above the finite sum. Rare, so plain code for every type.
+//! Blocks with infinities or NaNs: words with counters above the finite sum. Rare, so plain code for every type.
 //!
 //! A word is `positive * 2^(32-c) + negative * 2^(32-2c) + finite` modulo 2^32, and so is the sum of such words: the
-//! finite part, which is negative at times and then borrows from the counters, is taken out first.
+//! finite part, which is negative at times and then borrows from the counters, is taken out first. Where two counters
+//! would leave too little room it is `not_finite * 2^(32-c) + finite`.
 
 use crate::dtype::ReduceOp;
 use crate::element::FixedPoint;
@@ -30,9 +31,13 @@ pub(crate) fn decode<T: FixedPoint>(vector: &[u8], scale: Scale, op: ReduceOp, o
 /// One element's word.
 pub(crate) fn word_of(x: f64, scale: Scale) -> u32 {
     let c = scale.counter_bits;
-    let (positive, negative) = (1u32 << (32 - c), 1u32 << (32 - 2 * c));
+    let one = 1u32 << (32 - c);
+    let (positive, negative, both) = match scale.keeps_signs() {
+        true => (one, one >> c, one + (one >> c)),
+        false => (one, one, one),
+    };
     match x {
-        _ if x.is_nan() => positive.wrapping_add(negative),
+        _ if x.is_nan() => both,
         f64::INFINITY => positive,
         f64::NEG_INFINITY => negative,
         _ => (x * (1.0 / scale.unit())).round_ties_even() as i32 as u32,
@@ -41,10 +46,13 @@ pub(crate) fn word_of(x: f64, scale: Scale) -> u32 {
 
 /// What the sum of such words stands for.
 pub(crate) fn value_of(word: u32, scale: Scale, divisor: f64) -> f64 {
-    let c = scale.counter_bits;
-    let finite = ((word << (2 * c)) as i32) >> (2 * c);
-    let counters = word.wrapping_sub(finite as u32) >> (32 - 2 * c);
-    let (positive, negative) = (counters >> c, counters & ((1 << c) - 1));
+    let (c, counter_bits) = (scale.counter_bits, scale.bits_of_counters());
+    let finite = ((word << counter_bits) as i32) >> counter_bits;
+    let counters = word.wrapping_sub(finite as u32) >> (32 - counter_bits);
+    let (positive, negative) = match scale.keeps_signs() {
+        true => (counters >> c, counters & ((1 << c) - 1)),
+        false => (counters, counters),
+    };
     match (positive, negative) {
         (0, 0) => f64::from(finite) * scale.unit() / divisor,
         (_, 0) => f64::INFINITY,

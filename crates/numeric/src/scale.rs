@@ -6,7 +6,8 @@
 //! `n/f` holds with the paper's `f`. `docs/numerics.md` has the proofs.
 //!
 //! A block with a non-finite element in any rank spends the high bits of each 32-bit word on two counters, of positive
-//! and of negative infinities (a NaN counts as both); the rest holds the finite sum with a smaller `f`.
+//! and of negative infinities (a NaN counts as both); the rest holds the finite sum with a smaller `f`. Above
+//! [`Scale::MAX_WORLD_WITH_SIGNS`] ranks there is room for one counter only, of everything that is not finite.
 
 use crate::dtype::ReduceOp;
 
@@ -61,15 +62,18 @@ impl BlockExponent {
 pub struct Scale {
     /// `f = 2^shift`.
     pub shift: i32,
-    /// Width of each of the two counters of infinities at the top of a word; 0 where all elements are finite.
+    /// Width of each counter of infinities at the top of a word; 0 where all elements are finite.
     pub counter_bits: u32,
     /// Number of ranks that are summed.
     pub world: u16,
 }
 
 impl Scale {
-    /// The most ranks that one sum may have: their two counters leave 12 bits to the finite part.
-    pub const MAX_WORLD: u16 = 1023;
+    /// The most ranks that one sum may have: their counter leaves 17 bits to the finite part.
+    pub const MAX_WORLD: u16 = 16_384;
+    /// The most ranks whose infinities keep their sign: two counters leave 12 bits to the finite part. With more ranks a
+    /// sum that is not finite is NaN.
+    pub const MAX_WORLD_WITH_SIGNS: u16 = 1023;
 
     /// The scale that `world` ranks, 1 to [`Scale::MAX_WORLD`], use for a block whose agreed exponent is `block`.
     /// Exponents that no binary32 has (such as those of zeros) count as the nearest that one has.
@@ -79,9 +83,21 @@ impl Scale {
         let counter_bits = if block.non_finite { world_bits } else { 0 };
         let exponent = block.exponent.clamp(BlockExponent::MIN, BlockExponent::MAX);
         // world < 2^world_bits and |f * x| <= f * 2^m = 2^(sum_bits - world_bits), an integer that rounding cannot
-        // exceed: the sum stays below 2^sum_bits. At 1023 ranks with counters sum_bits - world_bits is still 1.
-        let sum_bits = 31 - 2 * counter_bits as i32;
-        Scale { shift: sum_bits - world_bits as i32 - i32::from(exponent), counter_bits, world }
+        // exceed: the sum stays below 2^sum_bits. With counters sum_bits - world_bits is still 1 at 1,023 ranks and two
+        // counters, and at 16,384 ranks and one.
+        let scale = Scale { shift: 0, counter_bits, world };
+        let sum_bits = 31 - scale.bits_of_counters() as i32;
+        Scale { shift: sum_bits - world_bits as i32 - i32::from(exponent), ..scale }
+    }
+
+    /// True if positive and negative infinities are counted apart.
+    pub(crate) fn keeps_signs(self) -> bool {
+        self.world <= Scale::MAX_WORLD_WITH_SIGNS
+    }
+
+    /// Bits at the top of a word that hold counters.
+    pub fn bits_of_counters(self) -> u32 {
+        if self.keeps_signs() { 2 * self.counter_bits } else { self.counter_bits }
     }
 
     /// Integers, which need no scaling.

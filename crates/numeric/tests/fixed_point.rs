@@ -43,7 +43,7 @@ fn no_world_overflows() {
                 let block = BlockExponent { exponent, non_finite };
                 let scale = Scale::new(block, world);
                 let largest_word = 1i64 << (scale.shift + i32::from(exponent.max(BlockExponent::MIN)));
-                let limit = 1i64 << (31 - 2 * scale.counter_bits);
+                let limit = 1i64 << (31 - scale.bits_of_counters());
                 assert!(largest_word * i64::from(world) < limit, "{world} ranks, {block:?}");
                 assert!(u32::from(world) < 1 << scale.counter_bits || !non_finite, "counters hold every rank");
                 if !non_finite && exponent != i16::MIN {
@@ -59,7 +59,7 @@ fn no_world_overflows() {
 /// Theorem 2 with real data: every rank brings exactly 2^m, and the sum is exact.
 #[test]
 fn largest_magnitudes_of_all_ranks_add_up_exactly() {
-    for world in [1u16, 2, 3, 7, 8, 31, 32, 1000, 1023] {
+    for world in [1u16, 2, 3, 7, 8, 31, 32, 1000, 1023, 1024, 16_384] {
         for exponent in [-149, -126, -1, 0, 100] {
             let x = 2f64.powi(exponent) as f32;
             let ranks = vec![vec![x, -x, 0.0]; usize::from(world)];
@@ -121,7 +121,7 @@ fn sixteen_bit_results_are_rounded_once() {
 fn hostile_scales_do_not_panic() {
     for exponent in [i16::MIN, -32_000, -150, 129, 32_000, i16::MAX] {
         for non_finite in [false, true] {
-            for world in [1, 1023] {
+            for world in [1, 1023, 1024, 16_384] {
                 let scale = Scale::new(BlockExponent { exponent, non_finite }, world);
                 let mut vector = [0; 12];
                 codec::encode(&[f32::MAX, f32::NAN, -1e-45], scale, &mut vector);
@@ -199,7 +199,7 @@ proptest! {
 
     /// Every rank non-finite at once, in the largest world: the counters do not run into each other.
     #[test]
-    fn counters_never_overflow(world in 1..=Scale::MAX_WORLD, positive in 0..=1023u16, x in -1f32..=1.0) {
+    fn counters_never_overflow(world in 1..=Scale::MAX_WORLD_WITH_SIGNS, positive in 0..=1023u16, x in -1f32..=1.0) {
         let positive = positive.min(world);
         let scale = Scale::new(BlockExponent { exponent: 0, non_finite: true }, world);
         for other in [f32::NEG_INFINITY, f32::NAN, x] {
@@ -221,6 +221,29 @@ proptest! {
             match expected {
                 Some(expected) => prop_assert!(output[0] == expected || output[0].is_nan() && expected.is_nan()),
                 None => prop_assert!(within(output[0], f64::from(x) * f64::from(world), scale.bound(), 24, 0.0, 2e38)),
+            }
+        }
+    }
+
+    /// The same with more ranks, whose one counter holds no sign: what is not finite is NaN, and the rest stays a sum.
+    #[test]
+    fn one_counter_never_overflows(
+        world in Scale::MAX_WORLD_WITH_SIGNS + 1..=Scale::MAX_WORLD, bad in any::<u16>(), x in -1f32..=1.0,
+    ) {
+        let bad = bad % (world + 1);
+        let scale = Scale::new(BlockExponent { exponent: 0, non_finite: true }, world);
+        for element in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            let mut sum = 0u32;
+            for rank in 0..world {
+                let mut vector = [0; 4];
+                codec::encode(&[if rank < bad { element } else { x }], scale, &mut vector);
+                sum = sum.wrapping_add(u32::from_be_bytes(vector));
+            }
+            let mut output = [0f32];
+            codec::decode(&sum.to_be_bytes(), scale, ReduceOp::Sum, &mut output);
+            match bad {
+                0 => prop_assert!(within(output[0], f64::from(x) * f64::from(world), scale.bound(), 24, 0.0, 2e38)),
+                _ => prop_assert!(output[0].is_nan()),
             }
         }
     }

@@ -118,3 +118,18 @@ fn a_pool_far_too_large_for_the_queues_on_the_way_still_ends() {
         assert_eq!(report.failure(), None, "seed {seed}");
     }
 }
+
+/// More ranks than have two counters of infinities: floats are summed all the same, by every protocol.
+#[test]
+fn a_thousand_and_twenty_four_ranks_sum_floats() {
+    for protocol in tributary_proto::protocols::ALL {
+        let file = format!(
+            "network = {{ leaf_spine = {{ leaves = 32, spines = 2, hosts_per_leaf = 32 }}, rate = '100 Gbit/s' }}
+            job = [{{ protocol = '{}', hosts = 'all', tensor = '1 KiB', type = 'f32', elements_per_packet = 64, slots = 8 }}]",
+            protocol.name
+        );
+        let report = tributary_sim::run(&Config::parse(&file).unwrap()).unwrap();
+        assert_eq!(report.failure(), None, "{}", protocol.name);
+        assert_eq!(report.jobs[0].ranks, 1024);
+    }
+}

@@ -3,15 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::HostStats;
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
 
 use super::error::ConnectError;
 use crate::udp::SocketCounters;
-
-/// Ranks in a job at most.
-const MAX_WORLD: u16 = 1023;
 
 /// How a worker joins its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +37,8 @@ pub struct ConnectOptions {
 impl ConnectOptions {
     pub(super) fn check(&self) -> Result<(), ConnectError> {
         let ConnectOptions { rank, world, .. } = self;
-        let wrong = if !(1..=MAX_WORLD).contains(world) {
-            format!("a world of {world} ranks is not possible; it has 1 to {MAX_WORLD}")
+        let wrong = if !(1..=JobConfig::MAX_WORLD).contains(world) {
+            format!("a world of {world} ranks is not possible; it has 1 to {}", JobConfig::MAX_WORLD)
         } else if rank >= world {
             format!("rank {rank} is not in a world of {world}; ranks go from 0 to {}", world - 1)
         } else if self.elements_per_packet == Some(0) || self.slots == Some(0) {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tributary_numeric::Scale;
+
 use crate::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ServerId, ShardId};
 use crate::contract::options::Options;
 use crate::contract::time::Span;
@@ -16,7 +18,7 @@ pub struct JobConfig {
     pub key: JobKey,
     /// The code of the protocol that all of them speak.
     pub protocol: u8,
-    /// Number of workers, 1 to 1023.
+    /// Ranks of the whole job, 1 to [`JobConfig::MAX_WORLD`]; a switch sums for as many children as it has `members`.
     pub world: u16,
     /// Pool size `s` over all shards (SwitchML, appendix C); a multiple of `shards`.
     pub slots: u16,
@@ -40,6 +42,11 @@ impl JobConfig {
     pub fn common(&self) -> Common {
         Common { protocol: self.protocol, kind: 0, job: self.job, key: self.key }
     }
+}
+
+impl JobConfig {
+    /// Most ranks of a job, real or simulated: numeric's sums have room for no more.
+    pub const MAX_WORLD: u16 = Scale::MAX_WORLD;
 }
 
 /// What a host machine is made from.
@@ -105,7 +112,7 @@ impl Default for TimerConfig {
 /// What a switch machine is made from: one job in one shard of one switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchConfig {
-    /// The job. `world` is the number of this switch's children, workers or switches below.
+    /// The job.
     pub job: JobConfig,
     /// Which part of the slots this machine owns.
     pub shard: ShardId,

@@ -1,5 +1,6 @@
 //! What protocols share.
 
+pub mod agreement;
 pub mod deadlines;
 pub mod layout;
 pub mod look_ahead;

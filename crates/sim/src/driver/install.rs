@@ -22,7 +22,7 @@ pub enum InstallError {
     #[error("job \"{0}\" has no hosts")]
     NoMembers(String),
     /// More than a job may have.
-    #[error("job \"{0}\" has {1} hosts; a job has at most 16,384 ranks")]
+    #[error("job \"{0}\" has {1} hosts; a job has at most {most} ranks", most = JobConfig::MAX_WORLD)]
     TooManyMembers(String, usize),
     /// More than one switch sums for.
     #[error("job \"{0}\" has {1} hosts and switches below one switch, which sums for at most 1,024")]
@@ -61,8 +61,6 @@ pub enum InstallError {
 
 /// The longest job's packets must fit into 65,535 bytes with their headers.
 const MOST_ELEMENTS: u16 = 16_000;
-/// Twice as many ranks must fit into 16 bits.
-const MOST_MEMBERS: usize = 16_384;
 /// A notice about so many children fits into a program's buffer.
 const MOST_CHILDREN: usize = 1024;
 const MOST_TREES: usize = 255;
@@ -74,7 +72,9 @@ pub(super) fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError
     }
     match plan.members.len() {
         0 => return Err(InstallError::NoMembers(name())),
-        members if members > MOST_MEMBERS => return Err(InstallError::TooManyMembers(name(), members)),
+        members if members > usize::from(JobConfig::MAX_WORLD) => {
+            return Err(InstallError::TooManyMembers(name(), members));
+        }
         _ => {}
     }
     let trees = if plan.protocol.placement == Placement::EveryHop { 1 } else { plan.roots.len() };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tributary_net::group::ConnectOptions;
 use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::options::{Options, name_and_value};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
@@ -29,7 +30,7 @@ pub struct Member {
     #[arg(long, value_name = "R")]
     pub rank: u16,
     /// Number of workers
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1023))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(JobConfig::MAX_WORLD)))]
     pub world: u16,
     /// This worker's array
     #[arg(long, value_name = "FILE.npy")]

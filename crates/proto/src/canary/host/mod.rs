@@ -30,7 +30,7 @@ use self::failure::Heard;
 use self::lead::Leads;
 use self::notices::Notices;
 use self::outbox::Outgoing;
-use self::place::{Place, Stage, Way};
+use self::place::{Place, Way};
 use self::steps::{Step, Steps};
 use super::wire::{HEADER_LEN, Header, Kind, RankProof};
 use crate::collective::encoding::Numbers;
@@ -42,7 +42,8 @@ use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostSt
 use crate::contract::ids::{OpId, Rank};
 use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::time::Time;
-use crate::contract::wire::{COMMON_LEN, Common, kind};
+use crate::contract::wire::{COMMON_LEN, Common};
+use crate::parts::agreement::Stage;
 use crate::parts::deadlines::{Deadlines, Due};
 use crate::parts::look_ahead::LookAhead;
 use crate::parts::mismatch::Mismatch;
@@ -137,13 +138,7 @@ impl CanaryHost {
         } else {
             match self.stream.op_of(state.block) {
                 None => Stage::Idle,
-                Some(op) if !op.needs_exponent(state.block) => Stage::Update,
-                Some(_) if state.agreed.is_some() => {
-                    state.last = state.agreed;
-                    Stage::Update
-                }
-                Some(op) if state.last.is_some() && op.blocks <= window => Stage::Guess,
-                Some(_) => Stage::Probe,
+                Some(op) => state.agreement.begin(op, state.block, window),
             }
         };
         if state.stage == Stage::Idle {
@@ -168,16 +163,7 @@ impl CanaryHost {
         let (world, stride) = (self.world(), u64::from(self.window()));
         let is_notice = self.is_notice(place);
         let state = &mut self.places[usize::from(place)];
-        let joined = look_ahead.agreed();
-        let (summed_with, next) = match state.stage {
-            // Whoever probes knows its block.
-            Stage::Probe | Stage::Guess if joined.is_none() => return Err(DropReason::BadField),
-            Stage::Guess if joined == state.last => (Some(joined), None),
-            Stage::Probe | Stage::Guess => (None, joined),
-            Stage::Update => (Some(state.agreed), joined),
-            Stage::Idle | Stage::Refused => return Err(DropReason::Unexpected),
-        };
-        state.agreed = next;
+        let summed_with = state.agreement.conclude(state.stage, look_ahead.agreed())?;
         if is_notice {
             let end = self.notices.complete();
             self.leads.close_before(end);
@@ -231,9 +217,7 @@ impl CanaryHost {
     }
 
     fn receive(&mut self, now: Time, packet: Packet<'_>) -> Result<(), DropReason> {
-        if Common::parse_kind(packet.bytes, &self.config.job)? == kind::PONG {
-            return Ok(());
-        }
+        Common::parse_kind(packet.bytes, &self.config.job)?;
         let header = Header::parse(packet.bytes)?;
         let step = self.steps.of(header.id).ok_or(DropReason::BadField)?;
         if header.hosts != self.world() || header.wid.0 >= self.world() {

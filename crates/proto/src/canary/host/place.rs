@@ -1,28 +1,6 @@
 //! A place of the window: one block at a time, phase after phase.
 
-use tributary_numeric::BlockExponent;
-
-/// What a place does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Its next block was not submitted yet.
-    Idle,
-    /// Ranks agree on the exponent of its block.
-    Probe,
-    /// The same, and they sum the block as if the place's last exponent were the one.
-    Guess,
-    /// Ranks sum its block.
-    Update,
-    /// Ranks disagree on what its block is.
-    Refused,
-}
-
-impl Stage {
-    /// True while a sum is awaited.
-    pub fn waits(self) -> bool {
-        matches!(self, Stage::Probe | Stage::Guess | Stage::Update)
-    }
-}
+use crate::parts::agreement::{Agreement, Stage};
 
 /// How a sum came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +25,8 @@ pub struct Place {
     pub attempt: u8,
     /// The contribution to this issue has left.
     pub contributed: bool,
-    /// The exponent of its block, if ranks agree.
-    pub agreed: Option<BlockExponent>,
-    /// The last exponent that ranks agreed on and used here.
-    pub last: Option<BlockExponent>,
+    /// What ranks have agreed on here.
+    pub agreement: Agreement,
     /// The phase began when the one before it ended.
     pub in_step: bool,
 }
@@ -64,8 +40,7 @@ impl Place {
             stage: Stage::Idle,
             attempt: 0,
             contributed: false,
-            agreed: None,
-            last: None,
+            agreement: Agreement::default(),
             in_step: false,
         }
     }

@@ -109,6 +109,6 @@ impl CanaryHost {
     /// The exponent that a place's vector is summed with, where it is scaled.
     pub(super) fn agreed_at(&self, place: u16) -> Option<BlockExponent> {
         let state = &self.places[usize::from(place)];
-        if state.stage == Stage::Guess { state.last } else { state.agreed }
+        state.agreement.scaled_by(state.stage)
     }
 }

@@ -56,7 +56,7 @@ impl SwitchMlHost {
     }
 
     pub(super) fn waits(&self, idx: u16) -> bool {
-        matches!(self.slots[usize::from(idx)].stage, Stage::Probe | Stage::Guess | Stage::Update)
+        self.slots[usize::from(idx)].stage.waits()
     }
 
     /// The slot that waits with the earliest block. Searched for: needed only when something is wrong.

@@ -10,8 +10,6 @@ mod failure;
 
 use std::collections::VecDeque;
 
-use tributary_numeric::BlockExponent;
-
 use self::failure::Heard;
 use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch};
 use crate::collective::encoding::Numbers;
@@ -22,27 +20,13 @@ use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostSt
 use crate::contract::ids::OpId;
 use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
 use crate::contract::time::Time;
-use crate::contract::wire::{COMMON_LEN, Common, kind};
+use crate::contract::wire::{COMMON_LEN, Common};
+use crate::parts::agreement::{Agreement, Stage};
 use crate::parts::deadlines::{Deadlines, Due};
 use crate::parts::recovery::{Order, Recovery};
 use crate::parts::report::Report;
 use crate::parts::send_queue::SendQueue;
 use crate::parts::stream::{Op, Stream};
-
-/// What a slot does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Its next block was not submitted yet.
-    Idle,
-    /// Ranks agree on the exponent of its block.
-    Probe,
-    /// The same, and they sum the block as if the slot's last exponent were the one.
-    Guess,
-    /// Ranks sum its block.
-    Update,
-    /// Ranks disagree on what its block is.
-    Refused,
-}
 
 struct Slot {
     /// The block of the stream that it works on, or waits for.
@@ -50,10 +34,7 @@ struct Slot {
     /// How many times it was used.
     phase: u32,
     stage: Stage,
-    /// The exponent of its block, if ranks agree.
-    agreed: Option<BlockExponent>,
-    /// The last exponent that ranks agreed on and used here.
-    last: Option<BlockExponent>,
+    agreement: Agreement,
     /// A packet of this phase has left.
     in_flight: bool,
     /// The phase began when the one before it ended.
@@ -89,8 +70,7 @@ impl SwitchMlHost {
             block: u64::from(idx),
             phase: 0,
             stage: Stage::Idle,
-            agreed: None,
-            last: None,
+            agreement: Agreement::default(),
             in_flight: false,
             in_step: false,
         };
@@ -119,24 +99,13 @@ impl SwitchMlHost {
             slot.stage = Stage::Idle;
             return;
         };
-        slot.stage = if !op.needs_exponent(slot.block) {
-            Stage::Update
-        } else if slot.agreed.is_some() {
-            slot.last = slot.agreed;
-            Stage::Update
-        } else if slot.last.is_some() && op.blocks <= pool {
-            Stage::Guess
-        } else {
-            Stage::Probe
-        };
+        slot.stage = slot.agreement.begin(op, slot.block, pool);
         slot.in_step = in_step;
         self.queue.push(idx);
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
-        if Common::parse_kind(packet.bytes, &self.config.job)? == kind::PONG {
-            return Ok(());
-        }
+        Common::parse_kind(packet.bytes, &self.config.job)?;
         let header = Header::parse(packet.bytes)?;
         let slot = self.slots.get(usize::from(header.idx)).ok_or(DropReason::BadField)?;
         if from != Addr::Switch(self.recovery.shard_of(header.idx)) {
@@ -170,17 +139,7 @@ impl SwitchMlHost {
         {
             return Err(DropReason::BadLength);
         }
-        let joined = header.look_ahead.agreed();
-        let (summed_with, next) = match slot.stage {
-            // Whoever probes knows its block.
-            Stage::Probe | Stage::Guess if joined.is_none() => return Err(DropReason::BadField),
-            Stage::Guess if joined == slot.last => (Some(joined), None),
-            Stage::Probe | Stage::Guess => (None, joined),
-            Stage::Update => (Some(slot.agreed), joined),
-            Stage::Idle | Stage::Refused => unreachable!("such slots are not in flight"),
-        };
-        slot.agreed = next;
-        if let Some(exponent) = summed_with {
+        if let Some(exponent) = slot.agreement.conclude(slot.stage, header.look_ahead.agreed())? {
             if !range.is_empty() && op.spec.primitive.gets(self.config.rank) {
                 op.write(slot.block, exponent, world, &packet.bytes[HEADER_LEN..]);
             }
@@ -232,10 +191,7 @@ impl SwitchMlHost {
             Kind::Probe => LookAhead::known(op.exponent(slot.block)),
             _ => LookAhead::UNKNOWN,
         };
-        let scaled_by = match slot.stage {
-            Stage::Guess => slot.last,
-            _ => slot.agreed,
-        };
+        let scaled_by = slot.agreement.scaled_by(slot.stage);
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
         Header { wid: self.config.child, idx, look_ahead, phase: slot.phase, spec: op.spec }.emit(buf);

@@ -1,0 +1,83 @@
+//! What a slot of a host does with its block, and how ranks agree on the block's exponent before they sum it (SwitchML
+//! §4.6).
+//!
+//! Ranks say in each packet what the next block's exponent is, so that they mostly agree one block ahead. Where some rank
+//! did not know the block yet, a phase that agrees on it comes first (*probe*). In collectives that fit into the pool that
+//! phase carries the block too, scaled by the slot's last exponent (*guess*): if ranks then agree on just that one, it is
+//! the sum.
+
+use tributary_numeric::BlockExponent;
+
+use crate::contract::drop_reason::DropReason;
+use crate::parts::stream::Op;
+
+/// What a slot does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Its next block was not submitted yet.
+    Idle,
+    /// Ranks agree on the exponent of its block.
+    Probe,
+    /// The same, and they sum the block as if the slot's last exponent were the one.
+    Guess,
+    /// Ranks sum its block.
+    Update,
+    /// Ranks disagree on what its block is.
+    Refused,
+}
+
+impl Stage {
+    /// True while a sum is awaited.
+    pub fn waits(self) -> bool {
+        matches!(self, Stage::Probe | Stage::Guess | Stage::Update)
+    }
+}
+
+/// What ranks have agreed on in one slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// The exponent of its block, if ranks agree.
+    agreed: Option<BlockExponent>,
+    /// The last exponent that ranks agreed on and used here.
+    last: Option<BlockExponent>,
+}
+
+impl Agreement {
+    /// What begins with a block of a collective, where a pool has so many slots.
+    pub fn begin(&mut self, op: &Op, block: u64, pool: u64) -> Stage {
+        if !op.needs_exponent(block) {
+            Stage::Update
+        } else if self.agreed.is_some() {
+            self.last = self.agreed;
+            Stage::Update
+        } else if self.last.is_some() && op.blocks <= pool {
+            Stage::Guess
+        } else {
+            Stage::Probe
+        }
+    }
+
+    /// The exponent that the slot's packets are scaled by.
+    pub fn scaled_by(&self, stage: Stage) -> Option<BlockExponent> {
+        if stage == Stage::Guess { self.last } else { self.agreed }
+    }
+
+    /// The answer to a stage came, in which ranks agree on `joined`. Gives the exponent that the block was summed with, if
+    /// it was; where it was not, the block's turn comes now.
+    pub fn conclude(
+        &mut self,
+        stage: Stage,
+        joined: Option<BlockExponent>,
+    ) -> Result<Option<Option<BlockExponent>>, DropReason> {
+        let (summed_with, next) = match stage {
+            // Whoever probes knows its block.
+            Stage::Probe | Stage::Guess if joined.is_none() => return Err(DropReason::BadField),
+            Stage::Guess if joined == self.last => (Some(joined), None),
+            Stage::Probe | Stage::Guess => (None, joined),
+            Stage::Update => (Some(self.agreed), joined),
+            Stage::Idle | Stage::Refused => return Err(DropReason::Unexpected),
+        };
+        self.agreed = next;
+        Ok(summed_with)
+    }
+}

@@ -1,0 +1,113 @@
+//! Who may use whom: between crates by their manifests, within `crates/proto` by what its folders import.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{Offences, Source};
+
+/// Each crate with those that it may use. `testbed` may be used by every crate's tests.
+const CRATES: [(&str, &[&str]); 8] = [
+    ("numeric", &[]),
+    ("proto", &["numeric"]),
+    ("control", &["numeric", "proto"]),
+    ("net", &["numeric", "proto", "control"]),
+    ("sim", &["numeric", "proto", "control"]),
+    ("testbed", &[]),
+    ("cli", &["numeric", "proto", "control", "net", "sim", "testbed"]),
+    ("python", &["numeric", "proto", "control", "net", "sim", "cli"]),
+];
+
+/// The folders of `crates/proto/src` that are no protocols, each with those that it may use.
+const FOLDERS: [(&str, &[&str]); 3] = [
+    ("contract", &["splitmix"]),
+    ("collective", &["splitmix", "contract"]),
+    ("parts", &["splitmix", "contract", "collective"]),
+];
+/// What a protocol may use besides its own folder.
+const OF_PROTOCOLS: &[&str] = &["splitmix", "contract", "collective", "parts"];
+const PROTO: &str = "crates/proto/src/";
+
+/// Notes dependencies that no crate may have, and crates that no rule is known for.
+pub fn check_crates(root: &Path, offences: &mut Offences) {
+    let Ok(entries) = fs::read_dir(root.join("crates")) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let manifest =
+            fs::read_to_string(entry.path().join("Cargo.toml")).unwrap_or_else(|error| panic!("{name}: {error}"));
+        check_manifest(&name, &manifest, offences);
+    }
+}
+
+fn check_manifest(name: &str, manifest: &str, offences: &mut Offences) {
+    let known = CRATES.iter().find(|(known, _)| *known == name);
+    let allowed = known.map_or(&[][..], |(_, allowed)| allowed);
+    for (section, other) in dependencies(manifest) {
+        let in_tests = section == "dev-dependencies" && other == "testbed";
+        if !allowed.contains(&other) && !in_tests {
+            offences.insert(format!("crate {name} -> {other}"), 1);
+        }
+    }
+    if known.is_none() {
+        offences.insert(format!("crate {name} is not in tests/tidy/src/arrows.rs"), 1);
+    }
+}
+
+/// The crates of this workspace that a manifest depends on, each with the section that says so: a line
+/// `tributary-name...` in a table of dependencies, or a table of its own.
+fn dependencies(manifest: &str) -> Vec<(&str, &str)> {
+    let mut section = "";
+    let mut found = Vec::new();
+    for line in manifest.lines() {
+        if let Some(heading) = line.strip_prefix('[') {
+            section = heading.trim_end_matches(']');
+            found.extend(section.split_once(".tributary-"));
+        } else if let Some(rest) = line.strip_prefix("tributary-").filter(|_| section.ends_with("dependencies")) {
+            found.push((section, rest.split(['.', ' ', '=']).next().unwrap_or(rest)));
+        }
+    }
+    found
+}
+
+/// Notes what the folders of `crates/proto/src` import against the arrows.
+pub fn check_folders(source: &Source, offences: &mut Offences) {
+    let Some((folder, _)) = source.path.strip_prefix(PROTO).and_then(|path| path.split_once('/')) else { return };
+    let allowed = FOLDERS.iter().find(|(known, _)| *known == folder).map_or(OF_PROTOCOLS, |(_, allowed)| allowed);
+    for (at, _) in source.code.match_indices("crate::") {
+        let behind = &source.code[at + "crate::".len()..];
+        let other: String = behind.chars().take_while(|&c| c.is_alphanumeric() || c == '_').collect();
+        let is_path = !source.code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        if is_path && !other.is_empty() && other != folder && !allowed.contains(&other.as_str()) {
+            *offences.entry(format!("folder proto/{folder} -> {other}")).or_default() += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dependency_against_the_arrows_is_noted() {
+        let mut offences = Offences::new();
+        let manifest = "[package]\nname = \"tributary-net\"\n[dependencies]\ntributary-sim = { path = \"../sim\" }\n\
+                        tributary-proto.workspace = true\n[dependencies.tributary-cli]\npath = \"../cli\"\n\
+                        [dev-dependencies]\ntributary-testbed.workspace = true\n";
+        check_manifest("net", manifest, &mut offences);
+        assert_eq!(
+            offences,
+            Offences::from(["crate net -> cli", "crate net -> sim"].map(|arrow| (arrow.to_string(), 1)))
+        );
+    }
+
+    #[test]
+    fn a_folder_that_knows_a_protocol_is_noted_and_a_protocol_that_knows_its_parts_is_not() {
+        let mut offences = Offences::new();
+        let text = "use crate::parts::rtt;\nuse crate::ring::wire;\nlet a = crate::ring::B;";
+        check_folders(&Source::new("crates/proto/src/contract/a.rs", text.into()), &mut offences);
+        assert_eq!(offences.get("folder proto/contract -> ring"), Some(&2));
+        assert_eq!(offences.get("folder proto/contract -> parts"), Some(&1));
+        offences.clear();
+        check_folders(&Source::new("crates/proto/src/ring/a.rs", text.into()), &mut offences);
+        assert!(offences.is_empty());
+    }
+}

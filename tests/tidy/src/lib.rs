@@ -1,0 +1,71 @@
+//! The house's rules as a test: lines of files and functions, protocols' names, unsafe code, and arrows.
+//!
+//! Every rule gives [`Offences`]: what breaks it, and how much. `offenders.txt` lists those that were there before the rule,
+//! and may only shrink; `tests/house.rs` compares. Nothing here is compiled into a program.
+
+mod arrows;
+mod lengths;
+mod names;
+mod source;
+mod unsafe_code;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub use source::Source;
+
+/// What breaks a rule, as `rule subject`, and by how much: lines, names, uses.
+pub type Offences = BTreeMap<String, usize>;
+
+/// The root of the repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Everything that breaks a rule in the files of a repository.
+pub fn offences(root: &Path) -> Offences {
+    let sources = Source::all(root);
+    let mut offences = Offences::new();
+    for source in &sources {
+        lengths::check(source, &mut offences);
+        names::check(source, &mut offences);
+        unsafe_code::check(source, &mut offences);
+        arrows::check_folders(source, &mut offences);
+    }
+    arrows::check_crates(root, &mut offences);
+    offences
+}
+
+/// Reads a list of offenders: a number and an offence a line; `#` begins a comment.
+pub fn read_list(text: &str) -> Offences {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let entry = |line: &str| {
+        let (count, offence) = line.trim().split_once(' ')?;
+        Some((offence.trim().to_string(), count.parse().ok()?))
+    };
+    lines.map(|line| entry(line).unwrap_or_else(|| panic!("no number and offence: {line}"))).collect()
+}
+
+/// Writes the offences as [`read_list`] reads them.
+pub fn write_list(offences: &Offences) -> String {
+    offences.iter().map(|(offence, count)| format!("{count:5} {offence}\n")).collect()
+}
+
+/// What to do about an offence: one sentence for each rule.
+pub fn advice(offence: &str) -> &'static str {
+    match offence.split(' ').next().unwrap_or_default() {
+        "file" => "a file has one purpose and at most 400 lines: split it by purpose",
+        "function" => "a function fits a screen, 60 lines: name its parts",
+        "name" => {
+            "protocols are named in their own rooms alone: ask the protocol's value what it needs, or take its name as data"
+        }
+        "unsafe" => "unsafe code is for the leaves that tests/tidy/src/unsafe_code.rs lists: use what they offer",
+        "crate" => {
+            "ARCHITECTURE.md says which crate may use which: move what is shared towards numeric, proto or control"
+        }
+        "folder" => {
+            "contract knows nobody, collective knows it, parts know both, and protocols know all these but not each other"
+        }
+        _ => "this is no rule of tests/tidy",
+    }
+}

@@ -1,0 +1,126 @@
+//! Protocols are named in their own rooms. Everywhere else a protocol is a value, or its name is data.
+//!
+//! Identifiers and literals count, comments do not: they explain with examples.
+
+use crate::{Offences, Source};
+
+/// A protocol and the words that name it: one word after the other, as in `SwitchMl`.
+struct Protocol {
+    name: &'static str,
+    words: &'static [&'static [&'static str]],
+    /// Only where they are a whole identifier: `_mm512_add_ps` is about single precision.
+    alone: bool,
+}
+
+const PROTOCOLS: [Protocol; 4] = [
+    Protocol { name: "switchml", words: &[&["switchml"], &["switch", "ml"]], alone: false },
+    Protocol { name: "canary", words: &[&["canary"]], alone: false },
+    Protocol { name: "ring", words: &[&["ring"]], alone: false },
+    Protocol { name: "ps", words: &[&["ps"]], alone: true },
+];
+
+/// Where each protocol may be named, `*` for its name: its folder, tests, benches and fuzz targets.
+const ROOMS: [&str; 6] = [
+    "crates/proto/src/*/",
+    "crates/proto/tests/*",
+    "crates/proto/benches/*",
+    "crates/sim/tests/*.rs",
+    "fuzz/fuzz_targets/*",
+    "fuzz/src/machines/*.rs",
+];
+/// Where all may be: published figures have protocols' names, and so has this rule.
+const COMMON_ROOMS: [&str; 3] = ["crates/sim/src/reproduce/", "experiments/", "tests/tidy/"];
+/// Files that hold one line for each protocol.
+const LISTS: [&str; 2] = ["crates/proto/src/lib.rs", "crates/proto/src/protocols.rs"];
+/// Words that mean something else: where, and which. Packets in a ring; a picosecond.
+const OTHER_MEANINGS: [(&str, &str); 5] = [
+    ("crates/sim/src/net/", "ring"),
+    ("crates/sim/src/net/", "ps"),
+    ("crates/sim/src/config/quantity.rs", "ps"),
+    ("crates/sim/src/check/links.rs", "ps"),
+    ("crates/net/src/fabric/egress.rs", "ps"),
+];
+
+/// Notes the lines that name a protocol outside its rooms.
+pub fn check(source: &Source, offences: &mut Offences) {
+    let path = &source.path;
+    if COMMON_ROOMS.iter().any(|room| path.starts_with(room)) {
+        return;
+    }
+    for Protocol { name, words, alone } in PROTOCOLS {
+        let at_home = ROOMS.iter().any(|room| path.starts_with(&room.replace('*', name)));
+        let means_else = OTHER_MEANINGS.iter().any(|&(place, word)| path.starts_with(place) && word == name);
+        if at_home || means_else {
+            continue;
+        }
+        let named =
+            source.uncommented.lines().filter(|line| words.iter().any(|words| names(line, words, alone))).count();
+        let allowed = usize::from(LISTS.contains(&path.as_str()));
+        if named > allowed {
+            offences.insert(format!("name {name} {path}"), named);
+        }
+    }
+}
+
+/// True if the words follow each other in one identifier, or one word of a literal; `alone`: and are all of it.
+fn names(line: &str, words: &[&str], alone: bool) -> bool {
+    let identifiers = line.split(|c: char| !c.is_alphanumeric() && c != '_').map(words_of);
+    identifiers
+        .filter(|parts| !alone || parts.len() == words.len())
+        .any(|parts| parts.windows(words.len()).any(|some| some == words))
+}
+
+/// The words of an identifier: `SwitchMlHost`, `switch_ml_host` and `SWITCH_ML_HOST` have the same three.
+fn words_of(identifier: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before_is_lower = false;
+    for c in identifier.chars() {
+        if c == '_' || c.is_uppercase() && before_is_lower {
+            words.push(String::new());
+        }
+        if c != '_' {
+            words.last_mut().expect("there is always one").extend(c.to_lowercase());
+        }
+        before_is_lower = c.is_lowercase() || c.is_numeric();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        let mut offences = Offences::new();
+        check(&Source::new(path, text.into()), &mut offences);
+        offences.into_keys().collect()
+    }
+
+    #[test]
+    fn names_count_in_identifiers_and_literals_and_not_in_comments_or_other_words() {
+        for text in
+            ["SwitchMlHost", "switchml::wire", "Protocol::SwitchMl", "SWITCH_ML", "\"switchml\"", "a_switchml_job"]
+        {
+            assert_eq!(found("crates/net/src/a.rs", text), ["name switchml crates/net/src/a.rs"], "{text}");
+        }
+        for text in ["// SwitchML's way", "string", "during", "gps", "add_ps", "switch_for_ml", "let switch = ml"] {
+            assert!(found("crates/net/src/a.rs", text).is_empty(), "{text}");
+        }
+        assert_eq!(found("crates/cli/src/a.rs", "\"the ring\""), ["name ring crates/cli/src/a.rs"]);
+    }
+
+    #[test]
+    fn a_protocol_is_at_home_in_its_own_rooms_and_not_in_another_protocols() {
+        assert!(found("crates/proto/src/canary/wire.rs", "CanarySwitch").is_empty());
+        assert_eq!(found("crates/proto/src/canary/wire.rs", "SwitchMl").len(), 1);
+        assert!(found("crates/proto/tests/ring/main.rs", "RingHost").is_empty());
+        assert!(found("crates/sim/tests/canary.rs", "Canary").is_empty());
+        assert_eq!(found("crates/sim/tests/jobs.rs", "ps::Server").len(), 1);
+    }
+
+    #[test]
+    fn the_list_has_one_line_for_each() {
+        assert!(found("crates/proto/src/protocols.rs", "&ring::RING,\n&canary::CANARY,").is_empty());
+        assert_eq!(found("crates/proto/src/protocols.rs", "ring::RING\nRing").len(), 1);
+    }
+}
