@@ -10,6 +10,7 @@ mod ascent;
 pub mod client;
 pub mod clock;
 mod control_plane;
+mod event_loop;
 pub mod fabric;
 pub mod group;
 pub mod heap;

@@ -23,7 +23,7 @@ use crate::http::call;
 use crate::http::error::ApiError;
 use crate::http::routes::{self, Api};
 use crate::pool_size;
-use crate::shard::ShardError;
+use crate::shard::Stopped;
 
 /// What the handlers of a fabric switch work on.
 #[derive(Clone)]
@@ -149,7 +149,7 @@ async fn installed(State(place): State<Place>, headers: HeaderMap) -> Result<Jso
     Ok(Json(FoundReply { jobs: report.installed.iter().map(JobBody::new).collect() }))
 }
 
-fn stopped(error: ShardError) -> ApiError {
+fn stopped(error: Stopped) -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "shard_stopped", error.to_string())
 }
 
