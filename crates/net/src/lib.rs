@@ -6,6 +6,7 @@
 //! others.
 #![deny(unsafe_code)]
 
+mod api;
 mod ascent;
 pub mod client;
 pub mod clock;
