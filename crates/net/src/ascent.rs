@@ -14,9 +14,9 @@ use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::Span;
 use tributary_proto::contract::wire;
 
+use crate::api::{JoinBody, Place, RankBody, SwitchJoinBody, SwitchLeaveBody, hex};
 use crate::client::{ClientError, SwitchAbove};
 use crate::clock::duration;
-use crate::http::api::{JoinBody, Place, RankBody, SwitchJoinBody, SwitchLeaveBody, hex};
 use crate::pool_size;
 use crate::rendezvous;
 use crate::udp::path::Path;

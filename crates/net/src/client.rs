@@ -12,7 +12,7 @@ use tributary_control::{Ascent, JobName};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use ureq::Agent;
 
-use crate::http::api::{
+use crate::api::{
     Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_SEAT, StandingBody, SwitchJoinBody,
     SwitchJoinReply, SwitchLeaveBody, WatchBody, hex,
 };

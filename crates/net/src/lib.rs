@@ -6,10 +6,12 @@
 //! others.
 #![deny(unsafe_code)]
 
+mod api;
 mod ascent;
 pub mod client;
 pub mod clock;
 mod control_plane;
+mod event_loop;
 pub mod fabric;
 pub mod group;
 pub mod heap;

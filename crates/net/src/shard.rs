@@ -9,23 +9,20 @@ mod thread;
 mod uplink;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
-use std::thread::{Builder, JoinHandle};
 
-use tokio::sync::oneshot;
 use tributary_control::SwitchPlace;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::ids::{ChildId, JobId, ShardId};
-use tributary_proto::contract::pipeline::JobReport;
+use tributary_proto::contract::pipeline::{JobReport, Pipeline};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
 pub(crate) use self::rates::Rates;
-use self::thread::{Command, ShardThread};
+use self::thread::{Command, Star};
+pub use crate::event_loop::answer::{Answer, Stopped};
+use crate::event_loop::handle::Handle;
 use crate::udp::{SocketCounters, UdpPort};
-use crate::wake::Waker;
 
 /// How a shard is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,8 +110,8 @@ pub enum ShardError {
         source: std::io::Error,
     },
     /// The shard's thread has ended.
-    #[error("shard {0} of the switch has stopped")]
-    Gone(ShardId),
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
     /// A job that the fabric cannot take.
     #[error("{0}")]
     Fabric(String),
@@ -124,120 +121,49 @@ pub enum ShardError {
 }
 
 /// The control plane's end of one shard. Dropping it stops the shard.
-pub struct ShardHandle {
-    shard: ShardId,
-    udp: SocketAddr,
-    receive_buffer: usize,
-    commands: Sender<Command>,
-    waker: Arc<Waker>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct ShardHandle(Handle<Command>);
 
 impl ShardHandle {
     /// Opens the socket and starts the thread.
     pub fn start(options: &ShardOptions) -> Result<ShardHandle, ShardError> {
+        let &ShardOptions { shard, listen, receive_buffer, send_buffer } = options;
         let open = || {
-            let udp = UdpPort::open(options.listen, options.receive_buffer, options.send_buffer)?;
-            let waker = Arc::new(Waker::new()?);
-            let (sender, receiver) = mpsc::channel();
-            let (addr, receive_buffer) = (udp.local_addr(), udp.counters().receive_buffer);
-            let state = ShardThread::new(options.shard, udp, receiver, Arc::clone(&waker));
-            let thread = Builder::new().name(format!("shard-{}", options.shard)).spawn(move || state.run())?;
-            Ok(ShardHandle {
-                shard: options.shard,
-                udp: addr,
-                receive_buffer,
-                commands: sender,
-                waker,
-                thread: Some(thread),
-            })
+            let udp = UdpPort::open(listen, receive_buffer, send_buffer)?;
+            Handle::start(format!("shard-{shard}"), shard, udp, Pipeline::default(), Star::new(shard))
         };
-        open().map_err(|source| ShardError::Open { listen: options.listen, source })
+        open().map(ShardHandle).map_err(|source| ShardError::Open { listen, source })
     }
 
     /// Installs a job, in place of any with its id; answers when packets will find it.
     pub fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
-        self.ask(|reply| Command::Install(Box::new(job), reply))
+        self.0.ask(|reply| Command::Install(Box::new(job), reply))
     }
 
     /// Takes a job out and frees its memory; false if there was none.
     pub fn remove(&self, job: JobId) -> Answer<bool> {
-        self.ask(|reply| Command::Remove(job, reply))
+        self.0.ask(|reply| Command::Remove(job, reply))
     }
 
     /// The state of the shard and of its jobs.
     pub fn report(&self) -> Answer<ShardReport> {
-        self.ask(Command::Report)
+        self.0.ask(Command::Report)
     }
 
     /// Which part of the switch it is.
     pub fn shard(&self) -> ShardId {
-        self.shard
+        self.0.shard()
     }
 
     /// The address that it receives at, with the port that the system chose.
     pub fn udp_addr(&self) -> SocketAddr {
-        self.udp
+        self.0.udp_addr()
     }
 
     /// Bytes of receive buffer that the kernel granted, as it counts them.
     pub fn receive_buffer(&self) -> usize {
-        self.receive_buffer
+        self.0.receive_buffer()
     }
 
     /// Stops the thread and waits for its end.
     pub fn stop(self) {}
-
-    fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Answer<T> {
-        let (reply, answer) = oneshot::channel();
-        // Where the thread has ended, the reply's sender ends here, and the answer says so.
-        let _ = self.commands.send(command(reply));
-        self.waker.wake();
-        Answer::new(self.shard, answer)
-    }
-}
-
-/// What a shard will say. It carries out what it was asked in the order of asking, whether anybody waits or not.
-#[must_use = "what was asked may fail"]
-pub struct Answer<T> {
-    shard: ShardId,
-    answer: oneshot::Receiver<T>,
-}
-
-impl<T> Answer<T> {
-    /// An answer that will come this way.
-    pub(crate) fn new(shard: ShardId, answer: oneshot::Receiver<T>) -> Answer<T> {
-        Answer { shard, answer }
-    }
-
-    /// An answer that is there already.
-    pub(crate) fn ready(value: T) -> Answer<T> {
-        let (reply, answer) = oneshot::channel();
-        // The receiver is here.
-        let _ = reply.send(value);
-        Answer { shard: ShardId(0), answer }
-    }
-
-    /// The answer, without holding a thread up.
-    pub async fn come(self) -> Result<T, ShardError> {
-        self.answer.await.map_err(|_| ShardError::Gone(self.shard))
-    }
-
-    /// The answer, on a thread that has nothing else to do; not within an asynchronous task.
-    pub fn wait(self) -> Result<T, ShardError> {
-        self.answer.blocking_recv().map_err(|_| ShardError::Gone(self.shard))
-    }
-}
-
-impl Drop for ShardHandle {
-    fn drop(&mut self) {
-        // Fails only if the thread has ended already.
-        let _ = self.commands.send(Command::Stop);
-        self.waker.wake();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!(shard = self.shard.0, "the shard's thread panicked");
-        }
-    }
 }

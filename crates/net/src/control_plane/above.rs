@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 use tributary_control::{Control, Departed, Plan};
 use tributary_proto::contract::ids::{JobId, JobKey};
 
-use crate::http::api::{ErrorBody, GoneMembers, SwitchWatchBody, hex};
-use crate::http::call;
+use crate::api::call;
+use crate::api::{ErrorBody, GoneMembers, SwitchWatchBody, hex};
 
 /// Between what changes below and the next question: ranks often go together.
 const GATHER: Duration = Duration::from_millis(20);

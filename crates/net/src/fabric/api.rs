@@ -11,7 +11,7 @@ use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
 use tributary_proto::protocols;
 
 use super::thread::{FabricJob, FabricReport};
-use crate::http::api::{FabricReply, from_hex, hex};
+use crate::api::{FabricReply, from_hex, hex};
 use crate::shard::JobInstall;
 
 /// The fabric's secret: what only its switches send.

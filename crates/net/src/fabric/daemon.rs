@@ -68,7 +68,7 @@ impl RunningFabricSwitch {
         let plane = Arc::new(ControlPlane::new(Limits::new(fabric.memory_bytes, 1), vec![shard]));
         let view = SwitchView { fabric: Arc::clone(fabric), node, handle: Arc::clone(&handle) };
         let identity = Identity { listen: udp, http: control.get(1).copied() };
-        let viewer = Arc::new(Viewer::new(Arc::clone(&plane), identity, Some(view)));
+        let viewer = Arc::new(Viewer::new(Arc::clone(&plane), identity, Some(Box::new(view))));
         let place =
             Place { api: Api { plane: Arc::clone(&plane), viewer, listen: udp }, fabric: Arc::clone(fabric), handle };
         let router = if is_seat { routes::seat(place) } else { routes::elsewhere(place) };

@@ -9,7 +9,7 @@ use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 
-use crate::udp::{MAX_RUN_BYTES, Run};
+use crate::udp::{Lanes, Run};
 
 /// What an Ethernet frame adds to a UDP payload over IPv4: the testbed's shapers count alike.
 const FRAME_BYTES: u64 = 14 + 20 + 8;
@@ -17,6 +17,8 @@ const FRAME_BYTES: u64 = 14 + 20 + 8;
 const TIMER_SLACK: Span = Span::from_micros(2_000);
 /// ... but no more than so large a part of the queue at once, for that is what may come together at the next one.
 const SLACK_PART: u64 = 4;
+/// Receivers at the other end whose runs are gathered at the same time: members of jobs on one host.
+const LANES: usize = 8;
 const PS_PER_S: u128 = 1_000_000_000_000;
 
 /// Whom a packet is for, at the other end of the cable.
@@ -66,7 +68,7 @@ pub struct Egress {
     /// When what has left will be on the wire.
     busy_until: Time,
     slack: Span,
-    run: Run,
+    lanes: Lanes<Receiver, LANES>,
     counters: EgressCounters,
 }
 
@@ -85,7 +87,7 @@ impl Egress {
             bits_per_s,
             busy_until: Time::ZERO,
             slack: bits_per_s.map_or(TIMER_SLACK, |rate| TIMER_SLACK.min(duration(limit / SLACK_PART, rate))),
-            run: Run::new(),
+            lanes: Lanes::new(Receiver::Switch),
             counters: EgressCounters::default(),
         }
     }
@@ -135,35 +137,17 @@ impl Egress {
 
     /// Hands over what may leave by now, in runs for one receiver each.
     pub fn drain(&mut self, now: Time, mut send: impl FnMut(Receiver, &Run, &[u8])) {
-        while let Some(to) = self.gather(now) {
-            send(to, &self.run, &self.memory);
-        }
-    }
-
-    /// The next run; `None` if nothing may leave yet.
-    fn gather(&mut self, now: Time) -> Option<Receiver> {
-        self.run.clear();
-        let mut receiver = None;
-        while self.busy_until <= now {
-            let Some(next) = self.entries.front() else { break };
-            let place = next.at..next.at + next.len;
-            let fits = match receiver {
-                None => place.len() <= MAX_RUN_BYTES || self.run.packets() == 0,
-                Some(to) => to == next.to && self.run.continues(&place, next.ecn),
-            };
-            if !fits {
-                break;
-            }
-            receiver = Some(next.to);
-            self.run.push(place, next.ecn);
-            let len = next.len as u64;
-            self.entries.pop_front();
-            self.queued -= len + FRAME_BYTES;
+        while self.busy_until <= now
+            && let Some(Entry { at, len, ecn, to }) = self.entries.pop_front()
+        {
+            self.queued -= len as u64 + FRAME_BYTES;
             self.counters.packets += 1;
-            self.counters.bytes += len;
-            self.occupy(now, len + FRAME_BYTES);
+            self.counters.bytes += len as u64;
+            self.occupy(now, len as u64 + FRAME_BYTES);
+            // Its memory is free only now, but nothing is written there before the runs have left.
+            self.lanes.push(to, at..at + len, ecn, |to, run| send(to, run, &self.memory));
         }
-        receiver
+        self.lanes.flush(|to, run| send(to, run, &self.memory));
     }
 
     fn occupy(&mut self, now: Time, bytes: u64) {
@@ -265,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_for_one_receiver() {
+    fn a_run_is_for_one_receiver_though_others_come_between() {
         let mut queue = Egress::new(100_000, None, None);
         for job in [1, 1, 2, 1] {
             queue.offer(&PACKET, Ecn::NotCapable, Receiver::Member(JobId(job)));
@@ -273,6 +257,6 @@ mod tests {
         let mut runs = Vec::new();
         queue.drain(ms(0), |to, run, _| runs.push((to, run.packets())));
         let member = |job| Receiver::Member(JobId(job));
-        assert_eq!(runs, [(member(1), 2), (member(2), 1), (member(1), 1)]);
+        assert_eq!(runs, [(member(1), 3), (member(2), 1)]);
     }
 }

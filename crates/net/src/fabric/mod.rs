@@ -20,4 +20,3 @@ mod view;
 pub mod wire;
 
 pub use daemon::{FabricSwitchOptions, RunningFabricSwitch};
-pub(crate) use view::SwitchView;

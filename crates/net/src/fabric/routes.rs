@@ -17,13 +17,13 @@ use tributary_proto::contract::protocol::Placement;
 use super::api::{FoundReply, HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};
 use super::handle::FabricHandle;
 use super::seat::MAX_SYNC_BODY;
+use crate::api::call;
+use crate::api::error::ApiError;
+use crate::api::{JoinBody, JoinReply, NO_SEAT};
 use crate::http::Peer;
-use crate::http::api::{JoinBody, JoinReply, NO_SEAT};
-use crate::http::call;
-use crate::http::error::ApiError;
 use crate::http::routes::{self, Api};
 use crate::pool_size;
-use crate::shard::ShardError;
+use crate::shard::Stopped;
 
 /// What the handlers of a fabric switch work on.
 #[derive(Clone)]
@@ -149,7 +149,7 @@ async fn installed(State(place): State<Place>, headers: HeaderMap) -> Result<Jso
     Ok(Json(FoundReply { jobs: report.installed.iter().map(JobBody::new).collect() }))
 }
 
-fn stopped(error: ShardError) -> ApiError {
+fn stopped(error: Stopped) -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "shard_stopped", error.to_string())
 }
 

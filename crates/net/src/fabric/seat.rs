@@ -17,8 +17,8 @@ use tributary_proto::contract::time::{Span, Time};
 use super::api::{FoundReply, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply};
 use super::handle::{FabricHandle, ONLY};
 use super::thread::FabricJob;
+use crate::api::call;
 use crate::control_plane::Shard;
-use crate::http::call;
 use crate::shard::{Answer, JobInstall, ShardError, ShardJob, ShardReport};
 
 const SYNC: &str = "/fabric/sync";

@@ -1,10 +1,9 @@
-//! The loop of a fabric switch: packets in, through the pipeline, into queues, out at the ports' rates.
+//! A fabric switch in the loop: packets from the pipeline go into queues, and out at the ports' rates.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
 
 use tokio::sync::oneshot;
 use tributary_control::JobName;
@@ -12,8 +11,8 @@ use tributary_control::fabric::Fabric;
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FlushTimeout, SharedSwitchConfig};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
-use tributary_proto::contract::ids::{JobId, NodeId};
-use tributary_proto::contract::packet::PacketMut;
+use tributary_proto::contract::ids::{JobId, NodeId, PortId};
+use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::switch::{ArrayReport, Verdict};
@@ -23,10 +22,9 @@ use tributary_proto::protocols;
 
 use super::crossbar::{Crossbar, HELLO_EVERY, PortReport};
 use super::own;
-use crate::clock::{self, Clock};
+use crate::event_loop::{Core, Site};
 use crate::shard::{JobInstall, Rates, ShardJob, ShardReport};
-use crate::udp::{Inbox, UdpPort};
-use crate::wake::{self, Waker};
+use crate::udp::{Message, UdpPort};
 
 /// What a handle asks of the thread, with the way back for the answer.
 pub enum Command {
@@ -37,7 +35,6 @@ pub enum Command {
         reply: oneshot::Sender<Vec<JobId>>,
     },
     Report(oneshot::Sender<FabricReport>),
-    Stop,
 }
 
 /// A job as a fabric switch has it.
@@ -66,21 +63,14 @@ pub struct FabricReport {
     pub installed: Vec<FabricJob>,
 }
 
-/// The state of a running fabric switch. Nothing of it is shared.
-pub struct SwitchThread {
-    clock: Clock,
-    udp: UdpPort,
-    pipeline: Pipeline,
+/// What a switch of a fabric adds to the loop.
+pub struct FabricSite {
     crossbar: Crossbar,
     jobs: BTreeMap<JobId, (FabricJob, Rates)>,
     /// Packets from no port of ours, or from the wrong socket behind one.
     strangers: DropCounters,
     ready: bool,
     next_hello: Time,
-    inbox: Inbox,
-    outbox: Box<[u8]>,
-    commands: Receiver<Command>,
-    waker: Arc<Waker>,
 }
 
 /// The machine that all jobs of a protocol share here, as the fabric's file says.
@@ -98,155 +88,118 @@ fn shared_config(fabric: &Fabric, node: NodeId) -> SharedSwitchConfig {
     }
 }
 
-impl SwitchThread {
-    /// A switch without jobs, which counts as dead until it is told which there are.
-    pub fn new(
-        fabric: Arc<Fabric>,
-        node: NodeId,
-        udp: UdpPort,
-        commands: Receiver<Command>,
-        waker: Arc<Waker>,
-    ) -> SwitchThread {
-        let mut pipeline = Pipeline::default();
-        let config = shared_config(&fabric, node);
-        for protocol in protocols::ALL.iter().copied().filter(|protocol| protocol.placement == Placement::EveryHop) {
-            if let Some(machine) = protocol.shared_switch(Values::Elements, &config) {
-                pipeline.share(protocol.code, machine);
-            }
+/// The machines that a fabric's jobs share at one of its switches.
+pub fn pipeline(fabric: &Fabric, node: NodeId) -> Pipeline {
+    let mut pipeline = Pipeline::default();
+    let config = shared_config(fabric, node);
+    for protocol in protocols::ALL.iter().copied().filter(|protocol| protocol.placement == Placement::EveryHop) {
+        if let Some(machine) = protocol.shared_switch(Values::Elements, &config) {
+            pipeline.share(protocol.code, machine);
         }
-        let crossbar = Crossbar::new(fabric, node, &udp);
-        SwitchThread {
-            clock: Clock::start(),
-            udp,
-            pipeline,
-            crossbar,
+    }
+    pipeline
+}
+
+impl Site for FabricSite {
+    type Command = Command;
+    type Ports<'a> = &'a Crossbar;
+
+    fn obey(&mut self, command: Command, core: &mut Core) {
+        // An answer that nobody waits for any more is of no use to anyone.
+        match command {
+            Command::Sync { keep, install, reply } => drop(reply.send(self.sync(&keep, install, core))),
+            Command::Report(reply) => drop(reply.send(self.report(core))),
+        }
+    }
+
+    fn ingress(&mut self, now: Time, message: &Message, udp: &mut UdpPort) -> PortId {
+        // What the message before has queued may leave first: queues are for packets that wait for the port.
+        self.crossbar.drain(now, udp);
+        self.crossbar.ingress(message.from, message.segments().count(), message.len)
+    }
+
+    fn admits(&mut self, now: Time, ingress: PortId, from: SocketAddr, packet: &mut [u8], ecn: Ecn) -> bool {
+        let common = match Common::parse(packet) {
+            Ok(common) => common,
+            Err(reason) => {
+                self.strangers.count(reason);
+                return false;
+            }
+        };
+        if common.job == JobId(0) {
+            let handled = own::handle(&mut self.crossbar, now, ingress, &common, packet, ecn);
+            handled.unwrap_or_else(|reason| self.strangers.count(reason));
+            return false;
+        }
+        let admitted = self.crossbar.admits(now, ingress, from, common.job);
+        if !admitted {
+            self.strangers.count(DropReason::NotAMember);
+        }
+        admitted
+    }
+
+    fn ports(&self) -> &Crossbar {
+        &self.crossbar
+    }
+
+    fn carry_out(
+        &mut self,
+        verdict: Verdict,
+        place: Range<usize>,
+        ecn: Ecn,
+        memory: &[u8],
+        _udp: &mut UdpPort,
+    ) -> bool {
+        let packet = &memory[place];
+        let job = Common::parse(packet).map_or(JobId(0), |common| common.job);
+        self.crossbar.carry_out(verdict, packet, ecn, job);
+        // Queues have memories of their own.
+        false
+    }
+
+    fn flush(&mut self, now: Time, _memory: &[u8], udp: &mut UdpPort) {
+        self.crossbar.drain(now, udp);
+    }
+
+    fn due(&self) -> Option<Time> {
+        Some(self.crossbar.due().map_or(self.next_hello, |due| due.min(self.next_hello)))
+    }
+
+    /// Signs of life, and queues whose ports are free again.
+    fn tick(&mut self, now: Time, udp: &mut UdpPort) {
+        if self.next_hello <= now {
+            self.crossbar.look(now, false);
+            self.crossbar.greet(self.ready, udp);
+            self.next_hello = now + HELLO_EVERY;
+        }
+        self.crossbar.drain(now, udp);
+    }
+}
+
+impl FabricSite {
+    /// A switch without jobs, which counts as dead until it is told which there are.
+    pub fn new(fabric: Arc<Fabric>, node: NodeId, udp: &UdpPort) -> FabricSite {
+        FabricSite {
+            crossbar: Crossbar::new(fabric, node, udp),
             jobs: BTreeMap::new(),
             strangers: DropCounters::default(),
             ready: false,
             next_hello: Time::ZERO,
-            inbox: Inbox::new(),
-            outbox: vec![0; 1 << 16].into_boxed_slice(),
-            commands,
-            waker,
-        }
-    }
-
-    /// Runs until it is told to stop, or its handle is gone.
-    pub fn run(mut self) {
-        loop {
-            let dues = [self.pipeline.poll_timeout(), self.crossbar.due(), Some(self.next_hello)];
-            let due = dues.into_iter().flatten().min().unwrap_or(self.next_hello);
-            let timeout = clock::duration(due.since(self.clock.now()));
-            let ready = wake::wait(self.udp.as_fd(), &self.waker, Some(timeout));
-            if ready.woken {
-                self.waker.clear();
-                if !self.obey() {
-                    return;
-                }
-            }
-            if ready.packets {
-                self.receive();
-            }
-            self.tick();
-        }
-    }
-
-    /// What is due by itself: timers, signs of life, queues.
-    fn tick(&mut self) {
-        let now = self.clock.now();
-        if self.pipeline.poll_timeout().is_some_and(|due| due <= now) {
-            self.pipeline.handle_timeout(now);
-            self.transmit(now);
-        }
-        if self.next_hello <= now {
-            self.crossbar.look(now, false);
-            self.crossbar.greet(self.ready, &mut self.udp);
-            self.next_hello = now + HELLO_EVERY;
-        }
-        self.crossbar.drain(now, &mut self.udp);
-    }
-
-    /// Takes what the socket holds, for one batch after another while they are full.
-    fn receive(&mut self) {
-        // A bound, so that commands and timers have their turn under load.
-        for _ in 0..16 {
-            let more = self.udp.receive(&mut self.inbox);
-            let now = self.clock.now();
-            self.process(now);
-            if !more {
-                return;
-            }
-        }
-    }
-
-    fn process(&mut self, now: Time) {
-        for index in 0..self.inbox.messages.len() {
-            let message = self.inbox.messages[index];
-            let packets = message.segments().count();
-            let ingress = self.crossbar.ingress(message.from, packets, message.len);
-            for place in message.segments() {
-                let packet = &mut self.inbox.memory[place];
-                let common = match Common::parse(packet) {
-                    Ok(common) => common,
-                    Err(reason) => {
-                        self.strangers.count(reason);
-                        continue;
-                    }
-                };
-                if common.job == JobId(0) {
-                    let handled = own::handle(&mut self.crossbar, now, ingress, &common, packet, message.ecn);
-                    handled.unwrap_or_else(|reason| self.strangers.count(reason));
-                    continue;
-                }
-                if !self.crossbar.admits(now, ingress, message.from, common.job) {
-                    self.strangers.count(DropReason::NotAMember);
-                    continue;
-                }
-                let mut packet = PacketMut::new(packet, message.ecn);
-                let verdict = self.pipeline.process(now, ingress, &mut packet, &self.crossbar);
-                if !matches!(verdict, Verdict::Consume | Verdict::Drop(_)) {
-                    self.crossbar.carry_out(verdict, &packet.bytes[..packet.len], packet.ecn, common.job);
-                }
-            }
-            self.transmit(now);
-            self.crossbar.drain(now, &mut self.udp);
-        }
-    }
-
-    /// Queues what machines make themselves.
-    fn transmit(&mut self, now: Time) {
-        while let Some(emission) = self.pipeline.poll_transmit(now, &mut self.outbox) {
-            let packet = &self.outbox[..emission.len];
-            let job = Common::parse(packet).map_or(JobId(0), |common| common.job);
-            self.crossbar.carry_out(emission.verdict, packet, emission.ecn, job);
-        }
-    }
-
-    /// Carries out what the handle asked; false when the thread shall end.
-    fn obey(&mut self) -> bool {
-        loop {
-            // An answer that nobody waits for any more is of no use to anyone.
-            match self.commands.try_recv() {
-                Ok(Command::Sync { keep, install, reply }) => drop(reply.send(self.sync(&keep, install))),
-                Ok(Command::Report(reply)) => drop(reply.send(self.report())),
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
-                Err(TryRecvError::Empty) => return true,
-            }
         }
     }
 
     /// Which of `keep` are not here: the asker installs them with the next call.
-    fn sync(&mut self, keep: &[JobId], install: Vec<FabricJob>) -> Vec<JobId> {
+    fn sync(&mut self, keep: &[JobId], install: Vec<FabricJob>, core: &mut Core) -> Vec<JobId> {
         let stays = |id: &JobId| keep.contains(id) || install.iter().any(|job| job.job.config.job == *id);
         let gone: Vec<JobId> = self.jobs.keys().copied().filter(|id| !stays(id)).collect();
-        gone.into_iter().for_each(|id| self.remove(id));
-        install.into_iter().for_each(|job| self.install(job));
+        gone.into_iter().for_each(|id| self.remove(id, core));
+        install.into_iter().for_each(|job| self.install(job, core));
         let lacking: Vec<JobId> = keep.iter().copied().filter(|id| !self.jobs.contains_key(id)).collect();
         self.ready |= lacking.is_empty();
         lacking
     }
 
-    fn install(&mut self, fabric_job: FabricJob) {
+    fn install(&mut self, fabric_job: FabricJob, core: &mut Core) {
         let JobInstall { protocol, ref config, ref members, .. } = fabric_job.job;
         // The same again changes nothing: sums are under way.
         let known = self.jobs.get(&config.job);
@@ -255,45 +208,89 @@ impl SwitchThread {
         }
         let id = config.job;
         let placed: Vec<(NodeId, SocketAddr)> = fabric_job.hosts.iter().copied().zip(members.iter().copied()).collect();
-        self.crossbar.add_job(id, &placed, &self.udp);
+        self.crossbar.add_job(id, &placed, &core.udp);
         // Who may send is checked by socket before the pipeline; there all ports of the fabric are alike.
         let (members, others) = (Vec::new(), Vec::new());
         let job = InstalledJob { protocol: protocol.code, key: config.key, members, others, machine: None };
-        self.pipeline.install(id, job);
+        core.pipeline.install(id, job);
         self.jobs.insert(id, (fabric_job, Rates::default()));
     }
 
-    fn remove(&mut self, id: JobId) {
+    fn remove(&mut self, id: JobId, core: &mut Core) {
         self.jobs.remove(&id);
         self.crossbar.remove_job(id);
-        self.pipeline.remove(id);
+        core.pipeline.remove(id);
     }
 
-    fn report(&mut self) -> FabricReport {
-        let now = self.clock.now();
+    fn report(&mut self, core: &Core) -> FabricReport {
+        let now = core.clock.now();
         let mut jobs = Vec::new();
         for (&id, (job, rates)) in &mut self.jobs {
-            let Some(mut report) = self.pipeline.report(id) else { continue };
+            let Some(mut report) = core.pipeline.report(id) else { continue };
             report.last_seen = job.hosts.iter().map(|&host| self.crossbar.heard(id, host)).collect();
             rates.update(now, &report);
             let (packets_per_s, blocks_per_s) = (rates.packets_per_s, rates.blocks_per_s);
             jobs.push(ShardJob { id, report, packets_per_s, blocks_per_s, absent: Vec::new() });
         }
         let mut strangers = self.strangers.clone();
-        strangers.add(self.pipeline.strangers());
-        let array = protocols::ALL.iter().copied().find_map(|protocol| self.pipeline.array(protocol.code));
+        strangers.add(core.pipeline.strangers());
+        let array = protocols::ALL.iter().copied().find_map(|protocol| core.pipeline.array(protocol.code));
         FabricReport {
             shard: ShardReport {
                 now,
                 jobs,
                 strangers,
                 unroutable: self.crossbar.unroutable(),
-                socket: *self.udp.counters(),
+                socket: *core.udp.counters(),
             },
             ready: self.ready,
             ports: self.crossbar.report(now),
             array,
             installed: self.jobs.values().map(|(job, _)| job.clone()).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_control::fabric::FabricFile;
+
+    use super::*;
+    use crate::event_loop::talker::{heard, socket, talk};
+
+    const JOBS: [JobId; 2] = [JobId(1), JobId(2)];
+    const LEAF: NodeId = NodeId(4);
+    const LEN: usize = 1_000;
+
+    /// A leaf whose ports have no rate, with the sockets of a member of each job on each of its hosts, and its own.
+    fn leaf() -> (FabricSite, Vec<UdpPort>, UdpPort) {
+        let text = "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\n[leaf_spine]\nleaves = 2\nspines = 2\n\
+                    hosts_per_leaf = 2\n";
+        let fabric = Arc::new(FabricFile::parse(text).unwrap());
+        let udp = socket();
+        let mut site = FabricSite::new(Arc::clone(&fabric), LEAF, &udp);
+        let members: Vec<UdpPort> = (0..4).map(|_| socket()).collect();
+        for (job, members) in JOBS.into_iter().zip(members.chunks(2)) {
+            let placed: Vec<_> = (0..).map(NodeId).zip(members.iter().map(|member| member.local_addr())).collect();
+            site.crossbar.add_job(job, &placed, &udp);
+        }
+        (site, members, udp)
+    }
+
+    #[test]
+    fn what_a_machine_makes_for_two_hosts_leaves_in_one_run_for_each() {
+        let (mut site, mut members, mut udp) = leaf();
+        let verdicts = (0..40).map(|number| Verdict::Port(PortId(number % 2))).collect();
+        assert_eq!(talk(&mut site, &mut udp, &[(JOBS[0], LEN, verdicts)]), (40, 2));
+        assert!(heard(&mut members[0]).into_iter().eq((0..40).step_by(2)));
+        assert!(heard(&mut members[1]).into_iter().eq((1..40).step_by(2)));
+    }
+
+    #[test]
+    fn what_two_jobs_make_for_their_members_on_one_host_leaves_in_one_run_for_each() {
+        let (mut site, mut members, mut udp) = leaf();
+        let verdicts = || vec![Verdict::Port(PortId(1)); 20];
+        assert_eq!(talk(&mut site, &mut udp, &JOBS.map(|job| (job, LEN, verdicts()))), (40, 2));
+        assert!([1, 3].into_iter().all(|member: usize| heard(&mut members[member]).into_iter().eq(0..20)));
     }
 }

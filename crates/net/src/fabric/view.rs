@@ -1,5 +1,6 @@
 //! A fabric switch as an operator sees it.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tributary_control::fabric::Fabric;
@@ -9,7 +10,7 @@ use super::api::JobSign;
 use super::crossbar::PortReport;
 use super::handle::FabricHandle;
 use super::thread::{FabricJob, FabricReport};
-use crate::http::view::by_reason;
+use crate::http::view::{FabricPart, FabricView, by_reason};
 use crate::status::{DescriptorStatus, FabricStatus, JobStatus, MemberStatus, PortStatus};
 
 /// Makes the view of one switch.
@@ -19,15 +20,19 @@ pub struct SwitchView {
     pub handle: Arc<FabricHandle>,
 }
 
-impl SwitchView {
-    /// Ports, descriptors, and the jobs that were formed elsewhere; `None` if the switch's thread has ended.
-    pub async fn look(&self) -> Option<(FabricStatus, Vec<JobStatus>)> {
-        let report = self.handle.report().come().await.ok()?;
-        // The seat's own control plane knows its jobs better.
-        let jobs = if self.node == self.fabric.seat { Vec::new() } else { jobs(&report) };
-        Some((self.status(&report), jobs))
+impl FabricView for SwitchView {
+    /// Ports, descriptors, and the jobs that were formed elsewhere.
+    fn look(&self) -> Pin<Box<dyn Future<Output = Option<FabricPart>> + Send + '_>> {
+        Box::pin(async {
+            let report = self.handle.report().come().await.ok()?;
+            // The seat's own control plane knows its jobs better.
+            let jobs = if self.node == self.fabric.seat { Vec::new() } else { jobs(&report) };
+            Some((self.status(&report), jobs))
+        })
     }
+}
 
+impl SwitchView {
     fn status(&self, report: &FabricReport) -> FabricStatus {
         let name = |node: NodeId| self.fabric.name(node).to_owned();
         let port = |(number, port): (usize, &PortReport)| PortStatus {

@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use tributary_control::Timers;
 use tributary_proto::collective::tensor::Tensor;
+use tributary_proto::contract::drive;
+use tributary_proto::contract::drive::host::HostIo;
 use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent, SubmitError};
 use tributary_proto::contract::ids::OpId;
+use tributary_proto::contract::packet::{Addr, Packet, Transmit};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::COMMON_LEN;
 
@@ -17,21 +20,30 @@ use super::outlook::{News, Outlook};
 use super::pending::Completion;
 use crate::clock::Clock;
 
+/// Batches that one turn takes at most, so that others who want the engine get it.
+const BATCHES_IN_A_TURN: usize = 8;
+
 /// The machine with all that it needs.
 pub struct Engine {
     pub clock: Clock,
     pub link: Link,
     pub host: Box<dyn Host>,
+    callers: Callers,
+    outlook: Outlook,
+}
+
+/// Who waits for a collective.
+#[derive(Default)]
+struct Callers {
     pending: BTreeMap<OpId, Arc<Completion>>,
     /// Elements of completed collectives.
-    pub elements_reduced: u64,
-    outlook: Outlook,
+    elements_reduced: u64,
 }
 
 impl Engine {
     /// An engine with nothing to do.
     pub fn new(clock: Clock, link: Link, host: Box<dyn Host>) -> Engine {
-        Engine { clock, link, host, pending: BTreeMap::new(), elements_reduced: 0, outlook: Outlook::default() }
+        Engine { clock, link, host, callers: Callers::default(), outlook: Outlook::default() }
     }
 
     /// Starts a collective and sends its first packets.
@@ -43,10 +55,10 @@ impl Engine {
     ) -> Result<(), SubmitError> {
         let now = self.clock.now();
         let op = self.host.submit(now, Collective { tensor, deadline: Some(now + timeout) })?;
-        if self.pending.is_empty() {
+        if self.callers.pending.is_empty() {
             self.outlook.progressed(now);
         }
-        self.pending.insert(op, completion);
+        self.callers.pending.insert(op, completion);
         self.settle(now);
         Ok(())
     }
@@ -54,9 +66,7 @@ impl Engine {
     /// Does what is due: packets that have arrived, timers, the sign of life.
     pub fn turn(&mut self, packets: bool) {
         if packets {
-            let clock = self.clock;
-            self.link.receive(&mut *self.host, || clock.now());
-            self.report_events();
+            self.receive();
         }
         let now = self.clock.now();
         self.outlook.look(now, self.host.stats());
@@ -64,8 +74,7 @@ impl Engine {
             self.outlook.give_up();
             self.abort();
         }
-        if self.host.poll_timeout().is_some_and(|due| due <= now) {
-            self.host.handle_timeout(now);
+        if drive::host::handle_timeout(&mut *self.host, now) {
             self.settle(now);
         }
         if self.ping_due() <= now {
@@ -96,7 +105,7 @@ impl Engine {
     }
 
     fn is_hopeless_at(&self) -> Option<Time> {
-        if self.pending.is_empty() { None } else { self.outlook.hopeless_at() }
+        if self.callers.pending.is_empty() { None } else { self.outlook.hopeless_at() }
     }
 
     /// Nothing more will be submitted: the machine tells its peers what they need to know of that.
@@ -113,40 +122,93 @@ impl Engine {
 
     /// Collectives are under way, or the machine has a timer that peers depend on.
     pub fn is_busy(&self) -> bool {
-        !self.pending.is_empty() || self.host.poll_timeout().is_some()
+        !self.callers.pending.is_empty() || self.host.poll_timeout().is_some()
+    }
+
+    /// Elements of completed collectives.
+    pub fn elements_reduced(&self) -> u64 {
+        self.callers.elements_reduced
     }
 
     /// No collective is under way.
     pub fn is_settled(&self) -> bool {
-        self.pending.is_empty()
+        self.callers.pending.is_empty()
     }
 
     fn ping_due(&self) -> Time {
         self.link.switch_last_told() + Timers::KEEPALIVE
     }
 
-    fn settle(&mut self, now: Time) {
-        self.link.transmit(&mut *self.host, now);
-        self.report_events();
+    /// Takes what the socket holds, and sends what the machine answers: full runs at once, the rest at the end.
+    fn receive(&mut self) {
+        for _ in 0..BATCHES_IN_A_TURN {
+            let more = self.link.receive();
+            let (host, mut turn) = self.at(self.clock.now());
+            drive::host::receive(host, &mut turn);
+            if !more {
+                break;
+            }
+        }
+        self.settle(self.clock.now());
     }
 
-    fn report_events(&mut self) {
-        while let Some(event) = self.host.poll_event() {
-            // The tensor is dropped before the caller hears of the end: nothing refers to its memory any more.
-            let (op, outcome) = match event {
-                HostEvent::Done { op, tensor } => {
-                    self.elements_reduced += u64::from(tensor.spec().elements);
-                    drop(tensor);
-                    (op, Ok(()))
-                }
-                HostEvent::Failed { op, tensor, error } => {
-                    drop(tensor);
-                    (op, Err(error))
-                }
-            };
-            if let Some(completion) = self.pending.remove(&op) {
-                completion.complete(outcome);
+    /// Ends the drain after an input.
+    fn settle(&mut self, now: Time) {
+        let (host, mut turn) = self.at(now);
+        drive::host::settle(host, &mut turn);
+    }
+
+    fn at(&mut self, now: Time) -> (&mut dyn Host, Turn<'_>) {
+        (&mut *self.host, Turn { now, link: &mut self.link, callers: &mut self.callers })
+    }
+}
+
+/// The machine's surroundings at one time.
+struct Turn<'a> {
+    now: Time,
+    link: &'a mut Link,
+    callers: &'a mut Callers,
+}
+
+impl HostIo for Turn<'_> {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Option<(Addr, Packet<'_>)> {
+        self.link.next(self.now)
+    }
+
+    #[inline]
+    fn room(&mut self, longest: usize) -> &mut [u8] {
+        self.link.room(longest)
+    }
+
+    #[inline]
+    fn send(&mut self, transmit: Transmit) {
+        self.link.send(&transmit);
+    }
+
+    fn flush(&mut self) {
+        self.link.flush(self.now);
+    }
+
+    fn hear(&mut self, event: HostEvent) {
+        // The tensor is dropped before the caller hears of the end: nothing refers to its memory any more.
+        let (op, outcome) = match event {
+            HostEvent::Done { op, tensor } => {
+                self.callers.elements_reduced += u64::from(tensor.spec().elements);
+                drop(tensor);
+                (op, Ok(()))
             }
+            HostEvent::Failed { op, tensor, error } => {
+                drop(tensor);
+                (op, Err(error))
+            }
+        };
+        if let Some(completion) = self.callers.pending.remove(&op) {
+            completion.complete(outcome);
         }
     }
 }

@@ -5,18 +5,14 @@ use std::io::IoSlice;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::{Rank, ShardId};
-use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, Transmit};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
 use super::outbox::{Addresses, Outbox};
 use crate::rendezvous::JoinAnswer;
-use crate::udp::{Inbox, SocketCounters, UdpPort, key_of};
-
-/// Batches that one turn takes at most, so that others who want the engine get it.
-const BATCHES_IN_A_TURN: usize = 8;
+use crate::udp::{Inbox, Segments, SocketCounters, UdpPort, key_of};
 
 /// The socket, the addresses, and what waits to be sent.
 pub struct Link {
@@ -25,6 +21,10 @@ pub struct Link {
     addresses: Addresses,
     senders: HashMap<(IpAddr, u16), Addr>,
     inbox: Inbox,
+    /// Messages of the batch that have begun, and who sent the last one, with what is left of it.
+    begun: usize,
+    from: Addr,
+    left: Segments,
     outbox: Outbox,
     switch_last_told: Time,
     /// Packets from addresses that are neither the switch's nor a peer's.
@@ -44,6 +44,9 @@ impl Link {
             senders: known.clone().map(|(addr, at)| (key_of(at), addr)).collect(),
             addresses: known.map(|(addr, at)| (addr, udp.destination(at))).collect(),
             inbox: Inbox::new(),
+            begun: 0,
+            from: Addr::Switch(ShardId(0)),
+            left: Segments::default(),
             outbox: Outbox::new(),
             switch_last_told: Time::ZERO,
             strangers: 0,
@@ -86,48 +89,47 @@ impl Link {
         self.switch_last_told = now;
     }
 
-    /// Receives what is there, tells the machine, and sends what it answers: full runs at once, the rest at the end.
-    /// `now` is read once for each batch.
-    pub fn receive(&mut self, host: &mut dyn Host, now: impl Fn() -> Time) {
-        for _ in 0..BATCHES_IN_A_TURN {
-            let more = self.udp.receive(&mut self.inbox);
-            self.handle_batch(host, now());
-            if !more {
-                break;
-            }
-        }
-        self.transmit(host, now());
+    /// Receives a batch of packets; true if there may be more.
+    pub fn receive(&mut self) -> bool {
+        (self.begun, self.left) = (0, Segments::default());
+        self.udp.receive(&mut self.inbox)
     }
 
-    fn handle_batch(&mut self, host: &mut dyn Host, now: Time) {
-        for i in 0..self.inbox.messages.len() {
-            let message = self.inbox.messages[i];
-            let Some(&from) = self.senders.get(&key_of(message.from)) else {
-                self.strangers += message.segments().count() as u64;
+    /// The next packet of the batch that is for the machine. Strangers' are counted, and the switch's signs of life noted.
+    pub fn next(&mut self, now: Time) -> Option<(Addr, Packet<'_>)> {
+        let (place, message) = loop {
+            let Some(place) = self.left.next() else {
+                let message = self.inbox.messages.get(self.begun)?;
+                self.begun += 1;
+                match self.senders.get(&key_of(message.from)) {
+                    Some(&from) => (self.from, self.left) = (from, message.segments()),
+                    None => self.strangers += message.segments().count() as u64,
+                }
                 continue;
             };
-            for place in message.segments() {
-                let bytes = &self.inbox.memory[place];
-                if bytes.get(4).is_some_and(|&kind| kind < kind::FIRST_OWN) {
-                    note_pong(&mut self.pongs, &self.header, from, bytes, now);
-                    continue;
-                }
-                let packet = Packet { bytes, wire_len: bytes.len(), ecn: message.ecn };
-                // A packet of no use is counted by the machine, under its reason.
-                if host.handle_packet(now, from, packet).is_ok() {
-                    self.outbox.gather(host, now, &self.addresses, &mut self.udp);
-                }
+            let bytes = &self.inbox.memory[place.clone()];
+            if bytes.get(4).is_some_and(|&kind| kind < kind::FIRST_OWN) {
+                note_pong(&mut self.pongs, &self.header, self.from, bytes, now);
+                continue;
             }
-        }
+            break (place, &self.inbox.messages[self.begun - 1]);
+        };
+        let bytes = &self.inbox.memory[place];
+        Some((self.from, Packet { bytes, wire_len: bytes.len(), ecn: message.ecn }))
     }
 
-    /// Sends all that the machine wants sent.
-    pub fn transmit(&mut self, host: &mut dyn Host, now: Time) {
-        self.outbox.gather(host, now, &self.addresses, &mut self.udp);
-        self.flush(now);
+    /// Memory for the machine's next packet.
+    pub fn room(&mut self, longest: usize) -> &mut [u8] {
+        self.outbox.room(longest, &self.addresses, &mut self.udp)
     }
 
-    fn flush(&mut self, now: Time) {
+    /// Takes the packet that the machine has written there; full runs leave at once.
+    pub fn send(&mut self, transmit: &Transmit) {
+        self.outbox.push(transmit, &self.addresses, &mut self.udp);
+    }
+
+    /// Sends all that was gathered.
+    pub fn flush(&mut self, now: Time) {
         self.outbox.flush(&self.addresses, &mut self.udp);
         if self.outbox.take_told_switch() {
             self.switch_last_told = now;

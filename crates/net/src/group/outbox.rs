@@ -4,21 +4,22 @@
 
 use std::collections::HashMap;
 
-use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::ShardId;
 use tributary_proto::contract::packet::{Addr, Transmit};
-use tributary_proto::contract::time::Time;
 
 use crate::udp::{Destination, Lanes, Run, UdpPort};
 
 /// Bytes of all runs: some of the longest, and few enough to stay in a core's own cache.
 const MEMORY: usize = 2 << 16;
 
+/// Receivers whose runs are gathered at the same time: a ring's two neighbours, with what each gets.
+const LANES: usize = 4;
+
 /// Runs that are being gathered.
 pub struct Outbox {
     memory: Box<[u8]>,
     end: usize,
-    lanes: Lanes<Addr>,
+    lanes: Lanes<Addr, LANES>,
     told_switch: bool,
 }
 
@@ -32,16 +33,13 @@ impl Outbox {
         Outbox { memory: vec![0; MEMORY].into_boxed_slice(), end: 0, lanes, told_switch: false }
     }
 
-    /// Takes all that the machine wants sent; full runs leave at once.
-    pub fn gather(&mut self, host: &mut dyn Host, now: Time, addresses: &Addresses, udp: &mut UdpPort) {
-        let longest = host.max_packet_len();
-        loop {
-            if self.memory.len() - self.end < longest {
-                self.flush(addresses, udp);
-            }
-            let Some(transmit) = host.poll_transmit(now, &mut self.memory[self.end..]) else { return };
-            self.push(&transmit, addresses, udp);
+    /// Memory for the machine's next packet, of at least `longest` bytes. Where there is too little, all that was gathered
+    /// leaves first.
+    pub fn room(&mut self, longest: usize, addresses: &Addresses, udp: &mut UdpPort) -> &mut [u8] {
+        if self.memory.len() - self.end < longest {
+            self.flush(addresses, udp);
         }
+        &mut self.memory[self.end..]
     }
 
     /// Sends all that was gathered.
@@ -55,7 +53,8 @@ impl Outbox {
         std::mem::take(&mut self.told_switch)
     }
 
-    fn push(&mut self, transmit: &Transmit, addresses: &Addresses, udp: &mut UdpPort) {
+    /// Takes the packet that the machine has written there; full runs leave at once.
+    pub fn push(&mut self, transmit: &Transmit, addresses: &Addresses, udp: &mut UdpPort) {
         self.told_switch |= matches!(transmit.to, Addr::Switch(_) | Addr::Node(_));
         let place = self.end..self.end + transmit.len;
         self.end = place.end;

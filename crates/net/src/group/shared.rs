@@ -297,7 +297,7 @@ impl Shared {
             host: state.engine.host.stats().clone(),
             socket: *state.engine.link.counters(),
             strangers: state.engine.link.strangers(),
-            elements_reduced: state.engine.elements_reduced,
+            elements_reduced: state.engine.elements_reduced(),
         })
     }
 

@@ -4,9 +4,6 @@
 //! the kernel gives up on readers that do not read ([`STUCK_TIMEOUT`]) and on hosts that vanish, and there are at most
 //! [`MAX_CONNECTIONS`] of them on each address. So a slow client holds its own connection and nothing else.
 
-pub mod api;
-pub(crate) mod call;
-pub mod error;
 mod metrics;
 pub(crate) mod routes;
 pub(crate) mod view;

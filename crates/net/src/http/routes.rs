@@ -14,12 +14,12 @@ use tributary_control::{Departed, JobName};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::protocol::Placement;
 
-use crate::control_plane::{ControlPlane, NoWatch};
-use crate::http::api::{
+use crate::api::error::ApiError;
+use crate::api::{
     Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, StandingBody, SwitchJoinBody, SwitchJoinReply,
     SwitchLeaveBody, SwitchWatchBody, WatchBody, from_hex,
 };
-use crate::http::error::ApiError;
+use crate::control_plane::{ControlPlane, NoWatch};
 use crate::http::view::Viewer;
 use crate::http::{Identity, Peer, metrics};
 use crate::status::{SwitchInfo, SwitchStatus};

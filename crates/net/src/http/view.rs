@@ -1,6 +1,7 @@
 //! Puts together what the control plane decided and what the shards counted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tributary_control::{JobView, MemberView};
@@ -9,21 +10,31 @@ use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::time::Time;
 
 use crate::control_plane::{ControlPlane, Sighting, Sightings};
-use crate::fabric::SwitchView;
 use crate::http::Identity;
 use crate::shard::ShardJob;
-use crate::status::{AboveStatus, JobStatus, MemberStatus, ShardStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus};
+use crate::status::{
+    AboveStatus, FabricStatus, JobStatus, MemberStatus, ShardStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus,
+};
+
+/// What a fabric's switch shows beyond what every switch does: its part in the fabric, and the jobs formed elsewhere.
+pub type FabricPart = (FabricStatus, Vec<JobStatus>);
+
+/// A switch of a fabric, as far as an operator sees it.
+pub trait FabricView: Send + Sync {
+    /// The switch's part as it is now; `None` if its thread has ended.
+    fn look(&self) -> Pin<Box<dyn Future<Output = Option<FabricPart>> + Send + '_>>;
+}
 
 /// Makes the operator's view.
 pub struct Viewer {
     plane: Arc<ControlPlane>,
     identity: Identity,
     /// The switch's part in a fabric, if it is one's.
-    fabric: Option<SwitchView>,
+    fabric: Option<Box<dyn FabricView>>,
 }
 
 impl Viewer {
-    pub fn new(plane: Arc<ControlPlane>, identity: Identity, fabric: Option<SwitchView>) -> Viewer {
+    pub fn new(plane: Arc<ControlPlane>, identity: Identity, fabric: Option<Box<dyn FabricView>>) -> Viewer {
         Viewer { plane, identity, fabric }
     }
 

@@ -9,9 +9,12 @@ use tributary_proto::contract::switch::Verdict;
 use super::ports::Ports;
 use crate::udp::{Lanes, Run, UdpPort};
 
+/// Verdicts whose runs are gathered at the same time: one for all members, and those for single ones.
+const LANES: usize = 16;
+
 /// The runs that are being gathered, by verdict.
 pub struct Forwarder {
-    lanes: Lanes<Verdict>,
+    lanes: Lanes<Verdict, LANES>,
     /// Packets that could go nowhere.
     unroutable: u64,
 }
@@ -27,6 +30,11 @@ impl Forwarder {
         self.unroutable
     }
 
+    /// True if nothing is gathered.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
     /// Takes one packet at `place` in `memory`; sends a run that it does not continue, or has to give way.
     pub fn push(
         &mut self,
@@ -37,10 +45,8 @@ impl Forwarder {
         ports: &Ports,
         udp: &mut UdpPort,
     ) {
-        if !matches!(verdict, Verdict::Consume | Verdict::Drop(_)) {
-            let unroutable = &mut self.unroutable;
-            self.lanes.push(verdict, place, ecn, |to, run| *unroutable += send(to, run, memory, ports, udp));
-        }
+        let unroutable = &mut self.unroutable;
+        self.lanes.push(verdict, place, ecn, |to, run| *unroutable += send(to, run, memory, ports, udp));
     }
 
     /// Sends what was gathered. The memory of the packets is free after that.

@@ -1,16 +1,15 @@
-//! The loop of one shard.
+//! A star: the shard of a software switch, which knows the addresses of its jobs' members and of the switches above.
 
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::net::SocketAddr;
+use std::ops::Range;
 
 use tokio::sync::oneshot;
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Parent, SwitchConfig};
-use tributary_proto::contract::ids::{GroupId, JobId, ShardId};
-use tributary_proto::contract::packet::PacketMut;
-use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::contract::switch::{NoQueues, Switch};
+use tributary_proto::contract::ids::{GroupId, JobId, PortId, ShardId};
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::pipeline::InstalledJob;
+use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 
@@ -19,142 +18,96 @@ use super::ports::Ports;
 use super::rates::Rates;
 use super::uplink::Uplinks;
 use super::{JobInstall, ShardError, ShardJob, ShardReport};
-use crate::clock::{self, Clock};
-use crate::udp::{Inbox, UdpPort};
-use crate::wake::{self, Waker};
+use crate::event_loop::{Core, Site};
+use crate::udp::{Message, UdpPort};
 
 /// What a handle asks of the thread, with the way back for the answer.
 pub enum Command {
     Install(Box<JobInstall>, oneshot::Sender<Result<(), ShardError>>),
     Remove(JobId, oneshot::Sender<bool>),
     Report(oneshot::Sender<ShardReport>),
-    Stop,
 }
 
-/// The state of a running shard. Nothing of it is shared.
-pub struct ShardThread {
+/// What a shard of a star adds to the loop.
+pub struct Star {
     shard: ShardId,
-    clock: Clock,
-    udp: UdpPort,
-    pipeline: Pipeline,
     ports: Ports,
     /// Installed jobs, by ascending id, with their rates.
     jobs: Vec<(JobId, Rates)>,
-    inbox: Inbox,
     forwarder: Forwarder,
     uplinks: Uplinks,
-    /// For packets that machines make themselves.
-    outbox: Box<[u8]>,
-    commands: Receiver<Command>,
-    waker: Arc<Waker>,
 }
 
-impl ShardThread {
+impl Site for Star {
+    type Command = Command;
+    type Ports<'a> = NoQueues;
+
+    fn obey(&mut self, command: Command, core: &mut Core) {
+        // An answer that nobody waits for any more is of no use to anyone.
+        match command {
+            Command::Install(job, reply) => drop(reply.send(self.install(*job, core))),
+            Command::Remove(job, reply) => drop(reply.send(self.remove(job, core))),
+            Command::Report(reply) => drop(reply.send(self.report(core))),
+        }
+    }
+
+    #[inline]
+    fn ingress(&mut self, _now: Time, message: &Message, _udp: &mut UdpPort) -> PortId {
+        self.ports.of(message.from)
+    }
+
+    #[inline]
+    fn admits(&mut self, _now: Time, _ingress: PortId, _from: SocketAddr, _packet: &mut [u8], _ecn: Ecn) -> bool {
+        true
+    }
+
+    fn ports(&self) -> NoQueues {
+        NoQueues
+    }
+
+    #[inline]
+    fn carry_out(&mut self, verdict: Verdict, place: Range<usize>, ecn: Ecn, memory: &[u8], udp: &mut UdpPort) -> bool {
+        self.forwarder.push(place, ecn, verdict, memory, &self.ports, udp);
+        !self.forwarder.is_empty()
+    }
+
+    #[inline]
+    fn flush(&mut self, _now: Time, memory: &[u8], udp: &mut UdpPort) {
+        self.forwarder.flush(memory, &self.ports, udp);
+    }
+
+    fn due(&self) -> Option<Time> {
+        self.uplinks.poll_timeout()
+    }
+
+    fn tick(&mut self, now: Time, udp: &mut UdpPort) {
+        self.uplinks.ping(now, &self.ports, udp);
+    }
+}
+
+impl Star {
     /// A shard without jobs.
-    pub fn new(shard: ShardId, udp: UdpPort, commands: Receiver<Command>, waker: Arc<Waker>) -> ShardThread {
-        ShardThread {
+    pub fn new(shard: ShardId) -> Star {
+        Star {
             shard,
-            clock: Clock::start(),
-            udp,
-            pipeline: Pipeline::default(),
             ports: Ports::default(),
             jobs: Vec::new(),
-            inbox: Inbox::new(),
             forwarder: Forwarder::new(),
             uplinks: Uplinks::default(),
-            outbox: vec![0; 1 << 16].into_boxed_slice(),
-            commands,
-            waker,
         }
     }
 
-    /// Runs until it is told to stop, or its handle is gone.
-    pub fn run(mut self) {
-        loop {
-            let due = self.pipeline.poll_timeout().into_iter().chain(self.uplinks.poll_timeout()).min();
-            let timeout = due.map(|due| clock::duration(due.since(self.clock.now())));
-            let ready = wake::wait(self.udp.as_fd(), &self.waker, timeout);
-            if ready.woken {
-                self.waker.clear();
-                if !self.obey() {
-                    return;
-                }
-            }
-            if ready.packets {
-                self.receive();
-            }
-            let now = self.clock.now();
-            if self.pipeline.poll_timeout().is_some_and(|due| due <= now) {
-                self.pipeline.handle_timeout(now);
-                self.transmit(now);
-            }
-            self.uplinks.ping(now, &self.ports, &mut self.udp);
-        }
-    }
-
-    /// Takes what the socket holds, for one batch after another while they are full.
-    fn receive(&mut self) {
-        // A bound, so that commands and timers have their turn under load.
-        for _ in 0..16 {
-            let more = self.udp.receive(&mut self.inbox);
-            let now = self.clock.now();
-            self.process(now);
-            self.transmit(now);
-            if !more {
-                return;
-            }
-        }
-    }
-
-    fn process(&mut self, now: Time) {
-        let Inbox { memory, messages, .. } = &mut self.inbox;
-        for message in messages {
-            let ingress = self.ports.of(message.from);
-            for place in message.segments() {
-                let mut packet = PacketMut::new(&mut memory[place.clone()], message.ecn);
-                let verdict = self.pipeline.process(now, ingress, &mut packet, &NoQueues);
-                let (place, ecn) = (place.start..place.start + packet.len, packet.ecn);
-                self.forwarder.push(place, ecn, verdict, memory, &self.ports, &mut self.udp);
-            }
-        }
-        self.forwarder.flush(memory, &self.ports, &mut self.udp);
-    }
-
-    /// Sends what machines make themselves.
-    fn transmit(&mut self, now: Time) {
-        while let Some(emission) = self.pipeline.poll_transmit(now, &mut self.outbox) {
-            let place = 0..emission.len;
-            let memory = &self.outbox;
-            self.forwarder.push(place, emission.ecn, emission.verdict, memory, &self.ports, &mut self.udp);
-            self.forwarder.flush(memory, &self.ports, &mut self.udp);
-        }
-    }
-
-    /// Carries out what the handle asked; false when the thread shall end.
-    fn obey(&mut self) -> bool {
-        loop {
-            // An answer that nobody waits for any more is of no use to anyone.
-            match self.commands.try_recv() {
-                Ok(Command::Install(job, reply)) => drop(reply.send(self.install(*job))),
-                Ok(Command::Remove(job, reply)) => drop(reply.send(self.remove(job))),
-                Ok(Command::Report(reply)) => drop(reply.send(self.report())),
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
-                Err(TryRecvError::Empty) => return true,
-            }
-        }
-    }
-
-    fn install(&mut self, job: JobInstall) -> Result<(), ShardError> {
+    fn install(&mut self, job: JobInstall, core: &mut Core) -> Result<(), ShardError> {
         let JobInstall { protocol, config, members, asked_at, below, parent } = job;
         let (id, key, group) = (config.job, config.key, group_of(config.job));
-        self.remove(id);
+        self.remove(id, core);
         let no_ports = ShardError::NoPorts(self.shard);
-        let to = |(&member, &asked_at)| (member, self.udp.destination_from(asked_at, member));
+        let to = |(&member, &asked_at)| (member, core.udp.destination_from(asked_at, member));
         let members: Vec<_> = members.iter().zip(&asked_at).map(to).collect();
         let Some(members) = self.ports.add_group(group, members) else { return Err(no_ports) };
         let mut above = None;
         if let Some((addr, child)) = parent {
-            let Some(port) = self.ports.add_uplink(group, addr, self.udp.destination(addr)) else {
+            let Some(port) = self.ports.add_uplink(group, addr, core.udp.destination(addr)) else {
                 self.ports.remove_group(group);
                 return Err(no_ports);
             };
@@ -166,22 +119,22 @@ impl ShardThread {
             SwitchConfig { job: config, shard: self.shard, members: members.clone(), below, group, parent: above };
         let machine: Option<Box<dyn Switch>> = protocol.switch(Values::Elements, &config);
         let job = InstalledJob { protocol: protocol.code, key, members, others, machine };
-        self.pipeline.install(id, job);
+        core.pipeline.install(id, job);
         let at = self.jobs.partition_point(|(other, _)| *other < id);
         self.jobs.insert(at, (id, Rates::default()));
         Ok(())
     }
 
-    fn remove(&mut self, job: JobId) -> bool {
+    fn remove(&mut self, job: JobId, core: &mut Core) -> bool {
         self.jobs.retain(|(id, _)| *id != job);
         self.uplinks.remove(job);
         self.ports.remove_group(group_of(job));
-        self.pipeline.remove(job)
+        core.pipeline.remove(job)
     }
 
-    fn report(&mut self) -> ShardReport {
-        let now = self.clock.now();
-        let pipeline = &self.pipeline;
+    fn report(&mut self, core: &Core) -> ShardReport {
+        let now = core.clock.now();
+        let pipeline = &core.pipeline;
         let jobs = self.jobs.iter_mut().filter_map(|(id, rates)| {
             let report = pipeline.report(*id)?;
             rates.update(now, &report);
@@ -189,7 +142,7 @@ impl ShardThread {
             Some(ShardJob { id: *id, packets_per_s, blocks_per_s, report, absent: Vec::new() })
         });
         let jobs = jobs.collect();
-        let (strangers, socket) = (self.pipeline.strangers().clone(), *self.udp.counters());
+        let (strangers, socket) = (core.pipeline.strangers().clone(), *core.udp.counters());
         ShardReport { now, jobs, strangers, unroutable: self.forwarder.unroutable(), socket }
     }
 }
@@ -197,4 +150,73 @@ impl ShardThread {
 /// A job's members are one group, with the job's own number.
 fn group_of(job: JobId) -> GroupId {
     GroupId(job.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event_loop::talker::{heard, socket, talk};
+    use crate::udp::MAX_RUN;
+
+    const JOB: JobId = JobId(1);
+    const LEN: usize = 1_000;
+
+    /// A star with the sockets of a job's members, and its own.
+    fn star(members: usize) -> (Star, Vec<UdpPort>, UdpPort) {
+        let (mut star, udp) = (Star::new(ShardId(0)), socket());
+        let members: Vec<UdpPort> = (0..members).map(|_| socket()).collect();
+        let named = members.iter().map(|member| (member.local_addr(), udp.destination(member.local_addr())));
+        star.ports.add_group(group_of(JOB), named.collect()).expect("there are ports");
+        (star, members, udp)
+    }
+
+    #[test]
+    fn what_a_machine_makes_for_all_members_leaves_in_one_run_for_each() {
+        let (mut star, mut members, mut udp) = star(3);
+        let verdicts = vec![Verdict::Group(group_of(JOB)); 40];
+        assert_eq!(talk(&mut star, &mut udp, &[(JOB, LEN, verdicts)]), (120, 3));
+        for member in &mut members {
+            assert!(heard(member).into_iter().eq(0..40));
+        }
+    }
+
+    #[test]
+    fn what_a_machine_makes_for_members_in_turn_leaves_in_one_run_for_each() {
+        let (mut star, mut members, mut udp) = star(8);
+        let verdicts = (0..80).map(|number| Verdict::Port(PortId(number % 8))).collect();
+        assert_eq!(talk(&mut star, &mut udp, &[(JOB, LEN, verdicts)]), (80, 8));
+        for (first, member) in (0..).zip(&mut members) {
+            assert!(heard(member).into_iter().eq((first..80).step_by(8)));
+        }
+    }
+
+    #[test]
+    fn more_than_fits_the_memory_leaves_in_full_runs() {
+        let (mut star, mut members, mut udp) = star(1);
+        // Full runs leave at once, and the memory is free again.
+        let packets = 6 * MAX_RUN - 10;
+        let verdicts = vec![Verdict::Port(PortId(0)); packets];
+        assert_eq!(talk(&mut star, &mut udp, &[(JOB, 1_400, verdicts)]), (packets as u64, 6));
+        assert!(heard(&mut members[0]).into_iter().eq((0..packets).map(|number| number as u8)));
+    }
+
+    #[test]
+    fn no_packet_is_overwritten_where_many_runs_wait_and_the_memory_is_full() {
+        let (mut star, mut members, mut udp) = star(12);
+        let verdicts = (0..252).map(|number| Verdict::Port(PortId(number % 12))).collect();
+        let (packets, runs) = talk(&mut star, &mut udp, &[(JOB, 1_400, verdicts)]);
+        // 353 kB go through a memory that is flushed when 196 kB are in it.
+        assert_eq!((packets, runs), (252, 24));
+        for (first, member) in (0..).zip(&mut members) {
+            assert!(heard(member).into_iter().eq((first..252).step_by(12)));
+        }
+    }
+
+    #[test]
+    fn packets_of_several_lengths_leave_in_a_run_for_each_length() {
+        let (mut star, _members, mut udp) = star(2);
+        let to = |port| vec![Verdict::Port(PortId(port)); 10];
+        let jobs = [(JOB, LEN, to(0)), (JobId(2), 200, to(1))];
+        assert_eq!(talk(&mut star, &mut udp, &jobs), (20, 2));
+    }
 }

@@ -31,10 +31,32 @@ pub struct Message {
 
 impl Message {
     /// Where in the inbox's memory each packet lies. A message without any byte is one empty packet.
-    pub fn segments(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (start, end, step) = (self.start, self.start + self.len, self.segment.max(1));
-        let empty = (self.len == 0).then_some(start..start);
-        empty.into_iter().chain((start..end).step_by(step).map(move |at| at..end.min(at + step)))
+    pub fn segments(&self) -> Segments {
+        Segments { at: self.start, end: self.start + self.len, step: self.segment.max(1), empty: self.len == 0 }
+    }
+}
+
+/// Where the packets of a message lie, one after the other. The default has none.
+#[derive(Clone, Debug, Default)]
+pub struct Segments {
+    at: usize,
+    end: usize,
+    step: usize,
+    /// One empty packet is left.
+    empty: bool,
+}
+
+impl Iterator for Segments {
+    type Item = Range<usize>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Range<usize>> {
+        if self.at == self.end && !std::mem::take(&mut self.empty) {
+            return None;
+        }
+        let at = self.at;
+        self.at = self.end.min(at + self.step);
+        Some(at..self.at)
     }
 }
 

@@ -9,12 +9,10 @@ use tributary_proto::contract::packet::Ecn;
 
 use super::run::Run;
 
-/// Receivers whose runs are gathered at the same time.
-const LANES: usize = 4;
-
-/// Runs by the key of their receivers. All lie in one memory, which the caller keeps until they are sent.
-pub struct Lanes<K> {
-    lanes: [Lane<K>; LANES],
+/// Runs by the key of their receivers, of `N` at the same time. All lie in one memory, which the caller keeps until they are
+/// sent.
+pub struct Lanes<K, const N: usize> {
+    lanes: [Lane<K>; N],
     /// The lane that gives way when all are taken.
     next: usize,
 }
@@ -24,9 +22,9 @@ struct Lane<K> {
     run: Run,
 }
 
-impl<K: Copy + PartialEq> Lanes<K> {
+impl<K: Copy + PartialEq, const N: usize> Lanes<K, N> {
     /// No runs; `idle` is any key.
-    pub fn new(idle: K) -> Lanes<K> {
+    pub fn new(idle: K) -> Lanes<K, N> {
         Lanes { lanes: std::array::from_fn(|_| Lane { to: idle, run: Run::new() }), next: 0 }
     }
 
@@ -61,7 +59,7 @@ impl<K: Copy + PartialEq> Lanes<K> {
         let gathers = |lane: &Lane<K>| lane.run.packets() > 0;
         let own = self.lanes.iter().position(|lane| lane.to == to && gathers(lane));
         own.or_else(|| self.lanes.iter().position(|lane| !gathers(lane))).unwrap_or_else(|| {
-            self.next = (self.next + 1) % LANES;
+            self.next = (self.next + 1) % N;
             self.next
         })
     }
@@ -83,7 +81,7 @@ mod tests {
 
     /// Gathers packets of 100 bytes for these receivers; the packets in each run that leaves, with its receiver.
     fn runs(receivers: &[char]) -> Vec<(char, usize)> {
-        let (mut lanes, mut sent) = (Lanes::new('-'), Vec::new());
+        let (mut lanes, mut sent) = (Lanes::<_, 4>::new('-'), Vec::new());
         for (number, &to) in receivers.iter().enumerate() {
             let place = 100 * number..100 * (number + 1);
             lanes.push(to, place, Ecn::NotCapable, |to, run| sent.push((to, run.packets())));
@@ -99,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_full_run_leaves_at_once() {
-        let mut lanes = Lanes::new('-');
+        let mut lanes = Lanes::<_, 4>::new('-');
         let mut sent = Vec::new();
         for number in 0..MAX_RUN {
             assert!(sent.is_empty());

@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use tributary_proto::contract::packet::Ecn;
 
 pub use counters::SocketCounters;
-pub use inbox::{Inbox, Message};
+pub use inbox::{Inbox, Message, Segments};
 pub use lanes::Lanes;
 pub use port::{Destination, MAX_RUN, MAX_RUN_BYTES, UdpPort};
 pub use run::Run;

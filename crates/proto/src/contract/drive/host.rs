@@ -17,6 +17,8 @@ pub trait HostIo {
     fn room(&mut self, longest: usize) -> &mut [u8];
     /// Sends the packet that the machine has written to the last [`HostIo::room`].
     fn send(&mut self, transmit: Transmit);
+    /// The machine wants nothing more sent: what was gathered leaves.
+    fn flush(&mut self) {}
     /// Takes what the machine says to its caller.
     fn hear(&mut self, event: HostEvent);
 }
@@ -48,6 +50,7 @@ pub fn handle_timeout<H: Host + ?Sized>(host: &mut H, now: Time) -> bool {
 #[inline]
 pub fn settle<H: Host + ?Sized, Io: HostIo>(host: &mut H, io: &mut Io) -> Option<Time> {
     transmit(host, io);
+    io.flush();
     tell(host, |event| io.hear(event));
     host.poll_timeout()
 }
@@ -122,7 +125,10 @@ impl Drain {
 
 #[cfg(test)]
 mod tests {
+    use tributary_numeric::ReduceOp;
+
     use super::*;
+    use crate::collective::tensors::{ElementTensor, InPlaceStorage};
     use crate::contract::drop_reason::DropReason;
     use crate::contract::host::{Collective, CollectiveError, HostStats, SubmitError};
     use crate::contract::ids::{OpId, Rank};
@@ -135,6 +141,7 @@ mod tests {
     #[derive(Default)]
     struct Echo {
         answers: u8,
+        is_done: bool,
         stats: HostStats,
     }
 
@@ -156,7 +163,8 @@ mod tests {
             Some(Transmit { to: Addr::Worker(Rank(0)), len: 1, wire_len: 1, ecn: Ecn::NotCapable })
         }
         fn poll_event(&mut self) -> Option<HostEvent> {
-            None
+            let tensor = Box::new(ElementTensor::new(InPlaceStorage::new(Vec::<i32>::new()), ReduceOp::Sum));
+            std::mem::take(&mut self.is_done).then_some(HostEvent::Done { op: OpId(0), tensor })
         }
         fn poll_timeout(&self) -> Option<Time> {
             Some(LATER)
@@ -191,8 +199,11 @@ mod tests {
         fn send(&mut self, transmit: Transmit) {
             self.log.push(format!("out {:?}", &self.room[..transmit.len]));
         }
+        fn flush(&mut self) {
+            self.log.push("flushed".into());
+        }
         fn hear(&mut self, _: HostEvent) {
-            unreachable!("the machine says nothing");
+            self.log.push("heard".into());
         }
     }
 
@@ -202,7 +213,14 @@ mod tests {
         let mut echo = Echo::default();
         receive(&mut echo, &mut wire);
         assert_eq!(wire.log, ["in", "out [1]", "out [0]", "in", "in", "out [1]", "out [0]"]);
+    }
+
+    #[test]
+    fn packets_leave_before_the_caller_hears_of_the_end() {
+        let mut wire = Wire { waiting: Vec::new(), log: Vec::new(), room: [0] };
+        let mut echo = Echo { answers: 1, is_done: true, ..Echo::default() };
         assert_eq!(settle(&mut echo, &mut wire), Some(LATER));
+        assert_eq!(wire.log, ["out [0]", "flushed", "heard"]);
     }
 
     #[test]
@@ -212,7 +230,7 @@ mod tests {
         assert!(!handle_timeout(&mut echo, Time::ZERO));
         assert!(handle_timeout(&mut echo, LATER));
         settle(&mut echo, &mut wire);
-        assert_eq!(wire.log, ["out [0]"]);
+        assert_eq!(wire.log, ["out [0]", "flushed"]);
     }
 
     #[test]

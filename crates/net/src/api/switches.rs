@@ -9,8 +9,8 @@ use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::wire;
 
 use super::{GoneMembers, JoinBody, from_hex, hex};
+use crate::api::error::ApiError;
 use crate::clock::span;
-use crate::http::error::ApiError;
 
 /// A switch of a job's tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,8 @@
 //! The JSON of the control API, shared by server and client. `docs/control.md` describes it. `switches.rs` is what
-//! switches in levels say to each other.
+//! switches in levels say to each other, `error.rs` what every refusal looks like, and `call.rs` makes a call.
 
+pub(crate) mod call;
+pub mod error;
 mod switches;
 
 use std::collections::BTreeMap;
@@ -13,8 +15,8 @@ use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId};
 use tributary_proto::contract::wire;
 use tributary_proto::protocols;
 
+use crate::api::error::ApiError;
 use crate::clock::span;
-use crate::http::error::ApiError;
 use crate::rendezvous;
 use crate::status::JobStatus;
 

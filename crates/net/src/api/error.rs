@@ -8,7 +8,7 @@ use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::wire;
 use tributary_proto::protocols;
 
-use crate::http::api::ErrorBody;
+use crate::api::ErrorBody;
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq)]
