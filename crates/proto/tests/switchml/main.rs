@@ -6,6 +6,7 @@ mod harness;
 mod appendix_a;
 mod asked_again;
 mod faults;
+mod golden;
 mod guess;
 mod late;
 mod levels;
