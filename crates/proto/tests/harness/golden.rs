@@ -1,5 +1,5 @@
-//! Golden packets: files of hexadecimal bytes in the repository's `tests/golden`, with comments after `#`; and small jobs
-//! whose machines write them.
+//! Golden packets: files of hexadecimal bytes in the repository's `tests/golden`, with comments after `#`; and small
+//! jobs whose machines write them.
 //!
 //! A change of the wire format is seen in them first. If it is wanted: raise `wire::VERSION`, run with
 //! `TRIBUTARY_BLESS=1`, and look at the difference.
