@@ -16,7 +16,10 @@ use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::switchml::wire::HEADER_LEN;
 
-use self::switchml_setup::{RUN, SLOTS, WORLD, drain, integers, job, pipeline};
+use self::switchml_setup::{SLOTS, WORLD, drain, integers, job, pipeline};
+
+/// A run of packets of one rank for adjacent blocks, as a driver hands them over.
+const RUN: usize = 32;
 
 /// Rank 0 in a collective of so many elements.
 fn host(job: &JobConfig, elements: usize) -> Box<dyn Host> {

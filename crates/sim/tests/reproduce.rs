@@ -13,6 +13,11 @@ fn outcome(id: &str) -> Outcome {
     run(&find(id).unwrap(), true).unwrap()
 }
 
+/// The text of an experiment's file.
+fn file(id: &str) -> String {
+    std::fs::read_to_string(format!("{}/../../experiments/{id}.toml", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
 #[test]
 fn every_file_is_read_and_names_each_number_once() {
     let entries = catalogue();
@@ -30,8 +35,7 @@ fn every_file_is_read_and_names_each_number_once() {
 #[test]
 fn a_misspelt_parameter_is_an_error() {
     for id in ["switchml-fig6", "switchml-fig7", "switchml-fig9"] {
-        let path = format!("{}/../../experiments/{id}.toml", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(path).unwrap();
+        let text = file(id);
         let misspelt = text.replacen("[quick]\n", "[quick]\nwrokers = 4\n", 1);
         assert_ne!(text, misspelt);
         let sentence = Entry::parse(id, &misspelt).unwrap_err().to_string();
@@ -74,10 +78,13 @@ fn who_stops_a_run_gets_no_result() {
 fn wrong_files_are_refused_with_the_experiments_name() {
     let error = Entry::parse("made-up", "title = \"x\"\nsauce = \"y\"").unwrap_err();
     assert!(error.to_string().contains("made-up") && error.to_string().contains("sauce"), "{error}");
-    let text =
-        include_str!("../../../experiments/switchml-s7.toml").replace("pipelines = 4", "pipelines = 4\nlanes = 2");
+    let text = file("switchml-s7").replace("pipelines = 4", "pipelines = 4\nlanes = 2");
     let error = Entry::parse("made-up", &text).unwrap_err();
     assert!(error.to_string().contains("lanes"), "{error}");
+    let error = Entry::parse("made-up", &file("switchml-s7").replace("\"levels\"", "\"lifts\"")).unwrap_err();
+    assert_eq!(error.to_string(), "made-up: there is no kind of experiment \"lifts\"");
+    let error = Entry::parse("made-up", &file("switchml-s7").replace("kind = \"levels\"", "")).unwrap_err();
+    assert!(error.to_string().contains("needs a kind"), "{error}");
 }
 
 /// Counts the runs that are made.
@@ -113,7 +120,7 @@ fn a_changed_parameter_is_told_with_what_the_file_says() {
 fn a_change_that_cannot_be_is_refused_before_anything_runs() {
     let sentence = |setting: &str| {
         let mut entry = find("canary-fig7a").unwrap();
-        entry.change(setting).and_then(|()| entry.kind(true).map(drop)).unwrap_err().to_string()
+        entry.change(setting).and_then(|()| entry.experiment(true).map(drop)).unwrap_err().to_string()
     };
     assert!(sentence("network.queue").contains("KEY=VALUE"));
     assert!(sentence("network.quue=64 KiB").contains("quue"));
@@ -143,7 +150,7 @@ fn figures_that_share_runs_make_them_once() {
 
 #[test]
 fn a_base_that_is_not_there_is_a_sentence() {
-    let text = include_str!("../../../experiments/canary-fig7a.toml").replace("\"canary-base\"", "\"canary-bass\"");
+    let text = file("canary-fig7a").replace("\"canary-base\"", "\"canary-bass\"");
     let error = Entry::parse("made-up", &text).unwrap_err();
     assert!(error.to_string().contains("no base \"canary-bass\""), "{error}");
 }

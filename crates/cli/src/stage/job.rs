@@ -4,10 +4,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::protocol::{Placement, Protocol};
+use tributary_proto::protocols;
 
 use super::{Process, START_TIMEOUT, Stage};
 use crate::failure::Failure;
+
+/// The protocols whose jobs need no more than a stage has: one switch and the workers round it.
+pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
+    let on_one_switch = |protocol: &&Protocol| protocol.placement != Placement::EveryHop && protocol.server.is_none();
+    protocols::ALL.iter().copied().filter(on_one_switch)
+}
 
 /// What a job does.
 pub struct JobRun {

@@ -5,7 +5,7 @@
 
 pub mod cpu;
 mod interrupt;
-mod job;
+pub mod job;
 mod place;
 mod process;
 mod random;

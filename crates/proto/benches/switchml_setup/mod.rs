@@ -1,4 +1,4 @@
-//! A switch of SwitchML and its workers' packets, as the benches of both protocols feed them.
+//! A switch of SwitchML and its workers' packets, as this protocol's bench and the switches' feed them.
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
@@ -12,8 +12,6 @@ use tributary_proto::contract::time::Time;
 pub const WORLD: u16 = 8;
 /// SwitchML keeps two versions of each.
 pub const SLOTS: u16 = 256;
-/// A run of packets of one rank for adjacent blocks, as a driver hands them over.
-pub const RUN: usize = 32;
 pub const JOB: JobId = JobId(1);
 pub const KEY: JobKey = JobKey(2);
 

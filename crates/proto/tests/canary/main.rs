@@ -1,8 +1,12 @@
 //! Canary's machines, rule by rule and together, in virtual time.
 
+#[path = "../harness/mod.rs"]
+mod harness;
+
 mod broadcast;
 mod fabric;
 mod faults;
+mod golden;
 mod proofs;
 mod reduce;
 mod results;

@@ -1,12 +1,109 @@
-//! Golden packets: files of hexadecimal bytes in the repository's `tests/golden`, with a comment after `#` for each field.
+//! Golden packets: files of hexadecimal bytes in the repository's `tests/golden`, with comments after `#`; and small
+//! jobs whose machines write them.
+//!
+//! A change of the wire format is seen in them first. If it is wanted: raise `wire::VERSION`, run with
+//! `TRIBUTARY_BLESS=1`, and look at the difference.
 
-use std::path::Path;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use tributary_numeric::ReduceOp;
+use tributary_proto::collective::encoding::Numbers;
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::collective::values::Values;
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::host::{Collective, Host};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
+use tributary_proto::contract::options::Options;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::time::{Span, Time};
+
+pub const JOB: JobId = JobId(0x0102);
+pub const KEY: JobKey = JobKey(0xA1A2_A3A4_A5A6_A7A8);
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(format!("{name}.hex"))
+}
 
 /// The bytes of a golden packet.
 pub fn bytes(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(format!("{name}.hex"));
+    let path = path(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let fields = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let bytes = fields.flat_map(str::split_whitespace).map(|byte| u8::from_str_radix(byte, 16));
     bytes.collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Compares packets, each with a line that explains it, with a file of hexadecimal digits.
+pub fn check(name: &str, packets: &[(&str, Vec<u8>)]) {
+    let mut text = String::new();
+    for (what, bytes) in packets {
+        writeln!(text, "# {what}").unwrap();
+        for line in bytes.chunks(16) {
+            let words: Vec<String> =
+                line.chunks(2).map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+            writeln!(text, "{}", words.join(" ")).unwrap();
+        }
+    }
+    let path = path(name);
+    if std::env::var_os("TRIBUTARY_BLESS").is_some() {
+        std::fs::write(&path, &text).expect("the golden file is written");
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(text, golden, "{name}: the bytes on the wire have changed");
+}
+
+/// A job of two.
+pub fn job(protocol: &Protocol) -> JobConfig {
+    JobConfig {
+        job: JOB,
+        key: KEY,
+        protocol: protocol.code,
+        world: 2,
+        slots: 2,
+        elements_per_packet: 4,
+        shards: 1,
+        levels: false,
+        options: in_fixed_point(protocol),
+    }
+}
+
+/// The options of a protocol for sums in fixed point, in which it has all its packets.
+fn in_fixed_point(protocol: &Protocol) -> Options {
+    let has_choice = protocol.options.specs.contains(&Numbers::OPTION);
+    let chosen = has_choice.then(|| (Numbers::OPTION.name.to_owned(), "fixed".to_owned()));
+    protocol.options.read(&chosen.into_iter().collect()).expect("it is an option")
+}
+
+/// A worker of that job.
+pub fn host(protocol: &Protocol, rank: u16, fabric: FabricPlan) -> Box<dyn Host> {
+    let config = HostConfig {
+        job: job(protocol),
+        rank: Rank(rank),
+        child: ChildId(rank),
+        serves: None,
+        timers: TimerConfig::default(),
+        fabric,
+    };
+    protocol.host(Values::Elements, &config)
+}
+
+/// A sum of floats, with a deadline.
+pub fn f32s(values: &[f32]) -> Collective {
+    let tensor = ElementTensor::new(InPlaceStorage::new(values.to_vec()), ReduceOp::Sum);
+    Collective { tensor: Box::new(tensor), deadline: Some(Time::ZERO + Span::from_millis(100)) }
+}
+
+/// A broadcast of words from `root`.
+pub fn words(root: u16, values: &[i32]) -> Collective {
+    let tensor = ElementTensor::new(InPlaceStorage::new(values.to_vec()), ReduceOp::Sum).from(Rank(root));
+    Collective { tensor: Box::new(tensor), deadline: None }
+}
+
+/// What the host sends now.
+pub fn sent(host: &mut Box<dyn Host>, now: Time) -> Vec<u8> {
+    let mut buf = vec![0; host.max_packet_len()];
+    let len = host.poll_transmit(now, &mut buf).expect("a packet").len;
+    buf.truncate(len);
+    buf
 }

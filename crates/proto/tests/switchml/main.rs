@@ -7,6 +7,7 @@ mod appendix_a;
 mod asked_again;
 mod faults;
 mod floats;
+mod golden;
 mod guess;
 mod late;
 mod levels;

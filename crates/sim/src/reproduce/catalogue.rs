@@ -1,54 +1,23 @@
-//! The experiment files. They are part of the program, so that an installed one has them too.
+//! All experiment files, and how one is read, changed and run.
 
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::descriptors::Descriptors;
 use super::goodput::Goodput;
 use super::judge::{Outcome, Published};
-use super::levels::Levels;
-use super::loss::Loss;
-use super::payload::Payload;
-use super::pool::Pool;
-use super::replay::Replay;
-use super::scaling::Scaling;
-use super::timeline::Timeline;
-use super::volume::Volume;
-use super::{Context, Findings, Memory, ReproduceError, Watch};
+use super::paper::{Experiment, Paper, Read, read};
+use super::{Context, Memory, ReproduceError, Watch};
 use crate::config::{overlay, set_key};
 
-macro_rules! embedded {
-    ($($id:literal)*) => {
-        &[$(($id, include_str!(concat!("../../../../experiments/", $id, ".toml")))),*]
-    };
-}
+/// The papers whose results are reproduced, in the order in which they are listed.
+const PAPERS: &[&Paper] = &[
+    // One line each.
+    &super::switchml::PAPER,
+    &super::canary::PAPER,
+];
 
-/// What several files have in common: the name that their `base` gives, and text.
-const BASES: &[(&str, &str)] = embedded! {
-    "canary-base"
-};
-
-/// Every file: id and text.
-const FILES: &[(&str, &str)] = embedded! {
-    "switchml-s3"
-    "switchml-table2"
-    "switchml-fig3"
-    "switchml-payload"
-    "switchml-fig6"
-    "switchml-fig7"
-    "switchml-fig9"
-    "switchml-s7"
-    "canary-fig2"
-    "canary-fig6"
-    "canary-fig7a"
-    "canary-fig7b"
-    "canary-fig8"
-    "canary-fig9"
-    "canary-fig10"
-    "canary-fig11"
-    "canary-s322"
-    "canary-s42"
-};
+/// The kinds of experiments that belong to no paper.
+const KINDS: &[(&str, Read)] = &[("goodput", read::<Goodput>)];
 
 /// One experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,43 +79,19 @@ struct Base {
 impl Base {
     fn parse(id: &str, name: Option<&str>) -> Result<Base, ReproduceError> {
         let Some(name) = name else { return Ok(Base::default()) };
-        let (_, text) = BASES
+        let (_, text) = PAPERS
             .iter()
+            .flat_map(|paper| paper.bases)
             .find(|(known, _)| *known == name)
             .ok_or_else(|| ReproduceError::Bad(format!("{id}: there is no base \"{name}\"")))?;
         toml::from_str(text).map_err(|error| ReproduceError::Bad(format!("{name}: {}", error.to_string().trim())))
     }
 }
 
-/// The kinds of experiments, with their parameters.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Kind {
-    /// Bytes that each worker sends and receives.
-    Volume(Volume),
-    /// Goodput by the elements of a packet.
-    Payload(Payload),
-    /// Speed-up of training from profiles.
-    Replay(Replay),
-    /// Elements per second by workers.
-    Scaling(Scaling),
-    /// Aggregation time by loss.
-    Loss(Loss),
-    /// Packets over time.
-    Timeline(Timeline),
-    /// Aggregation time and round trip by pool size.
-    Pool(Pool),
-    /// Workers by levels of switches.
-    Levels(Levels),
-    /// Canary's formulas for descriptors and groups.
-    Descriptors(Descriptors),
-    /// Goodput on a fat tree, alone and under background traffic.
-    Goodput(Box<Goodput>),
-}
-
 /// All experiments.
 pub fn catalogue() -> Vec<Entry> {
-    FILES.iter().map(|(id, text)| Entry::parse(id, text).expect("the tests read every embedded file")).collect()
+    let files = PAPERS.iter().flat_map(|paper| paper.files);
+    files.map(|(id, text)| Entry::parse(id, text).expect("the tests read every embedded file")).collect()
 }
 
 /// The experiment with this id.
@@ -173,7 +118,7 @@ impl Entry {
             quick,
             changes: Vec::new(),
         };
-        entry.kind(false).and_then(|_| entry.kind(true))?;
+        entry.experiment(false).and_then(|_| entry.experiment(true))?;
         Ok(entry)
     }
 
@@ -209,41 +154,29 @@ impl Entry {
     }
 
     /// The parameters; `quick`: with the small inputs.
-    pub fn kind(&self, quick: bool) -> Result<Kind, ReproduceError> {
-        let (table, _) = self.table(quick)?;
-        Kind::deserialize(table).map_err(|error| ReproduceError::Bad(format!("{}: {}", self.id, error.message())))
+    pub fn experiment(&self, quick: bool) -> Result<Box<dyn Experiment>, ReproduceError> {
+        let bad = |why: &str| ReproduceError::Bad(format!("{}: {why}", self.id));
+        let (mut table, _) = self.table(quick)?;
+        let Some(Value::String(kind)) = table.remove("kind") else {
+            return Err(bad("[parameters] needs a kind, as in kind = \"goodput\""));
+        };
+        let mut kinds = PAPERS.iter().flat_map(|paper| paper.kinds).chain(KINDS);
+        let (_, read) = kinds
+            .find(|(name, _)| *name == kind)
+            .ok_or_else(|| bad(&format!("there is no kind of experiment \"{kind}\"")))?;
+        read(table).map_err(|error| bad(error.message()))
     }
 
     /// How many simulations it makes, where one takes long: those are announced here and not to the watch.
     pub fn runs(&self, quick: bool, seeds: u64) -> Result<usize, ReproduceError> {
-        Ok(match self.kind(quick)? {
-            Kind::Goodput(goodput) => goodput.run_count(seeds),
-            _ => 0,
-        })
+        Ok(self.experiment(quick)?.run_count(seeds))
     }
 
     /// Runs the experiment, and judges what it found.
     pub fn run(&self, quick: bool, seeds: u64, watch: &Watch<'_>, memory: &Memory) -> Result<Outcome, ReproduceError> {
-        let findings = self.kind(quick)?.run(&Context { seeds, watch, memory })?;
+        let findings = self.experiment(quick)?.run(&Context { seeds, watch, memory })?;
         let (_, changes) = self.table(quick)?;
         let missing = |key| ReproduceError::Bad(format!("{}: nothing is measured under \"{key}\"", self.id));
         Outcome::new(self, quick, changes, findings).map_err(missing)
-    }
-}
-
-impl Kind {
-    fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
-        match self {
-            Kind::Volume(volume) => volume.run(context),
-            Kind::Payload(payload) => payload.run(context),
-            Kind::Replay(replay) => replay.run(),
-            Kind::Scaling(scaling) => scaling.run(context),
-            Kind::Loss(loss) => loss.run(context),
-            Kind::Timeline(timeline) => timeline.run(context),
-            Kind::Pool(pool) => pool.run(context),
-            Kind::Levels(levels) => levels.run(),
-            Kind::Descriptors(descriptors) => descriptors.run(),
-            Kind::Goodput(goodput) => goodput.run(context),
-        }
     }
 }

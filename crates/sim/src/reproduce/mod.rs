@@ -1,31 +1,26 @@
 //! `tributary reproduce`: the published results beside ours.
 //!
 //! Start with [`catalogue`], the experiment files (`experiments/*.toml`) that the program carries with it. Each names the
-//! published values, the rule by which ours are held against them, and the parameters of one [`Kind`] of experiment;
-//! every kind has a file here that measures ([`Findings`]) and knows nothing of what was published. [`judge`] puts the
-//! two together. Nothing is tuned to agree: a row that differs stays, with the cause that the run has measured.
+//! published values, the rule by which ours are held against them, and the parameters of one kind of [`Experiment`],
+//! which measures ([`Findings`]) and knows nothing of what was published. Each paper has a folder here with the kinds
+//! that are its own. [`judge`] puts the two together. Nothing is tuned to agree: a row that differs stays, with the
+//! cause that the run has measured.
 
 mod catalogue;
 mod finding;
-mod judge;
-mod parallel;
-mod rack;
-
-mod descriptors;
 mod goodput;
-mod levels;
-mod loss;
-mod payload;
-mod pool;
-mod replay;
-mod scaling;
-mod timeline;
-mod volume;
+mod judge;
+mod paper;
+mod parallel;
 
-pub use catalogue::{Change, Entry, Kind, catalogue, find};
+mod canary;
+mod switchml;
+
+pub use catalogue::{Change, Entry, catalogue, find};
 pub use finding::{Figure, Finding, Findings, Series};
 pub use goodput::Memory;
 pub use judge::{Outcome, Published, Row, Rule, Verdict};
+pub use paper::Experiment;
 pub use parallel::Watch;
 
 /// Why an experiment could not be run, in one sentence.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_numeric::DType;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::protocols;
 use tributary_testbed::{Faults, Star, StarOptions};
 
 use super::gloo::Gloo;
@@ -114,7 +113,7 @@ impl<'a> StarBench<'a> {
 
     /// One run of each contender, large tensor and small.
     fn turn(&mut self, row: &mut Row, progress: &ProgressBar) -> Result<(), Failure> {
-        for contender in Contender::ALL {
+        for contender in Contender::all() {
             if contender == Contender::Gloo && self.gloo.is_none() {
                 continue;
             }
@@ -126,8 +125,7 @@ impl<'a> StarBench<'a> {
                 row.loss_percent
             ));
             let sample = match contender {
-                Contender::Switchml => self.ours(protocols::named("switchml").unwrap())?,
-                Contender::Ring => self.ours(protocols::named("ring").unwrap())?,
+                Contender::Ours(protocol) => self.ours(protocol)?,
                 Contender::Gloo => self.gloo()?,
             };
             row.samples.push((contender, sample));
@@ -184,7 +182,7 @@ fn slowest(seconds: impl Iterator<Item = f64>) -> f64 {
 
 fn progress(plan: &Plan, with_gloo: bool) -> ProgressBar {
     let rows: usize = plan.stars.iter().map(|star| star.losses.len()).sum();
-    let contenders = if with_gloo { Contender::ALL.len() } else { Contender::ALL.len() - 1 };
+    let contenders = Contender::all().filter(|&who| with_gloo || who != Contender::Gloo).count();
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left: {msg}").expect("a right template");
     ProgressBar::new((rows * contenders) as u64 * u64::from(plan.repetitions)).with_style(style)
 }

@@ -2,34 +2,40 @@
 
 use std::fs;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use tributary_proto::contract::protocol::Protocol;
 
 use super::plan::{Plan, Rate};
 use crate::output::Table;
+use crate::stage::job;
 
 /// Who is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// The switch sums.
-    Switchml,
-    /// Our hosts sum.
-    Ring,
+    /// A protocol of ours.
+    Ours(&'static Protocol),
     /// PyTorch's hosts sum.
     Gloo,
 }
 
 impl Contender {
     /// In the order in which they take turns.
-    pub const ALL: [Contender; 3] = [Contender::Switchml, Contender::Ring, Contender::Gloo];
+    pub fn all() -> impl Iterator<Item = Contender> {
+        job::protocols().map(Contender::Ours).chain([Contender::Gloo])
+    }
 
     /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Contender::Switchml => "switchml",
-            Contender::Ring => "ring",
+            Contender::Ours(protocol) => protocol.name,
             Contender::Gloo => "Gloo",
         }
+    }
+}
+
+impl Serialize for Contender {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.name().to_lowercase())
     }
 }
 
@@ -203,7 +209,7 @@ impl Report {
     /// Takes the rows of one star, the loss-free one first where there is one.
     pub fn add(&mut self, mut rows: Vec<Row>) {
         for row in &mut rows {
-            row.lines = Contender::ALL.into_iter().filter_map(|who| row.line(who, self.elements, self.iters)).collect();
+            row.lines = Contender::all().filter_map(|who| row.line(who, self.elements, self.iters)).collect();
             let gloo = row.lines.iter().find(|line| line.contender == Contender::Gloo).map(|line| line.goodput_gbps);
             for line in &mut row.lines {
                 line.times_gloo = gloo.map(|gloo| line.goodput_gbps / gloo);
@@ -300,6 +306,10 @@ mod tests {
         Row { samples, ..Row::new(4, Rate::Gbps(1.0), loss_percent) }
     }
 
+    fn ours() -> Contender {
+        Contender::all().next().expect("a protocol of ours")
+    }
+
     fn report() -> Report {
         Report {
             machine: Machine::here(),
@@ -316,24 +326,25 @@ mod tests {
 
     #[test]
     fn lines_are_medians_and_compare_with_gloo_and_with_no_loss() {
-        use Contender::{Gloo, Switchml};
+        use Contender::Gloo;
+        let ours = ours();
         let mut report = report();
-        let clean = row(0.0, &[(Switchml, 9.0), (Switchml, 1.0), (Switchml, 2.0), (Gloo, 4.0)]);
-        let lossy = row(1.0, &[(Switchml, 3.0), (Gloo, 12.0)]);
+        let clean = row(0.0, &[(ours, 9.0), (ours, 1.0), (ours, 2.0), (Gloo, 4.0)]);
+        let lossy = row(1.0, &[(ours, 3.0), (Gloo, 12.0)]);
         report.add(vec![clean, lossy]);
         let line = |row: usize, who| report.rows[row].lines.iter().find(|line| line.contender == who).expect("a line");
-        assert_eq!(line(0, Switchml).seconds, 2.0);
-        assert_eq!(line(0, Switchml).goodput_gbps, 0.016);
-        assert_eq!(line(0, Switchml).times_gloo, Some(2.0));
-        assert_eq!(line(0, Switchml).times_loss_free, None);
-        assert_eq!(line(1, Switchml).times_loss_free, Some(1.5));
+        assert_eq!(line(0, ours).seconds, 2.0);
+        assert_eq!(line(0, ours).goodput_gbps, 0.016);
+        assert_eq!(line(0, ours).times_gloo, Some(2.0));
+        assert_eq!(line(0, ours).times_loss_free, None);
+        assert_eq!(line(1, ours).times_loss_free, Some(1.5));
         assert_eq!(line(1, Gloo).times_loss_free, Some(3.0));
     }
 
     #[test]
     fn a_contender_that_did_not_run_has_no_line_and_the_reason_is_told_once() {
         let mut report = report();
-        report.add(vec![row(0.0, &[(Contender::Ring, 1.0)])]);
+        report.add(vec![row(0.0, &[(ours(), 1.0)])]);
         report.leave_gloo_out("There is no PyTorch");
         report.leave_gloo_out("There is no PyTorch");
         assert_eq!(report.rows[0].lines.len(), 1);

@@ -12,14 +12,13 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_proto::collective::encoding::Numbers;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::protocols;
 use tributary_testbed::{Shaping, Star, StarOptions};
 
 use crate::failure::Failure;
 use crate::npy::Array;
 use crate::output;
 use crate::program::Program;
-use crate::stage::{Interrupt, JobRun, Place, Stage, WorkerReport};
+use crate::stage::{Interrupt, JobRun, Place, Stage, WorkerReport, job};
 
 use check::{Allowed, Verdict};
 use report::{Line, Report};
@@ -27,8 +26,6 @@ use report::{Line, Report};
 const WORKERS: usize = 4;
 const LINK_GBPS: f64 = 1.0;
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Arrays, two protocols, two checks.
-const STEPS: u64 = 5;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,7 +59,8 @@ pub struct Args {
 /// Runs the demo.
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let interrupt = Interrupt::on_signals()?;
-    let progress = progress();
+    let protocols: Vec<&Protocol> = job::protocols().collect();
+    let progress = progress(protocols.len());
     let (place, setting) = place(args.loopback)?;
     let folder = tempfile::Builder::new().prefix("tributary-demo-").tempdir()?;
 
@@ -72,7 +70,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
 
     let mut stage = Stage::open(program, place, 1, &interrupt)?;
     let mut report = Report::new(setting, WORKERS, args.elements as usize, args.iters);
-    for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
+    for protocol in protocols {
         progress.set_message(format!("{WORKERS} workers sum {} times with {}", args.iters, protocol.name));
         let job = JobRun {
             protocol,
@@ -143,9 +141,10 @@ fn floats(paths: &[PathBuf]) -> Result<Vec<Vec<f32>>, Failure> {
         .collect()
 }
 
-fn progress() -> ProgressBar {
+/// Steps: the arrays, and a sum and a check for each protocol.
+fn progress(protocols: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {bar:30} {elapsed} {msg}").expect("a right template");
-    let progress = ProgressBar::new(STEPS).with_style(style);
+    let progress = ProgressBar::new(1 + 2 * protocols as u64).with_style(style);
     progress.enable_steady_tick(Duration::from_millis(100));
     progress
 }

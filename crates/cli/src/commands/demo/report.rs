@@ -146,9 +146,13 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::super::check::Extreme;
-    use tributary_proto::protocols;
+    use tributary_proto::contract::protocol::Protocol;
 
     use super::*;
+
+    fn protocol() -> &'static Protocol {
+        crate::stage::job::protocols().next().expect("a protocol")
+    }
 
     fn report(share: f64, identical: bool) -> Report {
         let worker = WorkerReport {
@@ -163,7 +167,7 @@ mod tests {
         let extremes = vec![Extreme { error: share, bound: 1.0, share }; Part::ALL.len()];
         let mut report = Report::new("on loopback".to_string(), 2, 1_000_000, 5);
         let verdict = Verdict { identical, extremes };
-        report.lines.push(Line::new(protocols::named("switchml").unwrap(), &[worker.clone(), worker], verdict));
+        report.lines.push(Line::new(protocol(), &[worker.clone(), worker], verdict));
         report
     }
 
@@ -173,7 +177,7 @@ mod tests {
         assert_eq!(report.complaint(), None);
         assert_eq!(report.lines[0].packets_sent, 20);
         assert_eq!(report.lines[0].goodput_gbps, 0.064);
-        assert!(report.render().contains("switchml: right."));
+        assert!(report.render().contains(&format!("{}: right.", protocol().name)));
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
-use tributary_proto::protocols;
 
 use super::Check;
+use crate::stage;
 
 const NAME: &str = "smoke test";
 const ELEMENTS: usize = 100_000;
@@ -58,14 +58,15 @@ pub fn at(switch: &str) -> Check {
 
 /// Returns the elements that a packet carries on this way.
 fn one_rank(switch: &str, job: &str, rank: u16) -> Result<u16, String> {
+    let protocol = stage::job::protocols().next().ok_or("this build has no protocol for one switch and its workers")?;
     let options = ConnectOptions {
         switch: switch.to_string(),
         job: job.to_string(),
         rank,
         world: 2,
         timeout: TIMEOUT,
-        protocol: protocols::named("switchml").unwrap(),
-        options: protocols::named("switchml").unwrap().options.defaults(),
+        protocol,
+        options: protocol.options.defaults(),
         elements_per_packet: None,
         slots: None,
     };

@@ -28,6 +28,9 @@ use crate::stage::Interrupt;
 use collective::{Kill, Plan, Stream};
 use stage::FabricStage;
 
+/// The protocol of a job that names none.
+const PROTOCOL: &str = "canary";
+
 const EXAMPLES: &str = "\
 Examples:
   tributary fabric examples/fabric.toml         start it, say where everything is, until Ctrl-C
@@ -60,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     pub allreduce: Option<usize>,
     /// Who sums
-    #[arg(long, value_name = "NAME", default_value = "canary", requires = "allreduce")]
+    #[arg(long, value_name = "NAME", default_value = PROTOCOL, requires = "allreduce")]
     pub protocol: String,
     /// Element type, f32 | f16 | bf16 | i32
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = dtype, requires = "allreduce")]

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use tributary_control::fabric::Fabric;
 
+use super::PROTOCOL;
+
 /// One line for each machine, and what must hold there.
 pub fn commands(fabric: &Fabric, file: &Path) -> String {
     let file = file.display();
@@ -33,7 +35,7 @@ pub fn commands(fabric: &Fabric, file: &Path) -> String {
         let plan = &fabric.nodes[host.index()];
         lines.push(format!("# {}: {}", plan.name, plan.address));
         lines.push(format!(
-            "tributary allreduce --protocol canary --switch {} --job sum --rank {} --world {} --elements 1000000",
+            "tributary allreduce --protocol {PROTOCOL} --switch {} --job sum --rank {} --world {} --elements 1000000",
             fabric.udp(fabric.leaf_of(host)),
             host.0,
             fabric.cabling.hosts

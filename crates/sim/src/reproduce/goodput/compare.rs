@@ -53,7 +53,7 @@ impl Goodput {
                             let key = format!("{}-over-{}-{}-{state}", line.name, other.name, point.x);
                             let told = format!("{} {ours:.1} Gbit/s, {} {theirs:.1}", line.name, other.name);
                             let told = told + &again(findings, &[line, other], point, state);
-                            let told = told + &self.ring_steps(other, point, theirs);
+                            let told = told + &self.steps_of(other, point, theirs);
                             findings.cause(&*key, told);
                             findings.value(key, ours / theirs);
                         }
@@ -77,18 +77,17 @@ impl Goodput {
         }
     }
 
-    /// What the steps of a ring take, if the line is one.
-    fn ring_steps(&self, line: &Line, point: &Point, goodput_gbps: f64) -> String {
-        if line.protocol != "ring" {
-            return String::new();
-        }
+    /// What the steps of a line take whose hosts pass the tensor's parts round.
+    fn steps_of(&self, line: &Line, point: &Point, goodput_gbps: f64) -> String {
+        let Some(per_peer) = line.steps_per_peer else { return String::new() };
         let graph = self.network.build().map_or(0, |graph| graph.hosts());
         let n = (f64::from(graph) * point.hosts / 100.0).round() / f64::from(point.jobs);
         let bits = 8.0 * self.tensor_of(point).0 as f64;
-        let (steps, all_us) = (2.0 * (n - 1.0), bits / goodput_gbps * 1e-3);
+        let (steps, all_us) = (per_peer * (n - 1.0), bits / goodput_gbps * 1e-3);
         format!(
-            "; the ring's {steps:.0} steps take {:.2} us each, of which a step's data at line rate {:.2} us: the rest is \
+            "; {}'s {steps:.0} steps take {:.2} us each, of which a step's data at line rate {:.2} us: the rest is \
              latency and waiting, which larger tensors hide",
+            line.name,
             all_us / steps,
             bits / n / self.network.rate.0.0 as f64 * 1e6
         )

@@ -1,4 +1,4 @@
-//! Canary's figures 2 and 6 to 11: goodput of allreduces, mostly on a fat tree, alone and under background traffic.
+//! Goodput of allreduces, mostly on a fat tree, alone and under background traffic.
 
 mod compare;
 mod measure;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use self::measure::{Measured, Run};
 use super::finding::{Figure, Finding, Series, spread};
-use super::{Context, Findings, ReproduceError};
+use super::{Context, Experiment, Findings, ReproduceError};
 use crate::config::{Bytes, Config, Duration, Network, NoiseSection, SwitchSection, Timeouts};
 
 pub use self::memory::Memory;
@@ -74,6 +74,9 @@ pub struct Line {
     /// Its pool size, where it has one of its own.
     #[serde(default)]
     pub slots: Option<u16>,
+    /// Steps that its hosts take one after another for each other host, where they pass parts of the tensor round.
+    #[serde(default)]
+    pub steps_per_peer: Option<f64>,
     /// What switches hold for it, where its protocol shares their memory.
     #[serde(default)]
     pub switches: SwitchSection,
@@ -104,14 +107,14 @@ pub struct Point {
     pub noise: Option<NoiseSection>,
 }
 
-impl Goodput {
+impl Experiment for Goodput {
     /// For each line and point the findings `<line>-<x>-idle` and `<line>-<x>-congested` (Gbit/s), the same with `-time`
     /// (microseconds) and `-use` (percent of all links; `-use-hosts` and `-use-core` of some), `<line>-<x>-drop` (percent
     /// lost to congestion) and, for each pair of lines, `<line>-over-<other>-<x>-idle` and `-congested`, with `best` for
     /// the best of the other lines of its protocol; `<line>-change` is the last point's idle goodput against the first's,
     /// `<line>-<x>-over-first-idle-time` and so on its time over the first point's, `<line>-spread-idle` and
     /// `-congested` the greatest over the least of all points.
-    pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+    fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let runs = self.runs(context.seeds);
         let results = self.results(context, &runs)?;
         let mut findings = Findings::default();
@@ -140,11 +143,12 @@ impl Goodput {
         Ok(findings)
     }
 
-    /// How many runs it takes.
-    pub fn run_count(&self, seeds: u64) -> usize {
+    fn run_count(&self, seeds: u64) -> usize {
         self.runs(seeds).len()
     }
+}
 
+impl Goodput {
     /// Every line at every point, alone and if wanted under background traffic, with every seed.
     fn runs(&self, seeds: u64) -> Vec<Run<'_>> {
         let mut runs = Vec::new();

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::{Findings, ReproduceError};
 use crate::config::{DataRate, Duration};
+use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// A switch and its network.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -25,9 +25,9 @@ pub struct Descriptors {
     pub shards: u32,
 }
 
-impl Descriptors {
+impl Experiment for Descriptors {
     /// Findings `memory` (kB, thousands of bytes) and `groups` (entries of the multicast table).
-    pub fn run(&self) -> Result<Findings, ReproduceError> {
+    fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         if self.shards == 0 || self.ports / self.shards > 32 {
             return Err(ReproduceError::Bad("a shard of the children bitmap has 1 to 32 ports".into()));
         }

@@ -2,11 +2,12 @@
 
 use serde::Deserialize;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::protocols;
+use tributary_proto::switchml::PROTOCOL;
 
-use super::finding::{Figure, Series, spread};
 use super::rack::LossyRack;
-use super::{Context, Findings, ReproduceError};
+use super::ring;
+use crate::reproduce::finding::{Figure, Series, spread};
+use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -29,12 +30,13 @@ struct Point {
     again: Vec<f64>,
 }
 
-impl Loss {
+impl Experiment for Loss {
     /// Findings `<protocol>-<percent>` (time over the same protocol's without loss) and `ring-over-switchml-<percent>`
     /// (ring's time over SwitchML's).
-    pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+    fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut jobs = Vec::new();
-        for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
+        let ring = ring()?;
+        for protocol in [&PROTOCOL, ring] {
             for loss in std::iter::once(0.0).chain(self.losses.iter().copied()) {
                 let seeds = if loss > 0.0 { context.seeds } else { 1 };
                 jobs.extend((1..=seeds).map(|seed| self.setup.job(protocol, loss, seed)));
@@ -56,16 +58,18 @@ impl Loss {
                 _ => points.push(Point { protocol: job.protocol, loss, tat: vec![tat], again: vec![again] }),
             }
         }
-        Ok(self.findings(&points))
+        Ok(self.findings(ring, &points))
     }
+}
 
-    fn findings(&self, points: &[Point]) -> Findings {
+impl Loss {
+    fn findings(&self, ring: &'static Protocol, points: &[Point]) -> Findings {
         let mut findings = Findings::default();
         let at = |protocol, loss: f64| {
             points.iter().find(|point| point.protocol == protocol && (point.loss - loss).abs() < 1e-9)
         };
         let mut lines = Vec::new();
-        for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
+        for protocol in [&PROTOCOL, ring] {
             let Some(without) = at(protocol, 0.0) else { continue };
             let base = without.tat[0];
             let mut line = vec![];
@@ -81,9 +85,7 @@ impl Loss {
             lines.push(Series::new(protocol.name, line));
         }
         for &loss in &self.losses {
-            if let (Some(ours), Some(ring)) =
-                (at(protocols::named("switchml").unwrap(), loss), at(protocols::named("ring").unwrap(), loss))
-            {
+            if let (Some(ours), Some(ring)) = (at(&PROTOCOL, loss), at(ring, loss)) {
                 let (ours, ring) = (spread(&ours.tat).0, spread(&ring.tat).0);
                 let key = format!("ring-over-switchml-{loss}");
                 findings.cause(&*key, format!("ring takes {:.3} ms, SwitchML {:.3} ms", 1e3 * ring, 1e3 * ours));

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Findings, ReproduceError};
+use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// The switches.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -16,9 +16,9 @@ pub struct Levels {
     pub levels: u32,
 }
 
-impl Levels {
+impl Experiment for Levels {
     /// Findings `levels-1`, `levels-2` ...
-    pub fn run(&self) -> Result<Findings, ReproduceError> {
+    fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         if self.pipelines == 0 || self.ports < self.pipelines * 2 {
             return Err(ReproduceError::Bad("a pipeline needs at least two ports".into()));
         }
@@ -36,7 +36,9 @@ impl Levels {
         ));
         Ok(findings)
     }
+}
 
+impl Levels {
     fn ports_per_pipeline(&self) -> u32 {
         self.ports / self.pipelines
     }

@@ -1,11 +1,11 @@
 //! SwitchML §5, "Supporting large packets": what framing leaves of a link's rate, by the elements of a packet.
 
 use serde::Deserialize;
-use tributary_proto::protocols;
+use tributary_proto::switchml::PROTOCOL;
 
-use super::finding::{Figure, Series};
 use super::rack::{Rack, RackJob};
-use super::{Context, Findings, ReproduceError};
+use crate::reproduce::finding::{Figure, Series};
+use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -25,9 +25,9 @@ pub struct Payload {
     pub elements_per_packet: Vec<u16>,
 }
 
-impl Payload {
+impl Experiment for Payload {
     /// Findings `k<elements>` (simulated) and `k<elements>-formula`, percent of the line rate.
-    pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+    fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let own = Rack { framing_bytes: None, ..self.rack };
         let jobs: Vec<RackJob> = [self.rack, own]
             .into_iter()
@@ -73,7 +73,9 @@ impl Payload {
         });
         Ok(findings)
     }
+}
 
+impl Payload {
     fn cause(&self, job: &RackJob, formula: f64, goodput: f64) -> String {
         format!(
             "the formula with {} bytes around a vector gives {formula:.2} %; the run adds the first round trip and the \
@@ -88,7 +90,7 @@ impl Payload {
         RackJob {
             rack,
             gbit: self.gbit,
-            protocol: protocols::named("switchml").unwrap(),
+            protocol: &PROTOCOL,
             servers: None,
             workers: self.workers,
             elements: self.packets * u32::from(elements_per_packet),

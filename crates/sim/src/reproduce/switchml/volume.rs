@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex};
 use serde::Deserialize;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
+use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
-use tributary_proto::ring;
-use tributary_proto::switchml;
+use tributary_proto::switchml::PROTOCOL;
 
-use super::finding::Finding;
 use super::rack::{Rack, RackJob};
-use super::{Context, Findings, ReproduceError, Watch};
+use super::ring;
 use crate::net::{Happening, TraceEvent, Tracer};
+use crate::reproduce::finding::Finding;
+use crate::reproduce::{Context, Experiment, Findings, ReproduceError, Watch};
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -51,19 +52,14 @@ impl Tracer for Meter {
 
 /// True for packets with a part of the tensor behind their headers.
 fn carries_vector(payload: &[u8]) -> bool {
-    let Ok(common) = tributary_proto::contract::wire::Common::parse(payload) else { return false };
-    if common.protocol == protocols::named("ring").unwrap().code {
-        common.kind == ring::wire::DATA
-    } else {
-        use switchml::wire::Kind;
-        matches!(Kind::from_code(common.kind), Some(Kind::Update | Kind::Result))
-    }
+    let protocol = Common::parse(payload).ok().and_then(|common| protocols::with_code(common.protocol));
+    protocol.is_some_and(|protocol| (protocol.describe)(payload).has_vector)
 }
 
-impl Volume {
+impl Experiment for Volume {
     /// Findings `<protocol>-<workers>`, bytes of vectors sent and received by each worker.
-    pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
-        let jobs: Vec<RackJob> = [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()]
+    fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+        let jobs: Vec<RackJob> = [&PROTOCOL, ring()?]
             .into_iter()
             .flat_map(|protocol| self.workers.iter().map(move |&workers| self.job(protocol, workers)))
             .collect();
@@ -83,7 +79,9 @@ impl Volume {
         ));
         Ok(findings)
     }
+}
 
+impl Volume {
     fn job(&self, protocol: &'static Protocol, workers: u32) -> RackJob {
         RackJob {
             rack: self.rack,

@@ -2,11 +2,11 @@
 
 use serde::Deserialize;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols;
+use tributary_proto::switchml::PROTOCOL;
 
-use super::finding::{Figure, Series};
 use super::rack::LossyRack;
-use super::{Context, Findings, ReproduceError};
+use crate::reproduce::finding::{Figure, Series};
+use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -50,10 +50,10 @@ impl Recorded {
     }
 }
 
-impl Timeline {
+impl Experiment for Timeline {
     /// Findings `steady-<percent>` (packets while the first 80 % are sent, percent of the line rate) and
     /// `tail-<percent>` (intervals at the end below half of it).
-    pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+    fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let runs = context.watch.all(&self.losses, |&loss| self.record(context, loss))?;
         let mut findings = Findings::default();
         let packet = f64::from(self.setup.rack.framing_bytes()) + 4.0 * f64::from(self.setup.elements_per_packet);
@@ -85,7 +85,9 @@ impl Timeline {
         });
         Ok(findings)
     }
+}
 
+impl Timeline {
     /// Why the end is no tail: what the packets sent again would have cost if each had waited for its timeout.
     fn no_tail(&self, run: &Recorded, without: &Recorded, told: &str) -> String {
         let waits = run.again as f64 * self.setup.rto_us as f64 * 1e-3 / f64::from(self.setup.slots);
@@ -98,7 +100,7 @@ impl Timeline {
     }
 
     fn record(&self, context: &Context<'_>, loss: f64) -> Result<Recorded, ReproduceError> {
-        let job = self.setup.job(protocols::named("switchml").unwrap(), loss, 1);
+        let job = self.setup.job(&PROTOCOL, loss, 1);
         let mut sim = job.build()?;
         let (mut packets, mut before) = (Vec::new(), 0);
         let mut until = Time::ZERO;

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
-use super::finding::{Figure, Series, spread};
 use super::rack::{Rack, RackJob, Servers};
-use super::{Context, Findings, ReproduceError};
+use crate::reproduce::finding::{Figure, Series, spread};
+use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -64,10 +64,10 @@ struct Measured<'a> {
     best: f64,
 }
 
-impl Scaling {
+impl Experiment for Scaling {
     /// For each line and rate the findings `<line>-<gbit>-share` (least percentage of the achievable rate over workers)
     /// and `<line>-<gbit>-spread` (greatest over least ATE/s); and `<line>-<gbit>-over-<other>` for each pair.
-    pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+    fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut jobs = Vec::new();
         for rate in &self.rates {
             for line in &self.lines {
@@ -85,7 +85,9 @@ impl Scaling {
         }
         Ok(self.findings(&measured))
     }
+}
 
+impl Scaling {
     fn findings(&self, measured: &[Measured<'_>]) -> Findings {
         let mut findings = Findings::default();
         for one in measured {

@@ -5,8 +5,8 @@
 
 use serde::Deserialize;
 
-use super::finding::Finding;
-use super::{Findings, ReproduceError};
+use crate::reproduce::finding::Finding;
+use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// What is replayed.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -63,9 +63,9 @@ impl Profile {
     }
 }
 
-impl Replay {
+impl Experiment for Replay {
     /// Findings `<model>-<gbit>`.
-    pub fn run(&self) -> Result<Findings, ReproduceError> {
+    fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut findings = Findings::default();
         let ring = 2.0 * f64::from(self.workers - 1) / f64::from(self.workers);
         let passes: Vec<f64> = self.profiles.iter().map(Profile::passes).collect();

@@ -8,12 +8,12 @@ use tributary_proto::contract::host::HostStats;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::switchml::wire::HEADER_LEN;
+use tributary_proto::switchml::PROTOCOL;
 
-use super::{ReproduceError, Watch};
 use crate::driver::{JobPlan, Settings, Simulation};
 use crate::faults::{LinkTrouble, TroubleSpec};
 use crate::net::{Framing, LinkId, LinkSpec, Rate};
+use crate::reproduce::{ReproduceError, Watch};
 use crate::topology::star;
 
 /// How often a long run looks whether it shall stop.
@@ -122,7 +122,7 @@ pub struct RackRun {
 impl Rack {
     /// Bytes on a link around each vector.
     pub fn framing_bytes(&self) -> u16 {
-        self.framing_bytes.unwrap_or(Framing::ETHERNET.overhead + HEADER_LEN as u16)
+        self.framing_bytes.unwrap_or(Framing::ETHERNET.overhead + PROTOCOL.header_len as u16)
     }
 
     /// The largest share of a link's rate that can be vectors.
@@ -132,8 +132,9 @@ impl Rack {
     }
 
     fn framing(&self) -> Result<Framing, ReproduceError> {
-        let overhead = self.framing_bytes().checked_sub(HEADER_LEN as u16).ok_or_else(|| {
-            ReproduceError::Bad(format!("framing_bytes must leave room for our headers, {HEADER_LEN} bytes"))
+        let headers = PROTOCOL.header_len as u16;
+        let overhead = self.framing_bytes().checked_sub(headers).ok_or_else(|| {
+            ReproduceError::Bad(format!("framing_bytes must leave room for our headers, {headers} bytes"))
         })?;
         Ok(Framing { overhead, ..Framing::ETHERNET })
     }

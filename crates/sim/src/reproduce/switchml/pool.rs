@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex};
 use serde::Deserialize;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::protocols;
-use tributary_proto::switchml::wire::Header;
+use tributary_proto::switchml::PROTOCOL;
 
-use super::finding::{Figure, Series};
 use super::rack::{Rack, RackJob};
-use super::{Context, Findings, ReproduceError, Watch};
 use crate::net::{Happening, TraceEvent, Tracer};
+use crate::reproduce::finding::{Figure, Series};
+use crate::reproduce::{Context, Experiment, Findings, ReproduceError, Watch};
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -66,21 +65,21 @@ impl Tracer for Clock {
         if event.node != NodeId(0) || event.what != Happening::Taken {
             return;
         }
-        let Ok(header) = Header::parse(payload) else { return };
+        let Some(slot) = (PROTOCOL.describe)(payload).slot else { return };
         let mut turns = self.0.lock().expect("nobody else holds it while the simulation runs");
-        if let Some(last) = turns.last[usize::from(header.idx)].replace(event.time) {
+        if let Some(last) = turns.last[slot as usize].replace(event.time) {
             turns.sum += event.time.since(last).0;
             turns.count += 1;
         }
     }
 }
 
-impl Pool {
+impl Experiment for Pool {
     /// For each setup the findings `<name>-knee` (the smallest pool within 2 % of the best time), `<name>-rule` (that
     /// knee over the next power of two of BDP / b, with the round trip as measured with the smallest pool),
     /// `<name>-flat` (the largest pool's time over the best) and `<name>-growth` (the largest pool's round trip over
     /// the one at the knee).
-    pub fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+    fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let jobs: Vec<RackJob> =
             self.setups.iter().flat_map(|setup| self.slots.iter().map(move |&slots| self.job(setup, slots))).collect();
         let points = context.watch.all(&jobs, |job| measure(job, context.watch))?;
@@ -106,7 +105,9 @@ impl Pool {
         );
         Ok(findings)
     }
+}
 
+impl Pool {
     fn judge(&self, setup: &Setup, points: &[Point], findings: &mut Findings) {
         let best = points.iter().map(|point| point.tat).min().expect("there are pool sizes");
         let knee = points.iter().find(|point| point.tat.0 as f64 <= 1.02 * best.0 as f64).expect("the best is one");
@@ -134,7 +135,7 @@ impl Pool {
         RackJob {
             rack: Rack { delay_us: setup.delay_us, ..self.rack },
             gbit: setup.gbit,
-            protocol: protocols::named("switchml").unwrap(),
+            protocol: &PROTOCOL,
             servers: None,
             workers: self.workers,
             elements: self.elements,

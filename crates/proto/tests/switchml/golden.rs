@@ -1,0 +1,104 @@
+//! The bytes of every kind of packet, as the machines write them.
+
+use tributary_numeric::ReduceOp;
+use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::collective::values::Values;
+use tributary_proto::contract::config::{Below, SwitchConfig};
+use tributary_proto::contract::host::{Collective, Host};
+use tributary_proto::contract::ids::{GroupId, PortId, Rank, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::switchml::PROTOCOL;
+
+use crate::harness::golden::{check, f32s, job, sent, words};
+
+fn host(rank: u16) -> Box<dyn Host> {
+    crate::harness::golden::host(&PROTOCOL, rank, Default::default())
+}
+
+fn new_switch() -> Box<dyn Switch> {
+    let config = SwitchConfig {
+        job: job(&PROTOCOL),
+        shard: ShardId(0),
+        members: vec![PortId(0), PortId(1)],
+        below: Below::workers(2),
+        group: GroupId(0),
+        parent: None,
+    };
+    PROTOCOL.switch(Values::Elements, &config).expect("SwitchML has a program")
+}
+
+fn processed(switch: &mut Box<dyn Switch>, from: u16, packet: &[u8]) -> (Verdict, Vec<u8>) {
+    let mut bytes = packet.to_vec();
+    let verdict = switch.process(Time::ZERO, PortId(from), &mut PacketMut::new(&mut bytes, Ecn::NotCapable), &NoQueues);
+    (verdict, bytes)
+}
+
+fn notice(switch: &mut Box<dyn Switch>) -> Vec<u8> {
+    let mut buf = vec![0; 1500];
+    let len = switch.poll_transmit(Time::ZERO, &mut buf).expect("a notice").len;
+    buf.truncate(len);
+    buf
+}
+
+#[test]
+fn every_kind() {
+    let (mut hosts, mut switch) = ([host(0), host(1)], new_switch());
+    let mut packets = Vec::new();
+    // Four elements in block 0, one in block 1, and the next collective's in block 2, in slot 0 again.
+    for (rank, host) in hosts.iter_mut().enumerate() {
+        host.submit(Time::ZERO, f32s(&[1.0, -2.0, 0.5, 3.0 + rank as f32, 0.25])).unwrap();
+        host.submit(Time::ZERO, f32s(&[f32::INFINITY, 1e-3])).unwrap();
+    }
+    let probes = hosts.each_mut().map(|host| sent(host, Time::ZERO));
+    packets.push(("PROBE of rank 1: slot 0, phase 0, 5 elements in all, exponent 2", probes[1].clone()));
+    processed(&mut switch, 0, &probes[0]);
+    let (_, agreed) = processed(&mut switch, 1, &probes[1]);
+    packets.push(("RESULT of the probes", agreed.clone()));
+    // Slot 1's probes are not needed here.
+    hosts.iter_mut().for_each(|host| drop(sent(host, Time::ZERO)));
+    for host in &mut hosts {
+        let packet = Packet { bytes: &agreed, wire_len: agreed.len(), ecn: Ecn::NotCapable };
+        host.handle_packet(Time::ZERO, Addr::Switch(ShardId(0)), packet).unwrap();
+    }
+    let updates = hosts.each_mut().map(|host| sent(host, Time::ZERO));
+    packets.push(("UPDATE of rank 1: slot 0, phase 1; its next block is not finite", updates[1].clone()));
+    processed(&mut switch, 0, &updates[0]);
+
+    let asks_at = hosts[0].poll_timeout().map(|_| Time::ZERO + Span::from_millis(75)).expect("a timer");
+    hosts[0].handle_timeout(asks_at);
+    let query = sent(&mut hosts[0], asks_at);
+    packets.push(("QUERY of rank 0 about slot 0, phase 1", query.clone()));
+    assert_eq!(processed(&mut switch, 0, &query).0, Verdict::Consume);
+    packets.push(("REPORT: rank 1 of 2 is missing", notice(&mut switch)));
+
+    let mut odd = updates[1].clone();
+    odd[19] += 1;
+    odd.truncate(36 + 16);
+    processed(&mut switch, 1, &odd);
+    packets.push(("MISMATCH: rank 0 brings 5 f32, rank 1 brings 6", notice(&mut switch)));
+
+    let mut switch = new_switch();
+    for probe in [&probes[0], &probes[1]] {
+        processed(&mut switch, u16::from(probe[25]), probe);
+    }
+    processed(&mut switch, 0, &updates[0]);
+    let (verdict, result) = processed(&mut switch, 1, &updates[1]);
+    assert_eq!(verdict, Verdict::Group(GroupId(0)));
+    packets.push(("RESULT of the updates", result));
+    check("switchml", &packets);
+}
+
+/// What differs where one rank is the root: the operator, and where the root is named.
+#[test]
+fn roots() {
+    let mut packets = Vec::new();
+    let mut worker = host(1);
+    let to = ElementTensor::new(InPlaceStorage::new(vec![7i32, -1]), ReduceOp::Sum).to(Rank(0x2AB));
+    worker.submit(Time::ZERO, Collective { tensor: Box::new(to), deadline: None }).unwrap();
+    packets.push(("UPDATE of rank 1, to a reduce of two elements for rank 0x2ab", sent(&mut worker, Time::ZERO)));
+    worker.submit(Time::ZERO, words(0, &[7])).unwrap();
+    packets.push(("UPDATE of rank 1, to a broadcast of one word from rank 0", sent(&mut worker, Time::ZERO)));
+    check("switchml_roots", &packets);
+}

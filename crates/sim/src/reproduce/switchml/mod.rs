@@ -1,0 +1,47 @@
+//! SwitchML's evaluation (Sapio et al., NSDI 2021): its experiments, on the rack of its testbed.
+
+mod levels;
+mod loss;
+mod payload;
+mod pool;
+mod rack;
+mod replay;
+mod scaling;
+mod timeline;
+mod volume;
+
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::protocols;
+
+use super::ReproduceError;
+use super::paper::{Paper, embedded, read};
+
+/// Its files, and the kinds that only they have.
+pub static PAPER: Paper = Paper {
+    bases: &[],
+    files: embedded! {
+        "switchml-s3"
+        "switchml-table2"
+        "switchml-fig3"
+        "switchml-payload"
+        "switchml-fig6"
+        "switchml-fig7"
+        "switchml-fig9"
+        "switchml-s7"
+    },
+    kinds: &[
+        ("volume", read::<volume::Volume>),
+        ("payload", read::<payload::Payload>),
+        ("replay", read::<replay::Replay>),
+        ("scaling", read::<scaling::Scaling>),
+        ("loss", read::<loss::Loss>),
+        ("timeline", read::<timeline::Timeline>),
+        ("pool", read::<pool::Pool>),
+        ("levels", read::<levels::Levels>),
+    ],
+};
+
+/// The ring, which the paper holds itself against.
+fn ring() -> Result<&'static Protocol, ReproduceError> {
+    protocols::named("ring").ok_or_else(|| ReproduceError::Bad("this build has no ring to compare with".into()))
+}
