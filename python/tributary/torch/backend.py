@@ -107,6 +107,8 @@ class TributaryBackend(Reductions, Movement):
         self._end(orderly=False)
 
     def _end(self, orderly: bool) -> None:
+        if not self._home.is_here():
+            return  # The group is the parent's, and goes on there.
         with self._order:
             if self._closed:
                 return

@@ -19,6 +19,7 @@ class Movement(Ways):
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
         """As :meth:`barrier`, over the host path, with rank 0 asking everybody."""
+        self._refuse_fork("monitored_barrier")
         with self._order:
             title = self._next_title("monitored_barrier")
         self._ledger.host("monitored_barrier", "rank 0 asks every rank", 0)

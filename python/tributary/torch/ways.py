@@ -18,6 +18,7 @@ from tributary.torch.host import HostPath
 from tributary.torch.ledger import Ledger
 from tributary.torch.network import Broadcast, Network, Transfer
 from tributary.torch.options import Options
+from tributary.torch.process import Home
 from tributary.torch.staging import Staged
 from tributary.torch.tensors import DTYPES, Tensors, refuse_unfit, size_in_bytes
 from tributary.torch.work import Completer, Finish, HostWork, NetworkWork
@@ -37,6 +38,7 @@ class Ways(Backend):
 
     def __init__(self, rank: int, size: int, name: str) -> None:
         super().__init__(rank, size)
+        self._home = Home()
         self._name = name
         self._ledger = Ledger()
         self._completer = Completer(f"tributary-{name}")
@@ -68,6 +70,7 @@ class Ways(Backend):
         finish: Finish | None,
         opts: Any,
     ) -> NetworkWork:
+        self._refuse_fork(name)
         timeout = self._timeout_of(opts).total_seconds()
         with _profiled(name) as profile:
             with self._order:
@@ -103,6 +106,7 @@ class Ways(Backend):
         arguments: list[Any],
         averaged: Sequence[torch.Tensor] = (),
     ) -> HostWork:
+        self._refuse_fork(name)
         refuse_unfit(name, list(tensors))
         opts = arguments[-1]
         if hasattr(opts, "timeout"):
@@ -116,6 +120,9 @@ class Ways(Backend):
                 raise type(error)(f"{title}: {error}") from error
         self._ledger.host(name, reason, size_in_bytes(list(tensors)))
         return HostWork(title, list(tensors), inner, staged.after(finish))
+
+    def _refuse_fork(self, name: str) -> None:
+        self._home.refuse_fork(f"{name}: the group {self._name}")
 
     def _next_title(self, name: str) -> str:
         if self._closed:

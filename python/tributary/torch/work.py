@@ -15,6 +15,7 @@ from torch._C._distributed_c10d import Work
 
 from tributary import _core
 from tributary.errors import CollectiveTimeout, SwitchLost
+from tributary.torch.process import Home
 
 Finish = Callable[[], None]
 
@@ -34,6 +35,7 @@ class _Work(Work):
         super().__init__()
         #: For messages: "all_reduce 12 of group default_pg".
         self.title = title
+        self._home = Home()
         self._result = Result(tensors)
         self._finish = finish
         self._lock = threading.Lock()
@@ -127,6 +129,7 @@ class NetworkWork(_Work):
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Wait until the result is in the caller's tensors; raise why the operation failed."""
+        self._home.refuse_fork(self.title)
         deadline = time.monotonic() + timeout.total_seconds() if timeout > _NO_TIMEOUT else None
         error: Exception | None = None
         if not self._ended:
@@ -185,6 +188,7 @@ class HostWork(_Work):
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Wait until the result is in the caller's tensors; raise why the operation failed."""
+        self._home.refuse_fork(self.title)
         if not self._ended:
             try:
                 self._inner.wait(timeout)
