@@ -10,9 +10,10 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
 
 from tributary.torch.host import HostPath
+from tributary.torch.lane import Lane
 from tributary.torch.ledger import Stats
 from tributary.torch.movement import Movement
-from tributary.torch.network import Network
+from tributary.torch.network import Network, together
 from tributary.torch.options import Options
 from tributary.torch.reductions import Reductions
 from tributary.torch.rendezvous import Rendezvous
@@ -47,17 +48,27 @@ class TributaryBackend(Reductions, Movement):
         if self._rendezvous.meeting.embedded:
             self._about_switch = "the switch ran in the process of rank 0 of this group"
         try:
-            self._host = HostPath(dist.PrefixStore(self._rendezvous.meeting.nonce, store), rank, size, self._options)
-            self._network = self._connect() if size > 1 else None
+            self._store = dist.PrefixStore(self._rendezvous.meeting.nonce, store)
+            host = HostPath(self._store, rank, size, self._options)
+            self._main = Lane(self._connect(""), host, f"of group {name}")
         except BaseException:
             self._rendezvous.leave(orderly=False)
             raise
         self._rendezvous.all_have_met()
 
-    def _connect(self) -> Network:
-        meeting = self._rendezvous.meeting
+    def _connect(self, suffix: str) -> Network | None:
+        if self.size() == 1:
+            return None
+        meeting = self._rendezvous.meeting.named(suffix)
         seconds = self._options._timeout.total_seconds()
         return Network(meeting, self.rank(), self.size(), seconds, self._chosen)
+
+    def _open_lane(self, callbacks: str) -> Lane:
+        suffix = "-callbacks" if callbacks == self._name else f"-callbacks-{callbacks}"
+        whose = f"callbacks of group {callbacks}"
+        host = HostPath(dist.PrefixStore(suffix, self._store), self.rank(), self.size(), self._options)
+        place = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
+        return Lane(self._connect(suffix), host, place)
 
     # What c10d asks about the group.
 
@@ -82,7 +93,8 @@ class TributaryBackend(Reductions, Movement):
     def set_timeout(self, timeout: timedelta) -> None:
         """Change the timeout of operations to come."""
         self._options._timeout = timeout
-        self._host.set_timeout(timeout)
+        for lane in self._all_lanes():
+            lane.host.set_timeout(timeout)
 
     _set_default_timeout = set_timeout
 
@@ -90,13 +102,19 @@ class TributaryBackend(Reductions, Movement):
         """Nothing: every rank counts from zero."""
 
     def _get_sequence_number_for_group(self) -> int:
-        return self._number
+        return self._main.number
+
+    def _all_lanes(self) -> list[Lane]:
+        with self._order:
+            return [self._main, *self._lanes.values()]
 
     # The end.
 
     def stats(self) -> Stats:
         """What was summed where so far."""
-        return self._ledger.stats(self._network.stats() if self._network else None)
+        counted = [lane.network.stats() for lane in self._all_lanes() if lane.network is not None]
+        known = [stats for stats in counted if stats is not None]
+        return self._ledger.stats(together(known) if known else None)
 
     def shutdown(self) -> None:
         """Leave the job and say what was summed where. Harmless when called again."""
@@ -115,10 +133,13 @@ class TributaryBackend(Reductions, Movement):
             self._closed = True
         if orderly and self.rank() == 0:
             self._report()
-        if self._network is not None:
-            self._network.close()
+        lanes = self._all_lanes()
+        for lane in lanes:
+            lane.leave()
         self._completer.close()
-        self._host.close(orderly)
+        for lane in lanes:
+            lane.host.close(orderly)
+        self._callbacks.close()
         self._rendezvous.leave(orderly)
         self._on_end()
 

@@ -15,6 +15,7 @@ from torch._C._distributed_c10d import Work
 
 from tributary import _core
 from tributary.errors import CollectiveTimeout, SwitchLost
+from tributary.torch.callbacks import Callbacks, OrderedFuture, tell
 from tributary.torch.process import Home
 
 Finish = Callable[[], None]
@@ -28,11 +29,24 @@ class Result(list[torch.Tensor]):
     source_rank: int = -1
 
 
-class _Work(Work):
-    """What both kinds share: one outcome, decided once, and a future that hears of it."""
+#: In each thread the work whose future was asked for last.
+_here = threading.local()
 
-    def __init__(self, title: str, tensors: Sequence[torch.Tensor], finish: Finish | None) -> None:
+
+def last_asked() -> _Work | None:
+    """The work whose future this thread asked for last; forgets it."""
+    work, _here.asked = getattr(_here, "asked", None), None
+    return work
+
+
+class _Work(Work):
+    """What both kinds share: one outcome, decided once, and futures that hear of it."""
+
+    def __init__(
+        self, title: str, tensors: Sequence[torch.Tensor], finish: Finish | None, callbacks: Callbacks
+    ) -> None:
         super().__init__()
+        self._callbacks = callbacks
         #: For messages: "all_reduce 12 of group default_pg".
         self.title = title
         self._home = Home()
@@ -43,10 +57,11 @@ class _Work(Work):
         self._error: BaseException | None = None
         self._future: torch.futures.Future[Any] | None = None
         self._handed: torch.futures.Future[Any] | None = None
+        self._ordered: OrderedFuture | None = None
 
     def _conclude(self, error: BaseException | None) -> None:
         """Decide the outcome, unless another thread has; bring the result to the caller's tensors."""
-        future = None
+        futures: list[torch.futures.Future[Any] | None] = []
         with self._lock:
             if not self._ended:
                 if error is None and self._finish is not None:
@@ -57,23 +72,20 @@ class _Work(Work):
                 if error is not None:
                     _entitle(error, self.title)
                 self._error, self._ended, self._finish = error, True, None
-                future = self._future
-        # Outside of the lock: what hangs on the future may ask us again.
-        if future is not None:
+                futures = [self._ordered, self._future]
+        # Outside of the lock: what hangs on the futures may ask us again.
+        for future in futures:
             self._tell(future)
         if self._error is not None:
             raise self._error
 
-    def _tell(self, future: torch.futures.Future[Any]) -> None:
-        if self._error is None:
-            future.set_result(self._result)
-        elif isinstance(self._error, Exception):
-            future.set_exception(self._error)
-        else:
-            future.set_exception(RuntimeError(str(self._error)))
+    def _tell(self, future: torch.futures.Future[Any] | None) -> None:
+        if future is not None:
+            tell(future, self._result if self._error is None else self._error)
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """A future that brings the tensors."""
+        """A future that brings the tensors, as C++ knows it."""
+        _here.asked = self
         with self._lock:
             late = self._ended and self._future is None
             if self._handed is None:
@@ -82,9 +94,23 @@ class _Work(Work):
                 # crashes. What a callback raises is an error in both worlds.
                 self._handed = self._future.then(_value)
             handed = self._handed
-        if late and self._future is not None:
+        if late:
             self._tell(self._future)
         return handed
+
+    def ordered_future(self) -> OrderedFuture | None:
+        """A future that brings the tensors, as Python gets it; None where the end is not told by itself."""
+        with self._lock:
+            late = self._ended and self._ordered is None
+            if self._ordered is None:
+                self._ordered = OrderedFuture(self._callbacks, self._devices(), self.settle)
+            ordered = self._ordered
+        if late:
+            self._tell(ordered)
+        return ordered
+
+    def settle(self) -> None:
+        """Bring the end about, where this thread can; its error stays for the caller."""
 
     def _devices(self) -> list[torch.device]:
         # A future that brings tensors of a GPU must say of which.
@@ -119,9 +145,10 @@ class NetworkWork(_Work):
         finish: Finish | None,
         timeout: float,
         completer: Completer,
+        callbacks: Callbacks,
         about_switch: str | None = None,
     ) -> None:
-        super().__init__(title, tensors, finish)
+        super().__init__(title, tensors, finish, callbacks)
         self._timeout = timeout
         self._about_switch = about_switch
         self._transfers = transfers
@@ -181,10 +208,13 @@ class NetworkWork(_Work):
 class HostWork(_Work):
     """An operation on the host path: Gloo's own work, under our name."""
 
-    def __init__(self, title: str, tensors: Sequence[torch.Tensor], inner: Any, finish: Finish | None) -> None:
-        super().__init__(title, tensors, finish)
+    def __init__(
+        self, title: str, tensors: Sequence[torch.Tensor], inner: Any, finish: Finish | None, callbacks: Callbacks
+    ) -> None:
+        super().__init__(title, tensors, finish, callbacks)
         self._inner = inner
         self._follows = False
+        self._tells_by_itself = True
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Wait until the result is in the caller's tensors; raise why the operation failed."""
@@ -218,9 +248,15 @@ class HostWork(_Work):
             try:
                 inner = self._inner.get_future()
             except RuntimeError:
-                return future  # Gloo's sends and receives have none: ours ends when somebody has waited.
+                # Gloo's sends and receives have none: ours ends when somebody has waited.
+                self._tells_by_itself = False
+                return future
             inner.add_done_callback(self._hear)
         return future
+
+    def ordered_future(self) -> OrderedFuture | None:
+        """As for all works. A callback that waits for a send would keep all others waiting."""
+        return super().ordered_future() if self._tells_by_itself else None
 
     def _hear(self, inner: torch.futures.Future[Any]) -> None:
         error: RuntimeError | None = None
