@@ -56,7 +56,7 @@ def test_every_operation_goes_over_a_fabric(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("rank")) == [
         f"rank {rank} is right" for rank in range(4)
-    ]
+    ], done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", ["Canary", "gloo", ""])
