@@ -52,7 +52,8 @@ $(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
 	    'matplotlib>=3.7' 'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1'
 	@touch $@
 
-demo: build ## Watch a switch and four workers sum real tensors
+demo: build ## Watch a switch and four workers sum real tensors, as root on links of 1 Gbit/s
+	scripts/apt-install iproute2 nftables
 	$(VENV)/bin/tributary demo
 
 bench: build ## Measure ours against host-based allreduce over the same links
