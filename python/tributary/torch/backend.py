@@ -9,6 +9,7 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
 
+from tributary.errors import SwitchLost
 from tributary.torch.host import HostPath
 from tributary.torch.lane import Lane
 from tributary.torch.ledger import Stats
@@ -36,7 +37,7 @@ class TributaryBackend(Reductions, Movement):
         timeout: timedelta = timedelta(minutes=30),
         options: Options | None = None,
         global_ranks: Sequence[int] = (),
-        on_end: Callable[[], object] = lambda: None,
+        on_end: Callable[[bool], object] = lambda orderly: None,
     ) -> None:
         super().__init__(rank, size, name)
         self._on_end = on_end
@@ -46,7 +47,7 @@ class TributaryBackend(Reductions, Movement):
         self._options.group_name = name
         self._rendezvous = Rendezvous(store, rank, size, name, self._chosen)
         if self._rendezvous.meeting.embedded:
-            self._about_switch = "the switch ran in the process of rank 0 of this group"
+            self._hints[SwitchLost] = "the switch ran in the process of rank 0 of this group"
         try:
             self._store = dist.PrefixStore(self._rendezvous.meeting.nonce, store)
             host = HostPath(self._store, rank, size, self._options)
@@ -131,8 +132,6 @@ class TributaryBackend(Reductions, Movement):
             if self._closed:
                 return
             self._closed = True
-        if orderly and self.rank() == 0:
-            self._report()
         lanes = self._all_lanes()
         for lane in lanes:
             lane.leave()
@@ -141,9 +140,8 @@ class TributaryBackend(Reductions, Movement):
             lane.host.close(orderly)
         self._callbacks.close()
         self._rendezvous.leave(orderly)
-        self._on_end()
+        self._on_end(orderly)
 
-    def _report(self) -> None:
-        # The default group speaks up; groups of a mesh are many.
-        level = logging.DEBUG if self._options.global_ranks_in_group else logging.INFO
-        log.log(level, "group %s, rank 0 of %d: %s", self._name, self.size(), self.stats())
+    def is_default(self) -> bool:
+        """Whether this is the group of all ranks that ``init_process_group`` made."""
+        return not self._options.global_ranks_in_group

@@ -12,8 +12,9 @@ import torch
 from torch._C._distributed_c10d import Backend
 
 from tributary import _core
-from tributary.errors import Closed, Unsupported
+from tributary.errors import Closed, Mismatch, Unsupported
 from tributary.torch import operators
+from tributary.torch.agreement import Agreement, said, words
 from tributary.torch.callbacks import Callbacks, is_telling
 from tributary.torch.lane import Lane
 from tributary.torch.ledger import Ledger
@@ -22,7 +23,8 @@ from tributary.torch.options import Options
 from tributary.torch.process import Home
 from tributary.torch.staging import Staged
 from tributary.torch.tensors import DTYPES, Tensors, refuse_unfit, size_in_bytes
-from tributary.torch.work import Completer, Finish, HostWork, NetworkWork
+from tributary.torch.transit import Finish, Transit, entitle
+from tributary.torch.work import Completer, HostWork, NetworkWork
 
 #: Why a group of one rank takes the host path.
 ALONE = "a group of one rank has nothing to sum"
@@ -48,8 +50,10 @@ class Ways(Backend):
         #: Held while an operation is numbered and submitted: all ranks see one order.
         self._order = threading.Lock()
         self._closed = False
-        #: What to add where a switch is lost.
-        self._about_switch: str | None = None
+        #: What to add to errors.
+        self._hints: dict[type[Exception], str] = {
+            Mismatch: f"a sum of {size} i32 elements may stand for an operation that takes the host path"
+        }
 
     @property
     def _network(self) -> Network | None:
@@ -119,11 +123,11 @@ class Ways(Backend):
                     if not transfers:
                         pending += lane.network.submit_nothing(timeout)
                 except Exception as error:
-                    error.args = (f"{title}: {error}", *error.args[1:])
+                    entitle(error, title)
                     raise
             self._ledger.network(name, size_in_bytes(tensors))
-            about = self._about_switch
-            work = NetworkWork(title, tensors, pending, finish, timeout, self._completer, self._callbacks, about)
+            transit = Transit(title, pending, timeout, self._hints)
+            work = NetworkWork(title, tensors, transit, finish, self._completer, self._callbacks)
             if profile is not None:
                 profile._call_end_callbacks_on_future(work.get_future())
         if finish is not None and getattr(opts, "asyncOp", True):
@@ -148,12 +152,29 @@ class Ways(Backend):
         staged = Staged.of(arguments, averaged, brings_back=method != "send")
         with self._order:
             title = self._next_title(name, lane)
+            agreement = self._say(name, tensors, opts, title, lane)
             try:
                 inner, finish = lane.host.start(method, staged.arguments, staged.averaged)
             except RuntimeError as error:
                 raise type(error)(f"{title}: {error}") from error
         self._ledger.host(name, reason, size_in_bytes(list(tensors)))
-        return HostWork(title, list(tensors), inner, staged.after(finish), self._callbacks)
+        last = staged.after(finish)
+        give_up = lane.host.abort
+        return HostWork(title, list(tensors), inner, last, self._completer, self._callbacks, agreement, give_up)
+
+    def _say(self, name: str, tensors: Sequence[torch.Tensor], opts: Any, title: str, lane: Lane) -> Agreement | None:
+        """Tell the other ranks what this one brings to the host path."""
+        what = said(name, tensors, opts)
+        if what is None or lane.network is None:
+            return None
+        timeout = self._timeout_of(opts).total_seconds()
+        mine = words(what, self.rank(), self.size())
+        try:
+            pending = lane.network.submit(Transfer.of_all(mine), "sum", timeout)
+        except Exception as error:
+            entitle(error, title)
+            raise
+        return Agreement(Transit(title, pending, timeout, self._hints), mine, self.rank(), what)
 
     def _refuse_fork(self, name: str) -> None:
         self._home.refuse_fork(f"{name}: the group {self._name}")
