@@ -228,5 +228,6 @@ def connect(
 
     """
     sizes: dict[str, Any] = {"elements_per_packet": elements_per_packet, "slots": slots}
-    chosen = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (options or {}).items()}
+    given = (options or {}).items()
+    chosen = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given}
     return Group(_core.Group.connect(switch, job, rank, world_size, timeout, protocol, chosen, **sizes), timeout)
