@@ -17,6 +17,9 @@ from program import Daemon
 #: Processes that stay up between tests, so that a test with eight ranks does not start eight interpreters.
 WORKERS = 8
 
+#: Seconds until a rank counts as hung. On a busy machine the first test of a process imports PyTorch for half a minute.
+PATIENCE_S = 240
+
 
 @pytest.fixture(scope="session")
 def daemon() -> Iterator[Daemon]:
@@ -43,7 +46,7 @@ def ranks(workers: ProcessPoolExecutor) -> Ranks:
     def call(function: Callable[..., Any], world: int, *args: Any) -> list[Any]:
         futures: list[Future[Any]] = [workers.submit(function, rank, world, *args) for rank in range(world)]
         # A rank that failed makes others fail after it: the cause is the one that does not complain of ranks.
-        errors = [error for future in futures if (error := future.exception(timeout=60)) is not None]
+        errors = [error for future in futures if (error := future.exception(timeout=PATIENCE_S)) is not None]
         for error in sorted(errors, key=lambda error: isinstance(error, tributary.CollectiveError)):
             raise error
         return [future.result() for future in futures]

@@ -12,7 +12,7 @@ def test_obeys_lines_or_says_how_to_get_pytorch() -> None:
     peer = subprocess.run(command, input="1000 3\n", capture_output=True, text=True, timeout=120, check=False)
     if importlib.util.find_spec("torch") is None:
         assert peer.returncode == 3
-        assert "pip install 'tributary[torch]'" in peer.stderr
+        assert "pip install 'tributary-ina[torch]'" in peer.stderr
         return
     assert peer.returncode == 0, peer.stderr
     joined, report = (json.loads(line) for line in peer.stdout.splitlines())

@@ -124,7 +124,7 @@ def test_parquet_is_what_pandas_reads(tmp_path: Path) -> None:
 
 def test_without_pandas_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'tributary\[pandas\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'tributary-ina\[pandas\]'"):
         sim.run(STAR).frame("jobs")
 
 

@@ -13,7 +13,7 @@ import program
 import tributary
 from tributary import sim
 
-distributed = pytest.importorskip("distributed", reason="Dask is not installed: `pip install 'tributary[dask]'`")
+distributed = pytest.importorskip("distributed", reason="Dask is not installed: `pip install 'tributary-ina[dask]'`")
 
 SWEEP = """
 [network]
@@ -94,5 +94,5 @@ def test_a_cluster_without_workers_is_a_sentence() -> None:
 
 def test_without_dask_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(tributary.SimulationError, match=r"pip install 'tributary\[dask\]'"):
+    with pytest.raises(tributary.SimulationError, match=r"pip install 'tributary-ina\[dask\]'"):
         sim.sweep(SWEEP, on="127.0.0.1:9")

@@ -99,6 +99,38 @@ def test_a_rank_that_does_not_come_is_named(ranks: Ranks, meet: str) -> None:
         assert "rank 2" in sentence
 
 
+def test_a_rank_that_does_not_come_to_the_host_path_is_named(ranks: Ranks, meet: str) -> None:
+    heard = ranks(torch_rank_trouble.missing_on_the_host_path, 3, meet)
+    for kind, sentence in heard[:2]:
+        assert kind == "CollectiveTimeout", sentence
+        assert sentence.startswith("all_reduce 2 of group 0 hit its timeout of 2 s")
+        assert "rank 2" in sentence
+
+
+F32, F64 = ("all_reduce", "float32", "SUM"), ("all_reduce", "float64", "SUM")
+
+
+@pytest.mark.parametrize("how", ["wait", "future"])
+@pytest.mark.parametrize(
+    ("brings", "told"),
+    [
+        ([F32, F64], "sum of 1000 f32 elements, rank 1 brings sum of 2 i32 elements"),
+        ([F64, F32], "rank 1 brings sum of 1000 f32 elements"),
+        ([F32, ("all_reduce", "float32", "MAX")], "rank 1 brings sum of 2 i32 elements"),
+        ([F64, F64, ("all_reduce", "float64", "MAX")], "ranks disagree: rank "),
+        ([("all_gather", "float32", ""), F32], "rank 1 brings sum of 1000 f32 elements"),
+        ([("all_gather", "float32", ""), F64], "to the host path, rank "),
+    ],
+    ids=["type", "other type", "operator", "operator of a third", "operation", "operation of the host path"],
+)
+def test_ranks_whose_operations_differ_or_take_different_ways_hear_at_once(
+    ranks: Ranks, meet: str, brings: list[tuple[str, str, str]], told: str, how: str
+) -> None:
+    for kind, sentence in ranks(torch_rank_trouble.differing, len(brings), meet, brings, how):
+        assert kind == "Mismatch", sentence
+        assert told in sentence
+
+
 def test_a_wait_that_is_too_short_says_so_and_can_be_repeated(ranks: Ranks, meet: str) -> None:
     ranks(torch_rank_trouble.impatient, 2, meet)
 
@@ -162,6 +194,12 @@ def test_the_ledger_says_how_much_and_why() -> None:
     assert line == (
         "in network 75.0% of 4.0 MiB, host path 25.0%, because all_gather: moves data, sums nothing (1.0 MiB)"
     )
+
+
+def test_the_last_line_adds_up_all_groups(ranks: Ranks, meet: str) -> None:
+    told, nothing = ranks(torch_rank_trouble.adding_up, 2, meet)
+    assert nothing == []
+    assert told == ["3 groups, rank 0 of 2: in network 100.0% of 12.0 KiB"]
 
 
 @pytest.mark.parametrize("shape", [(7,), (8,), (), (0,), (3, 5)])

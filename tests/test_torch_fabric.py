@@ -41,7 +41,10 @@ for rank in $ranks; do wait $rank; done
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="namespaces need root and iproute2")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("nft") is None,
+    reason="network namespaces need root, iproute2 and nftables",
+)
 def test_every_operation_goes_over_a_fabric(tmp_path: Path) -> None:
     settings = {
         "PYTHON": sys.executable,
@@ -53,7 +56,7 @@ def test_every_operation_goes_over_a_fabric(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("rank")) == [
         f"rank {rank} is right" for rank in range(4)
-    ]
+    ], done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", ["Canary", "gloo", ""])

@@ -136,6 +136,51 @@ def test_a_rank_that_dies_is_replaced_and_the_job_finishes(tmp_path: Path) -> No
     assert ran.stdout.count("finished 1 300000.0") == 3
 
 
+FORKS = r"""
+import os, pathlib, sys, time, torch, torch.distributed as dist
+from datetime import timedelta
+dist.init_process_group("tributary", timeout=timedelta(seconds=30))
+def refused(call):
+    try:
+        call()
+    except RuntimeError as error:
+        assert "made before a fork" in str(error), error
+    else:
+        raise AssertionError("it went through")
+forked = pathlib.Path(sys.argv[1])
+while dist.get_rank() == 1 and not forked.exists():
+    time.sleep(0.01)
+ones = torch.ones(100_000)
+work = dist.all_reduce(ones, async_op=True)
+moved = dist.all_gather([torch.empty(1), torch.empty(1)], torch.ones(1), async_op=True)
+child = os.fork() if dist.get_rank() == 0 else None
+if child == 0:
+    if sys.argv[2] == "asks":
+        for call in (work.wait, moved.wait, dist.barrier, lambda: dist.all_reduce(ones), dist.monitored_barrier,
+                     lambda: dist.send(ones, 1)):
+            refused(call)
+        dist.destroy_process_group()
+    sys.exit(7)
+if child:
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    forked.touch()
+work.wait()
+moved.wait()
+dist.all_reduce(ones)
+print(f"the parent has {ones[0].item()}\n", end="")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("child", ["ends", "asks"])
+def test_a_forked_child_does_its_parents_groups_no_harm(tmp_path: Path, child: str) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+    ran = torchrun(str(script), str(tmp_path / "forked"), child)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("the parent has 4.0") == 2
+
+
 OUTLIVES = r"""
 import os, pathlib, sys, torch, torch.distributed as dist
 from datetime import timedelta

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from datetime import timedelta
 
@@ -27,6 +28,41 @@ def missing(rank: int, size: int, meet: str) -> tuple[str, str]:
     return "nothing", "went wrong"
 
 
+def missing_on_the_host_path(rank: int, size: int, meet: str) -> tuple[str, str]:
+    """As :func:`missing`, of a type that the network does not know."""
+    with world(rank, size, meet, timeout=2.0):
+        dist.all_reduce(torch.ones(4, dtype=torch.float64))
+        if rank == size - 1:
+            time.sleep(3.5)
+            return "", ""
+        try:
+            dist.all_reduce(torch.ones(4, dtype=torch.float64))
+        except RuntimeError as error:
+            return type(error).__name__, str(error)
+    return "nothing", "went wrong"
+
+
+def differing(rank: int, size: int, meet: str, brings: list[tuple[str, str, str]], how: str) -> tuple[str, str]:
+    """Every rank brings its own of these, by operation, type and operator; what it hears."""
+    name, dtype, op = brings[rank]
+    tensor = torch.ones(1000, dtype=getattr(torch, dtype))
+    # Nobody waits for this timeout in a test that passes.
+    with world(rank, size, meet, timeout=500.0):
+        try:
+            if name == "all_gather":
+                work = dist.all_gather([torch.empty_like(tensor) for _ in range(size)], tensor, async_op=True)
+            else:
+                work = dist.all_reduce(tensor, op=getattr(dist.ReduceOp, op), async_op=True)
+            assert work is not None
+            if how == "future":
+                work.get_future().wait()
+            else:
+                work.wait()
+        except RuntimeError as error:
+            return type(error).__name__, str(error)
+    return "nothing", "went wrong"
+
+
 def impatient(rank: int, size: int, meet: str) -> None:
     """A wait that is shorter than the collective."""
     with world(rank, size, meet):
@@ -44,6 +80,24 @@ def impatient(rank: int, size: int, meet: str) -> None:
                 raise AssertionError("rank 1 was still asleep")
         handle.wait()
         assert tensor.tolist() == [size] * 4
+
+
+def adding_up(rank: int, size: int, meet: str) -> list[str]:
+    """Sum in subgroups alone; what the log tells at the end."""
+    told: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("tributary.torch")
+    log.addHandler(handler)
+    try:
+        with world(rank, size, meet):
+            both = [dist.new_group(), dist.new_group()]
+            dist.all_reduce(torch.ones(1024), group=both[0])
+            dist.all_reduce(torch.ones(2048), group=both[1])
+            dist.destroy_process_group(both[0])
+    finally:
+        log.removeHandler(handler)
+    return told
 
 
 def strict(rank: int, size: int, meet: str) -> None:

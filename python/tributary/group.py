@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -83,6 +82,8 @@ class Handle:
 class Group:
     """One worker of a job. Made by :func:`connect`; a context manager that leaves the job at its end.
 
+    It belongs to the process that connected. In a fork every call is refused, and `close` does nothing.
+
     All ranks call the same collectives in the same order. Calls may come from several threads where the caller keeps
     that order.
     """
@@ -91,7 +92,6 @@ class Group:
         """Made by :func:`connect`."""
         self._core = core
         self._timeout = timeout
-        self._pid = os.getpid()
         self.info = GroupInfo(**core.info())
 
     @property
@@ -123,7 +123,6 @@ class Group:
         self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
     ) -> Handle:
         """Start :meth:`allreduce` and return at once. Several collectives under way travel back to back."""
-        self._check_pid()
         flat = Flat(x, out)
         pending = self._core.submit(flat.input, flat.output, flat.dtype, check_op(op), self._seconds(timeout))
         return Handle(pending, flat)
@@ -143,7 +142,6 @@ class Group:
         """
         is_root = root == self.rank
         flat = Flat(x, out if is_root else None)
-        self._check_pid()
         pending = self._core.submit(
             flat.input, flat.output, flat.dtype, check_op(op), self._seconds(timeout), self._check_root(root)
         )
@@ -159,7 +157,6 @@ class Group:
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        self._check_pid()
         if not isinstance(x, np.ndarray) or x.dtype.hasobject:
             raise TypeError("a broadcast is of a numpy array of numbers, in place")
         is_root = self._check_root(root) == self.rank
@@ -177,10 +174,6 @@ class Group:
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout
-
-    def _check_pid(self) -> None:
-        if os.getpid() != self._pid:
-            raise TributaryError("this group was made before a fork; connect in the new process")
 
     def _check_root(self, root: int) -> int:
         if not 0 <= root < self.world_size:
@@ -235,5 +228,6 @@ def connect(
 
     """
     sizes: dict[str, Any] = {"elements_per_packet": elements_per_packet, "slots": slots}
-    chosen = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (options or {}).items()}
+    given = (options or {}).items()
+    chosen = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given}
     return Group(_core.Group.connect(switch, job, rank, world_size, timeout, protocol, chosen, **sizes), timeout)

@@ -2,7 +2,7 @@
 
 >>> python -m tributary.plots figures/switchml-fig6.json
 
-writes `figures/switchml-fig6.png`. Needs matplotlib: `pip install 'tributary[plots]'`.
+writes `figures/switchml-fig6.png`. Needs matplotlib: `pip install 'tributary-ina[plots]'`.
 """
 
 from __future__ import annotations

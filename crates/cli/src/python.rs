@@ -37,7 +37,7 @@ impl Module {
         let last = stderr.lines().last().unwrap_or("it said nothing").trim();
         let Some(place) = last.find("No module named") else { return last.to_string() };
         let (python, missing) = (self.interpreter.to_string_lossy(), last[place..].trim_end_matches(')'));
-        format!("{python} says: {missing}; `pip install 'tributary[{}]'` for it brings what is missing", self.extra)
+        format!("{python} says: {missing}; `pip install 'tributary-ina[{}]'` for it brings what is missing", self.extra)
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
         let module = Module::new(&program, "tributary.plots", "plots");
         assert_eq!(
             module.failed("Traceback\nModuleNotFoundError: No module named 'matplotlib'\n"),
-            "/usr/bin/python3 says: No module named 'matplotlib'; `pip install 'tributary[plots]'` for it brings what is missing"
+            "/usr/bin/python3 says: No module named 'matplotlib'; `pip install 'tributary-ina[plots]'` for it brings what is missing"
         );
         assert_eq!(module.failed("ValueError: it has no figures\n"), "ValueError: it has no figures");
     }

@@ -301,7 +301,7 @@ impl Group {
 
     /// What was counted since the group was connected.
     pub fn stats(&self) -> Result<GroupStats, GroupError> {
-        self.shared.stats().ok_or_else(|| self.shared.driver_fault())
+        self.shared.stats()
     }
 
     /// What the group is.
@@ -315,6 +315,11 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
+        if !self.shared.is_at_home() {
+            // The job goes on in the process that this one was forked from. Its thread is not here to be joined.
+            std::mem::forget(self.io_thread.take());
+            return;
+        }
         self.shared.close();
         if let Some(thread) = self.io_thread.take()
             && thread.join().is_err()

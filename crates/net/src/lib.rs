@@ -18,6 +18,7 @@ pub mod heap;
 mod http;
 mod memory;
 pub mod pool_size;
+pub mod process;
 pub mod rendezvous;
 pub mod shard;
 pub mod status;

@@ -33,6 +33,7 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
         // Without a rank: a switch.
         GroupError::Bereft { news, .. } if news.ranks().is_empty() => return raise(py, "SwitchLost", (sentence,)),
         GroupError::Bereft { news, .. } => return raise(py, "RankLost", (sentence, ranks(&news.ranks()))),
+        GroupError::Forked { .. } => return raise(py, "TributaryError", (sentence,)),
         _ => return raise(py, "CollectiveError", (sentence,)),
     };
     match cause {
@@ -53,6 +54,15 @@ fn ranks(workers: &[Rank]) -> Vec<u16> {
 /// The group was closed.
 pub fn closed(py: Python<'_>) -> PyErr {
     raise(py, "Closed", ("this group was closed; connect again".to_string(),))
+}
+
+/// A fork used its parent's group.
+pub fn forked(py: Python<'_>, job: &str) -> PyErr {
+    raise(
+        py,
+        "TributaryError",
+        (format!("job \"{job}\": this group was made before a fork; connect in the new process"),),
+    )
 }
 
 /// A file or a dict describes no experiment.

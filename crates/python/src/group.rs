@@ -12,6 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tributary_net::group::{ConnectOptions, MAX_ELEMENTS};
+use tributary_net::process::Home;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::collective::tensor::{Primitive, Spec};
 use tributary_proto::contract::ids::Rank;
@@ -26,6 +27,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 /// A worker; leaves the job at the latest when it is collected.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Group {
+    home: Home,
     inner: Mutex<Inner>,
     switch: String,
     job: String,
@@ -69,7 +71,8 @@ impl Group {
         };
         let (switch, job) = (options.switch.clone(), options.job.clone());
         let group = connect_interruptibly(py, options)?;
-        Ok(Group { inner: Mutex::new(Inner { group: Some(group), flights: Vec::new() }), switch, job })
+        let inner = Mutex::new(Inner { group: Some(group), flights: Vec::new() });
+        Ok(Group { home: Home::here(), inner, switch, job })
     }
 
     /// An allreduce; with a root, a reduce, whose output is looked at on that rank only.
@@ -161,7 +164,7 @@ impl Group {
     }
 
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let inner = self.lock();
+        let inner = self.lock(py)?;
         let info = inner.group.as_ref().ok_or_else(|| errors::closed(py))?.info();
         let dict = PyDict::new(py);
         dict.set_item("switch", &self.switch)?;
@@ -177,7 +180,7 @@ impl Group {
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let inner = self.lock();
+        let inner = self.lock(py)?;
         let stats = inner
             .group
             .as_ref()
@@ -198,12 +201,13 @@ impl Group {
     }
 
     fn close(&self, py: Python<'_>) {
-        let group = self.lock().group.take();
+        // A fork leaves its parent's group alone.
+        let Ok(group) = self.lock(py).map(|mut inner| inner.group.take()) else { return };
         if let Some(group) = group {
             py.detach(|| group.close());
         }
         // Nothing is under way any more. Dropped outside the lock: arrays may run Python code when they go.
-        let flights = std::mem::take(&mut self.lock().flights);
+        let flights = self.lock(py).map(|mut inner| std::mem::take(&mut inner.flights));
         drop(flights);
     }
 }
@@ -228,7 +232,7 @@ impl Group {
         owners: [Py<PyAny>; 2],
     ) -> PyResult<Pending> {
         let timeout = errors::seconds(timeout)?;
-        let inner = self.lock();
+        let inner = self.lock(py)?;
         let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
         let mut flight = Flight { parts: Vec::with_capacity(1), _owners: owners };
         let mut outcome = Ok(());
@@ -275,7 +279,7 @@ impl Group {
         owners: [Py<PyAny>; 2],
     ) -> PyResult<Pending> {
         let timeout = errors::seconds(timeout)?;
-        let inner = self.lock();
+        let inner = self.lock(py)?;
         let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
         // SAFETY: the caller's promise; the flight holds the owners.
         let parts = unsafe { group.submit_broadcast(data, bytes, root, timeout) };
@@ -283,9 +287,13 @@ impl Group {
         Ok(Pending::new(keep(inner, Flight { parts, _owners: owners })))
     }
 
-    /// Held only for moments that never wait for the interpreter.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// Held only for moments that never wait for the interpreter. Refused in a fork, where a thread that is not there may
+    /// hold it for ever.
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Inner>> {
+        if !self.home.is_here() {
+            return Err(errors::forked(py, &self.job));
+        }
+        Ok(self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 }
 

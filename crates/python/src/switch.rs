@@ -5,11 +5,13 @@ use std::sync::Mutex;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use tributary_net::process::Home;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 
 /// A running switch; stopped at the latest when it is collected.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Switch {
+    home: Home,
     running: Mutex<Option<RunningSwitch>>,
     address: String,
     http_address: Option<String>,
@@ -26,7 +28,7 @@ impl Switch {
         let running = py.detach(|| RunningSwitch::start(&options)).map_err(|e| PyOSError::new_err(e.to_string()))?;
         let address = running.listen_addr().to_string();
         let http_address = running.http_addr().map(|http| http.to_string());
-        Ok(Switch { running: Mutex::new(Some(running)), address, http_address })
+        Ok(Switch { home: Home::here(), running: Mutex::new(Some(running)), address, http_address })
     }
 
     fn address(&self) -> &str {
@@ -40,7 +42,11 @@ impl Switch {
     fn stop(&self, py: Python<'_>) {
         let running = self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         if let Some(running) = running {
-            py.detach(|| running.stop());
+            match self.home.is_here() {
+                true => py.detach(|| running.stop()),
+                // It runs on in the process that this one was forked from, whose threads are not here to be joined.
+                false => std::mem::forget(running),
+            }
         }
     }
 }

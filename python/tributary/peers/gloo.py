@@ -65,7 +65,7 @@ def main() -> int:
         import torch
         import torch.distributed as dist
     except ImportError as error:
-        hint = "pip install 'tributary[torch]', or in a clone: make torch"
+        hint = "pip install 'tributary-ina[torch]', or in a clone: make torch"
         print(f"PyTorch cannot be imported ({error}); install it with: {hint}", file=sys.stderr)
         return 3
     torch.set_num_threads(1)

@@ -127,10 +127,12 @@ class Result:
     def plot(self) -> Figure:
         """Draw goodput, completion times, links and queues, with samples also over time.
 
-        Needs matplotlib: `tributary[plots]`.
+        Needs matplotlib: `tributary-ina[plots]`.
         """
-        from tributary import plots
-
+        try:
+            from tributary import plots
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError("pictures need matplotlib: `pip install 'tributary-ina[plots]'`") from error
         title = f"{self.report['hosts']} hosts, {self.report['switches']} switches, seed {self.seed}"
         return plots.draw_figures(json.loads(self._core.figures()), title)
 

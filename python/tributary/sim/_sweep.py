@@ -72,7 +72,8 @@ def sweep(
     Args:
         config: as for `run`, with a table ``sweep``.
         out: the folder that keeps finished runs; FILE.sweep for a file, and none that outlives the call for others.
-        on: the address of a Dask scheduler, as "10.0.0.1:8786", whose workers run the points; needs `tributary[dask]`.
+        on: the address of a Dask scheduler, as "10.0.0.1:8786", whose workers run the points; needs
+            `tributary-ina[dask]`.
         progress: called after each run with how many are finished, and how many there are. What it raises ends the
             sweep.
 

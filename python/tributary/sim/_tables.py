@@ -39,6 +39,6 @@ def frame(columns: Columns) -> pd.DataFrame:
         import pandas
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "frames need pandas: `pip install 'tributary[pandas]'`; without it the tables are numpy arrays"
+            "frames need pandas: `pip install 'tributary-ina[pandas]'`; without it the tables are numpy arrays"
         ) from error
     return pandas.DataFrame(dict(columns), copy=False)

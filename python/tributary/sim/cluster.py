@@ -77,7 +77,7 @@ def _distributed() -> Any:
         import distributed
     except ModuleNotFoundError as error:
         raise SimulationError(
-            f"a sweep on a cluster needs Dask: `pip install 'tributary[dask]'` for {sys.executable}"
+            f"a sweep on a cluster needs Dask: `pip install 'tributary-ina[dask]'` for {sys.executable}"
         ) from error
     return distributed
 

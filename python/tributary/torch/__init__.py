@@ -10,7 +10,7 @@ from torch._C._distributed_c10d import Backend
 if not hasattr(Backend, "all_gather_single"):
     raise ImportError(
         f"tributary.torch needs PyTorch 2.14 or newer, and this is {torch.__version__}: older versions have no "
-        "backends that are written in Python; install a newer one with pip install 'tributary[torch]'"
+        "backends that are written in Python; install a newer one with pip install 'tributary-ina[torch]'"
     )
 
 from tributary.torch.backend import TributaryBackend

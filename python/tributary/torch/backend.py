@@ -9,10 +9,12 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
 
+from tributary.errors import SwitchLost
 from tributary.torch.host import HostPath
+from tributary.torch.lane import Lane
 from tributary.torch.ledger import Stats
 from tributary.torch.movement import Movement
-from tributary.torch.network import Network
+from tributary.torch.network import Network, together
 from tributary.torch.options import Options
 from tributary.torch.reductions import Reductions
 from tributary.torch.rendezvous import Rendezvous
@@ -35,7 +37,7 @@ class TributaryBackend(Reductions, Movement):
         timeout: timedelta = timedelta(minutes=30),
         options: Options | None = None,
         global_ranks: Sequence[int] = (),
-        on_end: Callable[[], object] = lambda: None,
+        on_end: Callable[[bool], object] = lambda orderly: None,
     ) -> None:
         super().__init__(rank, size, name)
         self._on_end = on_end
@@ -45,19 +47,29 @@ class TributaryBackend(Reductions, Movement):
         self._options.group_name = name
         self._rendezvous = Rendezvous(store, rank, size, name, self._chosen)
         if self._rendezvous.meeting.embedded:
-            self._about_switch = "the switch ran in the process of rank 0 of this group"
+            self._hints[SwitchLost] = "the switch ran in the process of rank 0 of this group"
         try:
-            self._host = HostPath(dist.PrefixStore(self._rendezvous.meeting.nonce, store), rank, size, self._options)
-            self._network = self._connect() if size > 1 else None
+            self._store = dist.PrefixStore(self._rendezvous.meeting.nonce, store)
+            host = HostPath(self._store, rank, size, self._options)
+            self._main = Lane(self._connect(""), host, f"of group {name}")
         except BaseException:
             self._rendezvous.leave(orderly=False)
             raise
         self._rendezvous.all_have_met()
 
-    def _connect(self) -> Network:
-        meeting = self._rendezvous.meeting
+    def _connect(self, suffix: str) -> Network | None:
+        if self.size() == 1:
+            return None
+        meeting = self._rendezvous.meeting.named(suffix)
         seconds = self._options._timeout.total_seconds()
         return Network(meeting, self.rank(), self.size(), seconds, self._chosen)
+
+    def _open_lane(self, callbacks: str) -> Lane:
+        suffix = "-callbacks" if callbacks == self._name else f"-callbacks-{callbacks}"
+        whose = f"callbacks of group {callbacks}"
+        host = HostPath(dist.PrefixStore(suffix, self._store), self.rank(), self.size(), self._options)
+        place = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
+        return Lane(self._connect(suffix), host, place)
 
     # What c10d asks about the group.
 
@@ -82,7 +94,8 @@ class TributaryBackend(Reductions, Movement):
     def set_timeout(self, timeout: timedelta) -> None:
         """Change the timeout of operations to come."""
         self._options._timeout = timeout
-        self._host.set_timeout(timeout)
+        for lane in self._all_lanes():
+            lane.host.set_timeout(timeout)
 
     _set_default_timeout = set_timeout
 
@@ -90,13 +103,19 @@ class TributaryBackend(Reductions, Movement):
         """Nothing: every rank counts from zero."""
 
     def _get_sequence_number_for_group(self) -> int:
-        return self._number
+        return self._main.number
+
+    def _all_lanes(self) -> list[Lane]:
+        with self._order:
+            return [self._main, *self._lanes.values()]
 
     # The end.
 
     def stats(self) -> Stats:
         """What was summed where so far."""
-        return self._ledger.stats(self._network.stats() if self._network else None)
+        counted = [lane.network.stats() for lane in self._all_lanes() if lane.network is not None]
+        known = [stats for stats in counted if stats is not None]
+        return self._ledger.stats(together(known) if known else None)
 
     def shutdown(self) -> None:
         """Leave the job and say what was summed where. Harmless when called again."""
@@ -107,20 +126,22 @@ class TributaryBackend(Reductions, Movement):
         self._end(orderly=False)
 
     def _end(self, orderly: bool) -> None:
+        if not self._home.is_here():
+            return  # The group is the parent's, and goes on there.
         with self._order:
             if self._closed:
                 return
             self._closed = True
-        if orderly and self.rank() == 0:
-            self._report()
-        if self._network is not None:
-            self._network.close()
+        lanes = self._all_lanes()
+        for lane in lanes:
+            lane.leave()
         self._completer.close()
-        self._host.close(orderly)
+        for lane in lanes:
+            lane.host.close(orderly)
+        self._callbacks.close()
         self._rendezvous.leave(orderly)
-        self._on_end()
+        self._on_end(orderly)
 
-    def _report(self) -> None:
-        # The default group speaks up; groups of a mesh are many.
-        level = logging.DEBUG if self._options.global_ranks_in_group else logging.INFO
-        log.log(level, "group %s, rank 0 of %d: %s", self._name, self.size(), self.stats())
+    def is_default(self) -> bool:
+        """Whether this is the group of all ranks that ``init_process_group`` made."""
+        return not self._options.global_ranks_in_group

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, ReduceOp
 
-from tributary.torch.work import Finish
+from tributary.torch.transit import Finish
 
 
 class HostPath:
@@ -17,6 +17,7 @@ class HostPath:
 
     def __init__(self, store: dist.Store, rank: int, size: int, options: Backend.Options) -> None:
         self._size = size
+        self._is_aborted = False
         self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=options._timeout)
         self._gloo.options.global_ranks_in_group = options.global_ranks_in_group
         self._gloo.options.group_name = options.group_name
@@ -53,9 +54,14 @@ class HostPath:
         """Change the timeout of operations to come."""
         self._gloo.set_timeout(timeout)
 
+    def abort(self) -> None:
+        """End what is under way, which fails."""
+        self._is_aborted = True
+        self._gloo.abort()
+
     def close(self, orderly: bool) -> None:
         """Let go of the connections."""
-        if orderly:
+        if orderly and not self._is_aborted:
             self._gloo.shutdown()
         else:
             self._gloo.abort()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tributary.group import GroupStats
@@ -27,6 +28,18 @@ class Stats:
     host: dict[tuple[str, str], Entry]
     #: What the network's worker counted: packets, retransmissions. None in a group of one rank.
     packets: GroupStats | None = field(default=None)
+
+    @staticmethod
+    def of_all(groups: Sequence[Stats]) -> Stats:
+        """What several groups did together; without packets."""
+        network: dict[str, Entry] = {}
+        host: dict[tuple[str, str], Entry] = {}
+        for stats in groups:
+            for name, entry in stats.network.items():
+                _add(network.setdefault(name, Entry()), entry.bytes, entry.collectives)
+            for key, entry in stats.host.items():
+                _add(host.setdefault(key, Entry()), entry.bytes, entry.collectives)
+        return Stats(network, host)
 
     @property
     def network_bytes(self) -> int:
@@ -85,8 +98,8 @@ class Ledger:
             )
 
 
-def _add(entry: Entry, count: int) -> None:
-    entry.collectives += 1
+def _add(entry: Entry, count: int, collectives: int = 1) -> None:
+    entry.collectives += collectives
     entry.bytes += count
 
 

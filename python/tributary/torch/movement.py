@@ -19,11 +19,12 @@ class Movement(Ways):
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
         """As :meth:`barrier`, over the host path, with rank 0 asking everybody."""
+        lane = self._lane("monitored_barrier")
         with self._order:
-            title = self._next_title("monitored_barrier")
+            title = self._next_title("monitored_barrier", lane)
         self._ledger.host("monitored_barrier", "rank 0 asks every rank", 0)
         given = opts.timeout >= timedelta(0)  # Zero seconds are a timeout here.
-        self._host.monitored_barrier(title, opts.timeout if given else self._options._timeout, wait_all_ranks)
+        lane.host.monitored_barrier(title, opts.timeout if given else self._options._timeout, wait_all_ranks)
 
     def allgather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Every rank's tensor on every rank."""

@@ -8,7 +8,7 @@ import torch
 from torch._C._distributed_c10d import ReduceOp
 
 from tributary.torch.tensors import DTYPES, Tensors, flat_copy, way_back
-from tributary.torch.work import Finish
+from tributary.torch.transit import Finish
 
 _OPS = {
     ReduceOp.SUM: "sum",

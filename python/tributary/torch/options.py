@@ -58,8 +58,8 @@ class Options:
             raise ValueError(f"TRIBUTARY_OPTIONS: {error}") from None
         if _core.needs_fabric(self.protocol) and self.switch is None:
             raise ValueError(
-                f"TRIBUTARY_PROTOCOL={self.protocol} needs a fabric of switches: TRIBUTARY_SWITCH names the one next to "
-                "this rank"
+                f"TRIBUTARY_PROTOCOL={self.protocol} needs a fabric of switches: TRIBUTARY_SWITCH names the one next "
+                "to this rank"
             )
         switches = self.switches
         if self.switch is not None and not all(switches):

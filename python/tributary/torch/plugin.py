@@ -16,6 +16,8 @@ from tributary.torch.options import Options, effective_timeout
 
 #: The groups of this process by name, until they are shut down.
 groups: dict[str, TributaryBackend] = {}
+#: What those did that were shut down, since there last was a default group.
+_ended: list[Stats] = []
 
 
 def _create(opts: Any, pg_options: object | None) -> TributaryBackend:
@@ -23,7 +25,7 @@ def _create(opts: Any, pg_options: object | None) -> TributaryBackend:
     if pg_options is not None and not isinstance(pg_options, Options):
         raise TypeError(f"pg_options of the tributary backend are tributary.torch.Options, not {type(pg_options)}")
     options = pg_options or Options.from_environment()
-    default = next((group for group in groups.values() if not group.options.global_ranks_in_group), None)
+    default = next((group for group in groups.values() if group.is_default()), None)
     if pg_options is None and default is not None:
         options = default._chosen
     name = opts.group_id
@@ -35,10 +37,27 @@ def _create(opts: Any, pg_options: object | None) -> TributaryBackend:
         timeout=effective_timeout(opts.timeout, options, default.options._timeout if default else None),
         options=options,
         global_ranks=opts.global_ranks_in_group,
-        on_end=lambda: groups.pop(name, None),
+        on_end=lambda orderly: _end(name, orderly),
     )
     groups[name] = backend
     return backend
+
+
+def _end(name: str, orderly: bool) -> None:
+    """A group was shut down; the default group's end is the end of a run, and tells what all groups did."""
+    group = groups.pop(name)
+    own = group.stats()
+    _ended.append(own)
+    speaks = orderly and group.rank() == 0
+    if not group.is_default():
+        if speaks:
+            log.debug("group %s, rank 0 of %d: %s", name, group.size(), own)
+        return
+    everything = [*_ended, *(other.stats() for other in groups.values())]
+    _ended.clear()
+    if speaks:
+        who = f"group {name}" if len(everything) == 1 else f"{len(everything)} groups"
+        log.info("%s, rank 0 of %d: %s", who, group.size(), Stats.of_all(everything))
 
 
 def register() -> None:

@@ -10,8 +10,8 @@ from tributary.errors import Unsupported
 from tributary.torch.network import Broadcast, Transfer
 from tributary.torch.operators import op_name, premultiplied, scaled_copy
 from tributary.torch.tensors import Tensors, flat, in_order, part_of, refuse_unfit, words
+from tributary.torch.transit import Finish
 from tributary.torch.ways import ALONE, Ways
-from tributary.torch.work import Finish
 
 
 class Reductions(Ways):

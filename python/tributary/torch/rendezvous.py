@@ -22,6 +22,9 @@ from tributary.torch.options import Options
 #: How long rank 0 keeps its switch for ranks that have not left yet: they may have died.
 GRACE_S = 5.0
 
+#: Of a job's name.
+MOST_LETTERS = 128
+
 _KEY = "tributary"
 
 
@@ -37,6 +40,11 @@ class Meeting:
     switches: list[str]
     #: The switch runs in rank 0's process.
     embedded: bool
+
+    def named(self, suffix: str) -> Meeting:
+        """The same for another job of the group."""
+        safe = _safe(suffix)
+        return replace(self, job=f"{self.job[: MOST_LETTERS - len(safe)]}{safe}")
 
 
 class Rendezvous:
@@ -58,7 +66,7 @@ class Rendezvous:
             # The others wait for us: they hear of it at once.
             self._store.set(_KEY, json.dumps({"error": f"rank 0 could not start its switch: {error}"}))
             raise
-        job = f"torch-{nonce}-{re.sub(r'[^A-Za-z0-9_.:@+=-]', '_', name)}"[:128]
+        job = f"torch-{nonce}-{_safe(name)}"[:MOST_LETTERS]
         meeting = Meeting(nonce, job, switches, self._embedded)
         self._store.set(_KEY, json.dumps(asdict(meeting)))
         return meeting
@@ -136,6 +144,11 @@ class _Embedded:
                 cls._switch = None
         if switch is not None:
             switch.close()
+
+
+def _safe(name: str) -> str:
+    """The name in letters that a job's may have."""
+    return re.sub(r"[^A-Za-z0-9_.:@+=-]", "_", name)
 
 
 def _has_port(place: str) -> bool:

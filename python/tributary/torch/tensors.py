@@ -8,7 +8,7 @@ import torch
 
 from tributary.errors import Unsupported
 from tributary.torch import staging
-from tributary.torch.work import Finish
+from tributary.torch.transit import Finish
 
 Tensors = list[torch.Tensor]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,10 +12,10 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work
 
-from tributary import _core
-from tributary.errors import CollectiveTimeout, SwitchLost
-
-Finish = Callable[[], None]
+from tributary.torch.agreement import Agreement
+from tributary.torch.callbacks import Callbacks, OrderedFuture, tell
+from tributary.torch.process import Home
+from tributary.torch.transit import Finish, StillUnderWay, Transit, entitle
 
 _NO_TIMEOUT = timedelta(0)
 
@@ -27,13 +26,27 @@ class Result(list[torch.Tensor]):
     source_rank: int = -1
 
 
-class _Work(Work):
-    """What both kinds share: one outcome, decided once, and a future that hears of it."""
+#: In each thread the work whose future was asked for last.
+_here = threading.local()
 
-    def __init__(self, title: str, tensors: Sequence[torch.Tensor], finish: Finish | None) -> None:
+
+def last_asked() -> _Work | None:
+    """The work whose future this thread asked for last; forgets it."""
+    work, _here.asked = getattr(_here, "asked", None), None
+    return work
+
+
+class _Work(Work):
+    """What both kinds share: one outcome, decided once, and futures that hear of it."""
+
+    def __init__(
+        self, title: str, tensors: Sequence[torch.Tensor], finish: Finish | None, callbacks: Callbacks
+    ) -> None:
         super().__init__()
+        self._callbacks = callbacks
         #: For messages: "all_reduce 12 of group default_pg".
         self.title = title
+        self._home = Home()
         self._result = Result(tensors)
         self._finish = finish
         self._lock = threading.Lock()
@@ -41,10 +54,11 @@ class _Work(Work):
         self._error: BaseException | None = None
         self._future: torch.futures.Future[Any] | None = None
         self._handed: torch.futures.Future[Any] | None = None
+        self._ordered: OrderedFuture | None = None
 
     def _conclude(self, error: BaseException | None) -> None:
         """Decide the outcome, unless another thread has; bring the result to the caller's tensors."""
-        future = None
+        futures: list[torch.futures.Future[Any] | None] = []
         with self._lock:
             if not self._ended:
                 if error is None and self._finish is not None:
@@ -53,25 +67,22 @@ class _Work(Work):
                     except Exception as failed:
                         error = failed
                 if error is not None:
-                    _entitle(error, self.title)
+                    entitle(error, self.title)
                 self._error, self._ended, self._finish = error, True, None
-                future = self._future
-        # Outside of the lock: what hangs on the future may ask us again.
-        if future is not None:
+                futures = [self._ordered, self._future]
+        # Outside of the lock: what hangs on the futures may ask us again.
+        for future in futures:
             self._tell(future)
         if self._error is not None:
             raise self._error
 
-    def _tell(self, future: torch.futures.Future[Any]) -> None:
-        if self._error is None:
-            future.set_result(self._result)
-        elif isinstance(self._error, Exception):
-            future.set_exception(self._error)
-        else:
-            future.set_exception(RuntimeError(str(self._error)))
+    def _tell(self, future: torch.futures.Future[Any] | None) -> None:
+        if future is not None:
+            tell(future, self._result if self._error is None else self._error)
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """A future that brings the tensors."""
+        """A future that brings the tensors, as C++ knows it."""
+        _here.asked = self
         with self._lock:
             late = self._ended and self._future is None
             if self._handed is None:
@@ -80,9 +91,23 @@ class _Work(Work):
                 # crashes. What a callback raises is an error in both worlds.
                 self._handed = self._future.then(_value)
             handed = self._handed
-        if late and self._future is not None:
+        if late:
             self._tell(self._future)
         return handed
+
+    def ordered_future(self) -> OrderedFuture | None:
+        """A future that brings the tensors, as Python gets it; None where the end is not told by itself."""
+        with self._lock:
+            late = self._ended and self._ordered is None
+            if self._ordered is None:
+                self._ordered = OrderedFuture(self._callbacks, self._devices(), self.settle)
+            ordered = self._ordered
+        if late:
+            self._tell(ordered)
+        return ordered
+
+    def settle(self) -> None:
+        """Bring the end about, where this thread can; its error stays for the caller."""
 
     def _devices(self) -> list[torch.device]:
         # A future that brings tensors of a GPU must say of which.
@@ -107,55 +132,38 @@ class _Work(Work):
 
 
 class NetworkWork(_Work):
-    """An operation in the network: its transfers, and what remains to do with what they bring."""
+    """An operation in the network: its transit, and what remains to do with what that brings."""
 
     def __init__(
         self,
         title: str,
         tensors: Sequence[torch.Tensor],
-        transfers: Sequence[_core.Pending],
+        transit: Transit,
         finish: Finish | None,
-        timeout: float,
         completer: Completer,
-        about_switch: str | None = None,
+        callbacks: Callbacks,
     ) -> None:
-        super().__init__(title, tensors, finish)
-        self._timeout = timeout
-        self._about_switch = about_switch
-        self._transfers = transfers
+        super().__init__(title, tensors, finish, callbacks)
+        self._transit = transit
         self._completer = completer
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Wait until the result is in the caller's tensors; raise why the operation failed."""
-        deadline = time.monotonic() + timeout.total_seconds() if timeout > _NO_TIMEOUT else None
+        self._home.refuse_fork(self.title)
         error: Exception | None = None
         if not self._ended:
             try:
-                arrived = self._await_transfers(deadline)
+                self._transit.wait(timeout)
+            except StillUnderWay:
+                raise
             except Exception as failed:
-                arrived, error = True, failed
-                if isinstance(failed, SwitchLost) and self._about_switch:
-                    failed.args = (f"{failed.args[0]} ({self._about_switch})", *failed.args[1:])
-                if isinstance(failed, CollectiveTimeout):
-                    _entitle(failed, f"{self.title} hit its timeout of {self._timeout:g} s")
-            if not arrived:
-                raise CollectiveTimeout(
-                    f"{self.title} is still under way after {timeout.total_seconds():g} s; it goes on until the "
-                    "timeout of its group, wait again"
-                )
+                error = failed
         self._conclude(error)
-        return True
-
-    def _await_transfers(self, deadline: float | None) -> bool:
-        for transfer in self._transfers:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not transfer.wait(left):
-                return False
         return True
 
     def is_completed(self) -> bool:
         """Whether the operation has ended, well or not."""
-        if not self._ended and all(transfer.is_done() for transfer in self._transfers):
+        if not self._ended and self._transit.is_done():
             self.settle()
         return self._ended
 
@@ -176,16 +184,32 @@ class NetworkWork(_Work):
 
 
 class HostWork(_Work):
-    """An operation on the host path: Gloo's own work, under our name."""
+    """An operation on the host path: Gloo's own work, under our name, and what ranks say beside it that they bring."""
 
-    def __init__(self, title: str, tensors: Sequence[torch.Tensor], inner: Any, finish: Finish | None) -> None:
-        super().__init__(title, tensors, finish)
+    def __init__(
+        self,
+        title: str,
+        tensors: Sequence[torch.Tensor],
+        inner: Any,
+        finish: Finish | None,
+        completer: Completer,
+        callbacks: Callbacks,
+        agreement: Agreement | None,
+        give_up: Callable[[], None],
+    ) -> None:
+        super().__init__(title, tensors, finish, callbacks)
         self._inner = inner
+        self._completer = completer
+        self._agreement = agreement
+        self._give_up = give_up
         self._follows = False
+        self._tells_by_itself = True
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Wait until the result is in the caller's tensors; raise why the operation failed."""
+        self._home.refuse_fork(self.title)
         if not self._ended:
+            self._agree(timeout)
             try:
                 self._inner.wait(timeout)
             except RuntimeError as error:
@@ -194,8 +218,27 @@ class HostWork(_Work):
         self._conclude(None)
         return True
 
+    def _agree(self, timeout: timedelta) -> None:
+        """Wait until all ranks have said what they bring; without that Gloo's part never ends."""
+        if self._agreement is None or self._ended:
+            return
+        try:
+            self._agreement.wait(timeout)
+        except StillUnderWay:
+            raise
+        except Exception as error:
+            self._give_up()
+            self._conclude(error)
+
+    def settle(self) -> None:
+        """Wait until it is clear that Gloo's part can end; Gloo tells of its end."""
+        with contextlib.suppress(Exception):
+            self._agree(_NO_TIMEOUT)
+
     def is_completed(self) -> bool:
         """Whether the operation has ended. Gloo's sends and receives say so only once they were waited for."""
+        if self._agreement is not None and self._agreement.is_done():
+            self.settle()
         if not self._ended and self._inner.is_completed():
             try:
                 self.wait()
@@ -206,27 +249,33 @@ class HostWork(_Work):
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future that brings the tensors."""
-        future = super().get_future()
         with self._lock:
             follow = not self._ended and not self._follows
             self._follows = True
         if follow:
-            try:
-                inner = self._inner.get_future()
-            except RuntimeError:
-                return future  # Gloo's sends and receives have none: ours ends when somebody has waited.
-            inner.add_done_callback(self._hear)
-        return future
+            self._follow()
+        return super().get_future()
+
+    def _follow(self) -> None:
+        try:
+            inner = self._inner.get_future()
+        except RuntimeError:
+            # Gloo's sends and receives have none: ours ends when somebody has waited.
+            self._tells_by_itself = False
+            return
+        inner.add_done_callback(self._hear)
+        if self._agreement is not None:
+            # Gloo does not tell of an operation that ranks disagree on.
+            self._completer.see_to(self)
+
+    def ordered_future(self) -> OrderedFuture | None:
+        """As for all works. A callback that waits for a send would keep all others waiting."""
+        return super().ordered_future() if self._tells_by_itself else None
 
     def _hear(self, inner: torch.futures.Future[Any]) -> None:
-        error: RuntimeError | None = None
-        try:
-            inner.value()
-        except RuntimeError as failed:
-            error = failed
-        # The error is the caller's, through our future.
+        # The error is the caller's, through our futures.
         with contextlib.suppress(Exception):
-            self._conclude(error)
+            self.wait()
 
     def _source_rank(self) -> int:
         """The rank that a receive from anybody heard from."""
@@ -244,12 +293,12 @@ class Completer:
     """A thread that waits for operations whose callers do not: those with futures, and those with work left to do."""
 
     def __init__(self, name: str) -> None:
-        self._queue: queue.SimpleQueue[NetworkWork | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[NetworkWork | HostWork | None] = queue.SimpleQueue()
         self._name = name
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def see_to(self, work: NetworkWork) -> None:
+    def see_to(self, work: NetworkWork | HostWork) -> None:
         """End the work as soon as its transfers are in."""
         with self._lock:
             if self._thread is None:
@@ -274,9 +323,3 @@ class Completer:
 
 def _value(future: torch.futures.Future[Any]) -> Any:
     return future.value()
-
-
-def _entitle(error: BaseException, title: str) -> None:
-    """Say in the error which operation failed, unless it does."""
-    if error.args and not str(error.args[0]).startswith(title):
-        error.args = (f"{title}: {error.args[0]}", *error.args[1:])

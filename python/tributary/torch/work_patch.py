@@ -1,9 +1,10 @@
-"""One correction to PyTorch: the ``Work`` of a backend that is written in Python answers all questions.
+"""Corrections to PyTorch: the ``Work`` of a backend that is written in Python answers all questions.
 
 PyTorch hands a Python backend's work to its callers in a holder that passes on ``wait`` and ``get_future`` only. It
 says of itself that it is never completed, and knows neither exception nor result nor source. The future knows them all.
 Where the holder's own answer is "not yet" or "I do not know", ask the future. Works of other backends give the same
-answers as before: a work is completed when its future is.
+answers as before: a work is completed when its future is. And the future of one of our works is one whose callbacks
+come in order (``callbacks``).
 """
 
 from __future__ import annotations
@@ -13,13 +14,31 @@ from typing import Any
 
 from torch._C._distributed_c10d import Work
 
+from tributary.torch.work import last_asked
+
 
 def apply() -> None:
     """Correct the class. Harmless when called again."""
     if getattr(Work.is_completed, "corrected", False):
         return
-    for name, answer in _ANSWERS.items():
-        setattr(Work, name, _corrected(getattr(Work, name), answer))
+    methods = {name: _corrected(getattr(Work, name), answer) for name, answer in _ANSWERS.items()}
+    for name, method in (methods | {"get_future": _ordering(Work.get_future)}).items():
+        setattr(Work, name, method)
+
+
+def _ordering(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Give Python the future whose callbacks come in order, in place of C++'s, where the work is one of ours."""
+
+    def get_future(self: Any) -> Any:
+        if type(self) is not Work:
+            return original(self)
+        last_asked()
+        future = original(self)
+        asked = last_asked()
+        return asked.ordered_future() or future if asked is not None else future
+
+    get_future.__doc__ = original.__doc__
+    return get_future
 
 
 def _corrected(original: Callable[[Any], Any], answer: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:

@@ -127,6 +127,12 @@ pub enum GroupError {
         /// Ranks of the job.
         world: u16,
     },
+    /// A fork used the group of the process that it was forked from.
+    #[error("{place}: this group was made before a fork; connect in the new process")]
+    Forked {
+        /// Job, switch and rank.
+        place: String,
+    },
     /// A panic in the driver: a fault of ours.
     #[error("{place}: the driver has stopped after a fault of its own; connect again to go on")]
     DriverFault {

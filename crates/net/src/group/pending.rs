@@ -70,15 +70,16 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// True when the collective has ended, well or not: its memory is the caller's again.
+    /// True when the collective has ended, well or not: its memory is the caller's again. So is a fork's copy.
     pub fn is_done(&self) -> bool {
-        self.completion.is_done() || self.shared.is_dead()
+        self.completion.is_done() || self.shared.is_dead() || !self.shared.is_at_home()
     }
 
     /// Waits until the collective has ended, or `timeout` has passed: then [`GroupError::StillRunning`], and the
     /// memory must be left alone until a later wait, or [`Pending::is_done`], says otherwise. `None` waits for the
     /// end, which the collective's own timeout bounds.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<(), GroupError> {
+        self.shared.refuse_fork()?;
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         match self.shared.drive(&self.completion, until) {
             Some(Ok(())) => Ok(()),

@@ -23,6 +23,7 @@ use super::outlook::News;
 use super::pending::{Completion, Outcome};
 use super::watch;
 use crate::clock::{self, Clock};
+use crate::process::Home;
 use crate::rendezvous::{Rendezvous, Standing};
 use crate::wake::{self, Waker};
 
@@ -56,6 +57,8 @@ pub struct Identity {
 
 /// What a group, its I/O thread and its pending collectives share.
 pub struct Shared {
+    /// In a fork of it nobody drives the machine.
+    home: Home,
     identity: Identity,
     rendezvous: Arc<dyn Rendezvous>,
     clock: Clock,
@@ -114,6 +117,7 @@ impl Shared {
         waker: Waker,
     ) -> Shared {
         Shared {
+            home: Home::here(),
             identity,
             rendezvous,
             clock: engine.clock,
@@ -139,6 +143,7 @@ impl Shared {
         timeout: Duration,
         hand_over: bool,
     ) -> Result<Arc<Completion>, GroupError> {
+        self.refuse_fork()?;
         let completion = Arc::new(Completion::default());
         let mut state = self.lock().ok_or_else(|| self.driver_fault())?;
         let submitted = state.engine.submit(tensor, clock::span(timeout), Arc::clone(&completion));
@@ -290,10 +295,22 @@ impl Shared {
         self.rendezvous.leave(self.identity.job_id, self.identity.key, self.identity.rank);
     }
 
+    /// Whether this process is the group's own, and not a fork of it: there a thread that does not exist any more may
+    /// hold the lock.
+    pub fn is_at_home(&self) -> bool {
+        self.home.is_here()
+    }
+
+    /// The error of a fork.
+    pub fn refuse_fork(&self) -> Result<(), GroupError> {
+        if self.is_at_home() { Ok(()) } else { Err(GroupError::Forked { place: self.place() }) }
+    }
+
     /// What was counted so far.
-    pub fn stats(&self) -> Option<GroupStats> {
-        let state = self.lock()?;
-        Some(GroupStats {
+    pub fn stats(&self) -> Result<GroupStats, GroupError> {
+        self.refuse_fork()?;
+        let state = self.lock().ok_or_else(|| self.driver_fault())?;
+        Ok(GroupStats {
             host: state.engine.host.stats().clone(),
             socket: *state.engine.link.counters(),
             strangers: state.engine.link.strangers(),

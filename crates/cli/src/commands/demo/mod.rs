@@ -21,7 +21,7 @@ use crate::program::Program;
 use crate::stage::{Interrupt, JobRun, Place, Stage, WorkerReport, job};
 
 use check::{Allowed, Verdict};
-use report::{Line, Report};
+use report::{Line, Report, Setting};
 
 const WORKERS: usize = 4;
 const LINK_GBPS: f64 = 1.0;
@@ -99,19 +99,19 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
 }
 
 /// A star where that is possible, else loopback; and a sentence that says which, and why.
-fn place(loopback: bool) -> Result<(Place, String), Failure> {
+fn place(loopback: bool) -> Result<(Place, Setting), Failure> {
     if loopback {
-        return Ok((Place::Loopback, "on loopback, as asked: the goodput is this machine's, not a network's".into()));
+        return Ok((Place::Loopback, Setting { sentence: "on loopback, as asked".into(), has_links: false }));
     }
     match Star::build(StarOptions::new(WORKERS, Shaping::gbps(LINK_GBPS)?)) {
         Ok(star) => {
-            let setting = format!("in network namespaces with links of {LINK_GBPS} Gbit/s each way");
-            Ok((Place::Star(star), setting))
+            let sentence = format!("in network namespaces with links of {LINK_GBPS} Gbit/s each way");
+            Ok((Place::Star(star), Setting { sentence, has_links: true }))
         }
-        Err(reason) => Ok((
-            Place::Loopback,
-            format!("on loopback, so that the goodput is this machine's, not a network's: {reason}"),
-        )),
+        Err(reason) => {
+            let sentence = format!("on loopback, since {reason}");
+            Ok((Place::Loopback, Setting { sentence, has_links: false }))
+        }
     }
 }
 

@@ -1,0 +1,26 @@
+"""One order of operations in a group: the program's own, or that of what callbacks start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tributary.torch.host import HostPath
+from tributary.torch.network import Network
+
+
+@dataclass
+class Lane:
+    """A job at the switch and a Gloo group, in which every rank starts the same operations in one order."""
+
+    #: None in a group of one rank.
+    network: Network | None
+    host: HostPath
+    #: For messages: "of group 0".
+    place: str
+    #: Operations so far.
+    number: int = 0
+
+    def leave(self) -> None:
+        """Leave the job; what is under way there fails."""
+        if self.network is not None:
+            self.network.close()

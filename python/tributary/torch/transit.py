@@ -1,0 +1,67 @@
+"""What is on its way through the network for one operation, and how its errors read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+
+from tributary import _core
+from tributary.errors import CollectiveTimeout
+
+#: What remains to do once all has come.
+Finish = Callable[[], None]
+
+#: What to add to the sentences of errors of these classes.
+Hints = Mapping[type[Exception], str]
+
+
+class Transit:
+    """The collectives of one operation."""
+
+    def __init__(self, title: str, pending: Sequence[_core.Pending], timeout: float, hints: Hints) -> None:
+        self._title, self._pending, self._timeout, self._hints = title, pending, timeout, hints
+
+    def is_done(self) -> bool:
+        """Whether all have ended, well or not."""
+        return all(pending.is_done() for pending in self._pending)
+
+    def wait(self, patience: timedelta) -> None:
+        """Wait for the end of all; raise why one failed.
+
+        Raises:
+            StillUnderWay: where the patience, if it is more than nothing, ends first.
+
+        """
+        deadline = time.monotonic() + patience.total_seconds() if patience > timedelta(0) else None
+        try:
+            arrived = self._await(deadline)
+        except Exception as error:
+            for kind, words in self._hints.items():
+                if isinstance(error, kind):
+                    error.args = (f"{error.args[0]} ({words})", *error.args[1:])
+            if isinstance(error, CollectiveTimeout):
+                entitle(error, f"{self._title} hit its timeout of {self._timeout:g} s")
+            raise
+        if not arrived:
+            raise StillUnderWay(
+                f"{self._title} is still under way after {patience.total_seconds():g} s; it goes on until the timeout "
+                "of its group, wait again"
+            )
+
+    def _await(self, deadline: float | None) -> bool:
+        for pending in self._pending:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not pending.wait(left):
+                return False
+        return True
+
+
+class StillUnderWay(CollectiveTimeout):
+    """A wait that was shorter than the operation, which goes on."""
+
+
+def entitle(error: BaseException, title: str) -> None:
+    """Say in the error which operation failed, unless it does."""
+    if error.args and not str(error.args[0]).startswith(title):
+        error.args = (f"{title}: {error.args[0]}", *error.args[1:])

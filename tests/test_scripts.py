@@ -1,0 +1,45 @@
+"""The scripts that the Makefile calls: what cannot be installed is told in one sentence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+
+
+def install_torch(folder: Path, interpreter: str, requirement: str, **stubs: str) -> subprocess.CompletedProcess[str]:
+    """Run `install-torch` with commands that are made up before the system's own."""
+    for name, body in stubs.items():
+        stub = folder / name
+        stub.write_text(f"#!/bin/sh\n{body}\n")
+        stub.chmod(0o755)
+    command = [str(SCRIPTS / "install-torch"), interpreter, requirement]
+    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_pytorch_without_room_for_it_is_one_sentence(tmp_path: Path) -> None:
+    ran = install_torch(tmp_path, sys.executable, "there-is-no-such-package", df="echo Avail; echo 3")
+    assert ran.returncode == 1
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("PyTorch is not installed: pip needs 10 GiB for it, and /")
+    assert line.endswith(" has 3 GiB free")
+
+
+def test_pytorch_that_pip_cannot_fetch_is_one_sentence(tmp_path: Path) -> None:
+    python = (
+        'case "$*" in *sysconfig*) echo /;; *--no-index*) exit 1;; '
+        "*) echo trying; echo 'ERROR: no matching distribution' >&2; exit 1;; esac"
+    )
+    ran = install_torch(tmp_path, str(tmp_path / "python"), "torch", python=python, df="echo Avail; echo 99")
+    assert ran.returncode == 1
+    assert ran.stderr == "PyTorch is not installed: pip says: ERROR: no matching distribution\n"
+
+
+def test_pytorch_that_is_there_needs_no_room(tmp_path: Path) -> None:
+    # pytest stands for it: what is installed already is not fetched, and nobody looks for room.
+    ran = install_torch(tmp_path, sys.executable, "pytest", df="echo Avail; echo 0")
+    assert (ran.returncode, ran.stderr) == (0, "")
