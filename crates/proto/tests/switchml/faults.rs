@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{Below, JobConfig};
+use tributary_proto::contract::config::{Below, JobConfig, SwitchConfig};
 use tributary_proto::contract::host::HostEvent;
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, ShardId};
 use tributary_proto::contract::pipeline::Pipeline;
@@ -106,9 +106,10 @@ fn two_jobs_do_not_see_each_other() {
         options: tributary_proto::switchml::PROTOCOL.options.defaults(),
     };
     let mut pipeline = Pipeline::default();
-    let install = |pipeline: &mut _, job, ports: Range<u16>, group| {
+    let install = |pipeline: &mut _, job: &JobConfig, ports: Range<u16>, group| {
         let below = Below::workers(ports.len() as u16);
-        install(Values::Elements, pipeline, job, ports.map(PortId).collect(), below, group, ShardId(0), None);
+        let (job, shard, members, parent) = (job.clone(), ShardId(0), ports.map(PortId).collect(), None);
+        install(Values::Elements, pipeline, &SwitchConfig { job, shard, members, below, group, parent });
     };
     install(&mut pipeline, &first, 0..2, GroupId(1));
     install(&mut pipeline, &second, 2..5, GroupId(2));

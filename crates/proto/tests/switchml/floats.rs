@@ -1,7 +1,6 @@
 //! Sums of floats as floats, and of every other type: the bits depend on the tree alone, and 16-bit floats take two bytes.
 
 use tributary_numeric::{Combine, DType, Element, ReduceOp, bf16, f16, native};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::HostEvent;
 use tributary_proto::parts::ordered::reference;
@@ -9,7 +8,7 @@ use tributary_proto::parts::ordered::reference;
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
 use crate::levels::tree;
-use crate::setup::{at_ms, host, in_place, job, numbers, pipelines};
+use crate::setup::{at_ms, in_place, job, numbers, star};
 
 fn lossy() -> LinkConfig {
     LinkConfig { loss: 0.05, duplicate: 0.05, reorder: 0.1, ..LinkConfig::default() }
@@ -17,11 +16,6 @@ fn lossy() -> LinkConfig {
 
 fn job_of(world: u16) -> JobConfig {
     JobConfig { options: numbers("float"), ..job(world, 8, 16) }
-}
-
-fn star(seed: u64, link: LinkConfig, job: &JobConfig) -> Network {
-    let hosts = (0..job.world).map(|rank| host(job, rank)).collect();
-    Network::star(seed, link, hosts, pipelines(Values::Elements, job, job.world))
 }
 
 /// Runs one collective over the ranks' data; gives the output's big-endian bytes, the same on every rank.
@@ -122,8 +116,7 @@ fn the_bits_do_not_depend_on_the_size_of_packets() {
 #[test]
 fn every_type_and_operator_is_summed_under_loss() {
     fn check<T: Element>(make: impl Fn(f32) -> T) {
-        let inputs: Vec<Vec<T>> =
-            (0..3).map(|rank| floats(rank, 100).into_iter().map(|value| make(value)).collect()).collect();
+        let inputs: Vec<Vec<T>> = (0..3).map(|rank| floats(rank, 100).into_iter().map(&make).collect()).collect();
         for op in ReduceOp::ALL.into_iter().filter(|&op| op.takes(T::DTYPE)) {
             let sum = reduce(&mut star(7, lossy(), &job_of(3)), &inputs, op);
             assert!(sum == at_home(&inputs, op), "{op} of {}", T::DTYPE);
@@ -163,7 +156,7 @@ fn in_levels_sixteen_bit_floats_are_rounded_once() {
         let sum = reduce(&mut tree(seed, link, &[2, 3], &job), &inputs, ReduceOp::Sum);
         let expected = bf16::from_f32(261.0);
         assert_ne!(bf16::from_f32(257.0), bf16::from_f32(258.0), "what rounding in a rack would lose");
-        assert!(sum == vector(&vec![expected; 100]), "seed {seed}");
+        assert!(sum == vector(&[expected; 100]), "seed {seed}");
     }
 }
 

@@ -61,31 +61,22 @@ pub fn pipelines_in_tree(values: Values, job: &JobConfig, below: &[Below], paren
         .map(|shard| {
             let mut pipeline = Pipeline::default();
             let members = (0..below.len() as u16).map(PortId).collect();
-            install(values, &mut pipeline, job, members, below.to_vec(), GroupId(0), ShardId(shard), parent);
+            let (job, shard, below, group) = (job.clone(), ShardId(shard), below.to_vec(), GroupId(0));
+            install(values, &mut pipeline, &SwitchConfig { job, shard, members, below, group, parent });
             pipeline
         })
         .collect()
 }
 
-pub fn install(
-    values: Values,
-    pipeline: &mut Pipeline,
-    job: &JobConfig,
-    members: Vec<PortId>,
-    below: Vec<Below>,
-    group: GroupId,
-    shard: ShardId,
-    parent: Option<Parent>,
-) {
-    let config = SwitchConfig { job: job.clone(), shard, members: members.clone(), below, group, parent };
+pub fn install(values: Values, pipeline: &mut Pipeline, config: &SwitchConfig) {
     let installed = InstalledJob {
         protocol: tributary_proto::switchml::PROTOCOL.code,
-        key: job.key,
-        members,
-        others: parent.iter().map(|parent| parent.port).collect(),
-        machine: tributary_proto::switchml::PROTOCOL.switch(values, &config),
+        key: config.job.key,
+        members: config.members.clone(),
+        others: config.parent.iter().map(|parent| parent.port).collect(),
+        machine: tributary_proto::switchml::PROTOCOL.switch(values, config),
     };
-    pipeline.install(job.job, installed);
+    pipeline.install(config.job.job, installed);
 }
 
 /// All ranks of a job round one switch.

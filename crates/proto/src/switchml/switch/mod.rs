@@ -52,6 +52,15 @@ pub struct SwitchMl {
     values: Values,
 }
 
+/// What a child's UPDATE or PROBE brings.
+struct Contribution {
+    header: Header,
+    block: Block,
+    encoding: Encoding,
+    form: Form,
+    ingress: PortId,
+}
+
 #[derive(Default)]
 struct Counters {
     blocks_completed: u64,
@@ -104,7 +113,7 @@ impl SwitchMl {
                 let encoding = self.encoding(&header.spec)?;
                 let elements = self.vector_elements(kind, &header, packet, &encoding, form)?;
                 let block = Block { kind, spec: header.spec, elements };
-                self.contribution(now, version, block, &encoding, form, ingress, &header, packet)
+                self.contribution(now, version, &Contribution { header, block, encoding, form, ingress }, packet)
             }
             Kind::Query => Ok(self.query(child, header)),
             Kind::Mismatch if self.inquiry.is_switch(child) => {
@@ -152,13 +161,10 @@ impl SwitchMl {
         &mut self,
         now: Time,
         version: VersionId,
-        block: Block,
-        encoding: &Encoding,
-        form: Form,
-        ingress: PortId,
-        header: &Header,
+        brought: &Contribution,
         packet: &mut PacketMut<'_>,
     ) -> Result<Verdict, DropReason> {
+        let Contribution { header, block, encoding, form, ingress } = brought;
         let held = self.pool.get(version);
         let (relation, state) = (Relation::of(header.phase, held.phase), held.state);
         let same_spec = held.block.spec == block.spec && held.block.kind == block.kind;
@@ -168,10 +174,10 @@ impl SwitchMl {
         let crossed = relation == Relation::Same && self.pool.crossed(now, version, header.wid);
         match on_contribution(relation, state, seen, shadow_complete, crossed) {
             Action::Begin => {
-                self.pool.begin(now, version, header.phase, block, encoding);
-                Ok(self.add(now, version, encoding, form, header, packet))
+                self.pool.begin(now, version, header.phase, *block, encoding);
+                Ok(self.add(now, version, brought, packet))
             }
-            Action::Add if same_block => Ok(self.add(now, version, encoding, form, header, packet)),
+            Action::Add if same_block => Ok(self.add(now, version, brought, packet)),
             Action::Add if same_spec => Err(DropReason::BadLength),
             Action::Add => Err(self.mismatch_here(version, header)),
             Action::TellMismatch => {
@@ -184,23 +190,16 @@ impl SwitchMl {
             Action::ResendResult => {
                 self.counters.unicast_resends += 1;
                 self.write(version, Kind::Result, encoding, Form::Host, packet);
-                Ok(Verdict::Port(ingress))
+                Ok(Verdict::Port(*ingress))
             }
-            Action::ResendPartial => Ok(self.send_to_parent(version, encoding, form, packet)),
+            Action::ResendPartial => Ok(self.send_to_parent(version, encoding, *form, packet)),
             Action::Drop(reason) => Err(reason),
         }
     }
 
     /// Lines 6 to 17.
-    fn add(
-        &mut self,
-        now: Time,
-        version: VersionId,
-        encoding: &Encoding,
-        form: Form,
-        header: &Header,
-        packet: &mut PacketMut<'_>,
-    ) -> Verdict {
+    fn add(&mut self, now: Time, version: VersionId, brought: &Contribution, packet: &mut PacketMut<'_>) -> Verdict {
+        let &Contribution { ref header, ref encoding, form, .. } = brought;
         let count = self.pool.add(version, header, &packet.bytes[HEADER_LEN..packet.len], form);
         self.counters.contributions += 1;
         if usize::from(count) < self.members.len() {
