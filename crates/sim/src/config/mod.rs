@@ -22,8 +22,8 @@ pub use report::{ReportSection, Sample, SampleWord};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, NodeName, StarShape};
 pub use switches::{FlushSection, SwitchSection};
 pub use work::{
-    CollectiveKind, Hosts, JobSection, ParameterServers, Pattern, Placement, ServerWord, StragglerSection, Timeouts,
-    TrafficSection, Transport, TransportSection,
+    CollectiveKind, Hosts, JobSection, OptionText, ParameterServers, Pattern, Placement, ServerWord, StragglerSection,
+    Timeouts, TrafficSection, Transport, TransportSection,
 };
 
 /// An experiment.

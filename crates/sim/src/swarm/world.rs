@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::collective::encoding::Numbers;
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
 use crate::config::{
     Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, FlushSection, GraphLink,
     GraphShape, Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
-    ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, SwitchSection,
-    Timeouts, TrafficSection,
+    OptionText, ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection,
+    SwitchSection, Timeouts, TrafficSection,
 };
 use crate::driver::Holds;
 use crate::net::Rate;
@@ -195,18 +198,19 @@ impl Draw {
         let elements_per_packet = self.of(&[1, 31, 64, 256, 360, 2048]);
         let packets = self.between(0, 600);
         let elements = packets * u64::from(elements_per_packet) + self.between(0, 3) * 17;
-        let dtype = self.of(&[DType::F32, DType::I32, DType::F16]);
+        let protocol = self.of(protocols::ALL);
+        let (options, dtype, op) = self.arithmetic(protocol);
         JobSection {
             name: None,
-            protocol: self.of(protocols::ALL),
-            options: BTreeMap::new(),
+            protocol,
+            options,
             hosts: if self.0.chance(0.5) { Hosts::All } else { Hosts::List(self.some_hosts(hosts)) },
             placement: self.of(&[Placement::Random, Placement::Packed]),
             collective: CollectiveKind::Allreduce,
             root: None,
             tensor: Bytes(elements.min(200_000) * dtype.size() as u64),
             dtype,
-            op: self.of(&ReduceOp::FIXED),
+            op,
             iterations: self.between(1, 4) as u32,
             start: Duration(Span::from_nanos(self.of(&[0, 1, 50_000]))),
             compute: Duration(Span::from_nanos(self.of(&[0, 7, 100_000]))),
@@ -219,6 +223,21 @@ impl Draw {
             rto: Timeouts::default(),
             timeout: (ending == Ending::SomeDie).then(|| Duration(Span::from_millis(200))),
         }
+    }
+
+    /// Options, an element type and an operator that the protocol can.
+    fn arithmetic(&mut self, protocol: &Protocol) -> (BTreeMap<String, OptionText>, DType, ReduceOp) {
+        let mut options = BTreeMap::new();
+        if protocol.options.specs.contains(&Numbers::OPTION) && self.0.chance(0.5) {
+            options.insert(Numbers::OPTION.name.to_owned(), OptionText("fixed".to_owned()));
+        }
+        let given = options.iter().map(|(name, text)| (name.clone(), text.0.clone())).collect();
+        let chosen = protocol.options.read(&given).expect("the option is one of the protocol's");
+        let all = DType::ALL.into_iter().flat_map(|dtype| ReduceOp::ALL.map(|op| (dtype, op)));
+        let can = |&(dtype, op): &(DType, ReduceOp)| (protocol.can)(&Spec::allreduce(1, dtype, op), &chosen).is_ok();
+        let possible: Vec<(DType, ReduceOp)> = all.filter(can).collect();
+        let (dtype, op) = self.of(&possible);
+        (options, dtype, op)
     }
 
     /// Late ranks.
