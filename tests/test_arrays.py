@@ -88,6 +88,76 @@ def test_bfloat16(both: Both) -> None:
         np.testing.assert_array_equal(result.astype(np.float32), [3.0, -4.0])
 
 
+DTYPES = [
+    np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int64, np.int32, np.int16, np.int8, np.uint8
+]  # fmt: skip
+#: What numpy makes of two arrays.
+OPS: dict[str, Callable[[Array, Array], Array]] = {
+    "sum": np.add,
+    "avg": lambda a, b: np.trunc((a + b).astype(np.float64) / 2) if a.dtype.kind in "iu" else (a + b) / 2,
+    "min": np.minimum,
+    "max": np.maximum,
+    "prod": np.multiply,
+    "band": np.bitwise_and,
+    "bor": np.bitwise_or,
+    "bxor": np.bitwise_xor,
+}
+
+
+def small(rank: int, dtype: Any) -> Array:
+    """Numbers whose sums and products every type holds exactly."""
+    return np.random.default_rng(rank).integers(0, 12, 1001).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@pytest.mark.parametrize("op", OPS)
+def test_every_operator_of_every_type_gives_what_numpy_gives(both: Both, dtype: Any, op: str) -> None:
+    is_integer = np.dtype(dtype).kind in "iu"
+    if not is_integer and op in ("band", "bor", "bxor"):
+
+        def refuse(group: tributary.Group) -> None:
+            with pytest.raises(tributary.Unsupported, match="band, bor and bxor are for integers"):
+                group.allreduce(small(0, dtype), op=op)
+
+        both(refuse)
+        return
+    want = OPS[op](small(0, dtype), small(1, dtype)).astype(dtype)
+    for result in both(lambda group: group.allreduce(small(group.rank, dtype), op=op)):
+        assert result.dtype == np.dtype(dtype)
+        assert result.tobytes() == want.tobytes()
+
+
+def test_integers_wrap_and_64_bits_keep_every_digit(both: Both) -> None:
+    for result in both(lambda group: group.allreduce(np.array([200, 100], np.uint8))):
+        assert result.tolist() == [144, 200]
+    for result in both(lambda group: group.allreduce(np.array([2**62 + 1], np.int64))):
+        assert result.tolist() == [-(2**63) + 2]
+    for result in both(lambda group: group.allreduce(np.array([1.0 + 2.0**-52]))):
+        assert result.tolist() == [2.0 + 2.0**-51]
+
+
+def test_floats_are_summed_as_floats_unless_fixed_point_is_chosen() -> None:
+    sums = []
+    for numbers in ("float", "fixed"):
+        with tributary.Switch() as switch, ThreadPoolExecutor(2) as threads:
+
+            def total(rank: int, address: str = switch.address, numbers: str = numbers) -> Array:
+                options = {"numbers": numbers}
+                with tributary.connect(
+                    address, job="n", rank=rank, world_size=2, timeout=10.0, options=options
+                ) as group:
+                    if numbers == "fixed":
+                        with pytest.raises(tributary.Unsupported, match="in fixed point: choose numbers=float"):
+                            group.allreduce(np.ones(3), op="max")
+                    return group.allreduce(np.array([2.5, 1e9], np.float32))
+
+            first, second = threads.map(total, range(2))
+            assert first.tobytes() == second.tobytes()
+            sums.append(first.tolist())
+    # One exponent serves both elements, and a step of the integers is 2 where the largest magnitude is near 2^30.
+    assert sums == [[5.0, 2e9], [4.0, 2e9]]
+
+
 def test_infinities_and_nans_stay_where_they_are(both: Both) -> None:
     def reduce(group: tributary.Group) -> Array:
         x = np.ones(1000, np.float32)
@@ -179,12 +249,12 @@ def test_a_wait_that_is_too_short_can_be_repeated(both: Both) -> None:
 
 def test_what_cannot_be_summed_is_refused_before_anything_is_sent(both: Both) -> None:
     def refuse(group: tributary.Group) -> None:
-        with pytest.raises(
-            tributary.Unsupported, match=r"float64 cannot be summed; use float32, float16, bfloat16, int32"
-        ):
-            group.allreduce([1.0, 2.0])
-        with pytest.raises(tributary.Unsupported, match="no operator 'max'; use sum or avg"):
-            group.allreduce(np.ones(1, np.float32), op="max")
+        with pytest.raises(tributary.Unsupported, match=r"complex64 cannot be reduced; use float64, float32, float16"):
+            group.allreduce(np.ones(2, np.complex64))
+        with pytest.raises(tributary.Unsupported, match="no operator 'norm'; use sum, avg, min, max"):
+            group.allreduce(np.ones(1, np.float32), op="norm")
+        with pytest.raises(tributary.Unsupported, match=r"switchml cannot do a bxor of 3 f64 .*for integers"):
+            group.allreduce([1.0, 2.0, 3.0], op="bxor")
         with pytest.raises(ValueError, match=r"out is float32\[3\] where x is float32\[2\]"):
             group.allreduce(np.ones(2, np.float32), out=np.ones(3, np.float32))
         frozen = np.ones(2, np.float32)
@@ -206,8 +276,8 @@ def test_a_group_tells_what_it_is_and_what_it_did() -> None:
             info, stats = group.info, group.stats()
             assert (info.switch, info.job, info.rank, info.world_size) == (switch.address, "info", 0, 1)
             assert (info.protocol, info.elements_per_packet, info.slots, info.shards) == ("switchml", 64, 16, 2)
-            # 100 blocks, and one packet a slot to agree on the first exponents.
-            assert stats.packets_sent - stats.retransmissions == 116
+            # Blocks of floats need no exponents.
+            assert stats.packets_sent - stats.retransmissions == 100
             assert stats.in_network == 1.0
             assert "rank 0 of 1" in repr(group)
         with pytest.raises(tributary.Closed, match="was closed"):

@@ -80,12 +80,12 @@ def test_an_output_may_replace_its_input(daemon: Daemon, job: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("protocol", ["switchml", "ring"])
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i32"])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8"])
 def test_made_up_data_is_checked_and_measured(daemon: Daemon, job: str, dtype: str, protocol: str) -> None:
     flags = ["--elements", "100003", "--iters", "3", "--dtype", dtype, "--protocol", protocol, "--json"]
     for result in program.run_all(*(rank_of(daemon, job, number, 3, *flags) for number in range(3))):
         report = program.last_json(result)
-        size = 2 if dtype.endswith("16") else 4
+        size = int(dtype.lstrip("bfiu")) // 8
         assert report["checked"] is True
         assert (report["world"], report["elements"], report["iters"]) == (3, 100_003, 3)
         assert (report["dtype"], report["protocol"]) == (dtype, protocol)
@@ -93,6 +93,39 @@ def test_made_up_data_is_checked_and_measured(daemon: Daemon, job: str, dtype: s
         assert report["goodput_gbps"] == pytest.approx(100_003 * size * 8 / report["seconds"] / 1e9)
         assert report["packets_sent"] > report["retransmissions"] >= 0
         assert report["in_network"] == (1.0 if protocol == "switchml" else 0.0)
+
+
+@pytest.mark.parametrize("protocol", ["switchml", "ring"])
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [("avg", "f64"), ("avg", "i8"), ("min", "bf16"), ("max", "i64"), ("prod", "f16"), ("prod", "u8"),
+     ("band", "i16"), ("bor", "u8"), ("bxor", "i32")],
+)  # fmt: skip
+def test_made_up_data_is_checked_under_every_operator(
+    daemon: Daemon, job: str, op: str, dtype: str, protocol: str
+) -> None:
+    flags = ["--elements", "10007", "--dtype", dtype, "--op", op, "--protocol", protocol, "--json"]
+    for result in program.run_all(*(rank_of(daemon, job, number, 3, *flags) for number in range(3))):
+        report = program.last_json(result)
+        assert (report["checked"], report["op"], report["dtype"]) == (True, op, dtype)
+
+
+def test_fixed_point_is_chosen_by_an_option(daemon: Daemon, job: str) -> None:
+    flags = ["--elements", "10007", "--option", "numbers=fixed", "--json"]
+    for result in program.run_all(*(rank_of(daemon, job, number, 3, *flags) for number in range(3))):
+        assert program.last_json(result)["checked"] is True
+
+
+def test_what_a_protocol_cannot_do_is_refused_with_what_would_work() -> None:
+    elements = [*ONE_RANK, "--elements", "3"]
+    refused = program.run(*elements, "--op", "bxor")
+    assert program.sentence(refused, code=2).endswith(
+        "cannot do a bxor of 3 f32 elements: band, bor and bxor are for integers"
+    )
+    refused = program.run(*elements, "--op", "max", "--option", "numbers=fixed")
+    assert "in fixed point: choose numbers=float" in program.sentence(refused, code=2)
+    refused = program.run(*elements, "--dtype", "i8", "--protocol", "canary")
+    assert "canary cannot do a sum of 3 i8 elements" in program.sentence(refused, code=2)
 
 
 @pytest.mark.parametrize("protocol", ["switchml", "ring"])
@@ -163,8 +196,8 @@ WRONG_CALLS = {
     "two kinds of data": [*ONE_RANK, "--elements", "1", "--input", "x.npy"],
     "rank outside world": [*ONE_RANK[:-3], "1", "--world", "1", "--elements", "1"],
     "no world": [*ONE_RANK[:-1], "0", "--elements", "1"],
-    "wrong type": [*ONE_RANK, "--elements", "1", "--dtype", "f64"],
-    "wrong operator": [*ONE_RANK, "--elements", "1", "--op", "max"],
+    "wrong type": [*ONE_RANK, "--elements", "1", "--dtype", "f128"],
+    "wrong operator": [*ONE_RANK, "--elements", "1", "--op", "norm"],
     "wrong timeout": [*ONE_RANK, "--elements", "1", "--timeout", "0"],
     "wrong port": ["status", "--switch", "127.0.0.1:99999"],
     "wrong address": ["switch", "--listen", "everywhere"],

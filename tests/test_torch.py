@@ -32,8 +32,12 @@ def meet(tmp_path: Path) -> str:
     return str(tmp_path / "meet")
 
 
-def test_reductions_are_right_and_take_the_way_that_knows_them(ranks: Ranks, meet: str) -> None:
-    digests = ranks(torch_rank.reductions, 3, meet)
+# Nine types with five operators, five of them with three more; in fixed point two operators for three types of floats.
+@pytest.mark.parametrize(("options", "in_network"), [("", 9 * 5 + 5 * 3), ("numbers=fixed", 3 * 2 + 5 * 8)])
+def test_reductions_are_right_and_take_the_way_that_knows_them(
+    ranks: Ranks, meet: str, options: str, in_network: int
+) -> None:
+    digests = ranks(torch_rank.reductions, 3, meet, options, in_network)
     assert digests[0] == digests[1] == digests[2]
 
 
@@ -47,9 +51,9 @@ def test_broadcast_brings_every_type_through_the_network(ranks: Ranks, meet: str
     assert digests[0] == digests[1] == digests[2]
 
 
-@pytest.mark.parametrize("protocol", ["switchml", "ring"])
-def test_reduce_and_reduce_scatter(ranks: Ranks, meet: str, protocol: str) -> None:
-    ranks(torch_rank.reduces_and_scatters, 3, meet, protocol)
+@pytest.mark.parametrize(("protocol", "options"), [("switchml", ""), ("switchml", "numbers=fixed"), ("ring", "")])
+def test_reduce_and_reduce_scatter(ranks: Ranks, meet: str, protocol: str, options: str) -> None:
+    ranks(torch_rank.reduces_and_scatters, 3, meet, protocol, options)
 
 
 def test_tensors_are_spread_over_several_switches(ranks: Ranks, meet: str) -> None:

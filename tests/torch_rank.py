@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import reduce
 from typing import Any
 
 import torch
@@ -19,15 +20,16 @@ import tributary
 import tributary.torch
 from torch_world import data, datas, digest, world
 
-IN_NETWORK = [torch.float32, torch.float16, torch.bfloat16, torch.int32]
-ON_HOST = [torch.float64, torch.int64, torch.uint8]
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+BITWISE = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
 
 
-def reductions(rank: int, size: int, meet: str) -> list[str]:
+def reductions(rank: int, size: int, meet: str, options: str, in_network: int) -> list[str]:
     """All types and operators; the bits of the results."""
     seen = []
-    with world(rank, size, meet):
-        for dtype in IN_NETWORK + ON_HOST:
+    with world(rank, size, meet, options=options):
+        for dtype in FLOATS + INTEGERS:
             exact = datas(size, dtype, 1001).double()
             wants = {
                 "SUM": exact.sum(0),
@@ -36,6 +38,9 @@ def reductions(rank: int, size: int, meet: str) -> list[str]:
                 "MAX": exact.amax(0),
                 "PRODUCT": exact.prod(0),
             }
+            if dtype in INTEGERS:
+                parts = datas(size, dtype, 1001)
+                wants |= {name: reduce(function, parts) for name, function in BITWISE.items()}
             for name, want in wants.items():
                 if name == "AVG" and not dtype.is_floating_point:
                     want = want.trunc()
@@ -43,11 +48,17 @@ def reductions(rank: int, size: int, meet: str) -> list[str]:
                 dist.all_reduce(tensor, op=getattr(dist.ReduceOp, name))
                 torch.testing.assert_close(tensor, want.to(dtype))
                 seen.append(digest(tensor))
+        flags = torch.tensor([rank == 0, True])
+        dist.all_reduce(flags, op=dist.ReduceOp.MIN)
+        assert flags.tolist() == [False, True]
         stats = tributary.torch.stats()
-        assert stats.network["all_reduce"].collectives == 2 * len(IN_NETWORK)
+        assert stats.network["all_reduce"].collectives == in_network
         reasons = {reason for _, reason in stats.host}
-        assert "the network does not know the operator min" in reasons
-        assert "the network cannot sum torch.float64" in reasons
+        assert "the network cannot reduce torch.bool" in reasons
+        fixed = (
+            "switchml cannot do a min of f32 in fixed point: choose numbers=float, or sum or average f32, f16 or bf16"
+        )
+        assert (fixed in reasons) == (options == "numbers=fixed")
     return seen
 
 
@@ -79,7 +90,7 @@ def broadcasts(rank: int, size: int, meet: str) -> list[str]:
     """Broadcast of every type, whatever its size, and from every root."""
     seen = []
     with world(rank, size, meet):
-        for dtype in [*IN_NETWORK, *ON_HOST, torch.bool, torch.complex64]:
+        for dtype in [*FLOATS, *INTEGERS, torch.bool, torch.complex64]:
             for shape in [(7,), (), (0,), (4, 5)]:
                 for root in range(size):
                     tensor = data(rank, dtype, *shape)
@@ -97,16 +108,17 @@ def broadcasts(rank: int, size: int, meet: str) -> list[str]:
     return seen
 
 
-def reduces_and_scatters(rank: int, size: int, meet: str, protocol: str) -> None:
+def reduces_and_scatters(rank: int, size: int, meet: str, protocol: str, options: str) -> None:
     """Reduce, and reduce-scatter in all its forms."""
-    with world(rank, size, meet, protocol=protocol):
+    on_host = [torch.float64] if options == "numbers=fixed" else []
+    with world(rank, size, meet, protocol=protocol, options=options):
         for dtype in (torch.float32, torch.bfloat16, torch.float64):
             total = datas(size, dtype, size * 3).sum(0)
             mine = total[3 * rank : 3 * rank + 3]
             tensor = data(rank, dtype, size * 3)
             dist.reduce(tensor, 1)
             # Gloo leaves partial sums on the other ranks.
-            if rank == 1 or dtype != torch.float64:
+            if rank == 1 or dtype not in on_host:
                 assert torch.equal(tensor, total if rank == 1 else data(rank, dtype, size * 3))
             source, out = data(rank, dtype, size * 3), torch.empty(3, dtype=dtype)
             dist.reduce_scatter_single(out, source)

@@ -105,8 +105,8 @@ def strict(rank: int, size: int, meet: str) -> None:
     with world(rank, size, meet, fallback="error"):
         dist.all_reduce(torch.ones(3))
         for tensor, op, word in [
-            (torch.ones(3), dist.ReduceOp.MAX, "operator max"),
-            (torch.ones(3, dtype=torch.float64), dist.ReduceOp.SUM, "float64"),
+            (torch.ones(3), dist.ReduceOp.BAND, "a band of f32"),
+            (torch.ones(3, dtype=torch.bool), dist.ReduceOp.MAX, "torch.bool"),
         ]:
             try:
                 dist.all_reduce(tensor, op=op)

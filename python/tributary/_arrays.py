@@ -11,9 +11,19 @@ from tributary.errors import Unsupported
 
 Array = npt.NDArray[Any]
 
-#: numpy's names of the types that can be summed, and ours.
-DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "int32": "i32"}
-OPS = ("sum", "avg")
+#: numpy's names of the types that can be reduced, and ours.
+DTYPES = {
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint8": "u8",
+}
+OPS = ("sum", "avg", "min", "max", "prod", "band", "bor", "bxor")
 
 
 class Flat:
@@ -55,14 +65,14 @@ def dtype_name(array: Array) -> str:
 def _look_up(name: str) -> str:
     if name not in DTYPES:
         supported = ", ".join(DTYPES)
-        raise Unsupported(f"arrays of {name} cannot be summed; use {supported}, for example x.astype(np.float32)")
+        raise Unsupported(f"arrays of {name} cannot be reduced; use {supported}, for example x.astype(np.float32)")
     return DTYPES[name]
 
 
 def check_op(op: str) -> str:
     """The operator, if it is one."""
     if op not in OPS:
-        raise Unsupported(f"there is no operator {op!r}; use {' or '.join(OPS)}")
+        raise Unsupported(f"there is no operator {op!r}; use {', '.join(OPS)}")
     return op
 
 

@@ -107,12 +107,16 @@ class Group:
     def allreduce(
         self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
     ) -> Array:
-        """Sum (or average) an array over all ranks and return the result, the same bits on every rank.
+        """Make one array of all ranks', by default their sum, and return it, the same bits on every rank.
+
+        What the job's protocol cannot do is :class:`Unsupported`, before anything is sent.
 
         Args:
-            x: float32, float16, bfloat16 (`ml_dtypes`) or int32; any shape and memory layout. Ranks agree on the type
-                and the number of elements; element i in C order is added to element i in C order.
-            op: "sum" or "avg". Sums of integers wrap modulo 2^32, averages of integers round towards zero.
+            x: float64, float32, float16, bfloat16 (`ml_dtypes`), int64, int32, int16, int8 or uint8; any shape and
+                memory layout. Ranks agree on the type and the number of elements; element i in C order meets element i in C
+                order.
+            op: "sum", "avg", "min", "max", "prod", and for integers "band", "bor" and "bxor". Integers wrap, and their
+                averages round towards zero.
             out: where to put the result; may be `x` itself. A new array of x's layout if None.
             timeout: seconds until the other ranks are given up; the group's if None.
 
@@ -135,7 +139,7 @@ class Group:
         out: Array | None = None,
         timeout: float | None = None,
     ) -> Array | None:
-        """Sum (or average) an array over all ranks for rank `root`, which gets the result; the others get None.
+        """Do as :meth:`allreduce` for rank `root` alone, which gets the result; the others get None.
 
         All ranks name the same root. Under Canary no sum travels back to the others; under the other protocols it does,
         and is not looked at there. Arguments are those of :meth:`allreduce`; `out` is for the root.

@@ -23,4 +23,5 @@ pub use combine::{Combine, Fixed16, fixed, fixed_16, native};
 pub use dtype::{DType, ReduceOp, has_fixed_point};
 pub use element::Element;
 pub use half::{bf16, f16};
+pub use number::round_to_odd;
 pub use scale::{BlockExponent, Scale};

@@ -221,7 +221,7 @@ pub(crate) const DROPPED_BITS: u64 = (1 << 29) - 1;
 /// last one that is kept is set, so that no lost bits look like a tie (Boldo and Melquiond's "rounding to odd"). Holds
 /// for results that are normal in binary32.
 #[inline(always)]
-pub(crate) fn round_to_odd(value: f64) -> f32 {
+pub fn round_to_odd(value: f64) -> f32 {
     let bits = value.to_bits();
     let sticky = u64::from(bits & DROPPED_BITS != 0) * (DROPPED_BITS + 1);
     f64::from_bits(bits & !DROPPED_BITS | sticky) as f32

@@ -16,6 +16,7 @@ use tributary_net::process::Home;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::collective::tensor::{Primitive, Spec};
 use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::protocol::Refusal;
 use tributary_proto::protocols;
 
 use crate::errors;
@@ -338,15 +339,28 @@ fn connect_interruptibly(py: Python<'_>, options: ConnectOptions) -> PyResult<tr
 }
 
 fn dtype_named(name: &str) -> PyResult<DType> {
-    DType::from_name(name)
-        .filter(|dtype| DType::FIXED.contains(dtype))
-        .ok_or_else(|| PyValueError::new_err(format!("no type {name}")))
+    DType::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no type {name}")))
 }
 
 fn op_named(name: &str) -> PyResult<ReduceOp> {
-    ReduceOp::from_name(name)
-        .filter(|op| ReduceOp::FIXED.contains(op))
-        .ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
+    ReduceOp::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
+}
+
+/// Why a protocol with these options cannot reduce elements of this type so, as a sentence; None where it can.
+#[pyfunction]
+pub(crate) fn refusal(
+    protocol: &str,
+    options: BTreeMap<String, String>,
+    dtype: &str,
+    op: &str,
+) -> PyResult<Option<String>> {
+    let protocol = protocols::named(protocol).ok_or_else(|| unknown_protocol(protocol))?;
+    let options = protocol.options.read(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let spec = Spec::allreduce(0, dtype_named(dtype)?, op_named(op)?);
+    let refusal = (protocol.can)(&spec, &options).err();
+    Ok(refusal.map(|Refusal { protocol, spec: Spec { dtype, op, .. }, why, instead }| {
+        format!("{protocol} cannot do a {op} of {dtype}{why}: {instead}")
+    }))
 }
 
 /// The array's memory, if it is what the machine can work on. The package sees to it; this makes sure.

@@ -50,6 +50,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(protocols, module)?)?;
     module.add_function(wrap_pyfunction!(needs_fabric, module)?)?;
     module.add_function(wrap_pyfunction!(check_options, module)?)?;
+    module.add_function(wrap_pyfunction!(group::refusal, module)?)?;
     module.add_class::<group::Group>()?;
     module.add_class::<pending::Pending>()?;
     module.add_class::<switch::Switch>()?;

@@ -1,12 +1,15 @@
-"""Which operators and types the network knows, and PyTorch's operator that is ours with a twist: PREMUL_SUM."""
+"""Which reductions the network can make, and PyTorch's operator that is ours with a twist: PREMUL_SUM."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import ReduceOp
 
+from tributary import _core
+from tributary.torch.options import Options
 from tributary.torch.tensors import DTYPES, Tensors, flat_copy, way_back
 from tributary.torch.transit import Finish
 
@@ -14,12 +17,12 @@ _OPS = {
     ReduceOp.SUM: "sum",
     ReduceOp.AVG: "avg",
     ReduceOp.PREMUL_SUM: "sum",
-    ReduceOp.PRODUCT: "product",
+    ReduceOp.PRODUCT: "prod",
     ReduceOp.MIN: "min",
     ReduceOp.MAX: "max",
-    ReduceOp.BAND: "bitwise and",
-    ReduceOp.BOR: "bitwise or",
-    ReduceOp.BXOR: "bitwise xor",
+    ReduceOp.BAND: "band",
+    ReduceOp.BOR: "bor",
+    ReduceOp.BXOR: "bxor",
 }
 
 
@@ -28,18 +31,22 @@ def op_name(reduce_op: Any) -> str:
     return _OPS[reduce_op.op]
 
 
-def why_not(tensors: Tensors, reduce_op: Any) -> str | None:
-    """Why the network cannot make this reduction, if it cannot."""
-    op = op_name(reduce_op)
+def why_not(tensors: Tensors, reduce_op: Any, options: Options) -> str | None:
+    """Why the network cannot make this reduction with the group's protocol, if it cannot."""
     dtypes = {tensor.dtype for tensor in tensors}
-    if op not in ("sum", "avg"):
-        return f"the network does not know the operator {op}"
-    if not dtypes <= DTYPES.keys():
-        unknown = ", ".join(sorted(str(dtype) for dtype in dtypes - DTYPES.keys()))
-        return f"the network cannot sum {unknown}"
-    if reduce_op.op == ReduceOp.PREMUL_SUM and torch.int32 in dtypes:
+    unknown = dtypes - DTYPES.keys()
+    if unknown:
+        return f"the network cannot reduce {', '.join(sorted(str(dtype) for dtype in unknown))}"
+    if reduce_op.op == ReduceOp.PREMUL_SUM and not all(dtype.is_floating_point for dtype in dtypes):
         return "the network does not scale integers"
-    return None
+    refusals = (_refusal(options, DTYPES[dtype], op_name(reduce_op)) for dtype in dtypes)
+    return next(filter(None, refusals), None)
+
+
+@cache
+def _refusal(options: Options, dtype: str, op: str) -> str | None:
+    """What the protocol says to it: asked once, since operations come by the thousand."""
+    return _core.refusal(options.protocol, options.protocol_options, dtype, op)
 
 
 def scaled_copy(tensor: torch.Tensor, reduce_op: Any) -> torch.Tensor | None:

@@ -18,14 +18,14 @@ class Reductions(Ways):
     """The reductions of c10d, broadcast and barrier."""
 
     def allreduce(self, tensors: Tensors, opts: Any) -> Any:
-        """Sum or average over all ranks, in place."""
-        return self._sum_everywhere("all_reduce", "allreduce", tensors, opts)
+        """Reduce over all ranks, in place."""
+        return self._reduce_everywhere("all_reduce", "allreduce", tensors, opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Any:
         """As :meth:`allreduce`, of several tensors."""
-        return self._sum_everywhere("all_reduce_coalesced", "allreduce_coalesced", tensors, opts)
+        return self._reduce_everywhere("all_reduce_coalesced", "allreduce_coalesced", tensors, opts)
 
-    def _sum_everywhere(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
+    def _reduce_everywhere(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
         refuse_unfit(name, tensors)
         reason = self._why_not(name, tensors, opts.reduceOp)
         if reason:
@@ -44,7 +44,7 @@ class Reductions(Ways):
         raise Unsupported("all_reduce of a sparse tensor is not supported; use tensor.to_dense()")
 
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
-        """Sum or average over all ranks, into the root's tensor; the others' stay as they are."""
+        """Reduce over all ranks, into the root's tensor; the others' stay as they are."""
         refuse_unfit("reduce", tensors)
         reason = self._why_not("reduce", tensors, opts.reduceOp)
         is_root = self.rank() == opts.rootRank
@@ -65,7 +65,7 @@ class Reductions(Ways):
         return Transfer(source, source, (0, 0))
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
-        """Sum or average over all ranks; each keeps the part that is at its rank in the list."""
+        """Reduce over all ranks; each keeps the part that is at its rank in the list."""
         name, everything = "reduce_scatter", [*outputs, *(tensor for parts in inputs for tensor in parts)]
         refuse_unfit(name, everything)
         reason = self._why_not(name, everything, opts.reduceOp)

@@ -12,8 +12,18 @@ from tributary.torch.transit import Finish
 
 Tensors = list[torch.Tensor]
 
-#: What the network can sum: PyTorch's types, and our names of them.
-DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32"}
+#: What protocols can reduce: PyTorch's types, and our names of them.
+DTYPES = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+}
 
 
 def refuse_unfit(name: str, tensors: list[torch.Tensor]) -> None:

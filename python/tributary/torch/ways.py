@@ -22,7 +22,7 @@ from tributary.torch.network import Broadcast, Network, Transfer
 from tributary.torch.options import Options
 from tributary.torch.process import Home
 from tributary.torch.staging import Staged
-from tributary.torch.tensors import DTYPES, Tensors, refuse_unfit, size_in_bytes
+from tributary.torch.tensors import Tensors, refuse_unfit, size_in_bytes
 from tributary.torch.transit import Finish, Transit, entitle
 from tributary.torch.work import Completer, HostWork, NetworkWork
 
@@ -90,12 +90,9 @@ class Ways(Backend):
         """Why the network cannot make this reduction; raises where that is to be an error."""
         if self._network is None:
             return ALONE
-        reason = operators.why_not(tensors, reduce_op)
+        reason = operators.why_not(tensors, reduce_op, self._chosen)
         if reason and self._chosen.fallback == "error":
-            raise Unsupported(
-                f"{name}: {reason}; it sums and averages {', '.join(str(dtype) for dtype in DTYPES)}. "
-                "TRIBUTARY_FALLBACK=gloo would send it over the host path"
-            )
+            raise Unsupported(f"{name}: {reason}; TRIBUTARY_FALLBACK=gloo would send it over the host path")
         return reason
 
     def _through_network(

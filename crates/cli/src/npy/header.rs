@@ -117,21 +117,24 @@ fn value<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
 }
 
 fn parse_descr(text: &str) -> Result<(DType, bool), String> {
+    const KNOWN: &str = "f8, f4, f2, V2 (bf16), i8, i4, i2, i1 and u1";
     const REMEDY: &str = "save it as one of them, for example with numpy: array.astype('float32')";
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'));
     let Some(descr) = quote.and_then(|quote| text[1..].split(quote).next()) else {
-        return Err(format!("holds records; f32, f16, bf16 and i32 can be summed: {REMEDY}"));
+        return Err(format!("holds records; {KNOWN} can be reduced: {REMEDY}"));
     };
     let dtype = match descr.trim_start_matches(['<', '>', '=', '|']) {
         "f4" => DType::F32,
         "f2" => DType::F16,
         "V2" | "bfloat16" => DType::BF16,
         "i4" => DType::I32,
+        "f8" => DType::F64,
+        "i1" => DType::I8,
+        "i2" => DType::I16,
+        "i8" => DType::I64,
+        "u1" => DType::U8,
         _ => {
-            return Err(format!(
-                "holds elements of type '{}'; f32 (f4), f16 (f2), bf16 (V2) and i32 (i4) can be summed: {REMEDY}",
-                descr.escape_debug()
-            ));
+            return Err(format!("holds elements of type '{}'; {KNOWN} can be reduced: {REMEDY}", descr.escape_debug()));
         }
     };
     Ok((dtype, descr.starts_with('>')))

@@ -3,6 +3,7 @@
 //! Start with [`Array::read`]. Own code rather than a crate: the header is one fixed form, and a wrong file must be a
 //! sentence whatever is wrong with it (the crates parse all Python literals by recursion, and multiply shapes unchecked).
 
+mod data;
 mod header;
 mod layout;
 
@@ -10,9 +11,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use half::{bf16, f16};
 use tributary_numeric::DType;
 
+pub use data::{Data, Stored};
+pub(crate) use data::{each, of_type};
 pub use header::Header;
 
 /// Why a file is no array that can be summed.
@@ -36,19 +38,6 @@ pub enum NpyError {
         /// What is wrong with it.
         problem: String,
     },
-}
-
-/// The elements of an array, in C order (the last index runs fastest) whatever the file's order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Data {
-    /// IEEE 754 binary32.
-    F32(Vec<f32>),
-    /// IEEE 754 binary16.
-    F16(Vec<f16>),
-    /// bfloat16.
-    BF16(Vec<bf16>),
-    /// Two's complement, 32 bits.
-    I32(Vec<i32>),
 }
 
 /// An array and the file form that it came in.
@@ -129,83 +118,6 @@ impl Destination {
             source,
         })
     }
-}
-
-impl Data {
-    /// The elements' type.
-    pub fn dtype(&self) -> DType {
-        match self {
-            Data::F32(_) => DType::F32,
-            Data::F16(_) => DType::F16,
-            Data::BF16(_) => DType::BF16,
-            Data::I32(_) => DType::I32,
-        }
-    }
-
-    /// Number of elements.
-    pub fn len(&self) -> usize {
-        match self {
-            Data::F32(values) => values.len(),
-            Data::F16(values) => values.len(),
-            Data::BF16(values) => values.len(),
-            Data::I32(values) => values.len(),
-        }
-    }
-
-    fn from_bytes(bytes: &[u8], dtype: DType, big_endian: bool) -> Data {
-        match dtype {
-            DType::F32 => Data::F32(words(bytes, big_endian).map(f32::from_bits).collect()),
-            DType::F16 => Data::F16(half_words(bytes, big_endian).map(f16::from_bits).collect()),
-            DType::BF16 => Data::BF16(half_words(bytes, big_endian).map(bf16::from_bits).collect()),
-            DType::I32 => Data::I32(words(bytes, big_endian).map(|word| word as i32).collect()),
-            other => unreachable!("no header is read as {other}"),
-        }
-    }
-
-    /// The elements as they are in a file.
-    pub fn to_bytes(&self, big_endian: bool) -> Vec<u8> {
-        let word = |word: u32| if big_endian { word.to_be_bytes() } else { word.to_le_bytes() };
-        let half_word = |word: u16| if big_endian { word.to_be_bytes() } else { word.to_le_bytes() };
-        match self {
-            Data::F32(values) => values.iter().flat_map(|value| word(value.to_bits())).collect(),
-            Data::F16(values) => values.iter().flat_map(|value| half_word(value.to_bits())).collect(),
-            Data::BF16(values) => values.iter().flat_map(|value| half_word(value.to_bits())).collect(),
-            Data::I32(values) => values.iter().flat_map(|&value| word(value as u32)).collect(),
-        }
-    }
-
-    /// The same values in another float type, rounded to nearest even; `None` between integers and floats.
-    fn converted(self, dtype: DType) -> Option<Data> {
-        if self.dtype() == dtype {
-            return Some(self);
-        }
-        let floats: Vec<f32> = match self {
-            Data::F32(values) => values,
-            Data::F16(values) => values.iter().map(|value| value.to_f32()).collect(),
-            Data::BF16(values) => values.iter().map(|value| value.to_f32()).collect(),
-            Data::I32(_) => return None,
-        };
-        match dtype {
-            DType::F32 => Some(Data::F32(floats)),
-            DType::F16 => Some(Data::F16(floats.iter().map(|&value| f16::from_f32(value)).collect())),
-            DType::BF16 => Some(Data::BF16(floats.iter().map(|&value| bf16::from_f32(value)).collect())),
-            _ => None,
-        }
-    }
-}
-
-fn words(bytes: &[u8], big_endian: bool) -> impl Iterator<Item = u32> {
-    bytes.chunks_exact(4).map(move |chunk| {
-        let chunk = chunk.try_into().expect("4 bytes");
-        if big_endian { u32::from_be_bytes(chunk) } else { u32::from_le_bytes(chunk) }
-    })
-}
-
-fn half_words(bytes: &[u8], big_endian: bool) -> impl Iterator<Item = u16> {
-    bytes.chunks_exact(2).map(move |chunk| {
-        let chunk = chunk.try_into().expect("2 bytes");
-        if big_endian { u16::from_be_bytes(chunk) } else { u16::from_le_bytes(chunk) }
-    })
 }
 
 #[cfg(test)]

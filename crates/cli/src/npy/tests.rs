@@ -2,6 +2,7 @@
 
 use super::header::Order;
 use super::*;
+use half::{bf16, f16};
 
 /// A file with this dictionary and body, of version 1.0.
 fn file(dictionary: &str, body: &[u8]) -> Vec<u8> {
@@ -57,6 +58,38 @@ fn floats_convert_to_the_type_that_is_asked_for_and_back() {
     assert!(array.to_bytes().ends_with(&1.0f32.to_le_bytes()));
 }
 
+/// The first bytes of what numpy writes for `numpy.array([3], dtype)`, and the element's own.
+#[test]
+fn every_type_has_numpys_name_and_comes_back_byte_for_byte() {
+    let three: [(&str, Data, &[u8]); 9] = [
+        ("<f4", Data::F32(vec![3.0]), &[0, 0, 0x40, 0x40]),
+        ("<f2", Data::F16(vec![f16::from_f32(3.0)]), &[0, 0x42]),
+        ("<V2", Data::BF16(vec![bf16::from_f32(3.0)]), &[0x40, 0x40]),
+        ("<i4", Data::I32(vec![3]), &[3, 0, 0, 0]),
+        ("<f8", Data::F64(vec![3.0]), &[0, 0, 0, 0, 0, 0, 8, 0x40]),
+        ("|i1", Data::I8(vec![3]), &[3]),
+        ("<i2", Data::I16(vec![3]), &[3, 0]),
+        ("<i8", Data::I64(vec![3]), &[3, 0, 0, 0, 0, 0, 0, 0]),
+        ("|u1", Data::U8(vec![3]), &[3]),
+    ];
+    for (descr, data, body) in three {
+        let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (1,), }}");
+        let bytes = file(&format!("{text:<117}\n"), body);
+        let array = Array::parse(&bytes, None).unwrap();
+        assert_eq!(array.data, data, "{descr}");
+        assert_eq!(array.to_bytes(), bytes, "{descr}");
+    }
+}
+
+#[test]
+fn a_64_bit_float_becomes_a_16_bit_one_by_one_rounding() {
+    // A little above the middle between 1 and the next binary16: by way of binary32 it would be the middle, a tie.
+    let value = 1.0 + f64::from(f16::EPSILON) / 2.0 + 2f64.powi(-40);
+    let text = "{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }";
+    let array = Array::parse(&file(text, &value.to_le_bytes()), Some(DType::F16)).unwrap();
+    assert_eq!(array.data, Data::F16(vec![f16::from_f32(1.0) + f16::EPSILON]));
+}
+
 #[test]
 fn integers_and_floats_do_not_mix() {
     let text = "{'descr': '<i4', 'fortran_order': False, 'shape': (1,), }";
@@ -73,7 +106,7 @@ fn wrong_files_are_told_in_a_sentence() {
     assert!(Array::parse(b"\x93NUMPY\x02\x00\xff\xff\xff\xffxx", None).unwrap_err().contains("header is cut off"));
     assert!(Array::parse(b"\x93NUMPY\x09\x00\x00\x00", None).unwrap_err().contains("version 9"));
     assert!(problem("{}", &[]).contains("does not name 'descr'"));
-    assert!(problem("{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", &[0; 8]).contains("type '<f8'"));
+    assert!(problem("{'descr': '<u4', 'fortran_order': False, 'shape': (1,), }", &[0; 4]).contains("type '<u4'"));
     assert!(problem("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", &[]).contains("records"));
     assert!(problem("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,), }", &[]).contains("fortran_order"));
     assert!(problem("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", &[]).contains("shape is no tuple"));

@@ -10,7 +10,7 @@ use tributary_proto::contract::options::{Options, name_and_value};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
-use super::made_up;
+use super::made_up::{self, Plan};
 use crate::address::parse_switch;
 use crate::failure::Failure;
 use crate::npy::{Array, Header};
@@ -41,7 +41,7 @@ pub struct Member {
     /// Where to write the result; shape, order and type are the input's
     #[arg(long, value_name = "FILE.npy")]
     pub output: Option<PathBuf>,
-    /// Element type, f32 | f16 | bf16 | i32 [default: the input's, or f32]
+    /// Element type, f64 | f32 | f16 | bf16 | i64 | i32 | i16 | i8 | u8 [default: the input's, or f32]
     #[arg(long, value_name = "TYPE", value_parser = dtype)]
     pub dtype: Option<DType>,
     /// Do the same K times; times are medians
@@ -53,7 +53,7 @@ pub struct Member {
     /// Who sums, switchml (the switch) | canary (the switches of a fabric) | ring (the hosts)
     #[arg(long, value_name = "NAME", default_value = "switchml", value_parser = protocol)]
     pub protocol: &'static Protocol,
-    /// An option of the protocol, for example numbers=fixed; may be given several times
+    /// An option of the protocol, for example numbers=fixed (the default is numbers=float); may be given several times
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value)]
     pub options: Vec<(String, String)>,
     /// Print one JSON object as the last line
@@ -72,12 +72,12 @@ impl Member {
     }
 
     /// What this worker brings.
-    pub fn load(&self) -> Result<Array, Failure> {
+    pub fn load(&self, plan: &Plan) -> Result<Array, Failure> {
         match (&self.input, self.elements) {
             (Some(path), _) => Ok(Array::read(path, self.dtype)?),
             (None, elements) => {
                 let (dtype, elements) = (self.dtype.unwrap_or(DType::F32), elements.unwrap_or(0));
-                let data = made_up::array(dtype, self.rank, elements);
+                let data = made_up::array(dtype, plan, self.rank, elements);
                 Ok(Array { header: Header::vector(dtype, elements), data })
             }
         }
@@ -113,13 +113,14 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn dtype(text: &str) -> Result<DType, String> {
-    DType::FIXED.into_iter().find(|dtype| dtype.name() == text).ok_or_else(|| one_of(DType::FIXED.map(DType::name)))
+/// Reads an element type.
+pub fn dtype(text: &str) -> Result<DType, String> {
+    DType::from_name(text).ok_or_else(|| one_of(DType::ALL.map(DType::name)))
 }
 
 /// Reads an operator.
 pub fn reduce_op(text: &str) -> Result<ReduceOp, String> {
-    ReduceOp::FIXED.into_iter().find(|op| op.name() == text).ok_or_else(|| one_of(ReduceOp::FIXED.map(ReduceOp::name)))
+    ReduceOp::from_name(text).ok_or_else(|| one_of(ReduceOp::ALL.map(ReduceOp::name)))
 }
 
 fn protocol(text: &str) -> Result<&'static Protocol, String> {

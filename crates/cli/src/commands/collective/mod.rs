@@ -1,7 +1,9 @@
 //! `tributary allreduce`, `tributary reduce` and `tributary broadcast`: one worker, from a shell.
 //!
-//! `member.rs` has the flags that they share, `made_up.rs` data that checks itself, `report.rs` what is said at the end.
+//! `member.rs` has the flags that they share, `made_up.rs` data that checks itself and
+//! `expected.rs` how, `report.rs` what is said at the end.
 
+mod expected;
 mod made_up;
 mod member;
 mod report;
@@ -10,14 +12,18 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_net::group::Group;
-use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::collective::encoding::Numbers;
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::ids::Rank;
 
 use crate::failure::Failure;
-use crate::npy::{Array, Data, Destination};
+use crate::npy::{Array, Data, Destination, Stored, each};
 use crate::output;
 use crate::stage::cpu;
 
+use expected::Expected;
+use made_up::Plan;
+pub use member::dtype;
 use member::{Member, reduce_op};
 use report::{Report, median};
 
@@ -35,6 +41,10 @@ All ranks need the same --job, --world, --op, --protocol, number of elements and
 in C order is added to element i in C order, whatever the files' orders. The output has the
 input's shape, order and type. --dtype converts floats before they are summed and back
 afterwards; bf16 in a file is two raw bytes (V2), as numpy with ml_dtypes writes it.
+
+Integers wrap, and their averages round towards zero. switchml and ring sum floats as floats;
+with --option numbers=fixed switchml sums them in 32-bit fixed point, as in its paper. canary
+always does, and so sums and averages f32, f16, bf16 and i32 only.
 
 With --json the last line is one object: collective, protocol, job, rank, world, elements, dtype,
 op, iters, seconds (median), goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent,
@@ -74,7 +84,7 @@ added. With --json: as `tributary allreduce`, with root and without op.";
 pub struct AllreduceArgs {
     #[command(flatten)]
     pub member: Member,
-    /// How elements become one, sum | avg
+    /// How elements become one, sum | avg | min | max | prod, and for integers band | bor | bxor
     #[arg(long, value_name = "OP", default_value = "sum", value_parser = reduce_op)]
     pub op: ReduceOp,
 }
@@ -88,7 +98,7 @@ pub struct ReduceArgs {
     pub root: u16,
     #[command(flatten)]
     pub member: Member,
-    /// How elements become one, sum | avg
+    /// How elements become one, sum | avg | min | max | prod, and for integers band | bor | bxor
     #[arg(long, value_name = "OP", default_value = "sum", value_parser = reduce_op)]
     pub op: ReduceOp,
 }
@@ -135,8 +145,23 @@ impl Work {
         }
     }
 
+    /// What made-up arrays are for.
+    fn plan(self, world: u16) -> Plan {
+        Plan { world, op: self.op().unwrap_or(ReduceOp::Sum) }
+    }
+
+    /// What is asked of the protocol.
+    fn spec(self, elements: usize, dtype: DType) -> Spec {
+        let elements = elements as u32;
+        match self {
+            Work::Allreduce(op) => Spec::allreduce(elements, dtype, op),
+            Work::Reduce(op, root) => Spec::reduce(elements, dtype, op, Rank(root)),
+            Work::Broadcast(root) => Spec::broadcast(elements, Rank(root)),
+        }
+    }
+
     /// One collective; `output` holds the worker's own array before it, and what it has afterwards.
-    fn once<T: Element>(
+    fn once<T: Stored>(
         self,
         group: &Group,
         input: &[T],
@@ -176,7 +201,9 @@ pub fn broadcast(BroadcastArgs { root, member }: BroadcastArgs) -> Result<(), Fa
 fn run(member: Member, work: Work) -> Result<(), Failure> {
     member.check_rank("rank", member.rank)?;
     // All that can be wrong here is found before other ranks wait for this one.
-    let array = member.load()?;
+    let array = member.load(&work.plan(member.world))?;
+    let spec = work.spec(array.data.len(), array.data.dtype());
+    (member.protocol.can)(&spec, &member.protocol_options()?).map_err(Failure::usage)?;
     let destination = member.output.as_deref().map(Destination::open).transpose()?;
     let group = Group::connect(&member.options()?)?;
     let cpu_start = cpu::own_seconds();
@@ -221,17 +248,16 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
 
 /// Compares what came of made-up data with what it should be; false on ranks that get no result.
 fn check(member: &Member, work: Work, result: &Data) -> Result<bool, Failure> {
-    let options = member.protocol_options()?;
-    let is_fixed = (member.protocol.numbers)(&options) == Numbers::Fixed;
-    let roundings = if is_fixed { 1 } else { member.world };
+    let plan = work.plan(member.world);
     let is_root = work.root() == Some(member.rank);
     match work {
         Work::Reduce(..) if !is_root => return Ok(false),
         Work::Broadcast(_) if is_root => return Ok(false),
-        Work::Allreduce(op) | Work::Reduce(op, _) => {
-            made_up::Expected { world: member.world, op, roundings }.check(result).map_err(Failure::new)?;
+        Work::Allreduce(_) | Work::Reduce(..) => {
+            let options = member.protocol_options()?;
+            Expected::of(plan, member.protocol, &options).check(result).map_err(Failure::new)?;
         }
-        Work::Broadcast(root) => made_up::check_copy(root, result).map_err(Failure::new)?,
+        Work::Broadcast(root) => made_up::check_copy(&plan, root, result).map_err(Failure::new)?,
     }
     Ok(true)
 }
@@ -239,17 +265,14 @@ fn check(member: &Member, work: Work, result: &Data) -> Result<bool, Failure> {
 /// Works on the data as often as asked for; the result and the median time in seconds.
 fn work_on(group: &Group, data: &Data, member: &Member, work: Work) -> Result<(Data, f64), Failure> {
     let progress = progress(member.iters);
-    let result = match data {
-        Data::F32(input) => repeat(group, input, member, work, &progress).map(|(out, times)| (Data::F32(out), times)),
-        Data::F16(input) => repeat(group, input, member, work, &progress).map(|(out, times)| (Data::F16(out), times)),
-        Data::BF16(input) => repeat(group, input, member, work, &progress).map(|(out, times)| (Data::BF16(out), times)),
-        Data::I32(input) => repeat(group, input, member, work, &progress).map(|(out, times)| (Data::I32(out), times)),
-    };
+    let result = each!(data, input => {
+        repeat(group, input, member, work, &progress).map(|(output, times)| (Stored::wrap(output), times))
+    });
     progress.finish_and_clear();
     result.map(|(data, times)| (data, median(times)))
 }
 
-fn repeat<T: Element>(
+fn repeat<T: Stored>(
     group: &Group,
     input: &[T],
     member: &Member,

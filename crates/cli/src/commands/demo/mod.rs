@@ -1,6 +1,6 @@
 //! `tributary demo`: a switch and four workers as processes sum real arrays, and we look over their shoulders.
 //!
-//! `arrays.rs` makes what they sum, `check.rs` holds the result to Theorem 1, `report.rs` shows it.
+//! `arrays.rs` makes what they sum, `check.rs` holds the result to its bound, `report.rs` shows it.
 
 mod arrays;
 mod check;
@@ -35,8 +35,8 @@ Examples:
 
 Real processes over real sockets: a switch, and four workers with a different .npy file each
 (normal, heavy-tailed, tiny and huge magnitudes). The result is compared with a float64 sum and
-the bound of SwitchML's Theorem 1, and the same arrays go through our host-based ring over the
-same links. With root the links are network namespaces with a rate, otherwise loopback.";
+the bound of a float32 sum, and the same arrays go through our host-based ring over the same
+links. With root the links are network namespaces with a rate, otherwise loopback.";
 
 /// The flags of `tributary demo`.
 #[derive(clap::Args)]

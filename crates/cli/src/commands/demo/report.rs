@@ -1,6 +1,7 @@
 //! What the demo says at its end.
 
 use serde::Serialize;
+use tributary_proto::collective::encoding::Numbers;
 use tributary_proto::contract::protocol::Protocol;
 
 use super::arrays::Part;
@@ -13,6 +14,9 @@ use crate::stage::WorkerReport;
 pub struct Line {
     /// Who summed.
     pub protocol: &'static str,
+    /// What it summed floats as.
+    #[serde(skip)]
+    pub numbers: Numbers,
     /// Median completion time at the slowest worker.
     pub seconds: f64,
     /// Bits of tensor over that, in 10^9.
@@ -36,6 +40,7 @@ impl Line {
         let elements = workers.first().map_or(0, |worker| worker.elements) as f64;
         Line {
             protocol: protocol.name,
+            numbers: (protocol.numbers)(&protocol.options.defaults()),
             seconds,
             goodput_gbps: elements * 32.0 / seconds / 1e9,
             ate_per_s: elements / seconds,
@@ -52,9 +57,9 @@ impl Line {
     }
 
     fn sentence(&self) -> String {
-        let bound = match self.in_network > 0.0 {
-            true => "within Theorem 1's bound of the float64 sum",
-            false => "within the bound of a float32 sum",
+        let bound = match self.numbers {
+            Numbers::Fixed => "within Theorem 1's bound of the float64 sum",
+            Numbers::Float => "within a float32 sum's bound of the float64 sum",
         };
         match self.verdict.holds() {
             true => format!("{}: right. Every element is {bound}, and all ranks hold the same bits.", self.protocol),
@@ -144,7 +149,7 @@ impl Report {
         table
     }
 
-    /// Errors by part: the switch's against Theorem 1, and the ring's own.
+    /// Errors by part, against the bound of what each protocol sums floats as.
     fn errors(&self) -> Table {
         let headings = self
             .lines
@@ -207,6 +212,14 @@ mod tests {
         let caveat = there.find("the ring may well be ahead").expect("it is said");
         assert!(caveat < there.find("Gbit/s  ").expect("the heading of the table"), "{there}");
         assert!(!elsewhere.contains("ring may"), "{elsewhere}");
+    }
+
+    #[test]
+    fn the_bound_is_named_after_what_floats_are_summed_as() {
+        let mut report = report(0.5, true);
+        assert!(report.render().contains("within a float32 sum's bound"), "switchml sums floats unless told otherwise");
+        report.lines[0].numbers = Numbers::Fixed;
+        assert!(report.render().contains("within Theorem 1's bound"));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tributary_control::fabric::Fabric;
-use tributary_numeric::DType;
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::protocol::Protocol;
 
@@ -97,8 +98,11 @@ impl Plan {
             return Err(Failure::usage("no host is left to sum: those of --traffic do not"));
         }
         let kill = args.kill.clone().map(|kill| Ok::<_, Failure>((find(&kill.switch, true)?, kill))).transpose()?;
+        let protocol = protocol(&args.protocol)?;
+        let spec = Spec::allreduce(elements as u32, args.dtype, ReduceOp::Sum);
+        (protocol.can)(&spec, &protocol.options.defaults()).map_err(Failure::usage)?;
         Ok(Plan {
-            protocol: protocol(&args.protocol)?,
+            protocol,
             elements,
             dtype: args.dtype,
             iters: args.iters,

@@ -20,6 +20,7 @@ use tributary_numeric::DType;
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 
+use crate::commands::collective::dtype;
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
@@ -65,7 +66,7 @@ pub struct Args {
     /// Who sums
     #[arg(long, value_name = "NAME", default_value = PROTOCOL, requires = "allreduce")]
     pub protocol: String,
-    /// Element type, f32 | f16 | bf16 | i32
+    /// Element type: what the protocol can sum of f64 | f32 | f16 | bf16 | i64 | i32 | i16 | i8 | u8
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = dtype, requires = "allreduce")]
     pub dtype: DType,
     /// Sum the same array K times; times are medians
@@ -148,11 +149,6 @@ fn progress() -> ProgressBar {
     let progress = ProgressBar::new_spinner().with_style(style);
     progress.enable_steady_tick(Duration::from_millis(100));
     progress
-}
-
-fn dtype(text: &str) -> Result<DType, String> {
-    let dtype = DType::FIXED.into_iter().find(|dtype| dtype.name() == text);
-    dtype.ok_or_else(|| format!("it is one of {}", DType::FIXED.map(DType::name).join(", ")))
 }
 
 /// The protocol of this name, if it sums at every switch on the way.

@@ -1,0 +1,220 @@
+//! What a collective of made-up data should give, and how near: exactly for integers, the least and the greatest, within
+//! a bound for sums and products of floats.
+
+use std::fmt::Display;
+
+use half::{bf16, f16};
+use tributary_numeric::ReduceOp;
+use tributary_proto::collective::encoding::Numbers;
+use tributary_proto::contract::options::Options;
+use tributary_proto::contract::protocol::Protocol;
+
+use super::made_up::{Plan, Sample};
+use crate::npy::{Data, each};
+
+/// What a result should be, and how near.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// What the ranks made their arrays for.
+    pub plan: Plan,
+    /// What floats are summed as.
+    pub numbers: Numbers,
+    /// 16-bit floats are combined in 32 bits and rounded once, at the end; otherwise at every step.
+    pub rounds_once: bool,
+}
+
+impl Expected {
+    /// What a protocol promises. Switches have accumulators for 16-bit floats, and hosts need not.
+    pub fn of(plan: Plan, protocol: &Protocol, options: &Options) -> Expected {
+        Expected { plan, numbers: (protocol.numbers)(options), rounds_once: protocol.sums_in_network() }
+    }
+
+    /// Compares a result with what the ranks' arrays give; the error is a sentence about the first wrong element.
+    pub fn check(&self, result: &Data) -> Result<(), String> {
+        each!(result, values => self.check_values(values))
+    }
+
+    fn check_values<T: Checked>(&self, values: &[T]) -> Result<(), String> {
+        let mut inputs = Vec::with_capacity(usize::from(self.plan.world));
+        for (index, &value) in values.iter().enumerate() {
+            inputs.clear();
+            inputs.extend((0..self.plan.world).map(|rank| T::made_up(&self.plan, rank, index)));
+            value.check(self, &inputs).map_err(|expected| {
+                format!("the result is wrong: element {index} is {value} and should be {expected}")
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// An element whose right value is known from what the ranks bring.
+trait Checked: Sample + Display {
+    /// Fails with what it should be.
+    fn check(self, expected: &Expected, inputs: &[Self]) -> Result<(), String>;
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => {
+        $(impl Checked for $type {
+            fn check(self, expected: &Expected, inputs: &[$type]) -> Result<(), String> {
+                let op = expected.plan.op;
+                let all = inputs.iter().copied().reduce(|a, b| match op {
+                    ReduceOp::Sum | ReduceOp::Avg => a.wrapping_add(b),
+                    ReduceOp::Prod => a.wrapping_mul(b),
+                    ReduceOp::Min => a.min(b),
+                    ReduceOp::Max => a.max(b),
+                    ReduceOp::Band => a & b,
+                    ReduceOp::Bor => a | b,
+                    ReduceOp::Bxor => a ^ b,
+                });
+                let all = all.expect("a job has ranks");
+                // Through 128 bits: there are more ranks than a byte counts.
+                let is_avg = op == ReduceOp::Avg;
+                let right = if is_avg { (i128::from(all) / inputs.len() as i128) as $type } else { all };
+                if self == right { Ok(()) } else { Err(right.to_string()) }
+            }
+        })*
+    };
+}
+
+integers!(i64, i32, i16, i8, u8);
+
+macro_rules! floats {
+    ($($type:ty => $unit:expr, $least:expr),*) => {
+        $(impl Checked for $type {
+            fn check(self, expected: &Expected, inputs: &[$type]) -> Result<(), String> {
+                let inputs: Vec<f64> = inputs.iter().map(|&input| input.into()).collect();
+                let (right, bound) = bounded(expected, &inputs, $unit, $least);
+                // False for a NaN too.
+                let is_right = (f64::from(self) - right).abs() <= bound;
+                if is_right { Ok(()) } else { Err(format!("{right:e}, give or take {bound:.1e}")) }
+            }
+        })*
+    };
+}
+
+floats!(
+    f64 => f64::EPSILON / 2.0, f64::from_bits(1),
+    f32 => UNIT_32, f32::from_bits(1).into(),
+    f16 => f64::from(f16::EPSILON) / 2.0, f16::from_bits(1).into(),
+    bf16 => f64::from(bf16::EPSILON) / 2.0, bf16::from_bits(1).into()
+);
+
+/// The largest relative error of rounding to binary32.
+const UNIT_32: f64 = f32::EPSILON as f64 / 2.0;
+
+/// The right value and how far a result may be from it, for a type with this unit of rounding and this least number
+/// above zero.
+fn bounded(expected: &Expected, inputs: &[f64], unit: f64, least: f64) -> (f64, f64) {
+    let ranks = inputs.len() as f64;
+    // Of each step. Twice, because the right value is rounded, too, as it is made here.
+    let steps = 2.0 * ranks * if expected.rounds_once { unit.min(UNIT_32) } else { unit };
+    let last = 2.0 * unit;
+    let (sum, magnitude) = inputs.iter().fold((0.0, 0.0), |(sum, magnitude), x| (sum + x, magnitude + f64::abs(*x)));
+    let error = match expected.numbers {
+        // No partial sum is larger than the sum of the magnitudes.
+        Numbers::Float => steps * magnitude + last * sum.abs(),
+        Numbers::Fixed => {
+            // Theorem 1 with inputs up to 1, where f is at least (2^31 - 1) / (4 n): the power of two below the paper's.
+            let quantisation = ranks * ranks * 4.0 / f64::from(i32::MAX);
+            quantisation + last * (sum.abs() + quantisation)
+        }
+    };
+    match expected.plan.op {
+        ReduceOp::Sum => (sum, error),
+        // Quotients may lie among the denormals.
+        ReduceOp::Avg => (sum / ranks, error / ranks + last * sum.abs() / ranks + least),
+        ReduceOp::Prod => {
+            let product: f64 = inputs.iter().product();
+            (product, (steps + last) * product.abs())
+        }
+        ReduceOp::Min => (inputs.iter().copied().fold(f64::INFINITY, f64::min), 0.0),
+        ReduceOp::Max => (inputs.iter().copied().fold(f64::NEG_INFINITY, f64::max), 0.0),
+        bitwise => unreachable!("{bitwise} of floats is refused before anything is sent"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::npy::of_type;
+    use tributary_numeric::{DType, codec};
+
+    const ELEMENTS: usize = 1000;
+
+    /// What hosts compute that combine the arrays of so many ranks, one after the other.
+    fn combined(dtype: DType, plan: &Plan, ranks: u16) -> Data {
+        of_type!(dtype, combined_as(plan, ranks))
+    }
+
+    fn combined_as<T: Sample>(plan: &Plan, ranks: u16) -> Vec<T> {
+        let array = |rank| (0..ELEMENTS).map(|index| T::made_up(plan, rank, index)).collect::<Vec<_>>();
+        let mut result = array(0);
+        let mut bytes = vec![0; size_of_val(result.as_slice())];
+        for rank in 1..ranks {
+            codec::write_native(&array(rank), &mut bytes);
+            codec::accumulate_native_in_place(plan.op, &mut result, &bytes);
+        }
+        if plan.op == ReduceOp::Avg {
+            codec::divide(&mut result, plan.world);
+        }
+        result
+    }
+
+    /// Every type with every operator that it has.
+    fn all() -> impl Iterator<Item = (DType, ReduceOp)> {
+        DType::ALL
+            .into_iter()
+            .flat_map(|dtype| ReduceOp::ALL.into_iter().filter(move |op| op.takes(dtype)).map(move |op| (dtype, op)))
+    }
+
+    fn expected(world: u16, op: ReduceOp) -> Expected {
+        Expected { plan: Plan { world, op }, numbers: Numbers::Float, rounds_once: false }
+    }
+
+    #[test]
+    fn the_right_result_passes_for_every_type_operator_and_world() {
+        for (dtype, op) in all() {
+            for world in [1, 2, 8, 32, 300] {
+                let expected = expected(world, op);
+                let result = combined(dtype, &expected.plan, world);
+                assert_eq!(expected.check(&result), Ok(()), "{op} of {dtype} over {world}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_contribution_does_not_pass() {
+        for (dtype, op) in all() {
+            for world in [2, 8] {
+                let expected = expected(world, op);
+                let wrong = expected.check(&combined(dtype, &expected.plan, world - 1));
+                assert!(wrong.is_err_and(|text| text.contains("should be")), "{op} of {dtype} over {world}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_contribution_to_floats_that_are_rounded_once_does_not_pass_in_large_worlds() {
+        for dtype in [DType::F16, DType::BF16] {
+            let expected = Expected { rounds_once: true, ..expected(32, ReduceOp::Sum) };
+            assert!(expected.check(&combined(dtype, &expected.plan, 31)).is_err(), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn fixed_point_is_held_to_theorem_1() {
+        let fixed = Expected { numbers: Numbers::Fixed, ..expected(4, ReduceOp::Sum) };
+        let Data::F32(mut values) = combined(DType::F32, &fixed.plan, 4) else { unreachable!("it is f32") };
+        assert_eq!(fixed.check(&Data::F32(values.clone())), Ok(()));
+        values[7] += 1e-6;
+        assert!(fixed.check(&Data::F32(values)).unwrap_err().contains("element 7 is"));
+    }
+
+    #[test]
+    fn not_a_number_does_not_pass() {
+        for op in [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min] {
+            assert!(expected(1, op).check(&Data::F32(vec![f32::NAN])).is_err(), "{op}");
+        }
+    }
+}
