@@ -83,7 +83,7 @@ impl Control {
         let ticket = self.last_ticket;
         let outcome = match self.stopping {
             true => Err(Refusal::Stopping),
-            false => request.check(&self.limits).and_then(|()| {
+            false => self.check(&request).and_then(|()| {
                 let seat = Seat { ticket, request, fresh_key, since: now, via: None };
                 self.seat(now, name, Party { seats: vec![seat], switch: None })
             }),
@@ -92,6 +92,21 @@ impl Control {
             self.answer(ticket, Err(refusal));
         }
         ticket
+    }
+
+    /// Checks a join by itself, before anything is done for it.
+    pub fn check(&self, request: &JoinRequest) -> Result<(), Refusal> {
+        request.check(&self.limits)
+    }
+
+    /// Checks the join of a switch below by itself.
+    pub fn check_switch(&self, join: &SwitchJoin) -> Result<(), Refusal> {
+        let (own, theirs) = (self.limits.shards, join.shards.len());
+        if theirs != usize::from(own) {
+            let below = join.switches.first().map(|place| place.addr);
+            return Err(Refusal::ShardsDiffer { below, theirs: theirs as u16, ours: own });
+        }
+        join.ranks.iter().try_for_each(|(request, _)| self.check(request))
     }
 
     /// A switch below wants to be a member, with the ranks that have come to it; a later request replaces an earlier.
@@ -112,22 +127,17 @@ impl Control {
         join: SwitchJoin,
         fresh_key: JobKey,
     ) -> Result<(), Refusal> {
-        let SwitchJoin { incarnation, asked_at, question, shards, most_slots, ranks, switches } = join;
         if self.stopping {
             return Err(Refusal::Stopping);
         }
-        let own = self.limits.shards;
-        if shards.len() != usize::from(own) {
-            let addr = switches.first().map(|place| place.addr);
-            return Err(Refusal::ShardsDiffer { below: addr, theirs: shards.len() as u16, ours: own });
-        }
+        self.check_switch(&join)?;
+        let SwitchJoin { incarnation, asked_at, question, shards, most_slots, ranks, switches } = join;
         if ranks.is_empty() {
             self.withdraw_switch(now, name, incarnation, question);
             return Err(Refusal::AskedAgain { job: name.clone(), rank: 0 });
         }
         let mut seats: BTreeMap<u16, Seat> = BTreeMap::new();
         for (request, waited) in ranks {
-            request.check(&self.limits)?;
             let since = Time(now.0.saturating_sub(waited.0));
             let rank = request.rank;
             if let Some(twice) = seats.insert(rank, Seat { ticket, request, fresh_key, since, via: Some(incarnation) })

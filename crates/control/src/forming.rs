@@ -122,6 +122,13 @@ impl Forming {
         {
             return Some(Refusal::AskedAgain { job: name.clone(), rank: party.first_rank() });
         }
+        if let Some((own, switch)) = &party.switch {
+            let others = self.switches.iter().filter(|(incarnation, _)| *incarnation != own);
+            let mut same = others.flat_map(|(_, other)| &other.shards);
+            if let Some(&addr) = same.find(|addr| switch.shards.contains(addr)) {
+                return Some(Refusal::SwitchTwice { job: name.clone(), addr });
+            }
+        }
         party.seats.iter().find_map(|seat| {
             let JoinRequest { rank, addr, incarnation, .. } = seat.request;
             let rival = self.seats.get(&rank).filter(|there| there.request.incarnation != incarnation);

@@ -107,6 +107,25 @@ pub enum Refusal {
         /// What both name.
         addr: SocketAddr,
     },
+    /// Two switches below that name one UDP address.
+    #[error("two switches below have come to job '{job}' with the UDP address {addr}: is one of them an old process?")]
+    SwitchTwice {
+        /// The job.
+        job: JobName,
+        /// What both name.
+        addr: SocketAddr,
+    },
+    /// The process that joins does not answer at the address that it names.
+    #[error(
+        "nobody who joins job '{job}' answers at the UDP address {addr}: packets must come from the process that joins, \
+         and UDP must pass between it and the switch in both directions"
+    )]
+    AddressUnproven {
+        /// The job.
+        job: JobName,
+        /// The address.
+        addr: SocketAddr,
+    },
     /// The rendezvous is over and someone did not come.
     #[error(
         "{} of {world} did not come within {} s (job '{job}'): start {}, or look why {} not reach the switch",
@@ -240,7 +259,8 @@ impl Refusal {
             Refusal::Disagreement { .. } => "disagreement",
             Refusal::RankTaken { .. } => "rank_taken",
             Refusal::JobBusy { .. } => "job_busy",
-            Refusal::AddressTaken { .. } => "address_taken",
+            Refusal::AddressTaken { .. } | Refusal::SwitchTwice { .. } => "address_taken",
+            Refusal::AddressUnproven { .. } => "address_unproven",
             Refusal::NotComing { .. } => "rendezvous_timeout",
             Refusal::Full { .. } => "full",
             Refusal::TooManyJobs { .. } => "too_many_jobs",

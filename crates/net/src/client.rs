@@ -210,6 +210,10 @@ impl Rendezvous for HttpRendezvous {
         Ok(answer)
     }
 
+    fn incarnation(&self) -> Option<u64> {
+        Some(self.incarnation)
+    }
+
     fn leave(&self, job: JobId, key: JobKey, rank: u16) {
         let Some(name) = self.name(job) else { return };
         let body = LeaveBody { job_id: job.0, key: hex(key.0), rank };

@@ -5,11 +5,11 @@
 //! each shard and one for its control plane, however much it is asked.
 
 mod above;
+mod addresses;
 mod members;
 mod shards;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -62,16 +62,17 @@ impl ControlPlane {
         ControlPlane::with(Control::new(limits), shards, None)
     }
 
-    /// The control plane of a switch whose control API is at `listen`, below the one at `parent`.
+    /// The control plane of a switch whose control API is at `listen`, below the one at `parent`, which knows it by its
+    /// incarnation.
     pub fn below(
         limits: Limits,
         shards: Vec<Box<dyn Shard>>,
         listen: SocketAddr,
         parent: SocketAddr,
-    ) -> io::Result<ControlPlane> {
-        let incarnation = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+        incarnation: u64,
+    ) -> ControlPlane {
         let ascender = Ascender::new(parent, listen, incarnation);
-        Ok(ControlPlane::with(Control::below_another(limits), shards, Some(ascender)))
+        ControlPlane::with(Control::below_another(limits), shards, Some(ascender))
     }
 
     fn with(
@@ -123,6 +124,8 @@ impl ControlPlane {
 
     /// Joins a job; returns when it is complete or the join is refused. Dropping the future withdraws the join.
     pub async fn join(&self, name: &JobName, mut request: JoinRequest) -> Admitted {
+        self.with_control(|control| control.check(&request))?;
+        self.prove_worker(name, &request).await?;
         if self.ascender.is_none() {
             // Below another switch it is not known yet how many of the ranks come here.
             request.suggested_slots = request.suggested_slots.min(self.largest_pool(&request, request.world));
@@ -132,6 +135,8 @@ impl ControlPlane {
 
     /// Joins a job with the ranks of a switch below; otherwise as [`ControlPlane::join`].
     pub async fn join_switch(&self, name: &JobName, mut join: SwitchJoin) -> Admitted {
+        self.with_control(|control| control.check_switch(&join))?;
+        self.prove_switch(name, &join).await?;
         // Racks of one size, as far as can be guessed.
         let racks = join.ranks.first().map_or(1, |(request, _)| request.world.div_ceil(join.ranks.len() as u16));
         for (request, _) in &mut join.ranks {

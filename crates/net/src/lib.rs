@@ -8,6 +8,7 @@
 
 mod api;
 mod ascent;
+pub mod challenge;
 pub mod client;
 pub mod clock;
 mod control_plane;

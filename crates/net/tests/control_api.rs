@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tributary_control::Timers;
+use tributary_net::challenge;
 use tributary_net::client::{self, HttpRendezvous};
 use tributary_net::rendezvous::{
     Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, SwitchPlace, Watched,
@@ -52,7 +53,8 @@ impl Worker {
     }
 
     fn join(&self) -> Result<JoinAnswer, JoinError> {
-        self.rendezvous.join(&self.request)
+        let incarnation = self.rendezvous.incarnation().unwrap();
+        challenge::answering(&self.udp, incarnation, || self.rendezvous.join(&self.request)).unwrap()
     }
 
     /// One sign of life to every shard.
@@ -256,9 +258,11 @@ fn a_process_that_goes_away_while_it_waits_is_no_member_any_more() {
     let switch = switch();
     let addr = switch.listen_addr();
     let mut stream = TcpStream::connect(addr).unwrap();
-    let body = join_body(0, 2);
+    let udp = UdpSocket::bind(any_port()).unwrap();
+    let body = join_body(0, 2).replace("9000", &udp.local_addr().unwrap().port().to_string());
     write!(stream, "POST /jobs/a/join HTTP/1.1\r\nHost: s\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
-    eventually("the rank waits", || client::status(addr).unwrap().jobs.len() == 1);
+    let waits = || eventually("the rank waits", || client::status(addr).unwrap().jobs.len() == 1);
+    challenge::answering(&udp, 0, waits).unwrap();
     let waiting = client::status(addr).unwrap().jobs.remove(0);
     assert_eq!((waiting.state.as_str(), waiting.missing), ("forming", vec![1]));
     drop(stream);

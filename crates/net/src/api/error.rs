@@ -82,13 +82,16 @@ impl From<Refusal> for ApiError {
             | Refusal::BadRank { .. }
             | Refusal::BadElements { .. }
             | Refusal::BadSlots { .. } => StatusCode::BAD_REQUEST,
-            Refusal::OverQuota { .. } | Refusal::WrongKey { .. } => StatusCode::FORBIDDEN,
+            Refusal::OverQuota { .. } | Refusal::WrongKey { .. } | Refusal::AddressUnproven { .. } => {
+                StatusCode::FORBIDDEN
+            }
             Refusal::UnknownJob { .. } => StatusCode::NOT_FOUND,
             Refusal::PathTooNarrow { .. }
             | Refusal::Disagreement { .. }
             | Refusal::RankTaken { .. }
             | Refusal::JobBusy { .. }
             | Refusal::AddressTaken { .. }
+            | Refusal::SwitchTwice { .. }
             | Refusal::ShardsDiffer { .. }
             | Refusal::AskedAgain { .. } => StatusCode::CONFLICT,
             Refusal::NotInstalled { .. } => StatusCode::INTERNAL_SERVER_ERROR,

@@ -54,7 +54,15 @@ pub trait Site {
     /// A message begins, of one packet or more; the port that it came in on.
     fn ingress(&mut self, now: Time, message: &Message, udp: &mut UdpPort) -> PortId;
     /// True if a packet is for the pipeline. Others the site has seen to, or counted.
-    fn admits(&mut self, now: Time, ingress: PortId, from: SocketAddr, packet: &mut [u8], ecn: Ecn) -> bool;
+    fn admits(
+        &mut self,
+        now: Time,
+        ingress: PortId,
+        from: SocketAddr,
+        packet: &mut [u8],
+        ecn: Ecn,
+        udp: &mut UdpPort,
+    ) -> bool;
     /// What machines see of the ports now.
     fn ports(&self) -> Self::Ports<'_>;
     /// Does what a verdict says with the packet at `place` in `memory`. True if packets have to stay there until

@@ -1,7 +1,7 @@
 //! How a worker becomes a member: find the way, join, try the way with a packet of full length.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use super::error::ConnectError;
 use super::link::Link;
 use super::options::{ConnectOptions, GroupInfo};
 use super::shared::{Identity, Shared};
+use crate::challenge;
 use crate::clock::{self, Clock};
 use crate::pool_size;
 use crate::rendezvous::{FabricAnswer, JoinAnswer, JoinError, JoinRequest, Rendezvous};
@@ -43,7 +44,7 @@ pub fn connect(
     let path = Path::to(switch).map_err(socket_error)?;
     let udp = UdpPort::open((path.local, 0).into(), SOCKET_BUFFER, SOCKET_BUFFER).map_err(socket_error)?;
     let local = udp.local_addr();
-    let answer = rendezvous.join(&request(options, switch, &path, &udp))?;
+    let answer = join(&*rendezvous, &request(options, switch, &path, &udp), &udp).map_err(socket_error)??;
 
     let (key, job) = (answer.key, answer.job_id);
     check_fabric(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
@@ -82,6 +83,17 @@ pub fn connect(
         in_fabric: answer.fabric.is_some(),
     };
     Ok((Arc::new(Shared::new(identity, rendezvous, engine, socket, waker)), info))
+}
+
+/// Joins, and answers meanwhile what the switch asks at the socket.
+fn join(
+    rendezvous: &dyn Rendezvous,
+    request: &JoinRequest,
+    udp: &UdpPort,
+) -> io::Result<Result<JoinAnswer, JoinError>> {
+    let Some(incarnation) = rendezvous.incarnation() else { return Ok(rendezvous.join(request)) };
+    let socket = UdpSocket::from(udp.as_fd().try_clone_to_owned()?);
+    challenge::answering(&socket, incarnation, || rendezvous.join(request))
 }
 
 /// The first address of the switch's name.
