@@ -86,6 +86,12 @@ impl Timers {
         self.keepalive.times(2)
     }
 
+    /// How long a member is taken to live after its host has said that its socket is there. Hosts answer such questions
+    /// about once a second.
+    pub fn alibi(&self) -> Span {
+        self.keepalive.times(6)
+    }
+
     /// The same while the switch that the member is connected to cannot be reached: time to start it again.
     pub fn cut_off(&self) -> Span {
         self.keepalive.times(4)

@@ -22,6 +22,7 @@ use crate::plan::{Admitted, Effect, Plan};
 use crate::refusal::Refusal;
 use crate::request::JoinRequest;
 use crate::running::{Contender, Running};
+use crate::watch::Suspect;
 
 /// One pending join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +47,8 @@ pub struct Control {
     last_ticket: Ticket,
     pub(crate) last_question: u64,
     effects: VecDeque<Effect>,
+    /// Whose hosts are to be asked.
+    pub(crate) suspects: VecDeque<Suspect>,
     /// Something may be decided as soon as the newest signs of life are known.
     pub(crate) urgent: bool,
     stopping: bool,
@@ -66,6 +69,7 @@ impl Control {
             last_id: JobId(0),
             last_ticket: Ticket(0),
             effects: VecDeque::new(),
+            suspects: VecDeque::new(),
             urgent: false,
             stopping: false,
         }

@@ -32,4 +32,4 @@ pub use plan::{Admitted, Effect, Plan};
 pub use refusal::Refusal;
 pub use report::{AboveView, JobView, MemberState, MemberView, Phase, SwitchView};
 pub use request::JoinRequest;
-pub use watch::{Departed, Gone};
+pub use watch::{Departed, Gone, Suspect};

@@ -13,7 +13,7 @@ use crate::name::JobName;
 use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::report::MemberState;
-use crate::watch::{Departed, Watch};
+use crate::watch::{Departed, Suspicion, Watch};
 
 /// One child of a running job, or the switch above.
 pub(crate) struct Member {
@@ -24,6 +24,8 @@ pub(crate) struct Member {
     pub heard: Option<Time>,
     /// The connections that it keeps open while it lives.
     pub watch: Watch,
+    /// What its host was asked when that looked like its end.
+    pub suspicion: Suspicion,
     /// Who is gone behind it, as a switch has said.
     pub said: Departed,
     /// The join that is answered once the job is installed.
@@ -39,6 +41,7 @@ impl Member {
             since: now,
             heard: None,
             watch: Watch::default(),
+            suspicion: Suspicion::default(),
             said: Departed::default(),
             ticket,
             renounced: false,
@@ -266,6 +269,7 @@ impl Control {
         for job in self.running.values_mut() {
             job.lose_silent(now, self.limits.timers.lease);
             job.lose_bereft(now, &self.limits.timers);
+            self.suspects.extend(job.suspects(now, &self.limits.timers));
         }
         self.reap(now);
     }

@@ -6,6 +6,7 @@
 
 mod above;
 mod addresses;
+mod alibi;
 mod members;
 mod shards;
 
@@ -14,14 +15,16 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot, watch};
-use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, SwitchJoin, Ticket};
+use tributary_control::{
+    Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, Suspect, SwitchJoin, Ticket,
+};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::Time;
 
 use self::above::{News, WatchesAbove};
-pub(crate) use self::members::NoWatch;
+pub(crate) use self::members::{NoWatch, OpenWatch};
 use self::shards::job_in_shard;
 pub(crate) use self::shards::{Shard, Sighting, Sightings};
 use crate::ascent::{Ascender, Question, Said};
@@ -235,6 +238,7 @@ impl ControlPlane {
     pub async fn run(&self) {
         let mut heard_above = self.heard_above.lock().await;
         let mut news_from_above = self.news_from_above.lock().await;
+        let (answers, mut answered) = unbounded_channel();
         loop {
             self.carry_out().await;
             tokio::select! {
@@ -244,8 +248,24 @@ impl ControlPlane {
                 () = tokio::time::sleep(self.pause()) => {
                     self.look(Duration::ZERO).await;
                     self.state().control.handle_timeout(self.now());
+                    self.question_hosts(&answers);
                 }
+                Some(suspect) = answered.recv() => self.state().control.has_alibi(self.now(), suspect),
             }
+        }
+    }
+
+    /// Asks about everybody who looks dead and may only stand still; sends on who lives.
+    fn question_hosts(&self, answers: &UnboundedSender<Suspect>) {
+        let mut state = self.state();
+        while let Some(suspect) = state.control.poll_suspect() {
+            let answers = answers.clone();
+            tokio::spawn(async move {
+                if alibi::holds_socket(suspect.addr).await {
+                    // Fails only if the control plane is gone.
+                    let _ = answers.send(suspect);
+                }
+            });
         }
     }
 

@@ -20,8 +20,8 @@ use super::seat::MAX_SYNC_BODY;
 use crate::api::call;
 use crate::api::error::ApiError;
 use crate::api::{JoinBody, JoinReply, NO_SEAT};
-use crate::http::Peer;
 use crate::http::routes::{self, Api};
+use crate::http::{Held, Peer};
 use crate::pool_size;
 use crate::shard::Stopped;
 
@@ -116,6 +116,7 @@ fn fit(fabric: &Fabric, request: &mut JoinRequest) {
 async fn pass_on(
     State(place): State<Place>,
     Extension(peer): Extension<Peer>,
+    Extension(held): Extension<Held>,
     uri: axum::http::Uri,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -126,9 +127,13 @@ async fn pass_on(
     let host = peer.from.to_string();
     let headers = [(SECRET_HEADER, fabric.secret.as_str()), (HOST_HEADER, &host)];
     // A worker that closes its connection drops this future, which closes ours: its join is taken back at the seat.
-    let call = async { call::post(control, uri.path(), &body, &headers).await?.answer().await };
+    let call = async { call::post(control, uri.path(), &body, &headers).await?.answer_and_stay().await };
     match call.await {
-        Ok(answer) => {
+        Ok((answer, stays)) => {
+            // As long as the worker's end of a watch stays open, so does ours at the seat.
+            if uri.path().ends_with("/watch") {
+                held.keep(stays);
+            }
             let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
             Ok((status, [(header::CONTENT_TYPE, "application/json")], answer.body).into_response())
         }

@@ -10,7 +10,7 @@ pub(crate) mod view;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
@@ -30,6 +31,8 @@ const MAX_CONNECTIONS: usize = 4_096;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time after which an answer that the client does not take is given up.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time that a client which was answered may stand still before its connection is given up.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time that answers have to leave when the server stops.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -38,6 +41,21 @@ const FAREWELL: Duration = Duration::from_millis(500);
 pub(crate) struct Peer {
     pub from: IpAddr,
     pub asked_at: IpAddr,
+}
+
+/// What stays until the client has closed its end of a connection, although its request was answered.
+#[derive(Clone, Default)]
+pub(crate) struct Held(Arc<Mutex<Option<Box<dyn Send>>>>);
+
+impl Held {
+    /// Keeps it, for this connection.
+    pub fn keep(&self, what: impl Send + 'static) {
+        *self.0.lock().expect("nobody panics while it holds this") = Some(Box::new(what));
+    }
+
+    fn take(&self) -> Option<Box<dyn Send>> {
+        self.0.lock().expect("nobody panics while it holds this").take()
+    }
 }
 
 /// What the server tells about itself.
@@ -152,15 +170,33 @@ async fn converse(stream: TcpStream, from: SocketAddr, router: Router) {
             return;
         }
     };
-    let router = router.layer(Extension(Peer { from: from.ip().to_canonical(), asked_at }));
+    let held = Held::default();
+    let peer = Peer { from: from.ip().to_canonical(), asked_at };
+    let router = router.layer(Extension(peer)).layer(Extension(held.clone()));
     let conversation = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    if let Err(error) = conversation.await {
-        tracing::debug!(%error, "a connection to the control API failed");
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .without_shutdown();
+    let ended = conversation.await;
+    let kept = held.take();
+    match ended {
+        Ok(parts) => attend(parts.io.into_inner(), kept.is_some()).await,
+        Err(error) => tracing::debug!(%error, "a connection to the control API failed"),
     }
+}
+
+/// Ends our half of a connection, and waits for the client's end where something hangs on it.
+async fn attend(mut stream: TcpStream, wait: bool) {
+    if stream.shutdown().await.is_err() || !wait {
+        return;
+    }
+    // What it says after its one request is of no interest, and a client that goes on talking has not stalled.
+    let mut rest = [0; 256];
+    let closes = async { while matches!(stream.read(&mut rest).await, Ok(read) if read > 0 && read < rest.len()) {} };
+    // Over time: its lease tells by then.
+    let _ = tokio::time::timeout(STALL_TIMEOUT, closes).await;
 }
 
 /// Makes the kernel notice hosts that vanished and readers that do not read.

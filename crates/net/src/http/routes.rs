@@ -19,9 +19,9 @@ use crate::api::{
     Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, StandingBody, SwitchJoinBody, SwitchJoinReply,
     SwitchLeaveBody, SwitchWatchBody, WatchBody, from_hex,
 };
-use crate::control_plane::{ControlPlane, NoWatch};
+use crate::control_plane::{ControlPlane, NoWatch, OpenWatch};
 use crate::http::view::Viewer;
-use crate::http::{Identity, Peer, metrics};
+use crate::http::{Held, Identity, Peer, metrics};
 use crate::status::{SwitchInfo, SwitchStatus};
 
 /// Largest body of a request: a join has some 400 bytes.
@@ -165,17 +165,19 @@ pub(crate) async fn standing(
 pub(crate) async fn watch(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
+    Extension(held): Extension<Held>,
     Path(name): Path<String>,
     body: Body,
 ) -> Result<Json<GoneMembers>, ApiError> {
     let name = JobName::new(&name)?;
     let WatchBody { job_id, key, rank, gone } = from_json(&read_bytes(body, MAX_WATCH_BODY).await?)?;
-    answer(api.plane.watch(&name, JobId(job_id), rank, parse_key(&key)?, gone.table(peer.from)).await)
+    answer(&held, api.plane.watch(&name, JobId(job_id), rank, parse_key(&key)?, gone.table(peer.from)).await)
 }
 
 async fn watch_from_below(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
+    Extension(held): Extension<Held>,
     Path(name): Path<String>,
     body: Body,
 ) -> Result<Json<GoneMembers>, ApiError> {
@@ -183,11 +185,15 @@ async fn watch_from_below(
     let SwitchWatchBody { job_id, key, wid, below, gone } = from_json(&read_bytes(body, MAX_WATCH_BODY).await?)?;
     let (below, gone) = (below.table(peer.from), gone.table(peer.from));
     let (id, key, wid) = (JobId(job_id), parse_key(&key)?, ChildId(wid));
-    answer(api.plane.watch_from_below(&name, id, wid, key, below, gone).await)
+    answer(&held, api.plane.watch_from_below(&name, id, wid, key, below, gone).await)
 }
 
-fn answer(watched: Result<Departed, NoWatch>) -> Result<Json<GoneMembers>, ApiError> {
-    watched.map(|gone| Json(GoneMembers::new(&gone))).map_err(|error| match error {
+fn answer(held: &Held, watched: Result<(Departed, OpenWatch), NoWatch>) -> Result<Json<GoneMembers>, ApiError> {
+    let told = watched.map(|(gone, watch)| {
+        held.keep(watch);
+        Json(GoneMembers::new(&gone))
+    });
+    told.map_err(|error| match error {
         NoWatch::Refused(refusal) => refusal.into(),
         NoWatch::TooMany => {
             let error =
