@@ -33,6 +33,8 @@ pub mod kind {
     pub const CHALLENGE: u8 = 4;
     /// The answer: the same bytes back.
     pub const RESPONSE: u8 = 5;
+    /// A part of a packet that is too long for its way.
+    pub const PIECE: u8 = 6;
     /// The first kind that a protocol may give its own meaning.
     pub const FIRST_OWN: u8 = 16;
     /// Where the header keeps the kind.
