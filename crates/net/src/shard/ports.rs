@@ -57,6 +57,14 @@ impl Ports {
         self.ports.get(port.index())?.as_ref()?.destination.as_ref()
     }
 
+    /// What whoever is behind a port says of the longest packet that reaches it.
+    pub fn set_limit(&mut self, port: PortId, limit: Option<usize>) {
+        let entry = self.ports.get_mut(port.index()).and_then(Option::as_mut);
+        if let Some(destination) = entry.and_then(|port| port.destination.as_mut()) {
+            destination.set_limit(limit);
+        }
+    }
+
     /// The ports of a group.
     pub fn group(&self, group: GroupId) -> &[PortId] {
         self.groups.get(&group).map_or(&[], Vec::as_slice)
@@ -87,8 +95,9 @@ impl Ports {
         Some(port)
     }
 
-    /// Forgets a group and its uplink, and their addresses where no other group names them.
-    pub fn remove_group(&mut self, group: GroupId) {
+    /// Forgets a group and its uplink, and their addresses where no other group names them; gives the ports of these.
+    pub fn remove_group(&mut self, group: GroupId) -> Vec<PortId> {
+        let mut gone = Vec::new();
         let uplink = self.uplinks.remove(&group);
         for port in self.groups.remove(&group).unwrap_or_default().into_iter().chain(uplink) {
             let entry = &mut self.ports[port.index()];
@@ -100,8 +109,10 @@ impl Ports {
                 }
                 *entry = None;
                 self.free.push(port);
+                gone.push(port);
             }
         }
+        gone
     }
 
     fn used(&self) -> usize {
@@ -115,7 +126,9 @@ impl Ports {
         if let Some(&port) = self.by_address.get(&key) {
             let used = self.ports[port.index()].as_mut().expect("a named port is in use");
             if used.owner == owner {
-                // One socket, one switch: it is at the address that it asked at last.
+                // One socket, one switch: it is at the address that it asked at last. The way there is the same.
+                let mut destination = destination;
+                destination.set_limit(used.destination.as_ref().and_then(Destination::limit));
                 (used.jobs, used.destination) = (used.jobs + 1, Some(destination));
                 return port;
             }

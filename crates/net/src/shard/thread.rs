@@ -8,11 +8,11 @@ use tokio::sync::oneshot;
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, Parent, SwitchConfig};
 use tributary_proto::contract::ids::{GroupId, JobId, PortId, ShardId};
-use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::pipeline::InstalledJob;
 use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
 use tributary_proto::contract::time::Time;
-use tributary_proto::contract::wire::Common;
+use tributary_proto::contract::wire::{Common, kind};
 
 use super::forward::Forwarder;
 use super::ports::{Member, Ports};
@@ -21,7 +21,9 @@ use super::uplink::Uplinks;
 use super::{JobInstall, ShardError, ShardJob, ShardReport};
 use crate::challenge::{self, Challenges};
 use crate::event_loop::{Core, Site};
-use crate::udp::{Message, UdpPort};
+use crate::pool_size::packet_bytes;
+use crate::udp::probe;
+use crate::udp::{Message, Reassembly, UdpPort};
 
 /// What a handle asks of the thread, with the way back for the answer.
 pub enum Command {
@@ -42,6 +44,9 @@ pub struct Star {
     forwarder: Forwarder,
     uplinks: Uplinks,
     challenges: Challenges,
+    /// Pieces of packets that have come, until the burst is over.
+    cut: Vec<(PortId, Ecn, Vec<u8>)>,
+    pieces: Reassembly<PortId>,
 }
 
 impl Site for Star {
@@ -70,14 +75,27 @@ impl Site for Star {
     fn admits(
         &mut self,
         _now: Time,
-        _ingress: PortId,
+        ingress: PortId,
         from: SocketAddr,
         packet: &mut [u8],
-        _ecn: Ecn,
+        ecn: Ecn,
         udp: &mut UdpPort,
     ) -> bool {
-        // Packets of jobs have other lengths.
-        packet.len() != challenge::LEN || !self.converse(from, packet, udp)
+        // None of these is common: packets of jobs have other lengths and kinds.
+        if packet.len() == challenge::LEN && self.converse(from, packet, udp) {
+            return false;
+        }
+        match packet.get(4) {
+            Some(&kind::PIECE) => {
+                self.cut.push((ingress, ecn, packet.to_vec()));
+                false
+            }
+            Some(&kind::PONG) => {
+                self.uplinks.hear(ingress, packet, &mut self.ports);
+                true
+            }
+            _ => true,
+        }
     }
 
     fn ports(&self) -> NoQueues {
@@ -86,6 +104,12 @@ impl Site for Star {
 
     #[inline]
     fn carry_out(&mut self, verdict: Verdict, place: Range<usize>, ecn: Ecn, memory: &[u8], udp: &mut UdpPort) -> bool {
+        // A ping that goes back says how long a packet reaches its sender.
+        if let (Verdict::Port(port), Some(&kind::PONG)) = (verdict, memory.get(place.start + 4))
+            && let Some(limit) = probe::said(&memory[place.clone()])
+        {
+            self.ports.set_limit(port, limit);
+        }
         self.forwarder.push(place, ecn, verdict, memory, &self.ports, udp);
         !self.forwarder.is_empty()
     }
@@ -95,12 +119,27 @@ impl Site for Star {
         self.forwarder.flush(memory, &self.ports, udp);
     }
 
+    /// Packets that came in pieces have their turn after those that came whole.
+    fn after(&mut self, now: Time, core: &mut Core) -> bool {
+        let cut = std::mem::take(&mut self.cut);
+        for (ingress, ecn, piece) in &cut {
+            let admitted = core.pipeline.admits(now, *ingress, piece);
+            let Some(mut whole) = admitted.then(|| self.pieces.add(*ingress, piece)).flatten() else { continue };
+            let mut packet = PacketMut::new(&mut whole, *ecn);
+            let verdict = core.pipeline.process(now, *ingress, &mut packet, &NoQueues);
+            let (len, ecn) = (packet.len, packet.ecn);
+            self.forwarder.push(0..len, ecn, verdict, &whole, &self.ports, &mut core.udp);
+            self.forwarder.flush(&whole, &self.ports, &mut core.udp);
+        }
+        !cut.is_empty()
+    }
+
     fn due(&self) -> Option<Time> {
         self.uplinks.poll_timeout().into_iter().chain(self.challenges.poll_timeout()).min()
     }
 
     fn tick(&mut self, now: Time, udp: &mut UdpPort) {
-        self.uplinks.ping(now, &self.ports, udp);
+        self.uplinks.ping(now, &mut self.ports, udp);
         self.challenges.handle_timeout(now, udp);
     }
 }
@@ -116,6 +155,8 @@ impl Star {
             forwarder: Forwarder::new(),
             uplinks: Uplinks::default(),
             challenges: Challenges::default(),
+            cut: Vec::new(),
+            pieces: Reassembly::new(),
         }
     }
 
@@ -147,7 +188,8 @@ impl Star {
                 return Err(no_ports);
             };
             above = Some(Parent { port, child });
-            self.uplinks.add(port, Common { protocol: protocol.code, kind: 0, job: id, key });
+            let common = Common { protocol: protocol.code, kind: 0, job: id, key };
+            self.uplinks.add(port, common, packet_bytes(protocol, config.elements_per_packet));
         }
         let others = above.iter().map(|parent| parent.port).collect();
         let config =
@@ -163,7 +205,9 @@ impl Star {
     fn remove(&mut self, job: JobId, core: &mut Core) -> bool {
         self.jobs.retain(|(id, _)| *id != job);
         self.uplinks.remove(job);
-        self.ports.remove_group(group_of(job));
+        for port in self.ports.remove_group(group_of(job)) {
+            self.pieces.forget(port);
+        }
         core.pipeline.remove(job)
     }
 

@@ -119,7 +119,7 @@ impl Header {
         }
         let exponent = u16(bytes, EXPONENT_AT) as i16;
         let exponent = BlockExponent { exponent, non_finite: flags & NON_FINITE != 0 };
-        let spec = spec_at(bytes, COMMON_LEN)?;
+        let spec = spec_at(bytes, SPEC_AT)?;
         // A rank's lie about its own block would make zeros of all.
         if flags & UNKNOWN == 0 && exponent.exponent > BlockExponent::largest(spec.dtype) {
             return Err(DropReason::BadField);
