@@ -5,7 +5,7 @@
 //! judged but there, so that nobody is called lost on old news. Same inputs, same outputs, always.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tributary_proto::contract::config::{Below, JobConfig};
@@ -14,6 +14,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
 use crate::admission::Limits;
+use crate::client::Client;
 use crate::forming::{Forming, Party, Quarrel, Seat};
 use crate::levels::{Child, SwitchJoin, SwitchSeat};
 use crate::memory::JobShape;
@@ -155,6 +156,11 @@ impl Control {
 
     /// Finds the place of a checked join: in the job that forms, in a new one, or in contest with a running one.
     pub(crate) fn seat(&mut self, now: Time, name: &JobName, party: Party) -> Result<(), Refusal> {
+        let running = self.owners.get(name).and_then(|id| self.running.get(id)).map(|job| &job.client);
+        let holder = self.forming.get(name).map(|forming| &forming.client).or(running);
+        if holder.is_some_and(|holder| holder.excludes(party.client())) {
+            return Err(Refusal::OtherTenant { job: name.clone() });
+        }
         if self.forming.contains_key(name) {
             return self.enter(now, name, party);
         }
@@ -359,6 +365,18 @@ impl Control {
         }
         self.last_id = self.last_id.max(id);
         self.running.insert(id, Running::adopted(now, Arc::new(plan)));
+    }
+
+    /// True if a member of a running job is at this client's address.
+    pub fn has_members_at(&self, address: IpAddr) -> bool {
+        let client = Client::at(address);
+        let addrs = self.running.values().flat_map(|job| job.plan.children.iter().flat_map(|child| &child.addrs));
+        addrs.into_iter().any(|addr| Client::at(addr.ip()) == client)
+    }
+
+    /// The world of the largest running job of a name; `None` if there is none.
+    pub fn world_of(&self, name: &JobName) -> Option<u16> {
+        self.running.values().filter(|job| job.plan.name == *name).map(|job| job.plan.config.world).max()
     }
 
     /// The switch's limits.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::time::Span;
 
+use crate::client::Client;
 use crate::memory::Bytes;
 use crate::name::JobName;
 use crate::request::Ranks;
@@ -182,6 +183,34 @@ pub enum Refusal {
         /// What the job needs, in words.
         needed: String,
     },
+    /// More than one client may have.
+    #[error(
+        "this switch allows {client} {allowed}, and job '{job}' needs {needed}: end another job, or ask its operator for more"
+    )]
+    OverShare {
+        /// The job.
+        job: JobName,
+        /// Who.
+        client: Client,
+        /// What it may have, in words.
+        allowed: String,
+        /// What the job needs, in words.
+        needed: String,
+    },
+    /// The name stands for a job of somebody else.
+    #[error("the name '{job}' stands for a job of another tenant: take another name")]
+    OtherTenant {
+        /// The job.
+        job: JobName,
+    },
+    /// A member that keeps more connections than it needs.
+    #[error("rank {rank} of job '{job}' watches over as many connections as one may")]
+    WatchedAlready {
+        /// The job.
+        job: JobName,
+        /// The rank.
+        rank: u16,
+    },
     /// No job of that name is known.
     #[error("there is no job '{job}' on this switch")]
     UnknownJob {
@@ -265,6 +294,9 @@ impl Refusal {
             Refusal::Full { .. } => "full",
             Refusal::TooManyJobs { .. } => "too_many_jobs",
             Refusal::OverQuota { .. } => "over_quota",
+            Refusal::OverShare { .. } => "over_share",
+            Refusal::OtherTenant { .. } => "other_tenant",
+            Refusal::WatchedAlready { .. } => "too_many_watches",
             Refusal::UnknownJob { .. } => "unknown_job",
             Refusal::WrongKey { .. } => "wrong_key",
             Refusal::AskedAgain { .. } => "asked_again",

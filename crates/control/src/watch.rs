@@ -113,8 +113,10 @@ impl Control {
         let job = self.member_of(name, id, key)?;
         let world = job.plan.config.world;
         let wid = job.worker(rank).ok_or(Refusal::BadRank { rank, world })?;
-        job.members[wid.index()].watch.open();
-        Ok(wid)
+        match job.members[wid.index()].watch.open() {
+            true => Ok(wid),
+            false => Err(Refusal::WatchedAlready { job: name.clone(), rank }),
+        }
     }
 
     /// A switch below has opened such a connection, and says who is gone below it.
@@ -130,7 +132,9 @@ impl Control {
         let (Some(member), Some(child)) = (job.members.get_mut(wid.index()), job.plan.children.get(wid.index())) else {
             return Err(Refusal::BadRank { rank: wid.0, world: job.plan.config.world });
         };
-        member.watch.open();
+        if !member.watch.open() {
+            return Err(Refusal::WatchedAlready { job: name.clone(), rank: wid.0 });
+        }
         // It speaks for its own ranks alone.
         let is_there = |rank: u16| child.below.ranks().binary_search(&Rank(rank)).is_ok();
         let mut said = said;
@@ -220,8 +224,16 @@ impl Control {
 }
 
 impl Watch {
-    fn open(&mut self) {
-        *self = Watch { open: self.open + 1, closed: None };
+    /// The kernel may give up an old connection long after the member has opened the next.
+    const MOST: u16 = 4;
+
+    /// False if there are as many as a member may have.
+    fn open(&mut self) -> bool {
+        let may = self.open < Watch::MOST;
+        if may {
+            *self = Watch { open: self.open + 1, closed: None };
+        }
+        may
     }
 
     fn close(&mut self, now: Time) {

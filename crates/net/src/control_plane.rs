@@ -24,13 +24,14 @@ use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::Time;
 
 use self::above::{News, WatchesAbove};
-pub(crate) use self::members::{NoWatch, OpenWatch};
+pub(crate) use self::members::OpenWatch;
 use self::shards::job_in_shard;
 pub(crate) use self::shards::{Shard, Sighting, Sightings};
 use crate::ascent::{Ascender, Question, Said};
 use crate::clock::{Clock, duration};
 use crate::pool_size;
 use crate::shard::{ShardError, ShardReport};
+use crate::token::Token;
 
 struct State {
     control: Control,
@@ -66,29 +67,31 @@ impl ControlPlane {
     }
 
     /// The control plane of a switch whose control API is at `listen`, below the one at `parent`, which knows it by its
-    /// incarnation.
+    /// incarnation and its token.
     pub fn below(
         limits: Limits,
         shards: Vec<Box<dyn Shard>>,
         listen: SocketAddr,
         parent: SocketAddr,
         incarnation: u64,
+        token: Option<Token>,
     ) -> ControlPlane {
-        let ascender = Ascender::new(parent, listen, incarnation);
-        ControlPlane::with(Control::below_another(limits), shards, Some(ascender))
+        let ascender = Ascender::new(parent, listen, incarnation, token.clone());
+        ControlPlane::with(Control::below_another(limits), shards, Some((ascender, token)))
     }
 
     fn with(
         control: Control,
         shards: Vec<Box<dyn Shard>>,
-        above: Option<(Ascender, UnboundedReceiver<Said>)>,
+        above: Option<((Ascender, UnboundedReceiver<Said>), Option<Token>)>,
     ) -> ControlPlane {
         let blank = Sighting { alive: true, ..Sighting::default() };
         let sightings = Sightings { at: None, shards: vec![blank; shards.len()] };
+        let (above, token) = above.unzip();
         let (ascender, heard_above) = above.unzip();
         let watches = ascender.as_ref().map(|ascender: &Ascender| {
             let (sender, news) = unbounded_channel();
-            (WatchesAbove::new(ascender.parent(), sender), news)
+            (WatchesAbove::new(ascender.parent(), token.flatten(), sender), news)
         });
         let (watches_above, news_from_above) = watches.unzip();
         ControlPlane {

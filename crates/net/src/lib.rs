@@ -24,5 +24,6 @@ pub mod rendezvous;
 pub mod shard;
 pub mod status;
 pub mod switch_daemon;
+pub mod token;
 pub mod udp;
 mod wake;

@@ -4,12 +4,15 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use tributary_control::{Limits, Quota, Timers};
+use tributary_control::tokens::{Tenant, Tokens};
+use tributary_control::{Limits, Quota, Share, Timers};
 use tributary_proto::contract::ids::ShardId;
 
 use crate::control_plane::{ControlPlane, Shard};
 use crate::http::HttpServer;
+use crate::http::access::Access;
 use crate::shard::{ShardError, ShardHandle, ShardOptions};
+use crate::token::Token;
 
 /// How a switch is started.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +31,10 @@ pub struct SwitchOptions {
     pub max_jobs: u16,
     /// What jobs of certain names may have.
     pub quotas: Vec<Quota>,
+    /// Who may use the switch, if only those with a token may.
+    pub tokens: Option<Tokens>,
+    /// Without tokens: everybody may use the switch, and not only hosts at loopback, link-local and private addresses.
+    pub open: bool,
     /// When silence means absence.
     pub timers: Timers,
     /// Bytes of receive buffer to ask the kernel for, for each shard.
@@ -53,6 +60,8 @@ impl SwitchOptions {
             parent: None,
             max_jobs: limits.max_jobs,
             quotas: limits.quotas,
+            tokens: None,
+            open: false,
             timers: limits.timers,
             receive_buffer: SOCKET_BUFFER,
             send_buffer: SOCKET_BUFFER,
@@ -65,7 +74,26 @@ impl SwitchOptions {
             shards,
             max_jobs: self.max_jobs,
             quotas: self.quotas.clone(),
+            // Nobody takes all, whoever comes first.
+            share: Share {
+                jobs: Some((self.max_jobs / 4).max(1)),
+                memory_bytes: Some(self.memory_bytes as u64 / 2),
+                ..Share::default()
+            },
+            tenants: self.tenants().map(|tenant| (tenant.name.clone(), tenant.share)).collect(),
             timers: self.timers,
+        }
+    }
+
+    fn tenants(&self) -> impl Iterator<Item = &Tenant> {
+        self.tokens.iter().flat_map(|tokens| tokens.tenants())
+    }
+
+    fn access(&self) -> Access {
+        match &self.tokens {
+            Some(tokens) => Access::Tokens(tokens.clone()),
+            None if self.open => Access::Open,
+            None => Access::Private,
         }
     }
 }
@@ -155,10 +183,13 @@ impl RunningSwitch {
         let limits = options.limits(options.shards as u16);
         let plane = match options.parent {
             None => ControlPlane::new(limits, shards),
-            Some(parent) => ControlPlane::below(limits, shards, listen, parent, incarnation),
+            Some(parent) => {
+                let token = Token::of_this_process().map_err(|error| system(io::Error::other(error)))?;
+                ControlPlane::below(limits, shards, listen, parent, incarnation, token)
+            }
         };
         let plane = Arc::new(plane);
-        let server = HttpServer::start(Arc::clone(&plane), tcp, http).map_err(system)?;
+        let server = HttpServer::start(Arc::clone(&plane), &options.access(), tcp, http).map_err(system)?;
         tracing::info!(%listen, parent = ?options.parent, shards = options.shards, memory_bytes = options.memory_bytes, "switch started");
         Ok(RunningSwitch { listen, http: http_addr, server, plane })
     }

@@ -44,7 +44,7 @@ fn post(addr: SocketAddr, path: &str, body: &str) -> String {
 /// A join of a job of one rank whose packets come from `port`, it says.
 fn join_body(port: u16) -> String {
     format!(
-        r#"{{"wire_version":1,"rank":0,"world":1,"protocol":"switchml","udp_port":{port},"max_elements_per_packet":360,
+        r#"{{"wire_version":2,"rank":0,"world":1,"protocol":"switchml","udp_port":{port},"max_elements_per_packet":360,
         "suggested_slots":64,"incarnation":"0000000000000e11","timeout_s":20}}"#
     )
 }
@@ -52,7 +52,7 @@ fn join_body(port: u16) -> String {
 /// The join of a switch below with one rank, whose packets come from `shard`, it says.
 fn switch_body(shard: SocketAddr) -> String {
     format!(
-        r#"{{"wire_version":1,"incarnation":"0000000000000e12","question":1,"shards":["{shard}"],"most_slots":64,
+        r#"{{"wire_version":2,"incarnation":"0000000000000e12","question":1,"shards":["{shard}"],"most_slots":64,
         "ranks":[{{"join":{},"udp":"{shard}","waited_s":0}}],"switches":[]}}"#,
         join_body(shard.port())
     )

@@ -295,7 +295,6 @@ fn mute(switch: SocketAddr, job: &str, rank: u16, world: u16) -> TcpStream {
         world,
         protocol: protocols::named("switchml").unwrap(),
         options: protocols::named("switchml").unwrap().options.defaults(),
-        protocol: Protocol::SwitchMl,
         udp: udp.local_addr().unwrap(),
         elements_per_packet: None,
         max_elements_per_packet: 360,

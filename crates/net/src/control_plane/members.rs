@@ -10,18 +10,8 @@ use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 
 use super::ControlPlane;
 
-/// Watches at a time: they hold connections, and joins need some too.
-const MAX_WATCHES: usize = 2_048;
 /// A watch is answered after this long even if nobody has gone, lest both sides hold dead connections for ever.
 const LONGEST: Duration = Duration::from_secs(30);
-
-/// Why a watch is not kept.
-pub(crate) enum NoWatch {
-    /// The switch keeps as many as it can.
-    TooMany,
-    /// The member asks wrongly.
-    Refused(Refusal),
-}
 
 impl ControlPlane {
     /// Returns who is gone as soon as that differs from `known`, or after [`LONGEST`]. Dropping the future, or the watch
@@ -33,7 +23,7 @@ impl ControlPlane {
         rank: u16,
         key: JobKey,
         known: Departed,
-    ) -> Result<(Departed, OpenWatch), NoWatch> {
+    ) -> Result<(Departed, OpenWatch), Refusal> {
         let open = |control: &mut Control| control.watch(name, id, rank, key);
         self.keep_watch(name, id, open, |control, _| control.gone(id), known).await
     }
@@ -47,7 +37,7 @@ impl ControlPlane {
         key: JobKey,
         below: Departed,
         known: Departed,
-    ) -> Result<(Departed, OpenWatch), NoWatch> {
+    ) -> Result<(Departed, OpenWatch), Refusal> {
         let open = |control: &mut Control| control.watch_from_below(name, id, wid, key, below).map(|()| wid);
         self.keep_watch(name, id, open, |control, wid| control.gone_beside(id, wid), known).await
     }
@@ -59,12 +49,9 @@ impl ControlPlane {
         open: impl FnOnce(&mut Control) -> Result<ChildId, Refusal>,
         look: impl Fn(&Control, ChildId) -> Option<Departed>,
         known: Departed,
-    ) -> Result<(Departed, OpenWatch), NoWatch> {
+    ) -> Result<(Departed, OpenWatch), Refusal> {
         let mut departures = self.departures.subscribe();
-        if self.departures.receiver_count() > MAX_WATCHES {
-            return Err(NoWatch::TooMany);
-        }
-        let wid = open(&mut self.state().control).map_err(NoWatch::Refused)?;
+        let wid = open(&mut self.state().control)?;
         let open = OpenWatch { plane: Arc::clone(self), id, wid };
         // What it has said may be news to others.
         self.changed.notify_one();
@@ -86,7 +73,7 @@ impl ControlPlane {
         };
         match tokio::time::timeout(LONGEST, wait).await {
             Ok(Some(gone)) => Ok((gone, open)),
-            Ok(None) => Err(NoWatch::Refused(Refusal::UnknownJob { job: name.clone() })),
+            Ok(None) => Err(Refusal::UnknownJob { job: name.clone() }),
             Err(_) => Ok((known, open)),
         }
     }
