@@ -76,7 +76,7 @@ impl SwitchOptions {
             quotas: self.quotas.clone(),
             // Nobody takes all, whoever comes first.
             share: Share {
-                jobs: Some((self.max_jobs / 4).max(1)),
+                jobs: Some(self.max_jobs.div_ceil(2)),
                 memory_bytes: Some(self.memory_bytes as u64 / 2),
                 ..Share::default()
             },

@@ -91,6 +91,8 @@ fn a_way_that_becomes_narrower_in_the_middle_costs_a_pause_and_no_job() {
         ip(there, &["link", "set", device, "mtu", "1000"]);
         ip(network.star.switch_box(), &["link", "set", "br0", "mtu", "1000"]);
         workers.into_iter().for_each(|worker| drop(checked(worker)));
+        // Now no worker's own link tells: only what the switch sends back does.
+        ip(there, &["link", "set", device, "mtu", "1500"]);
         network.sum("narrow-from-the-start", 2, &["--elements", "100000", "--protocol", protocol]);
     }
 }

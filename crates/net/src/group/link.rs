@@ -29,7 +29,7 @@ pub struct Link {
     from: Addr,
     left: Segments,
     outbox: Outbox,
-    /// When the switch was last sent a packet: our sign of life. What peers are sent is none.
+    /// When the switch was last sent a packet: our sign of life where ways are not watched. What peers are sent is none.
     switch_last_told: Time,
     /// Packets from addresses that are neither the switch's nor a peer's.
     strangers: u64,
