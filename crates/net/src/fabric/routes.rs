@@ -20,9 +20,9 @@ use super::seat::MAX_SYNC_BODY;
 use crate::api::call;
 use crate::api::error::ApiError;
 use crate::api::{JoinBody, JoinReply, NO_SEAT};
+use crate::http::body;
 use crate::http::routes::{self, Api};
 use crate::http::{Held, Peer};
-use crate::http::body;
 use crate::pool_size;
 use crate::shard::Stopped;
 

@@ -8,8 +8,8 @@ use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
 
-use crate::http::door::Visit;
 use crate::api::error::ApiError;
+use crate::http::door::Visit;
 
 /// Largest body of most requests: a join has some 400 bytes.
 pub(crate) const MAX_BODY: usize = 8 * 1024;

@@ -27,8 +27,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use self::access::Access;
-use crate::api::ErrorBody;
 use self::door::{Door, Full, Visit};
+use crate::api::ErrorBody;
 use crate::control_plane::ControlPlane;
 
 /// Bytes that are read ahead of what is asked for, for each connection.

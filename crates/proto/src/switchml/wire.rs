@@ -118,6 +118,7 @@ mod tests {
     use tributary_numeric::{DType, ReduceOp};
 
     use super::*;
+    use crate::collective::tensor::Primitive;
 
     #[test]
     fn an_exponent_that_no_block_of_the_type_has_is_refused() {
