@@ -158,7 +158,8 @@ fn tap(
 /// One collective over the real driver: the record, and each rank's sum.
 fn real(world: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
-    let options = ShardOptions { shard: ShardId(0), listen, receive_buffer: 8 << 20, send_buffer: 8 << 20 };
+    let options =
+        ShardOptions { shard: ShardId(0), listen, receive_buffer: 8 << 20, send_buffer: 8 << 20, incarnation: None };
     let handle = ShardHandle::start(&options).unwrap();
     let sockets = || (0..world).map(|_| socket()).collect::<Vec<UdpSocket>>();
     let (to_workers, to_shard) = (sockets(), sockets());

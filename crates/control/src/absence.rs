@@ -44,10 +44,11 @@ impl Running {
     pub(crate) fn bereft_at(&self, wid: ChildId, timers: &Timers) -> Option<Time> {
         let member = &self.members[wid.index()];
         let since = member.silent_since(self.started)?.max(member.watch.closed()?);
-        Some(match self.absences.iter().find(|absence| absence.place.ranks.contains(&wid.0)) {
+        let due = match self.absences.iter().find(|absence| absence.place.ranks.contains(&wid.0)) {
             None => since + timers.bereavement(),
             Some(absence) => since.max(absence.since) + timers.cut_off(),
-        })
+        };
+        Some(due.max(member.suspicion.alibi_ends(timers)))
     }
 
     /// All that a switch cuts off are lost together, so that the others are told once and for all.

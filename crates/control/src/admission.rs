@@ -1,7 +1,11 @@
 //! How much of the switch a job gets: slots in powers of two, halved until they fit.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use tributary_proto::contract::time::Span;
 
+use crate::client::{Client, Share};
 use crate::memory::{Bytes, JobShape};
 use crate::name::JobName;
 use crate::refusal::Refusal;
@@ -17,6 +21,10 @@ pub struct Limits {
     pub max_jobs: u16,
     /// What the operator allows to jobs by their names; the first whose pattern fits counts.
     pub quotas: Vec<Quota>,
+    /// What each client may have.
+    pub share: Share,
+    /// What tenants may have instead, where their own share says something.
+    pub tenants: BTreeMap<Arc<str>, Share>,
     /// When silence means absence.
     pub timers: Timers,
 }
@@ -32,7 +40,15 @@ impl Limits {
 
     /// Limits of a switch with this memory and these shards, and the default for everything else.
     pub fn new(memory_bytes: u64, shards: u16) -> Limits {
-        Limits { memory_bytes, shards, max_jobs: 256, quotas: Vec::new(), timers: Timers::default() }
+        Limits {
+            memory_bytes,
+            shards,
+            max_jobs: 256,
+            quotas: Vec::new(),
+            share: Share::default(),
+            tenants: BTreeMap::new(),
+            timers: Timers::default(),
+        }
     }
 
     /// Most slots of one job.
@@ -56,6 +72,20 @@ impl Limits {
 
     pub(crate) fn quota(&self, name: &JobName) -> Option<&Quota> {
         self.quotas.iter().find(|quota| name.matches(&quota.jobs))
+    }
+
+    /// What a client may have.
+    pub(crate) fn share_of(&self, client: &Client) -> Share {
+        let own = match client {
+            Client::Tenant(name) => self.tenants.get(name).copied().unwrap_or_default(),
+            Client::Address(_) => Share::default(),
+        };
+        Share {
+            jobs: own.jobs.or(self.share.jobs),
+            memory_bytes: own.memory_bytes.or(self.share.memory_bytes),
+            max_slots: own.max_slots.or(self.share.max_slots),
+            max_world: own.max_world.or(self.share.max_world),
+        }
     }
 }
 
@@ -84,6 +114,12 @@ impl Timers {
     /// Silence after which a member is lost whose connection is closed: two hints, so less of each.
     pub fn bereavement(&self) -> Span {
         self.keepalive.times(2)
+    }
+
+    /// How long a member is taken to live after its host has said that its socket is there. Hosts answer such questions
+    /// about once a second.
+    pub fn alibi(&self) -> Span {
+        self.keepalive.times(6)
     }
 
     /// The same while the switch that the member is connected to cannot be reached: time to start it again.
@@ -123,30 +159,65 @@ pub(crate) struct Free {
     pub switch: u64,
     /// Free within the job's quota, if one limits its memory.
     pub quota: Option<u64>,
+    /// Free within its client's share, if that limits its memory.
+    pub share: Option<u64>,
+}
+
+/// A rule that bounds a job, and the refusal that names it.
+struct Rule<'a> {
+    max_slots: Option<u16>,
+    max_world: Option<u16>,
+    left: Option<u64>,
+    over: Box<dyn Fn(String, String) -> Refusal + 'a>,
+}
+
+/// What bounds a job of this name and client.
+fn rules<'a>(limits: &'a Limits, name: &'a JobName, client: &'a Client, free: Free) -> Vec<Rule<'a>> {
+    let share = limits.share_of(client);
+    let of_client =
+        move |allowed, needed| Refusal::OverShare { job: name.clone(), client: client.clone(), allowed, needed };
+    let mut rules = vec![Rule {
+        max_slots: share.max_slots,
+        max_world: share.max_world,
+        left: free.share,
+        over: Box::new(of_client),
+    }];
+    if let Some(quota) = limits.quota(name) {
+        let pattern = &quota.jobs;
+        let of_name =
+            move |allowed, needed| Refusal::OverQuota { job: name.clone(), pattern: pattern.clone(), allowed, needed };
+        let Quota { max_slots, max_world, .. } = *quota;
+        rules.push(Rule { max_slots, max_world, left: free.quota, over: Box::new(of_name) });
+    }
+    rules
 }
 
 /// The job's shape with as many slots as fit: the wish rounded up to a power of two per shard, halved until it fits.
-pub(crate) fn grant(limits: &Limits, name: &JobName, wish: JobShape, free: Free) -> Result<JobShape, Refusal> {
-    let quota = limits.quota(name);
-    let over = |quota: &Quota, allowed, needed| {
-        Err(Refusal::OverQuota { job: name.clone(), pattern: quota.jobs.clone(), allowed, needed })
-    };
+pub(crate) fn grant(
+    limits: &Limits,
+    name: &JobName,
+    client: &Client,
+    wish: JobShape,
+    free: Free,
+) -> Result<JobShape, Refusal> {
+    let rules = rules(limits, name, client, free);
     let smallest = JobShape { slots: limits.min_slots(), ..wish.clone() };
     let mut shape = JobShape { slots: limits.round(wish.slots), ..wish };
-    if let Some(quota) = quota {
-        if let Some(most) = quota.max_world.filter(|&most| wish.world > most) {
-            return over(quota, format!("{most} ranks"), format!("{}", wish.world));
+    for rule in &rules {
+        if let Some(most) = rule.max_world.filter(|&most| shape.world > most) {
+            return Err((rule.over)(format!("{most} ranks"), shape.world.to_string()));
         }
-        if let Some(most) = quota.max_slots {
+        if let Some(most) = rule.max_slots {
             if most < smallest.slots {
-                return over(quota, format!("{most} slots"), format!("at least {}", smallest.slots));
+                return Err((rule.over)(format!("{most} slots"), format!("at least {}", smallest.slots)));
             }
             while shape.slots > most {
                 shape.slots /= 2;
             }
         }
     }
-    while shape.bytes() > free.switch.min(free.quota.unwrap_or(u64::MAX)) && shape.slots > smallest.slots {
+    let most = rules.iter().filter_map(|rule| rule.left).fold(free.switch, u64::min);
+    while shape.bytes() > most && shape.slots > smallest.slots {
         shape.slots /= 2;
     }
     let need = shape.bytes();
@@ -161,11 +232,9 @@ pub(crate) fn grant(limits: &Limits, name: &JobName, wish: JobShape, free: Free)
             world: shape.world,
         });
     }
-    match (quota, free.quota) {
-        (Some(quota), Some(left)) if need > left => {
-            over(quota, format!("{} more", Bytes(left)), format!("at least {}", Bytes(need)))
-        }
-        _ => Ok(shape),
+    match rules.iter().find_map(|rule| Some((rule, rule.left.filter(|&left| need > left)?))) {
+        Some((rule, left)) => Err((rule.over)(format!("{} more", Bytes(left)), format!("at least {}", Bytes(need)))),
+        None => Ok(shape),
     }
 }
 
@@ -187,13 +256,18 @@ mod tests {
         }
     }
 
+    fn client() -> Client {
+        Client::Tenant("a".into())
+    }
+
     fn name() -> JobName {
         JobName::new("team-a-1").unwrap()
     }
 
     fn slots(limits: &Limits, wished: u16, free: u64) -> Result<u16, Refusal> {
-        let free = Free { switch: free, quota: None };
-        grant(limits, &name(), JobShape { shards: limits.shards, ..wish(wished) }, free).map(|shape| shape.slots)
+        let free = Free { switch: free, quota: None, share: None };
+        grant(limits, &name(), &client(), JobShape { shards: limits.shards, ..wish(wished) }, free)
+            .map(|shape| shape.slots)
     }
 
     #[test]
@@ -223,7 +297,8 @@ mod tests {
         let quota = Quota { jobs: "team-a*".into(), memory_bytes: None, max_slots: None, max_world: None };
         let ask = |quota: Quota, left| {
             let limits = Limits { quotas: vec![quota], ..Limits::new(1 << 20, 2) };
-            grant(&limits, &name(), wish(64), Free { switch: u64::MAX, quota: left }).map(|shape| shape.slots)
+            grant(&limits, &name(), &client(), wish(64), Free { switch: u64::MAX, quota: left, share: None })
+                .map(|shape| shape.slots)
         };
         assert_eq!(ask(quota.clone(), None), Ok(64));
         assert_eq!(ask(Quota { max_slots: Some(40), ..quota.clone() }, None), Ok(32));
@@ -237,5 +312,29 @@ mod tests {
         }
         let other = Quota { jobs: "team-b*".into(), max_world: Some(1), ..quota };
         assert_eq!(ask(other, None), Ok(64));
+    }
+
+    #[test]
+    fn a_share_bounds_a_client_s_jobs_whatever_their_names_and_a_tenant_s_own_share_counts_first() {
+        let ask = |share, own, left| {
+            let tenants = BTreeMap::from([("a".into(), own)]);
+            let limits = Limits { share, tenants, ..Limits::new(1 << 20, 2) };
+            let free = Free { switch: u64::MAX, quota: None, share: left };
+            grant(&limits, &name(), &client(), wish(64), free).map(|shape| shape.slots)
+        };
+        let (none, few) = (Share::default(), Share { max_slots: Some(16), ..Share::default() });
+        assert_eq!(ask(none, none, None), Ok(64));
+        assert_eq!(ask(few, none, None), Ok(16));
+        assert_eq!(ask(few, Share { max_slots: Some(32), ..none }, None), Ok(32));
+        assert_eq!(ask(none, none, Some(wish(16).bytes())), Ok(16));
+        for refused in [
+            ask(Share { max_world: Some(3), ..none }, none, None),
+            ask(none, Share { max_slots: Some(4), ..none }, None),
+            ask(none, none, Some(100)),
+        ] {
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.code(), "over_share");
+            assert!(refused.to_string().contains("tenant 'a'"), "{refused}");
+        }
     }
 }

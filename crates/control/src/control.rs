@@ -5,7 +5,7 @@
 //! judged but there, so that nobody is called lost on old news. Same inputs, same outputs, always.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tributary_proto::contract::config::{Below, JobConfig};
@@ -14,6 +14,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
 use crate::admission::Limits;
+use crate::client::Client;
 use crate::forming::{Forming, Party, Quarrel, Seat};
 use crate::levels::{Child, SwitchJoin, SwitchSeat};
 use crate::memory::JobShape;
@@ -22,6 +23,7 @@ use crate::plan::{Admitted, Effect, Plan};
 use crate::refusal::Refusal;
 use crate::request::JoinRequest;
 use crate::running::{Contender, Running};
+use crate::watch::Suspect;
 
 /// One pending join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +48,8 @@ pub struct Control {
     last_ticket: Ticket,
     pub(crate) last_question: u64,
     effects: VecDeque<Effect>,
+    /// Whose hosts are to be asked.
+    pub(crate) suspects: VecDeque<Suspect>,
     /// Something may be decided as soon as the newest signs of life are known.
     pub(crate) urgent: bool,
     stopping: bool,
@@ -66,6 +70,7 @@ impl Control {
             last_id: JobId(0),
             last_ticket: Ticket(0),
             effects: VecDeque::new(),
+            suspects: VecDeque::new(),
             urgent: false,
             stopping: false,
         }
@@ -83,7 +88,7 @@ impl Control {
         let ticket = self.last_ticket;
         let outcome = match self.stopping {
             true => Err(Refusal::Stopping),
-            false => request.check(&self.limits).and_then(|()| {
+            false => self.check(&request).and_then(|()| {
                 let seat = Seat { ticket, request, fresh_key, since: now, via: None };
                 self.seat(now, name, Party { seats: vec![seat], switch: None })
             }),
@@ -92,6 +97,21 @@ impl Control {
             self.answer(ticket, Err(refusal));
         }
         ticket
+    }
+
+    /// Checks a join by itself, before anything is done for it.
+    pub fn check(&self, request: &JoinRequest) -> Result<(), Refusal> {
+        request.check(&self.limits)
+    }
+
+    /// Checks the join of a switch below by itself.
+    pub fn check_switch(&self, join: &SwitchJoin) -> Result<(), Refusal> {
+        let (own, theirs) = (self.limits.shards, join.shards.len());
+        if theirs != usize::from(own) {
+            let below = join.switches.first().map(|place| place.addr);
+            return Err(Refusal::ShardsDiffer { below, theirs: theirs as u16, ours: own });
+        }
+        join.ranks.iter().try_for_each(|(request, _)| self.check(request))
     }
 
     /// A switch below wants to be a member, with the ranks that have come to it; a later request replaces an earlier.
@@ -112,22 +132,17 @@ impl Control {
         join: SwitchJoin,
         fresh_key: JobKey,
     ) -> Result<(), Refusal> {
-        let SwitchJoin { incarnation, asked_at, question, shards, most_slots, ranks, switches } = join;
         if self.stopping {
             return Err(Refusal::Stopping);
         }
-        let own = self.limits.shards;
-        if shards.len() != usize::from(own) {
-            let addr = switches.first().map(|place| place.addr);
-            return Err(Refusal::ShardsDiffer { below: addr, theirs: shards.len() as u16, ours: own });
-        }
+        self.check_switch(&join)?;
+        let SwitchJoin { incarnation, asked_at, question, shards, most_slots, ranks, switches } = join;
         if ranks.is_empty() {
             self.withdraw_switch(now, name, incarnation, question);
             return Err(Refusal::AskedAgain { job: name.clone(), rank: 0 });
         }
         let mut seats: BTreeMap<u16, Seat> = BTreeMap::new();
         for (request, waited) in ranks {
-            request.check(&self.limits)?;
             let since = Time(now.0.saturating_sub(waited.0));
             let rank = request.rank;
             if let Some(twice) = seats.insert(rank, Seat { ticket, request, fresh_key, since, via: Some(incarnation) })
@@ -141,6 +156,11 @@ impl Control {
 
     /// Finds the place of a checked join: in the job that forms, in a new one, or in contest with a running one.
     pub(crate) fn seat(&mut self, now: Time, name: &JobName, party: Party) -> Result<(), Refusal> {
+        let running = self.owners.get(name).and_then(|id| self.running.get(id)).map(|job| &job.client);
+        let holder = self.forming.get(name).map(|forming| &forming.client).or(running);
+        if holder.is_some_and(|holder| holder.excludes(party.client())) {
+            return Err(Refusal::OtherTenant { job: name.clone() });
+        }
         if self.forming.contains_key(name) {
             return self.enter(now, name, party);
         }
@@ -345,6 +365,18 @@ impl Control {
         }
         self.last_id = self.last_id.max(id);
         self.running.insert(id, Running::adopted(now, Arc::new(plan)));
+    }
+
+    /// True if a member of a running job is at this client's address.
+    pub fn has_members_at(&self, address: IpAddr) -> bool {
+        let client = Client::at(address);
+        let addrs = self.running.values().flat_map(|job| job.plan.children.iter().flat_map(|child| &child.addrs));
+        addrs.into_iter().any(|addr| Client::at(addr.ip()) == client)
+    }
+
+    /// The world of the largest running job of a name; `None` if there is none.
+    pub fn world_of(&self, name: &JobName) -> Option<u16> {
+        self.running.values().filter(|job| job.plan.name == *name).map(|job| job.plan.config.world).max()
     }
 
     /// The switch's limits.

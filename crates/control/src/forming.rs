@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tributary_proto::contract::ids::JobKey;
 use tributary_proto::contract::time::{Span, Time};
 
+use crate::client::Client;
 use crate::control::Ticket;
 use crate::levels::{self, Ascent, Child, SwitchPlace, SwitchSeat};
 use crate::memory::JobShape;
@@ -51,6 +52,10 @@ impl Party {
         self.seats.iter().map(|seat| seat.deadline(max_wait)).min().expect("a seat")
     }
 
+    pub fn client(&self) -> &Client {
+        &self.seats[0].request.client
+    }
+
     fn via(&self) -> Option<u64> {
         self.switch.as_ref().map(|(incarnation, _)| *incarnation)
     }
@@ -58,6 +63,8 @@ impl Party {
 
 /// A job whose ranks still come. It holds no memory yet.
 pub(crate) struct Forming {
+    /// Whom it is charged to: who came first.
+    pub client: Client,
     pub seats: BTreeMap<u16, Seat>,
     /// The switches below that some ranks have come to.
     pub switches: BTreeMap<u64, SwitchSeat>,
@@ -75,8 +82,9 @@ pub(crate) struct Forming {
 }
 
 impl Forming {
-    fn new(now: Time, has_parent: bool) -> Forming {
+    fn new(now: Time, client: Client, has_parent: bool) -> Forming {
         Forming {
+            client,
             seats: BTreeMap::new(),
             switches: BTreeMap::new(),
             since: now,
@@ -121,6 +129,13 @@ impl Forming {
             && self.switches.get(incarnation).is_some_and(|there| there.question > switch.question)
         {
             return Some(Refusal::AskedAgain { job: name.clone(), rank: party.first_rank() });
+        }
+        if let Some((own, switch)) = &party.switch {
+            let others = self.switches.iter().filter(|(incarnation, _)| *incarnation != own);
+            let mut same = others.flat_map(|(_, other)| &other.shards);
+            if let Some(&addr) = same.find(|addr| switch.shards.contains(addr)) {
+                return Some(Refusal::SwitchTwice { job: name.clone(), addr });
+            }
         }
         party.seats.iter().find_map(|seat| {
             let JoinRequest { rank, addr, incarnation, .. } = seat.request;

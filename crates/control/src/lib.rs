@@ -8,6 +8,7 @@
 
 mod absence;
 pub mod admission;
+mod client;
 pub mod config;
 mod control;
 pub mod fabric;
@@ -21,9 +22,11 @@ mod report;
 mod request;
 pub mod routes;
 mod running;
+pub mod tokens;
 mod watch;
 
 pub use admission::{Limits, Quota, Timers};
+pub use client::{Client, Share};
 pub use control::{Control, Ticket};
 pub use levels::{Ascent, Child, SwitchJoin, SwitchPlace, Uplink};
 pub use memory::{JobShape, MAX_ELEMENTS_PER_PACKET};
@@ -32,4 +35,4 @@ pub use plan::{Admitted, Effect, Plan};
 pub use refusal::Refusal;
 pub use report::{AboveView, JobView, MemberState, MemberView, Phase, SwitchView};
 pub use request::JoinRequest;
-pub use watch::{Departed, Gone};
+pub use watch::{Departed, Gone, Suspect};

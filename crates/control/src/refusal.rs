@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::time::Span;
 
+use crate::client::Client;
 use crate::memory::Bytes;
 use crate::name::JobName;
 use crate::request::Ranks;
@@ -107,6 +108,25 @@ pub enum Refusal {
         /// What both name.
         addr: SocketAddr,
     },
+    /// Two switches below that name one UDP address.
+    #[error("two switches below have come to job '{job}' with the UDP address {addr}: is one of them an old process?")]
+    SwitchTwice {
+        /// The job.
+        job: JobName,
+        /// What both name.
+        addr: SocketAddr,
+    },
+    /// The process that joins does not answer at the address that it names.
+    #[error(
+        "nobody who joins job '{job}' answers at the UDP address {addr}: packets must come from the process that joins, \
+         and UDP must pass between it and the switch in both directions"
+    )]
+    AddressUnproven {
+        /// The job.
+        job: JobName,
+        /// The address.
+        addr: SocketAddr,
+    },
     /// The rendezvous is over and someone did not come.
     #[error(
         "{} of {world} did not come within {} s (job '{job}'): start {}, or look why {} not reach the switch",
@@ -162,6 +182,34 @@ pub enum Refusal {
         allowed: String,
         /// What the job needs, in words.
         needed: String,
+    },
+    /// More than one client may have.
+    #[error(
+        "this switch allows {client} {allowed}, and job '{job}' needs {needed}: end another job, or ask its operator for more"
+    )]
+    OverShare {
+        /// The job.
+        job: JobName,
+        /// Who.
+        client: Client,
+        /// What it may have, in words.
+        allowed: String,
+        /// What the job needs, in words.
+        needed: String,
+    },
+    /// The name stands for a job of somebody else.
+    #[error("the name '{job}' stands for a job of another tenant: take another name")]
+    OtherTenant {
+        /// The job.
+        job: JobName,
+    },
+    /// A member that keeps more connections than it needs.
+    #[error("rank {rank} of job '{job}' watches over as many connections as one may")]
+    WatchedAlready {
+        /// The job.
+        job: JobName,
+        /// The rank.
+        rank: u16,
     },
     /// No job of that name is known.
     #[error("there is no job '{job}' on this switch")]
@@ -240,11 +288,15 @@ impl Refusal {
             Refusal::Disagreement { .. } => "disagreement",
             Refusal::RankTaken { .. } => "rank_taken",
             Refusal::JobBusy { .. } => "job_busy",
-            Refusal::AddressTaken { .. } => "address_taken",
+            Refusal::AddressTaken { .. } | Refusal::SwitchTwice { .. } => "address_taken",
+            Refusal::AddressUnproven { .. } => "address_unproven",
             Refusal::NotComing { .. } => "rendezvous_timeout",
             Refusal::Full { .. } => "full",
             Refusal::TooManyJobs { .. } => "too_many_jobs",
             Refusal::OverQuota { .. } => "over_quota",
+            Refusal::OverShare { .. } => "over_share",
+            Refusal::OtherTenant { .. } => "other_tenant",
+            Refusal::WatchedAlready { .. } => "too_many_watches",
             Refusal::UnknownJob { .. } => "unknown_job",
             Refusal::WrongKey { .. } => "wrong_key",
             Refusal::AskedAgain { .. } => "asked_again",

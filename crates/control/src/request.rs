@@ -8,6 +8,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Span;
 
 use crate::admission::Limits;
+use crate::client::Client;
 use crate::memory::MAX_ELEMENTS_PER_PACKET;
 use crate::refusal::Refusal;
 
@@ -38,6 +39,8 @@ pub struct JoinRequest {
     pub options: Options,
     /// How long it waits for the others.
     pub timeout: Span,
+    /// Whom its job is charged to, if it is the first of it.
+    pub client: Client,
 }
 
 impl JoinRequest {

@@ -1,5 +1,6 @@
 //! Jobs that hold memory: who of their members lives, when they end, and who may take their names.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use tributary_proto::contract::ids::{ChildId, JobId};
@@ -7,13 +8,14 @@ use tributary_proto::contract::time::{Span, Time};
 
 use crate::absence::Absence;
 use crate::admission::Timers;
+use crate::client::Client;
 use crate::control::{Control, Ticket};
 use crate::forming::Party;
 use crate::name::JobName;
 use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::report::MemberState;
-use crate::watch::{Departed, Watch};
+use crate::watch::{Departed, Suspicion, Watch};
 
 /// One child of a running job, or the switch above.
 pub(crate) struct Member {
@@ -24,6 +26,8 @@ pub(crate) struct Member {
     pub heard: Option<Time>,
     /// The connections that it keeps open while it lives.
     pub watch: Watch,
+    /// What its host was asked when that looked like its end.
+    pub suspicion: Suspicion,
     /// Who is gone behind it, as a switch has said.
     pub said: Departed,
     /// The join that is answered once the job is installed.
@@ -39,6 +43,7 @@ impl Member {
             since: now,
             heard: None,
             watch: Watch::default(),
+            suspicion: Suspicion::default(),
             said: Departed::default(),
             ticket,
             renounced: false,
@@ -73,6 +78,8 @@ impl Member {
 /// A job that holds memory.
 pub(crate) struct Running {
     pub plan: Arc<Plan>,
+    /// Whom it is charged to.
+    pub client: Client,
     /// By `wid`.
     pub members: Vec<Member>,
     /// The switch above, if there is one.
@@ -88,16 +95,17 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub fn new(now: Time, plan: Arc<Plan>, tickets: Vec<Ticket>) -> Running {
+    pub fn new(now: Time, plan: Arc<Plan>, client: Client, tickets: Vec<Ticket>) -> Running {
         let members = tickets.into_iter().map(|ticket| Member::new(now, Some(ticket))).collect();
         let above = plan.uplink.as_ref().map(|_| Member::new(now, None));
-        Running { plan, members, above, started: None, superseded: false, absences: Vec::new(), departures: 0 }
+        Running { plan, client, members, above, started: None, superseded: false, absences: Vec::new(), departures: 0 }
     }
 
     /// A job that was installed before this control plane was started; its members have their lease to be heard.
     pub fn adopted(now: Time, plan: Arc<Plan>) -> Running {
         let members = plan.children.iter().map(|_| Member::new(now, None)).collect();
-        Running { members, started: Some(now), ..Running::new(now, plan, Vec::new()) }
+        let client = Client::at(plan.workers.first().map_or(Ipv4Addr::UNSPECIFIED.into(), |first| first.ip()));
+        Running { members, started: Some(now), ..Running::new(now, plan, client, Vec::new()) }
     }
 
     /// The job is installed: leases begin. Returns the joins to answer.
@@ -266,6 +274,7 @@ impl Control {
         for job in self.running.values_mut() {
             job.lose_silent(now, self.limits.timers.lease);
             job.lose_bereft(now, &self.limits.timers);
+            self.suspects.extend(job.suspects(now, &self.limits.timers));
         }
         self.reap(now);
     }

@@ -1,10 +1,13 @@
 //! Members that keep a connection open while they live: its end is the first hint that a process is gone.
 //!
 //! A closed connection alone proves nothing; firewalls close them too. A member whose connection is gone *and* that is
-//! silent for [`Timers::bereavement`](crate::Timers::bereavement) is lost, well before its lease ends.
+//! silent for [`Timers::bereavement`](crate::Timers::bereavement) is lost, well before its lease ends. Not so if its host
+//! says that the member's socket is there still ([`Suspect`]): then its process has only stalled.
 //!
 //! Switches in levels watch each other in the same way, and pass on who is gone: up what is gone below, down what is gone
 //! elsewhere. So every switch of a job knows of everybody.
+
+use std::net::SocketAddr;
 
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
 use tributary_proto::contract::time::Time;
@@ -16,7 +19,7 @@ use crate::name::JobName;
 use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::report::MemberState;
-use crate::running::Running;
+use crate::running::{Member, Running};
 
 /// A member's open connections.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +27,47 @@ pub(crate) struct Watch {
     open: u16,
     /// When the last one was closed; `None` while one is open, and for members that never had one.
     closed: Option<Time>,
+}
+
+/// Someone whose connection is closed and that is silent. Before it is called lost, the driver asks its host whether it
+/// still has the socket at this address; if so, it calls [`Control::has_alibi`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    /// The job.
+    pub job: JobId,
+    /// A child of this switch; `None`: the switch above.
+    pub child: Option<ChildId>,
+    /// Where its packets come from.
+    pub addr: SocketAddr,
+}
+
+/// What is asked and known of a suspect.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Suspicion {
+    /// For which end of its time its host was asked last.
+    asked_for: Option<Time>,
+    /// When its host last said that the socket is there.
+    alibi: Option<Time>,
+}
+
+impl Suspicion {
+    pub fn alibi_ends(&self, timers: &Timers) -> Time {
+        self.alibi.map_or(Time::ZERO, |at| at + timers.alibi())
+    }
+
+    /// When to ask about someone that is lost at `due` unless it has an alibi; `None` if that was done.
+    fn ask_at(&self, due: Time, timers: &Timers) -> Option<Time> {
+        (self.asked_for != Some(due)).then(|| Time(due.0.saturating_sub(timers.keepalive.0)))
+    }
+
+    /// True if its host is to be asked now.
+    fn asks(&mut self, now: Time, due: Time, timers: &Timers) -> bool {
+        let asks = self.ask_at(due, timers).is_some_and(|at| at <= now);
+        if asks {
+            self.asked_for = Some(due);
+        }
+        asks
+    }
 }
 
 /// A member that takes no part in the job any more.
@@ -69,8 +113,10 @@ impl Control {
         let job = self.member_of(name, id, key)?;
         let world = job.plan.config.world;
         let wid = job.worker(rank).ok_or(Refusal::BadRank { rank, world })?;
-        job.members[wid.index()].watch.open();
-        Ok(wid)
+        match job.members[wid.index()].watch.open() {
+            true => Ok(wid),
+            false => Err(Refusal::WatchedAlready { job: name.clone(), rank }),
+        }
     }
 
     /// A switch below has opened such a connection, and says who is gone below it.
@@ -86,7 +132,9 @@ impl Control {
         let (Some(member), Some(child)) = (job.members.get_mut(wid.index()), job.plan.children.get(wid.index())) else {
             return Err(Refusal::BadRank { rank: wid.0, world: job.plan.config.world });
         };
-        member.watch.open();
+        if !member.watch.open() {
+            return Err(Refusal::WatchedAlready { job: name.clone(), rank: wid.0 });
+        }
         // It speaks for its own ranks alone.
         let is_there = |rank: u16| child.below.ranks().binary_search(&Rank(rank)).is_ok();
         let mut said = said;
@@ -137,6 +185,23 @@ impl Control {
         self.reap(now);
     }
 
+    /// The next host to ask, after [`Control::handle_timeout`].
+    pub fn poll_suspect(&mut self) -> Option<Suspect> {
+        self.suspects.pop_front()
+    }
+
+    /// A suspect's host says that the socket is there, and that it would say so if it were not.
+    pub fn has_alibi(&mut self, now: Time, Suspect { job, child, .. }: Suspect) {
+        let Some(job) = self.running.get_mut(&job) else { return };
+        let suspect = match child {
+            Some(wid) => job.members.get_mut(wid.index()),
+            None => job.above.as_mut(),
+        };
+        if let Some(suspect) = suspect {
+            suspect.suspicion.alibi = Some(now);
+        }
+    }
+
     /// Who of a job is gone, wherever it was; `None` if there is no such job.
     pub fn gone(&self, id: JobId) -> Option<Departed> {
         self.running.get(&id).map(|job| job.departed(None))
@@ -159,8 +224,16 @@ impl Control {
 }
 
 impl Watch {
-    fn open(&mut self) {
-        *self = Watch { open: self.open + 1, closed: None };
+    /// The kernel may give up an old connection long after the member has opened the next.
+    const MOST: u16 = 4;
+
+    /// False if there are as many as a member may have.
+    fn open(&mut self) -> bool {
+        let may = self.open < Watch::MOST;
+        if may {
+            *self = Watch { open: self.open + 1, closed: None };
+        }
+        may
     }
 
     fn close(&mut self, now: Time) {
@@ -231,14 +304,39 @@ impl Running {
         }
     }
 
-    /// The earliest time at which [`Running::lose_bereft`] has something to do.
+    /// Those whose hosts are to be asked now.
+    pub(crate) fn suspects(&mut self, now: Time, timers: &Timers) -> Vec<Suspect> {
+        let job = self.plan.config.job;
+        let mut suspects = Vec::new();
+        for wid in (0..self.members.len() as u16).map(ChildId) {
+            let Some(due) = self.bereft_at(wid, timers) else { continue };
+            let addr = self.plan.children[wid.index()].addr(0);
+            let asks = self.members[wid.index()].suspicion.asks(now, due, timers);
+            suspects.extend(addr.filter(|_| asks).map(|addr| Suspect { job, child: Some(wid), addr }));
+        }
+        let addr = self.plan.uplink.as_ref().and_then(|uplink| uplink.shards.first().copied());
+        if let (Some(due), Some(above)) = (self.above_bereft_at(timers), &mut self.above)
+            && above.suspicion.asks(now, due, timers)
+        {
+            suspects.extend(addr.map(|addr| Suspect { job, child: None, addr }));
+        }
+        suspects
+    }
+
+    /// The earliest time at which [`Running::lose_bereft`] or [`Running::suspects`] has something to do.
     pub(crate) fn next_bereft(&self, timers: &Timers) -> Option<Time> {
-        let members = (0..self.members.len() as u16).filter_map(|wid| self.bereft_at(ChildId(wid), timers));
-        members.chain(self.above_bereft_at(timers)).min()
+        let next = |member: &Member, due: Time| member.suspicion.ask_at(due, timers).unwrap_or(due);
+        let members = (0..self.members.len() as u16).filter_map(|wid| {
+            let due = self.bereft_at(ChildId(wid), timers)?;
+            Some(next(&self.members[usize::from(wid)], due))
+        });
+        let above = || Some(next(self.above.as_ref()?, self.above_bereft_at(timers)?));
+        members.chain(above()).min()
     }
 
     fn above_bereft_at(&self, timers: &Timers) -> Option<Time> {
         let above = self.above.as_ref()?;
-        Some(above.silent_since(self.started)?.max(above.watch.closed?) + timers.bereavement())
+        let due = above.silent_since(self.started)?.max(above.watch.closed?) + timers.bereavement();
+        Some(due.max(above.suspicion.alibi_ends(timers)))
     }
 }

@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::{MIB, World, secs};
-use tributary_control::{Gone, Plan, Refusal};
+use tributary_control::{Gone, Plan, Refusal, Suspect};
 use tributary_proto::contract::ids::{ChildId, JobKey};
 
 fn watched(world: &mut World, ranks: u16) -> std::sync::Arc<Plan> {
@@ -41,6 +41,27 @@ fn a_member_that_goes_on_sending_is_not_lost_with_its_connection() {
     world.control.unwatch(world.now, plan.config.job, ChildId(1));
     world.pass(secs(60.0), &[(&plan, &[0, 1])]);
     assert_eq!(gone(&world, &plan), Some(Vec::new()));
+}
+
+#[test]
+fn a_member_that_has_stalled_is_not_lost_while_its_host_says_that_its_socket_is_there() {
+    let mut world = World::new(64 * MIB);
+    let plan = watched(&mut world, 2);
+    world.pass(secs(2.0), &[(&plan, &[0, 1])]);
+    world.control.unwatch(world.now, plan.config.job, ChildId(1));
+    let suspect = Suspect { job: plan.config.job, child: Some(ChildId(1)), addr: plan.workers[1] };
+    // Its host is asked in time, and once for each time that it would be lost.
+    for stalled in [1.0, 2.9, 2.9] {
+        world.pass(secs(stalled - 0.1), &[(&plan, &[0])]);
+        assert_eq!(world.control.poll_suspect(), Some(suspect));
+        assert_eq!(world.control.poll_suspect(), None);
+        world.control.has_alibi(world.now, suspect);
+        world.pass(secs(0.1), &[(&plan, &[0])]);
+        assert_eq!(gone(&world, &plan), Some(Vec::new()));
+    }
+    // Now it dies: nobody says that it lives.
+    world.pass(secs(2.9), &[(&plan, &[0])]);
+    assert_eq!(gone(&world, &plan), Some(vec![Gone { rank: 1, left: false }]));
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::client::{ClientError, SwitchAbove};
 use crate::clock::duration;
 use crate::pool_size;
 use crate::rendezvous;
+use crate::token::Token;
 use crate::udp::path::Path;
 
 /// Ranks that come within this time are told to the switch above together.
@@ -58,9 +59,14 @@ pub(crate) struct Ascender {
 
 impl Ascender {
     /// The way to the switch whose control API is at `parent`, and where its answers come out.
-    pub fn new(parent: SocketAddr, listen: SocketAddr, incarnation: u64) -> (Ascender, UnboundedReceiver<Said>) {
+    pub fn new(
+        parent: SocketAddr,
+        listen: SocketAddr,
+        incarnation: u64,
+        token: Option<Token>,
+    ) -> (Ascender, UnboundedReceiver<Said>) {
         let (said, heard) = unbounded_channel();
-        let above = Arc::new(SwitchAbove::new(parent));
+        let above = Arc::new(SwitchAbove::new(parent, token));
         (Ascender { above, listen, incarnation, open: Arc::default(), said, leaves: Mutex::default() }, heard)
     }
 
@@ -215,6 +221,8 @@ fn refusal(above: &SwitchAbove, error: ClientError) -> Refusal {
 mod tests {
     use tributary_proto::protocols;
 
+    use tributary_control::Client;
+
     use super::*;
 
     #[test]
@@ -235,6 +243,7 @@ mod tests {
                 incarnation: 1,
                 options: protocol.options.defaults(),
                 timeout: Span::from_millis(1),
+                client: Client::at(localhost.into()),
             };
             let fits = pool_size::elements_in(protocol, 1_472);
             assert_eq!(capped(rank.clone(), Some(way)).max_elements_per_packet, fits, "{}", protocol.name);

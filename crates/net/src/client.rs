@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tributary_control::{Ascent, JobName};
 use tributary_proto::contract::ids::{JobId, JobKey};
-use ureq::Agent;
+use ureq::{Agent, RequestBuilder};
 
 use crate::api::{
     Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_SEAT, StandingBody, SwitchJoinBody,
@@ -18,6 +18,7 @@ use crate::api::{
 };
 use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use crate::status::SwitchStatus;
+use crate::token::Token;
 
 /// Why a call to a switch failed: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,17 +49,19 @@ const WATCH: Duration = Duration::from_secs(35);
 
 /// The state of a switch and its jobs.
 pub fn status(switch: SocketAddr) -> Result<SwitchStatus, ClientError> {
-    Client::new(switch).get("/status", PROMPT)
+    let token = Token::of_this_process().map_err(ClientError::Unreachable)?;
+    Client::new(switch, token).get("/status", PROMPT)
 }
 
 /// HTTP to one switch.
 struct Client {
     switch: SocketAddr,
     agent: Agent,
+    token: Option<Token>,
 }
 
 impl Client {
-    fn new(switch: SocketAddr) -> Client {
+    fn new(switch: SocketAddr, token: Option<Token>) -> Client {
         // A switch is a neighbour: what the environment says of proxies is not meant for it.
         let config = Agent::config_builder()
             .proxy(None)
@@ -66,11 +69,12 @@ impl Client {
             .max_redirects(0)
             .timeout_connect(Some(PROMPT))
             .build();
-        Client { switch, agent: config.new_agent() }
+        Client { switch, agent: config.new_agent(), token }
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str, timeout: Duration) -> Result<T, ClientError> {
-        let request = self.agent.get(self.url(path)).config().timeout_global(Some(timeout)).build();
+        let request = self.with_token(self.agent.get(self.url(path)));
+        let request = request.config().timeout_global(Some(timeout)).build();
         self.read(request.call())
     }
 
@@ -80,8 +84,16 @@ impl Client {
         body: &impl Serialize,
         timeout: Duration,
     ) -> Result<T, ClientError> {
-        let request = self.agent.post(self.url(path)).config().timeout_global(Some(timeout)).build();
+        let request = self.with_token(self.agent.post(self.url(path)));
+        let request = request.config().timeout_global(Some(timeout)).build();
         self.read(request.send_json(body))
+    }
+
+    fn with_token<Body>(&self, request: RequestBuilder<Body>) -> RequestBuilder<Body> {
+        match &self.token {
+            Some(token) => request.header("Authorization", token.header()),
+            None => request,
+        }
     }
 
     fn url(&self, path: &str) -> String {
@@ -140,9 +152,9 @@ pub(crate) struct SwitchAbove {
 }
 
 impl SwitchAbove {
-    /// The switch whose control API is at this address.
-    pub fn new(addr: SocketAddr) -> SwitchAbove {
-        SwitchAbove { client: Client::new(addr) }
+    /// The switch whose control API is at this address, to which this one shows a token.
+    pub fn new(addr: SocketAddr, token: Option<Token>) -> SwitchAbove {
+        SwitchAbove { client: Client::new(addr, token) }
     }
 
     /// Where it is.
@@ -178,11 +190,16 @@ pub struct HttpRendezvous {
 }
 
 impl HttpRendezvous {
-    /// A rendezvous at the switch whose control API is at this address.
+    /// A rendezvous at the switch whose control API is at this address, with the token of this process.
     pub fn new(switch: SocketAddr) -> Result<HttpRendezvous, JoinError> {
+        HttpRendezvous::with_token(switch, Token::of_this_process().map_err(JoinError::Refused)?)
+    }
+
+    /// The same, with another token or none.
+    pub fn with_token(switch: SocketAddr, token: Option<Token>) -> Result<HttpRendezvous, JoinError> {
         let incarnation = getrandom::u64()
             .map_err(|error| JoinError::Unreachable(format!("the system gives no random numbers: {error}")))?;
-        Ok(HttpRendezvous { client: Client::new(switch), incarnation, names: Mutex::new(BTreeMap::new()) })
+        Ok(HttpRendezvous { client: Client::new(switch, token), incarnation, names: Mutex::new(BTreeMap::new()) })
     }
 
     fn name(&self, job: JobId) -> Option<String> {
@@ -208,6 +225,10 @@ impl Rendezvous for HttpRendezvous {
         let mut names = self.names.lock().expect("no call panics while it holds the names");
         names.insert(answer.job_id, request.job.clone());
         Ok(answer)
+    }
+
+    fn incarnation(&self) -> Option<u64> {
+        Some(self.incarnation)
     }
 
     fn leave(&self, job: JobId, key: JobKey, rank: u16) {

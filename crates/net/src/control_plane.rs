@@ -5,29 +5,33 @@
 //! each shard and one for its control plane, however much it is asked.
 
 mod above;
+mod addresses;
+mod alibi;
 mod members;
 mod shards;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot, watch};
-use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, SwitchJoin, Ticket};
+use tributary_control::{
+    Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, Suspect, SwitchJoin, Ticket,
+};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::Time;
 
 use self::above::{News, WatchesAbove};
-pub(crate) use self::members::NoWatch;
+pub(crate) use self::members::OpenWatch;
 use self::shards::job_in_shard;
 pub(crate) use self::shards::{Shard, Sighting, Sightings};
 use crate::ascent::{Ascender, Question, Said};
 use crate::clock::{Clock, duration};
 use crate::pool_size;
 use crate::shard::{ShardError, ShardReport};
+use crate::token::Token;
 
 struct State {
     control: Control,
@@ -62,29 +66,32 @@ impl ControlPlane {
         ControlPlane::with(Control::new(limits), shards, None)
     }
 
-    /// The control plane of a switch whose control API is at `listen`, below the one at `parent`.
+    /// The control plane of a switch whose control API is at `listen`, below the one at `parent`, which knows it by its
+    /// incarnation and its token.
     pub fn below(
         limits: Limits,
         shards: Vec<Box<dyn Shard>>,
         listen: SocketAddr,
         parent: SocketAddr,
-    ) -> io::Result<ControlPlane> {
-        let incarnation = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
-        let ascender = Ascender::new(parent, listen, incarnation);
-        Ok(ControlPlane::with(Control::below_another(limits), shards, Some(ascender)))
+        incarnation: u64,
+        token: Option<Token>,
+    ) -> ControlPlane {
+        let ascender = Ascender::new(parent, listen, incarnation, token.clone());
+        ControlPlane::with(Control::below_another(limits), shards, Some((ascender, token)))
     }
 
     fn with(
         control: Control,
         shards: Vec<Box<dyn Shard>>,
-        above: Option<(Ascender, UnboundedReceiver<Said>)>,
+        above: Option<((Ascender, UnboundedReceiver<Said>), Option<Token>)>,
     ) -> ControlPlane {
         let blank = Sighting { alive: true, ..Sighting::default() };
         let sightings = Sightings { at: None, shards: vec![blank; shards.len()] };
+        let (above, token) = above.unzip();
         let (ascender, heard_above) = above.unzip();
         let watches = ascender.as_ref().map(|ascender: &Ascender| {
             let (sender, news) = unbounded_channel();
-            (WatchesAbove::new(ascender.parent(), sender), news)
+            (WatchesAbove::new(ascender.parent(), token.flatten(), sender), news)
         });
         let (watches_above, news_from_above) = watches.unzip();
         ControlPlane {
@@ -123,6 +130,8 @@ impl ControlPlane {
 
     /// Joins a job; returns when it is complete or the join is refused. Dropping the future withdraws the join.
     pub async fn join(&self, name: &JobName, mut request: JoinRequest) -> Admitted {
+        self.with_control(|control| control.check(&request))?;
+        self.prove_worker(name, &request).await?;
         if self.ascender.is_none() {
             // Below another switch it is not known yet how many of the ranks come here.
             request.suggested_slots = request.suggested_slots.min(self.largest_pool(&request, request.world));
@@ -132,6 +141,8 @@ impl ControlPlane {
 
     /// Joins a job with the ranks of a switch below; otherwise as [`ControlPlane::join`].
     pub async fn join_switch(&self, name: &JobName, mut join: SwitchJoin) -> Admitted {
+        self.with_control(|control| control.check_switch(&join))?;
+        self.prove_switch(name, &join).await?;
         // Racks of one size, as far as can be guessed.
         let racks = join.ranks.first().map_or(1, |(request, _)| request.world.div_ceil(join.ranks.len() as u16));
         for (request, _) in &mut join.ranks {
@@ -230,6 +241,7 @@ impl ControlPlane {
     pub async fn run(&self) {
         let mut heard_above = self.heard_above.lock().await;
         let mut news_from_above = self.news_from_above.lock().await;
+        let (answers, mut answered) = unbounded_channel();
         loop {
             self.carry_out().await;
             tokio::select! {
@@ -239,8 +251,24 @@ impl ControlPlane {
                 () = tokio::time::sleep(self.pause()) => {
                     self.look(Duration::ZERO).await;
                     self.state().control.handle_timeout(self.now());
+                    self.question_hosts(&answers);
                 }
+                Some(suspect) = answered.recv() => self.state().control.has_alibi(self.now(), suspect),
             }
+        }
+    }
+
+    /// Asks about everybody who looks dead and may only stand still; sends on who lives.
+    fn question_hosts(&self, answers: &UnboundedSender<Suspect>) {
+        let mut state = self.state();
+        while let Some(suspect) = state.control.poll_suspect() {
+            let answers = answers.clone();
+            tokio::spawn(async move {
+                if alibi::holds_socket(suspect.addr).await {
+                    // Fails only if the control plane is gone.
+                    let _ = answers.send(suspect);
+                }
+            });
         }
     }
 

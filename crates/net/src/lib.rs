@@ -8,6 +8,7 @@
 
 mod api;
 mod ascent;
+pub mod challenge;
 pub mod client;
 pub mod clock;
 mod control_plane;
@@ -23,5 +24,6 @@ pub mod rendezvous;
 pub mod shard;
 pub mod status;
 pub mod switch_daemon;
+pub mod token;
 pub mod udp;
 mod wake;

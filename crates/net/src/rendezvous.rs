@@ -113,6 +113,10 @@ pub enum Watched {
 pub trait Rendezvous: Send + Sync {
     /// Joins a job; returns when all members are there, or the request's timeout has passed.
     fn join(&self, request: &JoinRequest) -> Result<JoinAnswer, JoinError>;
+    /// What the switch's questions to the socket of a join carry while it lasts; `None` if this control plane asks nothing.
+    fn incarnation(&self) -> Option<u64> {
+        None
+    }
     /// Leaves a job. Errors are of no use to anyone then, so there are none.
     fn leave(&self, job: JobId, key: JobKey, rank: u16);
     /// Asks after a job that has gone silent; answers within about a second.

@@ -35,6 +35,8 @@ pub struct ShardOptions {
     pub receive_buffer: usize,
     /// Bytes of send buffer to ask the kernel for, its own overhead included.
     pub send_buffer: usize,
+    /// What the switch's process is known by at the switch above, if there is one.
+    pub incarnation: Option<u64>,
 }
 
 /// A job for one shard.
@@ -126,10 +128,10 @@ pub struct ShardHandle(Handle<Command>);
 impl ShardHandle {
     /// Opens the socket and starts the thread.
     pub fn start(options: &ShardOptions) -> Result<ShardHandle, ShardError> {
-        let &ShardOptions { shard, listen, receive_buffer, send_buffer } = options;
+        let &ShardOptions { shard, listen, receive_buffer, send_buffer, incarnation } = options;
         let open = || {
             let udp = UdpPort::open(listen, receive_buffer, send_buffer)?;
-            Handle::start(format!("shard-{shard}"), shard, udp, Pipeline::default(), Star::new(shard))
+            Handle::start(format!("shard-{shard}"), shard, udp, Pipeline::default(), Star::new(shard, incarnation))
         };
         open().map(ShardHandle).map_err(|source| ShardError::Open { listen, source })
     }
@@ -142,6 +144,12 @@ impl ShardHandle {
     /// Takes a job out and frees its memory; false if there was none.
     pub fn remove(&self, job: JobId) -> Answer<bool> {
         self.0.ask(|reply| Command::Remove(job, reply))
+    }
+
+    /// Whether the process with this incarnation, which asked at our address `asked_at`, is at a UDP address: asks it there,
+    /// so many times at most.
+    pub fn challenge(&self, whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
+        self.0.ask(|reply| Command::Challenge { whom, asked_at, incarnation, questions, reply })
     }
 
     /// The state of the shard and of its jobs.

@@ -4,12 +4,15 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use tributary_control::{Limits, Quota, Timers};
+use tributary_control::tokens::{Tenant, Tokens};
+use tributary_control::{Limits, Quota, Share, Timers};
 use tributary_proto::contract::ids::ShardId;
 
 use crate::control_plane::{ControlPlane, Shard};
 use crate::http::HttpServer;
+use crate::http::access::Access;
 use crate::shard::{ShardError, ShardHandle, ShardOptions};
+use crate::token::Token;
 
 /// How a switch is started.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +31,10 @@ pub struct SwitchOptions {
     pub max_jobs: u16,
     /// What jobs of certain names may have.
     pub quotas: Vec<Quota>,
+    /// Who may use the switch, if only those with a token may.
+    pub tokens: Option<Tokens>,
+    /// Without tokens: everybody may use the switch, and not only hosts at loopback, link-local and private addresses.
+    pub open: bool,
     /// When silence means absence.
     pub timers: Timers,
     /// Bytes of receive buffer to ask the kernel for, for each shard.
@@ -53,6 +60,8 @@ impl SwitchOptions {
             parent: None,
             max_jobs: limits.max_jobs,
             quotas: limits.quotas,
+            tokens: None,
+            open: false,
             timers: limits.timers,
             receive_buffer: SOCKET_BUFFER,
             send_buffer: SOCKET_BUFFER,
@@ -65,7 +74,26 @@ impl SwitchOptions {
             shards,
             max_jobs: self.max_jobs,
             quotas: self.quotas.clone(),
+            // Nobody takes all, whoever comes first.
+            share: Share {
+                jobs: Some(self.max_jobs.div_ceil(2)),
+                memory_bytes: Some(self.memory_bytes as u64 / 2),
+                ..Share::default()
+            },
+            tenants: self.tenants().map(|tenant| (tenant.name.clone(), tenant.share)).collect(),
             timers: self.timers,
+        }
+    }
+
+    fn tenants(&self) -> impl Iterator<Item = &Tenant> {
+        self.tokens.iter().flat_map(|tokens| tokens.tenants())
+    }
+
+    fn access(&self) -> Access {
+        match &self.tokens {
+            Some(tokens) => Access::Tokens(tokens.clone()),
+            None if self.open => Access::Open,
+            None => Access::Private,
         }
     }
 }
@@ -141,24 +169,27 @@ impl RunningSwitch {
         if !(1..=MAX_SHARDS).contains(&options.shards) {
             return Err(StartError::Shards(options.shards));
         }
-        let (tcp, first) = open_pair(options)?;
+        let system = |source| StartError::System { addr: options.listen, source };
+        let incarnation = getrandom::u64().map_err(|error| system(io::Error::other(error.to_string())))?;
+        let (tcp, first) = open_pair(options, incarnation)?;
         let listen = first.udp_addr();
         let http = options.http.map(|addr| bind_tcp(addr, "--http")).transpose()?;
         let http_addr = http.as_ref().and_then(|http| http.local_addr().ok());
         let mut shards: Vec<Box<dyn Shard>> = vec![Box::new(first)];
         for shard in 1..options.shards as u16 {
             let addr = SocketAddr::new(options.listen.ip(), 0);
-            shards.push(Box::new(open_shard(options, ShardId(shard), addr)?));
+            shards.push(Box::new(open_shard(options, ShardId(shard), addr, incarnation)?));
         }
         let limits = options.limits(options.shards as u16);
         let plane = match options.parent {
             None => ControlPlane::new(limits, shards),
-            Some(parent) => ControlPlane::below(limits, shards, listen, parent)
-                .map_err(|source| StartError::System { addr: options.listen, source })?,
+            Some(parent) => {
+                let token = Token::of_this_process().map_err(|error| system(io::Error::other(error)))?;
+                ControlPlane::below(limits, shards, listen, parent, incarnation, token)
+            }
         };
         let plane = Arc::new(plane);
-        let server = HttpServer::start(Arc::clone(&plane), tcp, http)
-            .map_err(|source| StartError::System { addr: options.listen, source })?;
+        let server = HttpServer::start(Arc::clone(&plane), &options.access(), tcp, http).map_err(system)?;
         tracing::info!(%listen, parent = ?options.parent, shards = options.shards, memory_bytes = options.memory_bytes, "switch started");
         Ok(RunningSwitch { listen, http: http_addr, server, plane })
     }
@@ -191,22 +222,30 @@ fn bind_tcp(addr: SocketAddr, flag: &'static str) -> Result<TcpListener, StartEr
     TcpListener::bind(addr).map_err(|source| StartError::new("TCP", addr, flag, source))
 }
 
-fn open_shard(options: &SwitchOptions, shard: ShardId, listen: SocketAddr) -> Result<ShardHandle, StartError> {
+fn open_shard(
+    options: &SwitchOptions,
+    shard: ShardId,
+    listen: SocketAddr,
+    incarnation: u64,
+) -> Result<ShardHandle, StartError> {
     let (receive_buffer, send_buffer) = (options.receive_buffer, options.send_buffer);
-    ShardHandle::start(&ShardOptions { shard, listen, receive_buffer, send_buffer }).map_err(|error| match error {
+    // Only switches above have questions.
+    let incarnation = options.parent.map(|_| incarnation);
+    let shard_options = ShardOptions { shard, listen, receive_buffer, send_buffer, incarnation };
+    ShardHandle::start(&shard_options).map_err(|error| match error {
         ShardError::Open { listen, source } => StartError::new("UDP", listen, "--listen", source),
         other => StartError::System { addr: listen, source: io::Error::other(other) },
     })
 }
 
 /// TCP and UDP at one port. Where the system chooses the port, what it chose for one may be taken for the other.
-fn open_pair(options: &SwitchOptions) -> Result<(TcpListener, ShardHandle), StartError> {
+fn open_pair(options: &SwitchOptions, incarnation: u64) -> Result<(TcpListener, ShardHandle), StartError> {
     const ATTEMPTS: usize = 16;
     let mut attempt = 1;
     loop {
         let tcp = bind_tcp(options.listen, "--listen")?;
         let addr = tcp.local_addr().map_err(|source| StartError::System { addr: options.listen, source })?;
-        match open_shard(options, ShardId(0), addr) {
+        match open_shard(options, ShardId(0), addr, incarnation) {
             Ok(shard) => return Ok((tcp, shard)),
             Err(StartError::InUse { .. }) if options.listen.port() == 0 && attempt < ATTEMPTS => attempt += 1,
             Err(error) => return Err(error),

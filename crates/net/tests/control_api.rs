@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tributary_control::Timers;
+use tributary_net::challenge;
 use tributary_net::client::{self, HttpRendezvous};
 use tributary_net::rendezvous::{
     Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, SwitchPlace, Watched,
@@ -52,7 +53,8 @@ impl Worker {
     }
 
     fn join(&self) -> Result<JoinAnswer, JoinError> {
-        self.rendezvous.join(&self.request)
+        let incarnation = self.rendezvous.incarnation().unwrap();
+        challenge::answering(&self.udp, incarnation, || self.rendezvous.join(&self.request)).unwrap()
     }
 
     /// One sign of life to every shard.
@@ -131,14 +133,12 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_told_to_those_who_w
     // A lease that no test outlives: only the connection can show it.
     let timers = Timers { lease: Span::from_secs_f64(3_600.0), ..Timers::default() };
     let switch = RunningSwitch::start(&SwitchOptions { timers, ..SwitchOptions::new(any_port()) }).unwrap();
-    let workers: Vec<Worker> = (0..3).map(|rank| Worker::new(&switch, "a", rank, 3)).collect();
+    let mut workers: Vec<Worker> = (0..3).map(|rank| Worker::new(&switch, "a", rank, 3)).collect();
     let answer = join_all(&workers).remove(0).unwrap();
     let (id, key) = (answer.job_id, answer.key);
-    let mut doomed = TcpStream::connect(switch.listen_addr()).unwrap();
-    let nobody = r#"{"left":[],"lost":[]}"#;
-    let body = format!(r#"{{"job_id":{},"key":"{:016x}","rank":2,"gone":{nobody}}}"#, id.0, key.0);
-    let head = format!("POST /jobs/a/watch HTTP/1.1\r\nHost: switch\r\nContent-Length: {}\r\n\r\n", body.len());
-    doomed.write_all((head + &body).as_bytes()).unwrap();
+    let doomed = begin_watch(switch.listen_addr(), &answer, 2);
+    // The kernel closes all that a process has.
+    let dying = workers.pop();
     let lost = Gone { rank: 2, left: false };
     let left = Gone { rank: 1, left: true };
     let gone = |members: &[Gone]| Departed { members: members.to_vec(), switches: Vec::new() };
@@ -153,7 +153,7 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_told_to_those_who_w
         let hears = scope.spawn(|| workers[0].rendezvous.watch(id, key, 0, &gone(&[])));
         // Before the process ends, its watch must have begun.
         thread::sleep(Duration::from_millis(200));
-        drop(doomed);
+        drop((doomed, dying));
         assert_eq!(hears.join().unwrap(), Watched::Gone(gone(&[lost])));
         workers[1].rendezvous.leave(id, key, 1);
         assert_eq!(workers[0].rendezvous.watch(id, key, 0, &gone(&[lost])), Watched::Gone(gone(&[left, lost])));
@@ -163,6 +163,54 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_told_to_those_who_w
     assert_eq!(workers[0].rendezvous.watch(id, key, 0, &gone(&[])), Watched::Unknown);
     drop(switch);
     assert!(matches!(workers[0].rendezvous.watch(id, key, 0, &gone(&[])), Watched::Unreachable(_)));
+}
+
+/// A watch of a member of job `a`, whose connection is the caller's.
+fn begin_watch(switch: SocketAddr, answer: &JoinAnswer, rank: u16) -> TcpStream {
+    let (id, key) = (answer.job_id.0, answer.key.0);
+    let body = format!(r#"{{"job_id":{id},"key":"{key:016x}","rank":{rank},"gone":{{"left":[],"lost":[]}}}}"#);
+    let head = format!("POST /jobs/a/watch HTTP/1.1\r\nHost: switch\r\nContent-Length: {}\r\n\r\n", body.len());
+    let mut watch = TcpStream::connect(switch).unwrap();
+    watch.write_all((head + &body).as_bytes()).unwrap();
+    watch
+}
+
+/// Longer than a member whose end is seen in two ways has.
+const STALL_S: f64 = 2.5;
+
+/// A process that is stopped while its watch is answered: it sends nothing and closes nothing. If `cut`, something on the
+/// way has closed its connection, too.
+fn stall_while_a_watch_is_answered(cut: bool) {
+    let switch = switch();
+    let workers: Vec<Worker> = (0..3).map(|rank| Worker::new(&switch, "a", rank, 3)).collect();
+    let answer = join_all(&workers).remove(0).unwrap();
+    let (id, key, addr) = (answer.job_id, answer.key, switch.listen_addr());
+    let mut watch = begin_watch(addr, &answer, 1);
+    workers[1].ping(&answer);
+    // That somebody has left answers it, as its time's end would.
+    thread::sleep(Duration::from_millis(100));
+    workers[2].rendezvous.leave(id, key, 2);
+    let mut told = String::new();
+    watch.read_to_string(&mut told).unwrap();
+    assert!(told.contains(r#""left":[2]"#), "{told}");
+    let watch = (!cut).then_some(watch);
+    let member = || client::status(addr).unwrap().jobs[0].members[1].clone();
+    eventually("the rank has been silent for long", || {
+        workers[0].ping(&answer);
+        member().heard_s_ago.is_some_and(|silent| silent > STALL_S)
+    });
+    assert_eq!(member().state, "present");
+    drop(watch);
+}
+
+#[test]
+fn a_rank_that_stands_still_while_its_watch_is_answered_is_not_lost() {
+    stall_while_a_watch_is_answered(false);
+}
+
+#[test]
+fn a_rank_that_stands_still_and_whose_connection_was_cut_is_not_lost_while_its_host_answers() {
+    stall_while_a_watch_is_answered(true);
 }
 
 fn refused(answer: Result<JoinAnswer, JoinError>) -> String {
@@ -256,9 +304,11 @@ fn a_process_that_goes_away_while_it_waits_is_no_member_any_more() {
     let switch = switch();
     let addr = switch.listen_addr();
     let mut stream = TcpStream::connect(addr).unwrap();
-    let body = join_body(0, 2);
+    let udp = UdpSocket::bind(any_port()).unwrap();
+    let body = join_body(0, 2).replace("9000", &udp.local_addr().unwrap().port().to_string());
     write!(stream, "POST /jobs/a/join HTTP/1.1\r\nHost: s\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
-    eventually("the rank waits", || client::status(addr).unwrap().jobs.len() == 1);
+    let waits = || eventually("the rank waits", || client::status(addr).unwrap().jobs.len() == 1);
+    challenge::answering(&udp, 0, waits).unwrap();
     let waiting = client::status(addr).unwrap().jobs.remove(0);
     assert_eq!((waiting.state.as_str(), waiting.missing), ("forming", vec![1]));
     drop(stream);

@@ -1,12 +1,13 @@
 //! Switches in levels, each a whole switch of this process: workers name the switch of their rack, and that is all.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tributary_control::Timers;
+use tributary_net::challenge;
 use tributary_net::client::{self, HttpRendezvous};
 use tributary_net::group::{ConnectError, ConnectOptions, Group, GroupError};
 use tributary_net::rendezvous::{JoinRequest, Rendezvous};
@@ -287,20 +288,22 @@ fn sentences(errors: Vec<Option<GroupError>>, begun: Instant) -> Vec<String> {
 /// A rank that joins, keeps its watch, and contributes nothing. Its end is the end of the connection.
 fn mute(switch: SocketAddr, job: &str, rank: u16, world: u16) -> TcpStream {
     let rendezvous = HttpRendezvous::new(switch).unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let request = JoinRequest {
         job: job.to_string(),
         rank,
         world,
         protocol: protocols::named("switchml").unwrap(),
         options: protocols::named("switchml").unwrap().options.defaults(),
-        udp: "127.0.0.1:9".parse().unwrap(),
+        udp: udp.local_addr().unwrap(),
         elements_per_packet: None,
         max_elements_per_packet: 360,
         slots: None,
         suggested_slots: 64,
         timeout: PATIENCE,
     };
-    let answer = rendezvous.join(&request).unwrap();
+    let incarnation = rendezvous.incarnation().unwrap();
+    let answer = challenge::answering(&udp, incarnation, || rendezvous.join(&request)).unwrap().unwrap();
     let (id, key) = (answer.job_id.0, answer.key.0);
     let body = format!(r#"{{"job_id":{id},"key":"{key:016x}","rank":{rank},"gone":{{"left":[],"lost":[]}}}}"#);
     let head = format!("POST /jobs/{job}/watch HTTP/1.1\r\nHost: switch\r\nContent-Length: {}\r\n\r\n", body.len());

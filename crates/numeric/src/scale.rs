@@ -9,7 +9,7 @@
 //! and of negative infinities (a NaN counts as both); the rest holds the finite sum with a smaller `f`. Above
 //! [`Scale::MAX_WORLD_WITH_SIGNS`] ranks there is room for one counter only, of everything that is not finite.
 
-use crate::dtype::ReduceOp;
+use crate::dtype::{DType, ReduceOp};
 
 /// What one rank, or all of them together, say about the magnitude of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,17 @@ impl BlockExponent {
     pub const MIN: i16 = -149;
     /// The exponent of binary32's largest numbers.
     pub const MAX: i16 = 128;
+
+    /// The largest exponent that a block of this type has. A larger one would scale every rank's elements to zeros. Integers,
+    /// and binary64, are not scaled, and nobody looks at their exponent.
+    pub const fn largest(dtype: DType) -> i16 {
+        match dtype {
+            DType::F32 | DType::BF16 => BlockExponent::MAX,
+            // 65,504 is the largest number.
+            DType::F16 => 16,
+            _ => i16::MAX,
+        }
+    }
 
     /// What two ranks' blocks say together.
     pub fn join(self, other: BlockExponent) -> BlockExponent {

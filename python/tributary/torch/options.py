@@ -23,7 +23,7 @@ VARIABLES = {
     "TRIBUTARY_PROTOCOL": "protocol",
     "TRIBUTARY_OPTIONS": "options",
 }
-_PROGRAMS_OWN = {"TRIBUTARY_LOG"}
+_PROGRAMS_OWN = {"TRIBUTARY_LOG", "TRIBUTARY_TOKEN"}
 
 
 @dataclass(frozen=True)

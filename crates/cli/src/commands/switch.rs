@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tributary_control::Limits;
 use tributary_control::config::SwitchConfigFile;
+use tributary_control::tokens::Tokens;
 use tributary_net::heap;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 
@@ -24,6 +25,7 @@ Examples:
   tributary switch --http 127.0.0.1:9100             Prometheus: http://127.0.0.1:9100/metrics
   tributary switch --parent 10.9.0.1:17777           below another switch, which sums for all racks
   tributary switch --config /etc/tributary.toml
+  tributary switch --tokens /etc/tributary-tokens.toml     only for those who have one in TRIBUTARY_TOKEN
   tributary switch --fabric fabric.toml --node leaf0     one of many: tributary fabric --help
 
 The file has these keys; flags win over it:
@@ -67,10 +69,16 @@ pub struct Args {
     /// Read the settings from a TOML file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Serve only joins with a token of this TOML file (docs/tokens.toml), and give each tenant what the file says
+    #[arg(long, value_name = "FILE", conflicts_with = "open")]
+    pub tokens: Option<PathBuf>,
+    /// Serve every address without a token, and not only loopback, link-local and private ones
+    #[arg(long)]
+    pub open: bool,
     /// Be one switch of the fabric that this file describes
     #[arg(
         long, value_name = "FILE.toml", requires = "node",
-        conflicts_with_all = ["listen", "parent", "cores", "memory", "http", "config"]
+        conflicts_with_all = ["listen", "parent", "cores", "memory", "http", "config", "tokens", "open"]
     )]
     pub fabric: Option<PathBuf>,
     /// Which of the fabric's switches
@@ -144,7 +152,24 @@ fn options(args: &Args) -> Result<SwitchOptions, Failure> {
     options.max_jobs = limits.max_jobs;
     options.quotas = limits.quotas;
     options.timers = limits.timers;
+    options.tokens = args.tokens.as_deref().map(read_tokens).transpose()?;
+    options.open = args.open;
     Ok(options)
+}
+
+fn read_tokens(path: &Path) -> Result<Tokens, Failure> {
+    let text = fs::read_to_string(path);
+    let text = text.map_err(|error| Failure::new(format!("cannot read '{}': {error}", path.display())))?;
+    Tokens::parse(&text).map_err(|error| Failure::new(format!("'{}': {error}", path.display())))
+}
+
+/// Whom the switch serves, in words.
+fn clients(options: &SwitchOptions) -> String {
+    match &options.tokens {
+        Some(tokens) => format!("tenants with a token: {}", tokens.tenants().len()),
+        None if options.open => "open to everybody who reaches it".to_string(),
+        None => "for loopback, link-local and private addresses (--tokens or --open for others)".to_string(),
+    }
 }
 
 fn tell_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> Result<(), Failure> {
@@ -154,7 +179,7 @@ fn tell_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> Re
         let shards = switch.shard_addrs();
         output::json(&json!({
             "event": "listening", "listen": listen, "http": http, "parent": options.parent, "cores": options.shards, "shards": shards,
-            "memory_mib": memory_mib, "pid": std::process::id(),
+            "memory_mib": memory_mib, "clients": clients(options), "pid": std::process::id(),
         }))?;
         return Ok(());
     }
@@ -162,7 +187,8 @@ fn tell_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> Re
     let http = http.map(|http| format!(", http://{http}")).unwrap_or_default();
     let parent = options.parent.map(|parent| format!(", below the switch at {parent}")).unwrap_or_default();
     output::line(&format!(
-        "listening on udp+tcp {listen}{http}, {shards}, {memory_mib} MiB{parent}; stop with Ctrl-C or SIGTERM"
+        "listening on udp+tcp {listen}{http}, {shards}, {memory_mib} MiB{parent}, {}; stop with Ctrl-C or SIGTERM",
+        clients(options)
     ))?;
     Ok(())
 }

@@ -6,6 +6,7 @@ mod fabric;
 mod fabric_deaths;
 mod faults;
 mod network;
+mod paths;
 mod racks;
 mod soak;
 mod strangers;

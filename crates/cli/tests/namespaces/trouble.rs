@@ -1,5 +1,9 @@
 //! Processes that die in the middle: whoever is left says who is missing, and the next job works.
 
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
 use tributary_testbed::Faults;
 
 use crate::network::{Network, complaint, ended};
@@ -15,7 +19,7 @@ fn a_killed_worker_is_named_by_every_other_long_before_the_timeout() {
         network.until("everybody joined", |status| {
             status.jobs.iter().any(|job| job.name == "orphans" && job.state == "running").then_some(())
         });
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        thread::sleep(Duration::from_secs(1));
         let mut victim = workers.remove(2);
         victim.kill().unwrap();
         victim.wait().unwrap();
@@ -25,6 +29,32 @@ fn a_killed_worker_is_named_by_every_other_long_before_the_timeout() {
         }
         network.sum("next", 4, &["--elements", "100000", "--protocol", protocol]);
     }
+}
+
+/// A watch is answered after 30 s, and a stopped process cannot ask anew.
+#[test]
+fn a_worker_that_stands_still_while_its_watch_ends_costs_a_pause_and_no_job() {
+    let Some(network) = Network::build(2, Faults::default()) else { return };
+    let workers = network.workers("stalls", 2, &ENDLESS);
+    network.until_busy("stalls", 1_000);
+    // What takes 30 s must have begun a moment ago; the pause is longer than any such moment.
+    thread::sleep(Duration::from_millis(28_000));
+    let stopped = workers[1].id();
+    signal(stopped, "-STOP");
+    thread::sleep(Duration::from_millis(4_500));
+    signal(stopped, "-CONT");
+    let before = network.until_busy("stalls", 1_000).blocks;
+    network.until_busy("stalls", before + 10_000);
+    for mut worker in workers {
+        assert!(worker.try_wait().unwrap().is_none(), "it goes on");
+        worker.kill().unwrap();
+        worker.wait().unwrap();
+    }
+}
+
+fn signal(process: u32, signal: &str) {
+    let sent = Command::new("kill").args([signal, &process.to_string()]).status().unwrap();
+    assert!(sent.success());
 }
 
 #[test]

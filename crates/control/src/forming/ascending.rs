@@ -3,7 +3,6 @@
 use tributary_proto::contract::time::{Span, Time};
 
 use super::Forming;
-use crate::admission::grant;
 use crate::control::Control;
 use crate::levels::{Ascent, Uplink};
 use crate::memory::JobShape;
@@ -15,7 +14,7 @@ impl Control {
     /// Tells the switch above who has come here.
     pub(super) fn ask_above(&mut self, now: Time, name: &JobName) {
         let Some(forming) = self.forming.get(name) else { return };
-        let most_slots = match grant(&self.limits, name, forming.wish(self.limits.shards), self.free(name, true)) {
+        let most_slots = match self.grant(name, &forming.client, forming.wish(self.limits.shards), true) {
             Ok(shape) => shape.slots,
             Err(refusal) => {
                 self.fail_forming(name, &refusal);
@@ -91,8 +90,9 @@ impl Control {
             Ok(_) => Err(None),
             Err(refusal) => Err(Some(refusal)),
         };
-        let later = fits(grant(&self.limits, name, shape.clone(), self.free(name, true)));
-        let Err(refusal) = fits(grant(&self.limits, name, shape.clone(), self.free(name, false))) else {
+        let client = forming.client.clone();
+        let later = fits(self.grant(name, &client, shape.clone(), true));
+        let Err(refusal) = fits(self.grant(name, &client, shape.clone(), false)) else {
             let forming = self.forming.remove(name).expect("looked up above");
             return self.install_below(now, name, forming, shape);
         };
@@ -101,7 +101,7 @@ impl Control {
         }
         let refusal = refusal.unwrap_or_else(|| Refusal::Full {
             job: name.clone(),
-            free: self.free(name, false).switch,
+            free: self.free(name, &client, false).switch,
             total: self.limits.memory_bytes,
             need: shape.bytes(),
             slots,

@@ -9,6 +9,7 @@ use tributary_proto::contract::time::{Span, Time};
 
 use super::{Forming, Party, Quarrel, Seat};
 use crate::admission::{Free, Limits, grant};
+use crate::client::Client;
 use crate::control::{Control, Ticket};
 use crate::levels::{Child, SwitchPlace, Uplink};
 use crate::memory::JobShape;
@@ -35,12 +36,22 @@ impl Control {
         if others >= usize::from(most) || self.running.len() >= 2 * usize::from(most) {
             return Err(Refusal::TooManyJobs { most });
         }
-        let mut forming = Forming::new(now, self.has_parent);
+        let client = party.client().clone();
+        let of_client = |other: &&Client| **other == client;
+        let forming = self.forming.values().map(|forming| &forming.client).filter(of_client).count();
+        let of_others = self.running.values().filter(|job| job.plan.name != *name).map(|job| &job.client);
+        if let Some(most) = self.limits.share_of(&client).jobs
+            && forming + of_others.filter(of_client).count() >= usize::from(most)
+        {
+            let (allowed, needed) = (format!("{most} jobs at a time"), "one more".into());
+            return Err(Refusal::OverShare { job: name.clone(), client, allowed, needed });
+        }
+        let mut forming = Forming::new(now, client.clone(), self.has_parent);
         forming.place(party);
         let check = match forming.contradiction(name) {
             Some(refusal) if !self.has_parent => Err(refusal),
             // What jobs of this name hold is theirs to give back by the time that all ranks have come.
-            _ => grant(&self.limits, name, forming.wish(self.limits.shards), self.free(name, true)).map(|_| ()),
+            _ => self.grant(name, &client, forming.wish(self.limits.shards), true).map(|_| ()),
         };
         check?;
         if let Some(old) = self.owners.remove(name).and_then(|id| self.running.get_mut(&id)) {
@@ -117,8 +128,9 @@ impl Control {
         let Some(forming) = self.forming.get_mut(name) else { return };
         let full_since = *forming.full_since.get_or_insert(now);
         let wish = forming.wish(self.limits.shards);
-        let ideal = grant(&self.limits, name, wish.clone(), self.free(name, true));
-        let granted = grant(&self.limits, name, wish, self.free(name, false));
+        let client = forming.client.clone();
+        let ideal = self.grant(name, &client, wish.clone(), true);
+        let granted = self.grant(name, &client, wish, false);
         if granted != ideal && now < full_since + self.limits.timers.succession() {
             return;
         }
@@ -155,18 +167,33 @@ impl Control {
         let (uplink, switches) = above.map_or((None, forming.places()), |(uplink, all)| (Some(uplink), all));
         let (protocol, memory_bytes) = (shape.protocol, shape.bytes());
         let plan = Plan { name: name.clone(), protocol, config, children, workers, switches, uplink, memory_bytes };
-        self.install(Running::new(now, Arc::new(plan), tickets));
+        self.install(Running::new(now, Arc::new(plan), forming.client, tickets));
     }
 
-    /// Free memory for a job of this name; with `succeeding` as if its predecessors were gone already.
-    pub(super) fn free(&self, name: &JobName, succeeding: bool) -> Free {
+    /// The shape that a job of this name and client gets, if it gets one; see [`Control::free`].
+    pub(super) fn grant(
+        &self,
+        name: &JobName,
+        client: &Client,
+        wish: JobShape,
+        succeeding: bool,
+    ) -> Result<JobShape, Refusal> {
+        grant(&self.limits, name, client, wish, self.free(name, client, succeeding))
+    }
+
+    /// Free memory for a job of this name and client; with `succeeding` as if its predecessors were gone already.
+    pub(super) fn free(&self, name: &JobName, client: &Client, succeeding: bool) -> Free {
         let counted = |job: &&Running| !(succeeding && job.plan.name == *name);
         let used: u64 = self.running.values().filter(counted).map(|job| job.plan.memory_bytes).sum();
         let quota = self.limits.quota(name).and_then(|quota| {
             let same = self.running.values().filter(counted).filter(|job| job.plan.name.matches(&quota.jobs));
             Some(quota.memory_bytes?.saturating_sub(same.map(|job| job.plan.memory_bytes).sum()))
         });
-        Free { switch: self.limits.memory_bytes.saturating_sub(used), quota }
+        let share = self.limits.share_of(client).memory_bytes.map(|most| {
+            let own = self.running.values().filter(counted).filter(|job| job.client == *client);
+            most.saturating_sub(own.map(|job| job.plan.memory_bytes).sum())
+        });
+        Free { switch: self.limits.memory_bytes.saturating_sub(used), quota, share }
     }
 
     /// Fails what has waited too long, and admits what waited for its predecessor's end.

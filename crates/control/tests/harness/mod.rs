@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers};
+use tributary_control::{Admitted, Client, Control, Effect, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
@@ -34,6 +34,7 @@ pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
         asked_at: "10.0.255.254".parse().unwrap(),
         incarnation,
         timeout: secs(30.0),
+        client: Client::at([10, 0, 0, 1].into()),
     }
 }
 

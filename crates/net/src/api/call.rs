@@ -42,9 +42,17 @@ pub async fn post(to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &st
 impl Call {
     /// Waits for the answer as long as it takes.
     pub async fn answer(self) -> io::Result<Answer> {
+        self.answer_and_stay().await.map(|(answer, _)| answer)
+    }
+
+    /// The same; our end of the connection stays open until the second is dropped.
+    pub async fn answer_and_stay(mut self) -> io::Result<(Answer, TcpStream)> {
         let mut bytes = Vec::new();
-        self.0.take(MAX_ANSWER).read_to_end(&mut bytes).await?;
-        parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it does not answer as a switch does"))
+        (&mut self.0).take(MAX_ANSWER).read_to_end(&mut bytes).await?;
+        let answer = parse(&bytes);
+        let answer =
+            answer.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it does not answer as a switch does"))?;
+        Ok((answer, self.0))
     }
 }
 

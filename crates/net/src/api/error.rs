@@ -82,17 +82,24 @@ impl From<Refusal> for ApiError {
             | Refusal::BadRank { .. }
             | Refusal::BadElements { .. }
             | Refusal::BadSlots { .. } => StatusCode::BAD_REQUEST,
-            Refusal::OverQuota { .. } | Refusal::WrongKey { .. } => StatusCode::FORBIDDEN,
+            Refusal::OverQuota { .. }
+            | Refusal::OverShare { .. }
+            | Refusal::OtherTenant { .. }
+            | Refusal::WrongKey { .. }
+            | Refusal::AddressUnproven { .. } => StatusCode::FORBIDDEN,
             Refusal::UnknownJob { .. } => StatusCode::NOT_FOUND,
             Refusal::PathTooNarrow { .. }
             | Refusal::Disagreement { .. }
             | Refusal::RankTaken { .. }
             | Refusal::JobBusy { .. }
             | Refusal::AddressTaken { .. }
+            | Refusal::SwitchTwice { .. }
             | Refusal::ShardsDiffer { .. }
             | Refusal::AskedAgain { .. } => StatusCode::CONFLICT,
             Refusal::NotInstalled { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-            Refusal::Full { .. } | Refusal::TooManyJobs { .. } | Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Full { .. } | Refusal::TooManyJobs { .. } | Refusal::WatchedAlready { .. } | Refusal::Stopping => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Refusal::NotComing { .. } | Refusal::AboveSilent { .. } => StatusCode::GATEWAY_TIMEOUT,
             // What the switch above has said keeps its word, whatever the number.
             Refusal::Above { .. } => StatusCode::BAD_GATEWAY,

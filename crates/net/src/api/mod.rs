@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tributary_control::{Departed, Gone, JoinRequest, Plan};
+use tributary_control::{Client, Departed, Gone, JoinRequest, Plan};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId};
 use tributary_proto::contract::wire;
 use tributary_proto::protocols;
@@ -74,8 +74,9 @@ impl JoinBody {
         }
     }
 
-    /// The request that the control plane understands; it came from the address `from` to our address `asked_at`.
-    pub fn request(self, from: IpAddr, asked_at: IpAddr) -> Result<JoinRequest, ApiError> {
+    /// The request that the control plane understands; it came from the address `from` to our address `asked_at`, and is
+    /// charged to `client`.
+    pub fn request(self, from: IpAddr, asked_at: IpAddr, client: Client) -> Result<JoinRequest, ApiError> {
         if self.wire_version != wire::VERSION {
             return Err(ApiError::wire_version(self.wire_version));
         }
@@ -101,6 +102,7 @@ impl JoinBody {
             incarnation,
             options,
             timeout: span(timeout),
+            client,
         })
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tributary_control::{Ascent, JoinRequest, Plan, SwitchJoin, SwitchPlace};
+use tributary_control::{Ascent, Client, JoinRequest, Plan, SwitchJoin, SwitchPlace};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::wire;
 
@@ -80,8 +80,8 @@ pub struct RankBody {
 }
 
 impl SwitchJoinBody {
-    /// What the control plane understands.
-    pub fn join(self, from: IpAddr, asked_at: IpAddr) -> Result<SwitchJoin, ApiError> {
+    /// What the control plane understands; all ranks are charged to the switch's client.
+    pub fn join(self, from: IpAddr, asked_at: IpAddr, client: &Client) -> Result<SwitchJoin, ApiError> {
         if self.wire_version != wire::VERSION {
             return Err(ApiError::wire_version(self.wire_version));
         }
@@ -90,7 +90,10 @@ impl SwitchJoinBody {
         let rank = |body: RankBody| {
             let waited = Duration::try_from_secs_f64(body.waited_s)
                 .map_err(|_| ApiError::bad_request("waited_s is not a number of seconds".into()))?;
-            Ok((JoinRequest { addr: body.udp, ..body.join.request(body.udp.ip(), asked_at)? }, span(waited)))
+            Ok((
+                JoinRequest { addr: body.udp, ..body.join.request(body.udp.ip(), asked_at, client.clone())? },
+                span(waited),
+            ))
         };
         Ok(SwitchJoin {
             incarnation,

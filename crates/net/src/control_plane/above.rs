@@ -14,6 +14,7 @@ use tributary_proto::contract::ids::{JobId, JobKey};
 
 use crate::api::call;
 use crate::api::{ErrorBody, GoneMembers, SwitchWatchBody, hex};
+use crate::token::Token;
 
 /// Between what changes below and the next question: ranks often go together.
 const GATHER: Duration = Duration::from_millis(20);
@@ -37,6 +38,7 @@ pub(crate) enum News {
 /// The watches.
 pub(crate) struct WatchesAbove {
     above: SocketAddr,
+    token: Option<Token>,
     news: UnboundedSender<(JobId, News)>,
     jobs: Mutex<BTreeMap<JobId, Watch>>,
 }
@@ -57,9 +59,9 @@ impl Drop for Watch {
 }
 
 impl WatchesAbove {
-    /// None yet; `above` is the control API of the switch above.
-    pub fn new(above: SocketAddr, news: UnboundedSender<(JobId, News)>) -> WatchesAbove {
-        WatchesAbove { above, news, jobs: Mutex::default() }
+    /// None yet; `above` is the control API of the switch above, which is shown the token.
+    pub fn new(above: SocketAddr, token: Option<Token>, news: UnboundedSender<(JobId, News)>) -> WatchesAbove {
+        WatchesAbove { above, token, news, jobs: Mutex::default() }
     }
 
     /// Begins and ends watches as jobs come and go, and tells what is new below.
@@ -88,7 +90,8 @@ impl WatchesAbove {
             gone: GoneMembers::default(),
         };
         let path = format!("/jobs/{}/switches/watch", plan.name);
-        let teller = Teller { above: self.above, path, job: plan.config.job, news: self.news.clone() };
+        let (token, news) = (self.token.clone(), self.news.clone());
+        let teller = Teller { above: self.above, token, path, job: plan.config.job, news };
         Watch { key: plan.config.key, told: 0, below, task: tokio::spawn(teller.run(body, news_below)) }
     }
 }
@@ -96,6 +99,7 @@ impl WatchesAbove {
 /// One watch at work.
 struct Teller {
     above: SocketAddr,
+    token: Option<Token>,
     path: String,
     job: JobId,
     news: UnboundedSender<(JobId, News)>,
@@ -138,7 +142,8 @@ impl Teller {
 
     async fn ask(&self, body: &SwitchWatchBody) -> std::io::Result<Result<GoneMembers, ErrorBody>> {
         let bytes = serde_json::to_vec(body)?;
-        let call = call::post(self.above, &self.path, &bytes, &[]).await?;
+        let headers: Vec<_> = self.token.iter().map(|token| ("Authorization", token.header())).collect();
+        let call = call::post(self.above, &self.path, &bytes, &headers).await?;
         self.tell(News::Stands(true));
         let answer = call.answer().await?;
         Ok(match answer.status {

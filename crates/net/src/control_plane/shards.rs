@@ -1,6 +1,6 @@
 //! Shards as the control plane knows them: what it asks of them, what they last said, what it tells them of a job.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tributary_control::{JobName, Plan};
 use tributary_proto::contract::ids::JobId;
@@ -14,6 +14,11 @@ pub(crate) trait Shard: Send + Sync {
     fn install(&self, name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>>;
     /// Takes a job out and frees its memory; false if there was none.
     fn remove(&self, job: JobId) -> Answer<bool>;
+    /// Whether the process with this incarnation, which asked at our address `asked_at`, is at a UDP address: asks it there,
+    /// so many times at most. In a fabric nobody is asked: its file says which host is behind which cable.
+    fn challenge(&self, _whom: SocketAddr, _asked_at: IpAddr, _incarnation: u64, _questions: u32) -> Answer<bool> {
+        Answer::ready(true)
+    }
     /// The state of the shard and of its jobs.
     fn report(&self) -> Answer<ShardReport>;
     /// The jobs that run there although this control plane has not installed them: it was started anew.
@@ -36,6 +41,9 @@ impl Shard for ShardHandle {
     }
     fn remove(&self, job: JobId) -> Answer<bool> {
         ShardHandle::remove(self, job)
+    }
+    fn challenge(&self, whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
+        ShardHandle::challenge(self, whom, asked_at, incarnation, questions)
     }
     fn report(&self) -> Answer<ShardReport> {
         ShardHandle::report(self)

@@ -54,7 +54,15 @@ pub trait Site {
     /// A message begins, of one packet or more; the port that it came in on.
     fn ingress(&mut self, now: Time, message: &Message, udp: &mut UdpPort) -> PortId;
     /// True if a packet is for the pipeline. Others the site has seen to, or counted.
-    fn admits(&mut self, now: Time, ingress: PortId, from: SocketAddr, packet: &mut [u8], ecn: Ecn) -> bool;
+    fn admits(
+        &mut self,
+        now: Time,
+        ingress: PortId,
+        from: SocketAddr,
+        packet: &mut [u8],
+        ecn: Ecn,
+        udp: &mut UdpPort,
+    ) -> bool;
     /// What machines see of the ports now.
     fn ports(&self) -> Self::Ports<'_>;
     /// Does what a verdict says with the packet at `place` in `memory`. True if packets have to stay there until
@@ -62,6 +70,10 @@ pub trait Site {
     fn carry_out(&mut self, verdict: Verdict, place: Range<usize>, ecn: Ecn, memory: &[u8], udp: &mut UdpPort) -> bool;
     /// Sends what may leave of all that was carried out since the last call, from the same memory.
     fn flush(&mut self, now: Time, memory: &[u8], udp: &mut UdpPort);
+    /// A burst is over: does what it could not do in the middle. True if machines may have made packets meanwhile.
+    fn after(&mut self, _now: Time, _core: &mut Core) -> bool {
+        false
+    }
     /// When the site itself has something to do.
     fn due(&self) -> Option<Time>;
     /// Does what is due of its own. Called at the end of every turn.
@@ -124,6 +136,9 @@ impl<S: Site> EventLoop<S> {
             let more = self.core.udp.receive(&mut self.inbox);
             let now = self.core.clock.now();
             self.turn(now, |pipeline, burst| drive::switch::receive(pipeline, burst));
+            if self.site.after(now, &mut self.core) {
+                self.turn(now, |pipeline, burst| drive::switch::transmit(pipeline, burst));
+            }
             if !more {
                 return;
             }

@@ -12,6 +12,7 @@ use super::routes::{self, Place};
 use super::seat::{Onlooker, Seat};
 use super::view::SwitchView;
 use crate::control_plane::{ControlPlane, Shard};
+use crate::http::access::Access;
 use crate::http::routes::Api;
 use crate::http::view::Viewer;
 use crate::http::{HttpServer, Identity};
@@ -73,7 +74,8 @@ impl RunningFabricSwitch {
             Place { api: Api { plane: Arc::clone(&plane), viewer, listen: udp }, fabric: Arc::clone(fabric), handle };
         let router = if is_seat { routes::seat(place) } else { routes::elsewhere(place) };
         let served = listeners.into_iter().map(|listener| (listener, router.clone())).collect();
-        let server = HttpServer::start_with(Arc::clone(&plane), served)
+        // Jobs come from the hosts that the file names, and from no others.
+        let server = HttpServer::start_with(Arc::clone(&plane), &Access::Open, served)
             .map_err(|source| StartError::System { addr: udp, source })?;
         tracing::info!(switch = fabric.name(node), %udp, seat = is_seat, "switch of a fabric started");
         Ok(RunningFabricSwitch { udp, control, server, plane })

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
 use tributary_control::fabric::Fabric;
-use tributary_control::{JobName, JoinRequest};
+use tributary_control::{Client, JobName, JoinRequest};
 use tributary_proto::contract::ids::{ChildId, JobId};
 use tributary_proto::contract::protocol::Placement;
 
@@ -20,8 +20,9 @@ use super::seat::MAX_SYNC_BODY;
 use crate::api::call;
 use crate::api::error::ApiError;
 use crate::api::{JoinBody, JoinReply, NO_SEAT};
-use crate::http::Peer;
+use crate::http::body;
 use crate::http::routes::{self, Api};
+use crate::http::{Held, Peer};
 use crate::pool_size;
 use crate::shard::Stopped;
 
@@ -83,11 +84,11 @@ async fn join(
     Extension(peer): Extension<Peer>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    body: Body,
+    bytes: Body,
 ) -> Result<Json<JoinReply>, ApiError> {
     let name = JobName::new(&name)?;
     let from = sender(&place, &headers, peer)?;
-    let mut request = routes::read::<JoinBody>(body).await?.request(from, peer.asked_at)?;
+    let mut request = body::read::<JoinBody>(bytes).await?.request(from, peer.asked_at, Client::at(from))?;
     if request.protocol.placement != Placement::EveryHop {
         return Err(ApiError::not_for_fabrics(request.protocol));
     }
@@ -116,19 +117,24 @@ fn fit(fabric: &Fabric, request: &mut JoinRequest) {
 async fn pass_on(
     State(place): State<Place>,
     Extension(peer): Extension<Peer>,
+    Extension(held): Extension<Held>,
     uri: axum::http::Uri,
-    body: Body,
+    bytes: Body,
 ) -> Result<Response, ApiError> {
-    let body = routes::read_bytes(body, routes::MAX_BODY).await?;
+    let request = body::read_bytes(bytes, body::MAX_BODY).await?;
     let fabric = &place.fabric;
     let seat = &fabric.nodes[fabric.seat.index()];
     let control = seat.control.unwrap_or_else(|| fabric.udp(fabric.seat));
     let host = peer.from.to_string();
     let headers = [(SECRET_HEADER, fabric.secret.as_str()), (HOST_HEADER, &host)];
     // A worker that closes its connection drops this future, which closes ours: its join is taken back at the seat.
-    let call = async { call::post(control, uri.path(), &body, &headers).await?.answer().await };
+    let call = async { call::post(control, uri.path(), &request, &headers).await?.answer_and_stay().await };
     match call.await {
-        Ok(answer) => {
+        Ok((answer, stays)) => {
+            // As long as the worker's end of a watch stays open, so does ours at the seat.
+            if uri.path().ends_with("/watch") {
+                held.keep(stays);
+            }
             let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
             Ok((status, [(header::CONTENT_TYPE, "application/json")], answer.body).into_response())
         }
@@ -153,10 +159,10 @@ fn stopped(error: Stopped) -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "shard_stopped", error.to_string())
 }
 
-async fn sync(State(place): State<Place>, headers: HeaderMap, body: Body) -> Result<Json<SyncReply>, ApiError> {
+async fn sync(State(place): State<Place>, headers: HeaderMap, bytes: Body) -> Result<Json<SyncReply>, ApiError> {
     is_ours(&place, &headers)?;
-    let body = routes::read_bytes(body, MAX_SYNC_BODY).await?;
-    let SyncBody { keep, install } = routes::from_json(&body)?;
+    let bytes = body::read_bytes(bytes, MAX_SYNC_BODY).await?;
+    let SyncBody { keep, install } = body::from_json(&bytes)?;
     let install = install.into_iter().map(JobBody::job).collect::<Option<Vec<_>>>();
     let install = install.ok_or_else(|| ApiError::bad_request("a job to install makes no sense here".into()))?;
     let keep = keep.into_iter().map(JobId).collect();

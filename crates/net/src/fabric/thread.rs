@@ -118,7 +118,15 @@ impl Site for FabricSite {
         self.crossbar.ingress(message.from, message.segments().count(), message.len)
     }
 
-    fn admits(&mut self, now: Time, ingress: PortId, from: SocketAddr, packet: &mut [u8], ecn: Ecn) -> bool {
+    fn admits(
+        &mut self,
+        now: Time,
+        ingress: PortId,
+        from: SocketAddr,
+        packet: &mut [u8],
+        ecn: Ecn,
+        _udp: &mut UdpPort,
+    ) -> bool {
         let common = match Common::parse(packet) {
             Ok(common) => common,
             Err(reason) => {

@@ -1,7 +1,7 @@
 //! How a worker becomes a member: find the way, join, try the way with a packet of full length.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,18 +11,20 @@ use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Timer
 use tributary_proto::contract::ids::{Rank, ShardId};
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::contract::wire::{COMMON_LEN, Common};
+use tributary_proto::contract::wire::Common;
 
 use super::engine::Engine;
 use super::error::ConnectError;
 use super::link::Link;
 use super::options::{ConnectOptions, GroupInfo};
 use super::shared::{Identity, Shared};
+use crate::challenge;
 use crate::clock::{self, Clock};
 use crate::pool_size;
 use crate::rendezvous::{FabricAnswer, JoinAnswer, JoinError, JoinRequest, Rendezvous};
 use crate::udp::UdpPort;
 use crate::udp::path::Path;
+use crate::udp::probe::{self, SHORTEST};
 use crate::wake::{self, Waker};
 
 /// What a worker asks the kernel for, each way.
@@ -31,6 +33,8 @@ const SOCKET_BUFFER: usize = 8 << 20;
 const PING_AGAIN: Span = Span::from_millis(100);
 /// How long the way is tried with packets of full length, and then how long with short ones.
 const PING_PATIENCE: Span = Span::from_millis(2_000);
+/// How long each length is tried where the longest does not pass.
+const LADDER_PATIENCE: Span = Span::from_millis(250);
 
 /// Joins a job.
 pub fn connect(
@@ -43,7 +47,7 @@ pub fn connect(
     let path = Path::to(switch).map_err(socket_error)?;
     let udp = UdpPort::open((path.local, 0).into(), SOCKET_BUFFER, SOCKET_BUFFER).map_err(socket_error)?;
     let local = udp.local_addr();
-    let answer = rendezvous.join(&request(options, switch, &path, &udp))?;
+    let answer = join(&*rendezvous, &request(options, switch, &path, &udp), &udp).map_err(socket_error)??;
 
     let (key, job) = (answer.key, answer.job_id);
     check_fabric(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
@@ -51,8 +55,8 @@ pub fn connect(
     let header = Common { protocol: options.protocol.code, kind: 0, job, key };
     let waker = Waker::new().map_err(socket_error)?;
     let socket = udp.as_fd().try_clone_to_owned().map_err(socket_error)?;
-    let mut engine = Engine::new(Clock::start(), Link::new(udp, header, &answer), host);
     let full = pool_size::packet_bytes(options.protocol, answer.elements_per_packet);
+    let mut engine = Engine::new(Clock::start(), Link::new(udp, header, &answer, full), host);
     let round_trip = try_way(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| {
         rendezvous.leave(job, key, options.rank);
     })?;
@@ -82,6 +86,17 @@ pub fn connect(
         in_fabric: answer.fabric.is_some(),
     };
     Ok((Arc::new(Shared::new(identity, rendezvous, engine, socket, waker)), info))
+}
+
+/// Joins, and answers meanwhile what the switch asks at the socket.
+fn join(
+    rendezvous: &dyn Rendezvous,
+    request: &JoinRequest,
+    udp: &UdpPort,
+) -> io::Result<Result<JoinAnswer, JoinError>> {
+    let Some(incarnation) = rendezvous.incarnation() else { return Ok(rendezvous.join(request)) };
+    let socket = UdpSocket::from(udp.as_fd().try_clone_to_owned()?);
+    challenge::answering(&socket, incarnation, || rendezvous.join(request))
 }
 
 /// The first address of the switch's name.
@@ -179,21 +194,44 @@ fn try_way(
     answer: &JoinAnswer,
     mtu: u32,
 ) -> Result<Duration, ConnectError> {
-    let silent = match ping_all(engine, waker, full, answer.shards.len()) {
-        Ok(round_trip) => return Ok(round_trip),
+    let shards = answer.shards.len();
+    let silent = match ping_all(engine, waker, full, shards, PING_PATIENCE) {
+        Ok(round_trip) => {
+            engine.link.watch_ways(full);
+            return Ok(round_trip);
+        }
         Err(silent) => silent,
     };
     let shard = answer.shards[silent.index()];
-    Err(match ping_all(engine, waker, COMMON_LEN, answer.shards.len()) {
-        Ok(_) => ConnectError::PathTooNarrow { shard, bytes: full, mtu },
-        Err(_) => ConnectError::UdpSilent { switch: options.switch.clone(), job: options.job.clone(), shard },
-    })
+    if ping_all(engine, waker, SHORTEST, shards, PING_PATIENCE).is_err() {
+        return Err(ConnectError::UdpSilent { switch: options.switch.clone(), job: options.job.clone(), shard });
+    }
+    let found = probe::ladder(full).find_map(|limit| {
+        let round_trip = ping_all(engine, waker, limit, shards, LADDER_PATIENCE).ok()?;
+        Some((limit, round_trip))
+    });
+    let Some((limit, round_trip)) = found.filter(|_| answer.fabric.is_none()) else {
+        return Err(ConnectError::PathTooNarrow { shard, bytes: full, mtu });
+    };
+    tracing::warn!(
+        job = options.job, rank = options.rank, %shard, full, limit,
+        "the way to the switch holds shorter packets than the job's: they travel in pieces; ask for fewer elements per \
+         packet, or mend the MTU on the way"
+    );
+    engine.link.watch_ways(limit);
+    Ok(round_trip)
 }
 
 /// The last round trip, or the first shard that has not answered.
-fn ping_all(engine: &mut Engine, waker: &Waker, len: usize, shards: usize) -> Result<Duration, ShardId> {
+fn ping_all(
+    engine: &mut Engine,
+    waker: &Waker,
+    len: usize,
+    shards: usize,
+    patience: Span,
+) -> Result<Duration, ShardId> {
     let clock = engine.clock;
-    let deadline = clock.now() + PING_PATIENCE;
+    let deadline = clock.now() + patience;
     let (mut sent, mut again) = (Time::ZERO, Time::ZERO);
     loop {
         let heard: Vec<(ShardId, Time)> = engine.link.shards_heard(len).collect();

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tributary_control::Timers;
 use tributary_proto::collective::tensor::Tensor;
 use tributary_proto::contract::drive;
 use tributary_proto::contract::drive::host::HostIo;
@@ -13,7 +12,6 @@ use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEve
 use tributary_proto::contract::ids::OpId;
 use tributary_proto::contract::packet::{Addr, Packet, Transmit};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::contract::wire::COMMON_LEN;
 
 use super::link::Link;
 use super::outlook::{News, Outlook};
@@ -77,8 +75,8 @@ impl Engine {
         if drive::host::handle_timeout(&mut *self.host, now) {
             self.settle(now);
         }
-        if self.ping_due() <= now {
-            self.link.ping(now, COMMON_LEN);
+        if self.link.ping_due() <= now {
+            self.link.keep_alive(now);
         }
     }
 
@@ -91,7 +89,7 @@ impl Engine {
 
     /// When the next turn is due, if no packet comes before.
     pub fn next_turn(&self) -> Time {
-        [self.host.poll_timeout(), self.is_hopeless_at()].into_iter().flatten().fold(self.ping_due(), Time::min)
+        [self.host.poll_timeout(), self.is_hopeless_at()].into_iter().flatten().fold(self.link.ping_due(), Time::min)
     }
 
     /// The switch has news of the job; `None` takes them back.
@@ -133,10 +131,6 @@ impl Engine {
     /// No collective is under way.
     pub fn is_settled(&self) -> bool {
         self.callers.pending.is_empty()
-    }
-
-    fn ping_due(&self) -> Time {
-        self.link.switch_last_told() + Timers::KEEPALIVE
     }
 
     /// Takes what the socket holds, and sends what the machine answers: full runs at once, the rest at the end.

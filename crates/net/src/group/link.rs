@@ -1,10 +1,12 @@
 //! A worker's way to its switch and peers: packets of its machine leave in runs, and runs that arrive are cut.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::IoSlice;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use tributary_control::Timers;
 use tributary_proto::contract::ids::{Rank, ShardId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, Transmit};
 use tributary_proto::contract::time::Time;
@@ -12,7 +14,8 @@ use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
 use super::outbox::{Addresses, Outbox};
 use crate::rendezvous::JoinAnswer;
-use crate::udp::{Inbox, Segments, SocketCounters, UdpPort, key_of};
+use crate::udp::probe::{self, PathProbe};
+use crate::udp::{Inbox, Reassembly, Segments, SocketCounters, UdpPort, key_of};
 
 /// The socket, the addresses, and what waits to be sent.
 pub struct Link {
@@ -26,16 +29,25 @@ pub struct Link {
     from: Addr,
     left: Segments,
     outbox: Outbox,
+    /// When the switch was last sent a packet: our sign of life where ways are not watched. What peers are sent is none.
     switch_last_told: Time,
     /// Packets from addresses that are neither the switch's nor a peer's.
     strangers: u64,
     /// For each shard, bytes of the longest of our pings that came back, and when.
     pongs: Vec<Option<(usize, Time)>>,
+    /// Bytes of the job's longest packet.
+    full: usize,
+    /// The ways to shards, and to peers that we send to. Empty in a fabric, whose switches put no pieces together.
+    paths: BTreeMap<Addr, PathProbe>,
+    in_fabric: bool,
+    pieces: Reassembly<Addr>,
+    /// The packet that was put together last.
+    whole: Vec<u8>,
 }
 
 impl Link {
-    /// The way that the rendezvous has told.
-    pub fn new(udp: UdpPort, header: Common, answer: &JoinAnswer) -> Link {
+    /// The way that the rendezvous has told, for packets of `full` bytes at most.
+    pub fn new(udp: UdpPort, header: Common, answer: &JoinAnswer, full: usize) -> Link {
         let shards = answer.shards.iter().enumerate().map(|(i, &at)| (Addr::Switch(ShardId(i as u16)), at));
         let peers = answer.peers.iter().enumerate().map(|(i, &at)| (Addr::Worker(Rank(i as u16)), at));
         let known = peers.chain(shards);
@@ -51,6 +63,11 @@ impl Link {
             switch_last_told: Time::ZERO,
             strangers: 0,
             pongs: vec![None; answer.shards.len()],
+            full,
+            paths: BTreeMap::new(),
+            in_fabric: answer.fabric.is_some(),
+            pieces: Reassembly::new(),
+            whole: Vec::new(),
             udp,
         }
     }
@@ -65,11 +82,6 @@ impl Link {
         self.strangers
     }
 
-    /// When the switch was last sent a packet: our sign of life. What peers are sent is none.
-    pub fn switch_last_told(&self) -> Time {
-        self.switch_last_told
-    }
-
     /// Shards that have sent back a ping of at least `len` bytes.
     pub fn shards_heard(&self, len: usize) -> impl Iterator<Item = (ShardId, Time)> + '_ {
         let heard = move |(i, pong): (usize, &Option<(usize, Time)>)| {
@@ -80,13 +92,61 @@ impl Link {
 
     /// Asks every shard for a sign of life, with a packet of `len` bytes, and gives it one.
     pub fn ping(&mut self, now: Time, len: usize) {
-        let mut packet = vec![0; len.max(COMMON_LEN)];
-        Common { kind: kind::PING, ..self.header }.emit(&mut packet);
-        let shards = (0..self.pongs.len() as u16).filter_map(|shard| self.addresses.get(&Addr::Switch(ShardId(shard))));
-        for shard in shards {
-            self.udp.send(shard, &[IoSlice::new(&packet)], packet.len(), Ecn::NotCapable);
+        for shard in self.shards() {
+            self.ping_one(shard, len);
         }
         self.switch_last_told = now;
+    }
+
+    /// From now on the ways to the shards are watched; they hold packets of `limit` bytes.
+    pub fn watch_ways(&mut self, limit: usize) {
+        if self.in_fabric {
+            return;
+        }
+        for shard in self.shards() {
+            self.paths.insert(shard, PathProbe::new(self.full, limit));
+            self.apply(shard);
+        }
+    }
+
+    /// When [`Link::keep_alive`] has something to do.
+    pub fn ping_due(&self) -> Time {
+        let watched = self.paths.values().map(PathProbe::due).min();
+        watched.unwrap_or(self.switch_last_told + Timers::KEEPALIVE)
+    }
+
+    /// Shows shards and peers that we live, and looks how long a packet the ways to them hold.
+    pub fn keep_alive(&mut self, now: Time) {
+        if self.paths.is_empty() {
+            return self.ping(now, COMMON_LEN);
+        }
+        for peer in self.outbox.take_new_peers().into_iter().filter(|_| !self.in_fabric) {
+            self.paths.insert(peer, PathProbe::new(self.full, self.full));
+        }
+        let due: Vec<(Addr, Vec<usize>)> = self.paths.iter_mut().map(|(&to, path)| (to, path.poll(now))).collect();
+        for (to, lengths) in due {
+            self.apply(to);
+            lengths.into_iter().for_each(|len| self.ping_one(to, len));
+        }
+    }
+
+    fn shards(&self) -> impl Iterator<Item = Addr> + use<> {
+        (0..self.pongs.len() as u16).map(|shard| Addr::Switch(ShardId(shard)))
+    }
+
+    fn ping_one(&mut self, to: Addr, len: usize) {
+        let limit = self.paths.get(&to).and_then(PathProbe::limit);
+        let packet = probe::ping(self.header, len, limit);
+        if let Some(to) = self.addresses.get(&to) {
+            self.udp.send(to, &[IoSlice::new(&packet)], packet.len(), Ecn::NotCapable);
+        }
+    }
+
+    /// What is known of a way holds for the packets that are sent on it.
+    fn apply(&mut self, to: Addr) {
+        if let (Some(path), Some(destination)) = (self.paths.get(&to), self.addresses.get_mut(&to)) {
+            destination.set_limit(path.limit());
+        }
     }
 
     /// Receives a batch of packets; true if there may be more.
@@ -107,15 +167,51 @@ impl Link {
                 }
                 continue;
             };
-            let bytes = &self.inbox.memory[place.clone()];
-            if bytes.get(4).is_some_and(|&kind| kind < kind::FIRST_OWN) {
-                note_pong(&mut self.pongs, &self.header, self.from, bytes, now);
-                continue;
+            let is_shared = self.inbox.memory[place.clone()].get(4).is_some_and(|&kind| kind < kind::FIRST_OWN);
+            if is_shared {
+                let ecn = self.inbox.messages[self.begun - 1].ecn;
+                let Some(whole) = self.handle_shared(self.from, place, now) else { continue };
+                self.whole = whole;
+                return Some((self.from, Packet { bytes: &self.whole, wire_len: self.whole.len(), ecn }));
             }
             break (place, &self.inbox.messages[self.begun - 1]);
         };
         let bytes = &self.inbox.memory[place];
         Some((self.from, Packet { bytes, wire_len: bytes.len(), ecn: message.ecn }))
+    }
+
+    /// A packet of a kind that all protocols share; gives the packet that it completes, if it is the last piece of one.
+    fn handle_shared(&mut self, from: Addr, place: Range<usize>, now: Time) -> Option<Vec<u8>> {
+        let bytes = &mut self.inbox.memory[place];
+        let common = Common::parse(bytes).ok().filter(|common| Common { kind: 0, ..*common } == self.header)?;
+        match (common.kind, from) {
+            (kind::PONG, Addr::Switch(shard)) => {
+                let pong = &mut self.pongs[shard.index()];
+                if pong.is_none_or(|(len, _)| len <= bytes.len()) {
+                    *pong = Some((bytes.len(), now));
+                }
+            }
+            (kind::PING, Addr::Worker(_)) => {
+                // Where we look ourselves, we know better.
+                if let (false, Some(limit)) = (self.paths.contains_key(&from), probe::said(bytes))
+                    && let Some(to) = self.addresses.get_mut(&from)
+                {
+                    to.set_limit(limit);
+                }
+                Common { kind: kind::PONG, ..common }.emit(bytes);
+                if let Some(to) = self.addresses.get(&from) {
+                    self.udp.send(to, &[IoSlice::new(bytes)], bytes.len(), Ecn::NotCapable);
+                }
+                return None;
+            }
+            (kind::PIECE, _) => return self.pieces.add(from, bytes),
+            _ => {}
+        }
+        if let (kind::PONG, Some(path)) = (common.kind, self.paths.get_mut(&from)) {
+            path.hear(bytes.len());
+            self.apply(from);
+        }
+        None
     }
 
     /// Memory for the machine's next packet.
@@ -140,15 +236,5 @@ impl Link {
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.udp.as_fd()
-    }
-}
-
-fn note_pong(pongs: &mut [Option<(usize, Time)>], ours: &Common, from: Addr, bytes: &[u8], now: Time) {
-    let is_ours = Common::parse(bytes).is_ok_and(|common| common == Common { kind: kind::PONG, ..*ours });
-    if let (Addr::Switch(shard), true) = (from, is_ours) {
-        let pong = &mut pongs[shard.index()];
-        if pong.is_none_or(|(len, _)| len <= bytes.len()) {
-            *pong = Some((bytes.len(), now));
-        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Packets lie in one memory in the order in which the machine wrote them, and leave in runs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use tributary_proto::contract::ids::ShardId;
 use tributary_proto::contract::packet::{Addr, Transmit};
@@ -21,6 +21,10 @@ pub struct Outbox {
     end: usize,
     lanes: Lanes<Addr, LANES>,
     told_switch: bool,
+    /// The peer that was sent something last, all that were, and those of them that nobody has asked for yet.
+    last_peer: Option<Addr>,
+    peers: BTreeSet<Addr>,
+    new_peers: Vec<Addr>,
 }
 
 /// Who hears to which address.
@@ -30,7 +34,15 @@ impl Outbox {
     /// An empty outbox with all its memory.
     pub fn new() -> Outbox {
         let lanes = Lanes::new(Addr::Switch(Default::default()));
-        Outbox { memory: vec![0; MEMORY].into_boxed_slice(), end: 0, lanes, told_switch: false }
+        Outbox {
+            memory: vec![0; MEMORY].into_boxed_slice(),
+            end: 0,
+            lanes,
+            told_switch: false,
+            last_peer: None,
+            peers: BTreeSet::new(),
+            new_peers: Vec::new(),
+        }
     }
 
     /// Memory for the machine's next packet, of at least `longest` bytes. Where there is too little, all that was gathered
@@ -53,9 +65,20 @@ impl Outbox {
         std::mem::take(&mut self.told_switch)
     }
 
+    /// The peers that were sent something for the first time since the last call.
+    pub fn take_new_peers(&mut self) -> Vec<Addr> {
+        std::mem::take(&mut self.new_peers)
+    }
+
     /// Takes the packet that the machine has written there; full runs leave at once.
     pub fn push(&mut self, transmit: &Transmit, addresses: &Addresses, udp: &mut UdpPort) {
         self.told_switch |= matches!(transmit.to, Addr::Switch(_) | Addr::Node(_));
+        if matches!(transmit.to, Addr::Worker(_)) && self.last_peer != Some(transmit.to) {
+            self.last_peer = Some(transmit.to);
+            if self.peers.insert(transmit.to) {
+                self.new_peers.push(transmit.to);
+            }
+        }
         let place = self.end..self.end + transmit.len;
         self.end = place.end;
         self.lanes.push(transmit.to, place, transmit.ecn, |to, run| send(to, run, &self.memory, addresses, udp));

@@ -1,16 +1,19 @@
 //! The control API's server: HTTP/1 on one thread, with bounds on everything that a client can make it hold.
 //!
-//! One request a connection. A connection has [`HEAD_TIMEOUT`] to send its request's head, the handlers bound the body,
-//! the kernel gives up on readers that do not read ([`STUCK_TIMEOUT`]) and on hosts that vanish, and there are at most
-//! [`MAX_CONNECTIONS`] of them on each address. So a slow client holds its own connection and nothing else.
+//! One request a connection. A connection has [`HEAD_TIMEOUT`] to send its request's head, `body` bounds the body, the
+//! kernel gives up on readers that do not read ([`STUCK_TIMEOUT`]) and on hosts that vanish, and `door` bounds how many
+//! there are, of each client and of all. So a slow client holds its own connection and nothing else.
 
+pub(crate) mod access;
+pub(crate) mod body;
+pub(crate) mod door;
 mod metrics;
 pub(crate) mod routes;
 pub(crate) mod view;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -19,17 +22,23 @@ use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
+use self::access::Access;
+use self::door::{Door, Full, Visit};
+use crate::api::ErrorBody;
 use crate::control_plane::ControlPlane;
 
-/// Connections on each listening address.
-const MAX_CONNECTIONS: usize = 4_096;
+/// Bytes that are read ahead of what is asked for, for each connection.
+const READ_AHEAD: usize = 16 << 10;
 /// Time that a client has to send its request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time after which an answer that the client does not take is given up.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time that a client which was answered may stand still before its connection is given up.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time that answers have to leave when the server stops.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -38,6 +47,21 @@ const FAREWELL: Duration = Duration::from_millis(500);
 pub(crate) struct Peer {
     pub from: IpAddr,
     pub asked_at: IpAddr,
+}
+
+/// What stays until the client has closed its end of a connection, although its request was answered.
+#[derive(Clone, Default)]
+pub(crate) struct Held(Arc<Mutex<Option<Box<dyn Send>>>>);
+
+impl Held {
+    /// Keeps it, for this connection.
+    pub fn keep(&self, what: impl Send + 'static) {
+        *self.0.lock().expect("nobody panics while it holds this") = Some(Box::new(what));
+    }
+
+    fn take(&self) -> Option<Box<dyn Send>> {
+        self.0.lock().expect("nobody panics while it holds this").take()
+    }
 }
 
 /// What the server tells about itself.
@@ -54,20 +78,31 @@ pub(crate) struct HttpServer {
 }
 
 impl HttpServer {
-    /// Serves everything on `listen`, and what operators read on `http`.
-    pub fn start(plane: Arc<ControlPlane>, listen: TcpListener, http: Option<TcpListener>) -> io::Result<HttpServer> {
+    /// Serves everything on `listen`, and what operators read on `http`, to those who have access.
+    pub fn start(
+        plane: Arc<ControlPlane>,
+        access: &Access,
+        listen: TcpListener,
+        http: Option<TcpListener>,
+    ) -> io::Result<HttpServer> {
         let identity =
             Identity { listen: listen.local_addr()?, http: http.as_ref().map(TcpListener::local_addr).transpose()? };
         let mut served = vec![(listen, routes::members(Arc::clone(&plane), identity.clone()))];
         if let Some(http) = http {
             served.push((http, routes::operators(Arc::clone(&plane), identity)));
         }
-        HttpServer::start_with(plane, served)
+        HttpServer::start_with(plane, access, served)
     }
 
     /// Serves these, and drives the control plane.
-    pub fn start_with(plane: Arc<ControlPlane>, served: Vec<(TcpListener, Router)>) -> io::Result<HttpServer> {
-        for (listener, _) in &served {
+    pub fn start_with(
+        plane: Arc<ControlPlane>,
+        access: &Access,
+        served: Vec<(TcpListener, Router)>,
+    ) -> io::Result<HttpServer> {
+        let served: Vec<_> =
+            served.into_iter().map(|(listener, router)| (listener, router, Door::new(access.clone()))).collect();
+        for (listener, ..) in &served {
             listener.set_nonblocking(true)?;
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -92,14 +127,20 @@ impl Drop for HttpServer {
     }
 }
 
-async fn serve(plane: Arc<ControlPlane>, served: Vec<(TcpListener, Router)>, mut stopped: watch::Receiver<bool>) {
+async fn serve(
+    plane: Arc<ControlPlane>,
+    served: Vec<(TcpListener, Router, Arc<Door>)>,
+    mut stopped: watch::Receiver<bool>,
+) {
     // Who comes meanwhile waits in the kernel's queue.
     plane.begin().await;
     let mut accepting = Vec::new();
-    for (listener, router) in served {
-        let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    for (listener, router, door) in served {
         match tokio::net::TcpListener::from_std(listener) {
-            Ok(listener) => accepting.push((tokio::spawn(accept(listener, router, Arc::clone(&free))), free)),
+            Ok(listener) => {
+                let task = tokio::spawn(accept(listener, router, Arc::clone(&door), Arc::clone(&plane)));
+                accepting.push((task, door));
+            }
             Err(error) => tracing::error!(%error, "cannot serve the control API"),
         }
     }
@@ -113,27 +154,25 @@ async fn serve(plane: Arc<ControlPlane>, served: Vec<(TcpListener, Router)>, mut
     }
     plane.stop().await;
     let all_gone = async {
-        for (_, free) in &accepting {
-            // Fails only if the semaphore is closed, which it never is.
-            let _ = free.acquire_many(MAX_CONNECTIONS as u32).await;
+        while accepting.iter().any(|(_, door)| door.connections() > 0) {
+            tokio::time::sleep(FAREWELL / 50).await;
         }
     };
     // Who has not taken the answer by now is cut off.
     let _ = tokio::time::timeout(FAREWELL, all_gone).await;
 }
 
-async fn accept(listener: tokio::net::TcpListener, router: Router, free: Arc<Semaphore>) {
+async fn accept(listener: tokio::net::TcpListener, router: Router, door: Arc<Door>, plane: Arc<ControlPlane>) {
     // Out of file descriptors, for one: waiting mends that, spinning does not.
     const AFTER_ERROR: Duration = Duration::from_millis(100);
     loop {
-        let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
-                let router = router.clone();
-                tokio::spawn(async move {
-                    converse(stream, from, router).await;
-                    drop(permit);
-                });
+                let has_members = || plane.with_control(|control| control.has_members_at(from.ip()));
+                match door.enter(from.ip(), has_members) {
+                    Ok(visit) => drop(tokio::spawn(converse(stream, from, router.clone(), Arc::new(visit)))),
+                    Err(full) => turn_away(&stream, full),
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection to the control API");
@@ -143,8 +182,18 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, free: Arc<Sem
     }
 }
 
+/// Says why, if that fits the kernel's buffer, and keeps nothing.
+fn turn_away(stream: &TcpStream, full: Full) {
+    let body = ErrorBody { error: full.sentence().into(), code: "too_many_connections".into(), rank: None };
+    let body = serde_json::to_string(&body).unwrap_or_default();
+    let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close";
+    let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    // Fails if the client has gone away.
+    let _ = stream.try_write(answer.as_bytes());
+}
+
 /// One connection, one request. Errors are the client's: it went away, or did not speak HTTP.
-async fn converse(stream: TcpStream, from: SocketAddr, router: Router) {
+async fn converse(stream: TcpStream, from: SocketAddr, router: Router, visit: Arc<Visit>) {
     let asked_at = match bound_patience(&stream).and_then(|()| stream.local_addr()) {
         Ok(local) => local.ip().to_canonical(),
         Err(error) => {
@@ -152,15 +201,35 @@ async fn converse(stream: TcpStream, from: SocketAddr, router: Router) {
             return;
         }
     };
-    let router = router.layer(Extension(Peer { from: from.ip().to_canonical(), asked_at }));
+    let held = Held::default();
+    let peer = Peer { from: from.ip().to_canonical(), asked_at };
+    let _visit = Arc::clone(&visit);
+    let router = router.layer(Extension(peer)).layer(Extension(held.clone())).layer(Extension(visit));
     let conversation = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    if let Err(error) = conversation.await {
-        tracing::debug!(%error, "a connection to the control API failed");
+        .max_buf_size(READ_AHEAD)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .without_shutdown();
+    let ended = conversation.await;
+    let kept = held.take();
+    match ended {
+        Ok(parts) => attend(parts.io.into_inner(), kept.is_some()).await,
+        Err(error) => tracing::debug!(%error, "a connection to the control API failed"),
     }
+}
+
+/// Ends our half of a connection, and waits for the client's end where something hangs on it.
+async fn attend(mut stream: TcpStream, wait: bool) {
+    if stream.shutdown().await.is_err() || !wait {
+        return;
+    }
+    // What it says after its one request is of no interest, and a client that goes on talking has not stalled.
+    let mut rest = [0; 256];
+    let closes = async { while matches!(stream.read(&mut rest).await, Ok(read) if read > 0 && read < rest.len()) {} };
+    // Over time: its lease tells by then.
+    let _ = tokio::time::timeout(STALL_TIMEOUT, closes).await;
 }
 
 /// Makes the kernel notice hosts that vanished and readers that do not read.

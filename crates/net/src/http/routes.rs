@@ -2,15 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
-use axum::http::{HeaderName, StatusCode, header};
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use serde::de::DeserializeOwned;
-use tributary_control::{Departed, JobName};
+use tributary_control::{Departed, JobName, Refusal};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::protocol::Placement;
 
@@ -19,19 +19,15 @@ use crate::api::{
     Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, StandingBody, SwitchJoinBody, SwitchJoinReply,
     SwitchLeaveBody, SwitchWatchBody, WatchBody, from_hex,
 };
-use crate::control_plane::{ControlPlane, NoWatch};
+use crate::control_plane::{ControlPlane, OpenWatch};
+use crate::http::body::{read, read_long};
+use crate::http::door::Visit;
 use crate::http::view::Viewer;
-use crate::http::{Identity, Peer, metrics};
+use crate::http::{Held, Identity, Peer, metrics};
 use crate::status::{SwitchInfo, SwitchStatus};
 
-/// Largest body of a request: a join has some 400 bytes.
-pub(crate) const MAX_BODY: usize = 8 * 1024;
 /// Largest body of a switch's join: a thousand ranks.
 const MAX_SWITCH_BODY: usize = 1024 * 1024;
-/// Largest body of a watch: a thousand ranks that are gone, and the switches that they were below.
-const MAX_WATCH_BODY: usize = 128 * 1024;
-/// Time that a client has to send its request's body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the handlers work on.
 #[derive(Clone)]
@@ -84,17 +80,31 @@ pub(crate) fn readable(api: Api) -> Router {
 }
 
 pub(crate) fn with_fallbacks(router: Router) -> Router {
-    router.fallback(nothing_there).method_not_allowed_fallback(wrong_method)
+    router.fallback(nothing_there).method_not_allowed_fallback(wrong_method).layer(middleware::from_fn(admit))
+}
+
+/// Turns away who may not use the switch, whatever is asked.
+async fn admit(
+    Extension(peer): Extension<Peer>,
+    Extension(visit): Extension<Arc<Visit>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    visit.access().admits(peer.from, request.headers())?;
+    Ok(next.run(request).await)
 }
 
 async fn join(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
+    Extension(visit): Extension<Arc<Visit>>,
     Path(name): Path<String>,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Json<JoinReply>, ApiError> {
+    let client = visit.access().client(peer.from, &headers)?;
     let name = JobName::new(&name)?;
-    let request = read::<JoinBody>(body).await?.request(peer.from, peer.asked_at)?;
+    let request = read::<JoinBody>(body).await?.request(peer.from, peer.asked_at, client)?;
     if request.protocol.placement == Placement::EveryHop {
         return Err(ApiError::needs_fabric(request.protocol));
     }
@@ -115,12 +125,15 @@ async fn join(
 async fn join_switch(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
+    Extension(visit): Extension<Arc<Visit>>,
     Path(name): Path<String>,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Json<SwitchJoinReply>, ApiError> {
+    let client = visit.access().client(peer.from, &headers)?;
     let name = JobName::new(&name)?;
-    let join =
-        from_json::<SwitchJoinBody>(&read_bytes(body, MAX_SWITCH_BODY).await?)?.join(peer.from, peer.asked_at)?;
+    let join = read_long::<SwitchJoinBody>(&visit, body, MAX_SWITCH_BODY).await?;
+    let join = join.join(peer.from, peer.asked_at, &client)?;
     let (ranks, incarnation) = (join.ranks.len(), join.incarnation);
     let from = peer.from;
     tracing::debug!(job = %name, ranks, %from, "a switch below joins");
@@ -165,36 +178,60 @@ pub(crate) async fn standing(
 pub(crate) async fn watch(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
+    Extension(held): Extension<Held>,
+    Extension(visit): Extension<Arc<Visit>>,
     Path(name): Path<String>,
     body: Body,
 ) -> Result<Json<GoneMembers>, ApiError> {
     let name = JobName::new(&name)?;
-    let WatchBody { job_id, key, rank, gone } = from_json(&read_bytes(body, MAX_WATCH_BODY).await?)?;
-    answer(api.plane.watch(&name, JobId(job_id), rank, parse_key(&key)?, gone.table(peer.from)).await)
+    let most = most_of_a_watch(&api, &name)?;
+    let WatchBody { job_id, key, rank, gone } = read_long(&visit, body, most).await?;
+    let (id, key) = (JobId(job_id), parse_key(&key)?);
+    has_room(&api, &visit, &name, id, key)?;
+    answer(&held, api.plane.watch(&name, id, rank, key, gone.table(peer.from)).await)
 }
 
 async fn watch_from_below(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
+    Extension(held): Extension<Held>,
+    Extension(visit): Extension<Arc<Visit>>,
     Path(name): Path<String>,
     body: Body,
 ) -> Result<Json<GoneMembers>, ApiError> {
     let name = JobName::new(&name)?;
-    let SwitchWatchBody { job_id, key, wid, below, gone } = from_json(&read_bytes(body, MAX_WATCH_BODY).await?)?;
+    let most = most_of_a_watch(&api, &name)?;
+    let SwitchWatchBody { job_id, key, wid, below, gone } = read_long(&visit, body, most).await?;
     let (below, gone) = (below.table(peer.from), gone.table(peer.from));
     let (id, key, wid) = (JobId(job_id), parse_key(&key)?, ChildId(wid));
-    answer(api.plane.watch_from_below(&name, id, wid, key, below, gone).await)
+    has_room(&api, &visit, &name, id, key)?;
+    answer(&held, api.plane.watch_from_below(&name, id, wid, key, below, gone).await)
 }
 
-fn answer(watched: Result<Departed, NoWatch>) -> Result<Json<GoneMembers>, ApiError> {
-    watched.map(|gone| Json(GoneMembers::new(&gone))).map_err(|error| match error {
-        NoWatch::Refused(refusal) => refusal.into(),
-        NoWatch::TooMany => {
-            let error =
-                "this switch watches as many members as it can: whoever vanishes is noticed by its silence only";
-            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_watches", error.into())
+/// Bytes of a watch of a job of this name: all its ranks may be gone, and the switches that they were below.
+fn most_of_a_watch(api: &Api, name: &JobName) -> Result<usize, ApiError> {
+    let world = api.plane.with_control(|control| control.world_of(name));
+    let world = world.ok_or_else(|| Refusal::UnknownJob { job: name.clone() })?;
+    Ok(1_024 + 128 * usize::from(world))
+}
+
+/// A connection of a running job's member takes no room of guests.
+fn has_room(api: &Api, visit: &Visit, name: &JobName, id: JobId, key: JobKey) -> Result<(), ApiError> {
+    api.plane.standing(name, id, key)?;
+    match visit.becomes_watch() {
+        true => Ok(()),
+        false => {
+            let error = "this switch watches as many members at your address as it can: whoever vanishes is noticed by its \
+                         silence only";
+            Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_watches", error.into()))
         }
-    })
+    }
+}
+
+fn answer(held: &Held, watched: Result<(Departed, OpenWatch), Refusal>) -> Result<Json<GoneMembers>, ApiError> {
+    let (gone, watch) = watched?;
+    held.keep(watch);
+    Ok(Json(GoneMembers::new(&gone)))
 }
 
 async fn status(State(api): State<Api>) -> Json<SwitchStatus> {
@@ -244,28 +281,6 @@ async fn nothing_there() -> ApiError {
 async fn wrong_method() -> ApiError {
     let error = "this address takes another method: GET to read, POST to join, to leave and to ask for the standing";
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", error.into())
-}
-
-pub(crate) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, ApiError> {
-    from_json(&read_bytes(body, MAX_BODY).await?)
-}
-
-pub(crate) async fn read_bytes(body: Body, most: usize) -> Result<Bytes, ApiError> {
-    let bytes = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, most)).await;
-    bytes
-        .map_err(|_| {
-            let error = format!("the request's body did not come within {} s", BODY_TIMEOUT.as_secs());
-            ApiError::new(StatusCode::REQUEST_TIMEOUT, "slow_request", error)
-        })?
-        .map_err(|_| {
-            let error = format!("the request's body did not come whole, or has more than {most} bytes");
-            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "bad_body", error)
-        })
-}
-
-pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| ApiError::bad_request(format!("the request's body is wrong: {error}")))
 }
 
 pub(crate) fn parse_key(key: &str) -> Result<JobKey, ApiError> {

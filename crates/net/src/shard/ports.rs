@@ -7,11 +7,32 @@ use tributary_proto::contract::ids::{GroupId, PortId};
 
 use crate::udp::{Destination, key_of};
 
+/// Whose an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A worker's: of one job.
+    Worker(GroupId),
+    /// Another switch's: of all jobs that run on both.
+    Switch,
+}
+
 struct Port {
     key: (IpAddr, u16),
-    destination: Destination,
+    owner: Owner,
+    /// `None` once the address is somebody else's.
+    destination: Option<Destination>,
     /// Jobs that name this address.
     jobs: usize,
+}
+
+/// One that a group's packets go to.
+pub struct Member {
+    /// Where its packets come from.
+    pub address: SocketAddr,
+    /// Where ours go.
+    pub destination: Destination,
+    /// It is a switch.
+    pub is_switch: bool,
 }
 
 /// Addresses by port and ports by address.
@@ -33,7 +54,15 @@ impl Ports {
 
     /// Where a port leads.
     pub fn destination(&self, port: PortId) -> Option<&Destination> {
-        self.ports.get(port.index())?.as_ref().map(|port| &port.destination)
+        self.ports.get(port.index())?.as_ref()?.destination.as_ref()
+    }
+
+    /// What whoever is behind a port says of the longest packet that reaches it.
+    pub fn set_limit(&mut self, port: PortId, limit: Option<usize>) {
+        let entry = self.ports.get_mut(port.index()).and_then(Option::as_mut);
+        if let Some(destination) = entry.and_then(|port| port.destination.as_mut()) {
+            destination.set_limit(limit);
+        }
     }
 
     /// The ports of a group.
@@ -42,55 +71,74 @@ impl Ports {
     }
 
     /// Names the members of a group, by rank; `None` when there are no ports left, and then nothing has changed.
-    pub fn add_group(&mut self, group: GroupId, members: Vec<(SocketAddr, Destination)>) -> Option<Vec<PortId>> {
+    pub fn add_group(&mut self, group: GroupId, members: Vec<Member>) -> Option<Vec<PortId>> {
         self.remove_group(group);
-        if members.len() > PortId::UNKNOWN.index() - self.by_address.len() {
+        if members.len() > PortId::UNKNOWN.index() - self.used() {
             return None;
         }
-        let ports: Vec<PortId> =
-            members.into_iter().map(|(member, destination)| self.add(member, destination)).collect();
+        let add = |Member { address, destination, is_switch }| {
+            let owner = if is_switch { Owner::Switch } else { Owner::Worker(group) };
+            self.add(address, owner, destination)
+        };
+        let ports: Vec<PortId> = members.into_iter().map(add).collect();
         self.groups.insert(group, ports.clone());
         Some(ports)
     }
 
     /// Names the switch above a group; `None` when there are no ports left.
     pub fn add_uplink(&mut self, group: GroupId, above: SocketAddr, destination: Destination) -> Option<PortId> {
-        if self.by_address.len() >= PortId::UNKNOWN.index() {
+        if self.used() >= PortId::UNKNOWN.index() {
             return None;
         }
-        let port = self.add(above, destination);
+        let port = self.add(above, Owner::Switch, destination);
         self.uplinks.insert(group, port);
         Some(port)
     }
 
-    /// Forgets a group and its uplink, and their addresses where no other group names them.
-    pub fn remove_group(&mut self, group: GroupId) {
+    /// Forgets a group and its uplink, and their addresses where no other group names them; gives the ports of these.
+    pub fn remove_group(&mut self, group: GroupId) -> Vec<PortId> {
+        let mut gone = Vec::new();
         let uplink = self.uplinks.remove(&group);
         for port in self.groups.remove(&group).unwrap_or_default().into_iter().chain(uplink) {
             let entry = &mut self.ports[port.index()];
             let Some(used) = entry else { continue };
             used.jobs -= 1;
             if used.jobs == 0 {
-                self.by_address.remove(&used.key);
+                if self.by_address.get(&used.key) == Some(&port) {
+                    self.by_address.remove(&used.key);
+                }
                 *entry = None;
                 self.free.push(port);
+                gone.push(port);
             }
         }
+        gone
     }
 
-    fn add(&mut self, address: SocketAddr, destination: Destination) -> PortId {
+    fn used(&self) -> usize {
+        self.ports.len() - self.free.len()
+    }
+
+    /// The caller has seen that the owner answers at the address. Any other that had it is gone: two sockets are never
+    /// bound to one address.
+    fn add(&mut self, address: SocketAddr, owner: Owner, destination: Destination) -> PortId {
         let key = key_of(address);
         if let Some(&port) = self.by_address.get(&key) {
             let used = self.ports[port.index()].as_mut().expect("a named port is in use");
-            // One socket, one worker: it is at the address that it asked at last.
-            (used.jobs, used.destination) = (used.jobs + 1, destination);
-            return port;
+            if used.owner == owner {
+                // One socket, one switch: it is at the address that it asked at last. The way there is the same.
+                let mut destination = destination;
+                destination.set_limit(used.destination.as_ref().and_then(Destination::limit));
+                (used.jobs, used.destination) = (used.jobs + 1, Some(destination));
+                return port;
+            }
+            used.destination = None;
         }
         let port = self.free.pop().unwrap_or_else(|| {
             self.ports.push(None);
             PortId((self.ports.len() - 1) as u16)
         });
-        self.ports[port.index()] = Some(Port { key, destination, jobs: 1 });
+        self.ports[port.index()] = Some(Port { key, owner, destination: Some(destination), jobs: 1 });
         self.by_address.insert(key, port);
         port
     }
@@ -105,17 +153,33 @@ mod tests {
         ([127, 0, 0, 1], port).into()
     }
 
-    fn add(ports: &mut Ports, group: u16, members: &[SocketAddr]) -> Vec<PortId> {
+    fn add(ports: &mut Ports, group: u16, members: &[SocketAddr], is_switch: bool) -> Vec<PortId> {
         let socket = UdpPort::open(address(0), 1 << 16, 1 << 16).unwrap();
-        let members = members.iter().map(|&member| (member, socket.destination(member))).collect();
-        ports.add_group(GroupId(group), members).unwrap()
+        let member = |&address| Member { address, destination: socket.destination(address), is_switch };
+        ports.add_group(GroupId(group), members.iter().map(member).collect()).unwrap()
     }
 
     #[test]
-    fn an_address_keeps_its_port_until_the_last_group_that_names_it_is_gone() {
+    fn a_worker_s_address_is_of_one_job_and_of_the_one_that_it_has_proven_last() {
         let mut ports = Ports::default();
-        let first = add(&mut ports, 1, &[address(5), address(6)]);
-        let second = add(&mut ports, 2, &[address(6)]);
+        let first = add(&mut ports, 1, &[address(5), address(6)], false);
+        let second = add(&mut ports, 2, &[address(6)], false);
+        assert_ne!(second[0], first[1]);
+        assert_eq!(ports.of(address(6)), second[0]);
+        assert!(ports.destination(first[1]).is_none(), "what is for the former socket goes to nobody");
+        assert!(ports.destination(second[0]).is_some());
+        ports.remove_group(GroupId(1));
+        assert_eq!(ports.of(address(6)), second[0]);
+        ports.remove_group(GroupId(2));
+        assert_eq!(ports.of(address(6)), PortId::UNKNOWN);
+        assert_eq!(ports.used(), 0);
+    }
+
+    #[test]
+    fn a_switch_keeps_its_port_until_the_last_group_that_names_it_is_gone() {
+        let mut ports = Ports::default();
+        let first = add(&mut ports, 1, &[address(5), address(6)], true);
+        let second = add(&mut ports, 2, &[address(6)], true);
         assert_eq!(second, [first[1]]);
         ports.remove_group(GroupId(1));
         assert_eq!(ports.of(address(5)), PortId::UNKNOWN);
@@ -128,7 +192,7 @@ mod tests {
     #[test]
     fn a_stranger_gets_no_port_and_a_mapped_address_is_the_same_as_the_plain_one() {
         let mut ports = Ports::default();
-        let member = add(&mut ports, 1, &[address(5)])[0];
+        let member = add(&mut ports, 1, &[address(5)], false)[0];
         assert_eq!(ports.of("[::ffff:127.0.0.1]:5".parse().unwrap()), member);
         assert_eq!(ports.of(address(7)), PortId::UNKNOWN);
     }

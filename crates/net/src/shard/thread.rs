@@ -1,41 +1,52 @@
 //! A star: the shard of a software switch, which knows the addresses of its jobs' members and of the switches above.
 
-use std::net::SocketAddr;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use tokio::sync::oneshot;
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{Parent, SwitchConfig};
+use tributary_proto::contract::config::{Below, Parent, SwitchConfig};
 use tributary_proto::contract::ids::{GroupId, JobId, PortId, ShardId};
-use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::pipeline::InstalledJob;
 use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
 use tributary_proto::contract::time::Time;
-use tributary_proto::contract::wire::Common;
+use tributary_proto::contract::wire::{Common, kind};
 
 use super::forward::Forwarder;
-use super::ports::Ports;
+use super::ports::{Member, Ports};
 use super::rates::Rates;
 use super::uplink::Uplinks;
 use super::{JobInstall, ShardError, ShardJob, ShardReport};
+use crate::challenge::{self, Challenges};
 use crate::event_loop::{Core, Site};
-use crate::udp::{Message, UdpPort};
+use crate::pool_size::packet_bytes;
+use crate::udp::probe;
+use crate::udp::{Message, Reassembly, UdpPort};
 
 /// What a handle asks of the thread, with the way back for the answer.
 pub enum Command {
     Install(Box<JobInstall>, oneshot::Sender<Result<(), ShardError>>),
     Remove(JobId, oneshot::Sender<bool>),
     Report(oneshot::Sender<ShardReport>),
+    Challenge { whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32, reply: oneshot::Sender<bool> },
 }
 
 /// What a shard of a star adds to the loop.
 pub struct Star {
     shard: ShardId,
+    /// What switches above know us by.
+    incarnation: Option<u64>,
     ports: Ports,
     /// Installed jobs, by ascending id, with their rates.
     jobs: Vec<(JobId, Rates)>,
     forwarder: Forwarder,
     uplinks: Uplinks,
+    challenges: Challenges,
+    /// Pieces of packets that have come, until the burst is over.
+    cut: Vec<(PortId, Ecn, Vec<u8>)>,
+    pieces: Reassembly<PortId>,
 }
 
 impl Site for Star {
@@ -48,6 +59,10 @@ impl Site for Star {
             Command::Install(job, reply) => drop(reply.send(self.install(*job, core))),
             Command::Remove(job, reply) => drop(reply.send(self.remove(job, core))),
             Command::Report(reply) => drop(reply.send(self.report(core))),
+            Command::Challenge { whom, asked_at, incarnation, questions, reply } => {
+                let to = core.udp.destination_from(asked_at, whom);
+                self.challenges.ask(core.clock.now(), whom, to, incarnation, questions, reply);
+            }
         }
     }
 
@@ -57,8 +72,30 @@ impl Site for Star {
     }
 
     #[inline]
-    fn admits(&mut self, _now: Time, _ingress: PortId, _from: SocketAddr, _packet: &mut [u8], _ecn: Ecn) -> bool {
-        true
+    fn admits(
+        &mut self,
+        _now: Time,
+        ingress: PortId,
+        from: SocketAddr,
+        packet: &mut [u8],
+        ecn: Ecn,
+        udp: &mut UdpPort,
+    ) -> bool {
+        // None of these is common: packets of jobs have other lengths and kinds.
+        if packet.len() == challenge::LEN && self.converse(from, packet, udp) {
+            return false;
+        }
+        match packet.get(4) {
+            Some(&kind::PIECE) => {
+                self.cut.push((ingress, ecn, packet.to_vec()));
+                false
+            }
+            Some(&kind::PONG) => {
+                self.uplinks.hear(ingress, packet, &mut self.ports);
+                true
+            }
+            _ => true,
+        }
     }
 
     fn ports(&self) -> NoQueues {
@@ -67,6 +104,12 @@ impl Site for Star {
 
     #[inline]
     fn carry_out(&mut self, verdict: Verdict, place: Range<usize>, ecn: Ecn, memory: &[u8], udp: &mut UdpPort) -> bool {
+        // A ping that goes back says how long a packet reaches its sender.
+        if let (Verdict::Port(port), Some(&kind::PONG)) = (verdict, memory.get(place.start + 4))
+            && let Some(limit) = probe::said(&memory[place.clone()])
+        {
+            self.ports.set_limit(port, limit);
+        }
         self.forwarder.push(place, ecn, verdict, memory, &self.ports, udp);
         !self.forwarder.is_empty()
     }
@@ -76,25 +119,54 @@ impl Site for Star {
         self.forwarder.flush(memory, &self.ports, udp);
     }
 
+    /// Packets that came in pieces have their turn after those that came whole.
+    fn after(&mut self, now: Time, core: &mut Core) -> bool {
+        let cut = std::mem::take(&mut self.cut);
+        for (ingress, ecn, piece) in &cut {
+            let admitted = core.pipeline.admits(now, *ingress, piece);
+            let Some(mut whole) = admitted.then(|| self.pieces.add(*ingress, piece)).flatten() else { continue };
+            let mut packet = PacketMut::new(&mut whole, *ecn);
+            let verdict = core.pipeline.process(now, *ingress, &mut packet, &NoQueues);
+            let (len, ecn) = (packet.len, packet.ecn);
+            self.forwarder.push(0..len, ecn, verdict, &whole, &self.ports, &mut core.udp);
+            self.forwarder.flush(&whole, &self.ports, &mut core.udp);
+        }
+        !cut.is_empty()
+    }
+
     fn due(&self) -> Option<Time> {
-        self.uplinks.poll_timeout()
+        self.uplinks.poll_timeout().into_iter().chain(self.challenges.poll_timeout()).min()
     }
 
     fn tick(&mut self, now: Time, udp: &mut UdpPort) {
-        self.uplinks.ping(now, &self.ports, udp);
+        self.uplinks.ping(now, &mut self.ports, udp);
+        self.challenges.handle_timeout(now, udp);
     }
 }
 
 impl Star {
     /// A shard without jobs.
-    pub fn new(shard: ShardId) -> Star {
+    pub fn new(shard: ShardId, incarnation: Option<u64>) -> Star {
         Star {
             shard,
+            incarnation,
             ports: Ports::default(),
             jobs: Vec::new(),
             forwarder: Forwarder::new(),
             uplinks: Uplinks::default(),
+            challenges: Challenges::default(),
+            cut: Vec::new(),
+            pieces: Reassembly::new(),
         }
+    }
+
+    /// Answers a question of a switch above, and takes answers to ours; false if the packet is neither.
+    fn converse(&mut self, from: SocketAddr, packet: &[u8], udp: &mut UdpPort) -> bool {
+        let answer = self.incarnation.and_then(|incarnation| challenge::answer(packet, incarnation));
+        if let Some(answer) = &answer {
+            udp.send(&udp.destination(from), &[IoSlice::new(answer)], answer.len(), Ecn::NotCapable);
+        }
+        answer.is_some() || self.challenges.hear(from, packet)
     }
 
     fn install(&mut self, job: JobInstall, core: &mut Core) -> Result<(), ShardError> {
@@ -102,8 +174,12 @@ impl Star {
         let (id, key, group) = (config.job, config.key, group_of(config.job));
         self.remove(id, core);
         let no_ports = ShardError::NoPorts(self.shard);
-        let to = |(&member, &asked_at)| (member, core.udp.destination_from(asked_at, member));
-        let members: Vec<_> = members.iter().zip(&asked_at).map(to).collect();
+        let to = |((&address, &asked_at), below): ((&SocketAddr, &IpAddr), &Below)| Member {
+            address,
+            destination: core.udp.destination_from(asked_at, address),
+            is_switch: matches!(below, Below::Switch(_)),
+        };
+        let members = members.iter().zip(&asked_at).zip(&below).map(to).collect();
         let Some(members) = self.ports.add_group(group, members) else { return Err(no_ports) };
         let mut above = None;
         if let Some((addr, child)) = parent {
@@ -112,7 +188,8 @@ impl Star {
                 return Err(no_ports);
             };
             above = Some(Parent { port, child });
-            self.uplinks.add(port, Common { protocol: protocol.code, kind: 0, job: id, key });
+            let common = Common { protocol: protocol.code, kind: 0, job: id, key };
+            self.uplinks.add(port, common, packet_bytes(protocol, config.elements_per_packet));
         }
         let others = above.iter().map(|parent| parent.port).collect();
         let config =
@@ -128,7 +205,9 @@ impl Star {
     fn remove(&mut self, job: JobId, core: &mut Core) -> bool {
         self.jobs.retain(|(id, _)| *id != job);
         self.uplinks.remove(job);
-        self.ports.remove_group(group_of(job));
+        for port in self.ports.remove_group(group_of(job)) {
+            self.pieces.forget(port);
+        }
         core.pipeline.remove(job)
     }
 
@@ -163,9 +242,12 @@ mod tests {
 
     /// A star with the sockets of a job's members, and its own.
     fn star(members: usize) -> (Star, Vec<UdpPort>, UdpPort) {
-        let (mut star, udp) = (Star::new(ShardId(0)), socket());
+        let (mut star, udp) = (Star::new(ShardId(0), None), socket());
         let members: Vec<UdpPort> = (0..members).map(|_| socket()).collect();
-        let named = members.iter().map(|member| (member.local_addr(), udp.destination(member.local_addr())));
+        let named = members.iter().map(|member| {
+            let address = member.local_addr();
+            Member { address, destination: udp.destination(address), is_switch: false }
+        });
         star.ports.add_group(group_of(JOB), named.collect()).expect("there are ports");
         (star, members, udp)
     }

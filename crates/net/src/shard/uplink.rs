@@ -1,58 +1,68 @@
-//! Signs of life between a job's switches: the lower one pings, the upper one answers. Each then knows of the other.
+//! Signs of life between a job's switches: the lower one pings, the upper one answers. Each then knows of the other, and
+//! how long a packet the way between them holds.
 
 use std::io::IoSlice;
 
-use tributary_control::Timers;
 use tributary_proto::contract::ids::{JobId, PortId};
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::Time;
-use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
+use tributary_proto::contract::wire::Common;
 
 use super::ports::Ports;
 use crate::udp::UdpPort;
+use crate::udp::probe::{self, PathProbe};
 
 struct Uplink {
-    job: JobId,
+    common: Common,
     port: PortId,
-    ping: [u8; COMMON_LEN],
+    path: PathProbe,
 }
 
 /// The ways up of all jobs of one shard.
 #[derive(Default)]
 pub struct Uplinks {
     uplinks: Vec<Uplink>,
-    due: Time,
 }
 
 impl Uplinks {
-    /// A job's way up; the first ping is due at once.
-    pub fn add(&mut self, port: PortId, common: Common) {
-        let mut ping = [0; COMMON_LEN];
-        Common { kind: kind::PING, ..common }.emit(&mut ping);
-        self.uplinks.push(Uplink { job: common.job, port, ping });
-        self.due = Time::ZERO;
+    /// A job's way up, and its longest packet; the first ping is due at once.
+    pub fn add(&mut self, port: PortId, common: Common, full: usize) {
+        self.uplinks.push(Uplink { common, port, path: PathProbe::new(full, full) });
     }
 
     /// The job is gone.
     pub fn remove(&mut self, job: JobId) {
-        self.uplinks.retain(|uplink| uplink.job != job);
+        self.uplinks.retain(|uplink| uplink.common.job != job);
     }
 
     /// When to ping next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        (!self.uplinks.is_empty()).then_some(self.due)
+        self.uplinks.iter().map(|uplink| uplink.path.due()).min()
+    }
+
+    /// A ping has come back on this port, perhaps one of ours.
+    pub fn hear(&mut self, ingress: PortId, pong: &[u8], ports: &mut Ports) {
+        let Ok(common) = Common::parse(pong) else { return };
+        let ours = |uplink: &&mut Uplink| uplink.port == ingress && uplink.common == Common { kind: 0, ..common };
+        for uplink in self.uplinks.iter_mut().filter(ours) {
+            uplink.path.hear(pong.len());
+            ports.set_limit(uplink.port, uplink.path.limit());
+        }
     }
 
     /// Pings the switches above, if it is time.
-    pub fn ping(&mut self, now: Time, ports: &Ports, udp: &mut UdpPort) {
-        if self.due > now {
-            return;
-        }
-        for Uplink { port, ping, .. } in &self.uplinks {
-            if let Some(above) = ports.destination(*port) {
-                udp.send(above, &[IoSlice::new(ping)], ping.len(), Ecn::NotCapable);
+    pub fn ping(&mut self, now: Time, ports: &mut Ports, udp: &mut UdpPort) {
+        for Uplink { common, port, path } in &mut self.uplinks {
+            let lengths = path.poll(now);
+            if lengths.is_empty() {
+                continue;
+            }
+            ports.set_limit(*port, path.limit());
+            let Some(above) = ports.destination(*port) else { continue };
+            for len in lengths {
+                let ping = probe::ping(*common, len, path.limit());
+                udp.send(above, &[IoSlice::new(&ping)], ping.len(), Ecn::NotCapable);
             }
         }
-        self.due = now + Timers::KEEPALIVE;
     }
 }

@@ -6,7 +6,9 @@ mod counters;
 mod inbox;
 mod lanes;
 pub mod path;
+mod pieces;
 mod port;
+pub mod probe;
 mod run;
 mod sys;
 
@@ -17,6 +19,7 @@ use tributary_proto::contract::packet::Ecn;
 pub use counters::SocketCounters;
 pub use inbox::{Inbox, Message, Segments};
 pub use lanes::Lanes;
+pub use pieces::Reassembly;
 pub use port::{Destination, MAX_RUN, MAX_RUN_BYTES, UdpPort};
 pub use run::Run;
 

@@ -15,7 +15,8 @@ const HEADERS_V6: u32 = 40 + 8;
 pub struct Path {
     /// The address that our packets carry.
     pub local: IpAddr,
-    /// Bytes of the longest IP packet, as far as the kernel knows.
+    /// Bytes of the longest IP packet that the first link holds. Whether the rest of the way does is asked with packets: the
+    /// kernel's own number follows messages that anybody can forge, and keeps them for ten minutes.
     pub mtu: u32,
     /// Speed of the first link in bits per second, where its driver tells.
     pub link_bits_per_s: Option<u64>,
@@ -28,13 +29,13 @@ impl Path {
         let probe = UdpSocket::bind(any)?;
         probe.connect(peer)?;
         let local = probe.local_addr()?.ip();
-        let (level, option) = match peer {
-            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
-            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+        let interface = sys::interface_with(local.to_canonical());
+        let mtu = match &interface {
+            Some(name) => sys::interface_mtu(probe.as_raw_fd(), name)?,
+            // 127.0.0.2, for one, is an address that no interface lists.
+            None => kernels_mtu(&probe, peer)?,
         };
-        let mtu = sys::get_option(probe.as_raw_fd(), level, option)?;
-        let link_bits_per_s = sys::interface_with(local).and_then(|name| speed_of(&name));
-        Ok(Path { local, mtu: mtu.max(0) as u32, link_bits_per_s })
+        Ok(Path { local, mtu, link_bits_per_s: interface.and_then(|name| speed_of(&name)) })
     }
 
     /// Bytes of the longest UDP payload that needs no fragments.
@@ -42,6 +43,14 @@ impl Path {
         let headers = if self.local.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
         self.mtu.saturating_sub(headers) as usize
     }
+}
+
+fn kernels_mtu(connected: &UdpSocket, peer: SocketAddr) -> io::Result<u32> {
+    let (level, option) = match peer {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    sys::get_option(connected.as_raw_fd(), level, option).map(|mtu| mtu.max(0) as u32)
 }
 
 fn speed_of(interface: &str) -> Option<u64> {

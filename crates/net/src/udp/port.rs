@@ -10,7 +10,7 @@ use tributary_proto::contract::packet::Ecn;
 
 use super::counters::SocketCounters;
 use super::inbox::Inbox;
-use super::{key_of, sys};
+use super::{key_of, pieces, sys};
 use crate::wake;
 
 /// Packets in one run at most: 44 of 1,472 bytes fill a UDP message.
@@ -28,6 +28,20 @@ pub struct Destination {
     pub(super) v4: bool,
     /// The address that our packets carry, where the socket has several.
     pub(super) from: Option<IpAddr>,
+    /// Bytes of the longest packet that the way there holds, if that is known to be little.
+    limit: Option<usize>,
+}
+
+impl Destination {
+    /// What is known of the longest packet that the way there holds: longer ones leave in pieces.
+    pub fn set_limit(&mut self, limit: Option<usize>) {
+        self.limit = limit;
+    }
+
+    /// The longest packet that the way there holds, if that is known to be little.
+    pub fn limit(&self) -> Option<usize> {
+        self.limit
+    }
 }
 
 /// A bound UDP socket that never waits in a receive, and only shortly in a send.
@@ -36,6 +50,8 @@ pub struct UdpPort {
     local: SocketAddr,
     counters: SocketCounters,
     overflows_seen: u32,
+    /// Numbers packets that leave in pieces.
+    cut: u16,
 }
 
 impl UdpPort {
@@ -51,11 +67,12 @@ impl UdpPort {
         let fd = socket.as_raw_fd();
         grow(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive_buffer)?;
         grow(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, send_buffer)?;
-        // Packets are sized to the path's MTU; one that does not fit shall be an error, not two fragments.
-        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+        // No fragments by routers, and no belief in their messages about MTUs, which anybody can forge: what passes is
+        // what the peer confirms (`probe`).
+        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
         sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
         if listen.is_ipv6() {
-            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
             sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
         }
         sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
@@ -66,7 +83,7 @@ impl UdpPort {
             send_buffer: socket.send_buffer_size()?,
             ..SocketCounters::default()
         };
-        Ok(UdpPort { socket, local, counters, overflows_seen: 0 })
+        Ok(UdpPort { socket, local, counters, overflows_seen: 0, cut: 0 })
     }
 
     /// The address that the socket is bound to.
@@ -86,7 +103,7 @@ impl UdpPort {
             (SocketAddr::V6(_), IpAddr::V4(ip)) => SocketAddr::new(ip.to_ipv6_mapped().into(), remote.port()),
             _ => remote,
         };
-        Destination { address: remote.into(), v4, from: None }
+        Destination { address: remote.into(), v4, from: None, limit: None }
     }
 
     /// The same, for a remote that takes packets from our address `local` only. A socket that is bound to every address of
@@ -125,6 +142,26 @@ impl UdpPort {
     /// Sends a run: the bytes of `pieces`, packets of `segment` bytes each but the last, which may be shorter. What
     /// cannot be sent is counted and is as good as lost on the way.
     pub fn send(&mut self, to: &Destination, pieces: &[IoSlice<'_>], segment: usize, ecn: Ecn) {
+        match to.limit.filter(|&limit| limit < segment) {
+            None => self.send_run(to, pieces, segment, ecn),
+            Some(limit) => self.send_cut(to, pieces, segment, limit, ecn),
+        }
+    }
+
+    /// Sends a run on a way that is too narrow for its packets. This copies, and may: such a way is not fast.
+    fn send_cut(&mut self, to: &Destination, pieces: &[IoSlice<'_>], segment: usize, limit: usize, ecn: Ecn) {
+        let run: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+        for packet in run.chunks(segment) {
+            let mut parts = Vec::with_capacity(2 * segment);
+            self.cut = self.cut.wrapping_add(1);
+            match packet.len() > limit && pieces::cut(packet, limit, self.cut, &mut parts) {
+                true => self.send_run(to, &[IoSlice::new(&parts)], limit, ecn),
+                false => self.send_run(to, &[IoSlice::new(packet)], packet.len(), ecn),
+            }
+        }
+    }
+
+    fn send_run(&mut self, to: &Destination, pieces: &[IoSlice<'_>], segment: usize, ecn: Ecn) {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         if bytes <= segment {
             self.send_whole(to, pieces, bytes, None, ecn);

@@ -184,6 +184,23 @@ pub fn get_option(fd: RawFd, level: i32, option: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
+/// Bytes of the longest IP packet that an interface sends.
+pub fn interface_mtu(fd: RawFd, name: &str) -> io::Result<u32> {
+    // SAFETY: all zeros is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    let room = request.ifr_name.len() - 1;
+    for (to, &from) in request.ifr_name.iter_mut().zip(name.as_bytes().iter().take(room)) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: the request outlives the call; the kernel reads the name and writes the MTU.
+    let result = unsafe { libc::ioctl(fd, libc::SIOCGIFMTU as _, &raw mut request) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has succeeded, so that this is the field of the union that was written.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu }.max(0) as u32)
+}
+
 /// The name of the interface that has this address.
 pub fn interface_with(ip: IpAddr) -> Option<String> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();

@@ -46,8 +46,9 @@ impl LocalSwitch {
     pub fn start_at(ip: Ipv4Addr, shards: u16) -> Arc<LocalSwitch> {
         let open = |shard| {
             let listen = (ip, 0).into();
+            let (receive_buffer, send_buffer) = (16 << 20, 16 << 20);
             let options =
-                ShardOptions { shard: ShardId(shard), listen, receive_buffer: 16 << 20, send_buffer: 16 << 20 };
+                ShardOptions { shard: ShardId(shard), listen, receive_buffer, send_buffer, incarnation: None };
             ShardHandle::start(&options).expect("a socket")
         };
         let shards = (0..shards).map(open).collect();

@@ -119,6 +119,11 @@ impl Header {
         }
         let exponent = u16(bytes, EXPONENT_AT) as i16;
         let exponent = BlockExponent { exponent, non_finite: flags & NON_FINITE != 0 };
+        let spec = spec_at(bytes, SPEC_AT)?;
+        // A rank's lie about its own block would make zeros of all.
+        if flags & UNKNOWN == 0 && exponent.exponent > BlockExponent::largest(spec.dtype) {
+            return Err(DropReason::BadField);
+        }
         Ok(Header {
             destination: NodeId(u32(bytes, 16)),
             id: u32(bytes, 20),
@@ -134,7 +139,7 @@ impl Header {
             attempt: bytes[42],
             wid: Rank(u16(bytes, 46)),
             look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
-            spec: spec_at(bytes, SPEC_AT)?,
+            spec,
             contributors: u32(bytes, CONTRIBUTORS_AT),
         })
     }

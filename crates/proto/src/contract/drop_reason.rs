@@ -57,6 +57,8 @@ reasons! {
     Mismatch = "mismatch",
     /// For a destination that the driver cannot reach.
     NoRoute = "no_route",
+    /// A question of a member that has asked too often of late.
+    TooOften = "too_often",
     /// No collective of this host awaits it.
     Unexpected = "unexpected",
     /// A sum of a block that the switch holds no descriptor for (Canary §3.5).

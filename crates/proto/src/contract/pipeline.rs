@@ -9,7 +9,7 @@ use crate::contract::drop_reason::{DropCounters, DropReason};
 use crate::contract::ids::{JobId, JobKey, PortId, Rank};
 use crate::contract::packet::PacketMut;
 use crate::contract::switch::{ArrayReport, Emission, PortView, SharedSwitch, Switch, SwitchReport, Verdict};
-use crate::contract::time::Time;
+use crate::contract::time::{Span, Time};
 use crate::contract::wire::{Common, kind};
 
 /// A job as it is installed in one shard.
@@ -32,10 +32,35 @@ struct Entry {
     rank_by_port: Vec<Option<Rank>>,
     last_seen: Vec<Option<Time>>,
     others_last_seen: Option<Time>,
+    /// The kinds that are questions, a bit for each.
+    questions: u64,
+    /// What each member has asked of late.
+    asked: Vec<Asked>,
     packets: u64,
     drops: DropCounters,
     /// The job's packets go to the machine that its protocol's jobs share.
     shares: bool,
+}
+
+/// How often a member has asked, as the time at which all its questions will have had their share (the generic cell rate
+/// algorithm).
+#[derive(Clone, Copy, Default)]
+struct Asked(Time);
+
+impl Asked {
+    /// Between two questions of one member, on average.
+    const EACH: Span = Span::from_millis(2);
+    /// What many at once may be ahead of that: one for each of a thousand slots.
+    const AHEAD: Span = Span::from_millis(2_000);
+
+    /// True if it may ask now.
+    fn again(&mut self, now: Time) -> bool {
+        let may = self.0 <= now + Asked::AHEAD;
+        if may {
+            self.0 = self.0.max(now) + Asked::EACH;
+        }
+        may
+    }
 }
 
 /// All jobs of one shard.
@@ -89,9 +114,18 @@ impl Pipeline {
         for (rank, port) in job.members.iter().enumerate() {
             rank_by_port[port.index()] = Some(Rank(rank as u16));
         }
-        let last_seen = vec![None; job.members.len()];
-        let (packets, drops) = (0, DropCounters::default());
-        self.jobs.insert(id, Entry { job, rank_by_port, last_seen, others_last_seen: None, packets, drops, shares });
+        let entry = Entry {
+            rank_by_port,
+            last_seen: vec![None; job.members.len()],
+            others_last_seen: None,
+            questions: 1 << kind::PING | job.machine.as_ref().map_or(0, |machine| machine.questions()),
+            asked: vec![Asked::default(); job.members.len()],
+            packets: 0,
+            drops: DropCounters::default(),
+            shares,
+            job,
+        };
+        self.jobs.insert(id, entry);
     }
 
     /// Takes a job out and frees its memory; false if there was none.
@@ -134,6 +168,27 @@ impl Pipeline {
             entry.drops.count(reason);
         }
         verdict
+    }
+
+    /// Whether a packet is of an installed job and from one of its members, for drivers that take packets apart. Counts it as
+    /// [`Pipeline::process`] does.
+    pub fn admits(&mut self, now: Time, ingress: PortId, bytes: &[u8]) -> bool {
+        let common = match Common::parse(bytes) {
+            Ok(common) => common,
+            Err(reason) => {
+                self.turn_away(reason);
+                return false;
+            }
+        };
+        let Some(entry) = self.jobs.get_mut(&common.job) else {
+            self.turn_away(DropReason::UnknownJob);
+            return false;
+        };
+        let admitted = entry.admit(now, ingress, &common);
+        if let Err(reason) = admitted {
+            entry.drops.count(reason);
+        }
+        admitted.is_ok()
     }
 
     fn turn_away(&mut self, reason: DropReason) -> Verdict {
@@ -210,6 +265,50 @@ impl Entry {
             return Err(DropReason::WrongProtocol);
         }
         self.packets += 1;
+        if common.kind < 64 && self.questions >> common.kind & 1 == 1 {
+            self.may_ask(now, ingress)?;
+        }
         Ok(())
+    }
+
+    fn may_ask(&mut self, now: Time, ingress: PortId) -> Result<(), DropReason> {
+        // Questions of other ports of the job are those of many.
+        let Some(&Some(member)) = self.rank_by_port.get(ingress.index()) else { return Ok(()) };
+        match self.asked[member.index()].again(now) {
+            true => Ok(()),
+            false => Err(DropReason::TooOften),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::packet::Ecn;
+    use crate::contract::switch::NoQueues;
+    use crate::contract::wire::COMMON_LEN;
+
+    #[test]
+    fn a_member_that_floods_with_pings_is_answered_now_and_then_and_the_others_always() {
+        let (id, key) = (JobId(1), JobKey(7));
+        let mut pipeline = Pipeline::default();
+        let members = vec![PortId(0), PortId(1)];
+        pipeline.install(id, InstalledJob { protocol: 1, key, members, others: Vec::new(), machine: None });
+        let mut ping = |now, port| {
+            let mut bytes = [0; COMMON_LEN];
+            Common { protocol: 1, kind: kind::PING, job: id, key }.emit(&mut bytes);
+            pipeline.process(now, port, &mut PacketMut::new(&mut bytes, Ecn::NotCapable), &NoQueues)
+        };
+        let (mut answered, seconds) = (0, 10);
+        for micros in 0..seconds * 1_000_000 / 20 {
+            let now = Time::ZERO + Span::from_micros(20 * micros);
+            answered += u64::from(ping(now, PortId(0)) == Verdict::Port(PortId(0)));
+            if micros % 25_000 == 0 {
+                assert_eq!(ping(now, PortId(1)), Verdict::Port(PortId(1)));
+            }
+        }
+        assert!((500 * seconds..=500 * seconds + 1_100).contains(&answered), "{answered} of 500,000");
+        let report = pipeline.report(id).unwrap();
+        assert_eq!(report.drops.get(DropReason::TooOften), 500_000 - answered);
     }
 }

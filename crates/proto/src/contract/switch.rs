@@ -94,6 +94,11 @@ pub trait Switch: Send {
     fn memory_bytes(&self) -> usize;
     /// The state of the job, for people.
     fn report(&self) -> SwitchReport;
+    /// The kinds of packets that are questions, a bit for each: one costs the switch more than its bytes, and a member
+    /// that needs many has gone wrong. The pipeline bounds how often each member asks.
+    fn questions(&self) -> u64 {
+        0
+    }
 }
 
 /// What an operator asks of a static array that jobs share.

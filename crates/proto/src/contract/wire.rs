@@ -29,6 +29,12 @@ pub mod kind {
     pub const HELLO: u8 = 2;
     /// Host to host over switches of one fabric, which only forward it. Of job 0, under the fabric's own key.
     pub const CARRY: u8 = 3;
+    /// Switch to host, or to a switch below: is it you who joins? Of job 0; the key is a number drawn for this question.
+    pub const CHALLENGE: u8 = 4;
+    /// The answer: the same bytes back.
+    pub const RESPONSE: u8 = 5;
+    /// A part of a packet that is too long for its way.
+    pub const PIECE: u8 = 6;
     /// The first kind that a protocol may give its own meaning.
     pub const FIRST_OWN: u8 = 16;
     /// Where the header keeps the kind.

@@ -67,12 +67,17 @@ impl Header {
             return Err(DropReason::BadField);
         }
         let exponent = BlockExponent { exponent: u16(bytes, EXPONENT_AT) as i16, non_finite: flags & NON_FINITE != 0 };
+        let spec = spec_at(bytes, COMMON_LEN)?;
+        // A rank's lie about its own block would make zeros of all.
+        if flags & UNKNOWN == 0 && exponent.exponent > BlockExponent::largest(spec.dtype) {
+            return Err(DropReason::BadField);
+        }
         Ok(Header {
             wid: ChildId(u16(bytes, WID_AT)),
             idx: u16(bytes, 26),
             look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
             phase: u32(bytes, 28),
-            spec: spec_at(bytes, COMMON_LEN)?,
+            spec,
         })
     }
 
@@ -106,4 +111,36 @@ pub fn describe(bytes: &[u8]) -> Description {
     let (Ok(kind), Ok(header)) = (Kind::of(bytes), Header::parse(bytes)) else { return Description::default() };
     let has_vector = matches!(kind, Kind::Update | Kind::Result) || kind == Kind::Probe && bytes.len() > HEADER_LEN;
     Description { kind: kind.name(), slot: Some(header.idx.into()), header_len: HEADER_LEN, has_vector }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_numeric::{DType, ReduceOp};
+
+    use super::*;
+    use crate::collective::tensor::Primitive;
+
+    #[test]
+    fn an_exponent_that_no_block_of_the_type_has_is_refused() {
+        let parse = |dtype, exponent, unknown| {
+            let header = Header {
+                wid: ChildId(0),
+                idx: 0,
+                look_ahead: LookAhead { exponent: BlockExponent { exponent, non_finite: false }, unknown },
+                phase: 0,
+                spec: Spec { elements: 1, dtype, op: ReduceOp::Sum, primitive: Primitive::Allreduce },
+            };
+            let mut bytes = [0; HEADER_LEN];
+            header.emit(&mut bytes);
+            Header::parse(&bytes).map(|read| assert_eq!(read, header))
+        };
+        for (dtype, largest) in [(DType::F32, 128), (DType::BF16, 128), (DType::F16, 16)] {
+            assert_eq!(parse(dtype, largest, false), Ok(()));
+            assert_eq!(parse(dtype, i16::MIN, false), Ok(()), "zeros");
+            for lie in [largest + 1, i16::MAX] {
+                assert_eq!(parse(dtype, lie, false), Err(DropReason::BadField));
+                assert_eq!(parse(dtype, lie, true), Ok(()), "it says nothing there");
+            }
+        }
+    }
 }

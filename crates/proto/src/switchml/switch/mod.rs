@@ -377,6 +377,10 @@ impl Switch for SwitchMl {
             + self.inquiry.memory_bytes()
     }
 
+    fn questions(&self) -> u64 {
+        1 << Kind::Query as u8
+    }
+
     fn report(&self) -> SwitchReport {
         let missing = self.pool.missing();
         SwitchReport {

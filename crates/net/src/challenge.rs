@@ -1,0 +1,213 @@
+//! Proof of an address. Who joins names the UDP address that its packets come from. A switch believes that only after a
+//! question that it has sent *to* that address was answered *from* it by a process that knows of the join, as QUIC
+//! validates addresses (RFC 9000, section 8). So nobody takes the address of somebody else's member, and nobody makes a
+//! switch send a third party more than a few short packets.
+
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::thread;
+
+use tokio::sync::oneshot;
+use tributary_proto::contract::ids::{JobId, JobKey};
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
+
+use crate::udp::{Destination, UdpPort, key_of};
+use crate::wake::{self, Waker};
+
+/// Bytes of a question, and of its answer: the common header and the incarnation of the process that joins.
+pub const LEN: usize = COMMON_LEN + 8;
+/// How often one address is asked at most. A join has more than 200 bytes: these are fewer than thrice that.
+pub const MOST_QUESTIONS: u32 = 6;
+/// Between the first question and the second; doubles from there on.
+const ASK_AGAIN: Span = Span::from_millis(100);
+/// Questions that one shard has open at most, for all who join.
+const MOST_OPEN: usize = 4_096;
+
+fn packet(kind: u8, nonce: u64, incarnation: u64) -> [u8; LEN] {
+    let mut bytes = [0; LEN];
+    Common { protocol: 0, kind, job: JobId(0), key: JobKey(nonce) }.emit(&mut bytes);
+    bytes[COMMON_LEN..].copy_from_slice(&incarnation.to_be_bytes());
+    bytes
+}
+
+/// Kind, number and incarnation of a question or an answer.
+fn parse(bytes: &[u8]) -> Option<(u8, u64, u64)> {
+    let bytes: &[u8; LEN] = bytes.try_into().ok()?;
+    let common = Common::parse(bytes).ok().filter(|common| common.job == JobId(0))?;
+    let incarnation = u64::from_be_bytes(bytes[COMMON_LEN..].try_into().ok()?);
+    Some((common.kind, common.key.0, incarnation))
+}
+
+/// The answer to a question that is meant for the process with this incarnation.
+pub fn answer(bytes: &[u8], incarnation: u64) -> Option<[u8; LEN]> {
+    let (_, nonce, _) = parse(bytes).filter(|&(kind, _, whose)| kind == kind::CHALLENGE && whose == incarnation)?;
+    Some(packet(kind::RESPONSE, nonce, incarnation))
+}
+
+/// Answers what comes to `socket` for as long as `join` lasts: a process that joins, before it has a job.
+pub fn answering<T>(socket: &UdpSocket, incarnation: u64, join: impl FnOnce() -> T) -> std::io::Result<T> {
+    let ended = Waker::new()?;
+    Ok(thread::scope(|scope| {
+        scope.spawn(|| answer_until(socket, incarnation, &ended));
+        // Also if the join panics: the scope waits for the thread.
+        let _end = EndsWith(&ended);
+        join()
+    }))
+}
+
+struct EndsWith<'a>(&'a Waker);
+
+impl Drop for EndsWith<'_> {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
+fn answer_until(socket: &UdpSocket, incarnation: u64, ended: &Waker) {
+    let mut bytes = [0; 2 * LEN];
+    loop {
+        let ready = wake::wait(socket.as_fd(), ended, None);
+        if ready.woken {
+            return;
+        }
+        // An error is one that an earlier packet has met.
+        let Ok((len, from)) = socket.recv_from(&mut bytes) else { continue };
+        if let Some(answer) = answer(&bytes[..len], incarnation) {
+            // One that is lost is asked for again.
+            let _ = socket.send_to(&answer, from);
+        }
+    }
+}
+
+/// A question that was not answered yet.
+struct Open {
+    whom: (IpAddr, u16),
+    to: Destination,
+    incarnation: u64,
+    left: u32,
+    pause: Span,
+    due: Time,
+    answered: oneshot::Sender<bool>,
+}
+
+/// The questions that one shard has open, by the number drawn for each.
+#[derive(Default)]
+pub struct Challenges {
+    open: HashMap<u64, Open>,
+}
+
+impl Challenges {
+    /// Asks whether the process with this incarnation is at an address; false is the answer if it does not say so in time.
+    pub fn ask(
+        &mut self,
+        now: Time,
+        whom: SocketAddr,
+        to: Destination,
+        incarnation: u64,
+        questions: u32,
+        answered: oneshot::Sender<bool>,
+    ) {
+        let nonce = getrandom::u64().ok().filter(|nonce| !self.open.contains_key(nonce));
+        let Some(nonce) = nonce.filter(|_| self.open.len() < MOST_OPEN) else {
+            // Fails only if nobody waits any more.
+            let _ = answered.send(false);
+            return;
+        };
+        let (whom, left) = (key_of(whom), questions.clamp(1, MOST_QUESTIONS));
+        self.open.insert(nonce, Open { whom, to, incarnation, left, pause: ASK_AGAIN, due: now, answered });
+    }
+
+    /// True if the packet is an answer, or pretends to be one.
+    pub fn hear(&mut self, from: SocketAddr, bytes: &[u8]) -> bool {
+        let Some((kind::RESPONSE, nonce, incarnation)) = parse(bytes) else { return false };
+        let right = |open: &Open| open.whom == key_of(from) && open.incarnation == incarnation;
+        if self.open.get(&nonce).is_some_and(right)
+            && let Some(open) = self.open.remove(&nonce)
+        {
+            // Fails only if the process has gone away meanwhile.
+            let _ = open.answered.send(true);
+        }
+        true
+    }
+
+    /// When to ask again or to give up.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.open.values().map(|open| open.due).min()
+    }
+
+    /// Asks again what is due, and gives up what was asked often enough.
+    pub fn handle_timeout(&mut self, now: Time, udp: &mut UdpPort) {
+        // Most of the time nobody joins.
+        if self.open.is_empty() {
+            return;
+        }
+        self.open.retain(|_, open| !open.answered.is_closed());
+        for (&nonce, open) in self.open.iter_mut().filter(|(_, open)| open.due <= now && open.left > 0) {
+            let question = packet(kind::CHALLENGE, nonce, open.incarnation);
+            udp.send(&open.to, &[IoSlice::new(&question)], LEN, Ecn::NotCapable);
+            (open.left, open.due) = (open.left - 1, now + open.pause);
+            open.pause = open.pause.times(2);
+        }
+        let over: Vec<u64> =
+            self.open.iter().filter(|(_, open)| open.due <= now && open.left == 0).map(|(&nonce, _)| nonce).collect();
+        for open in over.iter().filter_map(|nonce| self.open.remove(nonce)) {
+            // Fails only if the process has gone away meanwhile.
+            let _ = open.answered.send(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_process_that_joins_answers_and_only_what_was_asked_counts() {
+        let question = packet(kind::CHALLENGE, 7, 99);
+        assert_eq!(answer(&question, 98), None, "a member of another job hears it, and keeps silent");
+        let right = answer(&question, 99).unwrap();
+        assert_eq!(answer(&right, 99), None, "an answer is no question");
+        assert_eq!(answer(&question[..COMMON_LEN], 99), None);
+
+        let mut udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
+        let asked = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (whom, elsewhere) = (asked.local_addr().unwrap(), SocketAddr::from(([127, 0, 0, 1], 9)));
+        let (sender, mut answered) = oneshot::channel();
+        let mut challenges = Challenges::default();
+        challenges.ask(Time::ZERO, whom, udp.destination(whom), 99, MOST_QUESTIONS, sender);
+        challenges.handle_timeout(Time::ZERO, &mut udp);
+        let mut question = [0; LEN];
+        assert_eq!(asked.recv(&mut question).unwrap(), LEN);
+        let right = answer(&question, 99).unwrap();
+        assert!(challenges.hear(elsewhere, &right), "from another address");
+        let mut guessed = right;
+        guessed[8] ^= 1;
+        assert!(challenges.hear(whom, &guessed), "another number");
+        assert!(answered.try_recv().is_err(), "neither is a proof");
+        assert!(challenges.hear(whom, &right));
+        assert_eq!(answered.try_recv(), Ok(true));
+        assert_eq!(challenges.poll_timeout(), None);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_asked_a_few_times_and_no_more() {
+        let mut udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let whom = silent.local_addr().unwrap();
+        let (sender, mut answered) = oneshot::channel();
+        let mut challenges = Challenges::default();
+        challenges.ask(Time::ZERO, whom, udp.destination(whom), 1, u32::MAX, sender);
+        while let Some(due) = challenges.poll_timeout() {
+            challenges.handle_timeout(due, &mut udp);
+        }
+        assert_eq!(answered.try_recv(), Ok(false));
+        silent.set_nonblocking(true).unwrap();
+        let mut bytes = [0; 100];
+        let questions = std::iter::from_fn(|| silent.recv(&mut bytes).ok()).count();
+        assert_eq!(questions, MOST_QUESTIONS as usize);
+    }
+}

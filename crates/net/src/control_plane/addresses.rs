@@ -1,0 +1,50 @@
+//! Addresses are asked before they are believed: a join goes on only when its process has answered there.
+
+use std::net::{IpAddr, SocketAddr};
+
+use tributary_control::{JobName, JoinRequest, Refusal, SwitchJoin};
+
+use super::ControlPlane;
+use crate::challenge::{LEN, MOST_QUESTIONS};
+
+impl ControlPlane {
+    /// A worker's one socket hears all shards: the first asks.
+    pub(super) async fn prove_worker(&self, name: &JobName, request: &JoinRequest) -> Result<(), Refusal> {
+        let JoinRequest { addr, asked_at, incarnation, .. } = *request;
+        self.prove(name, &[addr], asked_at, incarnation, MOST_QUESTIONS).await
+    }
+
+    /// Each shard asks the one of the same number. A switch that takes its join back needs no proof.
+    pub(super) async fn prove_switch(&self, name: &JobName, join: &SwitchJoin) -> Result<(), Refusal> {
+        if join.ranks.is_empty() {
+            return Ok(());
+        }
+        // What its request is worth, if all of it were made up: an address takes some 16 bytes there, a rank 200.
+        let request = 200 + 16 * join.shards.len();
+        let questions = (3 * request / (LEN * join.shards.len())) as u32;
+        self.prove(name, &join.shards, join.asked_at, join.incarnation, questions).await
+    }
+
+    async fn prove(
+        &self,
+        name: &JobName,
+        addrs: &[SocketAddr],
+        asked_at: IpAddr,
+        incarnation: u64,
+        questions: u32,
+    ) -> Result<(), Refusal> {
+        let ask = |(shard, &addr): (&Box<dyn super::Shard>, &SocketAddr)| {
+            (addr, shard.challenge(addr, asked_at, incarnation, questions.min(MOST_QUESTIONS)))
+        };
+        let asked: Vec<_> = self.shards.iter().zip(addrs).map(ask).collect();
+        for (addr, answer) in asked {
+            let answers = answer.come().await;
+            let answers =
+                answers.map_err(|error| Refusal::NotInstalled { job: name.clone(), why: error.to_string() })?;
+            if !answers {
+                return Err(Refusal::AddressUnproven { job: name.clone(), addr });
+            }
+        }
+        Ok(())
+    }
+}
