@@ -60,6 +60,9 @@ const LOOK_OFTEN: Duration = Duration::from_millis(50);
 /// An operator's view is at most this old; a flood of requests does not become a flood of questions to the shards.
 const FRESH: Duration = Duration::from_millis(200);
 
+/// The way to the switch above, where its answers come out, and what shows there whose jobs they are.
+type WayUp = ((Ascender, UnboundedReceiver<Said>), Option<Token>);
+
 impl ControlPlane {
     /// The control plane of a switch that has none above it.
     pub fn new(limits: Limits, shards: Vec<Box<dyn Shard>>) -> ControlPlane {
@@ -80,11 +83,7 @@ impl ControlPlane {
         ControlPlane::with(Control::below_another(limits), shards, Some((ascender, token)))
     }
 
-    fn with(
-        control: Control,
-        shards: Vec<Box<dyn Shard>>,
-        above: Option<((Ascender, UnboundedReceiver<Said>), Option<Token>)>,
-    ) -> ControlPlane {
+    fn with(control: Control, shards: Vec<Box<dyn Shard>>, above: Option<WayUp>) -> ControlPlane {
         let blank = Sighting { alive: true, ..Sighting::default() };
         let sightings = Sightings { at: None, shards: vec![blank; shards.len()] };
         let (above, token) = above.unzip();

@@ -33,10 +33,10 @@ impl ControlPlane {
         incarnation: u64,
         questions: u32,
     ) -> Result<(), Refusal> {
-        let ask = |(shard, &addr): (&Box<dyn super::Shard>, &SocketAddr)| {
-            (addr, shard.challenge(addr, asked_at, incarnation, questions.min(MOST_QUESTIONS)))
-        };
-        let asked: Vec<_> = self.shards.iter().zip(addrs).map(ask).collect();
+        let questions = questions.min(MOST_QUESTIONS);
+        let pairs = self.shards.iter().zip(addrs);
+        let asked: Vec<_> =
+            pairs.map(|(shard, &addr)| (addr, shard.challenge(addr, asked_at, incarnation, questions))).collect();
         for (addr, answer) in asked {
             let answers = answer.come().await;
             let answers =

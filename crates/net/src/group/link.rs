@@ -66,7 +66,7 @@ impl Link {
             full,
             paths: BTreeMap::new(),
             in_fabric: answer.fabric.is_some(),
-            pieces: Reassembly::new(),
+            pieces: Reassembly::default(),
             whole: Vec::new(),
             udp,
         }

@@ -156,7 +156,7 @@ impl Star {
             uplinks: Uplinks::default(),
             challenges: Challenges::default(),
             cut: Vec::new(),
-            pieces: Reassembly::new(),
+            pieces: Reassembly::default(),
         }
     }
 

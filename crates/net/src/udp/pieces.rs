@@ -55,12 +55,14 @@ pub struct Reassembly<Sender> {
     bytes: usize,
 }
 
-impl<Sender: Copy + Eq + Hash> Reassembly<Sender> {
+impl<Sender> Default for Reassembly<Sender> {
     /// Nothing has come.
-    pub fn new() -> Reassembly<Sender> {
+    fn default() -> Reassembly<Sender> {
         Reassembly { partials: HashMap::new(), bytes: 0 }
     }
+}
 
+impl<Sender: Copy + Eq + Hash> Reassembly<Sender> {
     /// Takes a piece whose common header was checked; gives the packet that it completes.
     pub fn add(&mut self, from: Sender, piece: &[u8]) -> Option<Vec<u8>> {
         let (header, bytes) = piece.split_at_checked(HEADER_LEN)?;
@@ -132,7 +134,7 @@ mod tests {
             let mut pieces = pieces(&packet, limit, 3);
             assert!(pieces.iter().all(|piece| piece.len() <= limit));
             pieces.reverse();
-            let mut reassembly = Reassembly::new();
+            let mut reassembly = Reassembly::default();
             let (last, others) = pieces.split_last().unwrap();
             for piece in others.iter().chain(others) {
                 assert_eq!(reassembly.add((), piece), None);
@@ -146,7 +148,7 @@ mod tests {
     fn pieces_of_different_packets_and_senders_are_never_put_together() {
         let (a, b) = (packet(1000), vec![kind::FIRST_OWN; 1000]);
         let (a, b) = (pieces(&a, 600, 1), pieces(&b, 600, 2));
-        let mut reassembly = Reassembly::new();
+        let mut reassembly = Reassembly::default();
         assert_eq!(reassembly.add(0, &a[0]), None);
         assert_eq!(reassembly.add(0, &b[1]), None);
         assert_eq!(reassembly.add(1, &a[1]), None);
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_lacks_pieces_for_ever_takes_bounded_memory() {
-        let mut reassembly = Reassembly::new();
+        let mut reassembly = Reassembly::default();
         for id in 0..10_000 {
             reassembly.add(0, &pieces(&packet(1472), 1000, id)[0]);
         }
@@ -170,9 +172,9 @@ mod tests {
         for (at, value) in [(18, 0xff), (HEADER_LEN - 2, 9), (HEADER_LEN - 1, 0), (20, 0xff), (20, 0)] {
             let mut wrong = right.clone();
             wrong[at] = value;
-            assert_eq!(Reassembly::new().add((), &wrong), None, "{at}");
+            assert_eq!(Reassembly::default().add((), &wrong), None, "{at}");
         }
-        assert_eq!(Reassembly::new().add((), &right[..HEADER_LEN]), None);
+        assert_eq!(Reassembly::default().add((), &right[..HEADER_LEN]), None);
         let mut ping = packet(1472);
         ping[4] = kind::PING;
         assert!(!cut(&ping, 1000, 1, &mut Vec::new()), "the length of a ping is what it asks about");
