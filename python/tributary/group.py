@@ -113,8 +113,8 @@ class Group:
 
         Args:
             x: float64, float32, float16, bfloat16 (`ml_dtypes`), int64, int32, int16, int8 or uint8; any shape and
-                memory layout. Ranks agree on the type and the number of elements; element i in C order meets element i in C
-                order.
+                memory layout. Ranks agree on the type and the number of elements; element i in C order meets element i
+                in C order.
             op: "sum", "avg", "min", "max", "prod", and for integers "band", "bor" and "bxor". Integers wrap, and their
                 averages round towards zero.
             out: where to put the result; may be `x` itself. A new array of x's layout if None.
