@@ -29,8 +29,8 @@ def missing(rank: int, size: int, meet: str) -> tuple[str, str]:
 
 
 def missing_on_the_host_path(rank: int, size: int, meet: str) -> tuple[str, str]:
-    """As :func:`missing`, of a type that the network does not know."""
-    with world(rank, size, meet, timeout=2.0):
+    """As :func:`missing`, of a type that fixed point does not know."""
+    with world(rank, size, meet, timeout=2.0, options="numbers=fixed"):
         dist.all_reduce(torch.ones(4, dtype=torch.float64))
         if rank == size - 1:
             time.sleep(3.5)
@@ -43,11 +43,14 @@ def missing_on_the_host_path(rank: int, size: int, meet: str) -> tuple[str, str]
 
 
 def differing(rank: int, size: int, meet: str, brings: list[tuple[str, str, str]], how: str) -> tuple[str, str]:
-    """Every rank brings its own of these, by operation, type and operator; what it hears."""
+    """Every rank brings its own of these, by operation, type and operator; what it hears.
+
+    In fixed point, which leaves float64 and MAX to the host path.
+    """
     name, dtype, op = brings[rank]
     tensor = torch.ones(1000, dtype=getattr(torch, dtype))
     # Nobody waits for this timeout in a test that passes.
-    with world(rank, size, meet, timeout=500.0):
+    with world(rank, size, meet, timeout=500.0, options="numbers=fixed"):
         try:
             if name == "all_gather":
                 work = dist.all_gather([torch.empty_like(tensor) for _ in range(size)], tensor, async_op=True)
