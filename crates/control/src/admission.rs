@@ -243,6 +243,11 @@ mod tests {
     use super::*;
     use tributary_proto::protocols;
 
+    fn in_fixed_point() -> tributary_proto::contract::options::Options {
+        let given = [("numbers".to_owned(), "fixed".to_owned())].into();
+        protocols::named("switchml").unwrap().options.read(&given).unwrap()
+    }
+
     fn wish(slots: u16) -> JobShape {
         JobShape {
             protocol: protocols::named("switchml").unwrap(),
@@ -252,7 +257,7 @@ mod tests {
             children: 4,
             neighbours: 0,
             shards: 2,
-            options: protocols::named("switchml").unwrap().options.defaults(),
+            options: in_fixed_point(),
         }
     }
 

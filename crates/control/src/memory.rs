@@ -93,23 +93,28 @@ mod tests {
 
     use super::*;
 
-    fn shape(protocol: &'static Protocol, slots: u16) -> JobShape {
-        let options = protocol.options.defaults();
+    fn shape(protocol: &'static Protocol, numbers: &str, slots: u16) -> JobShape {
+        let given = if numbers.is_empty() { None } else { Some(("numbers".to_owned(), numbers.to_owned())) };
+        let options = protocol.options.read(&given.into_iter().collect()).unwrap();
         JobShape { protocol, slots, elements_per_packet: 360, world: 4, children: 4, neighbours: 0, shards: 1, options }
     }
 
     #[test]
     fn a_job_is_charged_two_versions_of_every_slot() {
-        let job = JobShape { elements_per_packet: 256, shards: 2, ..shape(protocols::named("switchml").unwrap(), 64) };
-        let values = 64 * 2 * 256 * 4;
-        assert!(job.bytes() > values && job.bytes() < 2 * values, "{}", job.bytes());
-        let twice = JobShape { slots: 128, ..job.clone() };
-        assert!(twice.bytes() - job.bytes() > values);
+        // In fixed point one vector a version; floats of four children two, each with room for 16 bits widened to 32.
+        for (numbers, vectors) in [("fixed", 1), ("float", 4)] {
+            let protocol = protocols::named("switchml").unwrap();
+            let job = JobShape { elements_per_packet: 256, shards: 2, ..shape(protocol, numbers, 64) };
+            let values = 64 * 2 * 256 * 4 * vectors;
+            assert!(job.bytes() > values && job.bytes() < 2 * values, "{numbers}: {}", job.bytes());
+            let twice = JobShape { slots: 128, ..job.clone() };
+            assert!(twice.bytes() - job.bytes() > values);
+        }
     }
 
     #[test]
     fn a_job_that_only_needs_forwarding_is_charged_no_slots() {
-        let job = shape(protocols::named("ring").unwrap(), 512);
+        let job = shape(protocols::named("ring").unwrap(), "", 512);
         assert_eq!(job.bytes(), JobShape { slots: 8, ..job.clone() }.bytes());
     }
 }

@@ -135,7 +135,7 @@ fn a_path_that_is_too_narrow_for_the_wish_is_named_to_all() {
 fn requests_that_make_no_sense_are_refused_and_disturb_nothing() {
     let cases: [(Change, &str); 8] = [
         (|r| r.world = 0, "bad_world"),
-        (|r| r.world = 1024, "bad_world"),
+        (|r| r.world = 16_385, "bad_world"),
         (|r| r.rank = 4, "bad_rank"),
         (|r| r.max_elements_per_packet = 0, "bad_elements_per_packet"),
         (|r| r.elements_per_packet = Some(0), "bad_elements_per_packet"),

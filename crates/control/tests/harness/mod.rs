@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tributary_control::{Admitted, Client, Control, Effect, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
+use tributary_proto::contract::options::Options;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 
@@ -19,13 +20,19 @@ pub fn secs(secs: f64) -> Span {
     Span::from_secs_f64(secs)
 }
 
+/// Sums in fixed point, whose memory does not depend on the number of ranks: what these tests count on.
+pub fn in_fixed_point() -> Options {
+    let given = [("numbers".to_owned(), "fixed".to_owned())].into();
+    protocols::named("switchml").unwrap().options.read(&given).unwrap()
+}
+
 /// What a rank asks for unless a test says otherwise. Each incarnation of a rank has an address of its own.
 pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
     JoinRequest {
         rank,
         world,
         protocol: protocols::named("switchml").unwrap(),
-        options: protocols::named("switchml").unwrap().options.defaults(),
+        options: in_fixed_point(),
         slots: None,
         suggested_slots: 64,
         elements_per_packet: None,
