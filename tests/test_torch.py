@@ -95,6 +95,10 @@ def test_subgroups_from_several_threads(ranks: Ranks, meet: str) -> None:
     ranks(torch_rank.subgroups, 3, meet)
 
 
+def test_threads_that_take_turns_may_share_a_group(ranks: Ranks, meet: str) -> None:
+    ranks(torch_rank.threads_in_turn, 3, meet)
+
+
 def test_a_rank_that_does_not_come_is_named(ranks: Ranks, meet: str) -> None:
     heard = ranks(torch_rank_trouble.missing, 3, meet)
     for kind, sentence in heard[:2]:

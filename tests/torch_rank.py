@@ -272,3 +272,32 @@ def subgroups(rank: int, size: int, meet: str) -> None:
         assert one.tolist() == [1, 1, 1]
         dist.destroy_process_group(mine[0])
         dist.barrier()
+
+
+def threads_in_turn(rank: int, size: int, meet: str) -> None:
+    """Three threads start operations of one group, in an order that is the same on all ranks, and wait at once."""
+    with world(rank, size, meet):
+        turn, change = [0], threading.Condition()
+        seen: dict[int, float] = {}
+
+        def sum_often(thread: int) -> None:
+            for label in range(thread, 60, 3):
+                # Every third one over the host path. All are of one size: a wrong order would be a wrong sum.
+                dtype = torch.float64 if label % 3 == 0 else torch.float32
+                tensor = torch.full((1000,), float(10 * label + rank), dtype=dtype)
+                with change:
+                    while turn[0] != label:
+                        change.wait()
+                    work = dist.all_reduce(tensor, async_op=True)
+                    turn[0] += 1
+                    change.notify_all()
+                assert work is not None
+                work.wait()
+                seen[label] = tensor[999].item()
+
+        threads = [threading.Thread(target=sum_often, args=(thread,)) for thread in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert seen == {label: float(sum(10 * label + r for r in range(size))) for label in range(60)}
