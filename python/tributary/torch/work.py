@@ -273,9 +273,17 @@ class HostWork(_Work):
         return super().ordered_future() if self._tells_by_itself else None
 
     def _hear(self, inner: torch.futures.Future[Any]) -> None:
+        # Gloo counts its work as under way until its future's callbacks have returned: it cannot be waited for here.
+        error: RuntimeError | None = None
+        try:
+            inner.value()
+        except RuntimeError as failed:
+            error = failed
         # The error is the caller's, through our futures.
         with contextlib.suppress(Exception):
-            self.wait()
+            if error is None:
+                self._agree(_NO_TIMEOUT)
+            self._conclude(error)
 
     def _source_rank(self) -> int:
         """The rank that a receive from anybody heard from."""
