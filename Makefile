@@ -12,10 +12,10 @@ export PIP_QUIET := 1
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2'
 
-.PHONY: help build test test-tools check demo bench bench-sim torch train ddp-step test-torch conformance clean
+.PHONY: help build test test-tools check without-protocol demo bench bench-sim torch train ddp-step test-torch conformance clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: $(VENV)/.tools ## Build into .venv: .venv/bin/tributary and .venv/bin/python with the package
 	$(VENV)/bin/maturin develop --release --quiet
@@ -29,7 +29,7 @@ $(VENV)/.tools: pyproject.toml
 	$(PYTHON) -m pip install --quiet 'maturin>=1.9.4,<2' 'numpy>=1.24'
 	@touch $@
 
-test: build test-tools check ## Everything that must hold; where PyTorch cannot be installed, all but its tests
+test: build test-tools check without-protocol ## Everything that must hold; where PyTorch cannot be installed, all but its tests
 	cargo test --workspace --quiet
 	@without=$$(scripts/install-torch $(PYTHON) $(TORCH) 2>&1) || true; \
 	if [ -n "$$without" ]; then \
@@ -43,6 +43,10 @@ check: test-tools ## Formatting, lints and types only
 	$(VENV)/bin/ruff check python tests benches examples experiments
 	$(VENV)/bin/ruff format --check python tests benches examples experiments
 	$(VENV)/bin/mypy
+
+# After clippy, which leaves the dependencies checked.
+without-protocol: check ## That a protocol is a folder: without NAME's (canary's if left out), the rest builds
+	scripts/without-protocol $(or $(NAME),canary)
 
 test-tools: $(VENV)/.test-tools
 

@@ -3,8 +3,13 @@
 use crate::contract::protocol::Protocol;
 
 /// Every protocol, in the order of its code.
-pub static ALL: &[&Protocol] =
-    &[&crate::switchml::PROTOCOL, &crate::ring::PROTOCOL, &crate::canary::PROTOCOL, &crate::ps::PROTOCOL];
+pub static ALL: &[&Protocol] = &[
+    // One line each, so that a protocol is added and taken away by one.
+    &crate::switchml::PROTOCOL,
+    &crate::ring::PROTOCOL,
+    &crate::canary::PROTOCOL,
+    &crate::ps::PROTOCOL,
+];
 
 /// The protocol with this name.
 pub fn named(name: &str) -> Option<&'static Protocol> {

@@ -78,12 +78,13 @@ fn who_stops_a_run_gets_no_result() {
 fn wrong_files_are_refused_with_the_experiments_name() {
     let error = Entry::parse("made-up", "title = \"x\"\nsauce = \"y\"").unwrap_err();
     assert!(error.to_string().contains("made-up") && error.to_string().contains("sauce"), "{error}");
-    let text = file("switchml-s7").replace("pipelines = 4", "pipelines = 4\nlanes = 2");
+    let levels = file("switchml-s7");
+    let text = levels.replace("pipelines = 4", "pipelines = 4\nlanes = 2");
     let error = Entry::parse("made-up", &text).unwrap_err();
     assert!(error.to_string().contains("lanes"), "{error}");
-    let error = Entry::parse("made-up", &file("switchml-s7").replace("\"levels\"", "\"lifts\"")).unwrap_err();
+    let error = Entry::parse("made-up", &levels.replace("\"levels\"", "\"lifts\"")).unwrap_err();
     assert_eq!(error.to_string(), "made-up: there is no kind of experiment \"lifts\"");
-    let error = Entry::parse("made-up", &file("switchml-s7").replace("kind = \"levels\"", "")).unwrap_err();
+    let error = Entry::parse("made-up", &levels.replace("kind = \"levels\"", "")).unwrap_err();
     assert!(error.to_string().contains("needs a kind"), "{error}");
 }
 
