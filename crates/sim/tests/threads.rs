@@ -61,7 +61,7 @@ fn flows_under_dctcp_that_arrive_at_random() {
 
 #[test]
 fn links_that_pause_senders_in_other_parts() {
-    let lossless = ", queue = '64 KiB', lossless = { xoff = '20 KiB' } }\n";
+    let lossless = ", queue = '64 KiB', lossless = { xoff = '8 KiB' } }\n";
     let traffic = "[[traffic]]\npattern = 'uniform'\nhosts = 'all'\nmessage = '20 kB'\nexchange = true\n";
     let report = is_the_same_on_threads(&format!("{LEAF_SPINE}{lossless}{}{traffic}", job("switchml", "trees = 2")));
     assert!(report.links.iter().any(|row| row.pauses > 0));
@@ -76,7 +76,7 @@ fn faults_of_all_kinds() {
             { links = [['switch 1', 'switch 5']], flap = '7 us', at = '10.3 us', until = '100 us' },
             { dead = 'switch 4', at = '20.1 us', until = '60 us' },
             { dead = 'host 7', at = '80 us' }]\n";
-    for lossless in ["", ", queue = '64 KiB', lossless = { xoff = '20 KiB' }"] {
+    for lossless in ["", ", queue = '64 KiB', lossless = { xoff = '8 KiB' }"] {
         let job = job("switchml", "trees = 2\ntimeout = '20 ms'");
         is_the_same_on_threads(&format!("{faults}{LEAF_SPINE}{lossless} }}\n{job}"));
     }
