@@ -175,10 +175,10 @@ def test_a_wrong_file_is_a_sentence(tmp_path: Path, content: bytes, words: str) 
 
 
 def test_files_that_numpy_wrote_and_nobody_can_sum(tmp_path: Path) -> None:
-    np.save(tmp_path / "double.npy", np.ones(3))
-    sentence = program.sentence(program.run(*ONE_RANK, "--input", str(tmp_path / "double.npy")))
-    assert "'<f8'" in sentence
-    assert "f32 (f4), f16 (f2), bf16 (V2) and i32 (i4)" in sentence
+    np.save(tmp_path / "complex.npy", np.ones(3, np.complex64))
+    sentence = program.sentence(program.run(*ONE_RANK, "--input", str(tmp_path / "complex.npy")))
+    assert "'<c8'" in sentence
+    assert "f8, f4, f2, V2 (bf16), i8, i4, i2, i1 and u1 can be reduced" in sentence
     np.save(tmp_path / "integers.npy", np.ones(3, np.int32))
     flags = ["--input", str(tmp_path / "integers.npy"), "--dtype", "f32"]
     assert "holds i32 and --dtype asks for f32" in program.sentence(program.run(*ONE_RANK, *flags))
