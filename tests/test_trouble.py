@@ -140,7 +140,9 @@ def test_a_switch_whose_share_a_client_has_used_says_so_and_has_room_again_later
         while True:
             groups.append(join(len(groups)))
 
-    with pytest.raises(tributary.ConnectError, match=r"this switch allows 127\.0\.0\.1 .* more, and job .* needs at least"):
+    with pytest.raises(
+        tributary.ConnectError, match=r"this switch allows 127\.0\.0\.1 .* more, and job .* needs at least"
+    ):
         fill()
     for group in groups:
         assert group.allreduce(np.ones(10_000, np.float32)).sum() == 10_000
