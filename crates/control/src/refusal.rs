@@ -270,6 +270,18 @@ pub enum Refusal {
         /// The rank that it is about, if it is about one only.
         rank: Option<u16>,
     },
+    /// A server at a switch that forms no jobs.
+    #[error("this switch is below another one, where its jobs are formed: offer the server to the switch at the top")]
+    OfferBelow,
+    /// A server that ends, or whose address another process has now.
+    #[error("this server's offer is over: it has ended, or another process offers the same address")]
+    OfferOver,
+    /// As many servers as a switch knows.
+    #[error("the switch knows {most} servers already, and takes no more")]
+    TooManyServers {
+        /// The most.
+        most: usize,
+    },
     /// The switch is ending.
     #[error("the switch is stopping: join again when it is back")]
     Stopping,
@@ -304,6 +316,9 @@ impl Refusal {
             Refusal::ShardsDiffer { .. } => "shards_differ",
             Refusal::AboveSilent { .. } => "above_silent",
             Refusal::Above { code, .. } => code,
+            Refusal::OfferBelow => "offer_below",
+            Refusal::OfferOver => "offer_over",
+            Refusal::TooManyServers { .. } => "too_many_servers",
             Refusal::Stopping => "stopping",
         }
     }
