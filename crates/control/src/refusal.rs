@@ -276,6 +276,15 @@ pub enum Refusal {
     /// A server that ends, or whose address another process has now.
     #[error("this server's offer is over: it has ended, or another process offers the same address")]
     OfferOver,
+    /// A server whose address is not its own.
+    #[error(
+        "no server answers at UDP {addr}, which this server names as its own: is a firewall in between, or does --listen \
+         name another address than the way here has?"
+    )]
+    ServerUnproven {
+        /// What it names.
+        addr: SocketAddr,
+    },
     /// As many servers as a switch knows.
     #[error("the switch knows {most} servers already, and takes no more")]
     TooManyServers {
@@ -317,6 +326,7 @@ impl Refusal {
             Refusal::AboveSilent { .. } => "above_silent",
             Refusal::Above { code, .. } => code,
             Refusal::OfferBelow => "offer_below",
+            Refusal::ServerUnproven { .. } => "server_unproven",
             Refusal::OfferOver => "offer_over",
             Refusal::TooManyServers { .. } => "too_many_servers",
             Refusal::Stopping => "stopping",

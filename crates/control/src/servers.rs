@@ -12,6 +12,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
 use crate::admission::Timers;
+use crate::client::Client;
 use crate::control::Control;
 use crate::name::JobName;
 use crate::plan::Plan;
@@ -21,7 +22,7 @@ use crate::running::Running;
 use crate::watch::{Departed, Watch};
 
 /// A process that offers itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOffer {
     /// Drawn at random by each process when it starts.
     pub incarnation: u64,
@@ -29,6 +30,8 @@ pub struct ServerOffer {
     pub addr: SocketAddr,
     /// Bytes of its receive buffer.
     pub receive_buffer: u64,
+    /// Whose it is.
+    pub client: Client,
 }
 
 /// One server of a job.
@@ -148,15 +151,16 @@ impl Control {
         }
         let server = self.servers.entry(offer.incarnation).or_insert_with(|| {
             let (state, watch) = (MemberState::Present, Watch::default());
-            Offered { offer, state, heard: now, watch, changes: 0 }
+            Offered { offer: offer.clone(), state, heard: now, watch, changes: 0 }
         });
+        let incarnation = offer.incarnation;
         (server.offer, server.heard) = (offer, now);
         if !server.watch.open() {
             return Err(Refusal::OfferOver);
         }
         if !server.is_present() {
             server.state = MemberState::Present;
-            self.mark_server(now, offer.incarnation, MemberState::Present);
+            self.mark_server(now, incarnation, MemberState::Present);
         }
         Ok(())
     }
@@ -201,13 +205,20 @@ impl Control {
         views
     }
 
-    /// The servers that a job of a protocol would get now, and the least of their receive buffers.
-    pub fn servers_for(&self, protocol: &Protocol) -> (Servers, Option<u64>) {
+    /// True if a server is there that has made this offer before.
+    pub fn knows_server(&self, offer: &ServerOffer) -> bool {
+        let server = self.servers.get(&offer.incarnation).filter(|server| server.is_present());
+        server.is_some_and(|server| server.offer.addr == offer.addr && server.offer.client == offer.client)
+    }
+
+    /// The servers that a job of a protocol and a client would get now, and the least of their receive buffers.
+    pub fn servers_for(&self, protocol: &Protocol, client: &Client) -> (Servers, Option<u64>) {
         if protocol.server.is_none() {
             return (Servers::None, None);
         }
-        let present = || self.servers.values().filter(|server| server.is_present()).map(|server| server.offer);
-        let of = |offer: ServerOffer| JobServer { addr: offer.addr, incarnation: Some(offer.incarnation) };
+        let own = |server: &&Offered| server.is_present() && !server.offer.client.excludes(client);
+        let present = || self.servers.values().filter(own).map(|server| &server.offer);
+        let of = |offer: &ServerOffer| JobServer { addr: offer.addr, incarnation: Some(offer.incarnation) };
         let mut servers: Vec<JobServer> = present().map(of).collect();
         servers.sort_by_key(|server| server.addr);
         let buffer = present().map(|offer| offer.receive_buffer).min();

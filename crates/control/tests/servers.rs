@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use harness::{MIB, World, request, secs};
 use tributary_control::{
-    Control, JoinRequest, Limits, MemberState, Phase, Plan, Refusal, ServerOffer, ServerPlace, Servers,
+    Client, Control, JoinRequest, Limits, MemberState, Phase, Plan, Refusal, ServerOffer, ServerPlace, Servers,
 };
 use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::time::Span;
@@ -20,8 +20,12 @@ fn addr(number: u64) -> SocketAddr {
     format!("10.1.0.{number}:4242").parse().unwrap()
 }
 
+fn client() -> Client {
+    Client::at("10.1.0.0".parse().unwrap())
+}
+
 fn offer(number: u64) -> ServerOffer {
-    ServerOffer { incarnation: 1_000 + number, addr: addr(number), receive_buffer: 1 << 20 }
+    ServerOffer { incarnation: 1_000 + number, addr: addr(number), receive_buffer: 1 << 20, client: client() }
 }
 
 /// A server opens its connection; the last one is closed meanwhile.
@@ -179,11 +183,26 @@ fn servers_offer_themselves_where_jobs_are_formed() {
     let mut world = World::new(MIB);
     for number in 0..Control::MAX_SERVERS as u64 {
         let addr = format!("10.2.{}.{}:1", number / 256, number % 256).parse().unwrap();
-        let server = ServerOffer { incarnation: number, addr, receive_buffer: 0 };
+        let server = ServerOffer { incarnation: number, addr, receive_buffer: 0, client: client() };
         world.control.offer(world.now, server).unwrap();
     }
     let one_more = world.control.offer(world.now, ServerOffer { incarnation: 99_999, ..offer(250) });
     assert_eq!(one_more.unwrap_err().code(), "too_many_servers");
     world.control.stop();
     assert_eq!(world.control.offer(world.now, offer(1)).unwrap_err(), Refusal::Stopping);
+}
+
+#[test]
+fn a_tenants_jobs_get_its_own_servers_only() {
+    let mut world = World::new(MIB);
+    let of = |number: u64, tenant: &str| ServerOffer { client: Client::Tenant(tenant.into()), ..offer(number) };
+    world.control.offer(world.now, of(1, "a")).unwrap();
+    world.control.offer(world.now, of(2, "b")).unwrap();
+    let mut start = |job: &str, tenant: &str| {
+        let ticket = world.join(job, JoinRequest { client: Client::Tenant(tenant.into()), ..of_servers(0, 1, 1) });
+        world.answer(ticket).unwrap().servers.dedicated().iter().map(|server| server.addr).collect::<Vec<_>>()
+    };
+    assert_eq!(start("one", "a"), [addr(1)]);
+    assert_eq!(start("two", "b"), [addr(2)]);
+    assert_eq!(start("three", "c"), [], "its worker serves itself");
 }

@@ -148,14 +148,14 @@ impl Control {
         let key = forming.seats.values().next().expect("a seat").fresh_key;
         let config = shape.config(self.next_id(), key);
         let workers = forming.seats.values().map(|seat| seat.request.addr).collect();
-        let (servers, _) = self.servers_for(shape.protocol);
+        let (servers, _) = self.servers_for(shape.protocol, &forming.client);
         self.install_formed(now, name, forming, &shape, config, workers, servers, None);
     }
 
     /// What the ranks so far ask for, with the servers that there are now.
     pub(super) fn wish(&self, forming: &Forming) -> JobShape {
         let wish = forming.wish(self.limits.shards);
-        let servers = match self.servers_for(wish.protocol).0 {
+        let servers = match self.servers_for(wish.protocol, &forming.client).0 {
             Servers::None => 0,
             Servers::Colocated => wish.world,
             Servers::Dedicated(servers) => servers.len() as u16,
