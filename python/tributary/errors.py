@@ -43,6 +43,18 @@ class SwitchLost(CollectiveError, ConnectionError):
     """The switch does not answer, or does not know the job any more."""
 
 
+class ServerLost(CollectiveError, ConnectionError):
+    """A parameter server has ended or died, and what is under way lacks its sums.
+
+    Attributes:
+        servers: the servers that are gone, by their numbers in the job, ascending.
+    """
+
+    def __init__(self, message: str, servers: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.servers: tuple[int, ...] = tuple(servers)
+
+
 class Mismatch(CollectiveError, ValueError):
     """Ranks brought different sizes, types or operators to one collective."""
 

@@ -99,6 +99,8 @@ impl Rendezvous for Tapped {
             peers: self.workers.lock().unwrap().values().copied().collect(),
             wid: ChildId(rank),
             switches: Vec::new(),
+            servers: Vec::new(),
+            serves: None,
             fabric: None,
         })
     }

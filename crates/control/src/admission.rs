@@ -53,21 +53,12 @@ impl Limits {
 
     /// Most slots of one job.
     pub fn max_slots(&self) -> u16 {
-        self.slots_of(Limits::MAX_SLOTS / self.shards.next_power_of_two())
+        most_slots(self.shards)
     }
 
     /// Fewest slots of one job.
     pub fn min_slots(&self) -> u16 {
-        self.slots_of(Limits::MIN_SLOTS.div_ceil(self.shards))
-    }
-
-    /// The wish rounded up to what the switch can divide: a power of two in every shard.
-    fn round(&self, wish: u16) -> u16 {
-        self.slots_of(wish.min(Limits::MAX_SLOTS).div_ceil(self.shards)).clamp(self.min_slots(), self.max_slots())
-    }
-
-    fn slots_of(&self, per_shard: u16) -> u16 {
-        per_shard.next_power_of_two() * self.shards
+        least_slots(self.shards)
     }
 
     pub(crate) fn quota(&self, name: &JobName) -> Option<&Quota> {
@@ -87,6 +78,25 @@ impl Limits {
             max_world: own.max_world.or(self.share.max_world),
         }
     }
+}
+
+/// Most slots of a job that are dealt out in so many parts: shards of a switch, or servers.
+fn most_slots(parts: u16) -> u16 {
+    slots_of(Limits::MAX_SLOTS / parts.next_power_of_two(), parts)
+}
+
+/// Fewest slots of such a job.
+fn least_slots(parts: u16) -> u16 {
+    slots_of(Limits::MIN_SLOTS.div_ceil(parts), parts)
+}
+
+/// A wish rounded up to what can be dealt out: a power of two in every part.
+fn round(wish: u16, parts: u16) -> u16 {
+    slots_of(wish.min(Limits::MAX_SLOTS).div_ceil(parts), parts).clamp(least_slots(parts), most_slots(parts))
+}
+
+fn slots_of(per_part: u16, parts: u16) -> u16 {
+    per_part.next_power_of_two() * parts
 }
 
 /// When silence means absence.
@@ -201,8 +211,8 @@ pub(crate) fn grant(
     free: Free,
 ) -> Result<JobShape, Refusal> {
     let rules = rules(limits, name, client, free);
-    let smallest = JobShape { slots: limits.min_slots(), ..wish.clone() };
-    let mut shape = JobShape { slots: limits.round(wish.slots), ..wish };
+    let smallest = JobShape { slots: least_slots(wish.parts()), ..wish.clone() };
+    let mut shape = JobShape { slots: round(wish.slots, wish.parts()), ..wish };
     for rule in &rules {
         if let Some(most) = rule.max_world.filter(|&most| shape.world > most) {
             return Err((rule.over)(format!("{most} ranks"), shape.world.to_string()));
@@ -241,6 +251,7 @@ pub(crate) fn grant(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tributary_proto::contract::ids::JobKey;
     use tributary_proto::protocols;
 
     fn in_fixed_point() -> tributary_proto::contract::options::Options {
@@ -257,6 +268,7 @@ mod tests {
             children: 4,
             neighbours: 0,
             shards: 2,
+            servers: 0,
             options: in_fixed_point(),
         }
     }
@@ -281,6 +293,18 @@ mod tests {
             [(1, 1, 8), (1, 100, 128), (2, 100, 128), (2, 1, 8), (3, 100, 192), (16, 1, 16), (1, 65_535, 16_384)];
         for (shards, wished, granted) in cases {
             assert_eq!(slots(&Limits::new(0, shards), wished, u64::MAX), Ok(granted), "{wished} over {shards}");
+        }
+    }
+
+    #[test]
+    fn servers_share_the_slots_in_place_of_the_shards() {
+        let limits = Limits::new(1 << 20, 2);
+        for (servers, wished, granted) in [(1, 100, 128), (3, 100, 192), (5, 1, 10), (1_023, 1, 1_023)] {
+            let wish = JobShape { servers, protocol: protocols::named("ps").unwrap(), ..wish(wished) };
+            let free = Free { switch: 1 << 20, quota: None, share: None };
+            let shape = grant(&limits, &name(), &client(), wish, free).unwrap();
+            assert_eq!(shape.slots, granted, "{wished} over {servers}");
+            assert_eq!(shape.config(Default::default(), JobKey(1)).shards, servers);
         }
     }
 

@@ -23,6 +23,7 @@ use crate::plan::{Admitted, Effect, Plan};
 use crate::refusal::Refusal;
 use crate::request::JoinRequest;
 use crate::running::{Contender, Running};
+use crate::servers::{Offered, Servers};
 use crate::watch::Suspect;
 
 /// One pending join.
@@ -40,6 +41,8 @@ pub struct Control {
     pub(crate) owners: BTreeMap<JobName, JobId>,
     /// Joins for ranks that a running job already has, until it is known which process lives.
     pub(crate) contenders: Vec<Contender>,
+    /// Servers that offer themselves, and those that are gone and whose jobs are not over, by incarnation.
+    pub(crate) servers: BTreeMap<u64, Offered>,
     /// True if there is a switch above, which decides about every job.
     pub(crate) has_parent: bool,
     /// Recent disagreements, for the ranks that come late to them.
@@ -52,7 +55,7 @@ pub struct Control {
     pub(crate) suspects: VecDeque<Suspect>,
     /// Something may be decided as soon as the newest signs of life are known.
     pub(crate) urgent: bool,
-    stopping: bool,
+    pub(crate) stopping: bool,
 }
 
 impl Control {
@@ -66,6 +69,7 @@ impl Control {
             running: BTreeMap::new(),
             owners: BTreeMap::new(),
             contenders: Vec::new(),
+            servers: BTreeMap::new(),
             quarrels: BTreeMap::new(),
             last_id: JobId(0),
             last_ticket: Ticket(0),
@@ -270,6 +274,7 @@ impl Control {
         self.urgent = true;
         // What one decision sets free may decide the next. Ends, because each removes a job or answers a join.
         while std::mem::take(&mut self.urgent) {
+            self.expire_servers(now);
             self.expire_leases(now);
             self.settle_contests(now);
             self.expire_rendezvous(now);
@@ -285,7 +290,7 @@ impl Control {
         let running = self.running.values().filter_map(|job| job.due(&self.limits.timers));
         let contests = self.contenders.iter().map(|contender| self.contest_due(contender));
         let quarrels = self.quarrels.values().map(|quarrel| quarrel.until);
-        forming.chain(running).chain(contests).chain(quarrels).min()
+        forming.chain(running).chain(contests).chain(quarrels).chain(self.servers_due()).min()
     }
 
     /// True while a decision hangs on members' signs of life, so that the driver should bring them often.
@@ -346,6 +351,7 @@ impl Control {
             children: world,
             neighbours: 0,
             shards: config.shards,
+            servers: 0,
             options: config.options.clone(),
         };
         let plan = Plan {
@@ -354,6 +360,7 @@ impl Control {
             config,
             children: workers.iter().enumerate().map(child).collect(),
             workers,
+            servers: Servers::None,
             switches: Vec::new(),
             uplink: None,
             memory_bytes: shape.bytes(),
@@ -400,8 +407,10 @@ impl Control {
     pub(crate) fn install(&mut self, job: Running) {
         let id = job.plan.config.job;
         self.owners.insert(job.plan.name.clone(), id);
-        self.effects.push_back(Effect::Install(job.plan.clone()));
+        let plan = job.plan.clone();
+        self.effects.push_back(Effect::Install(plan.clone()));
         self.running.insert(id, job);
+        self.servers_changed(&plan);
     }
 
     /// Takes a job out; returns the joins that still waited for its installation.
@@ -413,6 +422,7 @@ impl Control {
             self.owners.remove(&job.plan.name);
         }
         self.effects.push_back(Effect::Remove(id));
+        self.servers_changed(&job.plan);
         if let Some(uplink) = &job.plan.uplink {
             let (name, key, wid) = (job.plan.name.clone(), job.plan.config.key, uplink.wid);
             let lost = !job.has_ended_well();

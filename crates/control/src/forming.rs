@@ -182,7 +182,7 @@ impl Forming {
         }
     }
 
-    /// The shape that the ranks so far ask for.
+    /// The shape that the ranks so far ask for, of a job without servers.
     pub fn wish(&self, shards: u16) -> JobShape {
         let below = self.switches.len() as u16;
         let workers = self.seats.values().filter(|seat| seat.via.is_none()).count() as u16;
@@ -199,6 +199,7 @@ impl Forming {
             children: workers + below,
             neighbours: below + u16::from(self.has_parent),
             shards,
+            servers: 0,
             options: first.options.clone(),
         }
     }

@@ -55,6 +55,8 @@ pub struct Ascent {
     pub shards: Vec<SocketAddr>,
     /// The UDP address of each worker of the whole job, by rank.
     pub workers: Vec<SocketAddr>,
+    /// Where the job's servers are that are processes of their own, by number.
+    pub servers: Vec<SocketAddr>,
     /// All switches of the tree.
     pub switches: Vec<SwitchPlace>,
 }

@@ -22,6 +22,7 @@ mod report;
 mod request;
 pub mod routes;
 mod running;
+mod servers;
 pub mod tokens;
 mod watch;
 
@@ -35,4 +36,5 @@ pub use plan::{Admitted, Effect, Plan};
 pub use refusal::Refusal;
 pub use report::{AboveView, JobView, MemberState, MemberView, Phase, SwitchView};
 pub use request::JoinRequest;
+pub use servers::{JobServer, JobServerView, OfferView, ServerOffer, ServerPlace, Servers};
 pub use watch::{Departed, Gone, Suspect};

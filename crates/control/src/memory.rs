@@ -25,6 +25,8 @@ pub struct JobShape {
     pub neighbours: u16,
     /// Independent parts of the switch.
     pub shards: u16,
+    /// Servers that share the slots in place of the switch's parts; 0 where the switch sums, or nobody.
+    pub servers: u16,
     /// What its members have chosen.
     pub options: Options,
 }
@@ -41,7 +43,8 @@ impl JobShape {
 
     /// The job that has this shape.
     pub(crate) fn config(&self, job: JobId, key: JobKey) -> JobConfig {
-        let JobShape { protocol, slots, elements_per_packet, world, shards, ref options, .. } = *self;
+        let JobShape { protocol, slots, elements_per_packet, world, ref options, .. } = *self;
+        let shards = self.parts();
         let (protocol, options) = (protocol.code, options.clone());
         JobConfig {
             job,
@@ -54,6 +57,11 @@ impl JobShape {
             levels: self.neighbours > 0,
             options,
         }
+    }
+
+    /// Equal parts that the slots are dealt out in.
+    pub fn parts(&self) -> u16 {
+        if self.servers > 0 { self.servers } else { self.shards }
     }
 
     /// Bytes that the job occupies in the whole switch, rounded up rather than down: what its protocol's machines take,
@@ -96,7 +104,17 @@ mod tests {
     fn shape(protocol: &'static Protocol, numbers: &str, slots: u16) -> JobShape {
         let given = if numbers.is_empty() { None } else { Some(("numbers".to_owned(), numbers.to_owned())) };
         let options = protocol.options.read(&given.into_iter().collect()).unwrap();
-        JobShape { protocol, slots, elements_per_packet: 360, world: 4, children: 4, neighbours: 0, shards: 1, options }
+        JobShape {
+            protocol,
+            slots,
+            elements_per_packet: 360,
+            world: 4,
+            children: 4,
+            neighbours: 0,
+            shards: 1,
+            servers: 0,
+            options,
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::levels::{Child, SwitchPlace, Uplink};
 use crate::name::JobName;
 use crate::refusal::Refusal;
 use crate::request::JoinRequest;
+use crate::servers::Servers;
 
 /// A job as it is to be installed, and what its members are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Plan {
     pub children: Vec<Child>,
     /// Where each worker's packets come from, by rank, of the whole job.
     pub workers: Vec<SocketAddr>,
+    /// Who makes the sums, where servers do.
+    pub servers: Servers,
     /// All switches of the tree but this one.
     pub switches: Vec<SwitchPlace>,
     /// The way to the switch above, if there is one.

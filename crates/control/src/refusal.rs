@@ -270,6 +270,27 @@ pub enum Refusal {
         /// The rank that it is about, if it is about one only.
         rank: Option<u16>,
     },
+    /// A server at a switch that forms no jobs.
+    #[error("this switch is below another one, where its jobs are formed: offer the server to the switch at the top")]
+    OfferBelow,
+    /// A server that ends, or whose address another process has now.
+    #[error("this server's offer is over: it has ended, or another process offers the same address")]
+    OfferOver,
+    /// A server whose address is not its own.
+    #[error(
+        "no server answers at UDP {addr}, which this server names as its own: is a firewall in between, or does --listen \
+         name another address than the way here has?"
+    )]
+    ServerUnproven {
+        /// What it names.
+        addr: SocketAddr,
+    },
+    /// As many servers as a switch knows.
+    #[error("the switch knows {most} servers already, and takes no more")]
+    TooManyServers {
+        /// The most.
+        most: usize,
+    },
     /// The switch is ending.
     #[error("the switch is stopping: join again when it is back")]
     Stopping,
@@ -304,6 +325,10 @@ impl Refusal {
             Refusal::ShardsDiffer { .. } => "shards_differ",
             Refusal::AboveSilent { .. } => "above_silent",
             Refusal::Above { code, .. } => code,
+            Refusal::OfferBelow => "offer_below",
+            Refusal::ServerUnproven { .. } => "server_unproven",
+            Refusal::OfferOver => "offer_over",
+            Refusal::TooManyServers { .. } => "too_many_servers",
             Refusal::Stopping => "stopping",
         }
     }

@@ -10,6 +10,7 @@ use tributary_proto::contract::time::Time;
 use crate::control::Control;
 use crate::levels::Child;
 use crate::name::JobName;
+use crate::servers::JobServerView;
 
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -128,6 +129,8 @@ pub struct JobView {
     pub members: Vec<MemberView>,
     /// Switches below that are or were there, by ascending lowest rank.
     pub switches: Vec<SwitchView>,
+    /// Servers that are processes of their own, by number.
+    pub servers: Vec<JobServerView>,
     /// The switch above, if there is one and the job is installed.
     pub above: Option<AboveView>,
     /// The ranks of each child, by its `wid`.
@@ -152,10 +155,12 @@ impl Control {
             };
             let gone = job.departed(None).members;
             let missing: Vec<u16> = gone.iter().filter(|gone| !gone.left).map(|gone| gone.rank).collect();
+            let servers = job.server_views();
+            let server_gone = servers.iter().any(|server| server.state != MemberState::Present);
             let phase = match job.started {
                 None => Phase::Installing,
                 Some(_) if job.superseded => Phase::Superseded,
-                Some(_) if any(MemberState::Lost) || !missing.is_empty() => Phase::Failed,
+                Some(_) if any(MemberState::Lost) || server_gone || !missing.is_empty() => Phase::Failed,
                 Some(_) if any(MemberState::Left) => Phase::Ending,
                 Some(_) => Phase::Running,
             };
@@ -172,6 +177,7 @@ impl Control {
                 missing,
                 members,
                 switches,
+                servers,
                 above: job.above.as_ref().map(|above| AboveView { state: above.state, heard: above.heard }),
                 ranks_of: job.plan.children.iter().map(ranks).collect(),
             }
@@ -194,6 +200,7 @@ impl Control {
                 missing: forming.missing(),
                 members,
                 switches,
+                servers: Vec::new(),
                 above: None,
                 ranks_of: Vec::new(),
             }

@@ -15,6 +15,7 @@ use crate::name::JobName;
 use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::report::MemberState;
+use crate::servers::ServerSeat;
 use crate::watch::{Departed, Suspicion, Watch};
 
 /// One child of a running job, or the switch above.
@@ -88,6 +89,8 @@ pub(crate) struct Running {
     pub started: Option<Time>,
     /// Its name stands for a newer job.
     pub superseded: bool,
+    /// The servers that are processes of their own, by number.
+    pub servers: Vec<ServerSeat>,
     /// Switches of the fabric that cannot be reached.
     pub absences: Vec<Absence>,
     /// Changes of what is known of who is gone.
@@ -98,7 +101,10 @@ impl Running {
     pub fn new(now: Time, plan: Arc<Plan>, client: Client, tickets: Vec<Ticket>) -> Running {
         let members = tickets.into_iter().map(|ticket| Member::new(now, Some(ticket))).collect();
         let above = plan.uplink.as_ref().map(|_| Member::new(now, None));
-        Running { plan, client, members, above, started: None, superseded: false, absences: Vec::new(), departures: 0 }
+        let seat = ServerSeat { state: MemberState::Present, since: now };
+        let servers = vec![seat; plan.servers.dedicated().len()];
+        let (absences, departures) = (Vec::new(), 0);
+        Running { plan, client, members, above, started: None, superseded: false, servers, absences, departures }
     }
 
     /// A job that was installed before this control plane was started; its members have their lease to be heard.
@@ -128,7 +134,9 @@ impl Running {
 
     /// True while every member is there.
     pub fn is_whole(&self) -> bool {
+        let is_there = |seat: &ServerSeat| seat.state == MemberState::Present;
         self.all().all(|member| member.state == MemberState::Present && !member.renounced)
+            && self.servers.iter().all(is_there)
     }
 
     /// True if all members have said that they have finished.
@@ -204,7 +212,11 @@ impl Running {
     }
 
     fn first_loss(&self) -> Option<Time> {
-        self.all().filter(|member| member.state == MemberState::Lost).map(|member| member.since).min()
+        let members = self.all().map(|member| (member.state, member.since));
+        // A server's work cannot be done without it, however it went.
+        let gone = self.servers.iter().filter(|seat| seat.state != MemberState::Present);
+        let servers = gone.map(|seat| (MemberState::Lost, seat.since));
+        members.chain(servers).filter(|&(state, _)| state == MemberState::Lost).map(|(_, since)| since).min()
     }
 
     /// The next time at which a lease or the grace period ends.

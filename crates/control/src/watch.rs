@@ -20,6 +20,7 @@ use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::report::MemberState;
 use crate::running::{Member, Running};
+use crate::servers::ServerPlace;
 
 /// A member's open connections.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,17 +87,20 @@ pub struct Departed {
     pub members: Vec<Gone>,
     /// Switches that are lost, each with the ranks below it, which are gone with it; one without ranks is above.
     pub switches: Vec<SwitchPlace>,
+    /// Servers, by ascending number.
+    pub servers: Vec<ServerPlace>,
 }
 
 impl Departed {
     /// True if nobody is gone.
     pub fn is_empty(&self) -> bool {
-        self.members.is_empty() && self.switches.is_empty()
+        self.members.is_empty() && self.switches.is_empty() && self.servers.is_empty()
     }
 
     fn extend(&mut self, other: &Departed) {
         self.members.extend(&other.members);
         self.switches.extend(other.switches.iter().cloned());
+        self.servers.extend(&other.servers);
     }
 }
 
@@ -137,7 +141,7 @@ impl Control {
         }
         // It speaks for its own ranks alone.
         let is_there = |rank: u16| child.below.ranks().binary_search(&Rank(rank)).is_ok();
-        let mut said = said;
+        let mut said = Departed { servers: Vec::new(), ..said };
         said.members.retain(|gone| is_there(gone.rank));
         said.switches.retain(|place| !place.ranks.is_empty() && place.ranks.iter().all(|&rank| is_there(rank)));
         if member.said != said {
@@ -228,7 +232,7 @@ impl Watch {
     const MOST: u16 = 4;
 
     /// False if there are as many as a member may have.
-    fn open(&mut self) -> bool {
+    pub fn open(&mut self) -> bool {
         let may = self.open < Watch::MOST;
         if may {
             *self = Watch { open: self.open + 1, closed: None };
@@ -236,7 +240,7 @@ impl Watch {
         may
     }
 
-    fn close(&mut self, now: Time) {
+    pub fn close(&mut self, now: Time) {
         self.open = self.open.saturating_sub(1);
         self.closed = (self.open == 0).then_some(now);
     }
@@ -268,6 +272,7 @@ impl Running {
             }
         }
         self.add_absences(&mut gone);
+        self.add_servers(&mut gone);
         gone.members.sort_unstable_by_key(|gone| gone.rank);
         gone
     }

@@ -39,7 +39,7 @@ fn a_switch_that_is_gone_is_named_with_the_ranks_behind_it() {
     assert_eq!(world.control.gone(plan.config.job), Some(Departed::default()), "it may be started again");
     absent(&mut world, &plan, 0.2);
     let members = [2, 3].map(|rank| Gone { rank, left: false }).to_vec();
-    let gone = Departed { members, switches: vec![leaf()] };
+    let gone = Departed { members, switches: vec![leaf()], servers: Vec::new() };
     assert_eq!(world.control.gone(plan.config.job), Some(gone));
 }
 

@@ -50,6 +50,7 @@ fn no_job_holds_more_than_it_is_charged_nor_much_less() {
                         children,
                         neighbours,
                         shards,
+                        servers: 0,
                         options: protocol.options.defaults(),
                     };
                     let (held, charged) = (held(&shape, &Below::workers(world), None), shape.bytes());
@@ -83,6 +84,7 @@ fn switches_below_and_above_are_charged_too() {
             children,
             neighbours,
             shards: 2,
+            servers: 0,
             options: protocol.options.defaults(),
         };
         let (held, charged) = (held(&shape, &below, parent), shape.bytes());

@@ -22,7 +22,7 @@ fn left(rank: u16) -> Gone {
 }
 
 fn members(gone: &[Gone]) -> Departed {
-    Departed { members: gone.to_vec(), switches: Vec::new() }
+    Departed { members: gone.to_vec(), switches: Vec::new(), servers: Vec::new() }
 }
 
 fn place(last: u8, ranks: &[u16]) -> SwitchPlace {
@@ -80,6 +80,7 @@ fn below() -> (Control, Arc<Plan>) {
         wid: ChildId(0),
         shards: vec!["10.9.0.9:17777".parse().unwrap()],
         workers: (0..4).map(|rank| request(rank, 4, 1).addr).collect(),
+        servers: Vec::new(),
         switches: vec![place(9, &[0, 1, 2, 3]), place(1, &[0, 2]), place(2, &[1, 3])],
     };
     control.ascended(Time::ZERO, &name("job"), question.unwrap(), Ok(ascent));
@@ -128,7 +129,11 @@ fn what_one_switch_below_says_the_others_are_told_and_never_itself() {
 #[test]
 fn a_switch_below_speaks_for_its_own_ranks_alone() {
     let (mut top, plan) = top();
-    let said = Departed { members: vec![lost(0), lost(3)], switches: vec![place(8, &[0, 1]), place(7, &[])] };
+    let said = Departed {
+        members: vec![lost(0), lost(3)],
+        switches: vec![place(8, &[0, 1]), place(7, &[])],
+        servers: Vec::new(),
+    };
     say(&mut top, &plan, 1, said);
     assert_eq!(top.gone_beside(ID, ChildId(0)), Some(members(&[lost(3)])));
     let key = plan.config.key;
@@ -147,7 +152,7 @@ fn a_switch_below_that_dies_is_named_with_its_ranks_within_two_keepalives() {
     let now = pass(&mut top, now, secs(0.9), &[0], false);
     assert_eq!(top.gone_beside(ID, ChildId(0)), Some(Departed::default()));
     pass(&mut top, now, secs(0.2), &[0], false);
-    let gone = Departed { members: vec![lost(1), lost(3)], switches: vec![place(2, &[1, 3])] };
+    let gone = Departed { members: vec![lost(1), lost(3)], switches: vec![place(2, &[1, 3])], servers: Vec::new() };
     assert_eq!(top.gone_beside(ID, ChildId(0)), Some(gone));
 }
 
@@ -186,7 +191,7 @@ fn the_switch_above_is_lost_when_it_is_silent_and_nothing_listens_there() {
     assert_eq!(rack.gone(ID), Some(Departed::default()), "the connection stands");
     rack.watching_above(now, ID, false);
     let now = pass(&mut rack, now, secs(1.1), &[0, 1], false);
-    let gone = Departed { members: Vec::new(), switches: vec![place(9, &[])] };
+    let gone = Departed { members: Vec::new(), switches: vec![place(9, &[])], servers: Vec::new() };
     assert_eq!(rack.gone(ID), Some(gone));
     // Nobody can ask this switch for the other racks any more: the slots come back when its own ranks have left.
     for rank in [0, 2] {

@@ -142,6 +142,7 @@ impl Tree {
                     wid: ChildId(wid as u16),
                     shards: vec!["10.9.0.9:17777".parse().unwrap()],
                     workers: plan.workers.clone(),
+                    servers: plan.servers.dedicated().iter().map(|server| server.addr).collect(),
                     switches: plan.switches.clone(),
                 })
             }

@@ -20,6 +20,9 @@ use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous
 use crate::status::SwitchStatus;
 use crate::token::Token;
 
+mod servers;
+pub(crate) use self::servers::ServerClient;
+
 /// Why a call to a switch failed: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {

@@ -8,6 +8,7 @@ mod above;
 mod addresses;
 mod alibi;
 mod members;
+mod servers;
 mod shards;
 
 use std::collections::BTreeMap;
@@ -174,6 +175,13 @@ impl ControlPlane {
     fn largest_pool(&self, request: &JoinRequest, senders: u16) -> u16 {
         let elements = request.elements_per_packet.unwrap_or(request.max_elements_per_packet);
         let packet_bytes = pool_size::packet_bytes(request.protocol, elements);
+        if request.protocol.server.is_some() {
+            // Where each worker is a server besides, its suggestion reckons with that.
+            let servers = self.server_buffers(request.protocol, &request.client);
+            return servers.map_or(request.suggested_slots, |(buffer, count)| {
+                pool_size::largest(buffer, count, senders, packet_bytes)
+            });
+        }
         let buffer = self.shards.iter().map(|shard| shard.receive_buffer()).min().unwrap_or(0);
         pool_size::largest(buffer, self.shards.len(), senders, packet_bytes)
     }

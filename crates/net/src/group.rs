@@ -1,7 +1,7 @@
 //! One worker of a job: [`Group`].
 //!
 //! Below it, from the caller to the wire: `shared` (who drives), `engine` (the machine and its collectives under way),
-//! `link` and `outbox` (packets in runs). `connect` is how it comes to be, `pending` a collective that is under way.
+//! `link` (packets in runs). `connect` is how it comes to be, `pending` a collective that is under way.
 //! `watch` hears from the switch who is gone, `outlook` judges what can still complete.
 
 mod connect;
@@ -9,7 +9,6 @@ mod engine;
 mod error;
 mod link;
 mod options;
-mod outbox;
 mod outlook;
 mod pending;
 mod shared;

@@ -2,7 +2,8 @@
 //!
 //! Start with [`rendezvous`] (what a worker and a switch must know of each other), then [`shard`] (one core of a
 //! switch) and [`group`] (one worker). [`udp`] is the port that both sides send and receive through. [`switch_daemon`]
-//! is a whole switch, with its control plane over HTTP; [`client`] speaks to it. [`fabric`] is a switch that works with
+//! is a whole switch, with its control plane over HTTP; [`client`] speaks to it. [`server`] is a process that sums for jobs
+//! whose protocol has servers. [`fabric`] is a switch that works with
 //! others.
 #![deny(unsafe_code)]
 
@@ -18,9 +19,11 @@ pub mod group;
 pub mod heap;
 mod http;
 mod memory;
+mod outbox;
 pub mod pool_size;
 pub mod process;
 pub mod rendezvous;
+pub mod server;
 pub mod shard;
 pub mod status;
 pub mod switch_daemon;

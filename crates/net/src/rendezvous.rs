@@ -5,8 +5,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub use tributary_control::{Departed, Gone, SwitchPlace};
-use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId};
+pub use tributary_control::{Departed, Gone, ServerPlace, SwitchPlace};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
 
@@ -52,6 +52,11 @@ pub struct JoinAnswer {
     pub elements_per_packet: u16,
     /// The UDP address of each member, by rank.
     pub peers: Vec<SocketAddr>,
+    /// The UDP address of each of the job's servers, by number; those of the members where each is one. Empty for protocols
+    /// without servers.
+    pub servers: Vec<SocketAddr>,
+    /// The server that this worker is besides.
+    pub serves: Option<ServerId>,
     /// This worker's number at its switch; its rank, where all ranks have come to one switch.
     pub wid: ChildId,
     /// The switches that the job runs on, this worker's among them.

@@ -39,9 +39,38 @@ pub struct SwitchInfo {
     pub shards: Vec<ShardStatus>,
     /// Packets that belonged to no job, by reason; reasons that never occurred are left out.
     pub strangers: BTreeMap<String, u64>,
+    /// Servers that have offered themselves, by address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerStatus>,
     /// Its part in a fabric of switches, if it is one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricStatus>,
+}
+
+/// A server that has offered itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerStatus {
+    /// Where it receives packets.
+    pub addr: SocketAddr,
+    /// `present`, `left` or `lost`.
+    pub state: String,
+    /// Seconds since it last asked for work.
+    pub heard_s_ago: f64,
+    /// The jobs that it serves.
+    pub jobs: Vec<String>,
+}
+
+/// A server of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobServerStatus {
+    /// Its number in the job.
+    pub server: u16,
+    /// Where it receives packets.
+    pub addr: SocketAddr,
+    /// `present`, `left` or `lost`.
+    pub state: String,
 }
 
 /// A switch's part in a fabric.
@@ -174,6 +203,9 @@ pub struct JobStatus {
     pub members: Vec<MemberStatus>,
     /// Switches below that are or were there, by ascending lowest rank.
     pub switches: Vec<SwitchBelowStatus>,
+    /// Servers that are processes of their own, by number; none where each worker is one besides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<JobServerStatus>,
     /// The switch above, if there is one and the job is installed.
     pub above: Option<AboveStatus>,
     /// Ranks that have not come, or fell silent without a word, ascending. While a job forms below another switch: as

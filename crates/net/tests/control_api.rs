@@ -141,7 +141,7 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_told_to_those_who_w
     let dying = workers.pop();
     let lost = Gone { rank: 2, left: false };
     let left = Gone { rank: 1, left: true };
-    let gone = |members: &[Gone]| Departed { members: members.to_vec(), switches: Vec::new() };
+    let gone = |members: &[Gone]| Departed { members: members.to_vec(), ..Departed::default() };
     let (done, is_done) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let (answer, workers) = (&answer, &workers);

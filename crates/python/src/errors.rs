@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tributary_net::group::{ConnectError, GroupError};
 use tributary_proto::contract::host::CollectiveError;
-use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::ids::{Rank, ServerId};
 
 use tributary_sim::config::ConfigError;
 
@@ -30,6 +30,10 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
     let sentence = error.to_string();
     let cause = match error {
         GroupError::Failed { cause, .. } | GroupError::Broken { cause, .. } => cause,
+        // Ranks that leave after a server's death are not its cause.
+        GroupError::Bereft { news, .. } if !news.servers().is_empty() => {
+            return raise(py, "ServerLost", (sentence, servers(&news.servers())));
+        }
         // Without a rank: a switch.
         GroupError::Bereft { news, .. } if news.ranks().is_empty() => return raise(py, "SwitchLost", (sentence,)),
         GroupError::Bereft { news, .. } => return raise(py, "RankLost", (sentence, ranks(&news.ranks()))),
@@ -40,6 +44,7 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
     match cause {
         CollectiveError::Missing { missing, .. } => raise(py, "CollectiveTimeout", (sentence, ranks(missing))),
         CollectiveError::PeerSilent { worker, .. } => raise(py, "CollectiveTimeout", (sentence, vec![worker.0])),
+        CollectiveError::ServerSilent { server, .. } => raise(py, "ServerLost", (sentence, vec![server.0])),
         CollectiveError::SwitchSilent { .. }
         | CollectiveError::SwitchAboveSilent { .. }
         | CollectiveError::SwitchBelowSilent { .. } => raise(py, "SwitchLost", (sentence,)),
@@ -50,6 +55,10 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
 
 fn ranks(workers: &[Rank]) -> Vec<u16> {
     workers.iter().map(|worker| worker.0).collect()
+}
+
+fn servers(servers: &[ServerId]) -> Vec<u16> {
+    servers.iter().map(|server| server.0).collect()
 }
 
 /// The group was closed.

@@ -39,7 +39,8 @@ class Options:
     fallback: str = "gloo"
     #: Seconds until missing ranks are given up, for groups whose script gives no timeout.
     timeout: float | None = None
-    #: "switchml" (the switch sums), "canary" (the switches of a fabric do) or "ring" (the hosts do).
+    #: "switchml" (the switch sums), "canary" (the switches of a fabric do), "ring" (the hosts do) or "ps"
+    #: (parameter servers do: those on offer, or one beside each rank).
     protocol: str = "switchml"
     #: Options of the protocol: "name=value", several with commas between.
     options: str = ""

@@ -5,6 +5,7 @@ mod collective;
 mod demo;
 mod doctor;
 mod fabric;
+mod ps;
 mod reproduce;
 mod sim;
 mod star;
@@ -43,6 +44,8 @@ pub struct Cli {
 pub enum Command {
     /// Serve as an aggregation switch for many jobs at once, until SIGTERM or Ctrl-C
     Switch(switch::Args),
+    /// Offer this host as a parameter server to a switch's jobs, until SIGTERM or Ctrl-C
+    Ps(ps::Args),
     /// Be one worker of a job: sum an array with the other workers
     Allreduce(collective::AllreduceArgs),
     /// The same, but the sum is for one of them
@@ -74,6 +77,7 @@ impl Command {
     pub fn json(&self) -> bool {
         match self {
             Command::Switch(args) => args.json,
+            Command::Ps(args) => args.json,
             Command::Allreduce(args) => args.member.json,
             Command::Reduce(args) => args.member.json,
             Command::Broadcast(args) => args.member.json,
@@ -93,6 +97,7 @@ impl Command {
     pub fn run(self, program: &Program) -> Result<(), Failure> {
         match self {
             Command::Switch(args) => switch::run(args),
+            Command::Ps(args) => ps::run(args),
             Command::Allreduce(args) => collective::allreduce(args),
             Command::Reduce(args) => collective::reduce(args),
             Command::Broadcast(args) => collective::broadcast(args),

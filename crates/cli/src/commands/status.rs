@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use tributary_net::client;
-use tributary_net::status::{FabricStatus, JobStatus, ShardStatus, SwitchInfo, SwitchStatus};
+use tributary_net::status::{
+    FabricStatus, JobServerStatus, JobStatus, ServerStatus, ShardStatus, SwitchInfo, SwitchStatus,
+};
 
 use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
@@ -51,6 +53,7 @@ fn text(status: &SwitchStatus) -> String {
     }
     lines.push(jobs(&status.jobs));
     lines.extend(status.jobs.iter().flat_map(levels));
+    lines.extend(status.jobs.iter().flat_map(servers));
     let drops = status.jobs.iter().filter(|job| !job.drops.is_empty());
     let drops: Vec<String> = drops.map(|job| format!("dropped of {}: {}", job.name, counts(&job.drops))).collect();
     if !drops.is_empty() {
@@ -78,6 +81,7 @@ fn about_switch(switch: &SwitchInfo) -> Vec<String> {
     if let Some(parent) = switch.parent {
         lines.push(format!("below the switch at {parent}"));
     }
+    lines.extend(switch.servers.iter().map(server));
     if !switch.strangers.is_empty() {
         lines.push(format!("packets of no job: {}", counts(&switch.strangers)));
     }
@@ -98,6 +102,15 @@ fn about_switch(switch: &SwitchInfo) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A server that has offered itself.
+fn server(server: &ServerStatus) -> String {
+    let jobs = match server.jobs.as_slice() {
+        [] => "serves no job".to_string(),
+        jobs => format!("serves {}", jobs.join(", ")),
+    };
+    format!("server {} is {}, {jobs}, heard {:.1} s ago", server.addr, server.state, server.heard_s_ago)
 }
 
 /// What a switch of a fabric has more than others: its ports, and the memory that all jobs share.
@@ -198,6 +211,14 @@ fn levels(job: &JobStatus) -> Vec<String> {
         lines.insert(0, format!("{}: ranks {} are here", job.name, list(&here)));
     }
     lines
+}
+
+/// Who sums, for jobs whose servers are processes of their own.
+fn servers(job: &JobStatus) -> Vec<String> {
+    let line = |server: &JobServerStatus| {
+        format!("{}: server {} is at {}: {}", job.name, server.server, server.addr, server.state)
+    };
+    job.servers.iter().map(line).collect()
 }
 
 fn counts(counts: &BTreeMap<String, u64>) -> String {

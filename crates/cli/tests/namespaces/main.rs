@@ -8,6 +8,7 @@ mod faults;
 mod network;
 mod paths;
 mod racks;
+mod servers;
 mod soak;
 mod strangers;
 mod trouble;

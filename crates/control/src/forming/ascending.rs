@@ -9,12 +9,13 @@ use crate::memory::JobShape;
 use crate::name::JobName;
 use crate::plan::Effect;
 use crate::refusal::Refusal;
+use crate::servers::{JobServer, Servers};
 
 impl Control {
     /// Tells the switch above who has come here.
     pub(super) fn ask_above(&mut self, now: Time, name: &JobName) {
         let Some(forming) = self.forming.get(name) else { return };
-        let most_slots = match self.grant(name, &forming.client, forming.wish(self.limits.shards), true) {
+        let most_slots = match self.grant(name, &forming.client, self.wish(forming), true) {
             Ok(shape) => shape.slots,
             Err(refusal) => {
                 self.fail_forming(name, &refusal);
@@ -83,7 +84,13 @@ impl Control {
         let full_since = *forming.full_since.get_or_insert(now);
         let Some(ascent) = &forming.ascent else { return };
         let (slots, elements_per_packet) = (ascent.slots, ascent.elements_per_packet);
-        let shape = JobShape { slots, elements_per_packet, ..forming.wish(shards) };
+        let wish = forming.wish(shards);
+        let servers = match (wish.protocol.server, ascent.servers.len() as u16) {
+            (None, _) => 0,
+            (Some(_), 0) => wish.world,
+            (Some(_), dedicated) => dedicated,
+        };
+        let shape = JobShape { slots, elements_per_packet, servers, ..wish };
         // The pool that the switch above has granted, or nothing.
         let fits = |granted: Result<JobShape, Refusal>| match granted {
             Ok(granted) if granted.slots == slots => Ok(()),
@@ -112,14 +119,24 @@ impl Control {
     }
 
     fn install_below(&mut self, now: Time, name: &JobName, mut forming: Forming, shape: JobShape) {
-        let Some(Ascent { job, key, wid, shards, workers, switches, .. }) = forming.ascent.take() else { return };
+        let Some(Ascent { job, key, wid, shards, workers, servers, switches, .. }) = forming.ascent.take() else {
+            return;
+        };
+        let servers = match (shape.protocol.server, servers.is_empty()) {
+            (None, _) => Servers::None,
+            (Some(_), true) => Servers::Colocated,
+            (Some(_), false) => {
+                let known_above = |addr| JobServer { addr, incarnation: None };
+                Servers::Dedicated(servers.into_iter().map(known_above).collect())
+            }
+        };
         // The switch above has given the id anew, so whatever has it here ended there long ago.
         let orphans = self.remove(job);
         for ticket in orphans {
             self.answer(ticket, Err(Refusal::UnknownJob { job: name.clone() }));
         }
         let above = (Uplink { wid, shards }, switches);
-        self.install_formed(now, name, forming, &shape, shape.config(job, key), workers, Some(above));
+        self.install_formed(now, name, forming, &shape, shape.config(job, key), workers, servers, Some(above));
     }
 
     /// True if all ranks below this switch that the name's former jobs had have come anew: the switch above waits for

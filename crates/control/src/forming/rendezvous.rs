@@ -17,6 +17,7 @@ use crate::name::JobName;
 use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::running::Running;
+use crate::servers::Servers;
 
 impl Control {
     /// The first rank of a new job. It is refused at once where the job could not be admitted anyway.
@@ -51,7 +52,7 @@ impl Control {
         let check = match forming.contradiction(name) {
             Some(refusal) if !self.has_parent => Err(refusal),
             // What jobs of this name hold is theirs to give back by the time that all ranks have come.
-            _ => self.grant(name, &client, forming.wish(self.limits.shards), true).map(|_| ()),
+            _ => self.grant(name, &client, self.wish(&forming), true).map(|_| ()),
         };
         check?;
         if let Some(old) = self.owners.remove(name).and_then(|id| self.running.get_mut(&id)) {
@@ -127,8 +128,8 @@ impl Control {
         }
         let Some(forming) = self.forming.get_mut(name) else { return };
         let full_since = *forming.full_since.get_or_insert(now);
-        let wish = forming.wish(self.limits.shards);
         let client = forming.client.clone();
+        let wish = self.wish(&self.forming[name]);
         let ideal = self.grant(name, &client, wish.clone(), true);
         let granted = self.grant(name, &client, wish, false);
         if granted != ideal && now < full_since + self.limits.timers.succession() {
@@ -147,7 +148,19 @@ impl Control {
         let key = forming.seats.values().next().expect("a seat").fresh_key;
         let config = shape.config(self.next_id(), key);
         let workers = forming.seats.values().map(|seat| seat.request.addr).collect();
-        self.install_formed(now, name, forming, &shape, config, workers, None);
+        let (servers, _) = self.servers_for(shape.protocol, &forming.client);
+        self.install_formed(now, name, forming, &shape, config, workers, servers, None);
+    }
+
+    /// What the ranks so far ask for, with the servers that there are now.
+    pub(super) fn wish(&self, forming: &Forming) -> JobShape {
+        let wish = forming.wish(self.limits.shards);
+        let servers = match self.servers_for(wish.protocol, &forming.client).0 {
+            Servers::None => 0,
+            Servers::Colocated => wish.world,
+            Servers::Dedicated(servers) => servers.len() as u16,
+        };
+        JobShape { servers, ..wish }
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -159,6 +172,7 @@ impl Control {
         shape: &JobShape,
         config: JobConfig,
         workers: Vec<SocketAddr>,
+        servers: Servers,
         above: Option<(Uplink, Vec<SwitchPlace>)>,
     ) {
         let children = forming.children();
@@ -166,7 +180,8 @@ impl Control {
         let tickets = children.iter().map(ticket).collect();
         let (uplink, switches) = above.map_or((None, forming.places()), |(uplink, all)| (Some(uplink), all));
         let (protocol, memory_bytes) = (shape.protocol, shape.bytes());
-        let plan = Plan { name: name.clone(), protocol, config, children, workers, switches, uplink, memory_bytes };
+        let name = name.clone();
+        let plan = Plan { name, protocol, config, children, workers, servers, switches, uplink, memory_bytes };
         self.install(Running::new(now, Arc::new(plan), forming.client, tickets));
     }
 

@@ -48,12 +48,6 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "needs_fabric", error)
     }
 
-    /// A protocol whose sums are made by servers, where none has offered itself.
-    pub fn needs_servers(protocol: &'static Protocol) -> ApiError {
-        let error = format!("{} needs servers, and none has come to this switch: take another protocol", protocol.name);
-        ApiError::new(StatusCode::BAD_REQUEST, "needs_servers", error)
-    }
-
     /// A protocol of lone switches, in a fabric.
     pub fn not_for_fabrics(protocol: &'static Protocol) -> ApiError {
         let fit = protocols::ALL.iter().copied().filter(|protocol| protocol.placement == Placement::EveryHop);
@@ -81,12 +75,14 @@ impl From<Refusal> for ApiError {
             | Refusal::BadWorld { .. }
             | Refusal::BadRank { .. }
             | Refusal::BadElements { .. }
-            | Refusal::BadSlots { .. } => StatusCode::BAD_REQUEST,
+            | Refusal::BadSlots { .. }
+            | Refusal::OfferBelow => StatusCode::BAD_REQUEST,
             Refusal::OverQuota { .. }
             | Refusal::OverShare { .. }
             | Refusal::OtherTenant { .. }
             | Refusal::WrongKey { .. }
-            | Refusal::AddressUnproven { .. } => StatusCode::FORBIDDEN,
+            | Refusal::AddressUnproven { .. }
+            | Refusal::ServerUnproven { .. } => StatusCode::FORBIDDEN,
             Refusal::UnknownJob { .. } => StatusCode::NOT_FOUND,
             Refusal::PathTooNarrow { .. }
             | Refusal::Disagreement { .. }
@@ -95,11 +91,14 @@ impl From<Refusal> for ApiError {
             | Refusal::AddressTaken { .. }
             | Refusal::SwitchTwice { .. }
             | Refusal::ShardsDiffer { .. }
-            | Refusal::AskedAgain { .. } => StatusCode::CONFLICT,
+            | Refusal::AskedAgain { .. }
+            | Refusal::OfferOver => StatusCode::CONFLICT,
             Refusal::NotInstalled { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-            Refusal::Full { .. } | Refusal::TooManyJobs { .. } | Refusal::WatchedAlready { .. } | Refusal::Stopping => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Refusal::Full { .. }
+            | Refusal::TooManyJobs { .. }
+            | Refusal::TooManyServers { .. }
+            | Refusal::WatchedAlready { .. }
+            | Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::NotComing { .. } | Refusal::AboveSilent { .. } => StatusCode::GATEWAY_TIMEOUT,
             // What the switch above has said keeps its word, whatever the number.
             Refusal::Above { .. } => StatusCode::BAD_GATEWAY,

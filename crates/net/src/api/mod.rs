@@ -3,6 +3,7 @@
 
 pub(crate) mod call;
 pub mod error;
+mod servers;
 mod switches;
 
 use std::collections::BTreeMap;
@@ -10,8 +11,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tributary_control::{Client, Departed, Gone, JoinRequest, Plan};
-use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId};
+use tributary_control::{Client, Departed, Gone, JoinRequest, Plan, ServerPlace, Servers};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
 use tributary_proto::contract::wire;
 use tributary_proto::protocols;
 
@@ -20,6 +21,7 @@ use crate::clock::span;
 use crate::rendezvous;
 use crate::status::JobStatus;
 
+pub use servers::{OfferBody, OfferReply, RetireBody, ServedBody};
 pub use switches::{Place, RankBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, places};
 
 /// `POST /jobs/{name}/join`.
@@ -127,6 +129,12 @@ pub struct JoinReply {
     pub wid: u16,
     /// The switches of the job.
     pub switches: Vec<Place>,
+    /// The UDP address of each server, by number, where servers sum.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<SocketAddr>,
+    /// The server that the member is besides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serves: Option<u16>,
     /// In a fabric of switches: who is where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricReply>,
@@ -149,7 +157,12 @@ pub struct FabricReply {
 impl JoinReply {
     /// What a member is told.
     pub fn new(plan: &Plan, wid: ChildId, listen: SocketAddr, shard_ports: Vec<u16>) -> JoinReply {
+        let colocated = plan.servers == Servers::Colocated;
+        let dedicated = plan.servers.dedicated().iter().map(|server| server.addr);
         JoinReply {
+            servers: if colocated { plan.workers.clone() } else { dedicated.collect() },
+            // Packets go from host to host: a member's number is its rank.
+            serves: colocated.then_some(wid.0),
             wid: wid.0,
             switches: places(plan, listen),
             job_id: plan.config.job.0,
@@ -176,6 +189,8 @@ impl JoinReply {
             slots: self.slots,
             elements_per_packet: self.elements_per_packet,
             peers: self.peers,
+            servers: self.servers,
+            serves: self.serves.map(ServerId),
             wid: ChildId(self.wid),
             switches: self.switches.into_iter().map(|place| place.seen_from(switch)).collect(),
             fabric: self.fabric.map(|fabric| rendezvous::FabricAnswer {
@@ -234,6 +249,19 @@ pub struct GoneMembers {
     /// Switches that fell silent, each with the ranks below it; one without ranks is above the switch that answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<Place>,
+    /// Servers that are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<GoneServer>,
+}
+
+/// A server that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GoneServer {
+    /// Its number in the job.
+    pub server: u16,
+    /// Where it received packets.
+    pub addr: SocketAddr,
 }
 
 impl GoneMembers {
@@ -241,7 +269,13 @@ impl GoneMembers {
     pub fn new(gone: &Departed) -> GoneMembers {
         let ranks = |left| gone.members.iter().filter(|gone| gone.left == left).map(|gone| gone.rank).collect();
         let switches = gone.switches.iter().map(Place::new).collect();
-        GoneMembers { left: ranks(true), lost: ranks(false), switches }
+        let server = |&ServerPlace { server, addr }: &ServerPlace| GoneServer { server, addr };
+        GoneMembers {
+            left: ranks(true),
+            lost: ranks(false),
+            switches,
+            servers: gone.servers.iter().map(server).collect(),
+        }
     }
 
     /// As a table, as someone understands it who reached its sender at `sender`.
@@ -250,7 +284,8 @@ impl GoneMembers {
         let mut members: Vec<Gone> = left.chain(self.lost.iter().map(|&rank| Gone { rank, left: false })).collect();
         members.sort_by_key(|gone| gone.rank);
         let switches = self.switches.into_iter().map(|place| place.seen_from(sender)).collect();
-        Departed { members, switches }
+        let server = |GoneServer { server, addr }| ServerPlace { server, addr };
+        Departed { members, switches, servers: self.servers.into_iter().map(server).collect() }
     }
 }
 

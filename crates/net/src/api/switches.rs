@@ -35,7 +35,7 @@ impl Place {
 }
 
 /// An address that its owner knows as everywhere is where it was reached.
-fn reached(addr: SocketAddr, at: IpAddr) -> SocketAddr {
+pub(super) fn reached(addr: SocketAddr, at: IpAddr) -> SocketAddr {
     if addr.ip().is_unspecified() { SocketAddr::new(at.to_canonical(), addr.port()) } else { addr }
 }
 
@@ -125,6 +125,9 @@ pub struct SwitchJoinReply {
     pub shard_ports: Vec<u16>,
     /// The UDP address of each worker of the whole job, by rank.
     pub workers: Vec<SocketAddr>,
+    /// The UDP address of each server that is a process of its own, by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<SocketAddr>,
     /// All switches of the job.
     pub switches: Vec<Place>,
 }
@@ -140,6 +143,7 @@ impl SwitchJoinReply {
             wid: wid.0,
             shard_ports,
             workers: plan.workers.clone(),
+            servers: plan.servers.dedicated().iter().map(|server| server.addr).collect(),
             switches: places(plan, listen),
         }
     }
@@ -154,6 +158,7 @@ impl SwitchJoinReply {
             wid: ChildId(self.wid),
             shards: self.shard_ports.iter().map(|&port| SocketAddr::new(above, port)).collect(),
             workers: self.workers,
+            servers: self.servers,
             switches: self.switches.into_iter().map(|place| place.seen_from(above)).collect(),
         })
     }

@@ -33,18 +33,31 @@ impl ControlPlane {
         incarnation: u64,
         questions: u32,
     ) -> Result<(), Refusal> {
+        match self.silent_one(addrs, asked_at, incarnation, questions).await {
+            Ok(None) => Ok(()),
+            Ok(Some(addr)) => Err(Refusal::AddressUnproven { job: name.clone(), addr }),
+            Err(why) => Err(Refusal::NotInstalled { job: name.clone(), why }),
+        }
+    }
+
+    /// The first of these addresses at which no process with this incarnation answers; an error is a shard's that has
+    /// stopped.
+    pub(super) async fn silent_one(
+        &self,
+        addrs: &[SocketAddr],
+        asked_at: IpAddr,
+        incarnation: u64,
+        questions: u32,
+    ) -> Result<Option<SocketAddr>, String> {
         let questions = questions.min(MOST_QUESTIONS);
         let pairs = self.shards.iter().zip(addrs);
         let asked: Vec<_> =
             pairs.map(|(shard, &addr)| (addr, shard.challenge(addr, asked_at, incarnation, questions))).collect();
         for (addr, answer) in asked {
-            let answers = answer.come().await;
-            let answers =
-                answers.map_err(|error| Refusal::NotInstalled { job: name.clone(), why: error.to_string() })?;
-            if !answers {
-                return Err(Refusal::AddressUnproven { job: name.clone(), addr });
+            if !answer.come().await.map_err(|error| error.to_string())? {
+                return Ok(Some(addr));
             }
         }
-        Ok(())
+        Ok(None)
     }
 }

@@ -92,6 +92,7 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             world: config.world,
             members: members.collect(),
             switches: Vec::new(),
+            servers: Vec::new(),
             above: None,
             missing: Vec::new(),
             slots: config.slots,

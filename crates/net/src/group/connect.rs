@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
-use tributary_proto::contract::ids::{Rank, ShardId};
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::Common;
@@ -50,6 +51,7 @@ pub fn connect(
     let answer = join(&*rendezvous, &request(options, switch, &path, &udp), &udp).map_err(socket_error)??;
 
     let (key, job) = (answer.key, answer.job_id);
+    check_servers(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
     check_fabric(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
     let host = options.protocol.host(Values::Elements, &host_config(options, &answer));
     let header = Common { protocol: options.protocol.code, kind: 0, job, key };
@@ -83,6 +85,7 @@ pub fn connect(
         rank: options.rank,
         world: options.world,
         switches: answer.switches,
+        servers: answer.servers,
         in_fabric: answer.fabric.is_some(),
     };
     Ok((Arc::new(Shared::new(identity, rendezvous, engine, socket, waker)), info))
@@ -112,7 +115,9 @@ fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, udp: &UdpP
     let elements = options.elements_per_packet.unwrap_or(max_elements);
     let packet_bytes = pool_size::packet_bytes(options.protocol, elements);
     let for_link = pool_size::suggested(path.link_bits_per_s, control_round_trip(switch), packet_bytes);
-    let for_socket = pool_size::largest(udp.counters().receive_buffer, 1, 1, packet_bytes);
+    // Beside a server, others' contributions come to the same socket.
+    let senders = if options.protocol.server.is_some() { 2 } else { 1 };
+    let for_socket = pool_size::largest(udp.counters().receive_buffer, 1, senders, packet_bytes);
     JoinRequest {
         job: options.job.clone(),
         rank: options.rank,
@@ -155,6 +160,20 @@ fn check_fabric(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), Joi
     )))
 }
 
+/// A protocol with servers must know where they are.
+fn check_servers(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
+    let number = answer.servers.len();
+    let shared = number > 0 && usize::from(answer.slots).is_multiple_of(number);
+    if options.protocol.server.is_none() || shared {
+        return Ok(());
+    }
+    Err(JoinError::Refused(format!(
+        "{} needs servers, and the switch {} does not say where they are: take another protocol, or install the same \
+         version of Tributary there",
+        options.protocol.name, options.switch
+    )))
+}
+
 fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
     HostConfig {
         job: JobConfig {
@@ -164,13 +183,14 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
             world: options.world,
             slots: answer.slots,
             elements_per_packet: answer.elements_per_packet,
-            shards: answer.shards.len() as u16,
-            levels: answer.switches.len() > 1,
+            shards: if answer.servers.is_empty() { answer.shards.len() } else { answer.servers.len() } as u16,
+            // Between hosts no partial sums travel.
+            levels: answer.switches.len() > 1 && answer.servers.is_empty(),
             options: options.options.clone(),
         },
         rank: Rank(options.rank),
         child: answer.wid,
-        serves: None,
+        serves: answer.serves,
         timers: TimerConfig::default(),
         fabric: answer.fabric.as_ref().map_or_else(FabricPlan::default, |fabric| FabricPlan {
             hosts: fabric.hosts.as_slice().into(),
@@ -184,7 +204,7 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
     }
 }
 
-/// Sends pings of full length until every shard has answered; says what is wrong if one does not. Returns the round
+/// Sends pings of full length until every shard and every server has answered; says what is wrong if one does not. Returns the round
 /// trip.
 fn try_way(
     engine: &mut Engine,
@@ -194,20 +214,28 @@ fn try_way(
     answer: &JoinAnswer,
     mtu: u32,
 ) -> Result<Duration, ConnectError> {
-    let shards = answer.shards.len();
-    let silent = match ping_all(engine, waker, full, shards, PING_PATIENCE) {
+    let silent = match ping_all(engine, waker, full, PING_PATIENCE) {
         Ok(round_trip) => {
             engine.link.watch_ways(full);
             return Ok(round_trip);
         }
         Err(silent) => silent,
     };
-    let shard = answer.shards[silent.index()];
-    if ping_all(engine, waker, SHORTEST, shards, PING_PATIENCE).is_err() {
-        return Err(ConnectError::UdpSilent { switch: options.switch.clone(), job: options.job.clone(), shard });
+    let place = |addr: Addr| match addr {
+        Addr::Server(server) => answer.servers[server.index()],
+        Addr::Switch(shard) => answer.shards[shard.index()],
+        Addr::Worker(_) | Addr::Node(_) => unreachable!("only shards and servers are asked"),
+    };
+    let shard = place(silent);
+    if let Err(silent) = ping_all(engine, waker, SHORTEST, PING_PATIENCE) {
+        let (switch, job, addr) = (options.switch.clone(), options.job.clone(), place(silent));
+        return Err(match silent {
+            Addr::Server(server) => ConnectError::ServerSilent { switch, job, server, addr },
+            _ => ConnectError::UdpSilent { switch, job, shard: addr },
+        });
     }
     let found = probe::ladder(full).find_map(|limit| {
-        let round_trip = ping_all(engine, waker, limit, shards, LADDER_PATIENCE).ok()?;
+        let round_trip = ping_all(engine, waker, limit, LADDER_PATIENCE).ok()?;
         Some((limit, round_trip))
     });
     let Some((limit, round_trip)) = found.filter(|_| answer.fabric.is_none()) else {
@@ -222,27 +250,20 @@ fn try_way(
     Ok(round_trip)
 }
 
-/// The last round trip, or the first shard that has not answered.
-fn ping_all(
-    engine: &mut Engine,
-    waker: &Waker,
-    len: usize,
-    shards: usize,
-    patience: Span,
-) -> Result<Duration, ShardId> {
+/// The last round trip, or who has not answered.
+fn ping_all(engine: &mut Engine, waker: &Waker, len: usize, patience: Span) -> Result<Duration, Addr> {
     let clock = engine.clock;
     let deadline = clock.now() + patience;
     let (mut sent, mut again) = (Time::ZERO, Time::ZERO);
     loop {
-        let heard: Vec<(ShardId, Time)> = engine.link.shards_heard(len).collect();
-        if heard.len() == shards {
-            let last = heard.iter().map(|&(_, at)| at).max().unwrap_or(sent);
+        let silent = engine.link.heard(len).find(|(_, at)| at.is_none());
+        let Some((silent, _)) = silent else {
+            let last = engine.link.heard(len).filter_map(|(_, at)| at).max().unwrap_or(sent);
             return Ok(clock::duration(last.since(sent)));
-        }
+        };
         let now = clock.now();
         if now >= deadline {
-            let missing = (0..shards as u16).map(ShardId).find(|shard| !heard.iter().any(|(other, _)| other == shard));
-            return Err(missing.expect("fewer were heard than there are"));
+            return Err(silent);
         }
         if again <= now {
             engine.link.ping(now, len);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use tributary_proto::contract::host::CollectiveError;
+use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::protocol::Refusal;
 
 use super::outlook::News;
@@ -48,13 +49,28 @@ pub enum ConnectError {
         /// The silent part of the switch.
         shard: SocketAddr,
     },
+    /// A server of the job does not answer.
+    #[error(
+        "the switch {switch} gave job \"{job}\" server {server} ({addr}), which does not answer: has it ended, or is a \
+         firewall in between?"
+    )]
+    ServerSilent {
+        /// The switch.
+        switch: String,
+        /// The job.
+        job: String,
+        /// The server's number in the job.
+        server: ServerId,
+        /// Where it receives packets.
+        addr: SocketAddr,
+    },
     /// Short packets arrive, packets of the job's length do not.
     #[error(
         "short UDP packets reach {shard}, packets of {bytes} bytes do not: the way has a smaller MTU than the {mtu} \
          that the kernel believes; choose fewer elements per packet"
     )]
     PathTooNarrow {
-        /// The part of the switch that was tried.
+        /// The part of the switch, or the server, that was tried.
         shard: SocketAddr,
         /// UDP payload bytes of the job's packets.
         bytes: usize,

@@ -7,15 +7,19 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use tributary_control::Timers;
-use tributary_proto::contract::ids::{Rank, ShardId};
+use tributary_proto::contract::ids::{Rank, ServerId, ShardId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, Transmit};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
-use super::outbox::{Addresses, Outbox};
+use crate::outbox::{Addresses, Outbox};
 use crate::rendezvous::JoinAnswer;
 use crate::udp::probe::{self, PathProbe};
 use crate::udp::{Inbox, Reassembly, Segments, SocketCounters, UdpPort, key_of};
+
+/// Receivers whose runs are gathered at the same time: a ring's two neighbours with what each gets, or some of the workers
+/// and servers that a worker with a server beside it sends to in turn.
+const LANES: usize = 16;
 
 /// The socket, the addresses, and what waits to be sent.
 pub struct Link {
@@ -28,16 +32,18 @@ pub struct Link {
     begun: usize,
     from: Addr,
     left: Segments,
-    outbox: Outbox,
+    outbox: Outbox<LANES>,
     /// When the switch was last sent a packet: our sign of life where ways are not watched. What peers are sent is none.
     switch_last_told: Time,
     /// Packets from addresses that are neither the switch's nor a peer's.
     strangers: u64,
-    /// For each shard, bytes of the longest of our pings that came back, and when.
-    pongs: Vec<Option<(usize, Time)>>,
+    /// For each shard and each server on another host, bytes of the longest of our pings that came back, and when.
+    pongs: BTreeMap<Addr, Option<(usize, Time)>>,
+    /// Each worker is a server besides, at one address.
+    colocated: bool,
     /// Bytes of the job's longest packet.
     full: usize,
-    /// The ways to shards, and to peers that we send to. Empty in a fabric, whose switches put no pieces together.
+    /// The ways to shards and servers, and to peers that we send to. Empty in a fabric, whose switches put no pieces together.
     paths: BTreeMap<Addr, PathProbe>,
     in_fabric: bool,
     pieces: Reassembly<Addr>,
@@ -50,8 +56,17 @@ impl Link {
     pub fn new(udp: UdpPort, header: Common, answer: &JoinAnswer, full: usize) -> Link {
         let shards = answer.shards.iter().enumerate().map(|(i, &at)| (Addr::Switch(ShardId(i as u16)), at));
         let peers = answer.peers.iter().enumerate().map(|(i, &at)| (Addr::Worker(Rank(i as u16)), at));
-        let known = peers.chain(shards);
+        let servers = answer.servers.iter().enumerate().map(|(i, &at)| (Addr::Server(ServerId(i as u16)), at));
+        // Where a worker's host is a server besides, its packets come from a worker: see `Addr`.
+        let known = servers.chain(peers).chain(shards);
+        let asked = known.clone().map(|(addr, _)| addr).filter(|addr| match addr {
+            Addr::Switch(_) => true,
+            Addr::Server(server) => Some(*server) != answer.serves,
+            Addr::Worker(_) | Addr::Node(_) => false,
+        });
         Link {
+            pongs: asked.map(|addr| (addr, None)).collect(),
+            colocated: answer.serves.is_some(),
             header,
             senders: known.clone().map(|(addr, at)| (key_of(at), addr)).collect(),
             addresses: known.map(|(addr, at)| (addr, udp.destination(at))).collect(),
@@ -62,7 +77,6 @@ impl Link {
             outbox: Outbox::new(),
             switch_last_told: Time::ZERO,
             strangers: 0,
-            pongs: vec![None; answer.shards.len()],
             full,
             paths: BTreeMap::new(),
             in_fabric: answer.fabric.is_some(),
@@ -82,30 +96,28 @@ impl Link {
         self.strangers
     }
 
-    /// Shards that have sent back a ping of at least `len` bytes.
-    pub fn shards_heard(&self, len: usize) -> impl Iterator<Item = (ShardId, Time)> + '_ {
-        let heard = move |(i, pong): (usize, &Option<(usize, Time)>)| {
-            pong.filter(|&(bytes, _)| bytes >= len).map(|(_, at)| (ShardId(i as u16), at))
-        };
-        self.pongs.iter().enumerate().filter_map(heard)
+    /// Every shard and every server on another host: when it sent back a ping of at least `len` bytes, if it has.
+    pub fn heard(&self, len: usize) -> impl Iterator<Item = (Addr, Option<Time>)> + '_ {
+        let at = move |pong: &Option<(usize, Time)>| pong.filter(|&(bytes, _)| bytes >= len).map(|(_, at)| at);
+        self.pongs.iter().map(move |(&addr, pong)| (addr, at(pong)))
     }
 
-    /// Asks every shard for a sign of life, with a packet of `len` bytes, and gives it one.
+    /// Asks all of these for a sign of life, with a packet of `len` bytes, and gives them one.
     pub fn ping(&mut self, now: Time, len: usize) {
-        for shard in self.shards() {
-            self.ping_one(shard, len);
+        for to in self.asked() {
+            self.ping_one(to, len);
         }
         self.switch_last_told = now;
     }
 
-    /// From now on the ways to the shards are watched; they hold packets of `limit` bytes.
+    /// From now on the ways to them are watched; they hold packets of `limit` bytes.
     pub fn watch_ways(&mut self, limit: usize) {
         if self.in_fabric {
             return;
         }
-        for shard in self.shards() {
-            self.paths.insert(shard, PathProbe::new(self.full, limit));
-            self.apply(shard);
+        for to in self.asked() {
+            self.paths.insert(to, PathProbe::new(self.full, limit));
+            self.apply(to);
         }
     }
 
@@ -130,8 +142,8 @@ impl Link {
         }
     }
 
-    fn shards(&self) -> impl Iterator<Item = Addr> + use<> {
-        (0..self.pongs.len() as u16).map(|shard| Addr::Switch(ShardId(shard)))
+    fn asked(&self) -> Vec<Addr> {
+        self.pongs.keys().copied().collect()
     }
 
     fn ping_one(&mut self, to: Addr, len: usize) {
@@ -185,10 +197,11 @@ impl Link {
         let bytes = &mut self.inbox.memory[place];
         let common = Common::parse(bytes).ok().filter(|common| Common { kind: 0, ..*common } == self.header)?;
         match (common.kind, from) {
-            (kind::PONG, Addr::Switch(shard)) => {
-                let pong = &mut self.pongs[shard.index()];
-                if pong.is_none_or(|(len, _)| len <= bytes.len()) {
-                    *pong = Some((bytes.len(), now));
+            (kind::PONG, _) => {
+                let len = bytes.len();
+                self.hear_pong(from, len, now);
+                if let (true, Addr::Worker(rank)) = (self.colocated, from) {
+                    self.hear_pong(Addr::Server(ServerId(rank.0)), len, now);
                 }
             }
             (kind::PING, Addr::Worker(_)) => {
@@ -207,11 +220,17 @@ impl Link {
             (kind::PIECE, _) => return self.pieces.add(from, bytes),
             _ => {}
         }
-        if let (kind::PONG, Some(path)) = (common.kind, self.paths.get_mut(&from)) {
-            path.hear(bytes.len());
+        None
+    }
+
+    fn hear_pong(&mut self, from: Addr, len: usize, now: Time) {
+        if let Some(pong) = self.pongs.get_mut(&from).filter(|pong| pong.is_none_or(|(longest, _)| longest <= len)) {
+            *pong = Some((len, now));
+        }
+        if let Some(path) = self.paths.get_mut(&from) {
+            path.hear(len);
             self.apply(from);
         }
-        None
     }
 
     /// Memory for the machine's next packet.

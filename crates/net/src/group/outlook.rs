@@ -6,10 +6,10 @@
 use std::fmt;
 
 use tributary_proto::contract::host::{CollectiveError, HostStats};
-use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::ids::{Rank, ServerId};
 use tributary_proto::contract::time::{Span, Time};
 
-use crate::rendezvous::{Departed, SwitchPlace};
+use crate::rendezvous::{Departed, ServerPlace, SwitchPlace};
 
 /// Without progress for this long, a collective lacks what a member that is gone did not contribute.
 const STANDSTILL: Span = Span::from_millis(1_000);
@@ -19,7 +19,7 @@ const SPREAD: Span = Span::from_millis(100);
 /// What the control plane said of the job: it cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Members or switches are gone.
+    /// Members, switches or servers are gone.
     Gone(Departed),
     /// The switch does not know the job, or does not answer: the sentence says which.
     NoSwitch(String),
@@ -34,18 +34,28 @@ impl News {
         }
     }
 
+    /// The servers that are gone.
+    pub fn servers(&self) -> Vec<ServerId> {
+        match self {
+            News::Gone(gone) => gone.servers.iter().map(|place| ServerId(place.server)).collect(),
+            News::NoSwitch(_) => Vec::new(),
+        }
+    }
+
     fn is_orderly(&self) -> bool {
-        matches!(self, News::Gone(gone) if gone.switches.is_empty() && gone.members.iter().all(|gone| gone.left))
+        let no_place = |gone: &Departed| gone.switches.is_empty() && gone.servers.is_empty();
+        matches!(self, News::Gone(gone) if no_place(gone) && gone.members.iter().all(|gone| gone.left))
     }
 }
 
 impl fmt::Display for News {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Departed { members, switches } = match self {
+        let Departed { members, switches, servers } = match self {
             News::Gone(gone) => gone,
             News::NoSwitch(sentence) => return f.write_str(sentence),
         };
-        let mut parts: Vec<String> = switches.iter().map(switch_is_gone).collect();
+        let mut parts: Vec<String> = servers.iter().map(server_is_gone).collect();
+        parts.extend(switches.iter().map(switch_is_gone));
         let with_switch = |rank: &u16| switches.iter().any(|place| place.ranks.contains(rank));
         let of = |left| members.iter().filter(move |gone| gone.left == left).map(|gone| gone.rank);
         let lost: Vec<u16> = of(false).filter(|rank| !with_switch(rank)).collect();
@@ -68,6 +78,10 @@ fn switch_is_gone(SwitchPlace { addr, ranks }: &SwitchPlace) -> String {
         [] => format!("the switch above, {addr}, is gone: its process ended or it was cut off"),
         _ => format!("the switch {addr} is gone, and {} with it: its process ended or it was cut off", list(ranks)),
     }
+}
+
+fn server_is_gone(ServerPlace { server, addr }: &ServerPlace) -> String {
+    format!("server {server} ({addr}) is gone: its process ended or it was cut off")
 }
 
 fn list(ranks: &[u16]) -> String {
@@ -121,7 +135,9 @@ impl Outlook {
     pub fn behind(&self, error: &CollectiveError) -> Option<&News> {
         match error {
             CollectiveError::Aborted => self.verdict.as_ref(),
-            CollectiveError::PeerSilent { .. } => self.verdict.as_ref().or(self.news.as_ref().map(|(_, news)| news)),
+            CollectiveError::PeerSilent { .. } | CollectiveError::ServerSilent { .. } => {
+                self.verdict.as_ref().or(self.news.as_ref().map(|(_, news)| news))
+            }
             _ => None,
         }
     }
@@ -137,7 +153,7 @@ mod tests {
     }
 
     fn gone(rank: u16, left: bool) -> News {
-        News::Gone(Departed { members: vec![Gone { rank, left }], switches: Vec::new() })
+        News::Gone(Departed { members: vec![Gone { rank, left }], ..Departed::default() })
     }
 
     #[test]
@@ -164,21 +180,28 @@ mod tests {
     fn news_are_a_sentence_that_names_who() {
         assert_eq!(gone(3, true).to_string(), "rank 3 has left the job");
         let members = [(0, true), (1, false), (4, true), (5, false)].map(|(rank, left)| Gone { rank, left }).to_vec();
-        let both = News::Gone(Departed { members: members.clone(), switches: Vec::new() });
+        let both = News::Gone(Departed { members: members.clone(), ..Departed::default() });
         assert_eq!(
             both.to_string(),
             "ranks 1, 5 are gone: their processes ended or their hosts were cut off; ranks 0, 4 have left the job"
         );
         assert_eq!(gone(1, false).to_string(), "rank 1 is gone: its process ended or its host was cut off");
         let place = |addr: &str, ranks: &[u16]| SwitchPlace { addr: addr.parse().unwrap(), ranks: ranks.to_vec() };
-        let with_switch = News::Gone(Departed { members, switches: vec![place("10.0.0.2:7", &[1])] });
+        let with_switch =
+            News::Gone(Departed { members, switches: vec![place("10.0.0.2:7", &[1])], ..Departed::default() });
         assert_eq!(
             with_switch.to_string(),
             "the switch 10.0.0.2:7 is gone, and rank 1 with it: its process ended or it was cut off; rank 5 is gone: its \
              process ended or its host was cut off; ranks 0, 4 have left the job"
         );
-        let above = News::Gone(Departed { members: Vec::new(), switches: vec![place("10.0.0.9:7", &[])] });
+        let above = News::Gone(Departed { switches: vec![place("10.0.0.9:7", &[])], ..Departed::default() });
         let sentence = "the switch above, 10.0.0.9:7, is gone: its process ended or it was cut off";
         assert_eq!((above.to_string().as_str(), above.is_orderly()), (sentence, false));
+        let servers = vec![ServerPlace { server: 1, addr: "10.0.0.7:4242".parse().unwrap() }];
+        let server =
+            News::Gone(Departed { servers, members: vec![Gone { rank: 3, left: true }], ..Departed::default() });
+        let sentence = "server 1 (10.0.0.7:4242) is gone: its process ended or it was cut off; rank 3 has left the job";
+        assert_eq!((server.to_string().as_str(), server.is_orderly()), (sentence, false));
+        assert_eq!(server.servers(), [ServerId(1)]);
     }
 }

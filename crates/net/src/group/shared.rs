@@ -51,6 +51,8 @@ pub struct Identity {
     /// Number of ranks.
     pub world: u16,
     pub switches: Vec<SwitchPlace>,
+    /// Where the job's servers are, by number.
+    pub servers: Vec<SocketAddr>,
     /// The job runs on a fabric of switches, one of which may be started again meanwhile.
     pub in_fabric: bool,
 }
@@ -340,6 +342,10 @@ impl Shared {
         }
         let sentence = self.explanation.get_or_init(|| match cause {
             CollectiveError::SwitchSilent { .. } => self.explain_silence(&cause),
+            CollectiveError::ServerSilent { server, .. } => match self.identity.servers.get(server.index()) {
+                Some(addr) => format!("{cause}; it is at {addr}: does it run, and do packets reach it?"),
+                None => cause.to_string(),
+            },
             CollectiveError::SwitchAboveSilent { above, .. } => self.name_switch(&cause, self.switch_above(above)),
             CollectiveError::SwitchBelowSilent { ref ranks, .. } => self.name_switch(&cause, self.switch_of(ranks)),
             _ => cause.to_string(),

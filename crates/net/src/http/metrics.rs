@@ -76,6 +76,11 @@ impl Collector for Snapshot {
         scrape.gauge("jobs", "Jobs, those that form included.", one(self.0.jobs.len() as f64))?;
         let strangers = switch.strangers.iter().map(|(reason, &count)| (vec![("reason", reason.clone())], count));
         scrape.counter("strangers", "Packets that belonged to no job.", strangers)?;
+        let servers = ["present", "left", "lost"].map(|state| {
+            let count = switch.servers.iter().filter(|server| server.state == state).count();
+            (vec![("state", state.to_owned())], count as f64)
+        });
+        scrape.gauge("servers", "Servers that have offered themselves by state.", servers)?;
         shards(&mut scrape, &switch.shards)?;
         if let Some(part) = &switch.fabric {
             fabric(&mut scrape, part)?;
@@ -185,6 +190,13 @@ fn jobs(scrape: &mut Scrape<'_, '_>, jobs: &[JobStatus]) -> fmt::Result {
         })
     });
     scrape.gauge("job_switches_below", "Switches below by state.", switches)?;
+    let servers = jobs.iter().flat_map(|job| {
+        ["present", "left", "lost"].map(|state| {
+            let count = job.servers.iter().filter(|server| server.state == state).count();
+            (with(job_labels(job), "state", state), count as f64)
+        })
+    });
+    scrape.gauge("job_servers", "Servers of the job by state, where they are processes of their own.", servers)?;
     let above = jobs.iter().filter_map(|job| {
         let above = job.above.as_ref()?;
         Some((job_labels(job), if above.state == "present" { 1.0 } else { 0.0 }))

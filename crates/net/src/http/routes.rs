@@ -16,8 +16,8 @@ use tributary_proto::contract::protocol::Placement;
 
 use crate::api::error::ApiError;
 use crate::api::{
-    Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, StandingBody, SwitchJoinBody, SwitchJoinReply,
-    SwitchLeaveBody, SwitchWatchBody, WatchBody, from_hex,
+    Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, OfferBody, OfferReply, RetireBody, ServedBody,
+    StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, WatchBody, from_hex,
 };
 use crate::control_plane::{ControlPlane, OpenWatch};
 use crate::http::body::{read, read_long};
@@ -48,6 +48,8 @@ pub fn members(plane: Arc<ControlPlane>, identity: Identity) -> Router {
         .route("/jobs/{name}/switches/join", post(join_switch))
         .route("/jobs/{name}/switches/leave", post(leave_switch))
         .route("/jobs/{name}/switches/watch", post(watch_from_below))
+        .route("/servers/watch", post(serve))
+        .route("/servers/leave", post(retire))
         .with_state(api.clone());
     with_fallbacks(readable(api).merge(posts))
 }
@@ -107,9 +109,6 @@ async fn join(
     let request = read::<JoinBody>(body).await?.request(peer.from, peer.asked_at, client)?;
     if request.protocol.placement == Placement::EveryHop {
         return Err(ApiError::needs_fabric(request.protocol));
-    }
-    if request.protocol.server.is_some() {
-        return Err(ApiError::needs_servers(request.protocol));
     }
     let (rank, world, addr) = (request.rank, request.world, request.addr);
     tracing::debug!(job = %name, rank, world, %addr, "join");
@@ -232,6 +231,28 @@ fn answer(held: &Held, watched: Result<(Departed, OpenWatch), Refusal>) -> Resul
     let (gone, watch) = watched?;
     held.keep(watch);
     Ok(Json(GoneMembers::new(&gone)))
+}
+
+async fn serve(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Extension(held): Extension<Held>,
+    Extension(visit): Extension<Arc<Visit>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<OfferReply>, ApiError> {
+    let client = visit.access().client(peer.from, &headers)?;
+    let body: OfferBody = read(body).await?;
+    let offer = body.offer(peer.from, client)?;
+    api.plane.prove_server(&offer, peer.asked_at).await?;
+    let (changes, jobs, open) = api.plane.serve(offer, body.known).await?;
+    held.keep(open);
+    Ok(Json(OfferReply { changes, jobs: jobs.iter().map(|(plan, server)| ServedBody::new(plan, *server)).collect() }))
+}
+
+async fn retire(State(api): State<Api>, body: Body) -> Result<Json<Done>, ApiError> {
+    api.plane.retire(read::<RetireBody>(body).await?.incarnation()?);
+    Ok(Json(Done {}))
 }
 
 async fn status(State(api): State<Api>) -> Json<SwitchStatus> {

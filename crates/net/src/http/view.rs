@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tributary_control::{JobView, MemberView};
+use tributary_control::{JobView, MemberView, OfferView};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::time::Time;
@@ -13,7 +13,8 @@ use crate::control_plane::{ControlPlane, Sighting, Sightings};
 use crate::http::Identity;
 use crate::shard::ShardJob;
 use crate::status::{
-    AboveStatus, FabricStatus, JobStatus, MemberStatus, ShardStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus,
+    AboveStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, ServerStatus, ShardStatus, SwitchBelowStatus,
+    SwitchInfo, SwitchStatus,
 };
 
 /// What a fabric's switch shows beyond what every switch does: its part in the fabric, and the jobs formed elsewhere.
@@ -53,9 +54,9 @@ impl Viewer {
     async fn own_status(&self) -> SwitchStatus {
         let sightings = self.plane.sightings().await;
         let now = self.plane.now();
-        let (views, memory_bytes, memory_used_bytes, max_jobs) = self.plane.with_control(|control| {
+        let (views, servers, memory_bytes, memory_used_bytes, max_jobs) = self.plane.with_control(|control| {
             let limits = control.limits();
-            (control.jobs(), limits.memory_bytes, control.memory_used(), limits.max_jobs)
+            (control.jobs(), control.offers(), limits.memory_bytes, control.memory_used(), limits.max_jobs)
         });
         let shards = self.plane.shard_addrs().into_iter().zip(&sightings.shards).enumerate();
         SwitchStatus {
@@ -70,6 +71,7 @@ impl Viewer {
                 max_jobs,
                 shards: shards.map(|(shard, (udp, sighting))| shard_status(shard as u16, udp, sighting)).collect(),
                 strangers: strangers(&sightings),
+                servers: servers.into_iter().map(|server| server_status(now, server)).collect(),
                 fabric: None,
             },
             jobs: views.into_iter().map(|view| job_status(now, view, &sightings)).collect(),
@@ -132,6 +134,11 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
         state: switch.state.name().to_owned(),
         heard_s_ago: ago(switch.heard),
     });
+    let servers = view.servers.iter().map(|server| JobServerStatus {
+        server: server.place.server,
+        addr: server.place.addr,
+        state: server.state.name().to_owned(),
+    });
     JobStatus {
         name: view.name.as_str().to_owned(),
         id: view.id.map(|id| id.0),
@@ -141,6 +148,7 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
         world: view.world,
         members: view.members.iter().map(|member| member_status(now, member)).collect(),
         switches: below.collect(),
+        servers: servers.collect(),
         above: view
             .above
             .map(|above| AboveStatus { state: above.state.name().to_owned(), heard_s_ago: ago(above.heard) }),
@@ -159,6 +167,15 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
         goodput_gbps: ate_per_s * 32.0 / 1e9,
         ate_per_s,
         drops: by_reason(parts.iter().map(|part| &part.report.drops)),
+    }
+}
+
+fn server_status(now: Time, server: OfferView) -> ServerStatus {
+    ServerStatus {
+        addr: server.addr,
+        state: server.state.name().to_owned(),
+        heard_s_ago: now.since(server.heard).as_secs_f64(),
+        jobs: server.jobs.iter().map(|job| job.as_str().to_owned()).collect(),
     }
 }
 

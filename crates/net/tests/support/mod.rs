@@ -104,6 +104,8 @@ impl LocalSwitch {
             peers,
             wid: ChildId(0),
             switches: Vec::new(),
+            servers: Vec::new(),
+            serves: None,
             fabric: None,
         }
     }

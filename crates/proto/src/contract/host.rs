@@ -6,7 +6,7 @@
 
 use crate::collective::tensor::{Spec, Tensor};
 use crate::contract::drop_reason::{DropCounters, DropReason};
-use crate::contract::ids::{OpId, Rank, ShardId};
+use crate::contract::ids::{OpId, Rank, ServerId, ShardId};
 use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::time::Time;
 
@@ -79,6 +79,16 @@ pub enum CollectiveError {
     SwitchSilent {
         /// The silent part.
         shard: ShardId,
+        /// The block that waits.
+        block: u32,
+        /// The collective.
+        op: OpId,
+    },
+    /// Nothing came from a server since the collective's last progress.
+    #[error("server {server} has not answered since block {block} of collective {op} was sent")]
+    ServerSilent {
+        /// The silent server.
+        server: ServerId,
         /// The block that waits.
         block: u32,
         /// The collective.

@@ -19,6 +19,10 @@ pub enum Ecn {
 }
 
 /// Who sent a packet that a host got, or who shall get one that it sends. The driver knows the way.
+///
+/// A host may be a worker and a server of one job, at one address: then server `i` is with rank `i`, and all servers are
+/// so. A driver that knows senders by their addresses alone says [`Addr::Worker`] of such a host, and a machine tells by
+/// the kind of packet which half has sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Addr {
     /// The aggregating switch of the job, and the part of it that owns the slot.

@@ -6,12 +6,14 @@
 //! itself. Servers are *dedicated*, on hosts of their own, or *colocated*, one with every worker, which halves what the
 //! worker's link has for its own data.
 //!
-//! Start with [`PsHost`]; the server's half is in `server.rs`. Packets and machines are SwitchML's: this folder needs that
-//! one beside it.
+//! Start with [`PsHost`]; the server's half is in `server.rs`, and how colocated ones part in `farewell.rs`. Packets and
+//! machines are SwitchML's: this folder needs that one beside it.
 
+mod farewell;
 mod protocol;
 mod server;
 
+use self::farewell::Farewell;
 pub use self::protocol::PROTOCOL;
 use self::server::Server;
 use crate::collective::values::Values;
@@ -33,6 +35,8 @@ pub struct PsHost {
     serves: Option<ServerId>,
     worker: Option<SwitchMlHost>,
     server: Option<Server>,
+    /// Where both halves are on one host.
+    farewell: Option<Farewell>,
     /// Whose turn it is to send.
     server_next: bool,
     /// Packets from one half to the other, which never leave this host.
@@ -43,7 +47,8 @@ pub struct PsHost {
 impl PsHost {
     /// A worker, which is a server besides where `config.serves` says so. `config.job.shards` is the number of servers.
     pub fn worker(values: Values, config: &HostConfig) -> PsHost {
-        PsHost { worker: Some(SwitchMlHost::new(values, config)), ..PsHost::server(values, config) }
+        let farewell = farewell::is_needed(&config.job, config).then(|| Farewell::new(config));
+        PsHost { worker: Some(SwitchMlHost::new(values, config)), farewell, ..PsHost::server(values, config) }
     }
 
     /// A server that is no worker.
@@ -56,6 +61,7 @@ impl PsHost {
             serves: config.serves,
             worker: None,
             server: shard.map(|shard| Server::new(values, &job, shard)),
+            farewell: None,
             server_next: false,
             kept: 0,
             stats: HostStats::default(),
@@ -64,14 +70,22 @@ impl PsHost {
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
-        Common::parse_kind(packet.bytes, &self.job)?;
-        match (Kind::of(packet.bytes)?, from, &mut self.worker, &mut self.server) {
-            (Kind::Update | Kind::Probe | Kind::Query, Addr::Worker(rank), _, Some(server))
-                if rank.0 < self.job.world =>
-            {
+        let code = Common::parse_kind(packet.bytes, &self.job)?;
+        if let (farewell::LEAVING | farewell::PARTED, Some(farewell)) = (code, &mut self.farewell) {
+            return farewell.receive(now, code, from, packet.bytes);
+        }
+        let kind = Kind::of(packet.bytes)?;
+        let is_answer = matches!(kind, Kind::Result | Kind::Report | Kind::Mismatch);
+        let from = match from {
+            // Where every rank's host is a server, an answer comes from that half of it.
+            Addr::Worker(rank) if is_answer && self.farewell.is_some() => Addr::Server(ServerId(rank.0)),
+            from => from,
+        };
+        match (is_answer, from, &mut self.worker, &mut self.server) {
+            (false, Addr::Worker(rank), _, Some(server)) if rank.0 < self.job.world => {
                 server.receive(now, rank, packet)
             }
-            (Kind::Result | Kind::Report | Kind::Mismatch, Addr::Server(server), Some(worker), _) => {
+            (true, Addr::Server(server), Some(worker), _) => {
                 worker.handle_packet(now, Addr::Switch(ShardId(server.0)), packet)
             }
             (_, Addr::Worker(_) | Addr::Server(_), _, _) => Err(DropReason::BadKind),
@@ -116,7 +130,9 @@ impl PsHost {
 impl Host for PsHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         match &mut self.worker {
-            Some(worker) => worker.submit(now, collective),
+            Some(worker) => worker
+                .submit(now, collective)
+                .map_err(|SubmitError::Broken(error)| SubmitError::Broken(of_servers(error))),
             // A dedicated server brings nothing of its own.
             None => Err(SubmitError::Broken(CollectiveError::Aborted)),
         }
@@ -132,6 +148,9 @@ impl Host for PsHost {
         if let Some(worker) = &mut self.worker {
             worker.handle_timeout(now);
         }
+        if let Some(farewell) = &mut self.farewell {
+            farewell.handle_timeout(now);
+        }
     }
 
     fn abort(&mut self, now: Time) {
@@ -140,7 +159,21 @@ impl Host for PsHost {
         }
     }
 
+    fn finish(&mut self, now: Time) {
+        if let Some(farewell) = &mut self.farewell {
+            farewell.begin(now);
+        }
+    }
+
+    fn may_leave(&self) -> bool {
+        self.farewell.as_ref().is_none_or(Farewell::may_leave)
+    }
+
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        if let Some(sent) = self.farewell.as_mut().and_then(|farewell| farewell.poll_transmit(buf)) {
+            self.stats.packets_sent += 1;
+            return Some(sent);
+        }
         // What one half keeps here may give the other something to send: until both in turn have nothing for anybody.
         let mut idle = 0;
         while idle < 2 {
@@ -160,11 +193,21 @@ impl Host for PsHost {
     fn poll_event(&mut self) -> Option<HostEvent> {
         let event = self.worker.as_mut()?.poll_event();
         self.stats.blocks_at_hosts = self.worker.as_ref()?.stats().blocks_in_network;
-        event
+        match event? {
+            HostEvent::Failed { op, tensor, error } => {
+                self.farewell.iter_mut().for_each(Farewell::fail);
+                Some(HostEvent::Failed { op, tensor, error: of_servers(error) })
+            }
+            done => {
+                self.farewell.iter_mut().for_each(Farewell::complete);
+                Some(done)
+            }
+        }
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.worker.as_ref()?.poll_timeout()
+        let farewell = self.farewell.as_ref().and_then(Farewell::poll_timeout);
+        self.worker.as_ref()?.poll_timeout().into_iter().chain(farewell).min()
     }
 
     fn max_packet_len(&self) -> usize {
@@ -173,5 +216,15 @@ impl Host for PsHost {
 
     fn stats(&self) -> &HostStats {
         &self.stats
+    }
+}
+
+/// What a worker says of the parts of its switch, which are servers here.
+fn of_servers(error: CollectiveError) -> CollectiveError {
+    match error {
+        CollectiveError::SwitchSilent { shard, block, op } => {
+            CollectiveError::ServerSilent { server: ServerId(shard.0), block, op }
+        }
+        error => error,
     }
 }

@@ -1,9 +1,10 @@
 //! Parameter servers as a value of the registry.
 
-use super::PsHost;
+use super::{PsHost, farewell};
 use crate::collective::encoding::Numbers;
 use crate::contract::options::OptionSet;
-use crate::contract::protocol::{Placement, Protocol};
+use crate::contract::protocol::{Description, Placement, Protocol};
+use crate::contract::wire::kind;
 use crate::switchml;
 
 /// Parameter servers (SwitchML §6.1): hosts sum, slot by slot.
@@ -22,5 +23,14 @@ pub static PROTOCOL: Protocol = Protocol {
     switch: None,
     shared: None,
     server: Some(|values, config| Box::new(PsHost::server(values, config))),
-    describe: switchml::wire::describe,
+    describe,
 };
+
+fn describe(bytes: &[u8]) -> Description {
+    let kind = match bytes.get(kind::AT) {
+        Some(&farewell::LEAVING) => "Leaving",
+        Some(&farewell::PARTED) => "Parted",
+        _ => return switchml::wire::describe(bytes),
+    };
+    Description { kind, slot: None, header_len: farewell::LEN, has_vector: false }
+}

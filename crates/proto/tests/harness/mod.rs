@@ -15,7 +15,7 @@ pub mod nodes;
 
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent, SubmitError};
-use tributary_proto::contract::ids::{GroupId, OpId, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{GroupId, OpId, PortId, Rank, ServerId, ShardId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::Verdict;
@@ -50,6 +50,8 @@ pub struct Network {
     pub switches: Vec<SwitchNode>,
     /// Every packet put on a link, if recording.
     pub trace: Option<Vec<TraceEntry>>,
+    /// The host of server 0; 0 where every worker's host is a server besides.
+    pub first_server: usize,
     /// Hosts' timers fire at multiples of this: late, as a kernel's do. Zero for on time.
     pub timer_grain: Span,
     queue: EventQueue,
@@ -105,6 +107,7 @@ impl Network {
             hosts: net_hosts,
             switches: net_switches,
             trace: None,
+            first_server: 0,
             timer_grain: Span::ZERO,
             queue: EventQueue::default(),
             of_hosts: HostRecorder::default(),
@@ -141,6 +144,11 @@ impl Network {
     /// The driver of a host gives up all that is queued there.
     pub fn abort(&mut self, host: usize) {
         self.hosts[host].machine.abort(self.now);
+        self.drain_host(host);
+    }
+
+    /// Drains a host that was told something behind the network's back.
+    pub fn kick(&mut self, host: usize) {
         self.drain_host(host);
     }
 
@@ -242,14 +250,18 @@ impl Network {
     /// Puts on the link what a host wants sent, keeps what it says, and sets its timer.
     fn drain_host(&mut self, host: usize) {
         let due = self.of_hosts.settle(&mut *self.hosts[host].machine, self.now);
-        let from = Addr::Worker(Rank(host as u16));
+        let from = match host.checked_sub(self.first_server) {
+            Some(server) if self.first_server > 0 => Addr::Server(ServerId(server as u16)),
+            // Also where it is a server besides: its address says no more.
+            _ => Addr::Worker(Rank(host as u16)),
+        };
         for Made { to, bytes, wire_len, ecn } in std::mem::take(&mut self.of_hosts.sent) {
             let route = match to {
                 Addr::Switch(shard) => Route::Shard(shard),
                 // The first of the switches on the way, all of which handle it.
                 Addr::Node(_) => Route::Shard(ShardId(0)),
                 Addr::Worker(worker) => Route::Host { to: worker.index(), from },
-                Addr::Server(server) => unreachable!("no protocol here has server {server}"),
+                Addr::Server(server) => Route::Host { to: self.first_server + server.index(), from },
             };
             self.send(Node::Host(host), PortId(0), Flight { route, bytes, wire_len, ecn });
         }

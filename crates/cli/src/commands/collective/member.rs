@@ -50,7 +50,7 @@ pub struct Member {
     /// Seconds until the other workers, or a result, are given up
     #[arg(long, value_name = "S", default_value = "30", value_parser = parse_seconds)]
     pub timeout: Duration,
-    /// Who sums, switchml (the switch) | canary (the switches of a fabric) | ring (the hosts)
+    /// Who sums, switchml (the switch) | canary (the switches of a fabric) | ring (the hosts) | ps (servers)
     #[arg(long, value_name = "NAME", default_value = "switchml", value_parser = protocol)]
     pub protocol: &'static Protocol,
     /// An option of the protocol, for example numbers=fixed (the default is numbers=float); may be given several times

@@ -12,11 +12,8 @@ use crate::udp::{Destination, Lanes, Run, UdpPort};
 /// Bytes of all runs: some of the longest, and few enough to stay in a core's own cache.
 const MEMORY: usize = 2 << 16;
 
-/// Receivers whose runs are gathered at the same time: a ring's two neighbours, with what each gets.
-const LANES: usize = 4;
-
-/// Runs that are being gathered.
-pub struct Outbox {
+/// Runs that are being gathered, for `LANES` receivers at the same time.
+pub struct Outbox<const LANES: usize> {
     memory: Box<[u8]>,
     end: usize,
     lanes: Lanes<Addr, LANES>,
@@ -30,9 +27,9 @@ pub struct Outbox {
 /// Who hears to which address.
 pub type Addresses = HashMap<Addr, Destination>;
 
-impl Outbox {
+impl<const LANES: usize> Outbox<LANES> {
     /// An empty outbox with all its memory.
-    pub fn new() -> Outbox {
+    pub fn new() -> Outbox<LANES> {
         let lanes = Lanes::new(Addr::Switch(Default::default()));
         Outbox {
             memory: vec![0; MEMORY].into_boxed_slice(),
@@ -92,6 +89,6 @@ impl Outbox {
 fn send(to: Addr, run: &Run, memory: &[u8], addresses: &Addresses, udp: &mut UdpPort) {
     // What every switch on the way handles goes to the first one.
     let to = if let Addr::Node(_) = to { Addr::Switch(ShardId(0)) } else { to };
-    let to = addresses.get(&to).expect("machines send to the shards and workers of their job");
+    let to = addresses.get(&to).expect("machines send to the shards, workers and servers of their job");
     run.send(std::iter::once(to), memory, udp);
 }

@@ -1,0 +1,78 @@
+//! `tributary ps`: a parameter server.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tributary_net::heap;
+use tributary_net::server::{RunningServer, ServerOptions};
+
+use crate::address::{parse_switch, resolve};
+use crate::failure::Failure;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  One switch, which forms the jobs, two hosts that sum, two that work:
+    tributary switch                                                      (10.0.0.1)
+    tributary ps --switch 10.0.0.1                                        (10.0.0.7)
+    tributary ps --switch 10.0.0.1                                        (10.0.0.8)
+    tributary allreduce --switch 10.0.0.1 --protocol ps --job a --rank 0 --world 2 --elements 1000000
+    tributary allreduce --switch 10.0.0.1 --protocol ps --job a --rank 1 --world 2 --elements 1000000
+  Where the firewall lets one port through:
+    tributary ps --switch 10.0.0.1 --listen 10.0.0.7:4242
+
+A job with --protocol ps gets all the servers that are on offer when its last rank has come: each
+sums an equal share of its blocks, and a server serves many jobs at once. Packets go from worker to
+server and back; the switch forms the jobs and forwards. If no server is on offer, each worker's
+process is a server too (colocated): nothing to start, and half of each link for the worker's own
+data. The sums and the packets are SwitchML's, so that the two differ in who sums alone.
+
+`tributary status` lists the servers and whom they serve. A server that ends or dies is told on
+every rank by name within two seconds; servers that come later serve later jobs.
+Ends on SIGTERM or Ctrl-C with exit code 0.";
+
+/// The flags of `tributary ps`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The switch whose jobs it serves; port 17777 where none is given
+    #[arg(long, value_name = "HOST[:PORT]", env = "TRIBUTARY_SWITCH", value_parser = parse_switch)]
+    pub switch: String,
+    /// Where packets come, by UDP [default: the address on the way to the switch, and any port]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Print one JSON object when ready, and one at the end
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Serves until a signal asks to stop.
+pub fn run(args: Args) -> Result<(), Failure> {
+    heap::return_slots_to_the_kernel();
+    // Before the switch knows of the server: a signal that comes then is kept, not lost.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let switch = resolve(&args.switch)?;
+    let listen = args.listen.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
+    let server =
+        RunningServer::start(&ServerOptions::new(switch, listen)).map_err(|error| Failure::new(error.to_string()))?;
+    let udp = server.udp_addr();
+    match args.json {
+        true => output::json(&json!({
+            "event": "offered", "switch": args.switch, "udp": udp, "pid": std::process::id(),
+        }))?,
+        false => output::line(&format!(
+            "on offer to the jobs of the switch {} at udp {udp}; stop with Ctrl-C or SIGTERM",
+            args.switch
+        ))?,
+    }
+    let signal = signals.forever().next();
+    server.stop();
+    let name = if signal == Some(SIGINT) { "SIGINT" } else { "SIGTERM" };
+    match args.json {
+        true => output::json(&json!({ "event": "stopped", "signal": name }))?,
+        false => output::line(&format!("stopped by {name}"))?,
+    }
+    Ok(())
+}

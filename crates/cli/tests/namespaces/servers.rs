@@ -1,0 +1,109 @@
+//! Parameter servers as processes on hosts of their own, and beside the workers.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use tributary_testbed::Faults;
+
+use crate::network::{Network, complaint, tributary};
+
+const WORKERS: usize = 4;
+const SERVERS: usize = 2;
+const PS: [&str; 2] = ["--protocol", "ps"];
+/// Longer than any test lives. Who is not told that somebody is gone asks by itself at three quarters of the timeout ...
+const ENDLESS: [&str; 8] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "60", "--protocol", "ps"];
+/// ... which is well after this.
+const TOLD: Duration = Duration::from_secs(20);
+
+/// Servers on the hosts after the workers', each at a known port.
+struct Servers(Vec<Child>);
+
+impl Servers {
+    fn start(network: &Network) -> Servers {
+        let start = |host: usize| {
+            let mut command = tributary(network.star.host(host));
+            command.args(["ps", "--switch", &network.switch_addr().to_string(), "--listen", "0.0.0.0:4242"]);
+            let mut server = command.stderr(Stdio::inherit()).spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            assert!(line.starts_with("on offer"), "{line}");
+            server
+        };
+        Servers((WORKERS..WORKERS + SERVERS).map(start).collect())
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for server in &mut self.0 {
+            // Fails only where a test has killed it already.
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+fn sums_are_exact(network: &Network, name: &str) {
+    let mut sent_again = 0;
+    for dtype in ["i32", "f32", "bf16"] {
+        let words = [&PS[..], &["--elements", "300000", "--iters", "5", "--timeout", "60", "--dtype", dtype]].concat();
+        let reports = network.sum(&format!("{name}-{dtype}"), WORKERS, &words);
+        sent_again += reports.iter().map(|report| report["retransmissions"].as_u64().unwrap()).sum::<u64>();
+        assert!(reports.iter().all(|report| report["in_network"] == 0.0), "hosts sum");
+    }
+    assert!(sent_again > 0, "nothing was lost");
+}
+
+#[test]
+fn two_servers_sum_exactly_for_four_workers_though_links_lose_1_percent() {
+    let Some(network) = Network::build(WORKERS + SERVERS, Faults::loss(1.0)) else { return };
+    let _servers = Servers::start(&network);
+    sums_are_exact(&network, "dedicated");
+    let listed = network.status().switch.servers;
+    assert_eq!(listed.iter().map(|server| server.state.as_str()).collect::<Vec<_>>(), ["present"; SERVERS]);
+}
+
+#[test]
+fn a_server_beside_each_worker_sums_exactly_though_links_lose_1_percent() {
+    let Some(network) = Network::build(WORKERS, Faults::loss(1.0)) else { return };
+    sums_are_exact(&network, "colocated");
+}
+
+#[test]
+fn a_killed_server_is_named_by_every_rank_and_the_next_job_does_without_it() {
+    let Some(network) = Network::build(WORKERS + SERVERS, Faults::default()) else { return };
+    let mut servers = Servers::start(&network);
+    let workers = network.workers("orphans", WORKERS, &ENDLESS);
+    network.until("everybody joined", |status| {
+        status.jobs.iter().any(|job| job.name == "orphans" && job.state == "running").then_some(())
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    servers.0[1].kill().unwrap();
+    let death = Instant::now();
+    let addr = format!("{}:4242", network.star.host_addr(WORKERS + 1));
+    for worker in workers {
+        let complaint = complaint(worker);
+        assert!(complaint.contains(&format!("server 1 ({addr}) is gone: its process ended")), "{complaint}");
+    }
+    assert!(death.elapsed() < TOLD, "{:?}", death.elapsed());
+    eprintln!("every rank was told within {:?}", death.elapsed());
+    network.sum("next", WORKERS, &[&PS[..], &["--elements", "100000"]].concat());
+}
+
+#[test]
+fn a_killed_worker_with_a_server_beside_it_is_named_by_every_other() {
+    let Some(network) = Network::build(WORKERS, Faults::default()) else { return };
+    let mut workers = network.workers("orphans", WORKERS, &ENDLESS);
+    network.until("everybody joined", |status| {
+        status.jobs.iter().any(|job| job.name == "orphans" && job.state == "running").then_some(())
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    let mut victim = workers.remove(2);
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    for worker in workers {
+        let complaint = complaint(worker);
+        assert!(complaint.contains("rank 2 is gone: its process ended"), "{complaint}");
+    }
+}

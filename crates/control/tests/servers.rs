@@ -1,0 +1,208 @@
+//! Servers in virtual time: who is given which job, and what is said when one is gone.
+
+mod harness;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use harness::{MIB, World, request, secs};
+use tributary_control::{
+    Client, Control, JoinRequest, Limits, MemberState, Phase, Plan, Refusal, ServerOffer, ServerPlace, Servers,
+};
+use tributary_proto::contract::ids::ServerId;
+use tributary_proto::contract::time::Span;
+use tributary_proto::protocols;
+
+/// One second of silence behind a closed connection.
+const SOON: Span = Span::from_millis(1_100);
+
+fn addr(number: u64) -> SocketAddr {
+    format!("10.1.0.{number}:4242").parse().unwrap()
+}
+
+fn client() -> Client {
+    Client::at("10.1.0.0".parse().unwrap())
+}
+
+fn offer(number: u64) -> ServerOffer {
+    ServerOffer { incarnation: 1_000 + number, addr: addr(number), receive_buffer: 1 << 20, client: client() }
+}
+
+/// A server opens its connection; the last one is closed meanwhile.
+fn ask(world: &mut World, number: u64) {
+    world.control.close_offer(world.now, offer(number).incarnation);
+    world.control.offer(world.now, offer(number)).unwrap();
+    world.carry_out();
+}
+
+fn of_servers(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
+    let protocol = protocols::named("ps").unwrap();
+    JoinRequest { protocol, options: protocol.options.defaults(), ..request(rank, world, incarnation) }
+}
+
+fn start(world: &mut World, job: &str, ranks: u16, incarnation: u64) -> Arc<Plan> {
+    let tickets: Vec<_> = (0..ranks).map(|rank| world.join(job, of_servers(rank, ranks, incarnation))).collect();
+    world.answer(tickets[0]).unwrap()
+}
+
+fn served(world: &World, number: u64) -> Vec<(String, ServerId)> {
+    let jobs = world.control.served_by(offer(number).incarnation);
+    jobs.into_iter().map(|(plan, server)| (plan.name.to_string(), server)).collect()
+}
+
+fn changes(world: &World, number: u64) -> Option<u64> {
+    world.control.server_changes(offer(number).incarnation)
+}
+
+/// Lets time pass; members live, and these servers ask again every 500 ms.
+fn pass(world: &mut World, span: Span, plan: &Plan, servers: &[u64]) {
+    let end = world.now + span;
+    let ranks: Vec<u16> = (0..plan.config.world).collect();
+    while world.now < end {
+        world.pass(Span::from_millis(500), &[(plan, &ranks)]);
+        servers.iter().for_each(|&server| ask(world, server));
+    }
+}
+
+#[test]
+fn all_servers_on_offer_share_a_jobs_slots_and_are_given_the_job() {
+    let mut world = World::new(MIB);
+    for number in [2, 1, 3] {
+        ask(&mut world, number);
+    }
+    let before = changes(&world, 1);
+    let plan = start(&mut world, "a", 4, 1);
+    let addrs: Vec<SocketAddr> = plan.servers.dedicated().iter().map(|server| server.addr).collect();
+    assert_eq!(addrs, [addr(1), addr(2), addr(3)]);
+    assert_eq!((plan.config.shards, plan.config.slots % 3), (3, 0));
+    assert_eq!(served(&world, 2), [("a".to_string(), ServerId(1))]);
+    assert_ne!(changes(&world, 1), before, "it hears of its job");
+    start(&mut world, "b", 2, 1);
+    assert_eq!(served(&world, 3).len(), 2, "a server has many jobs at once");
+
+    let before = changes(&world, 3);
+    (0..4).for_each(|rank| world.leave(&plan, rank));
+    assert_eq!(served(&world, 3), [("b".to_string(), ServerId(2))]);
+    assert_ne!(changes(&world, 3), before, "it hears that a job is over");
+}
+
+#[test]
+fn with_none_on_offer_each_worker_is_a_server_besides() {
+    let mut world = World::new(MIB);
+    let plan = start(&mut world, "a", 3, 1);
+    assert_eq!(plan.servers, Servers::Colocated);
+    assert_eq!((plan.config.shards, plan.config.slots % 3), (3, 0));
+    // Who comes later serves later jobs only.
+    ask(&mut world, 1);
+    assert_eq!(served(&world, 1), []);
+    let switchml = world.start("b", 2, 1);
+    assert_eq!(
+        (switchml.servers.clone(), switchml.config.shards),
+        (Servers::None, 2),
+        "other protocols have no servers"
+    );
+}
+
+#[test]
+fn a_server_whose_connection_closes_is_told_to_the_members_by_number_and_address() {
+    let mut world = World::new(MIB);
+    [1, 2].iter().for_each(|&number| ask(&mut world, number));
+    let plan = start(&mut world, "a", 2, 1);
+    world.control.close_offer(world.now, offer(2).incarnation);
+    pass(&mut world, Span::from_millis(500), &plan, &[1]);
+    assert!(world.control.gone(plan.config.job).unwrap().is_empty(), "it may ask again");
+    pass(&mut world, SOON, &plan, &[1]);
+    let gone = world.control.gone(plan.config.job).unwrap();
+    assert_eq!((gone.servers, gone.members.len()), (vec![ServerPlace { server: 1, addr: addr(2) }], 0));
+    assert_eq!(world.phases(), [("a".to_string(), Phase::Failed)]);
+    let states: Vec<MemberState> = world.control.offers().into_iter().map(|offer| offer.state).collect();
+    assert_eq!(states, [MemberState::Present, MemberState::Lost]);
+
+    let grace = world.timers().grace;
+    pass(&mut world, grace + SOON, &plan, &[1]);
+    assert_eq!(world.phases(), [], "a job without its sums is removed after the grace period");
+    assert_eq!(world.control.offers().len(), 1, "and so is what is known of the lost server");
+}
+
+#[test]
+fn a_server_that_comes_back_in_time_is_the_same_and_one_that_was_started_again_is_not() {
+    let mut world = World::new(MIB);
+    ask(&mut world, 1);
+    let plan = start(&mut world, "a", 2, 1);
+    world.control.close_offer(world.now, offer(1).incarnation);
+    pass(&mut world, SOON, &plan, &[]);
+    assert_eq!(world.control.gone(plan.config.job).unwrap().servers.len(), 1);
+    ask(&mut world, 1);
+    assert!(world.control.gone(plan.config.job).unwrap().is_empty());
+    assert_eq!(served(&world, 1).len(), 1);
+
+    let successor = ServerOffer { incarnation: 7, ..offer(1) };
+    world.control.offer(world.now, successor).unwrap();
+    assert_eq!(world.control.gone(plan.config.job).unwrap().servers.len(), 1, "its sums died with it");
+    assert_eq!(world.control.served_by(7).len(), 0);
+    let next = start(&mut world, "b", 2, 1);
+    assert_eq!(next.servers.dedicated().iter().map(|server| server.incarnation).collect::<Vec<_>>(), [Some(7)]);
+}
+
+#[test]
+fn a_server_on_a_host_that_vanished_is_lost_by_the_lease() {
+    let mut world = World::new(MIB);
+    ask(&mut world, 1);
+    world.pass(world.timers().lease - secs(0.1), &[]);
+    assert!(changes(&world, 1).is_some());
+    world.pass(secs(0.2), &[]);
+    assert_eq!(changes(&world, 1), None, "although its connection was never closed");
+    assert_eq!(world.control.offers(), []);
+}
+
+#[test]
+fn a_server_that_ends_in_good_order_is_gone_at_once() {
+    let mut world = World::new(MIB);
+    [1, 2].iter().for_each(|&number| ask(&mut world, number));
+    let plan = start(&mut world, "a", 2, 1);
+    world.control.retire(world.now, offer(1).incarnation);
+    assert_eq!(world.control.gone(plan.config.job).unwrap().servers, [ServerPlace { server: 0, addr: addr(1) }]);
+    assert_eq!(start(&mut world, "b", 2, 1).config.shards, 1);
+}
+
+#[test]
+fn a_job_whose_server_is_gone_gives_its_name_to_the_next() {
+    let mut world = World::new(MIB);
+    ask(&mut world, 1);
+    start(&mut world, "a", 2, 1);
+    world.control.retire(world.now, offer(1).incarnation);
+    let next = start(&mut world, "a", 2, 2);
+    assert_eq!(next.servers, Servers::Colocated);
+}
+
+#[test]
+fn servers_offer_themselves_where_jobs_are_formed() {
+    let mut below = Control::below_another(Limits::new(MIB, 1));
+    let refused = below.offer(Default::default(), offer(1)).unwrap_err();
+    assert_eq!((refused.code(), &refused), ("offer_below", &Refusal::OfferBelow));
+    let mut world = World::new(MIB);
+    for number in 0..Control::MAX_SERVERS as u64 {
+        let addr = format!("10.2.{}.{}:1", number / 256, number % 256).parse().unwrap();
+        let server = ServerOffer { incarnation: number, addr, receive_buffer: 0, client: client() };
+        world.control.offer(world.now, server).unwrap();
+    }
+    let one_more = world.control.offer(world.now, ServerOffer { incarnation: 99_999, ..offer(250) });
+    assert_eq!(one_more.unwrap_err().code(), "too_many_servers");
+    world.control.stop();
+    assert_eq!(world.control.offer(world.now, offer(1)).unwrap_err(), Refusal::Stopping);
+}
+
+#[test]
+fn a_tenants_jobs_get_its_own_servers_only() {
+    let mut world = World::new(MIB);
+    let of = |number: u64, tenant: &str| ServerOffer { client: Client::Tenant(tenant.into()), ..offer(number) };
+    world.control.offer(world.now, of(1, "a")).unwrap();
+    world.control.offer(world.now, of(2, "b")).unwrap();
+    let mut start = |job: &str, tenant: &str| {
+        let ticket = world.join(job, JoinRequest { client: Client::Tenant(tenant.into()), ..of_servers(0, 1, 1) });
+        world.answer(ticket).unwrap().servers.dedicated().iter().map(|server| server.addr).collect::<Vec<_>>()
+    };
+    assert_eq!(start("one", "a"), [addr(1)]);
+    assert_eq!(start("two", "b"), [addr(2)]);
+    assert_eq!(start("three", "c"), [], "its worker serves itself");
+}

@@ -1,0 +1,123 @@
+//! What servers and the control plane say to each other.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+use tributary_control::{Client, Plan, ServerOffer};
+use tributary_proto::contract::ids::ServerId;
+use tributary_proto::contract::wire;
+
+use super::switches::reached;
+use super::{from_hex, hex};
+use crate::api::error::ApiError;
+
+/// `POST /servers/watch`: a server offers itself, and is answered when its jobs are others than it knows of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfferBody {
+    /// The wire format that the server speaks.
+    pub wire_version: u8,
+    /// Random, 16 hexadecimal digits: of the server's process.
+    pub incarnation: String,
+    /// Where it receives packets; where that is everywhere, at the address of this request.
+    pub udp: SocketAddr,
+    /// Bytes of its receive buffer.
+    pub receive_buffer: u64,
+    /// The number in the last answer; without one, the first answer comes at once.
+    #[serde(default)]
+    pub known: Option<u64>,
+}
+
+impl OfferBody {
+    /// The offer of a process that receives at `udp`.
+    pub fn new(incarnation: u64, udp: SocketAddr, receive_buffer: u64) -> OfferBody {
+        let (wire_version, incarnation) = (wire::VERSION, hex(incarnation));
+        OfferBody { wire_version, incarnation, udp, receive_buffer, known: None }
+    }
+
+    /// What the control plane understands; it came from the address `from`, of this client.
+    pub fn offer(&self, from: IpAddr, client: Client) -> Result<ServerOffer, ApiError> {
+        if self.wire_version != wire::VERSION {
+            return Err(ApiError::wire_version(self.wire_version));
+        }
+        if self.udp.port() == 0 {
+            return Err(ApiError::bad_request("udp has port 0: name the port that packets are received at".into()));
+        }
+        let incarnation = incarnation(&self.incarnation)?;
+        Ok(ServerOffer { incarnation, addr: reached(self.udp, from), receive_buffer: self.receive_buffer, client })
+    }
+}
+
+/// `POST /servers/leave`: a server ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetireBody {
+    /// Random, 16 hexadecimal digits: of the server's process.
+    pub incarnation: String,
+}
+
+impl RetireBody {
+    /// Which process ends.
+    pub fn incarnation(&self) -> Result<u64, ApiError> {
+        incarnation(&self.incarnation)
+    }
+}
+
+fn incarnation(text: &str) -> Result<u64, ApiError> {
+    from_hex(text).ok_or_else(|| ApiError::bad_request("incarnation is not of 16 hexadecimal digits".into()))
+}
+
+/// The answer to an offer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfferReply {
+    /// Changes whenever the jobs do.
+    pub changes: u64,
+    /// All jobs that the server serves.
+    pub jobs: Vec<ServedBody>,
+}
+
+/// A job as a server of it is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServedBody {
+    /// Its name.
+    pub name: String,
+    /// The protocol's name.
+    pub protocol: String,
+    /// Its id in packets.
+    pub job_id: u16,
+    /// What members know: 16 hexadecimal digits.
+    pub key: String,
+    /// Slots over all servers.
+    pub slots: u16,
+    /// Elements per packet.
+    pub elements_per_packet: u16,
+    /// The protocol's options.
+    pub options: BTreeMap<String, String>,
+    /// The server's number in the job ...
+    pub server: u16,
+    /// ... and how many there are.
+    pub servers: u16,
+    /// The UDP address of each worker, by rank.
+    pub workers: Vec<SocketAddr>,
+}
+
+impl ServedBody {
+    /// A job as JSON, for one of its servers.
+    pub fn new(plan: &Plan, server: ServerId) -> ServedBody {
+        ServedBody {
+            name: plan.name.as_str().to_owned(),
+            protocol: plan.protocol.name.to_owned(),
+            job_id: plan.config.job.0,
+            key: hex(plan.config.key.0),
+            slots: plan.config.slots,
+            elements_per_packet: plan.config.elements_per_packet,
+            options: plan.config.options.to_text(),
+            server: server.0,
+            servers: plan.config.shards,
+            workers: plan.workers.clone(),
+        }
+    }
+}

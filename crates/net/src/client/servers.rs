@@ -1,0 +1,33 @@
+//! The control API as a server uses it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{BRIEF, Client, ClientError};
+use crate::api::{Done, OfferBody, OfferReply, RetireBody};
+use crate::token::Token;
+
+/// Time for the answer to an offer, which the switch gives within a part of its lease: at most a day.
+const OFFER: Duration = Duration::from_secs(86_400);
+
+/// The switch, as a server knows it. All calls block.
+pub(crate) struct ServerClient {
+    client: Client,
+}
+
+impl ServerClient {
+    /// The switch whose control API is at this address, to which this process shows a token.
+    pub fn new(switch: SocketAddr, token: Option<Token>) -> ServerClient {
+        ServerClient { client: Client::new(switch, token) }
+    }
+
+    /// Offers the server; returns its jobs when they are others than it knows of, or after a while.
+    pub fn offer(&self, body: &OfferBody) -> Result<OfferReply, ClientError> {
+        self.client.post("/servers/watch", body, OFFER)
+    }
+
+    /// The server ends.
+    pub fn retire(&self, incarnation: String) -> Result<(), ClientError> {
+        self.client.post::<Done>("/servers/leave", &RetireBody { incarnation }, BRIEF).map(|Done {}| ())
+    }
+}

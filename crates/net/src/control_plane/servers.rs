@@ -1,0 +1,95 @@
+//! Servers that wait for jobs. Their connections tell us that they live, until they close them, as members' watches do.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tributary_control::{Client, Plan, Refusal, ServerOffer};
+use tributary_proto::contract::ids::ServerId;
+use tributary_proto::contract::protocol::Protocol;
+
+use super::ControlPlane;
+use crate::clock::duration;
+
+/// A server is answered so many times within a lease even if nothing is new: each question is a sign of life.
+const SIGNS_IN_A_LEASE: u32 = 4;
+
+impl ControlPlane {
+    /// Asks a server that is new here at the address that it names.
+    pub async fn prove_server(&self, offer: &ServerOffer, asked_at: IpAddr) -> Result<(), Refusal> {
+        /// An offer has more than 130 bytes: these are fewer than thrice that.
+        const QUESTIONS: u32 = 5;
+        if self.with_control(|control| control.knows_server(offer)) {
+            return Ok(());
+        }
+        match self.silent_one(&[offer.addr], asked_at, offer.incarnation, QUESTIONS).await {
+            Ok(None) => Ok(()),
+            // A shard that has stopped asks nobody.
+            Ok(Some(addr)) => Err(Refusal::ServerUnproven { addr }),
+            Err(_) => Err(Refusal::Stopping),
+        }
+    }
+
+    /// Takes the offer of a server; returns its jobs as soon as their number is not `known`, or after a while. Dropping the
+    /// future, or what it gives, says that the server's connection is closed.
+    pub async fn serve(
+        self: &Arc<Self>,
+        offer: ServerOffer,
+        known: Option<u64>,
+    ) -> Result<(u64, Vec<(Arc<Plan>, ServerId)>, OpenOffer), Refusal> {
+        let mut changed = self.departures.subscribe();
+        let (incarnation, addr) = (offer.incarnation, offer.addr);
+        let longest = {
+            let mut state = self.state();
+            if state.control.server_changes(incarnation).is_none() {
+                tracing::info!(%addr, "a server offers itself");
+            }
+            state.control.offer(self.now(), offer)?;
+            duration(state.control.limits().timers.lease) / SIGNS_IN_A_LEASE
+        };
+        let open = OpenOffer { plane: Arc::clone(self), incarnation };
+        self.changed.notify_one();
+        let wait = async {
+            loop {
+                changed.mark_unchanged();
+                let changes = self.with_control(|control| control.server_changes(incarnation));
+                if changes.is_none() || changes != known {
+                    return;
+                }
+                // Fails only if the control plane is gone, and then this future is too.
+                let _ = changed.changed().await;
+            }
+        };
+        // Whatever has ended the wait, the newest is told.
+        let _ = tokio::time::timeout(longest, wait).await;
+        let served = self.with_control(|control| {
+            control.server_changes(incarnation).map(|changes| (changes, control.served_by(incarnation)))
+        });
+        served.map(|(changes, jobs)| (changes, jobs, open)).ok_or(Refusal::OfferOver)
+    }
+
+    /// A server ends in good order.
+    pub fn retire(&self, incarnation: u64) {
+        self.state().control.retire(self.now(), incarnation);
+        self.changed.notify_one();
+    }
+
+    /// The least receive buffer of the servers that a job of this client would get, and how many they are; `None` where
+    /// each worker is one besides.
+    pub(super) fn server_buffers(&self, protocol: &Protocol, client: &Client) -> Option<(usize, usize)> {
+        let (servers, buffer) = self.with_control(|control| control.servers_for(protocol, client));
+        Some((buffer? as usize, servers.dedicated().len()))
+    }
+}
+
+/// Tells the state machine that a server's end of a connection is closed.
+pub(crate) struct OpenOffer {
+    plane: Arc<ControlPlane>,
+    incarnation: u64,
+}
+
+impl Drop for OpenOffer {
+    fn drop(&mut self) {
+        self.plane.state().control.close_offer(self.plane.now(), self.incarnation);
+        self.plane.changed.notify_one();
+    }
+}

@@ -1,0 +1,86 @@
+//! A job as one of its servers knows it.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use tributary_control::{JobName, Limits};
+use tributary_proto::collective::values::Values;
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::host::Host;
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank, ServerId};
+use tributary_proto::contract::packet::Addr;
+use tributary_proto::contract::wire::Common;
+use tributary_proto::protocols;
+
+use crate::api::{ServedBody, from_hex};
+use crate::outbox::Addresses;
+use crate::udp::{Reassembly, UdpPort, key_of};
+
+/// Elements that a datagram holds at most.
+const MOST_ELEMENTS: u16 = tributary_control::MAX_ELEMENTS_PER_PACKET;
+
+/// One job with its machine.
+pub struct Job {
+    /// Its packets' header, without a kind.
+    pub header: Common,
+    pub host: Box<dyn Host>,
+    workers: Vec<SocketAddr>,
+    /// Who sends from where.
+    pub senders: HashMap<(IpAddr, u16), Addr>,
+    /// Who hears where.
+    pub addresses: Addresses,
+    /// Packets that came in pieces, and the one that was put together last.
+    pub pieces: Reassembly<Addr>,
+    pub whole: Vec<u8>,
+}
+
+impl Job {
+    /// The job's machine; `None` if what the switch says makes no sense to this build.
+    pub fn new(body: &ServedBody) -> Option<Job> {
+        let world = u16::try_from(body.workers.len()).ok()?;
+        JobName::new(&body.name).ok()?;
+        let protocol = protocols::named(&body.protocol)?;
+        let make = protocol.server?;
+        let shared = body.server < body.servers && body.slots.is_multiple_of(body.servers);
+        let bounded = (1..=Limits::MAX_SLOTS).contains(&body.slots)
+            && (1..=MOST_ELEMENTS).contains(&body.elements_per_packet)
+            && (1..=JobConfig::MAX_WORLD).contains(&world);
+        if !shared || !bounded {
+            return None;
+        }
+        let job = JobConfig {
+            job: JobId(body.job_id),
+            key: JobKey(from_hex(&body.key)?),
+            protocol: protocol.code,
+            world,
+            slots: body.slots,
+            elements_per_packet: body.elements_per_packet,
+            shards: body.servers,
+            levels: false,
+            options: protocol.options.read(&body.options).ok()?,
+        };
+        let header = job.common();
+        // No rank of the job: it is no worker.
+        let rank = Rank(world + body.server);
+        let config = HostConfig {
+            job,
+            rank,
+            child: ChildId::of_rank(rank),
+            serves: Some(ServerId(body.server)),
+            timers: TimerConfig::default(),
+            fabric: FabricPlan::default(),
+        };
+        let host = make(Values::Elements, &config);
+        let workers = body.workers.clone();
+        let (senders, addresses) = (HashMap::new(), Addresses::new());
+        let (pieces, whole) = (Reassembly::default(), Vec::new());
+        Some(Job { header, host, workers, senders, addresses, pieces, whole })
+    }
+
+    /// Finds the ways to its workers.
+    pub fn settle_at(&mut self, udp: &UdpPort) {
+        let workers = || (0..).zip(&self.workers).map(|(rank, &at)| (Addr::Worker(Rank(rank)), at));
+        self.senders = workers().map(|(addr, at)| (key_of(at), addr)).collect();
+        self.addresses = workers().map(|(addr, at)| (addr, udp.destination(at))).collect();
+    }
+}

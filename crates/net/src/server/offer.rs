@@ -1,0 +1,110 @@
+//! The server's side of the control plane: it keeps a connection there, and hears by its answer which jobs it serves.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tributary_proto::contract::ids::JobId;
+
+use super::Desk;
+use super::job::Job;
+use super::thread::Order;
+use crate::api::{OfferBody, OfferReply};
+use crate::client::{ClientError, ServerClient};
+
+/// Between a question that failed and the next; a switch that was started again finds its servers so.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// What is offered, and what came of it.
+pub struct Offering {
+    client: ServerClient,
+    desk: Desk,
+    state: Mutex<State>,
+    stopping: AtomicBool,
+}
+
+struct State {
+    body: OfferBody,
+    /// The key of each job that is served.
+    jobs: BTreeMap<JobId, String>,
+}
+
+impl Offering {
+    /// An offer to a switch; the thread at the desk serves.
+    pub fn new(client: ServerClient, body: OfferBody, desk: Desk) -> Offering {
+        let state = Mutex::new(State { body, jobs: BTreeMap::new() });
+        Offering { client, desk, state, stopping: AtomicBool::new(false) }
+    }
+
+    /// Asks again and again, until the server ends. Nobody waits for this thread.
+    pub fn run(&self) {
+        let mut answered = true;
+        while !self.stopping.load(Ordering::Acquire) {
+            match self.ask() {
+                Ok(()) if !answered => tracing::info!("the switch answers again"),
+                Ok(()) => {}
+                Err(error) => {
+                    if answered {
+                        // Its jobs go on: their packets do not pass the switch.
+                        tracing::warn!(%error, "the switch does not take the offer; asking again");
+                    }
+                    thread::sleep(PAUSE);
+                }
+            }
+            answered = self.state().body.known.is_some();
+        }
+    }
+
+    /// One question and its answer.
+    pub fn ask(&self) -> Result<(), ClientError> {
+        let body = self.state().body.clone();
+        let answer = self.client.offer(&body);
+        let mut state = self.state();
+        // After an error it may be another switch that answers next, with the same number for other jobs.
+        state.body.known = answer.as_ref().ok().map(|reply| reply.changes);
+        self.take(&mut state, answer?);
+        Ok(())
+    }
+
+    fn take(&self, state: &mut State, reply: OfferReply) {
+        let stays = |id: &JobId, key: &String| reply.jobs.iter().any(|job| job.job_id == id.0 && job.key == *key);
+        state.jobs.retain(|id, key| {
+            let stays = stays(id, key);
+            if !stays {
+                tracing::info!(id = id.0, "a job is over");
+                self.desk.order(Order::End(*id));
+            }
+            stays
+        });
+        for body in reply.jobs {
+            let id = JobId(body.job_id);
+            if state.jobs.contains_key(&id) {
+                continue;
+            }
+            match Job::new(&body) {
+                Some(job) => {
+                    let (name, server) = (&body.name, body.server);
+                    tracing::info!(job = %name, id = id.0, server, workers = body.workers.len(), "a job to serve");
+                    self.desk.order(Order::Serve(Box::new(job)));
+                    state.jobs.insert(id, body.key);
+                }
+                None => tracing::error!(job = %body.name, "the switch gave a job that makes no sense here"),
+            }
+        }
+    }
+
+    /// Takes the offer back.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        let incarnation = self.state().body.incarnation.clone();
+        if let Err(error) = self.client.retire(incarnation) {
+            tracing::debug!(%error, "the switch did not hear that the server ends; it notices the closed connection");
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no call panics while it holds the jobs")
+    }
+}

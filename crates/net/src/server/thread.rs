@@ -1,0 +1,225 @@
+//! The thread that serves: packets in, to the machine of their job, and what it makes of them out, in runs.
+
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use tributary_proto::contract::drive;
+use tributary_proto::contract::drive::host::HostIo;
+use tributary_proto::contract::host::HostEvent;
+use tributary_proto::contract::ids::JobId;
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, Transmit};
+use tributary_proto::contract::time::Time;
+use tributary_proto::contract::wire::{Common, kind};
+
+use super::job::Job;
+use crate::challenge;
+use crate::clock::{self, Clock};
+use crate::outbox::{Addresses, Outbox};
+use crate::udp::probe;
+use crate::udp::{Inbox, Message, Reassembly, Segments, UdpPort, key_of};
+use crate::wake::{self, Waker};
+
+/// Batches that are received before orders and timers have their turn again.
+const BATCHES_IN_A_TURN: usize = 16;
+/// Workers whose runs are gathered at the same time: results go to all in turn.
+const LANES: usize = 64;
+
+/// What the thread is told.
+pub enum Order {
+    /// Serve a job, in place of any with its id.
+    Serve(Box<Job>),
+    /// A job is over.
+    End(JobId),
+    /// The server ends.
+    Stop,
+}
+
+/// The thread's state. Nothing of it is shared.
+pub struct ServerThread {
+    clock: Clock,
+    udp: UdpPort,
+    inbox: Inbox,
+    outbox: Outbox<LANES>,
+    jobs: BTreeMap<JobId, Job>,
+    /// What the switch's questions to this process carry.
+    incarnation: u64,
+    orders: Receiver<Order>,
+    waker: Arc<Waker>,
+}
+
+impl ServerThread {
+    /// A server without jobs.
+    pub fn new(udp: UdpPort, incarnation: u64, orders: Receiver<Order>, waker: Arc<Waker>) -> ServerThread {
+        let (inbox, outbox, jobs) = (Inbox::new(), Outbox::new(), BTreeMap::new());
+        ServerThread { clock: Clock::start(), udp, inbox, outbox, jobs, incarnation, orders, waker }
+    }
+
+    /// Runs until it is told to stop.
+    pub fn run(mut self) {
+        loop {
+            let due = self.jobs.values().filter_map(|job| job.host.poll_timeout()).min();
+            let timeout = due.map(|due| clock::duration(due.since(self.clock.now())));
+            let ready = wake::wait(self.udp.as_fd(), &self.waker, timeout);
+            if ready.woken {
+                self.waker.clear();
+                if !self.obey() {
+                    return;
+                }
+            }
+            if ready.packets {
+                self.receive();
+            }
+            self.handle_timeouts();
+        }
+    }
+
+    /// Carries out what was ordered; false when the thread shall end.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Serve(mut job)) => {
+                    job.settle_at(&self.udp);
+                    self.jobs.insert(job.header.job, *job);
+                }
+                Ok(Order::End(id)) => drop(self.jobs.remove(&id)),
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    fn receive(&mut self) {
+        for _ in 0..BATCHES_IN_A_TURN {
+            let more = self.udp.receive(&mut self.inbox);
+            let now = self.clock.now();
+            for at in 0..self.inbox.messages.len() {
+                self.handle_message(now, self.inbox.messages[at]);
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// One sender's packets. They are nearly always of one job; each stretch of one job is one turn of its machine.
+    fn handle_message(&mut self, now: Time, message: Message) {
+        let mut left = message.segments().peekable();
+        while let Some(place) = left.peek().cloned() {
+            let common = Common::parse(&self.inbox.memory[place.clone()]);
+            if let Some(answer) = challenge::answer(&self.inbox.memory[place.clone()], self.incarnation) {
+                let to = self.udp.destination(message.from);
+                self.udp.send(&to, &[IoSlice::new(&answer)], answer.len(), Ecn::NotCapable);
+            }
+            // A packet of no job that is served: of one that is over, or a stranger's.
+            let job = common.ok().and_then(|common| self.jobs.get_mut(&common.job));
+            let sender = job.as_ref().and_then(|job| job.senders.get(&key_of(message.from))).copied();
+            let (Some(job), Some(from)) = (job, sender) else {
+                left.next();
+                continue;
+            };
+            let Job { header, host, addresses, pieces, whole, .. } = job;
+            let ServerThread { udp, inbox, outbox, .. } = self;
+            let (header, ecn) = (*header, message.ecn);
+            let mut turn =
+                Turn { now, udp, inbox, outbox, addresses, pieces, whole, header, from, ecn, left: &mut left };
+            drive::host::receive(&mut **host, &mut turn);
+            drive::host::settle(&mut **host, &mut turn);
+        }
+    }
+
+    fn handle_timeouts(&mut self) {
+        let now = self.clock.now();
+        let ServerThread { udp, inbox, outbox, jobs, .. } = self;
+        for Job { header, host, addresses, pieces, whole, .. } in jobs.values_mut() {
+            if drive::host::handle_timeout(&mut **host, now) {
+                let mut none = Segments::default().peekable();
+                let (header, from, ecn) = (*header, Addr::Switch(Default::default()), Ecn::NotCapable);
+                let (inbox, outbox) = (&mut *inbox, &mut *outbox);
+                let mut turn =
+                    Turn { now, udp, inbox, outbox, addresses, pieces, whole, header, from, ecn, left: &mut none };
+                drive::host::settle(&mut **host, &mut turn);
+            }
+        }
+    }
+}
+
+/// A machine's surroundings for packets of one sender.
+struct Turn<'a> {
+    now: Time,
+    udp: &'a mut UdpPort,
+    inbox: &'a mut Inbox,
+    outbox: &'a mut Outbox<LANES>,
+    addresses: &'a mut Addresses,
+    pieces: &'a mut Reassembly<Addr>,
+    whole: &'a mut Vec<u8>,
+    header: Common,
+    from: Addr,
+    ecn: Ecn,
+    left: &'a mut std::iter::Peekable<Segments>,
+}
+
+impl Turn<'_> {
+    /// A packet of a kind that all protocols share: gives a sign of life to a member that asks for one, and the packet that
+    /// a last piece completes.
+    fn handle_shared(&mut self, common: Common, place: Range<usize>) -> Option<Vec<u8>> {
+        let packet = &mut self.inbox.memory[place];
+        match common.kind {
+            kind::PING => {
+                let to = self.addresses.get_mut(&self.from)?;
+                if let Some(limit) = probe::said(packet) {
+                    to.set_limit(limit);
+                }
+                Common { kind: kind::PONG, ..common }.emit(packet);
+                self.udp.send(to, &[IoSlice::new(packet)], packet.len(), Ecn::NotCapable);
+                None
+            }
+            kind::PIECE => self.pieces.add(self.from, packet),
+            _ => None,
+        }
+    }
+}
+
+impl HostIo for Turn<'_> {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Option<(Addr, Packet<'_>)> {
+        loop {
+            let bytes = &self.inbox.memory[self.left.peek()?.clone()];
+            let common = Common::parse(bytes).ok().filter(|common| common.job == self.header.job)?;
+            let place = self.left.next()?;
+            if common.kind < kind::FIRST_OWN {
+                let is_ours = Common { kind: 0, ..common } == self.header;
+                let Some(whole) = is_ours.then(|| self.handle_shared(common, place)).flatten() else { continue };
+                *self.whole = whole;
+                return Some((self.from, Packet { bytes: self.whole, wire_len: self.whole.len(), ecn: self.ecn }));
+            }
+            let bytes = &self.inbox.memory[place];
+            return Some((self.from, Packet { bytes, wire_len: bytes.len(), ecn: self.ecn }));
+        }
+    }
+
+    #[inline]
+    fn room(&mut self, longest: usize) -> &mut [u8] {
+        self.outbox.room(longest, self.addresses, self.udp)
+    }
+
+    #[inline]
+    fn send(&mut self, transmit: Transmit) {
+        self.outbox.push(&transmit, self.addresses, self.udp);
+    }
+
+    fn flush(&mut self) {
+        self.outbox.flush(self.addresses, self.udp);
+    }
+
+    fn hear(&mut self, _: HostEvent) {
+        unreachable!("a server brings nothing, and waits for nothing");
+    }
+}

@@ -1,0 +1,182 @@
+//! Jobs with servers over real sockets: a switch, servers and workers in one process, on the loopback interface.
+
+use std::net::SocketAddr;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tributary_net::client;
+use tributary_net::group::{ConnectOptions, Group, GroupError};
+use tributary_net::server::{RunningServer, ServerError, ServerOptions};
+use tributary_net::status::SwitchStatus;
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+use tributary_numeric::ReduceOp;
+use tributary_proto::contract::ids::ServerId;
+use tributary_proto::protocols;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Nobody waits for this in a test that passes.
+const AGES: Duration = Duration::from_secs(3_600);
+
+fn any_port() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+fn switch() -> RunningSwitch {
+    RunningSwitch::start(&SwitchOptions { shards: 2, ..SwitchOptions::new(any_port()) }).unwrap()
+}
+
+fn server(switch: &RunningSwitch) -> RunningServer {
+    RunningServer::start(&ServerOptions::new(switch.listen_addr(), any_port())).unwrap()
+}
+
+fn options(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectOptions {
+    let protocol = protocols::named("ps").unwrap();
+    ConnectOptions {
+        switch: switch.listen_addr().to_string(),
+        job: job.to_string(),
+        rank,
+        world,
+        timeout: PATIENCE,
+        protocol,
+        options: protocol.options.defaults(),
+        elements_per_packet: None,
+        slots: None,
+    }
+}
+
+/// Runs `work` on every rank of a job, each on a thread of its own.
+fn on_every_rank(switch: &RunningSwitch, job: &str, world: u16, work: impl Fn(Group, u16) + Sync) {
+    thread::scope(|scope| {
+        for rank in 0..world {
+            let (options, work) = (options(switch, job, rank, world), &work);
+            scope.spawn(move || work(Group::connect(&options).expect("the rank joins"), rank));
+        }
+    });
+}
+
+/// Sums of many sizes, one after the other, that must be exact.
+fn sum(group: &Group, rank: u16) {
+    let world = i32::from(group.info().world);
+    for elements in [1, 1_000, 200_000] {
+        let mut data: Vec<i32> = (0..elements).map(|at| at * (i32::from(rank) + 1)).collect();
+        group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+        let all = world * (world + 1) / 2;
+        assert!(data.iter().zip(0..).all(|(&sum, at)| sum == at * all), "{elements} elements");
+        let mut floats = vec![f32::from(rank) + 0.5; elements as usize];
+        group.allreduce_in_place(&mut floats, ReduceOp::Avg, PATIENCE).unwrap();
+        assert!(floats.iter().all(|&avg| avg == (world - 1) as f32 / 2.0 + 0.5));
+    }
+}
+
+/// Waits until the switch's state is as wanted.
+fn until(switch: &RunningSwitch, what: &str, wanted: impl Fn(&SwitchStatus) -> bool) -> SwitchStatus {
+    let start = Instant::now();
+    loop {
+        let status = client::status(switch.listen_addr()).unwrap();
+        if wanted(&status) {
+            return status;
+        }
+        assert!(start.elapsed() < PATIENCE, "never: {what}: {status:#?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn servers_on_offer_sum_for_several_jobs_at_once_and_give_them_up_when_they_end() {
+    let switch = switch();
+    let servers: Vec<RunningServer> = (0..3).map(|_| server(&switch)).collect();
+    let mut addrs: Vec<SocketAddr> = servers.iter().map(RunningServer::udp_addr).collect();
+    addrs.sort();
+    let met = Barrier::new(5);
+    thread::scope(|scope| {
+        for (job, world) in [("a", 3), ("b", 2)] {
+            let (switch, met, addrs) = (&switch, &met, &addrs);
+            scope.spawn(move || {
+                on_every_rank(switch, job, world, |group, rank| {
+                    met.wait();
+                    sum(&group, rank);
+                    assert_eq!(group.info().slots % 3, 0);
+                    if rank == 0 {
+                        let status = client::status(switch.listen_addr()).unwrap();
+                        let served: Vec<SocketAddr> = status.switch.servers.iter().map(|server| server.addr).collect();
+                        assert_eq!(served, *addrs);
+                        assert!(status.switch.servers.iter().all(|server| server.jobs.contains(&job.to_string())));
+                        let own = status.jobs.iter().find(|found| found.name == job).unwrap();
+                        assert_eq!(own.servers.iter().map(|server| server.addr).collect::<Vec<_>>(), *addrs);
+                    }
+                    met.wait();
+                });
+            });
+        }
+    });
+    until(&switch, "idle servers", |status| status.switch.servers.iter().all(|server| server.jobs.is_empty()));
+}
+
+#[test]
+fn without_servers_each_worker_is_one_besides() {
+    let switch = switch();
+    for world in [1, 4] {
+        on_every_rank(&switch, &format!("{world}"), world, |group, rank| {
+            sum(&group, rank);
+            assert_eq!(group.info().slots % world, 0);
+        });
+    }
+}
+
+#[test]
+fn a_server_that_ends_is_told_on_every_rank_by_name_and_the_next_job_does_without() {
+    let switch = switch();
+    let servers = [server(&switch), server(&switch)];
+    let mut addrs: Vec<SocketAddr> = servers.iter().map(RunningServer::udp_addr).collect();
+    addrs.sort();
+    let [first, second] = servers;
+    let gone = first.udp_addr();
+    let number = addrs.iter().position(|&addr| addr == gone).unwrap() as u16;
+    let ending = std::sync::Mutex::new(Some(first));
+    let met = Barrier::new(2);
+    on_every_rank(&switch, "bereft", 2, |group, rank| {
+        sum(&group, rank);
+        met.wait();
+        if rank == 0 {
+            ending.lock().unwrap().take().unwrap().stop();
+        }
+        met.wait();
+        for _ in 0..2 {
+            let failed = group.allreduce_in_place(&mut vec![1i32; 200_000], ReduceOp::Sum, AGES).unwrap_err();
+            let GroupError::Bereft { news, .. } = &failed else { panic!("{failed}") };
+            assert_eq!(news.servers(), [ServerId(number)]);
+            assert!(failed.to_string().contains(&format!("server {number} ({gone}) is gone")), "{failed}");
+        }
+        met.wait();
+    });
+    on_every_rank(&switch, "next", 2, |group, rank| sum(&group, rank));
+    drop(second);
+    on_every_rank(&switch, "alone", 2, |group, rank| sum(&group, rank));
+}
+
+#[test]
+fn a_switch_that_is_started_again_finds_its_servers() {
+    let first = switch();
+    let listen = first.listen_addr();
+    let server = server(&first);
+    first.stop();
+    let second = RunningSwitch::start(&SwitchOptions::new(listen)).unwrap();
+    let addr = server.udp_addr();
+    until(&second, "the server again", |status| status.switch.servers.iter().any(|server| server.addr == addr));
+    on_every_rank(&second, "a", 2, |group, rank| sum(&group, rank));
+}
+
+#[test]
+fn a_server_that_cannot_start_says_why() {
+    let closed = std::net::TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
+    let start = |switch, listen| match RunningServer::start(&ServerOptions::new(switch, listen)) {
+        Ok(_) => panic!("it starts"),
+        Err(error) => error,
+    };
+    let nobody = start(closed, any_port());
+    assert!(matches!(nobody, ServerError::Switch(_)) && nobody.to_string().contains("nothing listens"), "{nobody}");
+    let switch = switch();
+    let taken = start(switch.listen_addr(), switch.shard_addrs()[1]);
+    assert!(matches!(taken, ServerError::Open { .. }) && taken.to_string().contains("--listen"), "{taken}");
+}

@@ -1,0 +1,73 @@
+//! Jobs with servers for the tests, their inputs, and the check of every rank's output.
+
+use tributary_numeric::ReduceOp;
+use tributary_proto::collective::tensors::{ElementTensor, VecStorage};
+use tributary_proto::collective::values::Values;
+use tributary_proto::contract::config::{HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::host::{Collective, Host, HostEvent};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank, ServerId};
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::time::{Span, Time};
+
+use crate::harness::Network;
+use crate::harness::link::LinkConfig;
+
+static PS: &Protocol = &tributary_proto::ps::PROTOCOL;
+
+pub fn at_ms(ms: u64) -> Time {
+    Time::ZERO + Span::from_millis(ms)
+}
+
+/// Workers with so many dedicated servers; colocated ones if none.
+pub fn network(seed: u64, link: LinkConfig, world: u16, dedicated: u16) -> Network {
+    let servers = if dedicated == 0 { world } else { dedicated };
+    let job = JobConfig {
+        job: JobId(3),
+        key: JobKey(0x5EED),
+        protocol: PS.code,
+        world,
+        slots: 4 * servers,
+        elements_per_packet: 64,
+        shards: servers,
+        levels: false,
+        options: PS.options.defaults(),
+    };
+    let machine = |host: u16| -> Box<dyn Host> {
+        let serves = if dedicated == 0 { Some(host) } else { host.checked_sub(world) };
+        let config = HostConfig {
+            job: job.clone(),
+            rank: Rank(host),
+            child: ChildId(host),
+            serves: serves.map(ServerId),
+            timers: TimerConfig::default(),
+            fabric: Default::default(),
+        };
+        let make = if host < world { PS.host } else { PS.server.unwrap() };
+        make(Values::Elements, &config)
+    };
+    let mut network = Network::star(seed, link, (0..world + dedicated).map(machine).collect(), vec![]);
+    network.first_server = if dedicated == 0 { 0 } else { usize::from(world) };
+    network
+}
+
+fn value(rank: u16, op: u64, at: usize) -> i32 {
+    (i32::from(rank) + 1) * (at as i32 + 7 * op as i32 + 1)
+}
+
+/// A rank's part of a sum of integers.
+pub fn collective(rank: u16, op: u64, elements: usize, deadline: Option<Time>) -> Collective {
+    let data: Vec<i32> = (0..elements).map(|at| value(rank, op, at)).collect();
+    Collective { tensor: Box::new(ElementTensor::new(VecStorage::new(data), ReduceOp::Sum)), deadline }
+}
+
+/// The sum of all ranks' parts.
+pub fn check(event: &HostEvent, world: u16, op: u64) {
+    let HostEvent::Done { tensor, .. } = event else { panic!("collective {op} failed") };
+    let elements = tensor.spec().elements as usize;
+    let mut bytes = vec![0; 4 * elements];
+    tensor.read_output(0..elements, &mut bytes);
+    for (at, bytes) in bytes.chunks_exact(4).enumerate() {
+        let sum: i32 = (0..world).map(|rank| value(rank, op, at)).sum();
+        assert_eq!(i32::from_be_bytes(bytes.try_into().unwrap()), sum, "element {at} of collective {op}");
+    }
+}
