@@ -29,7 +29,8 @@ def main() -> int:
     parser.add_argument("--loss-percent", type=float, default=0.0)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--repetitions", type=int, default=3, help="runs of each backend, in turns")
-    parser.add_argument("--layers", type=int, default=10, help="of 2.5 MB each")
+    parser.add_argument("--layers", type=int, default=10, help="linear layers")
+    parser.add_argument("--width", type=int, default=790, help="of a layer; 790 is 2.5 MB")
     args = parser.parse_args()
     if "RANK" in os.environ:
         train(args)
@@ -53,6 +54,7 @@ def on_a_star(args: argparse.Namespace, backend: str) -> dict[str, float]:
     """Run this file on every host; what rank 0 says."""
     star = ["--hosts", str(args.hosts), "--rate-gbps", str(args.rate_gbps), "--loss-percent", str(args.loss_percent)]
     rank = [__file__, "--backend", backend, "--steps", str(args.steps), "--layers", str(args.layers)]
+    rank += ["--width", str(args.width)]
     command = [sys.executable, "-m", "tributary", "star", *star, "--", sys.executable, *rank]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(ran.stdout.splitlines()[-1]))
@@ -68,13 +70,13 @@ def train(args: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
     dist.init_process_group(args.backend, timeout=timedelta(seconds=300))
-    layers = [nn.Linear(790, 790) for _ in range(args.layers)]
+    layers = [nn.Linear(args.width, args.width) for _ in range(args.layers)]
     model = DistributedDataParallel(nn.Sequential(*layers))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     draw = torch.Generator().manual_seed(dist.get_rank())
 
     def step() -> float:
-        x = torch.randn(1, 790, generator=draw)
+        x = torch.randn(1, args.width, generator=draw)
         start = time.perf_counter()
         model(x).square().mean().backward()
         return time.perf_counter() - start

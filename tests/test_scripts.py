@@ -1,13 +1,17 @@
-"""The scripts that the Makefile calls: what cannot be installed is told in one sentence."""
+"""The scripts that the Makefile calls: what cannot be installed is told in one sentence; noise is no difference."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = ROOT / "scripts"
 
 
 def install_torch(folder: Path, interpreter: str, requirement: str, **stubs: str) -> subprocess.CompletedProcess[str]:
@@ -43,3 +47,16 @@ def test_pytorch_that_is_there_needs_no_room(tmp_path: Path) -> None:
     # pytest stands for it: what is installed already is not fetched, and nobody looks for room.
     ran = install_torch(tmp_path, sys.executable, "pytest", df="echo Avail; echo 0")
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_the_verdict_on_accuracy_knows_noise_from_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
+    verdict = importlib.import_module("train_accuracy").verdict
+    text, same = verdict([96.1, 96.9, 96.5], [96.3, 97.0, 96.4])
+    assert same
+    assert "over 3 seeds: tributary 96.50% (96.10 to 96.90); gloo 96.57%" in text
+    assert text.endswith("the same accuracy, but for chance")
+    text, same = verdict([91.1, 91.2, 91.3], [96.3, 97.0, 96.4])
+    assert not same
+    assert "differ by -5.37 points" in text
+    assert text.endswith("NOT the same accuracy")
