@@ -236,6 +236,29 @@ fn sums_take_the_room_of_what_they_are_made_of() {
     assert_eq!(sim.fabric.held_bytes(), 0, "all room is given back");
 }
 
+/// Each leaf has one host, so that a timer of the leaf sends every sum of Canary's, into a link a tenth as fast.
+#[test]
+fn sums_that_a_timer_sends_take_the_room_of_what_they_are_made_of() {
+    let text = r#"
+        [network]
+        leaf_spine = { leaves = 4, spines = 1, hosts_per_leaf = 1 }
+        core = { rate = "10 Gbit/s" }
+        lossless = { xoff = "40 kB", xon = "30 kB" }
+        [[job]]
+        protocol = "canary"
+        hosts = "all"
+        collective = "reduce"
+        tensor = "1 MiB"
+        slots = 512
+    "#;
+    let report = tributary_sim::run(&Config::parse(text).unwrap()).unwrap();
+    assert_eq!(report.failure(), None, "{report}");
+    assert_eq!(report.lossless_drops, Some(0));
+    let host_up = &report.links[0];
+    assert_eq!(host_up.name, "host up");
+    assert!(host_up.pauses > 0, "leaves stopped their hosts: {report}");
+}
+
 /// Results wait for one host's link, which other traffic fills, and so for room where the last contributions came in. Nobody
 /// is told to stop in time: the results are dropped, and counted at the links of all that they were for.
 #[test]

@@ -37,7 +37,7 @@ impl Switch for Talker {
         Common { protocol: 1, kind: kind::FIRST_OWN, job: self.job, key: KEY }.emit(buf);
         buf[COMMON_LEN..self.packet_len].fill(self.made as u8);
         self.made += 1;
-        Some(Emission { len: self.packet_len, wire_len: self.packet_len, ecn: Ecn::NotCapable, verdict })
+        Some(Emission { len: self.packet_len, wire_len: self.packet_len, ecn: Ecn::NotCapable, verdict, ingress: None })
     }
     fn poll_timeout(&self) -> Option<Time> {
         self.is_due.then_some(Time::ZERO)

@@ -61,6 +61,9 @@ pub struct Emission {
     pub ecn: Ecn,
     /// Where it goes.
     pub verdict: Verdict,
+    /// Where the last contribution to its sum came in; nothing where the switch speaks for itself. A sum that a timer
+    /// sends takes the room that a sum in the last contribution's own packet would take.
+    pub ingress: Option<PortId>,
 }
 
 /// What an operator asks of a job's machine.

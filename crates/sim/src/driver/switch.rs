@@ -148,7 +148,9 @@ impl SwitchIo for Lane<'_> {
             lane: self.lane,
             flags: PacketFlags::new(emission.ecn, 0).with_every_hop(every_hop),
         };
-        self.exits.carry_out(self.fabric, self.table, emission.verdict, Origin::Own, packet);
+        let came_over = |port: PortId| self.fabric.port(self.exits.node, port.0).reverse();
+        let origin = emission.ingress.map_or(Origin::Own, |port| Origin::Collected(came_over(port)));
+        self.exits.carry_out(self.fabric, self.table, emission.verdict, origin, packet);
     }
 }
 

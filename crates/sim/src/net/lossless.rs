@@ -45,12 +45,15 @@ pub fn headroom(link: &LinkSpec, longest_packet: u64) -> u64 {
 /// Whose packets those in a queue are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The node made it by itself: a host, or a program's timer.
+    /// The node made it by itself: a host, or a program that speaks for itself.
     Own,
     /// It came in over this link.
     Link(LinkId),
     /// A program made it of what came in over this link.
     Made(LinkId),
+    /// A program made it of what it had collected, the last of it from this link, when a timer ran out. Until then the
+    /// program's own memory held it.
+    Collected(LinkId),
     /// It is one of several copies of what came in, which hold one packet's room until the last one has left.
     Copies(CopiesId),
 }
@@ -138,7 +141,7 @@ impl Lossless {
         let origin = match origin {
             Origin::Link(origin) => origin,
             Origin::Copies(_) => return Some(None),
-            Origin::Own | Origin::Made(_) => {
+            Origin::Own | Origin::Made(_) | Origin::Collected(_) => {
                 self.ports[at.index()].own += u64::from(bytes);
                 return Some(None);
             }
@@ -168,7 +171,7 @@ impl Lossless {
                 copies.left = std::mem::replace(&mut self.free_copies, number);
                 (copies.origin, copies.bytes)
             }
-            Origin::Own | Origin::Made(_) => {
+            Origin::Own | Origin::Made(_) | Origin::Collected(_) => {
                 self.ports[at.index()].own -= u64::from(bytes);
                 return None;
             }
@@ -187,12 +190,19 @@ impl Lossless {
         self.rises[from.index()].0 || self.rises[over.index()].1
     }
 
-    /// Whose room a packet takes that joins the queue of link `over`.
-    fn resolve(&self, origin: Origin, over: LinkId) -> Origin {
+    /// Whose room a packet takes that joins the queue of link `over`. What a program had collected is not lost for want
+    /// of room in a port: it stays in the program's memory, and PAUSE has been told.
+    fn resolve(&self, origin: Origin, over: LinkId, bytes: u16) -> Origin {
         match origin {
             Origin::Made(from) if self.may_wait(from, over) => Origin::Link(from),
+            Origin::Collected(from) if self.may_wait(from, over) && self.has_room(from, bytes) => Origin::Link(from),
             origin => origin,
         }
+    }
+
+    fn has_room(&self, from: LinkId, bytes: u16) -> bool {
+        let port = &self.ports[from.index()];
+        port.held + u64::from(bytes) <= port.room
     }
 
     /// One packet's room for several copies.
@@ -231,7 +241,7 @@ impl Fabric {
             return false;
         }
         let Some(lossless) = &mut self.lossless else { return false };
-        let origin = lossless.resolve(origin, id);
+        let origin = lossless.resolve(origin, id, packet.bytes);
         let Some(stop) = lossless.hold(id, origin, packet.bytes) else {
             self.lose(id, self.near_end(id), LossCause::QueueFull, &{ packet });
             return false;

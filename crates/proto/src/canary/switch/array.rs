@@ -5,7 +5,7 @@ use super::timeout::Step;
 use crate::canary::wire::Header;
 use crate::collective::values::Values;
 use crate::contract::config::SharedSwitchConfig;
-use crate::contract::ids::{JobId, PortSet};
+use crate::contract::ids::{JobId, PortId, PortSet};
 use crate::contract::time::{Span, Time};
 use crate::contract::wire::COMMON_LEN;
 use crate::parts::memory::heap_bytes;
@@ -44,8 +44,10 @@ pub struct Descriptor {
     pub common: [u8; COMMON_LEN],
     /// ... and its own header, which takes in what later packets say.
     pub header: Header,
-    /// Where contributions came from.
+    /// Where contributions came from ...
     pub children: PortSet,
+    /// ... and the last one.
+    pub last_from: PortId,
     /// Contributions that have come in ...
     pub passed: u16,
     /// ... of those that are expected here.

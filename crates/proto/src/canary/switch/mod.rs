@@ -107,6 +107,7 @@ impl CanarySwitch {
             return Ok(self.collide(ingress, header, packet));
         }
         entry.children.insert(ingress);
+        entry.last_from = ingress;
         entry.last_at = now;
         let passed = entry.passed.saturating_add(header.counter);
         let completes = |full| entry.passed < full && passed >= full;
@@ -168,6 +169,7 @@ impl CanarySwitch {
             common,
             header: *header,
             children,
+            last_from: ingress,
             due: now + self.timeout.span(outlook.wait),
             wait: outlook.wait,
             passed: header.counter,
@@ -247,7 +249,7 @@ impl Switch for CanarySwitch {
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission> {
         let place = self.array.due_to_send(now)?;
         let entry = self.array.get(place)?;
-        let (header, elements) = (entry.header, usize::from(entry.elements));
+        let (header, elements, ingress) = (entry.header, usize::from(entry.elements), Some(entry.last_from));
         let is_first = entry.passed == header.counter;
         let len = HEADER_LEN + self.values.buffer_len(4, elements);
         buf[..COMMON_LEN].copy_from_slice(&entry.common);
@@ -261,7 +263,7 @@ impl Switch for CanarySwitch {
         self.counters.flushed_late += 1;
         let wire_len = HEADER_LEN + 4 * elements;
         let verdict = self.up(&header, &mut PacketMut { bytes: buf, len, wire_len, ecn: Ecn::NotCapable });
-        Some(Emission { len, wire_len, ecn: Ecn::NotCapable, verdict })
+        Some(Emission { len, wire_len, ecn: Ecn::NotCapable, verdict, ingress })
     }
 
     fn poll_timeout(&self) -> Option<Time> {

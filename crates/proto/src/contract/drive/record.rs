@@ -104,7 +104,7 @@ impl SwitchIo for SwitchTurn<'_, '_> {
     }
 
     fn send(&mut self, emission: Emission) {
-        let Emission { len, wire_len, ecn, verdict: to } = emission;
+        let Emission { len, wire_len, ecn, verdict: to, ingress: _ } = emission;
         let bytes = self.recorder.buf[..len].to_vec();
         self.recorder.made.push(Made { to, bytes, wire_len, ecn });
     }

@@ -116,7 +116,7 @@ mod tests {
         fn poll_transmit(&mut self, _: Time, buf: &mut [u8]) -> Option<Emission> {
             self.own = self.own.checked_sub(1)?;
             buf[0] = self.own;
-            Some(Emission { len: 1, wire_len: 1, ecn: Ecn::NotCapable, verdict: Verdict::Port(MEMBER) })
+            Some(Emission { len: 1, wire_len: 1, ecn: Ecn::NotCapable, verdict: Verdict::Port(MEMBER), ingress: None })
         }
         fn poll_timeout(&self) -> Option<Time> {
             Some(LATER)

@@ -44,8 +44,9 @@ pub struct SwitchMl {
     payload_bytes: usize,
     common: Common,
     pool: Pool,
-    /// Versions whose partial result is to be sent up, though no packet of the right size is at hand.
-    partials: VecDeque<VersionId>,
+    /// Versions whose partial result is to be sent up, though no packet of the right size is at hand, and where the
+    /// packet came in that completed it.
+    partials: VecDeque<(VersionId, PortId)>,
     notices: Notices,
     inquiry: Inquiry,
     counters: Counters,
@@ -164,7 +165,7 @@ impl SwitchMl {
         brought: &Contribution,
         packet: &mut PacketMut<'_>,
     ) -> Result<Verdict, DropReason> {
-        let Contribution { header, block, encoding, form, ingress } = brought;
+        let Contribution { header, block, encoding, ingress, .. } = brought;
         let held = self.pool.get(version);
         let (relation, state) = (Relation::of(header.phase, held.phase), held.state);
         let same_spec = held.block.spec == block.spec && held.block.kind == block.kind;
@@ -192,7 +193,7 @@ impl SwitchMl {
                 self.write(version, Kind::Result, encoding, Form::Host, packet);
                 Ok(Verdict::Port(*ingress))
             }
-            Action::ResendPartial => Ok(self.send_to_parent(version, encoding, *form, packet)),
+            Action::ResendPartial => Ok(self.send_to_parent(version, brought, packet)),
             Action::Drop(reason) => Err(reason),
         }
     }
@@ -207,7 +208,7 @@ impl SwitchMl {
         }
         if self.parent.is_some() {
             self.pool.await_parent(now, version);
-            return self.send_to_parent(version, encoding, form, packet);
+            return self.send_to_parent(version, brought, packet);
         }
         self.counters.blocks_completed += 1;
         self.pool.complete(now, version, self.world);
@@ -226,17 +227,12 @@ impl SwitchMl {
     }
 
     /// Sends the partial result up: in the packet, where that is one of the same size.
-    fn send_to_parent(
-        &mut self,
-        version: VersionId,
-        encoding: &Encoding,
-        form: Form,
-        packet: &mut PacketMut<'_>,
-    ) -> Verdict {
+    fn send_to_parent(&mut self, version: VersionId, brought: &Contribution, packet: &mut PacketMut<'_>) -> Verdict {
+        let &Contribution { ref encoding, form, ingress, .. } = brought;
         let parent = self.parent.expect("only a switch with a parent awaits it");
         if form == Form::Host && encoding.is_wide() {
-            if !self.partials.contains(&version) {
-                self.partials.push_back(version);
+            if !self.partials.iter().any(|&(waiting, _)| waiting == version) {
+                self.partials.push_back((version, ingress));
             }
             return Verdict::Consume;
         }
@@ -249,7 +245,7 @@ impl SwitchMl {
     fn poll_partial(&mut self, buf: &mut [u8]) -> Option<Emission> {
         let parent = self.parent?;
         loop {
-            let version = self.partials.pop_front()?;
+            let (version, ingress) = self.partials.pop_front()?;
             let held = *self.pool.get(version);
             let Ok(encoding) = self.encoding(&held.block.spec) else { continue };
             if held.state != State::AwaitsParent {
@@ -261,7 +257,7 @@ impl SwitchMl {
             let mut packet = PacketMut::new(buf, Ecn::NotCapable);
             self.write(version, held.block.kind, &encoding, Form::Partial, &mut packet);
             let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
-            return Some(Emission { len, wire_len, ecn, verdict: Verdict::Port(parent.port) });
+            return Some(Emission { len, wire_len, ecn, verdict: Verdict::Port(parent.port), ingress: Some(ingress) });
         }
     }
 
@@ -371,7 +367,7 @@ impl Switch for SwitchMl {
     fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.pool.memory_bytes()
-            + self.partials.capacity() * size_of::<VersionId>()
+            + self.partials.capacity() * size_of::<(VersionId, PortId)>()
             + heap_bytes(&self.members)
             + self.notices.memory_bytes()
             + self.inquiry.memory_bytes()

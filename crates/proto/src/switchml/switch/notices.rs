@@ -92,7 +92,7 @@ impl Notices {
             };
             Common { kind: kind as u8, ..self.common }.emit(buf);
             Header { wid, ..header }.emit(buf);
-            return Some(Emission { len, wire_len: len, ecn: Ecn::NotCapable, verdict });
+            return Some(Emission { len, wire_len: len, ecn: Ecn::NotCapable, verdict, ingress: None });
         }
     }
 
