@@ -16,6 +16,7 @@ mod forming;
 mod levels;
 mod memory;
 mod name;
+pub mod option_text;
 mod plan;
 mod refusal;
 mod report;

@@ -13,4 +13,5 @@ pub mod protocols;
 pub mod ps;
 pub mod ring;
 mod splitmix;
+pub mod switch_options;
 pub mod switchml;

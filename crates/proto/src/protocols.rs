@@ -37,7 +37,6 @@ mod tests {
             assert_eq!(named(protocol.name), Some(*protocol));
             assert_eq!(with_code(protocol.code), Some(*protocol));
             assert!(ALL[..place].iter().all(|before| before.code < protocol.code), "in the order of codes");
-            assert_eq!(protocol.options.protocol, protocol.name);
         }
         assert_eq!(named("carrier pigeon"), None);
     }
@@ -47,7 +46,23 @@ mod tests {
         for protocol in ALL {
             assert_eq!(protocol.switch.is_some(), protocol.placement == Placement::Trees, "{protocol}");
             assert_eq!(protocol.shared.is_some(), protocol.placement == Placement::EveryHop, "{protocol}");
-            assert_eq!(protocol.options.read(&protocol.options.defaults().to_text()), Ok(protocol.options.defaults()));
+            for set in [&protocol.options].into_iter().chain(protocol.shared.as_ref().map(|shared| &shared.options)) {
+                assert_eq!(set.protocol, protocol.name);
+                assert_eq!(set.read(&set.defaults().to_text()), Ok(set.defaults()));
+            }
+        }
+    }
+
+    #[test]
+    fn each_option_is_on_its_protocols_page() {
+        for protocol in ALL {
+            let page = format!("{}/../../docs/protocols/{}.md", env!("CARGO_MANIFEST_DIR"), protocol.name);
+            let page = std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{page}: {error}"));
+            let shared = protocol.shared.iter().flat_map(|shared| shared.options.specs);
+            for spec in protocol.options.specs.iter().chain(shared) {
+                let row = format!("| `{}` | {} |", spec.name, spec.default);
+                assert!(page.contains(&row), "{protocol}: no row that begins {row}");
+            }
         }
     }
 }

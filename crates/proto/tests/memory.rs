@@ -2,12 +2,13 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{Below, FlushTimeout, JobConfig, Parent, SharedSwitchConfig, SwitchConfig};
+use tributary_proto::contract::config::{Below, JobConfig, Parent, SharedSwitchConfig, SwitchConfig};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ShardId};
+use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
 thread_local! {
@@ -96,14 +97,14 @@ fn a_switch_says_what_a_job_holds_to_the_byte() {
 
 #[test]
 fn a_machine_that_jobs_share_says_what_it_holds_to_the_byte() {
-    for protocol in protocols::ALL {
-        for (descriptors, elements_per_packet) in [(1, 1), (1000, 256), (4096, 352)] {
-            let timeout = FlushTimeout::Adaptive { least: Span::from_micros(1), most: Span::from_millis(1) };
-            let (node, lease) = (NodeId(9), Span::from_millis(1));
-            let config = SharedSwitchConfig { node, descriptors, partitions: 1, elements_per_packet, timeout, lease };
-            let (machine, mut held) = allocated(|| protocol.shared_switch(Values::Elements, &config));
-            let Some(mut machine) = machine else { continue };
-            assert_eq!(machine.memory_bytes(), held, "{}: {descriptors} descriptors", protocol.name);
+    let shared = protocols::ALL.iter().filter_map(|protocol| Some((protocol, protocol.shared.as_ref()?)));
+    for (protocol, shared) in shared {
+        for (elements_per_packet, defaults) in [(1, Defaults::Real), (256, Defaults::Simulated), (352, Defaults::Real)]
+        {
+            let options = shared.options.read_with(&BTreeMap::new(), defaults).unwrap();
+            let config = SharedSwitchConfig { node: NodeId(9), elements_per_packet, options };
+            let (mut machine, mut held) = allocated(|| (shared.machine)(Values::Elements, &config));
+            assert_eq!(machine.memory_bytes(), held, "{}: {config:?}", protocol.name);
             for job in 1..100 {
                 held += allocated(|| machine.add_job(JobId(job))).1;
                 assert_eq!(machine.memory_bytes(), held, "{}: {job} jobs", protocol.name);

@@ -16,14 +16,14 @@ const PACKETS: u64 = 64;
 const PACKET_BYTES: u16 = 1024;
 
 /// A network of `size` leaves, spines and hosts a leaf, with everything still to send.
-fn ready(size: u32, settings: Settings) -> Simulation {
+fn ready(size: u32, settings: &Settings) -> Simulation {
     let spec = LinkSpec {
         rate: Rate(100_000_000_000),
         delay: Span::from_micros(1),
         queue_bytes: 1 << 20,
         mark_bytes: Some(100_000),
     };
-    let mut simulation = Simulation::new(leaf_spine(size, size, size, spec, spec, Span::ZERO), settings);
+    let mut simulation = Simulation::new(leaf_spine(size, size, size, spec, spec, Span::ZERO), settings.clone());
     let hosts: Vec<NodeId> = (0..simulation.graph().hosts()).map(NodeId).collect();
     permutation(&mut simulation, &hosts, settings.seed, PACKETS * u64::from(PACKET_BYTES), PACKET_BYTES);
     simulation
@@ -36,15 +36,19 @@ fn run(mut simulation: Simulation) -> Simulation {
 
 fn hop(c: &mut Criterion) {
     let random = Settings { balancing: Balancing::Random, ..Settings::default() };
-    let lossless = Settings { lossless: Some(LosslessSpec { xoff: 500_000, xon: 490_000 }), ..random };
-    let least_queued = Settings { balancing: Balancing::LeastQueued, ..random };
-    let cases =
-        [("random", 8, random), ("random", 32, random), ("least_queued", 8, least_queued), ("lossless", 8, lossless)];
+    let lossless = Settings { lossless: Some(LosslessSpec { xoff: 500_000, xon: 490_000 }), ..random.clone() };
+    let least_queued = Settings { balancing: Balancing::LeastQueued, ..random.clone() };
+    let cases = [
+        ("random", 8, random.clone()),
+        ("random", 32, random),
+        ("least_queued", 8, least_queued),
+        ("lossless", 8, lossless),
+    ];
     let mut group = c.benchmark_group("hop");
     for (name, size, settings) in cases {
-        group.throughput(Throughput::Elements(run(ready(size, settings)).fabric.hops()));
+        group.throughput(Throughput::Elements(run(ready(size, &settings)).fabric.hops()));
         group.bench_function(BenchmarkId::new(name, size * size), |bench| {
-            bench.iter_batched(|| ready(size, settings), |ready| black_box(run(ready)), BatchSize::LargeInput);
+            bench.iter_batched(|| ready(size, &settings), |ready| black_box(run(ready)), BatchSize::LargeInput);
         });
     }
     group.finish();

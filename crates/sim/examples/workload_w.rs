@@ -25,7 +25,7 @@ fn main() {
         let graph = leaf_spine(32, 32, 32, spec, spec, Span::ZERO);
         let settings = Settings { balancing: Balancing::Random, ..Settings::default() };
         let hosts: Vec<NodeId> = (0..graph.hosts()).map(NodeId).collect();
-        let mut simulation = Simulation::new(graph, settings);
+        let mut simulation = Simulation::new(graph, settings.clone());
         let set_up = start.elapsed();
         let cpu = cpu_seconds();
         permutation(&mut simulation, &hosts, settings.seed, 1024 * 1024, 1024);

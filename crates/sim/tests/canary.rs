@@ -9,10 +9,20 @@ use tributary_sim::experiment::build;
 fn file(shape: &str, switches: &str, job: &str, rest: &str) -> String {
     format!(
         "end = \"5 s\"\n[network]\nleaf_spine = {shape}\nrate = \"100 Gbit/s\"\ndelay = \"300 ns\"\n\
-         routing = \"default_unless_half_full\"\n[switches]\nlease = \"1 ms\"\n{switches}\n[[job]]\n\
+         routing = \"default_unless_half_full\"\n[switches.canary]\nlease = \"1 ms\"\n{switches}\n[[job]]\n\
          protocol = \"canary\"\nhosts = \"all\"\nrto = {{ initial = \"200 us\", min = \"100 us\", max = \"5 ms\" }}\n\
          {job}\n{rest}\n"
     )
+}
+
+/// A wait that is the same for all blocks.
+fn fixed(timeout: &str) -> String {
+    format!("timeout = \"{timeout}\"")
+}
+
+/// A wait that follows what switches see.
+fn adaptive(least: &str, most: &str) -> String {
+    format!("adaptive = true\nleast_timeout = \"{least}\"\ntimeout = \"{most}\"")
 }
 
 const SMALL: &str = "{ leaves = 4, spines = 4, hosts_per_leaf = 4 }";
@@ -51,9 +61,9 @@ fn a_leaf_spine_sums_near_line_rate_and_sends_nothing_twice() {
 #[test]
 fn every_array_every_timeout_and_every_type() {
     for descriptors in [1, 2, 5, 64, 32_768] {
-        for timeout in ["\"0 ps\"", "\"1 us\"", "\"50 us\"", "{ least = \"100 ns\", most = \"5 us\" }"] {
+        for timeout in [fixed("0 ps"), fixed("1 us"), fixed("50 us"), adaptive("100 ns", "5 us")] {
             for dtype in ["f32", "f16", "i32"] {
-                let switches = format!("descriptors = {descriptors}\ntimeout = {timeout}");
+                let switches = format!("descriptors = {descriptors}\n{timeout}");
                 let job = format!("tensor = \"64 KiB\"\ntype = \"{dtype}\"\niterations = 3\nslots = 32");
                 run(&file(SMALL, &switches, &job, ""));
             }
@@ -112,11 +122,10 @@ fn early_birds_do_not_undo_the_sums_of_a_large_fabric() {
 fn the_peak_of_descriptors_stays_within_the_model() {
     let shape = "{ leaves = 8, spines = 8, hosts_per_leaf = 4 }";
     let noise = "probability = \"10 %\"\ndelay = \"1 us\"\nholds = \"packet\"";
-    for (timeout, longest_us) in [("\"1 us\"", 1.0), ("\"4 us\"", 4.0), (ADAPTIVE, 8.0)] {
+    for (timeout, longest_us) in [(fixed("1 us"), 1.0), (fixed("4 us"), 4.0), (adaptive("200 ns", "8 us"), 8.0)] {
         for noise in [None, Some(noise)] {
             let rest = noise.map_or(String::new(), |noise| format!("[network.noise]\n{noise}"));
-            let switches = format!("timeout = {timeout}");
-            let sim = run(&file(shape, &switches, "tensor = \"2 MiB\"\ntype = \"i32\"\nslots = 1024", &rest));
+            let sim = run(&file(shape, &timeout, "tensor = \"2 MiB\"\ntype = \"i32\"\nslots = 1024", &rest));
             // d: host, leaf, spine, leaf, host. l: the cable, a packet's own time, and what noise adds; r: the leader's
             // NIC, nearly at once.
             let packet_ns = 1146.0 * 8.0 / 100.0;
@@ -129,15 +138,13 @@ fn the_peak_of_descriptors_stays_within_the_model() {
     }
 }
 
-const ADAPTIVE: &str = "{ least = \"200 ns\", most = \"8 us\" }";
-
 /// One setting for all: small and large tensors, with noise and without (§5.2.5's future work).
 #[test]
 fn a_timeout_that_adapts_is_as_good_as_the_best_fixed_one_everywhere() {
     let shape = "{ leaves = 8, spines = 8, hosts_per_leaf = 8 }\nswitch_latency = \"300 ns\"\nqueue = \"1 MB\"";
     let noise = "[network.noise]\nprobability = \"10 %\"\ndelay = \"1 us\"\nholds = \"packet\"";
     let micros = |timeout: &str, job: &str, rest: &str| {
-        let text = file(shape, &format!("timeout = {timeout}"), &format!("type = \"i32\"\nslots = 1024\n{job}"), rest);
+        let text = file(shape, timeout, &format!("type = \"i32\"\nslots = 1024\n{job}"), rest);
         let sim = run(&text);
         sim.traffic.jobs.all()[0].iterations.last().unwrap().end.unwrap().as_secs_f64() * 1e6
     };
@@ -148,9 +155,9 @@ fn a_timeout_that_adapts_is_as_good_as_the_best_fixed_one_everywhere() {
         ("tensor = \"1 KiB\"\niterations = 100", ""),
         ("tensor = \"1 KiB\"\niterations = 100", noise),
     ] {
-        let adaptive = micros(ADAPTIVE, job, rest);
+        let adaptive = micros(&adaptive("200 ns", "8 us"), job, rest);
         let fixed = ["250 ns", "500 ns", "1 us", "2 us", "5 us"];
-        let fixed = fixed.map(|timeout| micros(&format!("\"{timeout}\""), job, rest));
+        let fixed = fixed.map(|timeout| micros(&fixed(timeout), job, rest));
         let best = fixed.into_iter().fold(f64::INFINITY, f64::min);
         assert!(adaptive <= 1.005 * best, "{job} {rest}: {adaptive:.1} us, fixed {fixed:.1?}");
     }

@@ -1,9 +1,11 @@
 //! Canary: its header, a switch of a fabric, and a host that leads and follows.
 
+use std::collections::BTreeMap;
+
 use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, Report};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FabricPlan, FlushTimeout, SharedSwitchConfig};
+use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedSwitchConfig};
 use tributary_proto::contract::drive::record::SwitchRecorder;
 use tributary_proto::contract::ids::{NodeId, PortId, Rank};
 use tributary_proto::contract::packet::{Addr, Ecn, PacketMut};
@@ -30,18 +32,13 @@ pub fn wire(bytes: &[u8]) {
 
 /// A switch gets any packets on any port; in the end all that it holds expires.
 pub fn switch(bytes: &[u8]) {
-    let config = SharedSwitchConfig {
-        node: NodeId(9),
-        descriptors: 3,
-        partitions: 1,
-        elements_per_packet: 8,
-        timeout: FlushTimeout::Adaptive { least: Span::from_nanos(1), most: Span::from_micros(1) },
-        lease: Span::from_micros(10),
-    };
+    let shared = PROTOCOL.shared.as_ref().expect("Canary's jobs share");
+    let chosen = [("descriptors", "3"), ("timeout", "1 us"), ("least_timeout", "1 ns"), ("lease", "10 us")];
+    let options = shared.options.read(&texts(&chosen)).expect("they are its options");
+    let config = SharedSwitchConfig { node: NodeId(9), elements_per_packet: 8, options };
     let job = job(&PROTOCOL);
     let mut pipeline = Pipeline::default();
-    let machine = PROTOCOL.shared_switch(Values::Elements, &config).expect("Canary's jobs share");
-    pipeline.share(PROTOCOL.code, machine);
+    pipeline.share(PROTOCOL.code, (shared.machine)(Values::Elements, &config));
     let (members, others, protocol) = (Vec::new(), Vec::new(), PROTOCOL.code);
     pipeline.install(job.job, InstalledJob { protocol, key: job.key, members, others, machine: None });
     let (mut now, mut recorder) = (Time::ZERO, SwitchRecorder::default());
@@ -65,8 +62,13 @@ pub fn switch(bytes: &[u8]) {
 
 /// A host in the middle of two collectives gets any packets from anywhere; then its time runs out.
 pub fn host(bytes: &[u8]) {
-    let fabric =
-        FabricPlan { hosts: (0..3).map(NodeId).collect(), roots: [NodeId(9)].into(), roots_on_way: false, reissues: 1 };
+    let fabric = FabricPlan { hosts: (0..3).map(NodeId).collect(), roots: [NodeId(9)].into(), ..FabricPlan::default() };
+    let options = PROTOCOL.options.read(&texts(&[("reissues", "1")])).expect("it is an option");
+    let job = JobConfig { options, ..job(&PROTOCOL) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
-    drive_host(&PROTOCOL, fabric, two_collectives(), bytes, Timers::End, |_| Addr::Node(NodeId(9)), readable);
+    drive_host(&PROTOCOL, &job, fabric, two_collectives(), bytes, Timers::End, |_| Addr::Node(NodeId(9)), readable);
+}
+
+fn texts(chosen: &[(&str, &str)]) -> BTreeMap<String, String> {
+    chosen.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect()
 }

@@ -78,6 +78,7 @@ enum Timers {
 #[allow(clippy::too_many_arguments)]
 fn drive_host(
     protocol: &'static Protocol,
+    job: &JobConfig,
     fabric: FabricPlan,
     collectives: Vec<Collective>,
     bytes: &[u8],
@@ -86,7 +87,7 @@ fn drive_host(
     readable: impl Fn(&[u8]) -> bool,
 ) {
     let config = HostConfig {
-        job: job(protocol),
+        job: job.clone(),
         rank: Rank(0),
         child: ChildId(0),
         serves: None,

@@ -42,5 +42,5 @@ pub fn host(bytes: &[u8]) {
     let collectives = vec![Collective { tensor: Box::new(tensor), deadline }];
     let from = |place: u8| Addr::Worker(Rank(u16::from(place % 4)));
     let readable = |packet: &[u8]| Common::parse(packet).is_ok();
-    drive_host(&PROTOCOL, FabricPlan::default(), collectives, bytes, Timers::GoOn, from, readable);
+    drive_host(&PROTOCOL, &job(&PROTOCOL), FabricPlan::default(), collectives, bytes, Timers::GoOn, from, readable);
 }

@@ -81,5 +81,14 @@ pub fn pipeline(bytes: &[u8]) {
 pub fn host(bytes: &[u8]) {
     let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(ShardId(0)) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
-    drive_host(&PROTOCOL, FabricPlan::default(), two_collectives(), bytes, Timers::End, from, readable);
+    drive_host(
+        &PROTOCOL,
+        &job(&PROTOCOL),
+        FabricPlan::default(),
+        two_collectives(),
+        bytes,
+        Timers::End,
+        from,
+        readable,
+    );
 }

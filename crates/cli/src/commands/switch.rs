@@ -81,6 +81,9 @@ pub struct Args {
         conflicts_with_all = ["listen", "parent", "cores", "memory", "http", "config", "tokens", "open"]
     )]
     pub fabric: Option<PathBuf>,
+    /// An option of the fabric's switches, in place of the file's; the same at all of them
+    #[arg(long = "switch-option", value_name = "PROTOCOL.NAME=VALUE", value_parser = fabric::switch_option, requires = "fabric")]
+    pub switch_options: Vec<String>,
     /// Which of the fabric's switches
     #[arg(long, value_name = "NAME", requires = "fabric")]
     pub node: Option<String>,
@@ -97,7 +100,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let signal = match (&args.fabric, &args.node) {
         (Some(file), Some(node)) => {
-            let switch = fabric::daemon::start(file, node)?;
+            let file = fabric::ChosenFile { path: file.clone(), switch_options: args.switch_options.clone() };
+            let switch = fabric::daemon::start(&file, node)?;
             fabric::daemon::tell_ready(&switch, node, args.json)?;
             let signal = signals.forever().next();
             switch.stop();

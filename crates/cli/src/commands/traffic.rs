@@ -59,7 +59,7 @@ pub struct Args {
 
 /// Sends until the time is over or somebody stops it.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let fabric = fabric::read(&args.fabric)?;
+    let fabric = fabric::ChosenFile { path: args.fabric.clone(), switch_options: Vec::new() }.read()?;
     let find =
         |name: &str| fabric.node_named(name).ok_or_else(|| Failure::usage(format!("the fabric has no node '{name}'")));
     let (from, to) = (find(&args.from)?, find(&args.to)?);

@@ -6,8 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::Deserialize;
 
+use tributary_proto::switch_options::Given;
+
 use super::plan::{Balancing, Fabric};
 use crate::config::ConfigError;
+use crate::option_text::{OptionTable, OptionText};
 
 /// A fabric's file. The same file is on every machine of the fabric.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -33,22 +36,10 @@ pub struct FabricFile {
     /// How a switch chooses among equally short ways.
     #[serde(default)]
     pub balancing: Balancing,
-    /// Descriptors of every switch, for the blocks of all jobs.
-    #[serde(default = "defaults::descriptors")]
-    pub descriptors: u32,
-    /// How long a switch waits at most for more contributions to a block before it sends on what it has.
-    #[serde(default = "defaults::timeout_us")]
-    pub timeout_us: u32,
-    /// How long it waits at least; in between as long as contributions lie apart, as it has seen. A tenth of `timeout_us`
-    /// if left out; the same as `timeout_us` for one wait for all blocks, as in the paper.
-    pub least_timeout_us: Option<u32>,
-    /// A descriptor that nobody has needed for so long is free again: its sum was lost.
-    #[serde(default = "defaults::descriptor_lease_ms")]
-    pub descriptor_lease_ms: u32,
-    /// Equal parts of the descriptors; jobs take turns in them. With 1, every job uses all.
-    #[serde(default = "defaults::partitions")]
-    pub partitions: u16,
-    /// Elements that a descriptor holds: what an ordinary packet carries.
+    /// What switches hold for jobs that share their memory, by protocol: `[switches.NAME]`. The same at all of them.
+    #[serde(default)]
+    pub switches: BTreeMap<String, OptionTable>,
+    /// Elements of four bytes in the longest packet that switches sum: what an ordinary packet carries.
     #[serde(default = "defaults::elements_per_packet")]
     pub elements_per_packet: u16,
     /// Memory for jobs on each switch, in MiB.
@@ -117,18 +108,6 @@ mod defaults {
     pub fn queue_kib() -> u32 {
         256
     }
-    pub fn descriptors() -> u32 {
-        4_096
-    }
-    pub fn timeout_us() -> u32 {
-        1_000
-    }
-    pub fn descriptor_lease_ms() -> u32 {
-        1_000
-    }
-    pub fn partitions() -> u16 {
-        1
-    }
     pub fn elements_per_packet() -> u16 {
         352
     }
@@ -140,7 +119,16 @@ mod defaults {
 impl FabricFile {
     /// Reads and checks a file's text. The error is one sentence that names the place.
     pub fn parse(text: &str) -> Result<Fabric, ConfigError> {
-        let file: FabricFile = toml::from_str(text).map_err(|error| ConfigError::at(text, &error))?;
+        FabricFile::parse_with(text, &Given::new())
+    }
+
+    /// The same, with options of switches that take the place of the file's.
+    pub fn parse_with(text: &str, switches: &Given) -> Result<Fabric, ConfigError> {
+        let mut file: FabricFile = toml::from_str(text).map_err(|error| ConfigError::at(text, &error))?;
+        for (protocol, options) in switches {
+            let options = options.iter().map(|(name, text)| (name.clone(), OptionText(text.clone())));
+            file.switches.entry(protocol.clone()).or_default().extend(options);
+        }
         Fabric::new(&file).map_err(ConfigError::new)
     }
 }

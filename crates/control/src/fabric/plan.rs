@@ -5,10 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::Deserialize;
 use tributary_proto::contract::ids::{JobKey, NodeId, PortSet};
-use tributary_proto::contract::time::Span;
+use tributary_proto::contract::options::Defaults;
+use tributary_proto::switch_options::SwitchOptions;
 
 use super::file::{FabricFile, LinkFile};
 use crate::memory::MAX_ELEMENTS_PER_PACKET;
+use crate::option_text::of_switches;
 use crate::routes::{Cabling, Port};
 
 /// How a switch chooses among equally short ways, packet by packet.
@@ -68,17 +70,9 @@ pub struct Fabric {
     pub mark_above_bytes: Option<u64>,
     /// How a switch chooses.
     pub balancing: Balancing,
-    /// Descriptors of every switch.
-    pub descriptors: u32,
-    /// How long a switch waits for more contributions, at most.
-    pub timeout: Span,
-    /// If it follows what it sees: how long at least.
-    pub adaptive_timeout: Option<Span>,
-    /// A descriptor that nobody has needed for so long is free again.
-    pub descriptor_lease: Span,
-    /// Equal parts of the descriptors.
-    pub partitions: u16,
-    /// Elements that a descriptor holds.
+    /// What every switch holds for jobs that share its memory.
+    pub switch_options: SwitchOptions,
+    /// Elements of four bytes in the longest packet that switches sum.
     pub elements_per_packet: u16,
     /// Bytes for jobs on each switch.
     pub memory_bytes: u64,
@@ -167,7 +161,8 @@ impl Fabric {
         if cabling.switch_index(seat).is_none() {
             return Err(format!("seat: '{}' is a host; jobs are formed at a switch", names[seat.index()]));
         }
-        let least_timeout_us = file.least_timeout_us.unwrap_or(file.timeout_us / 10);
+        let switch_options = SwitchOptions::read(&of_switches(&file.switches), Defaults::Real);
+        let switch_options = switch_options.map_err(|error| error.to_string())?;
         Ok(Fabric {
             cables: cable_properties(file, &cabling, find)?,
             nodes,
@@ -178,11 +173,7 @@ impl Fabric {
             secret: file.secret.clone(),
             mark_above_bytes: file.mark_above_kib.map(kib),
             balancing: file.balancing,
-            descriptors: file.descriptors,
-            timeout: Span::from_micros(file.timeout_us.into()),
-            adaptive_timeout: (least_timeout_us < file.timeout_us).then(|| Span::from_micros(least_timeout_us.into())),
-            descriptor_lease: Span::from_millis(file.descriptor_lease_ms.into()),
-            partitions: file.partitions,
+            switch_options,
             elements_per_packet: file.elements_per_packet,
             memory_bytes: u64::from(file.memory_mib) << 20,
         })
@@ -256,17 +247,8 @@ fn check_settings(file: &FabricFile) -> Result<(), String> {
     if let Some(queue) = queues.into_iter().find(|queue| !(MIN_QUEUE_KIB..=1 << 20).contains(queue)) {
         return Err(format!("queue_kib = {queue}: it may be {MIN_QUEUE_KIB} to {}", 1 << 20));
     }
-    if !(1..=1 << 20).contains(&file.descriptors) {
-        return Err(format!("descriptors = {}: it may be 1 to {}", file.descriptors, 1 << 20));
-    }
-    if file.port == 0 || file.memory_mib == 0 || file.descriptor_lease_ms == 0 {
-        return Err("port, memory_mib and descriptor_lease_ms are at least 1".into());
-    }
-    if file.least_timeout_us.is_some_and(|least| least > file.timeout_us) {
-        return Err("least_timeout_us is above timeout_us, which is the most that a switch waits".into());
-    }
-    if file.partitions == 0 || u32::from(file.partitions) > file.descriptors {
-        return Err(format!("partitions = {}: it may be 1 to the number of descriptors", file.partitions));
+    if file.port == 0 || file.memory_mib == 0 {
+        return Err("port and memory_mib are at least 1".into());
     }
     if !(1..=MAX_ELEMENTS_PER_PACKET).contains(&file.elements_per_packet) {
         return Err(format!(

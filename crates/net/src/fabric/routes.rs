@@ -102,14 +102,15 @@ async fn join(
     Ok(Json(reply))
 }
 
-/// Cuts what suits a worker's own link down to what the fabric's queues and descriptors hold.
+/// Cuts what suits a worker's own link down to what the fabric's queues, and what jobs share in its switches, have room for.
 fn fit(fabric: &Fabric, request: &mut JoinRequest) {
     request.max_elements_per_packet = request.max_elements_per_packet.min(fabric.elements_per_packet);
     let elements = request.elements_per_packet.unwrap_or(request.max_elements_per_packet);
     // Half of the shortest queue: sums and contributions of one host may meet there.
     let shortest = fabric.cables.iter().map(|cable| cable.queue_bytes).min().unwrap_or(0);
     let packets = shortest / 2 / pool_size::packet_bytes(request.protocol, elements) as u64;
-    let most = packets.min(fabric.descriptors.into()).clamp(1, u16::MAX.into()) as u16;
+    let room = fabric.switch_options.ask(request.protocol, |shared| shared.room).unwrap_or(u64::MAX);
+    let most = packets.min(room).clamp(1, u16::MAX.into()) as u16;
     // The control plane rounds up to a power of two.
     request.suggested_slots = request.suggested_slots.min(1 << most.ilog2());
 }

@@ -9,12 +9,11 @@ use tokio::sync::oneshot;
 use tributary_control::JobName;
 use tributary_control::fabric::Fabric;
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FlushTimeout, SharedSwitchConfig};
+use tributary_proto::contract::config::SharedSwitchConfig;
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::{JobId, NodeId, PortId};
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::switch::{ArrayReport, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
@@ -73,29 +72,14 @@ pub struct FabricSite {
     next_hello: Time,
 }
 
-/// The machine that all jobs of a protocol share here, as the fabric's file says.
-fn shared_config(fabric: &Fabric, node: NodeId) -> SharedSwitchConfig {
-    SharedSwitchConfig {
-        node,
-        descriptors: fabric.descriptors,
-        partitions: fabric.partitions,
-        elements_per_packet: fabric.elements_per_packet,
-        timeout: match fabric.adaptive_timeout {
-            None => FlushTimeout::Fixed(fabric.timeout),
-            Some(least) => FlushTimeout::Adaptive { least, most: fabric.timeout },
-        },
-        lease: fabric.descriptor_lease,
-    }
-}
-
 /// The machines that a fabric's jobs share at one of its switches.
 pub fn pipeline(fabric: &Fabric, node: NodeId) -> Pipeline {
     let mut pipeline = Pipeline::default();
-    let config = shared_config(fabric, node);
-    for protocol in protocols::ALL.iter().copied().filter(|protocol| protocol.placement == Placement::EveryHop) {
-        if let Some(machine) = protocol.shared_switch(Values::Elements, &config) {
-            pipeline.share(protocol.code, machine);
-        }
+    for protocol in protocols::ALL {
+        let Some(shared) = &protocol.shared else { continue };
+        let (elements_per_packet, options) = (fabric.elements_per_packet, fabric.switch_options.of(shared));
+        let config = SharedSwitchConfig { node, elements_per_packet, options };
+        pipeline.share(protocol.code, (shared.machine)(Values::Elements, &config));
     }
     pipeline
 }

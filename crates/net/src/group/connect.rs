@@ -194,12 +194,8 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
         timers: TimerConfig::default(),
         fabric: answer.fabric.as_ref().map_or_else(FabricPlan::default, |fabric| FabricPlan {
             hosts: fabric.hosts.as_slice().into(),
-            // Block `g` is led by rank `g mod world`: its tree ends in the switch next to the leader, so that the way up
-            // is free (Canary §3.1.4). A host has one cable, so every way to the leader passes that switch; routed by the
-            // leader's address (§4.1), blocks of leaders behind one leaf spread over the spines.
-            roots: fabric.leaves.as_slice().into(),
-            roots_on_way: true,
-            ..FabricPlan::default()
+            switches: fabric.leaves.as_slice().into(),
+            roots: [].into(),
         }),
     }
 }

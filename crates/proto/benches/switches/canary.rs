@@ -6,11 +6,11 @@ use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, proof};
 use tributary_proto::collective::tensor::Spec;
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FlushTimeout, SharedSwitchConfig};
+use tributary_proto::contract::config::SharedSwitchConfig;
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, PortSet, Rank};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::switch::Verdict;
-use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::parts::look_ahead::LookAhead;
 
@@ -40,14 +40,15 @@ pub fn switch(c: &mut Criterion) {
 /// cannot know that they are all.
 fn subject(k: u16, flushes_late: bool) -> Subject {
     let hosts = if flushes_late { 2 * WORLD } else { WORLD };
-    let config = SharedSwitchConfig {
-        node: SWITCH,
-        descriptors: DESCRIPTORS,
-        partitions: 1,
-        elements_per_packet: k,
-        timeout: FlushTimeout::Fixed(TIMEOUT),
-        lease: Span::from_millis(100),
-    };
+    let chosen = [
+        ("descriptors", DESCRIPTORS.to_string()),
+        ("timeout", TIMEOUT.to_text()),
+        ("adaptive", "false".to_owned()),
+        ("lease", "100 ms".to_owned()),
+    ];
+    let given = chosen.map(|(name, text)| (name.to_owned(), text)).into();
+    let options = PROTOCOL.shared.as_ref().unwrap().options.read(&given).unwrap();
+    let config = SharedSwitchConfig { node: SWITCH, elements_per_packet: k, options };
     let mut pipeline = Pipeline::default();
     pipeline.share(PROTOCOL.code, PROTOCOL.shared_switch(Values::Elements, &config).unwrap());
     let (members, others) = ((0..WORLD).map(PortId).collect(), Vec::new());

@@ -5,6 +5,7 @@
 //! `docs/protocols/canary.md` goes through the paper section by section.
 
 pub mod host;
+pub mod options;
 mod protocol;
 pub mod switch;
 pub mod wire;

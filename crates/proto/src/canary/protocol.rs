@@ -1,9 +1,8 @@
 //! Canary as a value of the registry.
 
-use super::{CanaryHost, CanarySwitch, wire};
+use super::{CanaryHost, CanarySwitch, options, wire};
 use crate::collective::encoding::Numbers;
-use crate::contract::options::OptionSet;
-use crate::contract::protocol::{Placement, Protocol, Refusal};
+use crate::contract::protocol::{Placement, Protocol, Refusal, Shared};
 
 /// Canary (De Sensi et al., 2023): dynamic trees through all switches of a fabric.
 pub static PROTOCOL: Protocol = Protocol {
@@ -13,7 +12,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::HEADER_LEN,
     placement: Placement::EveryHop,
     passes_results_on: false,
-    options: OptionSet::none("canary"),
+    options: options::JOB,
     numbers: |_| Numbers::Fixed,
     can: |spec, _| match tributary_numeric::has_fixed_point(spec.dtype, spec.op) {
         true => Ok(()),
@@ -28,7 +27,12 @@ pub static PROTOCOL: Protocol = Protocol {
     memory: |_| 0,
     host: |values, config| Box::new(CanaryHost::new(values, config)),
     switch: None,
-    shared: Some(|values, config| Box::new(CanarySwitch::new(values, config))),
+    shared: Some(Shared {
+        machine: |values, config| Box::new(CanarySwitch::new(values, config)),
+        options: options::SWITCH,
+        longest_wait: |options| options.time("timeout"),
+        room: |options| options.count("descriptors") / options.count("partitions"),
+    }),
     server: None,
     describe: wire::describe,
 };

@@ -66,25 +66,15 @@ pub struct HostConfig {
     pub fabric: FabricPlan,
 }
 
-/// What a job's members know of the fabric of switches between them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is known of the fabric of switches between a job's members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FabricPlan {
     /// The node of each rank.
     pub hosts: Arc<[NodeId]>,
-    /// The switches that sums may be completed in; blocks go round robin over them as they do over ranks. As many as
-    /// ranks, each that rank's own first switch, leaves every way between switches open (Canary §3.1.4, figure 3).
+    /// The switch that each rank's host is connected to.
+    pub switches: Arc<[NodeId]>,
+    /// The switches that sums are to be completed in, where somebody has chosen them; else the protocol chooses.
     pub roots: Arc<[NodeId]>,
-    /// Every way to a block's leader passes its root. Packets are then routed to the leader, as in Canary §4.1: leaders
-    /// behind one root spread over the ways to it.
-    pub roots_on_way: bool,
-    /// A block that failed so often is summed by hosts.
-    pub reissues: u8,
-}
-
-impl Default for FabricPlan {
-    fn default() -> FabricPlan {
-        FabricPlan { hosts: Arc::default(), roots: Arc::default(), roots_on_way: false, reissues: 3 }
-    }
 }
 
 /// The timers of a host machine.
@@ -164,28 +154,8 @@ pub struct Parent {
 pub struct SharedSwitchConfig {
     /// The switch's own address.
     pub node: NodeId,
-    /// Entries of its static array, at least 1.
-    pub descriptors: u32,
-    /// Equal parts of the array; job `j` uses part `j mod partitions`. 1 lets all jobs use all of it.
-    pub partitions: u16,
-    /// Elements that an entry holds: longer packets pass unsummed.
+    /// Elements of four bytes in the longest packet that it sums: longer ones pass unsummed.
     pub elements_per_packet: u16,
-    /// How long a partial sum waits for more.
-    pub timeout: FlushTimeout,
-    /// An entry that nobody has needed for so long is free again: its sum was lost.
-    pub lease: Span,
-}
-
-/// How long a partial sum waits for more contributions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlushTimeout {
-    /// Always so long.
-    Fixed(Span),
-    /// As long as contributions of one block lie apart, as the switch has seen; within bounds.
-    Adaptive {
-        /// Never shorter ...
-        least: Span,
-        /// ... nor longer.
-        most: Span,
-    },
+    /// What the switch's operator has chosen: the protocol's [`Shared::options`](super::protocol::Shared::options).
+    pub options: Options,
 }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::contract::time::Span;
+
 /// What values an option may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -14,6 +16,13 @@ pub enum Kind {
         least: u64,
         /// ... and the most that it may be.
         most: u64,
+    },
+    /// A span of time within bounds, written as in `1.5 us`.
+    Time {
+        /// The least ...
+        least: Span,
+        /// ... and the most that it may be.
+        most: Span,
     },
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -34,13 +43,26 @@ pub struct OptionSpec {
     pub help: &'static str,
 }
 
-/// All options of one protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Options that belong together: of a protocol's jobs, or of the machines that its jobs share.
+#[derive(Clone, Copy, Debug)]
 pub struct OptionSet {
     /// The protocol's name, for sentences.
     pub protocol: &'static str,
-    /// Its options.
+    /// The options.
     pub specs: &'static [OptionSpec],
+    /// Other defaults, as name and text, where links and switches are as fast as the papers': in the simulator.
+    pub simulated: &'static [(&'static str, &'static str)],
+    /// Whether values that are each within bounds go together; if not, a sentence without the protocol's name.
+    pub together: fn(&Options) -> Result<(), String>,
+}
+
+/// Whose defaults fill in what nobody chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defaults {
+    /// For switches that are processes on ordinary machines.
+    Real,
+    /// For the simulator's switches and links.
+    Simulated,
 }
 
 /// Why options were refused.
@@ -68,6 +90,14 @@ pub enum OptionError {
         /// What it may be.
         allowed: String,
     },
+    /// Two values do not go together.
+    #[error("{protocol}: {sentence}")]
+    Together {
+        /// The protocol.
+        protocol: &'static str,
+        /// What is wrong, and what to do.
+        sentence: String,
+    },
     /// Text that is not `name=value`.
     #[error("\"{0}\" is no option: write name=value")]
     Form(String),
@@ -77,6 +107,7 @@ pub enum OptionError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     Count(u64),
+    Time(Span),
     Choice(&'static str),
     Flag(bool),
 }
@@ -86,9 +117,14 @@ enum Value {
 pub struct Options(BTreeMap<&'static str, Value>);
 
 impl OptionSet {
+    /// Options with the same defaults everywhere, any of which go together.
+    pub const fn new(protocol: &'static str, specs: &'static [OptionSpec]) -> OptionSet {
+        OptionSet { protocol, specs, simulated: &[], together: |_| Ok(()) }
+    }
+
     /// A protocol without options.
     pub const fn none(protocol: &'static str) -> OptionSet {
-        OptionSet { protocol, specs: &[] }
+        OptionSet::new(protocol, &[])
     }
 
     /// The options where nobody chooses.
@@ -98,11 +134,16 @@ impl OptionSet {
 
     /// Checks what was chosen, by name, and fills in the rest.
     pub fn read(&self, given: &BTreeMap<String, String>) -> Result<Options, OptionError> {
+        self.read_with(given, Defaults::Real)
+    }
+
+    /// The same, with the defaults of one kind of switches.
+    pub fn read_with(&self, given: &BTreeMap<String, String>, defaults: Defaults) -> Result<Options, OptionError> {
         if let Some(name) = given.keys().find(|name| !self.specs.iter().any(|spec| spec.name == **name)) {
             return Err(OptionError::Unknown { protocol: self.protocol, name: name.clone(), known: self.known() });
         }
         let values = self.specs.iter().map(|spec| {
-            let text = given.get(spec.name).map_or(spec.default, String::as_str);
+            let text = given.get(spec.name).map_or_else(|| self.default_of(spec, defaults), String::as_str);
             let value = spec.kind.read(text).ok_or_else(|| OptionError::Value {
                 protocol: self.protocol,
                 name: spec.name,
@@ -111,7 +152,18 @@ impl OptionSet {
             })?;
             Ok((spec.name, value))
         });
-        values.collect::<Result<_, _>>().map(Options)
+        let options = Options(values.collect::<Result<_, _>>()?);
+        let protocol = self.protocol;
+        (self.together)(&options).map_err(|sentence| OptionError::Together { protocol, sentence })?;
+        Ok(options)
+    }
+
+    fn default_of(&self, spec: &OptionSpec, defaults: Defaults) -> &'static str {
+        let simulated = self.simulated.iter().find(|(name, _)| *name == spec.name);
+        match (defaults, simulated) {
+            (Defaults::Simulated, Some(&(_, text))) => text,
+            _ => spec.default,
+        }
     }
 
     fn known(&self) -> String {
@@ -138,6 +190,10 @@ impl Kind {
                 let count = text.parse().ok().filter(|count| (least..=most).contains(count));
                 count.map(Value::Count)
             }
+            Kind::Time { least, most } => {
+                let span = text.parse().ok().filter(|span| (least..=most).contains(span));
+                span.map(Value::Time)
+            }
             Kind::Choice(words) => words.iter().find(|word| **word == text).map(|word| Value::Choice(word)),
             Kind::Flag => text.parse().ok().map(Value::Flag),
         }
@@ -146,6 +202,9 @@ impl Kind {
     fn allowed(self) -> String {
         match self {
             Kind::Count { least, most } => format!("a whole number from {least} to {most}"),
+            Kind::Time { least, most } => {
+                format!("a time from {} to {}, as in \"1.5 us\"", least.to_text(), most.to_text())
+            }
             Kind::Choice(words) => words.join(" or "),
             Kind::Flag => "true or false".to_owned(),
         }
@@ -158,6 +217,14 @@ impl Options {
         match self.0.get(name) {
             Some(&Value::Count(count)) => count,
             other => panic!("option {name} is no number but {other:?}"),
+        }
+    }
+
+    /// The time that an option is. An option that its protocol does not declare as a time is our bug.
+    pub fn time(&self, name: &str) -> Span {
+        match self.0.get(name) {
+            Some(&Value::Time(span)) => span,
+            other => panic!("option {name} is no time but {other:?}"),
         }
     }
 
@@ -181,6 +248,7 @@ impl Options {
     pub fn to_text(&self) -> BTreeMap<String, String> {
         let text = |value: &Value| match value {
             Value::Count(count) => count.to_string(),
+            Value::Time(span) => span.to_text(),
             Value::Choice(word) => (*word).to_owned(),
             Value::Flag(flag) => flag.to_string(),
         };
@@ -193,13 +261,22 @@ mod tests {
     use super::*;
 
     const SET: OptionSet = OptionSet {
-        protocol: "tin",
-        specs: &[
-            OptionSpec { name: "pipes", kind: Kind::Count { least: 1, most: 8 }, default: "2", help: "" },
-            OptionSpec { name: "solder", kind: Kind::Choice(&["lead", "silver"]), default: "silver", help: "" },
-            OptionSpec { name: "hot", kind: Kind::Flag, default: "false", help: "" },
-        ],
+        simulated: &[("wait", "3 us")],
+        together: |options| match options.flag("hot") && options.choice("solder") == "silver" {
+            true => Err("silver melts too late: leave hot out".to_owned()),
+            false => Ok(()),
+        },
+        ..OptionSet::new(
+            "tin",
+            &[
+                OptionSpec { name: "pipes", kind: Kind::Count { least: 1, most: 8 }, default: "2", help: "" },
+                OptionSpec { name: "solder", kind: Kind::Choice(&["lead", "silver"]), default: "silver", help: "" },
+                OptionSpec { name: "hot", kind: Kind::Flag, default: "false", help: "" },
+                OptionSpec { name: "wait", kind: WAIT, default: "2 ms", help: "" },
+            ],
+        )
     };
+    const WAIT: Kind = Kind::Time { least: Span::from_nanos(100), most: Span::from_millis(1_000) };
 
     fn read(given: &[(&str, &str)]) -> Result<Options, String> {
         let given = given.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -210,16 +287,30 @@ mod tests {
     fn what_nobody_chooses_is_the_default() {
         let options = read(&[("pipes", "7")]).unwrap();
         assert_eq!((options.count("pipes"), options.choice("solder"), options.flag("hot")), (7, "silver", false));
+        assert_eq!(options.time("wait"), Span::from_millis(2));
         assert_eq!(SET.read(&options.to_text()), Ok(options), "options survive their journey as text");
+    }
+
+    #[test]
+    fn the_simulator_has_defaults_of_its_own_where_the_set_says_so() {
+        let options = SET.read_with(&BTreeMap::new(), Defaults::Simulated).unwrap();
+        assert_eq!((options.count("pipes"), options.time("wait")), (2, Span::from_micros(3)));
+        let chosen = BTreeMap::from([("wait".to_owned(), "1.5us".to_owned())]);
+        assert_eq!(SET.read_with(&chosen, Defaults::Simulated).unwrap().time("wait"), Span::from_nanos(1_500));
     }
 
     #[test]
     fn wrong_options_are_refused_with_a_sentence() {
         let sentence = |given| read(given).unwrap_err();
-        assert_eq!(sentence(&[("pipe", "1")]), "tin has no option \"pipe\"; it has pipes, solder, hot");
+        assert_eq!(sentence(&[("pipe", "1")]), "tin has no option \"pipe\"; it has pipes, solder, hot, wait");
         assert_eq!(sentence(&[("pipes", "9")]), "tin's option pipes is 9: it may be a whole number from 1 to 8");
         assert_eq!(sentence(&[("solder", "gold")]), "tin's option solder is gold: it may be lead or silver");
         assert_eq!(sentence(&[("hot", "yes")]), "tin's option hot is yes: it may be true or false");
+        let bounds = "it may be a time from 100 ns to 1 s, as in \"1.5 us\"";
+        assert_eq!(sentence(&[("wait", "2 s")]), format!("tin's option wait is 2 s: {bounds}"));
+        assert_eq!(sentence(&[("wait", "7")]), format!("tin's option wait is 7: {bounds}"));
+        assert_eq!(sentence(&[("hot", "true")]), "tin: silver melts too late: leave hot out");
+        assert!(read(&[("hot", "true"), ("solder", "lead")]).is_ok());
         let none = OptionSet::none("air").read(&BTreeMap::from([("x".into(), "1".into())])).unwrap_err();
         assert_eq!(none.to_string(), "air has no option \"x\"; it has none");
         assert_eq!(name_and_value("pipes").unwrap_err().to_string(), "\"pipes\" is no option: write name=value");

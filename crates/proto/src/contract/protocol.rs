@@ -13,6 +13,7 @@ use crate::contract::config::{HostConfig, SharedSwitchConfig, SwitchConfig};
 use crate::contract::host::Host;
 use crate::contract::options::{OptionSet, Options};
 use crate::contract::switch::{SharedSwitch, Switch};
+use crate::contract::time::Span;
 
 /// Where a protocol's jobs have machines besides those at hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +73,18 @@ pub type MakeSwitch = fn(Values, &SwitchConfig) -> Box<dyn Switch>;
 /// Makes the machine that all jobs of a protocol share in one switch.
 pub type MakeShared = fn(Values, &SharedSwitchConfig) -> Box<dyn SharedSwitch>;
 
+/// The machine that all jobs of a protocol share in one switch, and what an operator may choose for it.
+pub struct Shared {
+    /// Makes it.
+    pub machine: MakeShared,
+    /// What an operator may choose, the same at every switch.
+    pub options: OptionSet,
+    /// The longest that a switch keeps a packet to sum it with others.
+    pub longest_wait: fn(&Options) -> Span,
+    /// The most packets of one job that a switch has room for.
+    pub room: fn(&Options) -> u64,
+}
+
 /// A protocol that this build speaks.
 pub struct Protocol {
     /// The code in the common header; no two protocols have the same.
@@ -98,8 +111,8 @@ pub struct Protocol {
     pub host: MakeHost,
     /// A switch's machine for one job; only where the placement is [`Placement::Trees`].
     pub switch: Option<MakeSwitch>,
-    /// The machine that jobs share; only where the placement is [`Placement::EveryHop`].
-    pub shared: Option<MakeShared>,
+    /// What jobs share in each switch; only where the placement is [`Placement::EveryHop`].
+    pub shared: Option<Shared>,
     /// A server's machine, where hosts sum or answer for others.
     pub server: Option<MakeHost>,
     /// What a packet is whose common header was checked.
@@ -124,7 +137,7 @@ impl Protocol {
 
     /// The machine that all jobs of the protocol share in one switch of a fabric, where they do.
     pub fn shared_switch(&self, values: Values, config: &SharedSwitchConfig) -> Option<Box<dyn SharedSwitch>> {
-        self.shared.map(|make| make(values, config))
+        self.shared.as_ref().map(|shared| (shared.machine)(values, config))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
+use std::str::FromStr;
 
 /// A point in time, in picoseconds since the driver's start: 213 days fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,9 +61,49 @@ impl Span {
         self.0 / 1_000
     }
 
+    /// Exactly this span as [`Span::from_str`](std::str::FromStr) reads it: a whole number of the largest unit that fits.
+    pub fn to_text(self) -> String {
+        let fits = |&&(_, unit): &&(&str, u64)| self.0.is_multiple_of(unit);
+        let (name, unit) = *UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
+        format!("{} {name}", self.0 / unit)
+    }
+
     /// `self * factor`, saturating.
     pub const fn times(self, factor: u64) -> Span {
         Span(self.0.saturating_mul(factor))
+    }
+}
+
+/// Units of time and their picoseconds, ascending.
+const UNITS: [(&str, u64); 5] =
+    [("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000), ("s", 1_000_000_000_000)];
+
+/// Why text is no span of time. The text is a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpanError {
+    /// It has no number, or no unit.
+    #[error("\"{0}\" is no quantity: write a number and one of ps, ns, us, ms, s, as in \"1.5 us\"")]
+    Form(String),
+    /// The number is none that a span can be.
+    #[error("\"{0}\" is negative or too much")]
+    Range(String),
+}
+
+/// A number and a unit, as in `1.5 us`; rounded to a picosecond.
+impl FromStr for Span {
+    type Err = SpanError;
+    fn from_str(text: &str) -> Result<Span, SpanError> {
+        let text = text.trim();
+        let split = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '+' | 'e' | 'E')));
+        let (number, unit) = text.split_at(split.unwrap_or(text.len()));
+        let wrong = || SpanError::Form(text.to_owned());
+        let number: f64 = number.replace('_', "").parse().map_err(|_| wrong())?;
+        let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?;
+        let picoseconds = (number * *factor as f64).round();
+        if !(0.0..=i64::MAX as f64).contains(&picoseconds) {
+            return Err(SpanError::Range(text.to_owned()));
+        }
+        Ok(Span(picoseconds as u64))
     }
 }
 
@@ -101,5 +142,29 @@ impl fmt::Display for Span {
             1_000_000_000..1_000_000_000_000 => write!(f, "{:.3} ms", self.0 as f64 * 1e-9),
             _ => write!(f, "{:.3} s", self.as_secs_f64()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_read_as_people_write_them_and_written_so_that_nothing_is_lost() {
+        assert_eq!("300ns".parse(), Ok(Span::from_nanos(300)));
+        assert_eq!(" 0.5 us ".parse(), Ok(Span::from_nanos(500)));
+        for text in ["0 s", "1 ps", "1500 ns", "20 ms", "100 us", "3 s"] {
+            assert_eq!(text.parse::<Span>().unwrap().to_text(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_span_is_refused_with_a_sentence() {
+        let sentence = |text: &str| text.parse::<Span>().unwrap_err().to_string();
+        let form = "is no quantity: write a number and one of ps, ns, us, ms, s, as in \"1.5 us\"";
+        assert_eq!(sentence("4 parsec"), format!("\"4 parsec\" {form}"));
+        assert_eq!(sentence("4"), format!("\"4\" {form}"));
+        assert_eq!(sentence("-1 s"), "\"-1 s\" is negative or too much");
+        assert_eq!(sentence("1e30 s"), "\"1e30 s\" is negative or too much");
     }
 }

@@ -15,7 +15,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: switchml::wire::HEADER_LEN,
     placement: Placement::Hosts,
     passes_results_on: false,
-    options: OptionSet { protocol: "ps", specs: &[Numbers::OPTION] },
+    options: OptionSet::new("ps", &[Numbers::OPTION]),
     numbers: Numbers::chosen,
     can: |spec, options| switchml::can("ps", spec, options),
     memory: |_| 0,

@@ -15,7 +15,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::HEADER_LEN,
     placement: Placement::Trees,
     passes_results_on: false,
-    options: OptionSet { protocol: "switchml", specs: &[Numbers::OPTION] },
+    options: OptionSet::new("switchml", &[Numbers::OPTION]),
     numbers: Numbers::chosen,
     can: |spec, options| can("switchml", spec, options),
     memory: switch::memory,

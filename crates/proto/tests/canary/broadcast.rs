@@ -3,12 +3,11 @@
 use tributary_numeric::ReduceOp;
 use tributary_proto::canary::wire::Kind;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::contract::config::SharedSwitchConfig;
 use tributary_proto::contract::host::Collective;
 use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::time::{Span, Time};
 
-use crate::fabric::{Fabric, Fate, bad_cables, switch_config};
+use crate::fabric::{Fabric, Fate, bad_cables, switch_config, switch_with};
 use crate::reduce::to;
 use crate::results::{collective, expected, input, output};
 
@@ -88,7 +87,7 @@ fn broadcasts_reduces_and_sums_follow_each_other() {
 #[test]
 fn losses_late_packets_doubles_and_collisions_change_no_bit() {
     for seed in 0..60u64 {
-        let config = SharedSwitchConfig { descriptors: [1, 3, 1024][seed as usize % 3], ..switch_config() };
+        let config = switch_with(&[("descriptors", ["1", "3", "1024"][seed as usize % 3])]);
         let mut fabric = Fabric::leaf_spine(2, 2, 2, 4, config);
         fabric.fate = bad_cables(seed);
         broadcast(&mut fabric, seed as usize % 4, 300, Span::from_millis(1000));

@@ -5,11 +5,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{
-    FabricPlan, FlushTimeout, HostConfig, JobConfig, SharedSwitchConfig, TimerConfig,
-};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, SharedSwitchConfig, TimerConfig};
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, PortId, Rank};
@@ -82,16 +81,24 @@ pub struct Fabric {
     of_switches: SwitchRecorder,
 }
 
+/// How long a partial sum waits in a switch, unless a test says otherwise; it does not adapt.
+pub const TIMEOUT: Span = Span::from_micros(2);
+/// How long a switch keeps what nobody needs, unless a test says otherwise.
+pub const LEASE: Span = Span::from_millis(5);
+
+/// What switches hold, but for what a test chooses.
+pub fn switch_with(chosen: &[(&str, &str)]) -> SharedSwitchConfig {
+    let (timeout, lease) = (TIMEOUT.to_text(), LEASE.to_text());
+    let usual = [("descriptors", "1024"), ("timeout", &timeout), ("adaptive", "false"), ("lease", &lease)];
+    let given = usual.iter().chain(chosen).map(|&(name, text)| (name.to_owned(), text.to_owned())).collect();
+    let shared = PROTOCOL.shared.as_ref().expect("Canary's jobs share");
+    let options = shared.options.read(&given).expect("they are its options");
+    SharedSwitchConfig { node: NodeId(0), elements_per_packet: 8, options }
+}
+
 /// What switches hold, unless a test says otherwise.
 pub fn switch_config() -> SharedSwitchConfig {
-    SharedSwitchConfig {
-        node: NodeId(0),
-        descriptors: 1024,
-        partitions: 1,
-        elements_per_packet: 8,
-        timeout: FlushTimeout::Fixed(Span::from_micros(2)),
-        lease: Span::from_millis(5),
-    }
+    switch_with(&[])
 }
 
 pub fn job(world: u16, slots: u16) -> JobConfig {
@@ -104,7 +111,7 @@ pub fn job(world: u16, slots: u16) -> JobConfig {
         elements_per_packet: 8,
         shards: 1,
         levels: false,
-        options: Default::default(),
+        options: PROTOCOL.options.defaults(),
     }
 }
 
@@ -125,23 +132,24 @@ impl Fabric {
         for leaf in 0..leaves {
             (0..spines).for_each(|spine| join(hosts + leaf, hosts + leaves + spine));
         }
-        let roots = (0..hosts).map(|host| NodeId(hosts + host / per_leaf)).collect();
-        Fabric::new(true, cables, hosts, roots, slots, config)
+        Fabric::new(cables, hosts, Vec::new(), slots, config)
     }
 
     pub fn new(
-        roots_on_way: bool,
         cables: Vec<Vec<NodeId>>,
         hosts: u32,
         roots: Vec<NodeId>,
         slots: u16,
         config: SharedSwitchConfig,
     ) -> Fabric {
-        let plan =
-            FabricPlan { hosts: (0..hosts).map(NodeId).collect(), roots: roots.into(), roots_on_way, reissues: 3 };
+        let plan = FabricPlan {
+            hosts: (0..hosts).map(NodeId).collect(),
+            switches: cables[..hosts as usize].iter().map(|peers| peers[0]).collect(),
+            roots: roots.into(),
+        };
         let machine = |rank: u32| {
             let (job, worker) = (job(hosts as u16, slots), Rank(rank as u16));
-            tributary_proto::canary::PROTOCOL.host(
+            PROTOCOL.host(
                 Values::Elements,
                 &HostConfig {
                     job,
@@ -179,9 +187,8 @@ impl Fabric {
     fn pipeline(&self, node: NodeId) -> Pipeline {
         let config = SharedSwitchConfig { node, ..self.config.clone() };
         let mut pipeline = Pipeline::default();
-        let machine =
-            tributary_proto::canary::PROTOCOL.shared_switch(Values::Elements, &config).expect("Canary's jobs share");
-        pipeline.share(tributary_proto::canary::PROTOCOL.code, machine);
+        let machine = PROTOCOL.shared_switch(Values::Elements, &config).expect("Canary's jobs share");
+        pipeline.share(PROTOCOL.code, machine);
         self.jobs.iter().for_each(|&job| install(&mut pipeline, job));
         pipeline
     }
@@ -193,7 +200,7 @@ impl Fabric {
     }
 
     pub fn array(&self, switch: usize) -> ArrayReport {
-        self.switches[switch].array(tributary_proto::canary::PROTOCOL.code).expect("it is shared").0
+        self.switches[switch].array(PROTOCOL.code).expect("it is shared").0
     }
 
     pub fn held(&self) -> u32 {
@@ -366,6 +373,6 @@ impl Fabric {
 /// Installs one more application.
 pub fn install(pipeline: &mut Pipeline, job: JobId) {
     let (members, others) = (Vec::new(), Vec::new());
-    let protocol = tributary_proto::canary::PROTOCOL.code;
+    let protocol = PROTOCOL.code;
     pipeline.install(job, InstalledJob { protocol, key: KEY, members, others, machine: None });
 }

@@ -14,9 +14,8 @@ use crate::harness::golden::{check, f32s, sent, words};
 fn worker(rank: u16) -> Box<dyn Host> {
     let fabric = FabricPlan {
         hosts: [NodeId(0x10), NodeId(0x11)].into(),
-        roots: [NodeId(0x20)].into(),
-        roots_on_way: true,
-        reissues: 3,
+        switches: [NodeId(0x20); 2].into(),
+        ..FabricPlan::default()
     };
     crate::harness::golden::host(&PROTOCOL, rank, fabric)
 }

@@ -3,12 +3,11 @@
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::canary::wire::Kind;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::contract::config::SharedSwitchConfig;
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::time::Span;
 
-use crate::fabric::{Fabric, bad_cables, switch_config};
+use crate::fabric::{Fabric, bad_cables, switch_config, switch_with};
 use crate::results::{collective, expected, input, output};
 
 const PATIENCE: Span = Span::from_millis(50);
@@ -104,7 +103,7 @@ fn reduces_to_different_ranks_and_sums_for_all_follow_each_other() {
 #[test]
 fn losses_late_packets_doubles_and_collisions_cost_no_element() {
     for seed in 0..60u64 {
-        let config = SharedSwitchConfig { descriptors: [1, 3, 1024][seed as usize % 3], ..switch_config() };
+        let config = switch_with(&[("descriptors", ["1", "3", "1024"][seed as usize % 3])]);
         let mut fabric = Fabric::leaf_spine(2, 2, 2, 4, config);
         fabric.fate = bad_cables(seed);
         reduce(&mut fabric, seed as usize % 4, 300, Span::from_millis(1000));

@@ -2,12 +2,11 @@
 
 use tributary_numeric::{BlockExponent, Element, ReduceOp};
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::contract::config::{FlushTimeout, SharedSwitchConfig};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
-use crate::fabric::{DELAY, Fabric, switch_config};
+use crate::fabric::{DELAY, Fabric, switch_config, switch_with};
 
 pub fn collective<T: Element>(values: Vec<T>, op: ReduceOp) -> Collective {
     Collective { tensor: Box::new(ElementTensor::new(InPlaceStorage::new(values), op)), deadline: None }
@@ -150,8 +149,8 @@ fn a_leader_adds_its_own_data_last_however_late_it_is() {
 
 #[test]
 fn with_one_descriptor_every_packet_collides_and_the_sum_is_right() {
-    for descriptors in [1, 2, 3] {
-        let mut fabric = Fabric::leaf_spine(3, 2, 3, 32, SharedSwitchConfig { descriptors, ..switch_config() });
+    for descriptors in ["1", "2", "3"] {
+        let mut fabric = Fabric::leaf_spine(3, 2, 3, 32, switch_with(&[("descriptors", descriptors)]));
         reduce(&mut fabric, 2000, PATIENCE);
         let collisions: u64 = (0..5).map(|switch| fabric.array(switch).collisions).sum();
         assert!(collisions > 250, "{collisions}");
@@ -165,13 +164,8 @@ fn figure_5() {
     // Hosts 0 (the leader), 1 (H2) and 2 (H5); switches 3 (S0, the root), 4 (S1) and 5 (S2).
     let cables = [vec![4], vec![4], vec![5], vec![4, 5], vec![0, 1, 3], vec![2, 3]];
     let cables = cables.into_iter().map(|peers| peers.into_iter().map(NodeId).collect()).collect();
-    let config = SharedSwitchConfig {
-        descriptors: 1,
-        lease: Span::from_millis(100),
-        timeout: FlushTimeout::Fixed(Span::from_micros(2)),
-        ..switch_config()
-    };
-    let mut fabric = Fabric::new(false, cables, 3, vec![NodeId(3)], 2, config);
+    let config = switch_with(&[("descriptors", "1"), ("lease", "100 ms")]);
+    let mut fabric = Fabric::new(cables, 3, vec![NodeId(3)], 2, config);
     // Two blocks; the second, led by host 1, takes the only entry of S2 first.
     fabric.fate = Box::new(|sent| match (sent.from, sent.header.id) {
         (NodeId(2), 0) => crate::fabric::Fate::IsLate(Span::from_nanos(10)),

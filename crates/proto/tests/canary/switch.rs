@@ -4,7 +4,7 @@ use tributary_numeric::{BlockExponent, DType, ReduceOp};
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH};
 use tributary_proto::collective::tensor::Spec;
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FlushTimeout, SharedSwitchConfig};
+use tributary_proto::contract::config::SharedSwitchConfig;
 use tributary_proto::contract::drive::record::SwitchRecorder;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{JobId, NodeId, PortId, PortSet, Rank};
@@ -15,12 +15,11 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{Common, u32};
 use tributary_proto::parts::look_ahead::LookAhead;
 
-use crate::fabric::{KEY, install, switch_config};
+use crate::fabric::{KEY, LEASE, TIMEOUT, install, switch_config, switch_with};
 
 const SELF: NodeId = NodeId(100);
 const ROOT: NodeId = NodeId(101);
 const LEADER: NodeId = NodeId(3);
-const TIMEOUT: Span = Span::from_micros(2);
 
 struct Bench {
     pipeline: Pipeline,
@@ -224,7 +223,7 @@ fn another_issue_is_another_block() {
 
 #[test]
 fn a_collision_goes_to_the_leader_with_switch_and_port() {
-    let mut bench = Bench::new(SharedSwitchConfig { descriptors: 1, ..switch_config() });
+    let mut bench = Bench::new(switch_with(&[("descriptors", "1")]));
     bench.reduce(0, &contribution(7), &[1, 2]);
     let (verdict, bytes) = bench.reduce(40, &contribution(8), &[3, 4]);
     assert_eq!((verdict, values(&bytes)), (Verdict::Route(LEADER), vec![3, 4]));
@@ -295,12 +294,12 @@ fn what_nobody_needs_for_a_lease_is_free_again() {
     let mut bench = bench();
     bench.reduce(0, &contribution(7), &[1, 2]);
     bench.pass(TIMEOUT);
-    bench.pass(switch_config().lease - Span::from_nanos(1));
+    bench.pass(LEASE - Span::from_nanos(1));
     assert_eq!(bench.array().held, 1);
     bench.reduce(1, &contribution(7), &[1, 2]);
-    bench.pass(switch_config().lease - Span::from_nanos(1));
+    bench.pass(LEASE - Span::from_nanos(1));
     assert_eq!(bench.array().held, 1, "a straggler has renewed it");
-    bench.pass(switch_config().lease);
+    bench.pass(LEASE);
     assert_eq!((bench.array().held, bench.array().expired), (0, 1));
     assert_eq!(bench.pipeline.poll_timeout(), None, "an idle switch has nothing to do");
 }
@@ -327,7 +326,7 @@ fn applications_share_the_array_and_take_everything_with_them() {
 
 #[test]
 fn in_partitions_of_their_own_applications_never_collide() {
-    let config = SharedSwitchConfig { descriptors: 12, partitions: 3, ..switch_config() };
+    let config = switch_with(&[("descriptors", "12"), ("partitions", "3")]);
     let mut bench = Bench::new(config);
     for job in 1..=3 {
         for id in 100..104 {
@@ -339,7 +338,7 @@ fn in_partitions_of_their_own_applications_never_collide() {
 
 #[test]
 fn a_window_of_one_application_never_collides_with_itself() {
-    let mut bench = Bench::new(SharedSwitchConfig { descriptors: 64, ..switch_config() });
+    let mut bench = Bench::new(switch_with(&[("descriptors", "64")]));
     (1000..1064).for_each(|id| drop(bench.reduce(0, &contribution(id), &[1, 1])));
     assert_eq!(bench.array().held, 64);
     assert_eq!(bench.array().collisions, 0);
@@ -350,8 +349,8 @@ const MOST: Span = Span::from_micros(8);
 
 /// A switch whose timeout adapts, after it has seen so many blocks of one contribution each from these ports.
 fn adapted<const N: usize>(blocks: u32, ports: [u16; N], apart: Span) -> Bench {
-    let timeout = FlushTimeout::Adaptive { least: LEAST, most: MOST };
-    let mut bench = Bench::new(SharedSwitchConfig { timeout, ..switch_config() });
+    let (least, most) = (LEAST.to_text(), MOST.to_text());
+    let mut bench = Bench::new(switch_with(&[("adaptive", "true"), ("least_timeout", &least), ("timeout", &most)]));
     (0..blocks).for_each(|id| one(&mut bench, id, ports, apart));
     bench
 }

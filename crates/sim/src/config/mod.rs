@@ -8,10 +8,12 @@ mod network;
 mod quantity;
 mod report;
 mod shape;
-mod switches;
 mod work;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use tributary_control::option_text::OptionTable;
 use tributary_proto::contract::time::Span;
 
 pub use fault::{FaultSection, LinkSet, Links};
@@ -20,10 +22,9 @@ pub use network::{LinkOverride, LosslessSection, Network, NoiseSection, Routing}
 pub use quantity::{Bytes, DataRate, Duration, Share};
 pub use report::{ReportSection, Sample, SampleWord};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, NodeName, StarShape};
-pub use switches::{FlushSection, SwitchSection};
 pub use work::{
-    CollectiveKind, Hosts, JobSection, OptionText, ParameterServers, Pattern, Placement, ServerWord, StragglerSection,
-    Timeouts, TrafficSection, Transport, TransportSection,
+    CollectiveKind, Hosts, JobSection, ParameterServers, Pattern, Placement, ServerWord, StragglerSection, Timeouts,
+    TrafficSection, Transport, TransportSection,
 };
 
 /// An experiment.
@@ -44,9 +45,9 @@ pub struct Config {
     /// What else is on the network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<TrafficSection>,
-    /// What switches hold for jobs that share their memory.
+    /// What switches hold for jobs that share their memory, by protocol: `[switches.NAME]`. The same everywhere.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub switches: SwitchSection,
+    pub switches: BTreeMap<String, OptionTable>,
     /// How flows under DCTCP behave.
     #[serde(default, skip_serializing_if = "is_default")]
     pub transport: TransportSection,

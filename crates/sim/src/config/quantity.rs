@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
-use tributary_proto::contract::time::Span;
+use tributary_proto::contract::time::{Span, SpanError};
 
 use crate::net::Rate;
 
@@ -83,7 +83,7 @@ impl std::str::FromStr for DataRate {
 impl std::str::FromStr for Duration {
     type Err = String;
     fn from_str(text: &str) -> Result<Duration, String> {
-        whole(parse(text, TIMES, "1.5 us")?, text).map(|ps| Duration(Span(ps)))
+        text.parse().map(Duration).map_err(|error: SpanError| error.to_string())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tributary_control::option_text::OptionTable;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::protocol::Protocol;
@@ -53,7 +54,7 @@ pub struct JobSection {
     pub compute: Duration,
     /// The protocol's options, by name; those left out have their defaults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub options: BTreeMap<String, OptionText>,
+    pub options: OptionTable,
     /// Elements of a packet.
     #[serde(default = "defaults::elements")]
     pub elements_per_packet: u16,
@@ -78,35 +79,6 @@ pub struct JobSection {
     /// A collective fails after so long; never if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-}
-
-/// The value of a protocol's option: a word, a number, true or false, kept as text.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(from = "OptionScalar", into = "String")]
-pub struct OptionText(pub String);
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a word, a whole number, true or false")]
-enum OptionScalar {
-    Flag(bool),
-    Count(u64),
-    Word(String),
-}
-
-impl From<OptionScalar> for OptionText {
-    fn from(scalar: OptionScalar) -> OptionText {
-        OptionText(match scalar {
-            OptionScalar::Flag(flag) => flag.to_string(),
-            OptionScalar::Count(count) => count.to_string(),
-            OptionScalar::Word(word) => word,
-        })
-    }
-}
-
-impl From<OptionText> for String {
-    fn from(text: OptionText) -> String {
-        text.0
-    }
 }
 
 /// Where parameter servers are.

@@ -21,7 +21,7 @@ use crate::transport::TransportSettings;
 use crate::workload::Uniform;
 
 /// What a simulation needs to know besides its graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Everything random follows from it.
     pub seed: u64,

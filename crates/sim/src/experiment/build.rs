@@ -1,19 +1,21 @@
 //! Builds the simulation that a file describes.
 
+use tributary_control::option_text::{of_switches, texts};
 use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::ids::{NodeId, Rank};
+use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
+use tributary_proto::switch_options::SwitchOptions;
 
 use super::hosts::Allocation;
-use super::shared::shared;
 use super::traffic::{add_traffic, transport};
 use crate::config::{
     CollectiveKind, Config, ConfigError, Duration, FaultSection, Hosts, JobSection, LinkSet, Links, ParameterServers,
     ServerWord, StragglerSection, invalid,
 };
-use crate::driver::{Action, JobPlan, Noise, Settings, Simulation};
+use crate::driver::{Action, JobPlan, Noise, Settings, SharedSettings, Simulation};
 use crate::faults::TroubleSpec;
 use crate::net::LinkId;
 use crate::rng::{Purpose, Rng};
@@ -65,6 +67,17 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     Ok(simulation)
 }
 
+/// What every switch holds for jobs that share its memory, with room for the longest packets of any job.
+fn shared(config: &Config) -> Result<SharedSettings, ConfigError> {
+    let options = switch_options(config)?;
+    let elements_per_packet = config.jobs.iter().map(|job| job.elements_per_packet).max();
+    Ok(SharedSettings { options, elements_per_packet: elements_per_packet.unwrap_or(256) })
+}
+
+fn switch_options(config: &Config) -> Result<SwitchOptions, ConfigError> {
+    SwitchOptions::read(&of_switches(&config.switches), Defaults::Simulated).map_err(|error| invalid(error.to_string()))
+}
+
 fn job_plan(
     config: &Config,
     index: usize,
@@ -94,8 +107,12 @@ fn job_plan(
             rto.min, rto.max
         )));
     }
-    let given = section.options.iter().map(|(option, text)| (option.clone(), text.0.clone())).collect();
-    let options = section.protocol.options.read(&given).map_err(|error| invalid(format!("{name}: {error}")))?;
+    let given = texts(&section.options);
+    let options = section
+        .protocol
+        .options
+        .read_with(&given, Defaults::Simulated)
+        .map_err(|error| invalid(format!("{name}: {error}")))?;
     let spec = spec(section, members.len()).map_err(|error| invalid(format!("{name}: {error}")))?;
     (section.protocol.can)(&spec, &options).map_err(|refusal| invalid(format!("{name}: {refusal}")))?;
     let packet = packet_bytes(section, config)?;
@@ -107,8 +124,7 @@ fn job_plan(
         )));
     }
     let roots = roots(config, index, &name, section, graph)?;
-    let wait =
-        if section.protocol.placement == Placement::EveryHop { config.switches.longest_wait() } else { Span::ZERO };
+    let wait = switch_options(config)?.ask(section.protocol, |shared| shared.longest_wait).unwrap_or_default();
     let slots = section.slots.unwrap_or_else(|| pool_size(packet, graph, config, roots.len().max(1), wait));
     Ok(JobPlan {
         protocol: section.protocol,

@@ -3,7 +3,6 @@
 mod build;
 mod hosts;
 mod sampling;
-mod shared;
 mod threads;
 mod traffic;
 

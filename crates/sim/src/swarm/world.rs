@@ -1,7 +1,8 @@
 //! Worlds from seeds: small networks, a few jobs, and everything that may go wrong.
 
-use std::collections::BTreeMap;
+mod options;
 
+use tributary_control::option_text::{OptionTable, OptionText, texts};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::collective::encoding::Numbers;
 use tributary_proto::collective::tensor::Spec;
@@ -10,10 +11,10 @@ use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
 use crate::config::{
-    Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, FlushSection, GraphLink,
-    GraphShape, Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
-    OptionText, ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection,
-    SwitchSection, Timeouts, TrafficSection,
+    Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, GraphLink, GraphShape,
+    Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
+    ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, Timeouts,
+    TrafficSection,
 };
 use crate::driver::Holds;
 use crate::net::Rate;
@@ -65,6 +66,8 @@ pub fn world(seed: u64) -> World {
     let switches = Draw(Rng::new(seed, Purpose::World, 2)).switches();
     let mut what = Draw(Rng::new(seed, Purpose::World, 5));
     jobs.iter_mut().for_each(|job| what.collective(job, hosts));
+    let mut chosen = Draw(Rng::new(seed, Purpose::World, 7));
+    jobs.iter_mut().for_each(|job| chosen.choose(job));
     // Pools that are far too large for the queues on the way get a packet or two through in each timeout.
     let end = Duration(Span::from_millis(120_000));
     World {
@@ -226,13 +229,12 @@ impl Draw {
     }
 
     /// Options, an element type and an operator that the protocol can.
-    fn arithmetic(&mut self, protocol: &Protocol) -> (BTreeMap<String, OptionText>, DType, ReduceOp) {
-        let mut options = BTreeMap::new();
+    fn arithmetic(&mut self, protocol: &Protocol) -> (OptionTable, DType, ReduceOp) {
+        let mut options = OptionTable::new();
         if protocol.options.specs.contains(&Numbers::OPTION) && self.0.chance(0.5) {
             options.insert(Numbers::OPTION.name.to_owned(), OptionText("fixed".to_owned()));
         }
-        let given = options.iter().map(|(name, text)| (name.clone(), text.0.clone())).collect();
-        let chosen = protocol.options.read(&given).expect("the option is one of the protocol's");
+        let chosen = protocol.options.read(&texts(&options)).expect("the option is one of the protocol's");
         let all = DType::ALL.into_iter().flat_map(|dtype| ReduceOp::ALL.map(|op| (dtype, op)));
         let can = |&(dtype, op): &(DType, ReduceOp)| (protocol.can)(&Spec::allreduce(1, dtype, op), &chosen).is_ok();
         let possible: Vec<(DType, ReduceOp)> = all.filter(can).collect();
@@ -265,20 +267,6 @@ impl Draw {
         // Each host sends to all others at once: through queues of a packet or two, long ones take for ever.
         job.elements_per_packet = job.elements_per_packet.min(360);
         job.tensor = job.tensor.min(Bytes(40_000));
-    }
-
-    /// Memory that jobs share: from a single entry to plenty, held for less or for longer than it is needed.
-    fn switches(&mut self) -> SwitchSection {
-        let timeout = |draw: &mut Draw| Duration(Span::from_nanos(draw.of(&[0, 100, 1000, 5000, 100_000])));
-        let fixed = FlushSection::Fixed(timeout(self));
-        let (least, most) = (Duration(Span::from_nanos(self.of(&[0, 200]))), Duration(Span::from_micros(20)));
-        SwitchSection {
-            descriptors: self.of(&[1, 2, 7, 64, 1024, 32_768]),
-            partitions: 1,
-            timeout: if self.0.chance(0.7) { fixed } else { FlushSection::Adaptive { least, most } },
-            lease: Duration(Span::from_micros(self.of(&[1, 50, 1000, 20_000]))),
-            reissues: self.of(&[0, 1, 3]),
-        }
     }
 
     /// Half of all jobs do something else than allreduce. Drawn after everything else, and apart from it: what a seed made

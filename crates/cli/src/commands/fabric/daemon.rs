@@ -1,18 +1,18 @@
 //! `tributary switch --fabric`: one switch of a fabric.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
 use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};
 
+use super::ChosenFile;
 use crate::failure::Failure;
 use crate::output;
 
 /// Starts the switch of this name of the fabric that the file describes.
-pub fn start(file: &Path, node: &str) -> Result<RunningFabricSwitch, Failure> {
-    let fabric = super::read(file)?;
+pub fn start(file: &ChosenFile, node: &str) -> Result<RunningFabricSwitch, Failure> {
+    let fabric = file.read()?;
     let found = fabric.node_named(node).filter(|&found| fabric.is_switch(found));
     let found = found.ok_or_else(|| {
         let known: Vec<&str> = fabric.switches().map(|switch| fabric.name(switch)).collect();

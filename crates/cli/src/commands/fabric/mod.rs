@@ -9,7 +9,8 @@ mod print;
 mod report;
 mod stage;
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tributary_control::fabric::{Fabric, FabricFile};
 use tributary_numeric::DType;
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
+use tributary_proto::switch_options::{self, SwitchOptionError};
 
 use crate::commands::collective::dtype;
 use crate::failure::Failure;
@@ -54,6 +56,9 @@ pub struct Args {
     /// The fabric's file
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
+    /// An option of every switch, in place of the file's: what docs/protocols says of `[switches.PROTOCOL]`
+    #[arg(long = "switch-option", value_name = "PROTOCOL.NAME=VALUE", value_parser = switch_option)]
+    pub switch_options: Vec<String>,
     /// Print the commands that start it on real machines, and start nothing
     #[arg(long, conflicts_with_all = ["run", "allreduce", "json"])]
     pub print: bool,
@@ -88,15 +93,16 @@ pub struct Args {
 
 /// Builds, runs, takes down.
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
-    let fabric = Arc::new(read(&args.file)?);
+    let file = ChosenFile { path: args.file.clone(), switch_options: args.switch_options.clone() };
+    let fabric = Arc::new(file.read()?);
     if args.print {
-        return Ok(output::line(&print::commands(&fabric, &args.file))?);
+        return Ok(output::line(&print::commands(&fabric, &file))?);
     }
     let plan = args.allreduce.map(|elements| Plan::new(&args, elements, &fabric)).transpose()?;
     let interrupt = Interrupt::on_signals()?;
     let progress = progress();
     progress.set_message(format!("starting {} switches in namespaces", fabric.cabling.switches));
-    let mut stage = FabricStage::open(program, Arc::clone(&fabric), &args.file, &interrupt)?;
+    let mut stage = FabricStage::open(program, Arc::clone(&fabric), file, &interrupt)?;
     progress.set_message("waiting until the switches hear each other");
     stage.wait_ready()?;
     let outcome = match (&args.run, plan) {
@@ -127,11 +133,38 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     outcome
 }
 
-/// Reads and checks a fabric's file.
-pub fn read(path: &Path) -> Result<Fabric, Failure> {
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|error| Failure::new(format!("cannot read '{}': {error}", path.display())))?;
-    FabricFile::parse(&text).map_err(|error| Failure::new(format!("'{}': {error}", path.display())))
+/// A fabric's file, and the options of switches that flags put in place of the file's.
+#[derive(Clone)]
+pub struct ChosenFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// As flags say them.
+    pub switch_options: Vec<String>,
+}
+
+impl ChosenFile {
+    /// Reads and checks it.
+    pub fn read(&self) -> Result<Fabric, Failure> {
+        let path = self.path.display();
+        let text = std::fs::read_to_string(&self.path);
+        let text = text.map_err(|error| Failure::new(format!("cannot read '{path}': {error}")))?;
+        let mut given = switch_options::Given::new();
+        for option in &self.switch_options {
+            switch_options::add(&mut given, option).map_err(Failure::usage)?;
+        }
+        FabricFile::parse_with(&text, &given).map_err(|error| Failure::new(format!("'{path}': {error}")))
+    }
+
+    /// The flags that make another command choose the same.
+    pub fn flags(&self) -> Vec<OsString> {
+        let options = self.switch_options.iter().flat_map(|option| ["--switch-option".into(), option.into()]);
+        ["--fabric".into(), self.path.clone().into_os_string()].into_iter().chain(options).collect()
+    }
+}
+
+/// Checks that a flag has the form of an option of switches.
+pub fn switch_option(text: &str) -> Result<String, SwitchOptionError> {
+    switch_options::add(&mut switch_options::Given::new(), text).map(|()| text.to_owned())
 }
 
 fn run_command(stage: &FabricStage, command: &str) -> Result<(), Failure> {

@@ -1,14 +1,13 @@
 //! The commands that start a fabric on real machines.
 
-use std::path::Path;
-
 use tributary_control::fabric::Fabric;
 
-use super::PROTOCOL;
+use super::{ChosenFile, PROTOCOL};
 
 /// One line for each machine, and what must hold there.
-pub fn commands(fabric: &Fabric, file: &Path) -> String {
-    let file = file.display();
+pub fn commands(fabric: &Fabric, chosen: &ChosenFile) -> String {
+    let file = chosen.path.display();
+    let options: String = chosen.switch_options.iter().map(|option| format!(" --switch-option '{option}'")).collect();
     let mut lines = vec![
         format!("# The same {file} on every switch. A switch has its address below on some interface (a loopback"),
         "# address will do), and routes to those of its neighbours over the cable to each.".to_string(),
@@ -25,7 +24,7 @@ pub fn commands(fabric: &Fabric, file: &Path) -> String {
             plan.address,
             neighbours.join(" ")
         ));
-        lines.push(format!("tributary switch --fabric {file} --node {}", plan.name));
+        lines.push(format!("tributary switch --fabric {file} --node {}{options}", plan.name));
     }
     lines.push(String::new());
     lines.push(
@@ -52,7 +51,9 @@ mod tests {
     #[test]
     fn every_machine_has_its_command() {
         let text = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n";
-        let commands = commands(&FabricFile::parse(text).unwrap(), Path::new("f.toml"));
+        let file = ChosenFile { path: "f.toml".into(), switch_options: vec!["pigeon.rest=1 ms".into()] };
+        let commands = commands(&FabricFile::parse(text).unwrap(), &file);
+        assert_eq!(commands.matches("--switch-option 'pigeon.rest=1 ms'").count(), 4, "the same at every switch");
         let count = |what: &str| commands.lines().filter(|line| line.starts_with(what)).count();
         assert_eq!((count("tributary switch --fabric f.toml"), count("tributary allreduce")), (4, 4));
         assert!(commands.contains("--switch 10.77.128.2:17777 --job sum --rank 2 --world 4"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use tributary_net::status::SwitchStatus;
 use tributary_proto::contract::ids::NodeId;
 use tributary_testbed::{CablePlan, Network, NetworkPlan, NodePlan, Shaping};
 
+use super::ChosenFile;
 use crate::failure::Failure;
 use crate::output::Table;
 use crate::program::Program;
@@ -30,7 +31,7 @@ pub struct FabricStage {
     pub fabric: Arc<Fabric>,
     pub interrupt: Interrupt,
     program: Program,
-    file: PathBuf,
+    file: ChosenFile,
     // Before the network: processes end before their namespaces do.
     switches: BTreeMap<NodeId, Process>,
     network: Network,
@@ -41,7 +42,7 @@ impl FabricStage {
     pub fn open(
         program: &Program,
         fabric: Arc<Fabric>,
-        file: &Path,
+        file: ChosenFile,
         interrupt: &Interrupt,
     ) -> Result<FabricStage, Failure> {
         let network = Network::build(network_plan(&fabric)?)?;
@@ -49,7 +50,7 @@ impl FabricStage {
             fabric: Arc::clone(&fabric),
             interrupt: interrupt.clone(),
             program: program.clone(),
-            file: file.to_owned(),
+            file,
             switches: BTreeMap::new(),
             network,
         };
@@ -64,7 +65,7 @@ impl FabricStage {
 
     fn start(&mut self, node: NodeId) -> Result<(), Failure> {
         let mut command = self.command(node)?;
-        command.args(["switch", "--node", self.fabric.name(node), "--json", "--fabric"]).arg(&self.file);
+        command.args(["switch", "--node", self.fabric.name(node), "--json"]).args(self.file.flags());
         let process = Process::spawn(format!("switch {}", self.fabric.name(node)), command, &self.interrupt)?;
         self.switches.insert(node, process);
         Ok(())
@@ -79,7 +80,7 @@ impl FabricStage {
 
     /// The fabric's file, for programs that need it.
     pub fn file(&self) -> &Path {
-        &self.file
+        &self.file.path
     }
 
     /// Kills a switch as the kernel would.

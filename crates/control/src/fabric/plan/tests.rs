@@ -1,5 +1,8 @@
 //! Files, right and wrong.
 
+use tributary_proto::contract::options::{Kind, OptionSpec};
+use tributary_proto::switch_options::Given;
+
 use super::*;
 
 const SECRET: &str = "secret = \"0123456789abcdef\"\n";
@@ -36,12 +39,24 @@ fn a_graph_names_its_own_nodes_and_one_link_may_differ() {
 }
 
 #[test]
-fn a_switch_adapts_its_wait_unless_the_shortest_is_the_longest() {
-    let least = |text: &str| parse(&format!("{text}{SMALL}")).unwrap().adaptive_timeout;
-    assert_eq!(least(""), Some(Span::from_micros(100)), "a tenth of 1,000");
-    assert_eq!(least("timeout_us = 50\n"), Some(Span::from_micros(5)));
-    assert_eq!(least("least_timeout_us = 200\n"), Some(Span::from_micros(200)));
-    assert_eq!(least("timeout_us = 300\nleast_timeout_us = 300\n"), None, "one wait for every block");
+fn what_switches_hold_for_jobs_is_read_by_protocol_and_checked() {
+    for shared in tributary_proto::protocols::ALL.iter().filter_map(|protocol| protocol.shared.as_ref()) {
+        let (protocol, defaults) = (shared.options.protocol, shared.options.defaults());
+        assert_eq!(parse(SMALL).unwrap().switch_options.of(shared), defaults);
+        let count = |spec: &&OptionSpec| matches!(spec.kind, Kind::Count { least, most } if (least..most).contains(&2));
+        let spec = shared.options.specs.iter().find(count).expect("it counts something");
+        let file = |value: &str| format!("{SMALL}[switches.{protocol}]\n{} = {value}\n", spec.name);
+        assert_eq!(parse(&file("2")).unwrap().switch_options.of(shared).count(spec.name), 2);
+        let error = parse(&file("\"two\"")).unwrap_err();
+        assert!(
+            error.starts_with(&format!("switches: {protocol}'s option {} is two: it may be", spec.name)),
+            "{error}"
+        );
+        // What a flag says takes the place of what the file says.
+        let flag = Given::from([(protocol.to_owned(), [(spec.name.to_owned(), "3".to_owned())].into())]);
+        let fabric = FabricFile::parse_with(&format!("{SECRET}{}", file("2")), &flag).unwrap();
+        assert_eq!(fabric.switch_options.of(shared).count(spec.name), 3);
+    }
 }
 
 #[test]
@@ -53,6 +68,7 @@ fn a_wrong_file_is_one_sentence_that_names_the_place() {
         (format!("seat = \"host0\"\n{SMALL}"), "'host0' is a host"),
         (format!("seat = \"leaf9\"\n{SMALL}"), "no node 'leaf9'"),
         (format!("rate_mbps = 0\n{SMALL}"), "rate_mbps = 0"),
+        (format!("{SMALL}[switches.pigeon]\nwings = 2"), "switches have no options for \"pigeon\", but for"),
         (format!("queue_kib = 1\n{SMALL}"), "queue_kib = 1"),
         (format!("{SMALL}[addresses]\nleaf0 = \"10.77.0.1\"\n"), "both have the address"),
         (format!("{SMALL}[addresses]\nleaf7 = \"10.77.0.1\"\n"), "no node 'leaf7'"),

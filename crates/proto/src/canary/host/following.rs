@@ -42,7 +42,7 @@ impl CanaryHost {
     pub(super) fn failed(&mut self, now: Time, step: Step, header: &Header) -> Result<(), DropReason> {
         self.follows(step, header)?;
         let state = &mut self.places[usize::from(step.place)];
-        let direct = header.attempt >= self.config.fabric.reissues;
+        let direct = header.attempt >= self.reissues;
         if direct && header.attempt == state.attempt && state.contributed {
             // The leader lacks this rank's contribution and no other's.
             state.contributed = false;

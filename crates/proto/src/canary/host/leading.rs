@@ -233,7 +233,7 @@ impl CanaryHost {
             State::Refused(_) => self.outbox.push_back(Outgoing::Mismatch(step, header.wid)),
             State::Gathering if header.attempt > lead.attempt => return Err(DropReason::Ahead),
             // Summed by this host alone: it knows whose contribution it has called for and lacks.
-            State::Gathering if self.config.fabric.reissues <= lead.attempt => {
+            State::Gathering if self.reissues <= lead.attempt => {
                 let was_called = header.wid < lead.next_call || lead.attempt == 0;
                 if was_called && !lead.asked.contains(header.wid) {
                     self.outbox.push_back(Outgoing::Failed(step, header.wid));

@@ -22,6 +22,7 @@ mod transmit;
 mod window;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use tributary_numeric::{DType, ReduceOp};
 
@@ -39,7 +40,7 @@ use crate::collective::values::{FINGERPRINT_LEN, Values};
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
-use crate::contract::ids::{OpId, Rank};
+use crate::contract::ids::{NodeId, OpId, Rank};
 use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::time::Time;
 use crate::contract::wire::{COMMON_LEN, Common};
@@ -58,6 +59,13 @@ const NOTICE: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
 pub struct CanaryHost {
     values: Values,
     config: HostConfig,
+    /// A block that failed so often is summed by its leader alone.
+    reissues: u8,
+    /// The switches that trees end in; blocks go round robin over them as they do over ranks.
+    roots: Arc<[NodeId]>,
+    /// Every way to a block's leader passes its root. Packets are then routed to the leader, as in §4.1: leaders behind
+    /// one root spread over the ways to it.
+    roots_on_way: bool,
     common: [u8; COMMON_LEN],
     stream: Stream,
     steps: Steps,
@@ -87,17 +95,25 @@ pub struct CanaryHost {
 }
 
 impl CanaryHost {
-    /// A worker that has nothing to do. The plan of the fabric names every rank's node and at least one root.
+    /// A worker that has nothing to do. The plan of the fabric names every rank's node and its switch. Where nobody has
+    /// chosen roots, each block's tree ends in the switch next to its leader, which leaves every way between switches open
+    /// (§3.1.4, figure 3): a host has one cable, so every way to the leader passes that switch.
     pub fn new(values: Values, config: &HostConfig) -> CanaryHost {
         let job = &config.job;
         assert_eq!(config.fabric.hosts.len(), usize::from(job.world), "every rank has a node");
-        assert!(!config.fabric.roots.is_empty(), "a tree ends somewhere");
+        let fabric = &config.fabric;
+        let roots_on_way = fabric.roots.is_empty();
+        let roots = Arc::clone(if roots_on_way { &fabric.switches } else { &fabric.roots });
+        assert!(!roots.is_empty(), "a tree ends somewhere");
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
         let window = job.slots.clamp(1, u16::MAX - 2);
         let others = (0..job.world).map(Rank).filter(|&rank| rank != config.rank);
         CanaryHost {
             values,
+            reissues: job.options.count("reissues") as u8,
+            roots,
+            roots_on_way,
             common,
             stream: Stream::new(values, Numbers::Fixed, job),
             steps: Steps::new(window + 1),
@@ -175,7 +191,7 @@ impl CanaryHost {
                 op.write(state.block, exponent, world, vector);
             }
             op.remaining -= 1;
-            let direct = state.attempt >= self.config.fabric.reissues;
+            let direct = state.attempt >= self.reissues;
             self.stats.blocks_at_hosts += u64::from(direct);
             self.stats.blocks_in_network += u64::from(!direct);
             state.block += stride;

@@ -59,7 +59,7 @@ impl CanaryHost {
             root,
             bypass: true,
             multicast: false,
-            to_leader: self.config.fabric.roots_on_way,
+            to_leader: self.roots_on_way,
             shard: 0,
             attempt,
             wid: self.config.rank,

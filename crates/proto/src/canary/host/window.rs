@@ -47,8 +47,7 @@ impl CanaryHost {
     pub(super) fn root_of(&self, place: u16) -> NodeId {
         let leader = self.spec_at(place).primitive.root();
         let turn = leader.map_or(self.places[usize::from(place)].block, |rank| rank.0.into());
-        let roots = &self.config.fabric.roots;
-        roots[(turn % roots.len() as u64) as usize]
+        self.roots[(turn % self.roots.len() as u64) as usize]
     }
 
     pub(super) fn step_of(&self, place: u16) -> Step {
@@ -57,7 +56,7 @@ impl CanaryHost {
 
     /// The block is summed by its leader alone, after so many failures.
     pub(super) fn is_direct(&self, attempt: u8) -> bool {
-        attempt >= self.config.fabric.reissues
+        attempt >= self.reissues
     }
 
     /// The collective of a place, if its block was submitted.

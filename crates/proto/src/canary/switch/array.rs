@@ -104,8 +104,8 @@ pub struct Array {
 impl Array {
     /// An array whose entries are free, and collect for one of so many waits.
     pub fn new(values: Values, config: &SharedSwitchConfig, waits: usize) -> Array {
-        let entries = config.descriptors.max(1);
-        let parts = u32::from(config.partitions).clamp(1, entries);
+        let entries = config.options.count("descriptors") as u32;
+        let parts = config.options.count("partitions") as u32;
         let lane_count = values.lane_count(usize::from(config.elements_per_packet));
         Array {
             entries: vec![FREE; entries as usize],
@@ -116,7 +116,7 @@ impl Array {
             lists: SlotLists::new(1 + waits, entries),
             part_len: entries / parts,
             parts,
-            lease: config.lease,
+            lease: config.options.time("lease"),
             last_due: vec![Time::ZERO; waits],
             held: 0,
             peak: 0,

@@ -11,6 +11,7 @@ mod timeout;
 
 use self::array::{Array, BlockId, Descriptor, State};
 use self::timeout::Timeout;
+use super::options::FlushTimeout;
 use super::wire::{
     HEADER_LEN, Header, Kind, NO_SWITCH, SHARD_PORTS, ports_of_shard, put_bypass, put_children, put_sum,
 };
@@ -45,7 +46,7 @@ struct JobCounters {
 impl CanarySwitch {
     /// A machine with all its memory.
     pub fn new(values: Values, config: &SharedSwitchConfig) -> CanarySwitch {
-        let timeout = Timeout::new(config.timeout);
+        let timeout = Timeout::new(FlushTimeout::of(&config.options));
         CanarySwitch {
             node: config.node,
             elements_per_packet: config.elements_per_packet.into(),

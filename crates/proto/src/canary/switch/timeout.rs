@@ -13,7 +13,7 @@
 //!
 //! All of it is soft state in a fixed table, which a wrong entry makes no less right: whoever comes later is a straggler.
 
-use crate::contract::config::FlushTimeout;
+use crate::canary::options::FlushTimeout;
 use crate::contract::ids::{JobId, NodeId};
 use crate::contract::time::Span;
 

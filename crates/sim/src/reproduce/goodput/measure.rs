@@ -159,7 +159,7 @@ impl Goodput {
             traffic: if run.congested { vec![background] } else { Vec::new() },
             faults: Vec::new(),
             transport: Default::default(),
-            switches: run.line.switches,
+            switches: run.line.switches.clone(),
             report: Default::default(),
         })
     }

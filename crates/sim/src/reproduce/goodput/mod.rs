@@ -4,12 +4,15 @@ mod compare;
 mod measure;
 mod memory;
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
+use tributary_control::option_text::OptionTable;
 
 use self::measure::{Measured, Run};
 use super::finding::{Figure, Finding, Series, spread};
 use super::{Context, Experiment, Findings, ReproduceError};
-use crate::config::{Bytes, Config, Duration, Network, NoiseSection, SwitchSection, Timeouts};
+use crate::config::{Bytes, Config, Duration, Network, NoiseSection, Timeouts};
 
 pub use self::memory::Memory;
 
@@ -77,9 +80,9 @@ pub struct Line {
     /// Steps that its hosts take one after another for each other host, where they pass parts of the tensor round.
     #[serde(default)]
     pub steps_per_peer: Option<f64>,
-    /// What switches hold for it, where its protocol shares their memory.
+    /// What switches hold for it, where its protocol shares their memory: options by protocol.
     #[serde(default)]
-    pub switches: SwitchSection,
+    pub switches: BTreeMap<String, OptionTable>,
 }
 
 fn one() -> u16 {

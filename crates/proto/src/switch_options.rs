@@ -1,0 +1,120 @@
+//! What operators choose for the machines that jobs share in a switch, protocol by protocol.
+//!
+//! However it is written (a file's `[switches.NAME]`, a flag `NAME.OPTION=VALUE`, JSON), it becomes text by name, and is
+//! read and checked here.
+
+use std::collections::BTreeMap;
+
+use crate::contract::options::{Defaults, OptionError, OptionSet, Options, name_and_value};
+use crate::contract::protocol::{Protocol, Shared};
+use crate::protocols;
+
+/// Options as text: by protocol, and by their own names.
+pub type Given = BTreeMap<String, BTreeMap<String, String>>;
+
+/// The options of every protocol whose jobs share memory, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchOptions(BTreeMap<&'static str, Options>);
+
+/// Why options of switches were refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SwitchOptionError {
+    /// No protocol of that name has options of switches.
+    #[error("switches have no options for \"{name}\", but for {known}")]
+    Protocol {
+        /// What was given.
+        name: String,
+        /// The protocols that have some.
+        known: String,
+    },
+    /// One of a protocol's options is wrong.
+    #[error("switches: {0}")]
+    Option(#[from] OptionError),
+    /// Text that is not `PROTOCOL.NAME=VALUE`.
+    #[error("\"{0}\" is no option of switches: write PROTOCOL.NAME=VALUE")]
+    Form(String),
+}
+
+/// The protocols that have options of switches.
+fn sets() -> impl Iterator<Item = &'static OptionSet> {
+    protocols::ALL.iter().filter_map(|protocol| protocol.shared.as_ref()).map(|shared| &shared.options)
+}
+
+impl SwitchOptions {
+    /// Checks what was chosen, and fills in the rest.
+    pub fn read(given: &Given, defaults: Defaults) -> Result<SwitchOptions, SwitchOptionError> {
+        if let Some(name) = given.keys().find(|name| !sets().any(|set| set.protocol == **name)) {
+            let known: Vec<&str> = sets().map(|set| set.protocol).collect();
+            let known = if known.is_empty() { "no protocol".to_owned() } else { known.join(", ") };
+            return Err(SwitchOptionError::Protocol { name: name.clone(), known });
+        }
+        let nothing = BTreeMap::new();
+        let read = sets().map(|set| {
+            let options = set.read_with(given.get(set.protocol).unwrap_or(&nothing), defaults)?;
+            Ok((set.protocol, options))
+        });
+        read.collect::<Result<_, _>>().map(SwitchOptions)
+    }
+
+    /// What nobody chooses.
+    pub fn defaults(defaults: Defaults) -> SwitchOptions {
+        SwitchOptions::read(&Given::new(), defaults).expect("a protocol's own defaults are within its bounds")
+    }
+
+    /// Those of one protocol; of one that the list does not have, what it would have on real switches.
+    pub fn of(&self, shared: &Shared) -> Options {
+        self.0.get(shared.options.protocol).cloned().unwrap_or_else(|| shared.options.defaults())
+    }
+
+    /// What a function of a protocol's shared memory makes of its options; `None` where its jobs share none.
+    pub fn ask<T>(&self, protocol: &Protocol, question: impl Fn(&Shared) -> fn(&Options) -> T) -> Option<T> {
+        protocol.shared.as_ref().map(|shared| question(shared)(&self.of(shared)))
+    }
+}
+
+/// Takes `PROTOCOL.NAME=VALUE` apart, and adds it to what was given before.
+pub fn add(given: &mut Given, text: &str) -> Result<(), SwitchOptionError> {
+    let form = || SwitchOptionError::Form(text.to_owned());
+    let (path, value) = name_and_value(text).map_err(|_| form())?;
+    let (protocol, name) = path.split_once('.').ok_or_else(form)?;
+    given.entry(protocol.to_owned()).or_default().insert(name.to_owned(), value);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(texts: &[&str]) -> Given {
+        let mut given = Given::new();
+        texts.iter().for_each(|text| add(&mut given, text).unwrap());
+        given
+    }
+
+    #[test]
+    fn each_protocols_options_of_switches_are_read_by_the_one_path() {
+        for set in sets() {
+            for spec in set.specs {
+                for defaults in [Defaults::Real, Defaults::Simulated] {
+                    let text = set.read_with(&BTreeMap::new(), defaults).unwrap().to_text();
+                    let chosen = given(&[&format!("{}.{} = {}", set.protocol, spec.name, text[spec.name])]);
+                    assert_eq!(SwitchOptions::read(&chosen, defaults), Ok(SwitchOptions::defaults(defaults)));
+                }
+            }
+            let wrong = given(&[&format!("{}.wings=2", set.protocol)]);
+            let sentence = SwitchOptions::read(&wrong, Defaults::Real).unwrap_err().to_string();
+            let expected = format!("switches: {} has no option \"wings\"; it has ", set.protocol);
+            assert!(sentence.starts_with(&expected), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn what_is_for_no_protocol_is_refused_with_a_sentence() {
+        let sentence = SwitchOptions::read(&given(&["pigeon.wings=2"]), Defaults::Real).unwrap_err().to_string();
+        assert!(sentence.starts_with("switches have no options for \"pigeon\", but for "), "{sentence}");
+        for text in ["wings", "wings=2", "pigeon.wings"] {
+            let sentence = add(&mut Given::new(), text).unwrap_err().to_string();
+            assert_eq!(sentence, format!("\"{text}\" is no option of switches: write PROTOCOL.NAME=VALUE"));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Options, drawn from what protocols declare: nothing here knows what an option means.
+
+use std::collections::BTreeMap;
+
+use tributary_control::option_text::{OptionTable, OptionText, texts};
+use tributary_proto::collective::encoding::Numbers;
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::options::{Defaults, Kind, OptionSet};
+use tributary_proto::contract::time::Span;
+use tributary_proto::protocols;
+
+use super::Draw;
+use crate::config::JobSection;
+
+impl Draw {
+    /// Memory that jobs share: from the least that there may be to plenty, held for less or for longer than it is needed.
+    pub(super) fn switches(&mut self) -> BTreeMap<String, OptionTable> {
+        let shared = protocols::ALL.iter().filter_map(|protocol| protocol.shared.as_ref());
+        shared.map(|shared| (shared.options.protocol.to_owned(), self.options(&shared.options))).collect()
+    }
+
+    /// What the members of a job choose besides its arithmetic, as far as the protocol can then do what the job is for.
+    pub(super) fn choose(&mut self, job: &mut JobSection) {
+        let mut options = self.options(&job.protocol.options);
+        options.remove(Numbers::OPTION.name);
+        options.append(&mut job.options.clone());
+        let chosen = job.protocol.options.read(&texts(&options));
+        let spec = Spec::allreduce(1, job.dtype, job.op);
+        if chosen.is_ok_and(|chosen| (job.protocol.can)(&spec, &chosen).is_ok()) {
+            job.options = options;
+        }
+    }
+
+    /// Some options of a set, each within its bounds, that go together.
+    fn options(&mut self, set: &OptionSet) -> OptionTable {
+        let mut table = OptionTable::new();
+        for spec in set.specs {
+            let text = self.value(spec.kind);
+            if self.0.chance(0.3) {
+                continue;
+            }
+            table.insert(spec.name.to_owned(), OptionText(text));
+            if set.read_with(&texts(&table), Defaults::Simulated).is_err() {
+                table.remove(spec.name);
+            }
+        }
+        table
+    }
+
+    /// A value that an option may have, more often a small one.
+    fn value(&mut self, kind: Kind) -> String {
+        match kind {
+            Kind::Count { least, most } => self.of(&[least, 1, 2, 7, 64]).clamp(least, most).to_string(),
+            Kind::Time { least, most } => {
+                let nanos = self.of(&[0, 100, 1_000, 5_000, 20_000, 100_000]);
+                Span::from_nanos(nanos).clamp(least, most).to_text()
+            }
+            Kind::Choice(words) => self.of(words).to_owned(),
+            Kind::Flag => self.0.chance(0.5).to_string(),
+        }
+    }
+}
