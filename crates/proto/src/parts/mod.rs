@@ -2,6 +2,8 @@
 
 pub mod agreement;
 pub mod deadlines;
+pub mod form;
+pub mod inquiry;
 pub mod layout;
 pub mod look_ahead;
 pub mod memory;

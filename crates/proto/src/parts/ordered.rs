@@ -111,6 +111,11 @@ impl OrderedAccumulator {
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + self.nodes.memory_bytes() + state
     }
 
+    /// Vectors that a block has when it is complete.
+    pub fn children(&self) -> usize {
+        self.children
+    }
+
     /// Brings a host's vector to its place, and says whether the block is complete. A child's second vector of a block
     /// changes nothing. The caller sees to it that the vectors of one block have one length, that of a block at most.
     pub fn add(&mut self, block: usize, child: usize, vector: &[u8]) -> bool {

@@ -6,7 +6,8 @@
 //! ```
 
 use crate::contract::drop_reason::DropReason;
-use crate::contract::ids::Rank;
+use crate::contract::host::CollectiveError;
+use crate::contract::ids::{OpId, Rank};
 use crate::contract::wire::u16;
 
 /// Ranks in a report: how many, and the names of the first ones.
@@ -102,6 +103,20 @@ impl Report {
     /// True if it leaves fewer open than another.
     pub fn knows_more_than(&self, other: &Report) -> bool {
         (self.above > 0, self.unheard.total) < (other.above > 0, other.unheard.total)
+    }
+
+    /// Whom a collective fails for that has waited for `block` in `slot` too long, if the report names anybody.
+    pub fn blame(&self, slot: u32, block: u32, op: OpId) -> Option<CollectiveError> {
+        let (missing, unheard) = (self.missing.named().to_vec(), self.unheard.named().to_vec());
+        if !missing.is_empty() {
+            Some(CollectiveError::Missing { missing, others: self.missing.unnamed(), slot, block, op })
+        } else if self.above > 0 {
+            Some(CollectiveError::SwitchAboveSilent { above: self.above, slot, block, op })
+        } else if !unheard.is_empty() {
+            Some(CollectiveError::SwitchBelowSilent { ranks: unheard, others: self.unheard.unnamed(), slot, block, op })
+        } else {
+            None
+        }
     }
 
     /// Reads the body behind a packet's headers.

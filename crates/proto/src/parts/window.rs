@@ -35,7 +35,7 @@ pub struct Acked {
 }
 
 /// The gain `g` with which the estimate of the marked share moves (RFC 8257 §3.3).
-const MARK_GAIN: f64 = 1.0 / 16.0;
+pub const MARK_GAIN: f64 = 1.0 / 16.0;
 
 /// A congestion window.
 #[derive(Clone, Debug)]

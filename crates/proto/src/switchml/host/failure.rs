@@ -76,19 +76,7 @@ impl SwitchMlHost {
         let op = self.stream.op_of(slot.block).expect("a slot that waits has a block");
         let (block, op) = (op.local(slot.block), op.id);
         let slot_waits = |heard: &&Heard| heard.slot == idx && heard.phase == slot.phase;
-        let Some(Heard { report, .. }) = self.heard.as_ref().filter(slot_waits) else {
-            return CollectiveError::SwitchSilent { shard: self.recovery.shard_of(idx), block, op };
-        };
-        let (missing, unheard) = (report.missing.named().to_vec(), report.unheard.named().to_vec());
-        let slot = u32::from(idx);
-        if !missing.is_empty() {
-            CollectiveError::Missing { missing, others: report.missing.unnamed(), slot, block, op }
-        } else if report.above > 0 {
-            CollectiveError::SwitchAboveSilent { above: report.above, slot, block, op }
-        } else if !unheard.is_empty() {
-            CollectiveError::SwitchBelowSilent { ranks: unheard, others: report.unheard.unnamed(), slot, block, op }
-        } else {
-            CollectiveError::SwitchSilent { shard: self.recovery.shard_of(idx), block, op }
-        }
+        let blamed = self.heard.as_ref().filter(slot_waits).and_then(|heard| heard.report.blame(idx.into(), block, op));
+        blamed.unwrap_or(CollectiveError::SwitchSilent { shard: self.recovery.shard_of(idx), block, op })
     }
 }

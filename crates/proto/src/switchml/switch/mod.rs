@@ -1,15 +1,13 @@
 //! The switch's side: Algorithm 3 for one job in one shard, alone or in levels (§7).
 
-mod inquiry;
 mod notices;
 mod pool;
 mod slot;
 
 use std::collections::VecDeque;
 
-use self::inquiry::{Inquiry, Neighbour};
 use self::notices::{Audience, Notices};
-use self::pool::{Block, Form, Pool, VersionId};
+use self::pool::{Block, Pool, VersionId};
 use self::slot::{Action, Relation, State, on_contribution, on_mismatch, on_parent_result};
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, put_look_ahead, put_wid};
 use crate::collective::encoding::{Encoding, Numbers};
@@ -23,6 +21,8 @@ use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::Common;
+use crate::parts::form::Form;
+use crate::parts::inquiry::{Inquiry, Neighbour};
 use crate::parts::layout;
 use crate::parts::memory::heap_bytes;
 use crate::parts::report::Report;
@@ -141,18 +141,11 @@ impl SwitchMl {
         encoding: &Encoding,
         form: Form,
     ) -> Result<u32, DropReason> {
+        let full = encoding.block_elements(self.payload_bytes, self.levels);
         let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
-        let (full, total) = (encoding.block_elements(self.payload_bytes, self.levels), header.spec.elements);
-        // Of the lengths that a block of the collective may have, the one that the packet has.
-        let last = total % full;
-        let elements = [full, last, 0].into_iter().find(|&elements| form.wire_len(encoding, elements) == bytes);
+        let elements = form.block_elements(encoding, bytes, full, header.spec.elements, kind == Kind::Probe);
         let elements = elements.ok_or(DropReason::BadLength)?;
-        let fits = packet.len == HEADER_LEN + form.buffer_len(encoding, elements)
-            && match kind {
-                Kind::Probe if elements == 0 => true,
-                _ if elements == full => total >= full,
-                _ => elements == last && (elements > 0 || total == 0),
-            };
+        let fits = packet.len == HEADER_LEN + form.buffer_len(encoding, elements);
         if fits { Ok(elements) } else { Err(DropReason::BadLength) }
     }
 

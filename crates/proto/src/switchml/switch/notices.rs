@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use super::inquiry::{Inquiry, Neighbour};
 use super::pool::Pool;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::ids::{ChildId, GroupId, PortId};
 use crate::contract::packet::Ecn;
 use crate::contract::switch::{Emission, Verdict};
 use crate::contract::wire::Common;
+use crate::parts::inquiry::{Inquiry, Neighbour};
 use crate::parts::memory::heap_bytes;
 use crate::switchml::wire::{HEADER_LEN, Header, Kind};
 

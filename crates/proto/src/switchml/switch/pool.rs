@@ -12,6 +12,7 @@ use crate::contract::config::JobConfig;
 use crate::contract::ids::ChildId;
 use crate::contract::protocol::JobShape;
 use crate::contract::time::{Span, Time};
+use crate::parts::form::Form;
 use crate::parts::memory::heap_bytes;
 use crate::parts::ordered::{OrderedAccumulator, nodes_needed};
 use crate::switchml::wire::{Header, Kind, LookAhead, Mismatch};
@@ -53,35 +54,6 @@ const UNKNOWN: Span = Span(u64::MAX);
 /// Where a version lies in the pool: twice the slot within the shard, plus the parity of the phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionId(usize);
-
-/// What a vector is on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// What a host sends or gets.
-    Host,
-    /// What goes from switch to switch on the way up.
-    Partial,
-}
-
-impl Form {
-    /// Bytes on the wire of a vector of so many elements.
-    #[inline]
-    pub fn wire_len(self, encoding: &Encoding, elements: u32) -> usize {
-        match self {
-            Form::Host => encoding.wire_len(elements as usize),
-            Form::Partial => encoding.partial_wire_len(elements as usize),
-        }
-    }
-
-    /// Bytes of the same in a packet buffer.
-    #[inline]
-    pub fn buffer_len(self, encoding: &Encoding, elements: u32) -> usize {
-        match self {
-            Form::Host => encoding.buffer_len(elements as usize),
-            Form::Partial => encoding.partial_buffer_len(elements as usize),
-        }
-    }
-}
 
 /// Nodes of accumulator for each version.
 fn width(numbers: Numbers, children: usize) -> usize {
@@ -201,10 +173,7 @@ impl Pool {
     /// Adds one contribution, which was not seen and is of the version's block; gives the new count.
     #[inline]
     pub fn add(&mut self, id: VersionId, header: &Header, vector: &[u8], form: Form) -> u16 {
-        match form {
-            Form::Host => self.sums.add(id.0, header.wid.index(), vector),
-            Form::Partial => self.sums.add_partial(id.0, header.wid.index(), vector),
-        };
+        form.add(&mut self.sums, id.0, header.wid.index(), vector);
         let version = &mut self.versions[id.0];
         version.count += 1;
         version.look_ahead.join(&header.look_ahead);
@@ -255,11 +224,7 @@ impl Pool {
 
     /// Writes the accumulator to a vector: the result as hosts get it, or what the children have brought so far.
     pub fn load(&self, id: VersionId, vector: &mut [u8], form: Form) {
-        let combine = self.sums.combine(id.0);
-        match form {
-            Form::Host => (combine.load)(self.sums.result(id.0), vector),
-            Form::Partial => (combine.load_partial)(self.sums.result(id.0), vector),
-        }
+        form.load(&self.sums, id.0, vector);
     }
 
     /// Notes that ranks disagree on a version's block.

@@ -1,6 +1,6 @@
 //! Who is missing, through all levels: a switch knows its own children, and asks its neighbours that are switches.
 //!
-//! A QUERY is answered at once with what is known, and passed on to the switches that may know more. What they say is
+//! A question is answered at once with what is known, and passed on to the switches that may know more. What they say is
 //! kept, one report for each of them, and told to those whose last question was about the same phase of the same slot.
 
 use crate::contract::config::{Below, SwitchConfig};

@@ -1,0 +1,73 @@
+//! What a vector is on the wire: a host's, or a switch's partial result, which is wider where it would lose something.
+
+use crate::collective::encoding::Encoding;
+use crate::parts::ordered::OrderedAccumulator;
+
+/// What a vector is on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// What a host sends or gets.
+    Host,
+    /// What goes from switch to switch on the way up.
+    Partial,
+}
+
+impl Form {
+    /// Bytes on the wire of a vector of so many elements.
+    #[inline]
+    pub fn wire_len(self, encoding: &Encoding, elements: u32) -> usize {
+        match self {
+            Form::Host => encoding.wire_len(elements as usize),
+            Form::Partial => encoding.partial_wire_len(elements as usize),
+        }
+    }
+
+    /// Bytes of the same in a packet buffer.
+    #[inline]
+    pub fn buffer_len(self, encoding: &Encoding, elements: u32) -> usize {
+        match self {
+            Form::Host => encoding.buffer_len(elements as usize),
+            Form::Partial => encoding.partial_buffer_len(elements as usize),
+        }
+    }
+
+    /// The elements of a vector of so many bytes on the wire, if it is that of a block of a collective of `total` whose full
+    /// blocks have `full`: a full one, or the last. One without a vector is right for a barrier, or where `may_lack` it.
+    #[inline]
+    pub fn block_elements(
+        self,
+        encoding: &Encoding,
+        bytes: usize,
+        full: u32,
+        total: u32,
+        may_lack: bool,
+    ) -> Option<u32> {
+        let last = total % full;
+        let elements = [full, last, 0].into_iter().find(|&elements| self.wire_len(encoding, elements) == bytes)?;
+        let fits = match elements {
+            0 if may_lack => true,
+            _ if elements == full => total >= full,
+            _ => elements == last && (elements > 0 || total == 0),
+        };
+        fits.then_some(elements)
+    }
+
+    /// Brings a child's vector of a block to its place.
+    #[inline]
+    pub fn add(self, sums: &mut OrderedAccumulator, block: usize, child: usize, vector: &[u8]) -> bool {
+        match self {
+            Form::Host => sums.add(block, child, vector),
+            Form::Partial => sums.add_partial(block, child, vector),
+        }
+    }
+
+    /// Writes what a block's accumulator holds to a vector.
+    #[inline]
+    pub fn load(self, sums: &OrderedAccumulator, block: usize, vector: &mut [u8]) {
+        let combine = sums.combine(block);
+        match self {
+            Form::Host => (combine.load)(sums.result(block), vector),
+            Form::Partial => (combine.load_partial)(sums.result(block), vector),
+        }
+    }
+}
