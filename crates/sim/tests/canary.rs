@@ -156,8 +156,8 @@ fn a_timeout_that_adapts_is_as_good_as_the_best_fixed_one_everywhere() {
         ("tensor = \"1 KiB\"\niterations = 100", noise),
     ] {
         let adaptive = micros(&adaptive("200 ns", "8 us"), job, rest);
-        let fixed = ["250 ns", "500 ns", "1 us", "2 us", "5 us"];
-        let fixed = fixed.map(|timeout| micros(&fixed(timeout), job, rest));
+        let timeouts = ["250 ns", "500 ns", "1 us", "2 us", "5 us"];
+        let fixed = timeouts.map(|timeout| micros(&fixed(timeout), job, rest));
         let best = fixed.into_iter().fold(f64::INFINITY, f64::min);
         assert!(adaptive <= 1.005 * best, "{job} {rest}: {adaptive:.1} us, fixed {fixed:.1?}");
     }
