@@ -95,9 +95,9 @@ fn with_none_on_offer_each_worker_is_a_server_besides() {
     // Who comes later serves later jobs only.
     ask(&mut world, 1);
     assert_eq!(served(&world, 1), []);
-    let switchml = world.start("b", 2, 1);
+    let others = world.start("b", 2, 1);
     assert_eq!(
-        (switchml.servers.clone(), switchml.config.shards),
+        (others.servers.clone(), others.config.shards),
         (Servers::None, 2),
         "other protocols have no servers"
     );

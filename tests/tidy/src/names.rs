@@ -39,13 +39,15 @@ const LISTS: [(&str, usize); 4] = [
     ("crates/proto/tests/fuzz/main.rs", 1),
     ("crates/proto/benches/switches/main.rs", 2),
 ];
-/// Words that mean something else: where, and which. Packets in a ring; a picosecond.
-const OTHER_MEANINGS: [(&str, &str); 5] = [
+/// Words that mean something else: where, and which. Packets in a ring; a picosecond; the command that offers a server.
+const OTHER_MEANINGS: [(&str, &str); 7] = [
     ("crates/sim/src/net/", "ring"),
     ("crates/sim/src/net/", "ps"),
     ("crates/sim/src/config/quantity.rs", "ps"),
     ("crates/sim/src/check/links.rs", "ps"),
     ("crates/net/src/fabric/egress.rs", "ps"),
+    ("crates/proto/src/contract/time.rs", "ps"),
+    ("crates/cli/src/commands/", "ps"),
 ];
 
 /// Notes the lines that name a protocol outside its rooms.

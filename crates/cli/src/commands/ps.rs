@@ -27,7 +27,7 @@ A job with --protocol ps gets all the servers that are on offer when its last ra
 sums an equal share of its blocks, and a server serves many jobs at once. Packets go from worker to
 server and back; the switch forms the jobs and forwards. If no server is on offer, each worker's
 process is a server too (colocated): nothing to start, and half of each link for the worker's own
-data. The sums and the packets are SwitchML's, so that the two differ in who sums alone.
+data. A packet and a sum are what they are at a switch, so that the two differ in who sums alone.
 
 `tributary status` lists the servers and whom they serve. A server that ends or dies is told on
 every rank by name within two seconds; servers that come later serve later jobs.

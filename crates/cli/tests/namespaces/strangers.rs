@@ -69,7 +69,7 @@ fn pester(switch: SocketAddr, job: u16, seed: u64) {
 fn strangers_are_counted_and_change_nothing() {
     let Some(network) = Network::build(4, Faults::default()) else { return };
     let switch = network.switch_addr();
-    let words = ["--elements", "1000003", "--iters", "60", "--dtype", "i32", "--timeout", "60"];
+    let words = ["--elements", "1000003", "--iters", "150", "--dtype", "i32", "--timeout", "60"];
     // The fourth host is no member; the third is one, and something else runs there too.
     let workers = network.workers("quiet", 3, &words);
     let job = network.until_busy("quiet", 1000).id.unwrap();
@@ -77,7 +77,7 @@ fn strangers_are_counted_and_change_nothing() {
     let before = network.switch_rss_kib();
     network.star.host(3).inside(|| pester(switch, job, 2)).unwrap();
     network.star.host(2).inside(|| pester(switch, job, 3)).unwrap();
-    // The kernel may drop some where the machine is busy: most must have been seen.
+    // The kernel drops some where the machine is busy: there is more until this many have been seen.
     let expected = u64::from(PACKETS) * 3 / 2;
     network.until("an account of the garbage", |status| {
         let of_job = status.jobs.iter().find(|job| job.name == "quiet").expect("the job is still there");
@@ -88,7 +88,11 @@ fn strangers_are_counted_and_change_nothing() {
             stranger(status, "bad_version") > 0,
             stranger(status, "unknown_job") > 0,
         ];
-        counted.iter().all(|&counted| counted).then_some(())
+        if counted.iter().all(|&counted| counted) {
+            return Some(());
+        }
+        network.star.host(2).inside(|| pester(switch, job, status.switch.uptime_s.to_bits())).unwrap();
+        None
     });
     let after = network.switch_rss_kib();
     assert!(after <= before + SLACK_KIB, "{before} KiB before, {after} KiB after");

@@ -108,8 +108,7 @@ impl CanarySwitch {
             return Ok(self.collide(ingress, header, packet));
         }
         entry.children.insert(ingress);
-        entry.last_from = ingress;
-        entry.last_at = now;
+        (entry.last_from, entry.last_at) = (ingress, now);
         let passed = entry.passed.saturating_add(header.counter);
         let completes = |full| entry.passed < full && passed >= full;
         let is_last = completes(entry.full) || passed >= header.hosts - 1;
