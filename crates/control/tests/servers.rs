@@ -96,11 +96,7 @@ fn with_none_on_offer_each_worker_is_a_server_besides() {
     ask(&mut world, 1);
     assert_eq!(served(&world, 1), []);
     let others = world.start("b", 2, 1);
-    assert_eq!(
-        (others.servers.clone(), others.config.shards),
-        (Servers::None, 2),
-        "other protocols have no servers"
-    );
+    assert_eq!((others.servers.clone(), others.config.shards), (Servers::None, 2), "other protocols have no servers");
 }
 
 #[test]
