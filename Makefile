@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 # What the tests of the PyTorch backend need.
-TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2'
+TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
 .PHONY: help build test test-tools check without-protocol demo bench bench-sim torch train ddp-step test-torch test-torch-oldest conformance clean
 

@@ -15,30 +15,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
 
 from program import Daemon
-
-ROOT = Path(__file__).parent.parent
-
-
-def start(*arguments: str, processes: int = 2, **variables: str) -> subprocess.Popen[str]:
-    """Start a script in that many processes."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), *arguments]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=ROOT)
-
-
-def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
-    """Wait for what was started; return what its processes said."""
-    try:
-        out, err = process.communicate(timeout=150)
-    finally:
-        process.kill()
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def torchrun(*arguments: str, processes: int = 2, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in that many processes; return what they said."""
-    return finish(start(*arguments, processes=processes, **variables))
+from torch_program import ROOT, finish, start, torchrun
 
 
 def test_ddp_learns_digits_and_all_ranks_agree() -> None:

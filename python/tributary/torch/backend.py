@@ -18,12 +18,14 @@ from tributary.torch.network import Network, together
 from tributary.torch.options import Options
 from tributary.torch.reductions import Reductions
 from tributary.torch.rendezvous import Rendezvous
+from tributary.torch.untraced import untraced
 
 NAME = "tributary"
 
 log = logging.getLogger("tributary.torch")
 
 
+@untraced
 class TributaryBackend(Reductions, Movement):
     """One process group. Made by PyTorch, through :func:`tributary.torch.register`."""
 

@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from tributary.torch.untraced import untraced
+
 log = logging.getLogger("tributary.torch")
 
 _here = threading.local()
@@ -48,6 +50,7 @@ def tell(future: torch.futures.Future[Any], outcome: Any) -> None:
             future.set_exception(RuntimeError(str(outcome)))
 
 
+@untraced
 class OrderedFuture(torch.futures.Future[Any]):
     """A future whose callbacks the group's thread calls in order. Made by works, and by :meth:`then`."""
 

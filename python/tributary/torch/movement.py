@@ -8,12 +8,14 @@ from typing import Any
 import torch
 
 from tributary.torch.tensors import Tensors
+from tributary.torch.untraced import untraced
 from tributary.torch.ways import Ways
 
 #: Why these operations take the host path.
 MOVES = "moves data, sums nothing"
 
 
+@untraced
 class Movement(Ways):
     """The operations of c10d that bring tensors from rank to rank as they are."""
 

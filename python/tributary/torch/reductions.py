@@ -11,9 +11,11 @@ from tributary.torch.network import Broadcast, Transfer
 from tributary.torch.operators import op_name, premultiplied, scaled_copy
 from tributary.torch.tensors import Tensors, flat, in_order, part_of, refuse_unfit, words
 from tributary.torch.transit import Finish
+from tributary.torch.untraced import untraced
 from tributary.torch.ways import ALONE, Ways
 
 
+@untraced
 class Reductions(Ways):
     """The reductions of c10d, broadcast and barrier."""
 

@@ -16,6 +16,7 @@ from tributary.torch.agreement import Agreement
 from tributary.torch.callbacks import Callbacks, OrderedFuture, tell
 from tributary.torch.process import Home
 from tributary.torch.transit import Finish, StillUnderWay, Transit, entitle
+from tributary.torch.untraced import untraced
 
 _NO_TIMEOUT = timedelta(0)
 
@@ -36,6 +37,7 @@ def last_asked() -> _Work | None:
     return work
 
 
+@untraced
 class _Work(Work):
     """What both kinds share: one outcome, decided once, and futures that hear of it."""
 
@@ -131,6 +133,7 @@ class _Work(Work):
         self.wait()
 
 
+@untraced
 class NetworkWork(_Work):
     """An operation in the network: its transit, and what remains to do with what that brings."""
 
@@ -183,6 +186,7 @@ class NetworkWork(_Work):
                 raise
 
 
+@untraced
 class HostWork(_Work):
     """An operation on the host path: Gloo's own work, under our name, and what ranks say beside it that they bring."""
 

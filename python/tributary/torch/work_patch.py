@@ -14,6 +14,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import Work
 
+from tributary.torch.untraced import Hidden
 from tributary.torch.work import last_asked
 
 
@@ -23,7 +24,7 @@ def apply() -> None:
         return
     methods = {name: _corrected(getattr(Work, name), answer) for name, answer in _ANSWERS.items()}
     for name, method in (methods | {"get_future": _ordering(Work.get_future)}).items():
-        setattr(Work, name, method)
+        setattr(Work, name, Hidden(method))
 
 
 def _ordering(original: Callable[[Any], Any]) -> Callable[[Any], Any]:

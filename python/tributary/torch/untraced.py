@@ -1,0 +1,43 @@
+"""What ``torch.compile`` does not look into: the backend is no part of anybody's model.
+
+While a compiled step runs, Dynamo looks at every Python function that is called, also at those that PyTorch's C++ calls
+for a gradient's collective. It can make nothing of locks and threads, and warns of each.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+_Kind = TypeVar("_Kind", bound=type)
+
+
+def untraced(kind: _Kind) -> _Kind:
+    """Hide the public methods of a class, and all that they call."""
+    for name, method in list(vars(kind).items()):
+        if inspect.isfunction(method) and not name.startswith("_"):
+            setattr(kind, name, Hidden(method))
+    return kind
+
+
+class Hidden:
+    """A method that is hidden with all that it calls."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method, self._disabled = method, None
+        self.__doc__ = method.__doc__
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        """The method of an object. Dynamo passes this function by, since there is no tensor in it."""
+        if owner is None:
+            return self._method
+        # Importing Dynamo takes a second; while nobody has, nobody compiles.
+        if "torch._dynamo" not in sys.modules:
+            return self._method.__get__(owner, kind)
+        if self._disabled is None:
+            self._disabled = torch.compiler.disable(self._method)
+        return self._disabled.__get__(owner, kind)  # type: ignore[attr-defined]
