@@ -2,11 +2,12 @@
 //!
 //! Below it, from the caller to the wire: `shared` (who drives), `engine` (the machine and its collectives under way),
 //! `link` (packets in runs). `connect` is how it comes to be, `pending` a collective that is under way.
-//! `watch` hears from the switch who is gone, `outlook` judges what can still complete.
+//! `watch` hears from the switch who is gone, `outlook` judges what can still complete, `explain` says what an error means.
 
 mod connect;
 mod engine;
 mod error;
+mod explain;
 mod link;
 mod options;
 mod outlook;

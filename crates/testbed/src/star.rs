@@ -105,6 +105,11 @@ impl Star {
         HOST_DEVICE
     }
 
+    /// The bridge's end of a host's link.
+    pub fn port_device(&self, host: usize) -> String {
+        port(host)
+    }
+
     /// Replaces the faults of every link.
     pub fn set_faults(&mut self, faults: Faults) -> Result<(), TestbedError> {
         faults.check()?;

@@ -10,7 +10,10 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 use tributary_testbed::{Faults, Namespace};
 
-use crate::network::{Network, checked};
+use crate::network::{Network, checked, complaint, ended};
+
+/// Sums in the switch, and sums of hosts alone.
+const PROTOCOLS: [&str; 2] = ["switchml", "ring"];
 
 /// Longer than any test lives, and so is the timeout.
 const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "600"];
@@ -81,7 +84,7 @@ fn a_forged_message_about_the_mtu_ends_no_job_and_no_later_join() {
 
 #[test]
 fn a_way_that_becomes_narrower_in_the_middle_costs_a_pause_and_no_job() {
-    for protocol in ["switchml", "ring"] {
+    for protocol in PROTOCOLS {
         let Some(network) = Network::build(2, Faults::default()) else { return };
         // Some seconds of work, of which each link takes 8 Mbit a time: most is left when the way becomes narrow.
         let words = ["--elements", "250000", "--iters", "600", "--timeout", "60", "--protocol", protocol];
@@ -94,5 +97,31 @@ fn a_way_that_becomes_narrower_in_the_middle_costs_a_pause_and_no_job() {
         // Now no worker's own link tells: only what the switch sends back does.
         ip(there, &["link", "set", device, "mtu", "1500"]);
         network.sum("narrow-from-the-start", 2, &["--elements", "100000", "--protocol", protocol]);
+    }
+}
+
+/// 272 bytes of payload: less than the shortest pieces have.
+const NARROWEST: &str = "300";
+
+#[test]
+fn a_way_that_holds_no_piece_is_named_with_the_peer_that_packets_do_not_reach() {
+    for protocol in PROTOCOLS {
+        let Some(network) = Network::build(2, Faults::default()) else { return };
+        let words = ["--elements", "250000", "--iters", "100000", "--timeout", "6", "--protocol", protocol];
+        let mut workers = network.workers("cut", 2, &words);
+        network.until("everybody joined", |status| {
+            status.jobs.iter().any(|job| job.name == "cut" && job.state == "running").then_some(())
+        });
+        thread::sleep(Duration::from_secs(2));
+        // Both ends lose what is longer, and tell nobody.
+        ip(network.star.switch_box(), &["link", "set", &network.star.port_device(0), "mtu", NARROWEST]);
+        let complaint = complaint(workers.remove(0));
+        let whom = match protocol == PROTOCOLS[0] {
+            true => format!("the switch {}", network.switch_addr()),
+            false => format!("rank 1 at {}:", network.star.host_addr(1)),
+        };
+        let sentence = format!("packets of 504 bytes do not come back from {whom}");
+        assert!(complaint.contains(&sentence) && !complaint.contains("rank 0 did not contribute"), "{complaint}");
+        workers.into_iter().for_each(|worker| drop(ended(worker)));
     }
 }

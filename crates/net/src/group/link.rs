@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::IoSlice;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -20,6 +20,17 @@ use crate::udp::{Inbox, Reassembly, Segments, SocketCounters, UdpPort, key_of};
 /// Receivers whose runs are gathered at the same time: a ring's two neighbours with what each gets, or some of the workers
 /// and servers that a worker with a server beside it sends to in turn.
 const LANES: usize = 16;
+
+/// A way that signs of life pass, and nothing longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// Whom it leads to.
+    pub to: Addr,
+    /// Where that is.
+    pub at: SocketAddr,
+    /// Of the shortest packet that did not come back.
+    pub bytes: usize,
+}
 
 /// The socket, the addresses, and what waits to be sent.
 pub struct Link {
@@ -140,6 +151,14 @@ impl Link {
             self.apply(to);
             lengths.into_iter().for_each(|len| self.ping_one(to, len));
         }
+    }
+
+    /// The ways that signs of life pass, and nothing longer.
+    pub fn blocked(&self) -> Vec<Blocked> {
+        let of = |(&to, path): (&Addr, &PathProbe)| {
+            Some(Blocked { to, at: self.addresses.get(&to)?.remote()?, bytes: path.blocked()? })
+        };
+        self.paths.iter().filter_map(of).collect()
     }
 
     fn asked(&self) -> Vec<Addr> {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use tributary_control::SwitchPlace;
 use tributary_proto::collective::tensor::Tensor;
-use tributary_proto::contract::host::{CollectiveError, SubmitError};
-use tributary_proto::contract::ids::{JobId, JobKey, Rank};
+use tributary_proto::contract::host::SubmitError;
+use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::time::Time;
 
 use super::engine::Engine;
@@ -21,10 +21,9 @@ use super::error::GroupError;
 use super::options::GroupStats;
 use super::outlook::News;
 use super::pending::{Completion, Outcome};
-use super::watch;
 use crate::clock::{self, Clock};
 use crate::process::Home;
-use crate::rendezvous::{Rendezvous, Standing};
+use crate::rendezvous::Rendezvous;
 use crate::wake::{self, Waker};
 
 /// How long the I/O thread leaves an idle machine alone after a caller led it: the next call is likely near, and two
@@ -61,20 +60,20 @@ pub struct Identity {
 pub struct Shared {
     /// In a fork of it nobody drives the machine.
     home: Home,
-    identity: Identity,
-    rendezvous: Arc<dyn Rendezvous>,
+    pub(super) identity: Identity,
+    pub(super) rendezvous: Arc<dyn Rendezvous>,
     clock: Clock,
     socket: OwnedFd,
     waker: Waker,
     state: Mutex<State>,
     /// The I/O thread sleeps here while a caller leads, or while there is nothing to do.
     io_thread: Condvar,
-    /// The first failure, as the control API explained it.
-    explanation: OnceLock<String>,
+    /// The first failure, as it was explained.
+    pub(super) explanation: OnceLock<String>,
 }
 
-struct State {
-    engine: Engine,
+pub(super) struct State {
+    pub(super) engine: Engine,
     leader: Leader,
     /// Until when a caller that leads sleeps on the socket.
     caller_sleeps_until: Option<Time>,
@@ -335,68 +334,14 @@ impl Shared {
         GroupError::StillRunning { place: self.place() }
     }
 
-    /// The error for a collective that failed, with what the control API knows about a silent switch.
-    pub fn explain(&self, cause: CollectiveError) -> GroupError {
-        if let Some(bereft) = self.lock().and_then(|state| self.bereft(&state, &cause)) {
-            return bereft;
-        }
-        let sentence = self.explanation.get_or_init(|| match cause {
-            CollectiveError::SwitchSilent { .. } => self.explain_silence(&cause),
-            CollectiveError::ServerSilent { server, .. } => match self.identity.servers.get(server.index()) {
-                Some(addr) => format!("{cause}; it is at {addr}: does it run, and do packets reach it?"),
-                None => cause.to_string(),
-            },
-            CollectiveError::SwitchAboveSilent { above, .. } => self.name_switch(&cause, self.switch_above(above)),
-            CollectiveError::SwitchBelowSilent { ref ranks, .. } => self.name_switch(&cause, self.switch_of(ranks)),
-            _ => cause.to_string(),
-        });
-        GroupError::Failed { place: self.place(), sentence: sentence.clone(), cause }
-    }
-
-    /// The switch so many levels above this rank's own.
-    fn switch_above(&self, levels: u8) -> Option<SocketAddr> {
-        let Identity { rank, switches, .. } = &self.identity;
-        let mut way: Vec<&SwitchPlace> = switches.iter().filter(|place| place.ranks.contains(rank)).collect();
-        way.sort_by_key(|place| place.ranks.len());
-        way.get(usize::from(levels)).map(|place| place.addr)
-    }
-
-    /// The uppermost switch below which there are only ranks of these.
-    fn switch_of(&self, ranks: &[Rank]) -> Option<SocketAddr> {
-        let all_there = |place: &&SwitchPlace| place.ranks.iter().all(|&rank| ranks.contains(&Rank(rank)));
-        let below = self.identity.switches.iter().filter(all_there);
-        below.max_by_key(|place| place.ranks.len()).map(|place| place.addr)
-    }
-
-    fn name_switch(&self, cause: &CollectiveError, switch: Option<SocketAddr>) -> String {
-        match switch {
-            Some(addr) => format!("{cause}; that switch is {addr}: does it run, and do packets reach it?"),
-            None => cause.to_string(),
-        }
-    }
-
-    fn explain_silence(&self, cause: &CollectiveError) -> String {
-        let Identity { switch, job, job_id, key, .. } = &self.identity;
-        match self.rendezvous.standing(*job_id, *key) {
-            Standing::Installed => {
-                format!("{cause}, although its control API does; is a firewall in between, or the switch overloaded?")
-            }
-            Standing::Unknown => watch::unknown(switch, job),
-            Standing::Unreachable(how) => format!("{cause}, and its control API does not answer either: {how}"),
-        }
-    }
-
-    fn bereft(&self, state: &State, cause: &CollectiveError) -> Option<GroupError> {
-        let news = state.engine.news_behind(cause)?;
-        Some(GroupError::Bereft { place: self.place(), news: news.clone() })
-    }
-
-    fn place(&self) -> String {
+    /// Job, switch and rank, for messages.
+    pub(super) fn place(&self) -> String {
         let Identity { switch, job, rank, world, .. } = &self.identity;
         format!("job \"{job}\" at switch {switch}, rank {rank} of {world}")
     }
 
-    fn lock(&self) -> Option<MutexGuard<'_, State>> {
+    /// What the group's threads share; `None` if one has panicked.
+    pub(super) fn lock(&self) -> Option<MutexGuard<'_, State>> {
         self.state.lock().ok()
     }
 }

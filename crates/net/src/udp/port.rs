@@ -33,6 +33,12 @@ pub struct Destination {
 }
 
 impl Destination {
+    /// The address, as people write it.
+    pub fn remote(&self) -> Option<SocketAddr> {
+        let address = self.address.as_socket()?;
+        Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+    }
+
     /// What is known of the longest packet that the way there holds: longer ones leave in pieces.
     pub fn set_limit(&mut self, limit: Option<usize>) {
         self.limit = limit;

@@ -36,6 +36,8 @@ pub struct PathProbe {
     searching: Option<u32>,
     /// Signs of life since the last search.
     since_search: u32,
+    /// Bytes of the shortest packet that a search has missed, where it found none that passes but the shortest ping.
+    blocked: Option<usize>,
 }
 
 /// A ping of `len` bytes, which says what is known of the way back.
@@ -60,7 +62,22 @@ pub fn ladder(full: usize) -> impl Iterator<Item = usize> {
 impl PathProbe {
     /// A way that holds packets of `limit` bytes for certain, of `full` that may come.
     pub fn new(full: usize, limit: usize) -> PathProbe {
-        PathProbe { full, limit, due: Time::ZERO, best: usize::MAX, missed: 0, searching: None, since_search: 0 }
+        PathProbe {
+            full,
+            limit,
+            due: Time::ZERO,
+            best: usize::MAX,
+            missed: 0,
+            searching: None,
+            since_search: 0,
+            blocked: None,
+        }
+    }
+
+    /// Where short pings come back and nothing does that a packet of the job could leave in: bytes of the shortest packet
+    /// that was missed.
+    pub fn blocked(&self) -> Option<usize> {
+        self.blocked
     }
 
     /// The longest packet that passes, if that is not every one.
@@ -79,6 +96,7 @@ impl PathProbe {
         if len >= self.full {
             self.limit = self.full;
         }
+        self.blocked = self.blocked.filter(|&missed| len < missed);
     }
 
     /// The lengths of the pings to send now.
@@ -117,8 +135,10 @@ impl PathProbe {
     }
 
     fn conclude(&mut self) {
-        if self.best > SHORTEST {
-            self.limit = self.best.min(self.full);
+        match self.best {
+            0 => {}
+            ..=SHORTEST => self.blocked = Some(ladder(self.full).last().unwrap_or(self.full)),
+            _ => self.limit = self.best.min(self.full),
         }
         // What comes back late from the search says nothing about the next sign of life.
         (self.searching, self.best) = (None, usize::MAX);
@@ -172,6 +192,21 @@ mod tests {
             }
             assert_eq!(probe.limit(), None);
         }
+    }
+
+    #[test]
+    fn a_way_that_holds_signs_of_life_alone_is_blocked_until_more_passes() {
+        let (mut probe, mut now) = (PathProbe::new(1472, 1472), Time::ZERO);
+        pass(&mut probe, &mut now, 10, 1472);
+        pass(&mut probe, &mut now, 3, 300);
+        assert_eq!((probe.blocked(), probe.limit()), (Some(504), None));
+        pass(&mut probe, &mut now, 3, 0);
+        assert_eq!(probe.blocked(), Some(504), "silence says nothing new");
+        pass(&mut probe, &mut now, 3, 1000);
+        assert_eq!((probe.blocked(), probe.limit()), (None, Some(958)));
+        let mut short = PathProbe::new(400, 400);
+        pass(&mut short, &mut now, 3, 300);
+        assert_eq!(short.blocked(), Some(400));
     }
 
     #[test]

@@ -1,0 +1,113 @@
+//! What a collective's error means: in a sentence that names whom it is about, from all that this worker can find out.
+
+use std::net::SocketAddr;
+
+use tributary_proto::contract::host::CollectiveError;
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::packet::Addr;
+
+use super::error::GroupError;
+use super::link::Blocked;
+use super::shared::{Identity, Shared, State};
+use super::watch;
+use crate::rendezvous::{Standing, SwitchPlace};
+
+impl Shared {
+    /// The error for a collective that failed, with what the control API knows about a silent switch, and with the ways that
+    /// packets do not pass.
+    pub fn explain(&self, cause: CollectiveError) -> GroupError {
+        if let Some(bereft) = self.lock().and_then(|state| self.bereft(&state, &cause)) {
+            return bereft;
+        }
+        let sentence = self.explanation.get_or_init(|| {
+            let waited = !matches!(cause, CollectiveError::Mismatch { .. } | CollectiveError::Aborted);
+            waited.then(|| self.name_blocked_ways()).flatten().unwrap_or_else(|| self.name_who_is_awaited(&cause))
+        });
+        GroupError::Failed { place: self.place(), sentence: sentence.clone(), cause }
+    }
+
+    fn name_who_is_awaited(&self, cause: &CollectiveError) -> String {
+        let Identity { rank, servers, .. } = &self.identity;
+        match cause {
+            CollectiveError::SwitchSilent { .. } => self.explain_silence(cause),
+            CollectiveError::ServerSilent { server, .. } => match servers.get(server.index()) {
+                Some(addr) => format!("{cause}; it is at {addr}: does it run, and do packets reach it?"),
+                None => cause.to_string(),
+            },
+            CollectiveError::Missing { missing, block, op, .. } if missing.contains(&Rank(*rank)) => {
+                let who = self.who_sums();
+                format!("this rank's packets of block {block} of collective {op} do not reach {who} ({cause})")
+            }
+            CollectiveError::SwitchAboveSilent { above, .. } => self.name_switch(cause, self.switch_above(*above)),
+            CollectiveError::SwitchBelowSilent { ranks, .. } => self.name_switch(cause, self.switch_of(ranks)),
+            _ => cause.to_string(),
+        }
+    }
+
+    /// Whom this rank's contributions go to.
+    fn who_sums(&self) -> String {
+        let Identity { switch, switches, servers, in_fabric, .. } = &self.identity;
+        let addrs = |addrs: Vec<String>| addrs.join(" or ");
+        match (servers.is_empty(), *in_fabric, switches.len()) {
+            (false, ..) => format!("the server {}", addrs(servers.iter().map(SocketAddr::to_string).collect())),
+            (_, true, _) => "the switch of the fabric that waits for them".into(),
+            (.., 0 | 1) => format!("the switch {switch}"),
+            _ => format!("the switch {}", addrs(switches.iter().map(|place| place.addr.to_string()).collect())),
+        }
+    }
+
+    /// The sentence for ways that signs of life pass, and nothing longer; `None` if there are none.
+    fn name_blocked_ways(&self) -> Option<String> {
+        let blocked = self.lock()?.engine.link.blocked();
+        let name = |way: &Blocked| match way.to {
+            Addr::Worker(rank) => format!("rank {rank} at {}", way.at),
+            Addr::Server(server) => format!("server {server} at {}", way.at),
+            Addr::Switch(_) | Addr::Node(_) => format!("the switch {}", way.at),
+        };
+        let bytes = blocked.iter().map(|way| way.bytes).min()?;
+        let whom: Vec<String> = blocked.iter().map(name).collect();
+        Some(format!(
+            "packets of {bytes} bytes do not come back from {}, and short ones do: the way there holds no packet of this \
+             job any more; mend its MTU, or what drops long packets on it",
+            whom.join(" and ")
+        ))
+    }
+
+    /// The switch so many levels above this rank's own.
+    fn switch_above(&self, levels: u8) -> Option<SocketAddr> {
+        let Identity { rank, switches, .. } = &self.identity;
+        let mut way: Vec<&SwitchPlace> = switches.iter().filter(|place| place.ranks.contains(rank)).collect();
+        way.sort_by_key(|place| place.ranks.len());
+        way.get(usize::from(levels)).map(|place| place.addr)
+    }
+
+    /// The uppermost switch below which there are only ranks of these.
+    fn switch_of(&self, ranks: &[Rank]) -> Option<SocketAddr> {
+        let all_there = |place: &&SwitchPlace| place.ranks.iter().all(|&rank| ranks.contains(&Rank(rank)));
+        let below = self.identity.switches.iter().filter(all_there);
+        below.max_by_key(|place| place.ranks.len()).map(|place| place.addr)
+    }
+
+    fn name_switch(&self, cause: &CollectiveError, switch: Option<SocketAddr>) -> String {
+        match switch {
+            Some(addr) => format!("{cause}; that switch is {addr}: does it run, and do packets reach it?"),
+            None => cause.to_string(),
+        }
+    }
+
+    fn explain_silence(&self, cause: &CollectiveError) -> String {
+        let Identity { switch, job, job_id, key, .. } = &self.identity;
+        match self.rendezvous.standing(*job_id, *key) {
+            Standing::Installed => {
+                format!("{cause}, although its control API does; is a firewall in between, or the switch overloaded?")
+            }
+            Standing::Unknown => watch::unknown(switch, job),
+            Standing::Unreachable(how) => format!("{cause}, and its control API does not answer either: {how}"),
+        }
+    }
+
+    pub(super) fn bereft(&self, state: &State, cause: &CollectiveError) -> Option<GroupError> {
+        let news = state.engine.news_behind(cause)?;
+        Some(GroupError::Bereft { place: self.place(), news: news.clone() })
+    }
+}
