@@ -11,6 +11,16 @@ use crate::network::{text, turn};
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fabric.toml");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tributary");
 
+/// Shell functions: `four` does something on two hosts behind each leaf, the last with words of its own; `same` with the same.
+const FOUR: &str = "
+    worker() { ip netns exec $1 $TRIBUTARY $3 --switch $2 --rank $4 --world 4 --timeout 60 --json --protocol canary $5; }
+    four() {
+        worker $NS_host0 10.77.128.1 $1 0 \"$2\" & worker $NS_host1 10.77.128.1 $1 1 \"$2\" &
+        worker $NS_host4 10.77.128.2 $1 2 \"$2\" & worker $NS_host5 10.77.128.2 $1 3 \"$3\" & wait
+    }
+    same() { four $1 \"$2\" \"$2\"; }
+";
+
 /// Runs the example fabric with these words; `None`, with the reason on stderr, where none can be built.
 fn fabric(words: &[&str]) -> Option<Output> {
     if let Err(reason) = requirements() {
@@ -93,17 +103,11 @@ fn a_spine_that_comes_back_gets_the_running_job_again() {
 #[test]
 fn hosts_reduce_to_one_and_broadcast_from_one() {
     let script = "
-        worker() { ip netns exec $1 $TRIBUTARY $3 --switch $2 --rank $4 --world 4 --timeout 60 --json --protocol canary $5; }
-        four() {
-            worker $NS_host0 10.77.128.1 $1 0 \"$2\" & worker $NS_host1 10.77.128.1 $1 1 \"$2\" &
-            worker $NS_host4 10.77.128.2 $1 2 \"$2\" & worker $NS_host5 10.77.128.2 $1 3 \"$3\" & wait
-        }
-        same() { four $1 \"$2\" \"$2\"; }
         same reduce '--job sum --elements 300000 --root 2 --iters 3'
         same broadcast '--job copy --elements 300001 --dtype f16 --root 3 --iters 3'
         four reduce '--job roots --elements 5000 --root 1' '--job roots --elements 5000 --root 2'
     ";
-    let Some(output) = fabric(&["--run", script]) else { return };
+    let Some(output) = fabric(&["--run", &(FOUR.to_owned() + script)]) else { return };
     let stdout = text(&output.stdout);
     let reports: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     let of = |name: &str| reports.iter().filter(|report| report["collective"] == name).collect::<Vec<_>>();
@@ -145,4 +149,26 @@ fn what_a_fabric_cannot_take_is_refused_with_one_sentence() {
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(status["switch"]["fabric"]["node"], "leaf0");
     assert_eq!(status["jobs"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn cables_whose_mtu_shrinks_in_the_middle_of_a_job_are_not_taken_any_more() {
+    let script = "
+        same allreduce '--job shrinks --elements 1000000 --iters 6 --dtype i32' & job=$!
+        sleep 2
+        for cable in $(ip -n $NS_spine0 -o link show type veth | cut -d: -f2 | cut -d@ -f1 | grep c[0-9]); do
+            ip -n $NS_spine0 link set $cable mtu 1000
+        done
+        wait $job
+        ip netns exec $NS_control $TRIBUTARY status --switch 10.77.192.1 --json
+    ";
+    let Some(output) = fabric(&["--run", &(FOUR.to_owned() + script)]) else { return };
+    let stdout = text(&output.stdout);
+    let lines: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let checked = lines.iter().filter(|line| line["checked"] == true).count();
+    assert_eq!(checked, 4, "{stdout}{}", text(&output.stderr));
+    let leaf = lines.last().unwrap();
+    let ports = leaf["switch"]["fabric"]["ports"].as_array().unwrap();
+    let up = |peer: &str| ports.iter().find(|port| port["peer"] == peer).unwrap()["up"].as_bool().unwrap();
+    assert!(!up("spine0") && up("spine1"), "{leaf}");
 }

@@ -8,10 +8,13 @@ use tributary_control::fabric::{Balancing, Fabric, LinkState};
 use tributary_control::routes::Routes;
 use tributary_proto::contract::ids::{JobId, NodeId, PortId, PortSet};
 use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::switch::{PortView, Verdict};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols;
 
 use super::egress::{Egress, EgressCounters, Receiver};
+use crate::pool_size::packet_bytes;
 use crate::udp::{Destination, UdpPort, key_of};
 
 /// How often switches tell their neighbours that they live.
@@ -68,6 +71,8 @@ pub struct Crossbar {
     state: LinkState,
     routes: Routes,
     unroutable: u64,
+    /// Bytes of the longest packet of any job.
+    longest: usize,
 }
 
 impl Crossbar {
@@ -101,7 +106,9 @@ impl Crossbar {
         state.set_own(down);
         let index = fabric.cabling.switch_index(node).unwrap_or(0);
         let routes = state.routes();
-        Crossbar { fabric, node, index, ports, switches, hosts, state, routes, unroutable: 0 }
+        let summed_here = protocols::ALL.iter().filter(|protocol| protocol.placement == Placement::EveryHop);
+        let longest = summed_here.map(|protocol| packet_bytes(protocol, fabric.elements_per_packet)).max().unwrap_or(0);
+        Crossbar { fabric, node, index, ports, switches, hosts, state, routes, unroutable: 0, longest }
     }
 
     /// The switch's own number.
@@ -288,9 +295,11 @@ impl Crossbar {
         }
     }
 
-    /// Tells every neighbour that we live; `ready` if we know the running jobs.
+    /// Tells every neighbour that we live; `ready` if we know the running jobs. By packets as long as those of jobs: a cable
+    /// that does not hold them is dead, and others are taken.
     pub fn greet(&self, ready: bool, udp: &mut UdpPort) {
-        let packets = super::wire::hellos(self.fabric.key(), self.node, ready, self.state.adverts());
+        let mut packets = super::wire::hellos(self.fabric.key(), self.node, ready, self.state.adverts());
+        packets.iter_mut().for_each(|packet| packet.resize(packet.len().max(self.longest), 0));
         for switch in self.ports.iter().filter_map(|port| port.switch.as_ref()) {
             for packet in &packets {
                 udp.send(switch, &[std::io::IoSlice::new(packet)], packet.len(), Ecn::NotCapable);

@@ -137,3 +137,16 @@ fn what_names_no_node_or_ourselves_goes_nowhere() {
     crossbar.carry_out(Verdict::Port(PortId(77)), &PACKET, Ecn::NotCapable, JOB);
     assert_eq!(crossbar.unroutable(), 4);
 }
+
+/// A cable of a smaller MTU would pass short signs of life, and lose every sum.
+#[test]
+fn a_switch_says_that_it_lives_by_packets_as_long_as_those_of_jobs() {
+    let hears = std::net::UdpSocket::bind("127.77.128.2:17777").unwrap();
+    let (crossbar, mut udp) = leaf("ecmp");
+    crossbar.greet(true, &mut udp);
+    let mut bytes = [0; 2048];
+    let len = hears.recv(&mut bytes).unwrap();
+    assert_eq!(len, 1_472);
+    let hello = crate::fabric::wire::read_hello(&bytes[..len]).unwrap();
+    assert_eq!((hello.node, hello.ready), (LEAF, true));
+}
