@@ -8,6 +8,7 @@ use tributary_proto::contract::time::Span;
 use crate::client::{Client, Share};
 use crate::memory::{Bytes, JobShape};
 use crate::name::JobName;
+use crate::network::Network;
 use crate::refusal::Refusal;
 
 /// What a switch has to give.
@@ -25,6 +26,8 @@ pub struct Limits {
     pub share: Share,
     /// What tenants may have instead, where their own share says something.
     pub tenants: BTreeMap<Arc<str>, Share>,
+    /// Beside the switch's own machine: where servers may be that sum for everybody's jobs. Tenants have their own.
+    pub servers: Vec<Network>,
     /// When silence means absence.
     pub timers: Timers,
 }
@@ -47,6 +50,7 @@ impl Limits {
             quotas: Vec::new(),
             share: Share::default(),
             tenants: BTreeMap::new(),
+            servers: Vec::new(),
             timers: Timers::default(),
         }
     }

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use tributary_proto::contract::time::Span;
 
 use crate::admission::{Limits, Quota, Timers};
+use crate::network::Network;
 
 /// Why a switch's file is no good: one sentence that names the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +44,8 @@ pub struct SwitchConfigFile {
     pub memory_mib: Option<u32>,
     /// Jobs at a time.
     pub max_jobs: Option<u16>,
+    /// Where servers may be that sum for everybody's jobs.
+    pub servers: Option<Vec<Network>>,
     /// Silence, in seconds, after which a member is lost.
     pub lease_s: Option<f64>,
     /// Seconds from a loss to the removal of its job.
@@ -105,6 +108,7 @@ impl SwitchConfigFile {
         limits.shards = self.cores.unwrap_or(limits.shards);
         limits.memory_bytes = self.memory_mib.map_or(limits.memory_bytes, |mib| u64::from(mib) << 20);
         limits.max_jobs = self.max_jobs.unwrap_or(limits.max_jobs);
+        limits.servers = self.servers.clone().unwrap_or_else(|| std::mem::take(&mut limits.servers));
         limits.timers.lease = self.lease_s.map_or(limits.timers.lease, Span::from_secs_f64);
         limits.timers.grace = self.grace_s.map_or(limits.timers.grace, Span::from_secs_f64);
         if !self.quotas.is_empty() {

@@ -5,7 +5,7 @@
 //! judged but there, so that nobody is called lost on old news. Same inputs, same outputs, always.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tributary_proto::contract::config::{Below, JobConfig};
@@ -14,7 +14,6 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
 use crate::admission::Limits;
-use crate::client::Client;
 use crate::forming::{Forming, Party, Quarrel, Seat};
 use crate::levels::{Child, SwitchJoin, SwitchSeat};
 use crate::memory::JobShape;
@@ -372,13 +371,6 @@ impl Control {
         }
         self.last_id = self.last_id.max(id);
         self.running.insert(id, Running::adopted(now, Arc::new(plan)));
-    }
-
-    /// True if a member of a running job is at this client's address.
-    pub fn has_members_at(&self, address: IpAddr) -> bool {
-        let client = Client::at(address);
-        let addrs = self.running.values().flat_map(|job| job.plan.children.iter().flat_map(|child| &child.addrs));
-        addrs.into_iter().any(|addr| Client::at(addr.ip()) == client)
     }
 
     /// The world of the largest running job of a name; `None` if there is none.

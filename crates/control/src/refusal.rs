@@ -1,6 +1,6 @@
 //! Every way in which the control plane says no: one sentence for people, one code for programs.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::time::Span;
@@ -285,11 +285,26 @@ pub enum Refusal {
         /// What it names.
         addr: SocketAddr,
     },
-    /// As many servers as a switch knows.
-    #[error("the switch knows {most} servers already, and takes no more")]
+    /// A server where none may be.
+    #[error(
+        "this switch takes servers that sum for everybody's jobs from its own machine and from addresses that its operator has \
+         named, and {at} is neither: start the switch with --servers {at}, or with --tokens FILE, so that a tenant's servers \
+         serve that tenant"
+    )]
+    NotAServer {
+        /// Where it asks from, or receives.
+        at: IpAddr,
+    },
+    /// As many servers as a switch knows, or as one client may offer.
+    #[error(
+        "the switch knows {most} servers{} already, and takes no more",
+        of.as_ref().map(|client| format!(" of {client}")).unwrap_or_default()
+    )]
     TooManyServers {
         /// The most.
         most: usize,
+        /// Whose, if there is room for those of others.
+        of: Option<Client>,
     },
     /// The switch is ending.
     #[error("the switch is stopping: join again when it is back")]
@@ -327,6 +342,7 @@ impl Refusal {
             Refusal::Above { code, .. } => code,
             Refusal::OfferBelow => "offer_below",
             Refusal::ServerUnproven { .. } => "server_unproven",
+            Refusal::NotAServer { .. } => "not_a_server",
             Refusal::OfferOver => "offer_over",
             Refusal::TooManyServers { .. } => "too_many_servers",
             Refusal::Stopping => "stopping",

@@ -4,7 +4,7 @@
 //! A server keeps a connection to the control plane while it lives, and asks again as soon as it is answered. One whose
 //! connection is closed is lost soon; one that vanishes with its host, by the lease.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tributary_proto::contract::ids::{JobId, ServerId};
@@ -132,6 +132,26 @@ impl Control {
     /// Servers that one switch knows at most.
     pub const MAX_SERVERS: usize = 1_024;
 
+    /// Servers of one client.
+    pub const MAX_SERVERS_OF_A_CLIENT: usize = 256;
+
+    /// Whether a process may offer itself that asks `from` there at our address `asked_at`. Whoever serves a job reads its
+    /// tensors, and can end it: a tenant's servers serve that tenant alone; without tokens, servers serve everybody, and are
+    /// on the switch's own machine or where the operator has said.
+    pub fn may_serve(&self, offer: &ServerOffer, from: IpAddr, asked_at: IpAddr) -> Result<(), Refusal> {
+        let is_own = |address: IpAddr| address == asked_at || address.is_loopback();
+        let is_named = |address| self.limits.servers.iter().any(|network| network.contains(address));
+        let trusted = |address: IpAddr| is_own(address.to_canonical()) || is_named(address);
+        match offer.client {
+            Client::Tenant(_) => Ok(()),
+            Client::Address(_) if trusted(from) && trusted(offer.addr.ip()) => Ok(()),
+            Client::Address(_) => {
+                let at = if trusted(from) { offer.addr.ip() } else { from };
+                Err(Refusal::NotAServer { at })
+            }
+        }
+    }
+
     /// A server has opened a connection: it is there, for jobs to come and for those that it serves.
     pub fn offer(&mut self, now: Time, offer: ServerOffer) -> Result<(), Refusal> {
         if self.stopping {
@@ -146,8 +166,8 @@ impl Control {
         for former in formers.filter(|&former| former != offer.incarnation).collect::<Vec<_>>() {
             self.lose_server(now, former, MemberState::Lost);
         }
-        if !self.servers.contains_key(&offer.incarnation) && self.servers.len() >= Control::MAX_SERVERS {
-            return Err(Refusal::TooManyServers { most: Control::MAX_SERVERS });
+        if !self.servers.contains_key(&offer.incarnation) {
+            self.has_room_for(&offer.client)?;
         }
         let server = self.servers.entry(offer.incarnation).or_insert_with(|| {
             let (state, watch) = (MemberState::Present, Watch::default());
@@ -161,6 +181,17 @@ impl Control {
         if !server.is_present() {
             server.state = MemberState::Present;
             self.mark_server(now, incarnation, MemberState::Present);
+        }
+        Ok(())
+    }
+
+    fn has_room_for(&self, client: &Client) -> Result<(), Refusal> {
+        let own = self.servers.values().filter(|server| server.offer.client == *client).count();
+        if own >= Control::MAX_SERVERS_OF_A_CLIENT {
+            return Err(Refusal::TooManyServers { most: Control::MAX_SERVERS_OF_A_CLIENT, of: Some(client.clone()) });
+        }
+        if self.servers.len() >= Control::MAX_SERVERS {
+            return Err(Refusal::TooManyServers { most: Control::MAX_SERVERS, of: None });
         }
         Ok(())
     }

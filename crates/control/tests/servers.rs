@@ -202,3 +202,52 @@ fn a_tenants_jobs_get_its_own_servers_only() {
     assert_eq!(start("two", "b"), [addr(2)]);
     assert_eq!(start("three", "c"), [], "its worker serves itself");
 }
+
+fn of_tenant(number: u64) -> ServerOffer {
+    ServerOffer { client: Client::Tenant("a".into()), ..offer(number) }
+}
+
+#[test]
+fn servers_for_everybody_are_on_the_switch_s_machine_or_where_its_operator_says() {
+    let named = Limits { servers: vec!["10.1.0.0/24".parse().unwrap()], ..Limits::new(MIB, 2) };
+    let (strict, lenient) = (World::new(MIB).control, World::with(named).control);
+    let at = |text: &str| text.parse().unwrap();
+    let own = at("10.0.0.1");
+    let receives_at = |text: &str| ServerOffer { addr: format!("{text}:4242").parse().unwrap(), ..offer(1) };
+    let may = |control: &Control, from, to| control.may_serve(&receives_at(to), at(from), own).is_ok();
+    for place in ["10.0.0.1", "127.0.0.1", "127.9.9.9"] {
+        assert!(may(&strict, place, place), "its own machine: {place}");
+    }
+    assert!(may(&lenient, "10.1.0.1", "10.1.0.1") && may(&lenient, "10.1.0.1", "10.0.0.1"));
+    for (from, to) in [("10.1.0.1", "10.1.0.1"), ("10.0.0.1", "10.1.0.1"), ("10.1.0.1", "10.0.0.1")] {
+        assert!(!may(&strict, from, to), "from {from} at {to}");
+    }
+    assert!(!may(&lenient, "10.2.0.1", "10.1.0.1") && !may(&lenient, "10.1.0.1", "10.2.0.1"));
+    let refusal = strict.may_serve(&offer(1), at("10.1.0.9"), own).unwrap_err();
+    assert!(refusal.to_string().contains("--servers 10.1.0.9"), "{refusal}");
+    assert!(strict.may_serve(&of_tenant(1), at("10.2.0.1"), own).is_ok(), "a tenant's serve that tenant alone");
+}
+
+#[test]
+fn one_client_does_not_offer_all_servers_that_a_switch_knows() {
+    let mut world = World::new(MIB);
+    for number in 0..=Control::MAX_SERVERS_OF_A_CLIENT as u16 {
+        let at = SocketAddr::new(addr(1).ip(), 1_000 + number);
+        let offered = world.control.offer(world.now, ServerOffer { addr: at, ..offer(number.into()) });
+        let has_room = usize::from(number) < Control::MAX_SERVERS_OF_A_CLIENT;
+        assert_eq!(offered.is_ok(), has_room, "{number}: {offered:?}");
+    }
+    assert_eq!(world.control.offer(world.now, of_tenant(5_000)), Ok(()));
+}
+
+#[test]
+fn a_host_with_a_server_of_a_running_job_is_let_in_among_the_members() {
+    let mut world = World::new(MIB);
+    ask(&mut world, 9);
+    let is_let_in = |world: &World| world.control.has_members_at(addr(9).ip());
+    assert!(!is_let_in(&world), "it serves nobody yet");
+    let plan = start(&mut world, "a", 2, 1);
+    assert!(is_let_in(&world));
+    (0..2).for_each(|rank| world.leave(&plan, rank));
+    assert!(!is_let_in(&world));
+}

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use tributary_control::tokens::{Tenant, Tokens};
-use tributary_control::{Limits, Quota, Share, Timers};
+use tributary_control::{Limits, Network, Quota, Share, Timers};
 use tributary_proto::contract::ids::ShardId;
 
 use crate::control_plane::{ControlPlane, Shard};
@@ -35,6 +35,8 @@ pub struct SwitchOptions {
     pub tokens: Option<Tokens>,
     /// Without tokens: everybody may use the switch, and not only hosts at loopback, link-local and private addresses.
     pub open: bool,
+    /// Without tokens: where servers may be that sum for everybody's jobs, beside the switch's own machine.
+    pub servers: Vec<Network>,
     /// When silence means absence.
     pub timers: Timers,
     /// Bytes of receive buffer to ask the kernel for, for each shard.
@@ -62,6 +64,7 @@ impl SwitchOptions {
             quotas: limits.quotas,
             tokens: None,
             open: false,
+            servers: limits.servers,
             timers: limits.timers,
             receive_buffer: SOCKET_BUFFER,
             send_buffer: SOCKET_BUFFER,
@@ -81,6 +84,7 @@ impl SwitchOptions {
                 ..Share::default()
             },
             tenants: self.tenants().map(|tenant| (tenant.name.clone(), tenant.share)).collect(),
+            servers: self.servers.clone(),
             timers: self.timers,
         }
     }

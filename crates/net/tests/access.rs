@@ -1,6 +1,7 @@
 //! Who may use a switch, and that nobody takes all of it.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use tributary_control::tokens::Tokens;
@@ -9,6 +10,7 @@ use tributary_net::client::{self, HttpRendezvous};
 use tributary_net::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_net::token::Token;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
 const OURS: &str = "0123456789abcdef-ours";
@@ -23,10 +25,19 @@ fn start(tokens: bool) -> RunningSwitch {
 }
 
 fn join(switch: SocketAddr, job: &str, token: Option<&str>, slots: Option<u16>) -> Result<JoinAnswer, JoinError> {
+    join_speaking(protocols::named("switchml").unwrap(), switch, job, token, slots)
+}
+
+fn join_speaking(
+    protocol: &'static Protocol,
+    switch: SocketAddr,
+    job: &str,
+    token: Option<&str>,
+    slots: Option<u16>,
+) -> Result<JoinAnswer, JoinError> {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let token = token.map(|token| Token::new(token).unwrap());
     let rendezvous = HttpRendezvous::with_token(switch, token).unwrap();
-    let protocol = protocols::named("switchml").unwrap();
     let request = JoinRequest {
         job: job.to_string(),
         rank: 0,
@@ -68,4 +79,40 @@ fn a_job_that_asks_for_everything_leaves_half_of_the_memory() {
     join(addr, "greedier", None, Some(16_384)).unwrap();
     let status = client::status(addr).unwrap().switch;
     assert!(status.memory_used_bytes <= status.memory_bytes / 2, "{status:?}");
+}
+
+/// Offers a server that receives at a socket; the answer.
+fn offer(switch: SocketAddr, udp: &UdpSocket, token: Option<&str>) -> String {
+    const INCARNATION: u64 = 0xe13;
+    let at = udp.local_addr().unwrap();
+    let body =
+        format!(r#"{{"wire_version":2,"incarnation":"{INCARNATION:016x}","udp":"{at}","receive_buffer":8388608}}"#);
+    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let head = format!("POST /servers/watch HTTP/1.1\r\nHost: s\r\n{token}Content-Length: {}\r\n\r\n", body.len());
+    let ask = || {
+        let mut stream = TcpStream::connect(switch).unwrap();
+        stream.write_all((head + &body).as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    challenge::answering(udp, INCARNATION, ask).unwrap()
+}
+
+#[test]
+fn with_tokens_only_tenants_offer_servers_and_those_serve_their_own_jobs_alone() {
+    let switch = start(true);
+    let addr = switch.listen_addr();
+    let served = protocols::ALL.iter().find(|protocol| protocol.server.is_some()).unwrap();
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for wrong in [None, Some("0123456789abcdef-nobodys")] {
+        assert!(offer(addr, &server, wrong).starts_with("HTTP/1.1 401"));
+    }
+    assert!(client::status(addr).unwrap().switch.servers.is_empty());
+    let taken = offer(addr, &server, Some(OURS));
+    assert!(taken.starts_with("HTTP/1.1 200"), "{taken}");
+    let at = server.local_addr().unwrap();
+    let servers_of = |job, token| join_speaking(served, addr, job, Some(token), None).unwrap().servers;
+    assert!(!servers_of("a", THEIRS).contains(&at), "another tenant's");
+    assert_eq!(servers_of("b", OURS), [at]);
 }

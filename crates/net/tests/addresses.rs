@@ -58,6 +58,11 @@ fn switch_body(shard: SocketAddr) -> String {
     )
 }
 
+/// The offer of a server that receives at `udp`, it says.
+fn server_body(udp: SocketAddr) -> String {
+    format!(r#"{{"wire_version":2,"incarnation":"0000000000000e13","udp":"{udp}","receive_buffer":8388608}}"#)
+}
+
 #[test]
 fn a_member_keeps_its_address_whatever_strangers_claim() {
     let switch = switch();
@@ -68,10 +73,14 @@ fn a_member_keeps_its_address_whatever_strangers_claim() {
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     });
     let victim = groups[0].info().local;
-    let claims = [("evil/join", join_body(victim.port())), ("worse/switches/join", switch_body(victim))];
-    for (path, body) in claims {
-        let answer = post(addr, &format!("/jobs/{path}"), &body);
-        assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("address_unproven"), "{path}: {answer}");
+    let claims = [
+        ("/jobs/evil/join", join_body(victim.port()), "address_unproven"),
+        ("/jobs/worse/switches/join", switch_body(victim), "address_unproven"),
+        ("/servers/watch", server_body(victim), "server_unproven"),
+    ];
+    for (path, body, code) in claims {
+        let answer = post(addr, path, &body);
+        assert!(answer.starts_with("HTTP/1.1 403") && answer.contains(code), "{path}: {answer}");
         thread::scope(|scope| {
             for group in &groups {
                 scope.spawn(|| group.allreduce_in_place(&mut [1i32; 10_000], ReduceOp::Sum, PATIENCE).unwrap());
@@ -85,13 +94,15 @@ fn who_never_asked_is_sent_at_most_three_times_what_its_claimant_has_sent() {
     let switch = switch();
     let bystander = UdpSocket::bind("127.0.0.1:0").unwrap();
     bystander.set_nonblocking(true).unwrap();
-    let body = switch_body(bystander.local_addr().unwrap());
-    let answer = post(switch.listen_addr(), "/jobs/reflected/switches/join", &body);
-    assert!(answer.contains("address_unproven"), "{answer}");
-    let (mut sent, mut bytes) = (0, [0; 2048]);
-    while let Ok(len) = bystander.recv(&mut bytes) {
-        sent += len;
+    let whom = bystander.local_addr().unwrap();
+    for (path, body) in [("/jobs/reflected/switches/join", switch_body(whom)), ("/servers/watch", server_body(whom))] {
+        let answer = post(switch.listen_addr(), path, &body);
+        assert!(answer.contains("unproven"), "{answer}");
+        let (mut sent, mut bytes) = (0, [0; 2048]);
+        while let Ok(len) = bystander.recv(&mut bytes) {
+            sent += len;
+        }
+        assert!(sent > 0, "it was asked");
+        assert!(sent <= 3 * body.len(), "{sent} bytes for a request of {}", body.len());
     }
-    assert!(sent > 0, "it was asked");
-    assert!(sent <= 3 * body.len(), "{sent} bytes for a request of {}", body.len());
 }

@@ -1,17 +1,20 @@
 //! Jobs with servers over real sockets: a switch, servers and workers in one process, on the loopback interface.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tributary_net::client;
+use tributary_net::challenge;
+use tributary_net::client::{self, HttpRendezvous};
 use tributary_net::group::{ConnectOptions, Group, GroupError};
+use tributary_net::rendezvous::{JoinRequest, Rendezvous};
 use tributary_net::server::{RunningServer, ServerError, ServerOptions};
 use tributary_net::status::SwitchStatus;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::ids::ServerId;
+use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 use tributary_proto::protocols;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -179,4 +182,50 @@ fn a_server_that_cannot_start_says_why() {
     let switch = switch();
     let taken = start(switch.listen_addr(), switch.shard_addrs()[1]);
     assert!(matches!(taken, ServerError::Open { .. }) && taken.to_string().contains("--listen"), "{taken}");
+}
+
+#[test]
+fn a_member_that_floods_a_server_with_pings_is_answered_now_and_then() {
+    const PINGS: u64 = 20_000;
+    let switch = switch();
+    let server = server(&switch);
+    let udp = UdpSocket::bind(any_port()).unwrap();
+    let ConnectOptions { protocol, options, .. } = options(&switch, "floods", 0, 1);
+    let rendezvous = HttpRendezvous::new(switch.listen_addr()).unwrap();
+    let request = JoinRequest {
+        job: "floods".into(),
+        rank: 0,
+        world: 1,
+        protocol,
+        options,
+        udp: udp.local_addr().unwrap(),
+        elements_per_packet: None,
+        max_elements_per_packet: 360,
+        slots: None,
+        suggested_slots: 64,
+        timeout: PATIENCE,
+    };
+    let incarnation = rendezvous.incarnation().unwrap();
+    let answer = challenge::answering(&udp, incarnation, || rendezvous.join(&request)).unwrap().unwrap();
+    assert_eq!(answer.servers, [server.udp_addr()]);
+    let mut ping = [0; COMMON_LEN];
+    Common { protocol: protocol.code, kind: kind::PING, job: answer.job_id, key: answer.key }.emit(&mut ping);
+    udp.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    let (start, mut answered, mut bytes) = (Instant::now(), 0, [0; 2048]);
+    // The server may not know of the job yet.
+    while answered == 0 {
+        assert!(start.elapsed() < PATIENCE);
+        udp.send_to(&ping, server.udp_addr()).unwrap();
+        answered += u64::from(udp.recv(&mut bytes).is_ok());
+    }
+    let start = Instant::now();
+    for _ in 0..PINGS / 100 {
+        (0..100).for_each(|_| drop(udp.send_to(&ping, server.udp_addr()).unwrap()));
+        while udp.recv(&mut bytes).is_ok() {
+            answered += 1;
+        }
+    }
+    // 500 a second, and a thousand at once.
+    let most = 1_001 + (500.0 * start.elapsed().as_secs_f64()) as u64 + 10;
+    assert!(answered <= most, "{answered} of {PINGS} were answered, at most {most} may be");
 }

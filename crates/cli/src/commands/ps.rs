@@ -15,7 +15,7 @@ use crate::output;
 const EXAMPLES: &str = "\
 Examples:
   One switch, which forms the jobs, two hosts that sum, two that work:
-    tributary switch                                                      (10.0.0.1)
+    tributary switch --servers 10.0.0.7,10.0.0.8                          (10.0.0.1)
     tributary ps --switch 10.0.0.1                                        (10.0.0.7)
     tributary ps --switch 10.0.0.1                                        (10.0.0.8)
     tributary allreduce --switch 10.0.0.1 --protocol ps --job a --rank 0 --world 2 --elements 1000000
@@ -28,6 +28,9 @@ sums an equal share of its blocks, and a server serves many jobs at once. Packet
 server and back; the switch forms the jobs and forwards. If no server is on offer, each worker's
 process is a server too (colocated): nothing to start, and half of each link for the worker's own
 data. A packet and a sum are what they are at a switch, so that the two differ in who sums alone.
+
+Whoever serves a job reads its tensors, so a switch takes servers from its own machine and from where
+its operator says (--servers), or, with --tokens, for their own tenant's jobs alone.
 
 `tributary status` lists the servers and whom they serve. A server that ends or dies is told on
 every rank by name within two seconds; servers that come later serve later jobs.

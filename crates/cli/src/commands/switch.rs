@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tributary_control::Limits;
 use tributary_control::config::SwitchConfigFile;
 use tributary_control::tokens::Tokens;
+use tributary_control::{Limits, Network};
 use tributary_net::heap;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 
@@ -25,6 +25,7 @@ Examples:
   tributary switch --http 127.0.0.1:9100             Prometheus: http://127.0.0.1:9100/metrics
   tributary switch --parent 10.9.0.1:17777           below another switch, which sums for all racks
   tributary switch --config /etc/tributary.toml
+  tributary switch --servers 10.0.0.7,10.1.0.0/16    where hosts may sum for everybody: tributary ps --help
   tributary switch --tokens /etc/tributary-tokens.toml     only for those who have one in TRIBUTARY_TOKEN
   tributary switch --fabric fabric.toml --node leaf0     one of many: tributary fabric --help
 
@@ -35,6 +36,7 @@ The file has these keys; flags win over it:
   cores = 2
   memory_mib = 256
   max_jobs = 64
+  servers = [\"10.0.0.7\", \"10.1.0.0/16\"]
   lease_s = 10.0             a member that is silent for so long is lost
   grace_s = 30.0             a job with a lost member is removed so long after
   [[quota]]                  the first whose pattern fits the job's name counts
@@ -75,10 +77,13 @@ pub struct Args {
     /// Serve every address without a token, and not only loopback, link-local and private ones
     #[arg(long)]
     pub open: bool,
+    /// Without tokens: take servers (tributary ps) from these addresses or networks too, and not from this machine alone
+    #[arg(long, value_name = "ADDR[/BITS],...", value_delimiter = ',', conflicts_with = "tokens")]
+    pub servers: Option<Vec<Network>>,
     /// Be one switch of the fabric that this file describes
     #[arg(
         long, value_name = "FILE.toml", requires = "node",
-        conflicts_with_all = ["listen", "parent", "cores", "memory", "http", "config", "tokens", "open"]
+        conflicts_with_all = ["listen", "parent", "cores", "memory", "http", "config", "tokens", "open", "servers"]
     )]
     pub fabric: Option<PathBuf>,
     /// An option of the fabric's switches, in place of the file's; the same at all of them
@@ -158,6 +163,7 @@ fn options(args: &Args) -> Result<SwitchOptions, Failure> {
     options.timers = limits.timers;
     options.tokens = args.tokens.as_deref().map(read_tokens).transpose()?;
     options.open = args.open;
+    options.servers = args.servers.clone().unwrap_or(limits.servers);
     Ok(options)
 }
 

@@ -34,8 +34,17 @@ impl Network {
         Network::build_with(hosts, Shaping::gbps(1.0).unwrap(), faults)
     }
 
+    /// The same, with a switch that takes servers from its hosts.
+    pub fn build_serving(hosts: usize, faults: Faults) -> Option<Network> {
+        Network::start(hosts, Shaping::gbps(1.0).unwrap(), faults, &["--servers", "10.77.0.0/24"])
+    }
+
     /// The same, with links of any rate.
     pub fn build_with(hosts: usize, shaping: Shaping, faults: Faults) -> Option<Network> {
+        Network::start(hosts, shaping, faults, &[])
+    }
+
+    fn start(hosts: usize, shaping: Shaping, faults: Faults, words: &[&str]) -> Option<Network> {
         if let Err(reason) = requirements() {
             eprintln!("skipped: {reason}");
             return None;
@@ -43,7 +52,7 @@ impl Network {
         let turn = turn();
         let options = StarOptions { faults, ..StarOptions::new(hosts, shaping) };
         let star = Star::build(options).unwrap();
-        let switch = start_switch(&star);
+        let switch = start_switch(&star, words);
         Some(Network { star, switch, _turn: turn })
     }
 
@@ -59,7 +68,7 @@ impl Network {
 
     /// A new switch at the address of the one before.
     pub fn restart_switch(&mut self) {
-        self.switch = start_switch(&self.star);
+        self.switch = start_switch(&self.star, &[]);
     }
 
     /// A worker on the host of its rank.
@@ -109,8 +118,13 @@ impl Network {
     /// Memory of the switch's process that is in RAM, without the pages of its file, which come and go with what else the
     /// machine needs memory for.
     pub fn switch_rss_kib(&self) -> u64 {
+        self.switch_memory_kib("RssAnon:")
+    }
+
+    /// A line of `/proc/PID/status` of the switch's process.
+    pub fn switch_memory_kib(&self, of: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.switch.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        let line = status.lines().find(|line| line.starts_with(of)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 }
@@ -123,9 +137,9 @@ impl Drop for Network {
     }
 }
 
-fn start_switch(star: &Star) -> Child {
+fn start_switch(star: &Star, words: &[&str]) -> Child {
     let mut command = tributary(star.switch_box());
-    command.args(["switch", "--listen", &format!("{}:{PORT}", star.switch_addr()), "--cores", "2"]);
+    command.args(["switch", "--listen", &format!("{}:{PORT}", star.switch_addr()), "--cores", "2"]).args(words);
     let mut switch = command.stderr(Stdio::inherit()).spawn().unwrap();
     let mut line = String::new();
     // Says that it listens; nothing after that is read, and it says little.

@@ -57,7 +57,7 @@ fn sums_are_exact(network: &Network, name: &str) {
 
 #[test]
 fn two_servers_sum_exactly_for_four_workers_though_links_lose_1_percent() {
-    let Some(network) = Network::build(WORKERS + SERVERS, Faults::loss(1.0)) else { return };
+    let Some(network) = Network::build_serving(WORKERS + SERVERS, Faults::loss(1.0)) else { return };
     let _servers = Servers::start(&network);
     sums_are_exact(&network, "dedicated");
     let listed = network.status().switch.servers;
@@ -72,7 +72,7 @@ fn a_server_beside_each_worker_sums_exactly_though_links_lose_1_percent() {
 
 #[test]
 fn a_killed_server_is_named_by_every_rank_and_the_next_job_does_without_it() {
-    let Some(network) = Network::build(WORKERS + SERVERS, Faults::default()) else { return };
+    let Some(network) = Network::build_serving(WORKERS + SERVERS, Faults::default()) else { return };
     let mut servers = Servers::start(&network);
     let workers = network.workers("orphans", WORKERS, &ENDLESS);
     network.until("everybody joined", |status| {
@@ -106,4 +106,15 @@ fn a_killed_worker_with_a_server_beside_it_is_named_by_every_other() {
         let complaint = complaint(worker);
         assert!(complaint.contains("rank 2 is gone: its process ended"), "{complaint}");
     }
+}
+
+#[test]
+fn a_server_whose_host_the_operator_has_not_named_is_refused_and_serves_nobody() {
+    let Some(network) = Network::build(2, Faults::default()) else { return };
+    let mut command = tributary(network.star.host(1));
+    command.args(["ps", "--switch", &network.switch_addr().to_string()]);
+    let complaint = complaint(command.spawn().unwrap());
+    let addr = network.star.host_addr(1);
+    assert!(complaint.contains(&format!("{addr} is neither: start the switch with --servers {addr}")), "{complaint}");
+    assert!(network.status().switch.servers.is_empty());
 }

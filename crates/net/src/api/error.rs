@@ -82,6 +82,7 @@ impl From<Refusal> for ApiError {
             | Refusal::OtherTenant { .. }
             | Refusal::WrongKey { .. }
             | Refusal::AddressUnproven { .. }
+            | Refusal::NotAServer { .. }
             | Refusal::ServerUnproven { .. } => StatusCode::FORBIDDEN,
             Refusal::UnknownJob { .. } => StatusCode::NOT_FOUND,
             Refusal::PathTooNarrow { .. }

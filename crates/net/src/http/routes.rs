@@ -244,7 +244,12 @@ async fn serve(
     let client = visit.access().client(peer.from, &headers)?;
     let body: OfferBody = read(body).await?;
     let offer = body.offer(peer.from, client)?;
+    api.plane.with_control(|control| control.may_serve(&offer, peer.from, peer.asked_at))?;
     api.plane.prove_server(&offer, peer.asked_at).await?;
+    if api.plane.with_control(|control| !control.served_by(offer.incarnation).is_empty()) {
+        // Running jobs need it: it takes no room of guests. Where its client has too many such, it stays a guest.
+        let _ = visit.becomes_watch();
+    }
     let (changes, jobs, open) = api.plane.serve(offer, body.known).await?;
     held.keep(open);
     Ok(Json(OfferReply { changes, jobs: jobs.iter().map(|(plan, server)| ServedBody::new(plan, *server)).collect() }))

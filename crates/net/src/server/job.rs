@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use tributary_control::{JobName, Limits};
 use tributary_proto::collective::values::Values;
+use tributary_proto::contract::asked::Asked;
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
 use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank, ServerId};
@@ -29,6 +30,8 @@ pub struct Job {
     pub senders: HashMap<(IpAddr, u16), Addr>,
     /// Who hears where.
     pub addresses: Addresses,
+    /// What each worker has asked of late with pings.
+    pub asked: HashMap<Addr, Asked>,
     /// Packets that came in pieces, and the one that was put together last.
     pub pieces: Reassembly<Addr>,
     pub whole: Vec<u8>,
@@ -74,7 +77,8 @@ impl Job {
         let workers = body.workers.clone();
         let (senders, addresses) = (HashMap::new(), Addresses::new());
         let (pieces, whole) = (Reassembly::default(), Vec::new());
-        Some(Job { header, host, workers, senders, addresses, pieces, whole })
+        let asked = HashMap::new();
+        Some(Job { header, host, workers, senders, addresses, asked, pieces, whole })
     }
 
     /// Finds the ways to its workers.

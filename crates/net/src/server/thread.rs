@@ -1,12 +1,13 @@
 //! The thread that serves: packets in, to the machine of their job, and what it makes of them out, in runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::IoSlice;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
+use tributary_proto::contract::asked::Asked;
 use tributary_proto::contract::drive;
 use tributary_proto::contract::drive::host::HostIo;
 use tributary_proto::contract::host::HostEvent;
@@ -121,11 +122,11 @@ impl ServerThread {
                 left.next();
                 continue;
             };
-            let Job { header, host, addresses, pieces, whole, .. } = job;
+            let Job { header, host, addresses, asked, pieces, whole, .. } = job;
             let ServerThread { udp, inbox, outbox, .. } = self;
             let (header, ecn) = (*header, message.ecn);
             let mut turn =
-                Turn { now, udp, inbox, outbox, addresses, pieces, whole, header, from, ecn, left: &mut left };
+                Turn { now, udp, inbox, outbox, addresses, asked, pieces, whole, header, from, ecn, left: &mut left };
             drive::host::receive(&mut **host, &mut turn);
             drive::host::settle(&mut **host, &mut turn);
         }
@@ -134,13 +135,25 @@ impl ServerThread {
     fn handle_timeouts(&mut self) {
         let now = self.clock.now();
         let ServerThread { udp, inbox, outbox, jobs, .. } = self;
-        for Job { header, host, addresses, pieces, whole, .. } in jobs.values_mut() {
+        for Job { header, host, addresses, asked, pieces, whole, .. } in jobs.values_mut() {
             if drive::host::handle_timeout(&mut **host, now) {
                 let mut none = Segments::default().peekable();
                 let (header, from, ecn) = (*header, Addr::Switch(Default::default()), Ecn::NotCapable);
                 let (inbox, outbox) = (&mut *inbox, &mut *outbox);
-                let mut turn =
-                    Turn { now, udp, inbox, outbox, addresses, pieces, whole, header, from, ecn, left: &mut none };
+                let mut turn = Turn {
+                    now,
+                    udp,
+                    inbox,
+                    outbox,
+                    addresses,
+                    asked,
+                    pieces,
+                    whole,
+                    header,
+                    from,
+                    ecn,
+                    left: &mut none,
+                };
                 drive::host::settle(&mut **host, &mut turn);
             }
         }
@@ -154,6 +167,7 @@ struct Turn<'a> {
     inbox: &'a mut Inbox,
     outbox: &'a mut Outbox<LANES>,
     addresses: &'a mut Addresses,
+    asked: &'a mut HashMap<Addr, Asked>,
     pieces: &'a mut Reassembly<Addr>,
     whole: &'a mut Vec<u8>,
     header: Common,
@@ -168,6 +182,8 @@ impl Turn<'_> {
     fn handle_shared(&mut self, common: Common, place: Range<usize>) -> Option<Vec<u8>> {
         let packet = &mut self.inbox.memory[place];
         match common.kind {
+            // A member's questions are not the other jobs' load.
+            kind::PING if !self.asked.entry(self.from).or_default().again(self.now) => None,
             kind::PING => {
                 let to = self.addresses.get_mut(&self.from)?;
                 if let Some(limit) = probe::said(packet) {

@@ -4,6 +4,7 @@
 //! [`wire`] are packets and the header that all of them begin with, [`config`] is what a machine is made from. [`drive`] is
 //! what every driver does with a machine.
 
+pub mod asked;
 pub mod config;
 pub mod drive;
 pub mod drop_reason;

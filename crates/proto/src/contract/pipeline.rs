@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::contract::asked::Asked;
 use crate::contract::drop_reason::{DropCounters, DropReason};
 use crate::contract::ids::{JobId, JobKey, PortId, Rank};
 use crate::contract::packet::PacketMut;
 use crate::contract::switch::{ArrayReport, Emission, PortView, SharedSwitch, Switch, SwitchReport, Verdict};
-use crate::contract::time::{Span, Time};
+use crate::contract::time::Time;
 use crate::contract::wire::{Common, kind};
 
 /// A job as it is installed in one shard.
@@ -40,27 +41,6 @@ struct Entry {
     drops: DropCounters,
     /// The job's packets go to the machine that its protocol's jobs share.
     shares: bool,
-}
-
-/// How often a member has asked, as the time at which all its questions will have had their share (the generic cell rate
-/// algorithm).
-#[derive(Clone, Copy, Default)]
-struct Asked(Time);
-
-impl Asked {
-    /// Between two questions of one member, on average.
-    const EACH: Span = Span::from_millis(2);
-    /// What many at once may be ahead of that: one for each of a thousand slots.
-    const AHEAD: Span = Span::from_millis(2_000);
-
-    /// True if it may ask now.
-    fn again(&mut self, now: Time) -> bool {
-        let may = self.0 <= now + Asked::AHEAD;
-        if may {
-            self.0 = self.0.max(now) + Asked::EACH;
-        }
-        may
-    }
 }
 
 /// All jobs of one shard.
@@ -286,6 +266,7 @@ mod tests {
     use super::*;
     use crate::contract::packet::Ecn;
     use crate::contract::switch::NoQueues;
+    use crate::contract::time::Span;
     use crate::contract::wire::COMMON_LEN;
 
     #[test]

@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 
 use crate::collective::values::{FINGERPRINT_LEN, Values};
+use crate::contract::asked::Asked;
 use crate::contract::config::{Below, JobConfig, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId, Rank, ShardId};
 use crate::contract::packet::{Addr, Ecn, Packet, PacketMut, Transmit};
 use crate::contract::switch::{MIN_TRANSMIT_LEN, NoQueues, Switch, Verdict};
 use crate::contract::time::Time;
+use crate::contract::wire::kind;
 use crate::switchml::SwitchMl;
 use crate::switchml::wire::HEADER_LEN;
 
@@ -38,6 +40,8 @@ pub struct Server {
     /// Buffers that are used again.
     free: Vec<Vec<u8>>,
     longest: usize,
+    /// What each worker has asked of late.
+    asked: Vec<Asked>,
 }
 
 impl Server {
@@ -53,6 +57,7 @@ impl Server {
             outgoing: VecDeque::new(),
             free: Vec::new(),
             longest: longest(values, job),
+            asked: vec![Asked::default(); job.world.into()],
         }
     }
 
@@ -60,6 +65,10 @@ impl Server {
     pub fn receive(&mut self, now: Time, from: Rank, packet: Packet<'_>) -> Result<(), DropReason> {
         if packet.bytes.len() > self.longest {
             return Err(DropReason::BadLength);
+        }
+        let kind = packet.bytes.get(kind::AT).filter(|&&kind| kind < 64);
+        if kind.is_some_and(|kind| self.machine.questions() >> kind & 1 == 1) && !self.asked[from.index()].again(now) {
+            return Err(DropReason::TooOften);
         }
         let mut bytes = self.buffer();
         bytes[..packet.bytes.len()].copy_from_slice(packet.bytes);

@@ -1,0 +1,91 @@
+//! Addresses as an operator names them: one, or a whole network by its prefix (RFC 4632 and RFC 4291, section 2.3).
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+/// All addresses that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Network {
+    address: IpAddr,
+    /// Bits that all have in common.
+    bits: u8,
+}
+
+/// Why a text names no network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is neither an address nor a network: write 10.0.0.7 or 10.1.0.0/16")]
+pub struct NotANetwork(String);
+
+impl Network {
+    /// Whether an address is one of them. IPv4 is IPv4, however it is written.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                (u32::from(own) ^ u32::from(other)).leading_zeros() >= self.bits.into()
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                (u128::from(own) ^ u128::from(other)).leading_zeros() >= self.bits.into()
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = NotANetwork;
+
+    fn from_str(text: &str) -> Result<Network, NotANetwork> {
+        let fail = || NotANetwork(text.to_string());
+        let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let address: IpAddr = address.parse().map_err(|_| fail())?;
+        let all = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(all), |bits| bits.parse().map_err(|_| fail()))?;
+        if bits <= all { Ok(Network { address, bits }) } else { Err(fail()) }
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = NotANetwork;
+
+    fn try_from(text: String) -> Result<Network, NotANetwork> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_has_the_addresses_that_begin_as_it_does() {
+        let has = |network: &str, address: &str| network.parse::<Network>().unwrap().contains(address.parse().unwrap());
+        for (network, inside, outside) in [
+            ("10.0.0.7", "10.0.0.7", "10.0.0.6"),
+            ("10.0.0.7", "::ffff:10.0.0.7", "::a00:7"),
+            ("10.1.0.0/16", "10.1.255.255", "10.2.0.0"),
+            ("0.0.0.0/0", "255.0.0.1", "::1"),
+            ("fd00::/8", "fdff::1", "fe80::1"),
+            ("fd00::1", "fd00::1", "fd00::2"),
+        ] {
+            assert!(has(network, inside) && !has(network, outside), "{network}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_network_is_quoted() {
+        for wrong in ["", "host", "10.0.0.0/33", "10.0.0.0/", "fd00::/129", "10.0.0.1/-1"] {
+            let error = wrong.parse::<Network>().unwrap_err().to_string();
+            assert!(error.contains(&format!("'{wrong}'")), "{error}");
+        }
+    }
+}
