@@ -2,9 +2,11 @@
 //! Needs root, iproute2 and nftables: without them every test says so and passes.
 
 mod agreement;
+mod crowds;
 mod fabric;
 mod fabric_deaths;
 mod faults;
+mod guests;
 mod network;
 mod paths;
 mod racks;
