@@ -8,6 +8,7 @@
 pub mod canary;
 pub mod collective;
 pub mod contract;
+pub mod panama;
 pub mod parts;
 pub mod protocols;
 pub mod ps;

@@ -9,6 +9,7 @@ pub static ALL: &[&Protocol] = &[
     &crate::ring::PROTOCOL,
     &crate::canary::PROTOCOL,
     &crate::ps::PROTOCOL,
+    &crate::panama::PROTOCOL,
 ];
 
 /// The protocol with this name.

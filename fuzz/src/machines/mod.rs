@@ -1,6 +1,7 @@
 //! The protocols: every parser of their wire formats, and the machines behind them.
 
 pub mod canary;
+pub mod panama;
 pub mod ring;
 pub mod switchml;
 
@@ -49,7 +50,8 @@ fn packets<'a>(protocol: &'static Protocol, mut bytes: &'a [u8]) -> impl Iterato
         bytes = rest;
         let mut packet = packet.to_vec();
         if from % 2 == 0 && packet.len() >= COMMON_LEN {
-            let kind = 16 + packet[4] % 7;
+            // Most protocols have seven kinds or fewer, some have more.
+            let kind = 16 + if packet[4] < 128 { packet[4] % 7 } else { packet[4] % 16 };
             Common { protocol: protocol.code, kind, job: job(protocol).job, key: job(protocol).key }.emit(&mut packet);
         }
         Some((from / 2, packet))

@@ -63,6 +63,12 @@ reasons! {
     Unexpected = "unexpected",
     /// A sum of a block that the switch holds no descriptor for (Canary §3.5).
     NoDescriptor = "no_descriptor",
+    /// From before a tree went back (PANAMA).
+    StaleEpoch = "stale_epoch",
+    /// To a sum that another contribution is missing from for good (PANAMA §5).
+    Incomplete = "incomplete",
+    /// More than its sender may have under way: there is no room for it (PANAMA §4.2.2). It never happens in good order.
+    Overflow = "overflow",
 }
 
 /// How many packets were dropped, by reason.

@@ -4,6 +4,7 @@
 mod entries;
 
 mod canary;
+mod panama;
 mod ring;
 mod switchml;
 

@@ -1,0 +1,338 @@
+//! A worker (§4.1, §4.2.2): blocks go to trees in turn, each tree has a window, and results are implicit acknowledgements.
+
+mod kept;
+mod tree;
+mod trouble;
+mod window;
+
+use std::collections::VecDeque;
+
+use self::tree::{Arrival, Tree};
+pub use self::window::Window;
+use super::options::Choices;
+use super::vid::{epoch, near};
+use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP};
+use crate::collective::encoding::Numbers;
+use crate::collective::tensor::Spec;
+use crate::collective::values::{FINGERPRINT_LEN, Values};
+use crate::contract::config::HostConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::contract::ids::{OpId, ShardId};
+use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
+use crate::contract::time::Time;
+use crate::contract::wire::{COMMON_LEN, Common};
+use crate::parts::deadlines::{Deadlines, Due};
+use crate::parts::layout;
+use crate::parts::report::Report;
+use crate::parts::stream::{Op, Stream};
+
+/// A worker's machine.
+pub struct PanamaHost {
+    config: HostConfig,
+    common: [u8; COMMON_LEN],
+    choices: Choices,
+    stream: Stream,
+    /// Blocks of all collectives so far.
+    blocks: u64,
+    trees: Vec<Tree>,
+    /// The tree whose turn it is.
+    turn: usize,
+    /// When a result last came: what is sent at the same time is sent because of it.
+    stirred_at: Option<Time>,
+    deadlines: Deadlines,
+    is_leaving: bool,
+    /// The collective that must fail as soon as those before it are complete.
+    failing: Option<(OpId, CollectiveError)>,
+    broken: Option<CollectiveError>,
+    events: VecDeque<HostEvent>,
+    stats: HostStats,
+}
+
+impl PanamaHost {
+    /// A worker that has nothing to do.
+    pub fn new(values: Values, config: &HostConfig) -> PanamaHost {
+        PanamaHost::starting_at(values, config, 0)
+    }
+
+    /// The same with another first VID, for those who want to see what happens where 32 bits end.
+    pub fn starting_at(values: Values, config: &HostConfig, first: u32) -> PanamaHost {
+        let (job, choices) = (&config.job, Choices::of(&config.job.options));
+        let mut common = [0; COMMON_LEN];
+        job.common().emit(&mut common);
+        let stride = if values == Values::Elements { job.payload_bytes() } else { FINGERPRINT_LEN };
+        let tree = |shard| {
+            let room = layout::slots_of(job, shard).len().max(1);
+            Tree::new((shard, config.child), first.into(), room, stride, choices.congestion_control, config.timers)
+        };
+        PanamaHost {
+            common,
+            choices,
+            stream: Stream::new(values, Numbers::Float, job),
+            blocks: 0,
+            trees: (0..job.shards).map(|shard| tree(ShardId(shard))).collect(),
+            turn: 0,
+            stirred_at: None,
+            deadlines: Deadlines::default(),
+            is_leaving: false,
+            failing: None,
+            broken: None,
+            events: VecDeque::new(),
+            stats: HostStats::default(),
+            config: config.clone(),
+        }
+    }
+
+    /// The window of a tree, and the first VID there whose result has never come.
+    pub fn window(&self, tree: ShardId) -> Option<(&Window, u64)> {
+        self.trees.get(tree.index()).map(|tree| (&tree.window, tree.done()))
+    }
+
+    /// The block that a VID of a tree is (§4.1).
+    fn block(&self, tree: usize, vid: u64) -> u64 {
+        (vid - self.trees[tree].first) * self.trees.len() as u64 + tree as u64
+    }
+
+    /// VIDs of a tree that are blocks of collectives which were submitted.
+    fn submitted(&self, tree: usize) -> u64 {
+        let trees = self.trees.len() as u64;
+        self.trees[tree].first + (self.blocks + trees - 1 - tree as u64) / trees
+    }
+
+    /// The tree that sends next, and its VID.
+    fn next_turn(&self) -> Option<(usize, u64)> {
+        let trees = self.trees.len();
+        if self.choices.strict {
+            let waits = |tree: &usize| self.trees[*tree].next() < self.submitted(*tree);
+            let first = (0..trees).filter(waits).min_by_key(|&tree| self.block(tree, self.trees[tree].next()))?;
+            return self.trees[first].sendable(self.submitted(first)).map(|vid| (first, vid));
+        }
+        let mut turns = (self.turn..trees).chain(0..self.turn);
+        turns.find_map(|tree| self.trees[tree].sendable(self.submitted(tree)).map(|vid| (tree, vid)))
+    }
+
+    fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        Common::parse_kind(packet.bytes, &self.config.job)?;
+        let header = Header::parse(packet.bytes)?;
+        let kind = Kind::of(packet.bytes)?;
+        let tree = self.trees.get_mut(header.tree().index()).ok_or(DropReason::BadField)?;
+        if from != Addr::Switch(tree.shard) {
+            return Err(DropReason::NotAMember);
+        }
+        if self.broken.is_some() {
+            return Err(DropReason::Unexpected);
+        }
+        let vid = near(tree.done(), header.vid);
+        match kind {
+            Kind::FinAsk => tree.on_fin_ask(vid),
+            Kind::FinDone => tree.on_fin_done(now, vid),
+            Kind::Sync if epoch(header.epoch, tree.epoch).is_lt() => return Err(DropReason::StaleEpoch),
+            Kind::Sync if header.epoch == tree.epoch && !tree.is_syncing => return Err(DropReason::Stale),
+            Kind::Sync => tree.on_sync(now, header.epoch),
+            _ if epoch(header.epoch, tree.epoch).is_lt() => return Err(DropReason::StaleEpoch),
+            _ if header.epoch != tree.epoch => return Err(DropReason::Ahead),
+            Kind::Rewind if !tree.is_syncing => return Err(DropReason::Stale),
+            Kind::Rewind if !tree.on_rewind(now, vid) => return Err(DropReason::BadField),
+            Kind::Rewind => {}
+            _ if tree.is_syncing => return Err(DropReason::StaleEpoch),
+            Kind::Result => return self.result(now, &header, vid, packet),
+            Kind::Waiting => tree.hear(vid, Report::parse(&packet.bytes[HEADER_LEN..])?),
+            Kind::Passed => tree.on_passed(now, vid),
+            Kind::Resend if tree.on_resend(vid) => {}
+            Kind::Resend => return Err(DropReason::Stale),
+            Kind::Mismatch => return self.mismatch(now, &header, vid, Mismatch::parse(&packet.bytes[HEADER_LEN..])?),
+            _ => return Err(DropReason::BadKind),
+        }
+        Ok(())
+    }
+
+    /// A sum has come, which acknowledges this rank's part of it.
+    fn result(&mut self, now: Time, header: &Header, vid: u64, packet: Packet<'_>) -> Result<(), DropReason> {
+        let index = header.tree().index();
+        match self.trees[index].arrival(vid) {
+            Arrival::Ahead => return Err(DropReason::Ahead),
+            Arrival::Double => return Err(DropReason::Duplicate),
+            Arrival::New => self.write(index, header, vid, packet)?,
+            Arrival::Again => {}
+        }
+        let tree = &mut self.trees[index];
+        tree.on_result(now, vid);
+        tree.window.on_result(packet.ecn == Ecn::CongestionExperienced, header.wnd_cap);
+        self.stirred_at = Some(now);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Writes a result to the output; what was there may be wanted again, and is kept.
+    fn write(&mut self, index: usize, header: &Header, vid: u64, packet: Packet<'_>) -> Result<(), DropReason> {
+        let (world, rank, block) = (self.config.job.world, self.config.rank, self.block(index, vid));
+        let op = self.stream.op_of_mut(block).expect("what was sent and has no result has a collective");
+        if header.spec != op.spec || header.contributors != world {
+            return Err(DropReason::BadField);
+        }
+        let elements = op.range(block).len();
+        let (len, wire_len) = (op.encoding.buffer_len(elements), op.encoding.wire_len(elements));
+        if packet.wire_len != HEADER_LEN + wire_len || packet.bytes.len() != HEADER_LEN + len {
+            return Err(DropReason::BadLength);
+        }
+        let tree = &mut self.trees[index];
+        tree.kept.keep(vid, op.spec, (len, wire_len), |bytes| read(op, block, &self.config, bytes));
+        if elements > 0 && op.spec.primitive.gets(rank) {
+            op.write(block, None, world, &packet.bytes[HEADER_LEN..]);
+        }
+        op.remaining -= 1;
+        tree.on_written(vid);
+        self.stats.blocks_in_network += 1;
+        Ok(())
+    }
+
+    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
+    fn settle(&mut self, now: Time) {
+        while let Some(front) = self.stream.front() {
+            if let Some((op, error)) = &self.failing
+                && *op == front.id
+            {
+                let error = error.clone();
+                return self.fail(error);
+            }
+            if front.remaining > 0 {
+                return;
+            }
+            let Op { id, tensor, .. } = self.stream.pop().expect("there is a front");
+            self.deadlines.complete(id);
+            self.events.push_back(HostEvent::Done { op: id, tensor });
+        }
+        if self.is_leaving {
+            self.trees.iter_mut().for_each(|tree| tree.part(now));
+        }
+    }
+
+    fn header(&self, tree: usize, kind: Kind, vid: u64, spec: Spec, buf: &mut [u8]) {
+        let Tree { shard, child, epoch, .. } = &self.trees[tree];
+        buf[..COMMON_LEN].copy_from_slice(&self.common);
+        kind.put(buf);
+        let contributors = u16::from(kind == Kind::Contribution);
+        let (vid, tid, wid) = (vid as u32, shard.0 as u8, *child);
+        Header { vid, tid, wnd_cap: NO_CAP, epoch: *epoch, wid, spec, contributors }.emit(buf);
+    }
+
+    /// Writes a VID's packet.
+    fn contribution(&self, index: usize, vid: u64, buf: &mut [u8]) -> (usize, usize) {
+        let tree = &self.trees[index];
+        if tree.has(vid) {
+            let (kept, bytes) = tree.kept.get(vid).expect("a window of contributions is kept");
+            self.header(index, Kind::Contribution, vid, kept.spec, buf);
+            buf[HEADER_LEN..HEADER_LEN + kept.len].copy_from_slice(bytes);
+            return (HEADER_LEN + kept.len, HEADER_LEN + kept.wire_len);
+        }
+        let block = self.block(index, vid);
+        let op = self.stream.op_of(block).expect("a VID that may be sent is a block of a collective");
+        self.header(index, Kind::Contribution, vid, op.spec, buf);
+        let elements = op.range(block).len();
+        let len = HEADER_LEN + op.encoding.buffer_len(elements);
+        read(op, block, &self.config, &mut buf[HEADER_LEN..len]);
+        (len, HEADER_LEN + op.encoding.wire_len(elements))
+    }
+
+    fn poll_notice(&mut self, buf: &mut [u8]) -> Option<Transmit> {
+        let said = |(index, tree): (usize, &mut Tree)| tree.poll_notice().map(|(kind, vid)| (index, kind, vid));
+        let (index, kind, vid) = self.trees.iter_mut().enumerate().find_map(said)?;
+        self.header(index, kind, vid, trouble::NOTHING, buf);
+        let to = Addr::Switch(self.trees[index].shard);
+        Some(Transmit { to, len: HEADER_LEN, wire_len: HEADER_LEN, ecn: Ecn::NotCapable })
+    }
+}
+
+/// What this rank brings to a block.
+fn read(op: &Op, block: u64, config: &HostConfig, vector: &mut [u8]) {
+    if !vector.is_empty() && op.spec.primitive.brings(config.rank) {
+        op.read(block, None, config.job.world, vector);
+    } else {
+        // Nothing, of a rank that a broadcast is for: the sum is the root's words as they are.
+        vector.fill(0);
+    }
+}
+
+impl Host for PanamaHost {
+    fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
+        if let Some(error) = self.broken.as_ref().or(self.failing.as_ref().map(|(_, error)| error)) {
+            return Err(SubmitError::Broken(error.clone()));
+        }
+        let (id, blocks) = self.stream.push(collective.tensor);
+        self.blocks = blocks.end;
+        if let Some(at) = collective.deadline {
+            self.deadlines.push(now, id, at);
+        }
+        Ok(id)
+    }
+
+    fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        let received = self.receive(now, from, packet);
+        self.stats.count_received(received);
+        received
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.broken.is_none() {
+            self.trees.iter_mut().for_each(|tree| tree.handle_timeout(now));
+        }
+        match self.deadlines.poll(now) {
+            Some(Due::Failed) => self.fail(self.diagnose()),
+            Some(Due::Ask) => {
+                if let Some((tree, _)) = self.oldest_waiting() {
+                    self.trees[tree].ask();
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn abort(&mut self, _now: Time) {
+        self.fail(CollectiveError::Aborted);
+    }
+
+    fn finish(&mut self, now: Time) {
+        self.is_leaving = true;
+        self.settle(now);
+    }
+
+    fn may_leave(&self) -> bool {
+        let has_parted = |tree: &Tree| tree.has_parted;
+        !self.is_leaving || self.broken.is_some() || self.trees.iter().all(has_parted)
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        if self.broken.is_some() {
+            return None;
+        }
+        if let Some(notice) = self.poll_notice(buf) {
+            self.stats.packets_sent += 1;
+            return Some(notice);
+        }
+        let (index, vid) = self.next_turn()?;
+        self.turn = (index + 1) % self.trees.len();
+        let (len, wire_len) = self.contribution(index, vid, buf);
+        let (in_step, tree) = (self.stirred_at == Some(now), &mut self.trees[index]);
+        self.stats.retransmissions += u64::from(tree.on_sent(now, in_step));
+        self.stats.packets_sent += 1;
+        let ecn = if self.choices.congestion_control { Ecn::Capable } else { Ecn::NotCapable };
+        Some(Transmit { to: Addr::Switch(tree.shard), len, wire_len, ecn })
+    }
+
+    fn poll_event(&mut self) -> Option<HostEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let trees = self.trees.iter().filter(|_| self.broken.is_none()).filter_map(Tree::due);
+        trees.chain(self.deadlines.next()).min()
+    }
+
+    fn max_packet_len(&self) -> usize {
+        HEADER_LEN + self.config.job.payload_bytes().max(FINGERPRINT_LEN)
+    }
+
+    fn stats(&self) -> &HostStats {
+        &self.stats
+    }
+}

@@ -1,0 +1,74 @@
+//! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
+
+use super::PanamaHost;
+use super::tree::Tree;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{CollectiveError, HostEvent};
+use crate::contract::time::Time;
+use crate::panama::wire::{Header, Mismatch};
+use crate::parts::report::Report;
+use crate::parts::stream::Op;
+
+pub(super) use crate::panama::switch::NOTHING;
+
+impl Tree {
+    /// Later reports count, unless the switch has forgotten meanwhile what others told it.
+    pub(super) fn hear(&mut self, vid: u64, report: Report) {
+        let before = self.heard.as_ref().filter(|(about, _)| *about == vid);
+        if before.is_none_or(|(_, before)| !before.knows_more_than(&report)) {
+            self.heard = Some((vid, report));
+        }
+    }
+}
+
+impl PanamaHost {
+    pub(super) fn mismatch(
+        &mut self,
+        now: Time,
+        header: &Header,
+        vid: u64,
+        mismatch: Mismatch,
+    ) -> Result<(), DropReason> {
+        let index = header.tree().index();
+        let tree = &self.trees[index];
+        if vid < tree.done() || vid >= tree.next() || tree.has(vid) {
+            return Err(DropReason::Unexpected);
+        }
+        let block = self.block(index, vid);
+        let op = self.stream.op_of(block).expect("what was sent and has no result has a collective").id;
+        let Mismatch { a, a_spec, b, b_spec } = mismatch;
+        if self.failing.as_ref().is_none_or(|(earlier, _)| op < *earlier) {
+            self.failing = Some((op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op }));
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Everything that is queued fails, and so does everything later.
+    pub(super) fn fail(&mut self, error: CollectiveError) {
+        while let Some(Op { id, tensor, .. }) = self.stream.pop() {
+            self.deadlines.complete(id);
+            self.events.push_back(HostEvent::Failed { op: id, tensor, error: error.clone() });
+        }
+        self.broken.get_or_insert(error);
+    }
+
+    /// The tree that waits with the earliest block, and the block.
+    pub(super) fn oldest_waiting(&self) -> Option<(usize, u64)> {
+        let waiting = |(index, tree): (usize, &Tree)| tree.oldest().map(|vid| (index, self.block(index, vid)));
+        self.trees.iter().enumerate().filter_map(waiting).min_by_key(|&(_, block)| block)
+    }
+
+    /// Why a deadline has passed.
+    pub(super) fn diagnose(&self) -> CollectiveError {
+        if let Some((_, error)) = &self.failing {
+            return error.clone();
+        }
+        let Some((index, block)) = self.oldest_waiting() else { return CollectiveError::Aborted };
+        let (tree, op) = (&self.trees[index], self.stream.op_of(block).expect("a block that waits has a collective"));
+        let (local, op) = (op.local(block), op.id);
+        let heard = tree.heard.as_ref().filter(|(vid, _)| *vid == tree.done());
+        let blamed = heard.and_then(|(_, report)| report.blame(index as u32, local, op));
+        blamed.unwrap_or(CollectiveError::SwitchSilent { shard: tree.shard, block: local, op })
+    }
+}

@@ -1,0 +1,38 @@
+//! PANAMA as a value of the registry.
+
+use super::{Panama, PanamaHost, options, switch, wire};
+use crate::collective::encoding::{Encoding, Numbers};
+use crate::collective::tensor::Spec;
+use crate::collective::values::Values;
+use crate::contract::options::Options;
+use crate::contract::protocol::{Placement, Protocol, Refusal};
+
+/// PANAMA (Gebara et al., MLSys 2021): accelerators in the switches of one or several trees.
+pub static PROTOCOL: Protocol = Protocol {
+    code: 5,
+    name: "panama",
+    about: "accelerators in the switches sum floats, over several trees with windows of their own",
+    header_len: wire::HEADER_LEN,
+    placement: Placement::Trees,
+    passes_results_on: false,
+    options: options::SET,
+    numbers: |_| Numbers::Float,
+    can,
+    memory: switch::memory,
+    host: |values, config| Box::new(PanamaHost::new(values, config)),
+    switch: Some(|values, config| Box::new(Panama::new(values, config))),
+    shared: None,
+    server: None,
+    describe: wire::describe,
+};
+
+/// Everything that an adder can combine as it is.
+fn can(spec: &Spec, _options: &Options) -> Result<(), Refusal> {
+    match Encoding::new(Values::Elements, Numbers::Float, spec) {
+        Some(_) => Ok(()),
+        None => {
+            let instead = "band, bor and bxor are for integers";
+            Err(Refusal { protocol: "panama", spec: *spec, why: "", instead })
+        }
+    }
+}

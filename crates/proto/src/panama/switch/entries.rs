@@ -1,0 +1,187 @@
+//! The packet memory of one tree: for each VID that may wait, what its contributions say together and their sum.
+
+use tributary_numeric::{DType, ReduceOp};
+
+use crate::collective::encoding::{Encoding, Numbers, most_lanes};
+use crate::collective::tensor::Spec;
+use crate::collective::values::Values;
+use crate::contract::ids::ChildId;
+use crate::contract::packet::Ecn;
+use crate::contract::protocol::JobShape;
+use crate::panama::vid;
+use crate::panama::wire::{Header, Mismatch};
+use crate::parts::form::Form;
+use crate::parts::memory::heap_bytes;
+use crate::parts::ordered::{OrderedAccumulator, nodes_needed};
+
+/// A collective of nothing, for packets that are about none.
+pub const NOTHING: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
+
+/// What the contributions to one VID say together.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// What they contribute to.
+    pub spec: Spec,
+    /// Elements of the vector.
+    pub elements: u32,
+    /// Ports that have contributed; 0: the entry is free.
+    pub count: u16,
+    /// Ranks that have.
+    pub contributors: u16,
+    /// The least room on the way.
+    pub wnd_cap: u16,
+    /// Marked if any was (§4.2.2).
+    pub ecn: Ecn,
+}
+
+const FREE: Entry =
+    Entry { spec: NOTHING, elements: 0, count: 0, contributors: 0, wnd_cap: u16::MAX, ecn: Ecn::NotCapable };
+
+/// Entries for as many VIDs as a port has room for.
+pub struct Entries {
+    entries: Vec<Entry>,
+    sums: OrderedAccumulator,
+    mismatches: Vec<Option<Mismatch>>,
+}
+
+impl Entries {
+    /// For `room` VIDs of `children` contributions each.
+    pub fn new(values: Values, payload_bytes: usize, room: usize, children: usize) -> Entries {
+        let lane_bytes = most_lanes(values, Numbers::Float, payload_bytes);
+        Entries {
+            entries: vec![FREE; room],
+            sums: OrderedAccumulator::new(children, nodes_needed(children), room, lane_bytes),
+            mismatches: vec![None; room],
+        }
+    }
+
+    /// Bytes that [`Entries::new`] takes for a job of this shape, whose values are real elements.
+    pub fn memory(shape: &JobShape<'_>) -> u64 {
+        let (children, room) = (usize::from(shape.children), usize::from(shape.slots));
+        let lane_bytes = most_lanes(Values::Elements, Numbers::Float, 4 * usize::from(shape.elements_per_packet));
+        let sums = OrderedAccumulator::memory_needed(children, nodes_needed(children), room, lane_bytes);
+        (sums + room * (size_of::<Entry>() + size_of::<Option<Mismatch>>())) as u64
+    }
+
+    #[inline]
+    fn at(&self, vid: u64) -> usize {
+        vid::slot(vid, self.entries.len())
+    }
+
+    /// What is known of a VID that may wait.
+    #[inline]
+    pub fn get(&self, vid: u64) -> &Entry {
+        &self.entries[self.at(vid)]
+    }
+
+    /// True if the child has contributed.
+    #[inline]
+    pub fn has(&self, vid: u64, child: ChildId) -> bool {
+        let at = self.at(vid);
+        self.entries[at].count > 0 && self.sums.has(at, child.index())
+    }
+
+    /// The lowest child that has contributed.
+    pub fn first(&self, vid: u64) -> Option<ChildId> {
+        let count = self.sums.children() as u16;
+        (0..count).map(ChildId).find(|&child| self.has(vid, child))
+    }
+
+    /// Takes in a contribution, the first of its child to this VID; gives how many there are.
+    #[inline]
+    pub fn add(
+        &mut self,
+        vid: u64,
+        header: &Header,
+        (elements, encoding, form): (u32, &Encoding, Form),
+        ecn: Ecn,
+        vector: &[u8],
+    ) -> u16 {
+        let at = self.at(vid);
+        let entry = &mut self.entries[at];
+        if entry.count == 0 {
+            *entry = Entry { spec: header.spec, elements, ..FREE };
+            self.sums.begin(at, encoding.combine, encoding.is_ordered);
+        }
+        entry.count += 1;
+        entry.contributors += header.contributors;
+        entry.wnd_cap = entry.wnd_cap.min(header.wnd_cap);
+        entry.ecn = either(entry.ecn, ecn);
+        let count = entry.count;
+        form.add(&mut self.sums, at, header.wid.index(), vector);
+        count
+    }
+
+    /// All ranks' contributions are in: averages are divided.
+    pub fn finish(&mut self, vid: u64) {
+        let (at, contributors) = (self.at(vid), self.get(vid).contributors);
+        if self.entries[at].spec.op == ReduceOp::Avg {
+            let combine = self.sums.combine(at);
+            (combine.finish)(self.sums.result_mut(at), contributors);
+        }
+    }
+
+    /// Writes the sum.
+    pub fn load(&self, vid: u64, vector: &mut [u8], form: Form) {
+        form.load(&self.sums, self.at(vid), vector);
+    }
+
+    /// The VID is over.
+    pub fn free(&mut self, vid: u64) {
+        let at = self.at(vid);
+        self.entries[at].count = 0;
+        self.mismatches[at] = None;
+    }
+
+    /// All are.
+    pub fn clear(&mut self) {
+        self.entries.iter_mut().for_each(|entry| entry.count = 0);
+        self.mismatches.fill(None);
+    }
+
+    /// Notes that ranks disagree.
+    pub fn note(&mut self, vid: u64, mismatch: Mismatch) {
+        let at = self.at(vid);
+        self.mismatches[at] = Some(mismatch);
+    }
+
+    /// The note, if there is one.
+    pub fn mismatch(&self, vid: u64) -> Option<Mismatch> {
+        self.mismatches[self.at(vid)]
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        heap_bytes(&self.entries) + heap_bytes(&self.mismatches) + self.sums.memory_bytes()
+            - size_of::<OrderedAccumulator>()
+    }
+}
+
+/// Marked if either is; capable if either is.
+fn either(a: Ecn, b: Ecn) -> Ecn {
+    match (a, b) {
+        (Ecn::CongestionExperienced, _) | (_, Ecn::CongestionExperienced) => Ecn::CongestionExperienced,
+        (Ecn::Capable, _) | (_, Ecn::Capable) => Ecn::Capable,
+        (Ecn::NotCapable, Ecn::NotCapable) => Ecn::NotCapable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_on_any_way_up_is_a_mark() {
+        use Ecn::{Capable, CongestionExperienced, NotCapable};
+        for (a, b, both) in [
+            (NotCapable, NotCapable, NotCapable),
+            (NotCapable, Capable, Capable),
+            (Capable, Capable, Capable),
+            (Capable, CongestionExperienced, CongestionExperienced),
+            (CongestionExperienced, CongestionExperienced, CongestionExperienced),
+            (NotCapable, CongestionExperienced, CongestionExperienced),
+        ] {
+            assert_eq!((either(a, b), either(b, a)), (both, both));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! FIN (§5): who leaves says so, and may when nobody needs anything of it any more.
+//!
+//! The paper's FIN says that a worker has sent all, and resets the accelerator. Here results may still be missing then,
+//! which a rewind would have to make again. So FIN says what its sender and all below it do not need any more; the least of
+//! all is found on the way up; and the root tells all. Ranks that do not leave are asked only where somebody waits for them.
+
+use super::Panama;
+use super::notices::{Audience, Notice};
+use crate::contract::ids::ChildId;
+use crate::contract::switch::Verdict;
+use crate::panama::vid::{is_before, least};
+use crate::panama::wire::Kind;
+use crate::parts::inquiry::Neighbour;
+use crate::parts::memory::heap_bytes;
+
+/// What children need no more, each by the VID before which it needs nothing.
+pub struct Floors {
+    said: Vec<Option<u32>>,
+    /// What the root has told all.
+    told: Option<u32>,
+}
+
+impl Floors {
+    /// Of so many children, that need everything.
+    pub fn new(children: usize) -> Floors {
+        Floors { said: vec![None; children], told: None }
+    }
+
+    /// Takes in what a child says; true if it says nothing new.
+    fn hear(&mut self, child: ChildId, vid: u32) -> bool {
+        let said = &mut self.said[child.index()];
+        let is_old = said.is_some_and(|said| !is_before(said, vid));
+        if !is_old {
+            *said = Some(vid);
+        }
+        is_old
+    }
+
+    /// The least, if all have said anything.
+    fn least(&self) -> Option<u32> {
+        self.said.iter().copied().reduce(|a, b| Some(least(a?, b?))).flatten()
+    }
+
+    /// Nobody below needs anything before this VID.
+    fn all_beyond(&self, vid: u32) -> bool {
+        self.least().is_some_and(|least| !is_before(least, vid))
+    }
+
+    /// Children that may need something before this VID.
+    fn in_need(&self, vid: u32) -> impl Iterator<Item = ChildId> + '_ {
+        let needs = move |said: &Option<u32>| said.is_none_or(|said| is_before(said, vid));
+        self.said.iter().enumerate().filter(move |(_, said)| needs(said)).map(|(child, _)| ChildId(child as u16))
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        heap_bytes(&self.said)
+    }
+}
+
+impl Panama {
+    /// A child needs nothing before this VID.
+    pub(super) fn fin(&mut self, child: ChildId, vid: u32) -> Verdict {
+        let again = self.floors.hear(child, vid);
+        if self.floors.told.is_some_and(|told| !is_before(told, vid)) {
+            self.tell(Audience::One(Neighbour::Child(child)), Kind::FinDone, vid);
+            return Verdict::Consume;
+        }
+        match (self.floors.least().filter(|_| self.floors.all_beyond(vid)), self.parent) {
+            (Some(least), None) => {
+                self.floors.told = Some(least);
+                self.tell(Audience::Children, Kind::FinDone, least);
+            }
+            (Some(least), Some(_)) => self.tell(Audience::One(Neighbour::Parent), Kind::Fin, least),
+            (None, _) if again => self.ask(vid),
+            (None, _) => {}
+        }
+        Verdict::Consume
+    }
+
+    fn ask(&mut self, vid: u32) {
+        for child in self.floors.in_need(vid) {
+            let to = Audience::One(Neighbour::Child(child));
+            self.notices.push(Notice { to, kind: Kind::FinAsk, vid, epoch: self.epoch });
+        }
+    }
+
+    /// The switch above asks.
+    pub(super) fn fin_ask(&mut self, vid: u32) -> Verdict {
+        match self.floors.least().filter(|_| self.floors.all_beyond(vid)) {
+            Some(least) => self.tell(Audience::One(Neighbour::Parent), Kind::Fin, least),
+            None => self.ask(vid),
+        }
+        Verdict::Consume
+    }
+
+    /// The root has heard of all.
+    pub(super) fn fin_done(&mut self, vid: u32) -> Verdict {
+        self.floors.told = Some(vid);
+        Verdict::Group(self.group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_leaves_before_all_have_what_it_holds() {
+        let mut floors = Floors::new(2);
+        assert!(!floors.hear(ChildId(0), 7));
+        assert!(floors.hear(ChildId(0), 7), "said again");
+        assert!(!floors.all_beyond(7));
+        assert_eq!(floors.in_need(7).collect::<Vec<_>>(), [ChildId(1)]);
+        floors.hear(ChildId(1), 6);
+        assert!(floors.all_beyond(6) && !floors.all_beyond(7));
+        assert!(!floors.hear(ChildId(1), 9));
+        assert!(floors.hear(ChildId(1), 8), "a late packet takes nothing back");
+        assert_eq!((floors.all_beyond(7), floors.least()), (true, Some(7)));
+    }
+}

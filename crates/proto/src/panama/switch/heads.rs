@@ -1,0 +1,248 @@
+//! The control logic of an accelerator (§5, ②) for one tree: a FIFO for each port, and the VID that all heads must have.
+//!
+//! As soon as every port has a packet, the heads are compared with `Expected_VID`. If all are equal they are summed; if one
+//! is beyond, `Expected_VID` is lost there, and whoever has it drops it. Either way the next VID is expected.
+//!
+//! Vectors need not wait in the FIFOs: they are combined as they come, along the ports' adder tree, which gives the same
+//! bits. A FIFO is then no more than the VID behind its newest packet, since VIDs within it ascend.
+
+use std::cmp::Ordering;
+
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::ChildId;
+use crate::parts::memory::heap_bytes;
+
+/// What a tree does at this switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It sums.
+    Active,
+    /// A new epoch begins, and not all have said what they lack.
+    Syncing,
+}
+
+/// Where a VID lies at its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Before the expected one.
+    Passed,
+    /// Not behind the newest of its FIFO.
+    Queued,
+    /// Behind it, and there is room.
+    Next,
+    /// Further ahead than the port has room for.
+    Beyond,
+}
+
+/// What to do with a contribution whose epoch relates to the tree's in this way. `is_new`: no VID has ever been expected
+/// but the first, so that the switch may have been started in the middle of the job.
+pub fn on_contribution(epoch: Ordering, phase: Phase, place: Place, is_new: bool) -> Result<(), DropReason> {
+    match (epoch, phase, place) {
+        (Ordering::Less, _, _) => Err(DropReason::StaleEpoch),
+        (Ordering::Greater, _, _) | (Ordering::Equal, Phase::Syncing, _) => Err(DropReason::Ahead),
+        (Ordering::Equal, Phase::Active, Place::Passed) => Err(DropReason::Stale),
+        (Ordering::Equal, Phase::Active, Place::Queued) => Err(DropReason::Duplicate),
+        (Ordering::Equal, Phase::Active, Place::Next) => Ok(()),
+        (Ordering::Equal, Phase::Active, Place::Beyond) if is_new => Err(DropReason::Ahead),
+        (Ordering::Equal, Phase::Active, Place::Beyond) => Err(DropReason::Overflow),
+    }
+}
+
+/// The FIFOs of one tree.
+pub struct Heads {
+    /// `Expected_VID`.
+    expected: u64,
+    /// The VID behind the newest packet of each port; `expected` where none waits.
+    next: Vec<u64>,
+    /// Ports with a packet.
+    ready: usize,
+    /// Packets that a port has room for.
+    room: u64,
+    is_new: bool,
+}
+
+impl Heads {
+    /// Empty FIFOs of so many ports, each with room for `room` packets.
+    pub fn new(ports: usize, room: u64, first: u64) -> Heads {
+        Heads { expected: first, next: vec![first; ports], ready: 0, room, is_new: true }
+    }
+
+    /// `Expected_VID`.
+    pub fn expected(&self) -> u64 {
+        self.expected
+    }
+
+    /// No VID has ever been expected but the first.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// True if the VID may be in a FIFO.
+    pub fn has_room_for(&self, vid: u64) -> bool {
+        (self.expected..self.expected + self.room).contains(&vid)
+    }
+
+    /// Where a VID lies at a port.
+    #[inline]
+    pub fn place(&self, port: ChildId, vid: u64) -> Place {
+        if vid < self.expected {
+            Place::Passed
+        } else if vid >= self.expected + self.room {
+            Place::Beyond
+        } else if vid < self.next[port.index()] {
+            Place::Queued
+        } else {
+            Place::Next
+        }
+    }
+
+    /// A packet joins its port's FIFO.
+    #[inline]
+    pub fn push(&mut self, port: ChildId, vid: u64) {
+        let next = &mut self.next[port.index()];
+        self.ready += usize::from(*next == self.expected);
+        *next = vid + 1;
+    }
+
+    /// The port sends again from a VID on that is not passed: its FIFO ends there.
+    pub fn send_again(&mut self, port: ChildId, from: u64) {
+        let next = &mut self.next[port.index()];
+        self.ready -= usize::from(*next != self.expected);
+        *next = from.clamp(self.expected, *next);
+        self.ready += usize::from(*next != self.expected);
+    }
+
+    /// Every port has a packet.
+    #[inline]
+    pub fn are_all_there(&self) -> bool {
+        self.ready == self.next.len()
+    }
+
+    /// The expected VID was summed or is lost, and the next one is expected.
+    pub fn pass(&mut self) {
+        self.expected += 1;
+        self.is_new = false;
+        self.ready = self.next.iter().filter(|&&next| next != self.expected).count();
+    }
+
+    /// All FIFOs are empty, and this VID is expected.
+    pub fn restart(&mut self, expected: u64) {
+        (self.expected, self.ready, self.is_new) = (expected, 0, false);
+        self.next.fill(expected);
+    }
+
+    /// Ports without a packet, while another has one.
+    pub fn missing(&self) -> impl Iterator<Item = ChildId> + '_ {
+        let waits = self.ready > 0;
+        let ports = self.next.iter().enumerate().filter(move |&(_, &next)| waits && next == self.expected);
+        ports.map(|(port, _)| ChildId(port as u16))
+    }
+
+    /// VIDs between the expected one and the newest of any port.
+    pub fn waiting(&self) -> u64 {
+        self.next.iter().max().map_or(0, |&newest| newest - self.expected)
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        heap_bytes(&self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Ordering::*;
+
+    use super::Phase::*;
+    use super::Place::*;
+    use super::*;
+
+    /// Epoch, phase, place, is new, what becomes of it; `None` stands for all values.
+    type Row = (Ordering, Option<Phase>, Option<Place>, Option<bool>, Result<(), DropReason>);
+    const CONTRIBUTIONS: [Row; 8] = [
+        (Less, None, None, None, Err(DropReason::StaleEpoch)),
+        (Greater, None, None, None, Err(DropReason::Ahead)),
+        (Equal, Some(Syncing), None, None, Err(DropReason::Ahead)),
+        (Equal, Some(Active), Some(Passed), None, Err(DropReason::Stale)),
+        (Equal, Some(Active), Some(Queued), None, Err(DropReason::Duplicate)),
+        (Equal, Some(Active), Some(Next), None, Ok(())),
+        (Equal, Some(Active), Some(Beyond), Some(false), Err(DropReason::Overflow)),
+        (Equal, Some(Active), Some(Beyond), Some(true), Err(DropReason::Ahead)),
+    ];
+
+    #[test]
+    fn the_table_holds_row_by_row_and_leaves_nothing_out() {
+        let mut rows = 0;
+        for (epoch, phase, place, is_new, outcome) in CONTRIBUTIONS {
+            for phase in phase.map_or(vec![Active, Syncing], |phase| vec![phase]) {
+                for place in place.map_or(vec![Passed, Queued, Next, Beyond], |place| vec![place]) {
+                    for is_new in is_new.map_or(vec![false, true], |is_new| vec![is_new]) {
+                        let what = format!("{epoch:?} {phase:?} {place:?} new={is_new}");
+                        assert_eq!(on_contribution(epoch, phase, place, is_new), outcome, "{what}");
+                        rows += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(rows, 3 * 2 * 4 * 2);
+    }
+
+    /// By port: the VIDs of its packets, with `Expected_VID` 5 and room for 4; whether all heads are there, whom the head
+    /// waits for, and how many VIDs wait.
+    type Queues = (&'static [&'static [u64]], bool, &'static [u16], u64);
+    const HEADS: [Queues; 8] = [
+        (&[&[], &[], &[], &[]], false, &[], 0),
+        (&[&[5], &[5], &[5], &[5]], true, &[], 1),
+        (&[&[5], &[], &[5], &[]], false, &[1, 3], 1),
+        (&[&[5], &[6], &[5], &[5]], true, &[], 2),
+        (&[&[6], &[6], &[6], &[6]], true, &[], 2),
+        (&[&[5, 6, 7, 8], &[], &[], &[]], false, &[1, 2, 3], 4),
+        (&[&[5]], true, &[], 1),
+        (&[&[]], false, &[], 0),
+    ];
+
+    #[test]
+    fn the_control_logic_waits_until_every_port_has_a_packet() {
+        for (queues, all, missing, waiting) in HEADS {
+            let mut heads = Heads::new(queues.len(), 4, 5);
+            for (port, vids) in queues.iter().enumerate() {
+                for &vid in *vids {
+                    assert_eq!(heads.place(ChildId(port as u16), vid), Place::Next);
+                    heads.push(ChildId(port as u16), vid);
+                    assert_eq!(heads.place(ChildId(port as u16), vid), Place::Queued);
+                }
+            }
+            assert_eq!(heads.are_all_there(), all, "{queues:?}");
+            assert_eq!(heads.missing().map(|port| port.0).collect::<Vec<_>>(), missing, "{queues:?}");
+            assert_eq!(heads.waiting(), waiting, "{queues:?}");
+        }
+    }
+
+    #[test]
+    fn passing_moves_on_by_one_and_room_with_it() {
+        let mut heads = Heads::new(2, 4, 5);
+        let (a, b) = (ChildId(0), ChildId(1));
+        [(a, 5), (a, 6), (b, 5)].into_iter().for_each(|(port, vid)| heads.push(port, vid));
+        assert_eq!((heads.place(a, 4), heads.place(a, 8), heads.place(a, 9)), (Passed, Next, Beyond));
+        assert!(heads.is_new());
+        heads.pass();
+        assert_eq!((heads.expected(), heads.are_all_there(), heads.is_new()), (6, false, false));
+        assert_eq!((heads.place(a, 5), heads.place(a, 9), heads.place(a, 10)), (Passed, Next, Beyond));
+        assert_eq!(heads.missing().collect::<Vec<_>>(), [b]);
+    }
+
+    #[test]
+    fn a_port_that_sends_again_has_its_head_when_it_has_come() {
+        let mut heads = Heads::new(2, 8, 5);
+        let (a, b) = (ChildId(0), ChildId(1));
+        [(a, 6), (a, 7), (b, 5)].into_iter().for_each(|(port, vid)| heads.push(port, vid));
+        assert!(heads.are_all_there(), "5 is lost");
+        heads.send_again(a, 5);
+        assert!(!heads.are_all_there());
+        assert_eq!(heads.place(a, 5), Place::Next);
+        heads.push(a, 5);
+        assert!(heads.are_all_there());
+        heads.send_again(b, 9);
+        assert_eq!(heads.place(b, 5), Place::Queued, "what was not sent cannot be sent again");
+    }
+}

@@ -1,0 +1,116 @@
+//! Packets that the switch makes itself, because nobody's packet can become them.
+
+use std::collections::VecDeque;
+
+use super::entries::NOTHING;
+use crate::contract::config::{Parent, SwitchConfig};
+use crate::contract::ids::{ChildId, GroupId, PortId};
+use crate::contract::packet::Ecn;
+use crate::contract::switch::{Emission, Verdict};
+use crate::contract::wire::Common;
+use crate::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
+use crate::parts::inquiry::Neighbour;
+use crate::parts::memory::heap_bytes;
+
+/// Whom a notice is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// One neighbour.
+    One(Neighbour),
+    /// All children.
+    Children,
+}
+
+/// A notice about a VID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Whom it is for.
+    pub to: Audience,
+    /// What it says.
+    pub kind: Kind,
+    /// What it says it of.
+    pub vid: u32,
+    /// The epoch that it speaks for.
+    pub epoch: u16,
+}
+
+/// What a notice is about; of each subject the latest is sent.
+fn subject(kind: Kind) -> u8 {
+    match kind {
+        Kind::Contribution | Kind::Result | Kind::Lost | Kind::Query | Kind::Gone => 0,
+        Kind::Waiting | Kind::Resend | Kind::Passed | Kind::Mismatch => 1,
+        Kind::Sync | Kind::Base | Kind::Rewind => 2,
+        Kind::Fin | Kind::FinAsk | Kind::FinDone => 3,
+    }
+}
+const SUBJECTS: usize = 4;
+
+/// Notices that wait to be sent: at most one of each subject for each audience, so that memory stays bounded. A later one
+/// takes the place of an earlier: who still wants the earlier asks again.
+pub struct Notices {
+    waiting: VecDeque<Notice>,
+    common: Common,
+    tid: u8,
+    members: Vec<PortId>,
+    group: GroupId,
+    parent: Option<Parent>,
+}
+
+impl Notices {
+    /// None yet, and room for one of each subject to each neighbour and to the group.
+    pub fn new(config: &SwitchConfig) -> Notices {
+        Notices {
+            waiting: VecDeque::with_capacity(SUBJECTS * (config.members.len() + 2)),
+            common: config.job.common(),
+            tid: config.shard.0 as u8,
+            members: config.members.clone(),
+            group: config.group,
+            parent: config.parent,
+        }
+    }
+
+    /// A notice.
+    pub fn push(&mut self, notice: Notice) {
+        let about = |notice: &Notice| (notice.to, subject(notice.kind));
+        self.waiting.retain(|waiting| about(waiting) != about(&notice));
+        self.waiting.push_back(notice);
+    }
+
+    /// Forgets those that speak for an epoch that is over.
+    pub fn begin_epoch(&mut self) {
+        self.waiting.retain(|waiting| matches!(subject(waiting.kind), 3));
+    }
+
+    /// Where a notice leaves, and the `wid` that its receiver knows this switch by.
+    fn way(&self, to: Audience) -> Option<(Verdict, ChildId)> {
+        match to {
+            Audience::Children => Some((Verdict::Group(self.group), ChildId(0))),
+            Audience::One(Neighbour::Child(child)) => Some((Verdict::Port(*self.members.get(child.index())?), child)),
+            Audience::One(Neighbour::Parent) => self.parent.map(|parent| (Verdict::Port(parent.port), parent.child)),
+        }
+    }
+
+    /// Writes the next notice; `body` writes what follows its header and gives its length, or says that it has nothing to
+    /// say any more.
+    pub fn poll(
+        &mut self,
+        buf: &mut [u8],
+        mut body: impl FnMut(&Notice, &mut [u8]) -> Option<usize>,
+    ) -> Option<Emission> {
+        loop {
+            let notice = self.waiting.pop_front()?;
+            let Some((verdict, wid)) = self.way(notice.to) else { continue };
+            let Some(body) = body(&notice, &mut buf[HEADER_LEN..]) else { continue };
+            let len = HEADER_LEN + body;
+            Common { kind: notice.kind as u8, ..self.common }.emit(buf);
+            let Notice { vid, epoch, .. } = notice;
+            Header { vid, tid: self.tid, wnd_cap: NO_CAP, epoch, wid, spec: NOTHING, contributors: 0 }.emit(buf);
+            return Some(Emission { len, wire_len: len, ecn: Ecn::NotCapable, verdict });
+        }
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        self.waiting.capacity() * size_of::<Notice>() + heap_bytes(&self.members)
+    }
+}

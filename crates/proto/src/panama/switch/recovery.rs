@@ -1,0 +1,284 @@
+//! What is done when packets were lost. The paper says "a simple timeout mechanism" (§4.2.2); `docs/protocols/panama.md`
+//! says why this is needed in its place, and why it is right.
+//!
+//! A worker that misses a result asks (`Lost`). The answer takes the way that the result takes, behind it: so whoever is
+//! answered `Passed` and has no result will get none, and says so (`Gone`). The root then begins a new epoch: all say what
+//! they lack (`Base`), the least is found on the way up, and all go on from there (`Rewind`). A contribution that a worker's
+//! own switch lacks, and that has not been passed, is just sent again (`Resend`).
+//!
+//! Nothing here has a timer: workers repeat what they want, and each repetition makes the switches on its way repeat what
+//! they want in turn.
+
+use std::cmp::Ordering;
+
+use super::Panama;
+use super::heads::{Phase, Place};
+use super::notices::{Audience, Notice};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::ChildId;
+use crate::contract::switch::Verdict;
+use crate::panama::vid::{epoch, least, near};
+use crate::panama::wire::{Header, Kind};
+use crate::parts::inquiry::Neighbour;
+use crate::parts::memory::heap_bytes;
+
+/// What the children lack, as they say in a new epoch.
+pub struct Bases {
+    said: Vec<Option<u32>>,
+    missing: usize,
+    /// Where the epoch began.
+    pub from: u32,
+}
+
+impl Bases {
+    /// Of so many children; the first epoch begins without a question, at `first`.
+    pub fn new(children: usize, first: u32) -> Bases {
+        Bases { said: vec![None; children], missing: children, from: first }
+    }
+
+    /// Nobody has said anything yet.
+    fn clear(&mut self) {
+        self.said.fill(None);
+        self.missing = self.said.len();
+    }
+
+    /// What a child lacks; true if it had said so before.
+    fn hear(&mut self, child: ChildId, vid: u32) -> bool {
+        let before = self.said[child.index()].replace(vid);
+        self.missing -= usize::from(before.is_none());
+        before.is_some()
+    }
+
+    /// The least, once all have said theirs.
+    fn least(&self) -> Option<u32> {
+        let all = self.said.iter().copied().reduce(|a, b| Some(least(a?, b?)));
+        all.flatten().filter(|_| self.missing == 0)
+    }
+
+    /// Those who have not.
+    fn missing(&self) -> impl Iterator<Item = ChildId> + '_ {
+        let silent = self.said.iter().enumerate().filter(|(_, said)| said.is_none());
+        silent.map(|(child, _)| ChildId(child as u16))
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        heap_bytes(&self.said)
+    }
+}
+
+/// How a question about a VID is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It waits for others.
+    Waiting,
+    /// It was passed: the switch above knows more, or here is the root.
+    Passed,
+    /// A worker's packet did not come.
+    Resend,
+    /// A switch's sum did not come, and nobody has it any more.
+    Gone,
+    /// The child knows an epoch, or a VID, that this switch cannot have forgotten in good order.
+    OutOfStep,
+}
+
+/// A child misses the result of a VID. `held`: its contribution is here.
+pub fn on_lost(is_passed: bool, is_beyond: bool, held: bool, from_worker: bool) -> Answer {
+    match (is_passed, is_beyond, held, from_worker) {
+        (true, ..) => Answer::Passed,
+        (_, true, ..) => Answer::OutOfStep,
+        (_, _, true, _) => Answer::Waiting,
+        (_, _, false, true) => Answer::Resend,
+        (_, _, false, false) => Answer::Gone,
+    }
+}
+
+impl Panama {
+    /// A child has no result of a VID.
+    pub(super) fn lost(&mut self, child: ChildId, header: &Header) -> Result<Verdict, DropReason> {
+        let one = Audience::One(Neighbour::Child(child));
+        match (epoch(header.epoch, self.epoch), self.phase) {
+            (Ordering::Greater, _) => return Ok(self.out_of_step(header.epoch)),
+            (Ordering::Less, _) | (Ordering::Equal, Phase::Syncing) => {
+                self.tell(one, Kind::Sync, 0);
+                return Ok(Verdict::Consume);
+            }
+            (Ordering::Equal, Phase::Active) => {}
+        }
+        let (expected, vid) = (self.heads.expected(), near(self.heads.expected(), header.vid));
+        let is_beyond = vid >= expected && !self.heads.has_room_for(vid);
+        if !is_beyond && vid >= expected && self.entries.mismatch(vid).is_some() {
+            self.tell(one, Kind::Mismatch, header.vid);
+            return Ok(Verdict::Consume);
+        }
+        // Also what was combined must come again where it is in its FIFO no more.
+        let held = self.heads.place(child, vid) == Place::Queued && self.entries.has(vid, child);
+        let from_worker = !self.inquiry.is_switch(Neighbour::Child(child));
+        match on_lost(vid < expected, is_beyond, held, from_worker) {
+            Answer::Waiting => return Ok(self.query(Neighbour::Child(child), header.vid)),
+            Answer::Passed if self.parent.is_some() => {
+                let verdict = self.query(Neighbour::Child(child), header.vid);
+                self.tell(Audience::One(Neighbour::Parent), Kind::Lost, header.vid);
+                return Ok(verdict);
+            }
+            Answer::Passed => self.tell(one, Kind::Passed, header.vid),
+            Answer::Resend => {
+                self.counters.resends += 1;
+                self.heads.send_again(child, vid);
+                self.tell(one, Kind::Resend, header.vid);
+            }
+            Answer::Gone => self.go_back(header.vid),
+            Answer::OutOfStep => return Ok(self.out_of_step(header.epoch)),
+        }
+        Ok(Verdict::Consume)
+    }
+
+    /// A worker, or a switch below, knows that a VID's result will never come.
+    pub(super) fn gone(&mut self, child: ChildId, header: &Header) -> Verdict {
+        match (epoch(header.epoch, self.epoch), self.phase) {
+            (Ordering::Greater, _) => return self.out_of_step(header.epoch),
+            (Ordering::Equal, Phase::Active) => self.go_back(header.vid),
+            _ => self.tell(Audience::One(Neighbour::Child(child)), Kind::Sync, 0),
+        }
+        Verdict::Consume
+    }
+
+    /// The tree must go back: the root sees to it.
+    fn go_back(&mut self, vid: u32) {
+        match self.parent {
+            Some(_) => self.tell(Audience::One(Neighbour::Parent), Kind::Gone, vid),
+            None => self.begin_epoch(self.epoch.wrapping_add(1)),
+        }
+    }
+
+    /// Somebody knows more than this switch, which must have been started again.
+    fn out_of_step(&mut self, seen: u16) -> Verdict {
+        let newest = if epoch(seen, self.epoch) == Ordering::Greater { seen } else { self.epoch };
+        match self.parent {
+            Some(_) => {
+                let to = Audience::One(Neighbour::Parent);
+                self.notices.push(Notice { to, kind: Kind::Gone, vid: 0, epoch: newest });
+            }
+            None => self.begin_epoch(newest.wrapping_add(1)),
+        }
+        Verdict::Consume
+    }
+
+    fn begin_epoch(&mut self, epoch: u16) {
+        (self.epoch, self.phase) = (epoch, Phase::Syncing);
+        self.counters.rewinds += 1;
+        self.entries.clear();
+        self.partials.clear();
+        self.heads.restart(self.heads.expected());
+        self.bases.clear();
+        self.notices.begin_epoch();
+        self.tell(Audience::Children, Kind::Sync, 0);
+    }
+
+    /// The switch above begins an epoch, or asks again.
+    pub(super) fn sync(&mut self, of_packet: u16) -> Result<Verdict, DropReason> {
+        match (epoch(of_packet, self.epoch), self.phase) {
+            (Ordering::Less, _) => Err(DropReason::StaleEpoch),
+            (Ordering::Equal, Phase::Active) => Err(DropReason::Stale),
+            (Ordering::Equal, Phase::Syncing) => {
+                self.urge();
+                Ok(Verdict::Consume)
+            }
+            (Ordering::Greater, _) => {
+                self.begin_epoch(of_packet);
+                Ok(Verdict::Consume)
+            }
+        }
+    }
+
+    /// Asks those who have not said what they lack, or says it to the switch above.
+    fn urge(&mut self) {
+        if let Some(least) = self.bases.least() {
+            return self.tell(Audience::One(Neighbour::Parent), Kind::Base, least);
+        }
+        for child in self.bases.missing() {
+            let to = Audience::One(Neighbour::Child(child));
+            self.notices.push(Notice { to, kind: Kind::Sync, vid: 0, epoch: self.epoch });
+        }
+    }
+
+    /// A child says what it and all below it lack.
+    pub(super) fn base(&mut self, child: ChildId, header: &Header) -> Result<Verdict, DropReason> {
+        match (epoch(header.epoch, self.epoch), self.phase) {
+            (Ordering::Greater, _) => return Ok(self.out_of_step(header.epoch)),
+            (Ordering::Less, _) => {
+                self.tell(Audience::One(Neighbour::Child(child)), Kind::Sync, 0);
+                return Err(DropReason::StaleEpoch);
+            }
+            (Ordering::Equal, Phase::Active) => {
+                // It has not heard how the epoch began.
+                self.tell(Audience::One(Neighbour::Child(child)), Kind::Rewind, self.bases.from);
+                return Ok(Verdict::Consume);
+            }
+            (Ordering::Equal, Phase::Syncing) => {}
+        }
+        let again = self.bases.hear(child, header.vid);
+        match (self.bases.least(), self.parent) {
+            (Some(least), None) => {
+                self.begin(least);
+                self.tell(Audience::Children, Kind::Rewind, least);
+            }
+            (Some(_), Some(_)) => self.urge(),
+            (None, _) if again => self.urge(),
+            (None, _) => {}
+        }
+        Ok(Verdict::Consume)
+    }
+
+    /// The switch above says where the epoch begins.
+    pub(super) fn rewind(&mut self, header: &Header) -> Result<Verdict, DropReason> {
+        match (epoch(header.epoch, self.epoch), self.phase) {
+            (Ordering::Less, _) => Err(DropReason::StaleEpoch),
+            (Ordering::Equal, Phase::Active) => Err(DropReason::Stale),
+            (Ordering::Equal, Phase::Syncing) if self.bases.least().is_some() => {
+                self.begin(header.vid);
+                Ok(Verdict::Group(self.group))
+            }
+            _ => Err(DropReason::Unexpected),
+        }
+    }
+
+    fn begin(&mut self, vid: u32) {
+        self.phase = Phase::Active;
+        self.bases.from = vid;
+        self.heads.restart(near(self.heads.expected(), vid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_answered_by_what_is_known_of_its_vid() {
+        for (is_passed, is_beyond, held, from_worker, answer) in [
+            (true, false, true, true, Answer::Passed),
+            (true, false, true, false, Answer::Passed),
+            (false, true, false, true, Answer::OutOfStep),
+            (false, true, false, false, Answer::OutOfStep),
+            (false, false, true, true, Answer::Waiting),
+            (false, false, true, false, Answer::Waiting),
+            (false, false, false, true, Answer::Resend),
+            (false, false, false, false, Answer::Gone),
+        ] {
+            assert_eq!(on_lost(is_passed, is_beyond, held, from_worker), answer);
+        }
+    }
+
+    #[test]
+    fn the_least_base_is_known_when_all_have_said_theirs() {
+        let mut bases = Bases::new(3, 0);
+        assert!(!bases.hear(ChildId(0), 3));
+        assert!(!bases.hear(ChildId(2), u32::MAX));
+        assert!(bases.hear(ChildId(0), 3));
+        assert_eq!(bases.least(), None);
+        assert_eq!(bases.missing().collect::<Vec<_>>(), [ChildId(1)]);
+        bases.hear(ChildId(1), 1);
+        assert_eq!(bases.least(), Some(u32::MAX), "numbers go on where 32 bits end");
+    }
+}

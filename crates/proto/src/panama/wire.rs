@@ -1,0 +1,126 @@
+//! PANAMA's own header; `parts` has the bodies of two notices. Big-endian; `docs/wire.md` draws them.
+//!
+//! ```text
+//!  16    20    21      22        24      26    28           36             38
+//!  | vid | tid | flags | wnd_cap | epoch | wid | collective | contributors | vector or body ...
+//! ```
+//!
+//! `vid`, `tid` and `flags` are first, so that they lie in one beat of a 64-bit bus; 38 bytes in all, so that the vector
+//! begins 80 bytes into an Ethernet frame, a whole number of beats.
+
+use crate::collective::tensor::Spec;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{ChildId, ShardId};
+use crate::contract::protocol::Description;
+use crate::contract::wire::{COMMON_LEN, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
+pub use crate::parts::mismatch::Mismatch;
+
+/// Bytes of the common header and of this protocol's own.
+pub const HEADER_LEN: usize = COMMON_LEN + 14 + SPEC_LEN;
+
+/// What a worker says of the room in accelerators: it knows of none that is smaller.
+pub const NO_CAP: u16 = u16::MAX;
+
+const TID_AT: usize = 20;
+const FLAGS_AT: usize = 21;
+const CAP_AT: usize = 22;
+const EPOCH_AT: usize = 24;
+const WID_AT: usize = 26;
+const SPEC_AT: usize = 28;
+const CONTRIBUTORS_AT: usize = SPEC_AT + SPEC_LEN;
+
+kind::own! {
+    /// A rank's block; upwards. From a switch of a lower level: the sum of its children's blocks.
+    Contribution,
+    /// The sum; downwards.
+    Result,
+    /// I have no result of this VID; upwards. Answered by `Waiting`, `Resend`, `Passed` or `Sync`.
+    Lost,
+    /// Whom the sum waits for: both ways.
+    Waiting,
+    /// Whom does the sum wait for? Between switches, both ways.
+    Query,
+    /// Your contribution to this VID is gone: send it again, and all behind it; downwards to a worker.
+    Resend,
+    /// This VID was passed, and its result came before this packet, or it is gone; downwards.
+    Passed,
+    /// This VID is gone: begin a new epoch; upwards to the root.
+    Gone,
+    /// A new epoch begins: say what you lack; downwards.
+    Sync,
+    /// The lowest VID that the sender and all below it lack, for the new epoch; upwards.
+    Base,
+    /// All go on from this VID in the new epoch; downwards.
+    Rewind,
+    /// Ranks disagree on what they reduce: downwards to hosts, both ways between switches.
+    Mismatch,
+    /// The sender and all below it need nothing before this VID; upwards.
+    Fin,
+    /// Somebody leaves: do you need anything before this VID? Downwards.
+    FinAsk,
+    /// Nobody needs anything before this VID; downwards.
+    FinDone,
+}
+
+/// The protocol's own header as a plain value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The packet's number in its tree: which gradients it carries, and its place in the order (§5), modulo 2^32.
+    pub vid: u32,
+    /// The tree.
+    pub tid: u8,
+    /// The least room on the way up, in packets (§4.2.2); in results, the least of all.
+    pub wnd_cap: u16,
+    /// How many times the tree went back before, modulo 2^16.
+    pub epoch: u16,
+    /// Who contributes, by its number at the switch.
+    pub wid: ChildId,
+    /// The collective that the block belongs to.
+    pub spec: Spec,
+    /// Ranks whose data is in the vector.
+    pub contributors: u16,
+}
+
+impl Header {
+    /// Reads the header behind a common header that was checked.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Header, DropReason> {
+        let bytes: &[u8; HEADER_LEN] = bytes.first_chunk().ok_or(DropReason::Truncated)?;
+        if bytes[FLAGS_AT] != 0 {
+            return Err(DropReason::BadField);
+        }
+        Ok(Header {
+            vid: u32(bytes, COMMON_LEN),
+            tid: bytes[TID_AT],
+            wnd_cap: u16(bytes, CAP_AT),
+            epoch: u16(bytes, EPOCH_AT),
+            wid: ChildId(u16(bytes, WID_AT)),
+            spec: spec_at(bytes, SPEC_AT)?,
+            contributors: u16(bytes, CONTRIBUTORS_AT),
+        })
+    }
+
+    /// Writes the header behind the common one.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) {
+        bytes[COMMON_LEN..TID_AT].copy_from_slice(&self.vid.to_be_bytes());
+        (bytes[TID_AT], bytes[FLAGS_AT]) = (self.tid, 0);
+        bytes[CAP_AT..EPOCH_AT].copy_from_slice(&self.wnd_cap.to_be_bytes());
+        bytes[EPOCH_AT..WID_AT].copy_from_slice(&self.epoch.to_be_bytes());
+        bytes[WID_AT..SPEC_AT].copy_from_slice(&self.wid.0.to_be_bytes());
+        put_spec(&mut bytes[SPEC_AT..], &self.spec);
+        bytes[CONTRIBUTORS_AT..HEADER_LEN].copy_from_slice(&self.contributors.to_be_bytes());
+    }
+
+    /// The tree as drivers number it.
+    pub fn tree(&self) -> ShardId {
+        ShardId(self.tid.into())
+    }
+}
+
+/// What a packet is whose common header was checked.
+pub fn describe(bytes: &[u8]) -> Description {
+    let (Ok(kind), Ok(header)) = (Kind::of(bytes), Header::parse(bytes)) else { return Description::default() };
+    let has_vector = matches!(kind, Kind::Contribution | Kind::Result);
+    Description { kind: kind.name(), slot: Some(header.tid.into()), header_len: HEADER_LEN, has_vector }
+}

@@ -1,0 +1,138 @@
+//! The bytes of every kind of packet, as the machines write them, and the trace of figure 6a that another implementation of
+//! the accelerator can be held to.
+
+use tributary_proto::collective::values::Values;
+use tributary_proto::contract::config::{Below, SwitchConfig};
+use tributary_proto::contract::host::Host;
+use tributary_proto::contract::ids::{GroupId, PortId, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::panama::PROTOCOL;
+use tributary_proto::panama::wire::Kind;
+
+use crate::harness::golden::{check, f32s, job, sent};
+
+fn host(rank: u16) -> Box<dyn Host> {
+    crate::harness::golden::host(&PROTOCOL, rank, Default::default())
+}
+
+fn new_switch(ports: u16) -> Box<dyn Switch> {
+    let config = SwitchConfig {
+        job: job(&PROTOCOL),
+        shard: ShardId(0),
+        members: (0..ports).map(PortId).collect(),
+        below: Below::workers(ports),
+        group: GroupId(0),
+        parent: None,
+    };
+    PROTOCOL.switch(Values::Elements, &config).expect("PANAMA has a program")
+}
+
+fn processed(switch: &mut Box<dyn Switch>, from: u16, packet: &[u8]) -> (Verdict, Vec<u8>) {
+    let mut bytes = packet.to_vec();
+    let verdict = switch.process(Time::ZERO, PortId(from), &mut PacketMut::new(&mut bytes, Ecn::Capable), &NoQueues);
+    (verdict, bytes)
+}
+
+fn notice(switch: &mut Box<dyn Switch>) -> Vec<u8> {
+    let mut buf = vec![0; 1500];
+    let len = switch.poll_transmit(Time::ZERO, &mut buf).expect("a notice").len;
+    buf.truncate(len);
+    buf
+}
+
+fn hear(host: &mut Box<dyn Host>, bytes: &[u8]) {
+    let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::Capable };
+    host.handle_packet(Time::ZERO, Addr::Switch(ShardId(0)), packet).unwrap();
+}
+
+fn of_kind(kind: Kind, bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    kind.put(&mut bytes);
+    bytes
+}
+
+#[test]
+fn every_kind() {
+    let (mut hosts, mut switch) = ([host(0), host(1)], new_switch(2));
+    let mut packets = Vec::new();
+    for (rank, host) in hosts.iter_mut().enumerate() {
+        host.submit(Time::ZERO, f32s(&[1.0, -2.0, 0.5, 3.0 + rank as f32, 0.25])).unwrap();
+    }
+    let [mine, yours] = hosts.each_mut().map(|host| sent(host, Time::ZERO));
+    packets.push(("CONTRIBUTION of rank 1: tree 0, VID 0, 5 elements in all", yours.clone()));
+    processed(&mut switch, 0, &mine);
+    let asks_at = Time::ZERO + Span::from_millis(20);
+    sent(&mut hosts[0], Time::ZERO);
+    hosts[0].handle_timeout(asks_at);
+    let lost = sent(&mut hosts[0], asks_at);
+    packets.push(("LOST of rank 0: VID 0", lost.clone()));
+    processed(&mut switch, 0, &lost);
+    packets.push(("WAITING: for rank 1", notice(&mut switch)));
+    let mut other = yours.clone();
+    other[31] += 1;
+    other.truncate(38 + 16);
+    let mut disagreeing = new_switch(2);
+    processed(&mut disagreeing, 0, &mine);
+    processed(&mut disagreeing, 1, &other);
+    packets.push(("MISMATCH: rank 0 brings 5 f32, rank 1 brings 6", notice(&mut disagreeing)));
+    let (verdict, result) = processed(&mut switch, 1, &yours);
+    assert_eq!(verdict, Verdict::Group(GroupId(0)));
+    packets.push(("RESULT: room for two packets", result.clone()));
+    processed(&mut switch, 0, &lost);
+    let passed = notice(&mut switch);
+    packets.push(("PASSED: VID 0", passed.clone()));
+    hear(&mut hosts[0], &passed);
+    let gone = sent(&mut hosts[0], asks_at);
+    packets.push(("GONE of rank 0: VID 0", gone.clone()));
+    processed(&mut switch, 0, &gone);
+    let sync = notice(&mut switch);
+    packets.push(("SYNC: epoch 1", sync.clone()));
+    hear(&mut hosts[1], &result);
+    for (rank, host) in hosts.iter_mut().enumerate() {
+        hear(host, &sync);
+        let base = sent(host, asks_at);
+        processed(&mut switch, rank as u16, &base);
+        packets.push(("BASE: what the rank lacks", base));
+    }
+    let rewind = notice(&mut switch);
+    packets.push(("REWIND: epoch 1 begins with VID 0", rewind.clone()));
+    hear(&mut hosts[1], &rewind);
+    packets.push(("CONTRIBUTION of rank 1 again, in epoch 1", sent(&mut hosts[1], asks_at)));
+    packets.push(("RESEND: from VID 0 on", of_kind(Kind::Resend, &passed)));
+    packets.push(("QUERY: whom does VID 0 wait for?", of_kind(Kind::Query, &passed)));
+    packets.push(("FIN: nothing before VID 0 is needed", of_kind(Kind::Fin, &lost)));
+    packets.push(("FINASK: is anything before VID 0 needed?", of_kind(Kind::FinAsk, &passed)));
+    packets.push(("FINDONE: nothing before VID 0 is needed by anybody", of_kind(Kind::FinDone, &passed)));
+    check("panama", &packets);
+}
+
+/// Four ports, all of the bitmap, VID 0 expected: packets in by port, and what comes out.
+#[test]
+fn figure_6a() {
+    let mut switch = new_switch(4);
+    let mut packets = Vec::new();
+    let said = ["port 0 in", "port 1 in", "port 2 in", "port 3 in"];
+    for (port, said) in (0..4).zip(said) {
+        let config = tributary_proto::contract::config::HostConfig {
+            job: tributary_proto::contract::config::JobConfig { world: 4, ..job(&PROTOCOL) },
+            rank: tributary_proto::contract::ids::Rank(port),
+            child: tributary_proto::contract::ids::ChildId(port),
+            serves: None,
+            timers: Default::default(),
+            fabric: Default::default(),
+        };
+        let mut host = PROTOCOL.host(Values::Elements, &config);
+        let tiny = f32::from_bits(1 + u32::from(port));
+        host.submit(Time::ZERO, f32s(&[1.5 * f32::from(port), 16_777_216.0 - f32::from(port), -0.0, tiny])).unwrap();
+        let contribution = sent(&mut host, Time::ZERO);
+        let (verdict, out) = processed(&mut switch, port, &contribution);
+        packets.push((said, contribution));
+        if port == 3 {
+            assert_eq!(verdict, Verdict::Group(GroupId(0)));
+            packets.push(("out, to all ports", out));
+        }
+    }
+    check("panama_fig6a", &packets);
+}

@@ -1,0 +1,14 @@
+//! PANAMA's machines in virtual time: what must hold without faults, with them, and when something is broken.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod accelerator;
+mod faults;
+mod golden;
+mod leaving;
+mod setup;
+mod strangers;
+mod sums;
+mod trouble;
+mod windows;

@@ -1,0 +1,108 @@
+//! PANAMA on simulated fabrics: every sum is proven, over any number of trees; no packet finds its port full; marks and room
+//! hold the windows; and beside a flow under DCTCP it takes its share.
+
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::{Span, Time};
+use tributary_sim::config::Config;
+use tributary_sim::driver::Simulation;
+use tributary_sim::experiment::build;
+use tributary_sim::net::LinkId;
+
+/// Runs a file to its end; every sum must be right, and no accelerator may have been too small.
+fn run(text: &str) -> Simulation {
+    let config = Config::parse(text).unwrap();
+    let mut sim = build(&config).unwrap();
+    assert!(sim.run_until_finished(Time::ZERO + config.end.0), "not finished\n{text}");
+    for job in sim.traffic.jobs.all() {
+        assert!(job.is_complete() && job.complaints.is_empty(), "{:?}\n{text}", job.complaints);
+        assert_eq!(sim.drops_in_switches(job).get(DropReason::Overflow), 0, "{text}");
+    }
+    sim
+}
+
+/// A leaf-spine fabric of 4 leaves with 4 hosts each, with a job on all of them.
+fn file(job: &str, rest: &str) -> String {
+    format!(
+        "end = \"20 s\"\n[network]\nleaf_spine = {{ leaves = 4, spines = 4, hosts_per_leaf = 4 }}\nrate = \"10 Gbit/s\"\n\
+         delay = \"1 us\"\nqueue = \"1 MiB\"\nmark_above = \"128 KiB\"\n[[job]]\nprotocol = \"panama\"\nhosts = \"all\"\n\
+         rto = {{ initial = \"10 ms\", min = \"1 ms\", max = \"200 ms\" }}\n{job}\n{rest}\n"
+    )
+}
+
+fn sent_again(sim: &Simulation) -> u64 {
+    sim.traffic.seats.iter().map(|seat| seat.machine.stats().retransmissions).sum()
+}
+
+#[test]
+fn four_trees_are_used_evenly_and_at_line_rate() {
+    let sim = run(&file("tensor = \"4 MiB\"\ntrees = 4\nslots = 1024", ""));
+    assert_eq!(sent_again(&sim), 0);
+    let seconds = sim.traffic.jobs.all()[0].iterations[0].end.unwrap().as_secs_f64();
+    let goodput = 8.0 * 4.194304e-3 / seconds;
+    assert!(goodput > 8.5, "{goodput} Gbit/s");
+    // What each spine has sent: sums of all leaves, once to each.
+    let of_spine = |spine: u32| {
+        let node = NodeId(16 + 4 + spine);
+        let ports: Vec<LinkId> = sim.fabric.ports(node).to_vec();
+        ports.into_iter().map(|link| sim.fabric.counters(link).packets).sum::<u64>()
+    };
+    let sent: Vec<u64> = (0..4).map(of_spine).collect();
+    let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+    assert!(*least > 0 && (most - least) * 50 <= *most, "{sent:?} packets by spine");
+}
+
+#[test]
+fn every_type_and_any_number_of_trees_with_little_room() {
+    for dtype in ["f32", "f16", "i32", "f64"] {
+        for (trees, slots) in [(1, 1), (1, 3), (3, 12), (4, 64)] {
+            run(&file(&format!("tensor = \"64 KiB\"\ntype = \"{dtype}\"\niterations = 2\ntrees = {trees}\nslots = {slots}"), ""));
+        }
+    }
+}
+
+#[test]
+fn loss_on_all_links_is_survived() {
+    let fault = "[[fault]]\nlinks = \"all\"\nloss = \"0.2 %\"";
+    let sim = run(&file("tensor = \"256 KiB\"\ntrees = 4\nslots = 64", fault));
+    assert!(sent_again(&sim) > 0);
+}
+
+#[test]
+fn late_ranks_make_nobody_send_again() {
+    let late = "stragglers = { ranks = 2, late = \"300 ms\" }";
+    let sim = run(&file(&format!("tensor = \"256 KiB\"\ntrees = 2\nslots = 64\n{late}"), ""));
+    assert_eq!(sent_again(&sim), 0);
+}
+
+/// Figure 10: two ranks on each side of one cable, and a flow under DCTCP that was there before. The shares of both in the
+/// last half, of what each should have.
+fn shares(option: &str) -> (f64, f64) {
+    let text = format!(
+        "[network]\ndumbbell = {{ left = 3, right = 3 }}\nrate = \"10 Gbit/s\"\ndelay = \"5 us\"\nqueue = \"1 MiB\"\n\
+         mark_above = \"128 KiB\"\n[[job]]\nprotocol = \"panama\"\nhosts = [0, 1, 3, 4]\nroots = [1]\nslots = 512\n\
+         tensor = \"512 MiB\"\nstart = \"50 ms\"\n{option}\n"
+    );
+    let mut sim = build(&Config::parse(&text).unwrap()).unwrap();
+    let (rank, sender) = (NodeId(0), NodeId(2));
+    sim.start_flow(sender, NodeId(5), 1 << 40).unwrap();
+    let sent = |sim: &Simulation| [rank, sender].map(|host| sim.fabric.counters(sim.fabric.port(host, 0)).bytes as f64);
+    sim.run(Time::ZERO + Span::from_millis(125));
+    let half = sent(&sim);
+    sim.run(Time::ZERO + Span::from_millis(200));
+    let end = sent(&sim);
+    let share = |of: usize| (end[of] - half[of]) * 8.0 / 75e-3 / 5e9;
+    (share(0), share(1))
+}
+
+#[test]
+fn beside_a_flow_under_dctcp_each_gets_its_share() {
+    let (job, flow) = shares("");
+    assert!((0.8..1.25).contains(&job) && (0.8..1.25).contains(&flow), "the job {job}, the flow {flow}");
+}
+
+#[test]
+fn without_congestion_control_the_flow_starves() {
+    let (job, flow) = shares("options = { congestion_control = \"off\" }");
+    assert!(flow < 0.4, "the job {job}, the flow {flow}");
+}
