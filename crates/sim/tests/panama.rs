@@ -56,7 +56,10 @@ fn four_trees_are_used_evenly_and_at_line_rate() {
 fn every_type_and_any_number_of_trees_with_little_room() {
     for dtype in ["f32", "f16", "i32", "f64"] {
         for (trees, slots) in [(1, 1), (1, 3), (3, 12), (4, 64)] {
-            run(&file(&format!("tensor = \"64 KiB\"\ntype = \"{dtype}\"\niterations = 2\ntrees = {trees}\nslots = {slots}"), ""));
+            run(&file(
+                &format!("tensor = \"64 KiB\"\ntype = \"{dtype}\"\niterations = 2\ntrees = {trees}\nslots = {slots}"),
+                "",
+            ));
         }
     }
 }

@@ -65,5 +65,6 @@ pub fn pipeline(bytes: &[u8]) {
 pub fn host(bytes: &[u8]) {
     let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(ShardId(0)) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
-    drive_host(&PROTOCOL, FabricPlan::default(), two_collectives(), bytes, Timers::GoOn, from, readable);
+    let job = job(&PROTOCOL);
+    drive_host(&PROTOCOL, &job, FabricPlan::default(), two_collectives(), bytes, Timers::GoOn, from, readable);
 }

@@ -137,7 +137,7 @@ impl PathProbe {
     fn conclude(&mut self) {
         match self.best {
             0 => {}
-            ..=SHORTEST => self.blocked = Some(ladder(self.full).last().unwrap_or(self.full)),
+            1..=SHORTEST => self.blocked = Some(ladder(self.full).last().unwrap_or(self.full)),
             _ => self.limit = self.best.min(self.full),
         }
         // What comes back late from the search says nothing about the next sign of life.

@@ -6,9 +6,9 @@ const CONGESTION_CONTROL: &str = "congestion_control";
 const ROUND_ROBIN: &str = "round_robin";
 
 /// The options of the protocol.
-pub const SET: OptionSet = OptionSet {
-    protocol: "panama",
-    specs: &[
+pub const SET: OptionSet = OptionSet::new(
+    "panama",
+    &[
         OptionSpec {
             name: CONGESTION_CONTROL,
             kind: Kind::Choice(&["on", "off"]),
@@ -22,7 +22,7 @@ pub const SET: OptionSet = OptionSet {
             help: "the next tree whose window is open sends, or trees send strictly in turn",
         },
     ],
-};
+);
 
 /// What was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use tributary_proto::contract::wire::Common;
 use tributary_proto::panama::Panama;
 use tributary_proto::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
 
-use crate::setup::{job, vector};
+use crate::setup::job;
 
 const GROUP: GroupId = GroupId(7);
 const SUM: Spec = Spec::allreduce(1, DType::F32, ReduceOp::Sum);

@@ -22,6 +22,7 @@ use crate::collective::values::Values;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, GroupId, PortId};
+use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
@@ -58,8 +59,9 @@ pub struct Panama {
     phase: Phase,
     heads: Heads,
     entries: Entries,
-    /// Sums that are to be sent up, though no packet of the right size is at hand, with the VID and what is known of it.
-    partials: VecDeque<u64>,
+    /// VIDs whose sums are to be sent up, though no packet of the right size is at hand, and the ports of the last
+    /// contributions.
+    partials: VecDeque<(u64, PortId)>,
     bases: Bases,
     floors: Floors,
     notices: Notices,
@@ -91,6 +93,18 @@ pub struct Counters {
     pub resends: u64,
     /// Sums that left with a mark.
     pub marks: u64,
+}
+
+impl Counters {
+    /// Those that are PANAMA's alone.
+    fn metrics(&self) -> Vec<Metric> {
+        vec![
+            Metric::counter("lost_vids", self.lost_vids, "VIDs passed because a contribution was lost."),
+            Metric::counter("rewinds", self.rewinds, "Epochs that began because a result was lost."),
+            Metric::counter("resends", self.resends, "Workers that were told to send again."),
+            Metric::counter("marked_sums", self.marks, "Sums that left with a congestion mark."),
+        ]
+    }
 }
 
 impl Panama {
@@ -144,7 +158,7 @@ impl Panama {
             return Err(DropReason::BadField);
         }
         if self.parent.is_some_and(|parent| parent.port == ingress) {
-            return self.from_parent(kind, &header, packet);
+            return self.parents(kind, &header, packet);
         }
         if self.members.get(header.wid.index()) != Some(&ingress) {
             return Err(DropReason::WrongWorker);
@@ -163,7 +177,7 @@ impl Panama {
         }
     }
 
-    fn from_parent(&mut self, kind: Kind, header: &Header, packet: &PacketMut<'_>) -> Result<Verdict, DropReason> {
+    fn parents(&mut self, kind: Kind, header: &Header, packet: &PacketMut<'_>) -> Result<Verdict, DropReason> {
         match kind {
             Kind::Result => self.result(header),
             Kind::Passed if header.epoch == self.epoch => Ok(Verdict::Group(self.group)),
@@ -203,7 +217,7 @@ impl Panama {
         if held.count > 0 && held.elements != elements {
             return Err(DropReason::BadLength);
         }
-        if held.count == 0 && self.partials.contains(&(vid - u64::from(self.room))) {
+        if held.count == 0 && self.partials.iter().any(|&(waiting, _)| waiting + u64::from(self.room) == vid) {
             // Its child cannot have the result of the one that lies there, and so may not send it.
             return Err(DropReason::Ahead);
         }
@@ -279,7 +293,7 @@ impl Panama {
             return Verdict::Group(self.group);
         };
         if brought.form == Form::Host && brought.encoding.is_wide() {
-            self.partials.push_back(vid);
+            self.partials.push_back((vid, self.members[brought.header.wid.index()]));
             return Verdict::Consume;
         }
         self.write(vid, &entry, Kind::Contribution, brought, packet);
@@ -320,7 +334,7 @@ impl Panama {
     /// The next sum for which no packet was at hand. Its entry is free, and as it was: nobody may take it before.
     fn poll_partial(&mut self, buf: &mut [u8]) -> Option<Emission> {
         let parent = self.parent?;
-        let vid = self.partials.pop_front()?;
+        let (vid, ingress) = self.partials.pop_front()?;
         let entry = *self.entries.get(vid);
         let encoding = Encoding::new(self.values, Numbers::Float, &entry.spec)?;
         self.common.emit(buf);
@@ -329,7 +343,7 @@ impl Panama {
         let mut packet = PacketMut::new(buf, entry.ecn);
         self.write(vid, &entry, Kind::Contribution, &brought, &mut packet);
         let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
-        Some(Emission { len, wire_len, ecn, verdict: Verdict::Port(parent.port) })
+        Some(Emission { len, wire_len, ecn, verdict: Verdict::Port(parent.port), ingress: Some(ingress) })
     }
 
     /// A result comes down: it passes as it is.
@@ -374,7 +388,7 @@ impl Switch for Panama {
             + heap_bytes(&self.below)
             + self.heads.memory_bytes()
             + self.entries.memory_bytes()
-            + self.partials.capacity() * size_of::<u64>()
+            + self.partials.capacity() * size_of::<(u64, PortId)>()
             + self.bases.memory_bytes()
             + self.floors.memory_bytes()
             + self.notices.memory_bytes()
@@ -392,7 +406,7 @@ impl Switch for Panama {
             missing: self.heads.missing().collect(),
             blocks_completed: self.counters.blocks_completed,
             contributions: self.counters.contributions,
-            unicast_resends: self.counters.resends,
+            metrics: self.counters.metrics(),
         }
     }
 }

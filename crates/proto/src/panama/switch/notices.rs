@@ -105,7 +105,7 @@ impl Notices {
             Common { kind: notice.kind as u8, ..self.common }.emit(buf);
             let Notice { vid, epoch, .. } = notice;
             Header { vid, tid: self.tid, wnd_cap: NO_CAP, epoch, wid, spec: NOTHING, contributors: 0 }.emit(buf);
-            return Some(Emission { len, wire_len: len, ecn: Ecn::NotCapable, verdict });
+            return Some(Emission { len, wire_len: len, ecn: Ecn::NotCapable, verdict, ingress: None });
         }
     }
 
