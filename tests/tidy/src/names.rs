@@ -12,11 +12,12 @@ struct Protocol {
     alone: bool,
 }
 
-const PROTOCOLS: [Protocol; 4] = [
+const PROTOCOLS: [Protocol; 5] = [
     Protocol { name: "switchml", words: &[&["switchml"], &["switch", "ml"]], alone: false },
     Protocol { name: "canary", words: &[&["canary"]], alone: false },
     Protocol { name: "ring", words: &[&["ring"]], alone: false },
     Protocol { name: "ps", words: &[&["ps"]], alone: true },
+    Protocol { name: "panama", words: &[&["panama"]], alone: false },
 ];
 
 /// Where each protocol may be named, `*` for its name: its folder, tests, benches and fuzz targets.
@@ -26,7 +27,7 @@ const ROOMS: [&str; 8] = [
     "crates/proto/tests/fuzz/*.rs",
     "crates/proto/benches/*",
     "crates/proto/benches/switches/*.rs",
-    "crates/sim/tests/*.rs",
+    "crates/sim/tests/*",
     "fuzz/fuzz_targets/*",
     "fuzz/src/machines/*.rs",
 ];

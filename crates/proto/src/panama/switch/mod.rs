@@ -1,5 +1,6 @@
 //! The accelerator of one switch for one tree of one job (§5): alone, or in levels.
 
+mod counters;
 mod entries;
 mod farewell;
 mod heads;
@@ -9,6 +10,7 @@ mod trouble;
 
 use std::collections::VecDeque;
 
+pub use self::counters::Counters;
 pub(super) use self::entries::NOTHING;
 use self::entries::{Entries, Entry};
 use self::farewell::Floors;
@@ -22,7 +24,6 @@ use crate::collective::values::Values;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, GroupId, PortId};
-use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
@@ -76,35 +77,6 @@ struct Contribution {
     elements: u32,
     encoding: Encoding,
     form: Form,
-}
-
-/// What this accelerator has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Sums that have left.
-    pub blocks_completed: u64,
-    /// Contributions that were added.
-    pub contributions: u64,
-    /// VIDs that were passed because a contribution was lost (§5).
-    pub lost_vids: u64,
-    /// Epochs that began.
-    pub rewinds: u64,
-    /// Workers that were told to send again.
-    pub resends: u64,
-    /// Sums that left with a mark.
-    pub marks: u64,
-}
-
-impl Counters {
-    /// Those that are PANAMA's alone.
-    fn metrics(&self) -> Vec<Metric> {
-        vec![
-            Metric::counter("lost_vids", self.lost_vids, "VIDs passed because a contribution was lost."),
-            Metric::counter("rewinds", self.rewinds, "Epochs that began because a result was lost."),
-            Metric::counter("resends", self.resends, "Workers that were told to send again."),
-            Metric::counter("marked_sums", self.marks, "Sums that left with a congestion mark."),
-        ]
-    }
 }
 
 impl Panama {

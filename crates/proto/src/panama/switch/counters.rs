@@ -1,0 +1,32 @@
+//! What an accelerator counts, for people and for monitoring.
+
+use crate::contract::metric::Metric;
+
+/// What this accelerator has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Sums that have left.
+    pub blocks_completed: u64,
+    /// Contributions that were added.
+    pub contributions: u64,
+    /// VIDs that were passed because a contribution was lost (§5).
+    pub lost_vids: u64,
+    /// Epochs that began.
+    pub rewinds: u64,
+    /// Workers that were told to send again.
+    pub resends: u64,
+    /// Sums that left with a mark.
+    pub marks: u64,
+}
+
+impl Counters {
+    /// Those that are PANAMA's alone.
+    pub(super) fn metrics(&self) -> Vec<Metric> {
+        vec![
+            Metric::counter("lost_vids", self.lost_vids, "VIDs passed because a contribution was lost."),
+            Metric::counter("rewinds", self.rewinds, "Epochs that began because a result was lost."),
+            Metric::counter("resends", self.resends, "Workers that were told to send again."),
+            Metric::counter("marked_sums", self.marks, "Sums that left with a congestion mark."),
+        ]
+    }
+}
