@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use tributary_proto::contract::metric::{Metric, MetricValue};
 
 /// A switch and its jobs at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +43,9 @@ pub struct SwitchInfo {
     /// Servers that have offered themselves, by address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerStatus>,
+    /// What jobs share there, protocol by protocol.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<SharedStatus>,
     /// Its part in a fabric of switches, if it is one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricStatus>,
@@ -85,8 +89,6 @@ pub struct FabricStatus {
     pub ready: bool,
     /// Its ports, by number.
     pub ports: Vec<PortStatus>,
-    /// The memory that all jobs share; none before there is a protocol that uses it.
-    pub descriptors: Option<DescriptorStatus>,
 }
 
 /// One port of a fabric's switch.
@@ -117,32 +119,68 @@ pub struct PortStatus {
     pub rx_bytes: u64,
 }
 
-/// The memory that all jobs of a switch share.
+/// What all jobs of a protocol share at a switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DescriptorStatus {
-    /// How many there are.
-    pub total: u32,
-    /// Those in use.
-    pub held: u32,
-    /// The most that were in use at once.
-    pub peak: u32,
+pub struct SharedStatus {
+    /// The protocol.
+    pub protocol: String,
+    /// Slots, descriptors, aggregators: what jobs hold one or more of.
+    pub slots: u32,
+    /// Those that some job holds.
+    pub slots_held: u32,
+    /// The most that were held at once.
+    pub slots_peak: u32,
     /// Bytes of all.
     pub bytes: u64,
-    /// Packets that found their descriptor taken by another block.
-    pub collisions: u64,
-    /// Contributions that came when their partial sum had left.
-    pub stragglers: u64,
-    /// Partial sums that left because their time was up.
-    pub flushed_late: u64,
-    /// Sums that left because nothing was missing.
-    pub flushed_full: u64,
-    /// Packets that restored a subtree.
-    pub restorations: u64,
-    /// Descriptors that were freed because nobody needed them any more.
-    pub expired: u64,
-    /// Microseconds that a partial sum waits now.
-    pub timeout_us: f64,
+    /// What the protocol counts and measures of its own, all jobs together.
+    pub metrics: Vec<MetricStatus>,
+}
+
+/// A figure of a protocol's own: `{"name": "collisions", "help": "...", "kind": "counter", "value": 3}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricStatus {
+    /// Its name among those of its protocol.
+    pub name: String,
+    /// What it says, as one sentence.
+    pub help: String,
+    /// Its kind, and what it is now.
+    #[serde(flatten)]
+    pub value: MetricNumber,
+}
+
+/// The value of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "value", rename_all = "lowercase")]
+pub enum MetricNumber {
+    /// How often something has happened: it never falls.
+    Counter(u64),
+    /// How much there is of something now, or was at most.
+    Gauge(f64),
+}
+
+impl MetricStatus {
+    /// A machine's figures.
+    pub fn all(metrics: &[Metric]) -> Vec<MetricStatus> {
+        let status = |metric: &Metric| MetricStatus {
+            name: metric.name.to_owned(),
+            help: metric.help.to_owned(),
+            value: match metric.value {
+                MetricValue::Counter(count) => MetricNumber::Counter(count),
+                MetricValue::Gauge(value) => MetricNumber::Gauge(value),
+            },
+        };
+        metrics.iter().map(status).collect()
+    }
+}
+
+impl From<MetricNumber> for MetricValue {
+    fn from(number: MetricNumber) -> MetricValue {
+        match number {
+            MetricNumber::Counter(count) => MetricValue::Counter(count),
+            MetricNumber::Gauge(value) => MetricValue::Gauge(value),
+        }
+    }
 }
 
 /// One shard of the switch.
@@ -229,8 +267,9 @@ pub struct JobStatus {
     pub blocks: u64,
     /// Contributions added.
     pub contributions: u64,
-    /// Results sent again to single members.
-    pub unicast_resends: u64,
+    /// What its protocol counts and measures of its own for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricStatus>,
     /// Bytes of tensor summed: 4 for each element of each completed block; a tensor's short last block counts as full.
     pub goodput_bytes: u64,
     /// The same in Gbit/s, lately.

@@ -1,7 +1,8 @@
 //! Two switches of a fabric on the loopback interface: jobs that are formed at one and installed at both. The one host that
 //! is there has the address from which this machine speaks to itself.
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,42 @@ fn a_job_that_joins_at_a_leaf_is_formed_at_the_seat_installed_everywhere_and_rem
     for switch in [&top, &leaf] {
         until(switch, "the removal", |status| status.jobs.is_empty());
     }
+}
+
+/// Whatever a protocol counts is seen under its own names, at every switch and for every job, and by monitoring too.
+#[test]
+fn what_a_protocol_counts_reaches_status_and_metrics_of_every_switch() {
+    for (number, protocol) in (40..).zip(protocols::ALL.iter().filter(|protocol| protocol.shared.is_some())) {
+        let fabric = fabric(number, "0123456789abcdef");
+        let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
+        until(&leaf, "a greeting", ready);
+        let group = Group::connect(&options(&leaf, protocol)).unwrap();
+        for switch in [&leaf, &top] {
+            until(switch, "the job", |status| !status.jobs.is_empty());
+            let status = client::status(switch.udp_addr()).unwrap();
+            let shared = status.switch.shared.iter().find(|shared| shared.protocol == protocol.name).unwrap();
+            assert!(shared.bytes > 0 && shared.slots > 0 && !shared.metrics.is_empty(), "{shared:?}");
+            let metrics = scrape(switch);
+            for metric in &shared.metrics {
+                let line = format!("\ntributary_{}_{}", protocol.name, metric.name);
+                assert!(metrics.contains(&line), "{line} in {metrics}");
+            }
+            for metric in &status.jobs[0].metrics {
+                let line = format!("\n# HELP tributary_{}_job_{} {}", protocol.name, metric.name, metric.help);
+                assert!(metrics.contains(&line), "{line} in {metrics}");
+            }
+        }
+        group.close();
+    }
+}
+
+/// What monitoring reads of a switch.
+fn scrape(switch: &RunningFabricSwitch) -> String {
+    let mut stream = TcpStream::connect(switch.udp_addr()).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: switch\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 #[test]

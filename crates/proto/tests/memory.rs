@@ -5,7 +5,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{Below, JobConfig, Parent, SharedSwitchConfig, SwitchConfig};
+use tributary_proto::contract::config::{
+    Below, FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig,
+};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ShardId};
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::protocol::Protocol;
@@ -60,6 +62,12 @@ fn allocated<T>(make: impl FnOnce() -> T) -> (T, usize) {
     (made, (HELD.get() - before) as usize)
 }
 
+fn job(protocol: &Protocol, world: u16, slots: u16, shards: u16) -> JobConfig {
+    let (job, key, options) = (JobId(1), JobKey(2), protocol.options.defaults());
+    let (protocol, elements_per_packet, levels) = (protocol.code, 64, false);
+    JobConfig { job, key, protocol, world, slots, elements_per_packet, shards, levels, options }
+}
+
 /// A switch with workers or, where `racks` are given, with switches below it.
 fn config(protocol: &Protocol, world: u16, racks: u16, slots: u16, shards: u16, parent: bool) -> SwitchConfig {
     let rack = |rack| (0..world).filter(|rank| rank % racks == rack).map(Rank).collect();
@@ -67,10 +75,7 @@ fn config(protocol: &Protocol, world: u16, racks: u16, slots: u16, shards: u16, 
         0 => Below::workers(world),
         _ => (0..racks).map(|number| Below::Switch(rack(number))).collect(),
     };
-    let (code, options) = (protocol.code, protocol.options.defaults());
-    let (job, key) = (JobId(1), JobKey(2));
-    let job =
-        JobConfig { job, key, protocol: code, world, slots, elements_per_packet: 64, shards, levels: false, options };
+    let job = job(protocol, world, slots, shards);
     let parent = parent.then_some(Parent { port: PortId(2000), child: ChildId(0) });
     let members = (0..below.len() as u16).map(PortId).collect();
     SwitchConfig { job, shard: ShardId(0), members, below, group: GroupId(1), parent }
@@ -106,9 +111,19 @@ fn a_machine_that_jobs_share_says_what_it_holds_to_the_byte() {
             let (mut machine, mut held) = allocated(|| (shared.machine)(Values::Elements, &config));
             assert_eq!(machine.memory_bytes(), held, "{}: {config:?}", protocol.name);
             for job in 1..100 {
-                held += allocated(|| machine.add_job(JobId(job))).1;
+                let plan = shared_job(protocol, JobId(job));
+                held += allocated(|| machine.add_job(&plan)).1;
                 assert_eq!(machine.memory_bytes(), held, "{}: {job} jobs", protocol.name);
             }
         }
     }
+}
+
+/// A job of two members at the switch's first ports.
+fn shared_job(protocol: &Protocol, id: JobId) -> SharedJob {
+    let job = JobConfig { job: id, ..job(protocol, 2, 64, 1) };
+    let hosts = [NodeId(0), NodeId(1)].into();
+    let fabric = FabricPlan { hosts, switches: [NodeId(9); 2].into(), roots: [].into() };
+    let ports = vec![Some(PortId(0)), Some(PortId(1))];
+    SharedJob { share_bytes: protocol.share_bytes(&job, 2), job, fabric, ports, trees: Vec::new() }
 }

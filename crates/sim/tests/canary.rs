@@ -36,8 +36,8 @@ fn run(text: &str) -> Simulation {
         assert!(job.is_complete() && job.complaints.is_empty(), "{:?}\n{text}", job.complaints);
     }
     sim.run(sim.fabric.now + Span::from_millis(20));
-    for (switch, array) in sim.arrays() {
-        assert_eq!(array.held, 0, "switch {switch}\n{text}");
+    for (switch, shared) in sim.shared() {
+        assert_eq!(shared.slots_held, 0, "switch {switch}\n{text}");
     }
     sim
 }
@@ -132,7 +132,7 @@ fn the_peak_of_descriptors_stays_within_the_model() {
             let late_ns = if noise.is_some() { 1000.0 } else { 0.0 };
             let (d, l, t, r) = (4.0, 300.0 + packet_ns, 1000.0 * longest_us, packet_ns + 2.0 * late_ns);
             let model = (2.0 * d * (l + t) + r) / packet_ns;
-            let peak = sim.arrays().map(|(_, array)| array.peak).max().unwrap();
+            let peak = sim.shared().map(|(_, shared)| shared.slots_peak).max().unwrap();
             assert!(f64::from(peak) <= model, "{peak} descriptors at {timeout}, the model says {model:.0}");
         }
     }

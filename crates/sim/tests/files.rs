@@ -1,8 +1,9 @@
 //! Experiment files: what is read, what is refused, and how a run is reported.
 
+use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::run;
-use tributary_sim::table::Format;
+use tributary_sim::table::{Format, Values};
 
 const SMALL: &str = r#"
 [network]
@@ -44,6 +45,36 @@ fn a_small_file_runs_and_its_report_has_what_people_ask() {
     let text = report.to_string();
     for word in ["job 0: switchml on 8 ranks", "goodput", "background", "level 1 up", "trace", "packet-hops/s"] {
         assert!(text.contains(word), "{word} in\n{text}");
+    }
+}
+
+/// Whatever a protocol counts in switches is in the text, the JSON and the tables, under its own names.
+#[test]
+fn what_a_protocol_counts_in_switches_is_told_under_its_own_names() {
+    for protocol in protocols::ALL.iter().filter(|protocol| protocol.sums_in_network()) {
+        let job = format!("protocol = \"{protocol}\"\nhosts = \"all\"\ntensor = \"100 kB\"\nname = \"train\"");
+        let report =
+            run(&Config::parse(&format!("[network]\nstar = {{ hosts = 4 }}\n[[job]]\n{job}")).unwrap()).unwrap();
+        assert_eq!(report.failure(), None, "{report}");
+        let (text, json) = (report.to_string(), serde_json::to_value(&report).unwrap());
+        let table = report.tables().into_iter().find(|table| table.name == "switch_metrics").unwrap();
+        let column = |name: &str| match &table.columns.iter().find(|column| column.name == name).unwrap().values {
+            Values::Text(texts) => texts.clone(),
+            other => panic!("{name} is {other:?}"),
+        };
+        let rows: Vec<(String, String)> = column("job").into_iter().zip(column("metric")).collect();
+        assert!(column("protocol").iter().all(|name| name == protocol.name));
+        for metric in &report.jobs[0].switch_metrics {
+            assert!(rows.contains(&("train".into(), metric.name.into())), "{}: {rows:?}", metric.name);
+        }
+        assert_eq!(report.shared.is_empty(), protocol.shared.is_none());
+        for metric in report.shared.iter().flat_map(|shared| &shared.metrics) {
+            assert!(rows.contains(&(String::new(), metric.name.into())), "{}: {rows:?}", metric.name);
+            let shown = format!("{} {}", metric.name.replace('_', " "), metric.value);
+            assert_eq!(text.contains(&shown), metric.kind == "gauge" || metric.value > 0.0, "{shown} in\n{text}");
+            let all = json["shared"][0]["metrics"].as_array().unwrap();
+            assert!(all.iter().any(|one| one["name"] == metric.name && one["kind"] == metric.kind), "{all:?}");
+        }
     }
 }
 

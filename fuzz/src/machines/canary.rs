@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, Report};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedSwitchConfig};
+use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::drive::record::SwitchRecorder;
 use tributary_proto::contract::ids::{NodeId, PortId, Rank};
 use tributary_proto::contract::packet::{Addr, Ecn, PacketMut};
-use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 
@@ -39,8 +39,8 @@ pub fn switch(bytes: &[u8]) {
     let job = job(&PROTOCOL);
     let mut pipeline = Pipeline::default();
     pipeline.share(PROTOCOL.code, (shared.machine)(Values::Elements, &config));
-    let (members, others, protocol) = (Vec::new(), Vec::new(), PROTOCOL.code);
-    pipeline.install(job.job, InstalledJob { protocol, key: job.key, members, others, machine: None });
+    let (fabric, ports, trees) = (FabricPlan::default(), Vec::new(), Vec::new());
+    pipeline.install_shared(&SharedJob { job, fabric, ports, trees, share_bytes: 0 });
     let (mut now, mut recorder) = (Time::ZERO, SwitchRecorder::default());
     for (from, mut bytes) in packets(&PROTOCOL, bytes) {
         now += Span::from_nanos(u64::from(from));
@@ -57,7 +57,7 @@ pub fn switch(bytes: &[u8]) {
         now = due.max(now);
         recorder.timeout(&mut pipeline, now);
     }
-    assert_eq!(pipeline.array(PROTOCOL.code).expect("it is shared").0.held, 0);
+    assert_eq!(pipeline.shared(PROTOCOL.code).expect("it is shared").slots_held, 0);
 }
 
 /// A host in the middle of two collectives gets any packets from anywhere; then its time runs out.

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 #: The tables of a result.
-TableName: TypeAlias = Literal["jobs", "collectives", "flows", "links", "queues", "samples", "switch_samples"]
+TableName: TypeAlias = Literal[
+    "jobs", "collectives", "flows", "links", "queues", "samples", "switch_samples", "switch_metrics"
+]
 
 
 class Progress(NamedTuple):
@@ -115,6 +117,11 @@ class Result:
     def switch_samples(self) -> _tables.Table:
         """A record for each switch at each of these steps."""
         return self._table("switch_samples")
+
+    @cached_property
+    def switch_metrics(self) -> _tables.Table:
+        """A record for each figure that a protocol counts or measures in a switch, by the protocol's own name for it."""
+        return self._table("switch_metrics")
 
     def frame(self, table: TableName) -> pd.DataFrame:
         """Give one table as a pandas frame."""

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use tributary_net::client;
 use tributary_net::status::{
-    FabricStatus, JobServerStatus, JobStatus, ServerStatus, ShardStatus, SwitchInfo, SwitchStatus,
+    FabricStatus, JobServerStatus, JobStatus, MetricNumber, MetricStatus, ServerStatus, ShardStatus, SharedStatus,
+    SwitchInfo, SwitchStatus,
 };
 
 use crate::address::{parse_switch, resolve};
@@ -46,6 +47,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 fn text(status: &SwitchStatus) -> String {
     let mut lines = about_switch(&status.switch);
     lines.extend(status.switch.fabric.iter().flat_map(about_fabric));
+    lines.extend(status.switch.shared.iter().map(about_shared));
     lines.push(String::new());
     if status.jobs.is_empty() {
         lines.push("no jobs".to_string());
@@ -56,8 +58,11 @@ fn text(status: &SwitchStatus) -> String {
     lines.extend(status.jobs.iter().flat_map(servers));
     let drops = status.jobs.iter().filter(|job| !job.drops.is_empty());
     let drops: Vec<String> = drops.map(|job| format!("dropped of {}: {}", job.name, counts(&job.drops))).collect();
-    if !drops.is_empty() {
+    let own = status.jobs.iter().map(|job| (job, figures(&job.metrics))).filter(|(_, own)| !own.is_empty());
+    let own: Vec<String> = own.map(|(job, own)| format!("{} of {}: {own}", job.protocol, job.name)).collect();
+    if !(drops.is_empty() && own.is_empty()) {
         lines.push(String::new());
+        lines.extend(own);
         lines.extend(drops);
     }
     lines.join("\n")
@@ -113,25 +118,32 @@ fn server(server: &ServerStatus) -> String {
     format!("server {} is {}, {jobs}, heard {:.1} s ago", server.addr, server.state, server.heard_s_ago)
 }
 
-/// What a switch of a fabric has more than others: its ports, and the memory that all jobs share.
+/// What jobs share at a switch, and what their protocol counts there.
+fn about_shared(shared: &SharedStatus) -> String {
+    let SharedStatus { protocol, slots, slots_held, slots_peak, bytes, metrics } = shared;
+    let own = figures(metrics);
+    let own = if own.is_empty() { own } else { format!("; {own}") };
+    format!("{protocol}: {slots_held} of {slots} slots held by jobs (peak {slots_peak}), {:.1} MiB{own}", mib(*bytes))
+}
+
+/// A protocol's own figures, but for what has never happened.
+fn figures(metrics: &[MetricStatus]) -> String {
+    let text = |metric: &MetricStatus| {
+        let value = match metric.value {
+            MetricNumber::Counter(0) => return None,
+            MetricNumber::Counter(count) => count.to_string(),
+            MetricNumber::Gauge(value) => value.to_string(),
+        };
+        Some(format!("{} {value}", metric.name.replace('_', " ")))
+    };
+    metrics.iter().filter_map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// What a switch of a fabric has more than others: its ports.
 fn about_fabric(fabric: &FabricStatus) -> Vec<String> {
     let mut lines = vec![format!("{} of a fabric whose jobs are formed at {}", fabric.node, fabric.seat)];
     if !fabric.ready {
         lines.push(format!("it does not know the running jobs yet: {} has not told it", fabric.seat));
-    }
-    if let Some(memory) = &fabric.descriptors {
-        lines.push(format!(
-            "{} of {} descriptors held (peak {}), {} collisions, {} stragglers, {} sums left full and {} when their time \
-             was up, {} expired",
-            memory.held,
-            memory.total,
-            memory.peak,
-            memory.collisions,
-            memory.stragglers,
-            memory.flushed_full,
-            memory.flushed_late,
-            memory.expired
-        ));
     }
     let mut table = Table::new(["PORT", "TO", "UP", "QUEUED KIB", "PEAK KIB", "OUT", "DROPPED", "MARKED", "IN"]);
     for port in &fabric.ports {
@@ -166,7 +178,6 @@ fn jobs(jobs: &[JobStatus]) -> String {
         "GBIT/S",
         "MATE/S",
         "PACKETS",
-        "RESENDS",
         "AGE",
     ]);
     for job in jobs {
@@ -185,7 +196,6 @@ fn jobs(jobs: &[JobStatus]) -> String {
             format!("{:.2}", job.goodput_gbps),
             format!("{:.1}", job.ate_per_s / 1e6),
             job.packets.to_string(),
-            job.unicast_resends.to_string(),
             duration(job.age_s),
         ]);
     }
@@ -236,5 +246,29 @@ fn duration(seconds: f64) -> String {
         60..3_600 => format!("{} min", whole / 60),
         3_600..86_400 => format!("{} h {} min", whole / 3_600, whole / 60 % 60),
         _ => format!("{} d {} h", whole / 86_400, whole / 3_600 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metric(name: &str, value: MetricNumber) -> MetricStatus {
+        MetricStatus { name: name.into(), help: String::new(), value }
+    }
+
+    #[test]
+    fn what_a_protocol_counts_is_shown_by_its_own_names_and_what_never_happened_is_not() {
+        let metrics = vec![
+            metric("wait_seconds", MetricNumber::Gauge(0.5)),
+            metric("lost_feathers", MetricNumber::Counter(3)),
+            metric("crashes", MetricNumber::Counter(0)),
+        ];
+        let shared =
+            SharedStatus { protocol: "pigeon".into(), slots: 8, slots_held: 2, slots_peak: 5, bytes: 3 << 20, metrics };
+        assert_eq!(
+            about_shared(&shared),
+            "pigeon: 2 of 8 slots held by jobs (peak 5), 3.0 MiB; wait seconds 0.5, lost feathers 3"
+        );
     }
 }

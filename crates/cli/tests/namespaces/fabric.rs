@@ -33,13 +33,13 @@ fn fabric(words: &[&str]) -> Option<Output> {
     Some(command.output().unwrap())
 }
 
-/// A collective of all hosts that must end well, and leave no descriptor behind.
+/// A collective of all hosts that must end well, and leave nothing held behind.
 fn sum(words: &[&str]) -> Option<Value> {
     let output = fabric(&[&["--json", "--timeout", "100"], words].concat())?;
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     for switch in switches(&report) {
-        assert_eq!(switch["descriptors"]["held"], 0, "{switch}");
+        assert_eq!(switch["shared"][0]["slots_held"], 0, "{switch}");
     }
     Some(report)
 }
@@ -63,7 +63,7 @@ fn eight_hosts_sum_over_two_spines_and_leave_nothing_behind() {
         assert!(passed(&report, from, to) > 100, "{from} to {to}: {report}");
     }
     for switch in switches(&report) {
-        assert!(switch["descriptors"]["peak"].as_u64().unwrap() > 0, "{switch}");
+        assert!(switch["shared"][0]["slots_peak"].as_u64().unwrap() > 0, "{switch}");
     }
     assert!(
         report["ranks"].as_array().unwrap().iter().all(|rank| rank["in_network"].as_f64().unwrap() > 0.5),
@@ -96,7 +96,7 @@ fn a_spine_that_comes_back_gets_the_running_job_again() {
     // It is another process than before: what it counts is what it did after it came back.
     assert!(passed(&report, "spine0", "leaf0") > 100, "{report}");
     let spine = switches(&report).iter().find(|switch| switch["node"] == "spine0").unwrap();
-    assert!(spine["descriptors"]["peak"].as_u64().unwrap() > 0, "{spine}");
+    assert!(spine["shared"][0]["slots_peak"].as_u64().unwrap() > 0, "{spine}");
 }
 
 /// §6, on hosts behind both leaves: one gets the sum, all get one's data, and ranks that name different roots are told.

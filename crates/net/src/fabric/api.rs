@@ -13,6 +13,7 @@ use tributary_proto::protocols;
 use super::thread::{FabricJob, FabricReport};
 use crate::api::{FabricReply, from_hex, hex};
 use crate::shard::JobInstall;
+use crate::status::MetricStatus;
 
 /// The fabric's secret: what only its switches send.
 pub const SECRET_HEADER: &str = "x-tributary-fabric";
@@ -128,8 +129,10 @@ pub struct JobSign {
     pub blocks_per_s: f64,
     /// Contributions added there.
     pub contributions: u64,
-    /// Descriptors with a sum that is not complete.
+    /// Slots with a sum that is not complete.
     pub waiting: u32,
+    /// What its protocol counts and measures there.
+    pub metrics: Vec<MetricStatus>,
     /// Seconds since each member was heard there, by rank; none for those that are elsewhere.
     pub heard_s_ago: Vec<Option<f64>>,
 }
@@ -149,6 +152,7 @@ impl JobSign {
                 blocks_per_s: job.blocks_per_s,
                 contributions: machine.contributions,
                 waiting: machine.slots_waiting,
+                metrics: MetricStatus::all(&machine.metrics),
                 heard_s_ago: job.report.last_seen.iter().map(ago).collect(),
             }
         };

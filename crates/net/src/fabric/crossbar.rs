@@ -254,6 +254,12 @@ impl Crossbar {
         }
     }
 
+    /// The port that a host is connected to, if it is a host of ours.
+    pub fn port_to(&self, host: NodeId) -> Option<PortId> {
+        let number = self.ports.iter().position(|port| port.peer == host && port.switch.is_none())?;
+        Some(PortId(number as u16))
+    }
+
     /// When the member of a job on this host was last heard, if it is a host of ours.
     pub fn heard(&self, job: JobId, host: NodeId) -> Option<Time> {
         let port = self.ports.iter().find(|port| port.peer == host)?;

@@ -308,6 +308,12 @@ fn add(now: Time, jobs: &mut [ShardJob], sign: &JobSign) {
     machine.blocks_completed = machine.blocks_completed.max(sign.blocks);
     machine.contributions += sign.contributions;
     machine.slots_waiting += sign.waiting;
+    // The job's machine is the same at all switches, and so are its figures' names.
+    for metric in &mut machine.metrics {
+        if let Some(other) = sign.metrics.iter().find(|other| other.name == metric.name) {
+            metric.value = metric.value.with(other.value.into());
+        }
+    }
     for (seen, ago) in job.report.last_seen.iter_mut().zip(&sign.heard_s_ago) {
         if let Some(ago) = ago {
             let at = Time(now.0.saturating_sub(Span::from_secs_f64(*ago).0));

@@ -9,12 +9,13 @@ use tokio::sync::oneshot;
 use tributary_control::JobName;
 use tributary_control::fabric::Fabric;
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::SharedSwitchConfig;
+use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::{JobId, NodeId, PortId};
 use tributary_proto::contract::packet::Ecn;
-use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::contract::switch::{ArrayReport, Verdict};
+use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::switch::{SharedReport, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
@@ -56,8 +57,8 @@ pub struct FabricReport {
     pub ready: bool,
     /// Its ports, by number.
     pub ports: Vec<PortReport>,
-    /// The memory that all jobs share, and its bytes.
-    pub array: Option<(ArrayReport, usize)>,
+    /// What jobs share here: the protocol's code, the state, and its bytes.
+    pub shared: Vec<(u8, SharedReport, usize)>,
     /// The installed jobs.
     pub installed: Vec<FabricJob>,
 }
@@ -202,10 +203,23 @@ impl FabricSite {
         let placed: Vec<(NodeId, SocketAddr)> = fabric_job.hosts.iter().copied().zip(members.iter().copied()).collect();
         self.crossbar.add_job(id, &placed, &core.udp);
         // Who may send is checked by socket before the pipeline; there all ports of the fabric are alike.
-        let (members, others) = (Vec::new(), Vec::new());
-        let job = InstalledJob { protocol: protocol.code, key: config.key, members, others, machine: None };
-        core.pipeline.install(id, job);
+        core.pipeline.install_shared(&self.plan(protocol, config, &fabric_job.hosts));
         self.jobs.insert(id, (fabric_job, Rates::default()));
+    }
+
+    /// A job as the machine that its protocol's jobs share is told of it. Nobody has planned trees for it.
+    fn plan(&self, protocol: &Protocol, job: &JobConfig, hosts: &[NodeId]) -> SharedJob {
+        let fabric = self.crossbar.fabric();
+        let ports: Vec<Option<PortId>> = hosts.iter().map(|&host| self.crossbar.port_to(host)).collect();
+        let children = ports.iter().flatten().count() as u16;
+        let switches = hosts.iter().map(|&host| fabric.leaf_of(host)).collect();
+        SharedJob {
+            job: job.clone(),
+            fabric: FabricPlan { hosts: hosts.into(), switches, roots: [].into() },
+            ports,
+            trees: Vec::new(),
+            share_bytes: protocol.share_bytes(job, children),
+        }
     }
 
     fn remove(&mut self, id: JobId, core: &mut Core) {
@@ -226,7 +240,6 @@ impl FabricSite {
         }
         let mut strangers = self.strangers.clone();
         strangers.add(core.pipeline.strangers());
-        let array = protocols::ALL.iter().copied().find_map(|protocol| core.pipeline.array(protocol.code));
         FabricReport {
             shard: ShardReport {
                 now,
@@ -237,7 +250,7 @@ impl FabricSite {
             },
             ready: self.ready,
             ports: self.crossbar.report(now),
-            array,
+            shared: core.pipeline.all_shared().collect(),
             installed: self.jobs.values().map(|(job, _)| job.clone()).collect(),
         }
     }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use tributary_control::fabric::Fabric;
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::switch::SharedReport;
+use tributary_proto::protocols;
 
 use super::api::JobSign;
 use super::crossbar::PortReport;
 use super::handle::FabricHandle;
 use super::thread::{FabricJob, FabricReport};
 use crate::http::view::{FabricPart, FabricView, by_reason};
-use crate::status::{DescriptorStatus, FabricStatus, JobStatus, MemberStatus, PortStatus};
+use crate::status::{FabricStatus, JobStatus, MemberStatus, MetricStatus, PortStatus, SharedStatus};
 
 /// Makes the view of one switch.
 pub struct SwitchView {
@@ -21,13 +23,13 @@ pub struct SwitchView {
 }
 
 impl FabricView for SwitchView {
-    /// Ports, descriptors, and the jobs that were formed elsewhere.
+    /// Ports, what jobs share, and the jobs that were formed elsewhere.
     fn look(&self) -> Pin<Box<dyn Future<Output = Option<FabricPart>> + Send + '_>> {
         Box::pin(async {
             let report = self.handle.report().come().await.ok()?;
             // The seat's own control plane knows its jobs better.
             let jobs = if self.node == self.fabric.seat { Vec::new() } else { jobs(&report) };
-            Some((self.status(&report), jobs))
+            Some(FabricPart { status: self.status(&report), shared: shared(&report), jobs })
         })
     }
 }
@@ -53,21 +55,23 @@ impl SwitchView {
             seat: name(self.fabric.seat),
             ready: report.ready,
             ports: report.ports.iter().enumerate().map(port).collect(),
-            descriptors: report.array.map(|(array, bytes)| DescriptorStatus {
-                total: array.entries,
-                held: array.held,
-                peak: array.peak,
-                bytes: bytes as u64,
-                collisions: array.collisions,
-                stragglers: array.stragglers,
-                flushed_late: array.flushed_late,
-                flushed_full: array.flushed_full,
-                restorations: array.restorations,
-                expired: array.expired,
-                timeout_us: array.timeout.as_secs_f64() * 1e6,
-            }),
         }
     }
+}
+
+/// What jobs share here, protocol by protocol.
+fn shared(report: &FabricReport) -> Vec<SharedStatus> {
+    let status = |(code, shared, bytes): &(u8, SharedReport, usize)| {
+        Some(SharedStatus {
+            protocol: protocols::with_code(*code)?.name.to_owned(),
+            slots: shared.slots,
+            slots_held: shared.slots_held,
+            slots_peak: shared.slots_peak,
+            bytes: *bytes as u64,
+            metrics: MetricStatus::all(&shared.metrics),
+        })
+    };
+    report.shared.iter().filter_map(status).collect()
 }
 
 /// The jobs that were formed at the seat, as far as this switch knows them.
@@ -104,7 +108,7 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             packets_per_s: sign.packets_per_s,
             blocks: sign.blocks,
             contributions: sign.contributions,
-            unicast_resends: 0,
+            metrics: sign.metrics,
             goodput_bytes: sign.blocks * elements * 4,
             goodput_gbps: sign.blocks_per_s * elements as f64 * 32.0 / 1e9,
             ate_per_s: sign.blocks_per_s * elements as f64,

@@ -1,6 +1,7 @@
 //! `GET /metrics`: the switch's state as Prometheus reads it. Per-job series carry name and id, because a name may stand
 //! for a new job while an old one of that name still ends.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use prometheus_client::collector::Collector;
@@ -10,7 +11,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::status::{DescriptorStatus, FabricStatus, JobStatus, PortStatus, ShardStatus, SwitchStatus};
+use crate::status::{
+    FabricStatus, JobStatus, MetricNumber, MetricStatus, PortStatus, ShardStatus, SharedStatus, SwitchStatus,
+};
 
 /// The exposition text of one moment.
 pub fn text(status: SwitchStatus) -> String {
@@ -85,6 +88,7 @@ impl Collector for Snapshot {
         if let Some(part) = &switch.fabric {
             fabric(&mut scrape, part)?;
         }
+        shared(&mut scrape, &switch.shared)?;
         jobs(&mut scrape, &self.0.jobs)
     }
 }
@@ -107,7 +111,7 @@ fn shards(scrape: &mut Scrape<'_, '_>, shards: &[ShardStatus]) -> fmt::Result {
     scrape.gauge("shard_up", "1 while the shard's thread runs.", up)
 }
 
-/// A switch's part in a fabric: its ports, and the memory that all jobs share.
+/// A switch's part in a fabric: its ports.
 fn fabric(scrape: &mut Scrape<'_, '_>, part: &FabricStatus) -> fmt::Result {
     let labels = |port: &PortStatus| vec![("port", port.port.to_string()), ("peer", port.peer.clone())];
     let up = part.ports.iter().map(|port| (labels(port), if port.up { 1.0 } else { 0.0 }));
@@ -125,22 +129,49 @@ fn fabric(scrape: &mut Scrape<'_, '_>, part: &FabricStatus) -> fmt::Result {
     for (name, help, value) in counters {
         scrape.counter(name, help, part.ports.iter().map(|port| (labels(port), value(port))))?;
     }
-    let Some(memory) = &part.descriptors else { return Ok(()) };
-    scrape.gauge("descriptors", "Descriptors that jobs share.", one(f64::from(memory.total)))?;
-    scrape.gauge("descriptors_held", "Descriptors in use.", one(f64::from(memory.held)))?;
-    scrape.gauge("descriptor_timeout_seconds", "How long a partial sum waits.", one(memory.timeout_us / 1e6))?;
-    let counters: [FamilyOf<DescriptorStatus, u64>; 6] = [
-        ("descriptor_collisions", "Packets that found their descriptor taken.", |memory| memory.collisions),
-        ("descriptor_stragglers", "Contributions that came after their partial sum had left.", |memory| {
-            memory.stragglers
-        }),
-        ("descriptor_flushed_late", "Partial sums that left when their time was up.", |memory| memory.flushed_late),
-        ("descriptor_flushed_full", "Sums that left with nothing missing.", |memory| memory.flushed_full),
-        ("descriptor_restorations", "Packets that restored a subtree.", |memory| memory.restorations),
-        ("descriptor_expired", "Descriptors freed because nobody needed them.", |memory| memory.expired),
+    Ok(())
+}
+
+/// What jobs share, protocol by protocol: how much of it is held, and the protocol's own figures.
+fn shared(scrape: &mut Scrape<'_, '_>, shared: &[SharedStatus]) -> fmt::Result {
+    let gauges: [FamilyOf<SharedStatus, f64>; 4] = [
+        ("shared_slots", "Slots that a protocol's jobs share.", |part| f64::from(part.slots)),
+        ("shared_slots_held", "Those that some job holds.", |part| f64::from(part.slots_held)),
+        ("shared_slots_peak", "The most that were held at once.", |part| f64::from(part.slots_peak)),
+        ("shared_memory_bytes", "Bytes of what a protocol's jobs share.", |part| part.bytes as f64),
     ];
-    for (name, help, value) in counters {
-        scrape.counter(name, help, one(value(memory)))?;
+    for (name, help, value) in gauges {
+        let series = shared.iter().map(|part| (vec![("protocol", part.protocol.clone())], value(part)));
+        scrape.gauge(name, help, series)?;
+    }
+    let own =
+        shared.iter().flat_map(|part| part.metrics.iter().map(|metric| (part.protocol.clone(), Labels::new(), metric)));
+    protocols_own(scrape, own)
+}
+
+/// Figures of protocols by the names that the protocols give them, a family for each name.
+fn protocols_own<'a>(
+    scrape: &mut Scrape<'_, '_>,
+    metrics: impl Iterator<Item = (String, Labels, &'a MetricStatus)>,
+) -> fmt::Result {
+    let mut families: BTreeMap<String, Vec<(Labels, &MetricStatus)>> = BTreeMap::new();
+    for (prefix, labels, metric) in metrics {
+        families.entry(format!("{prefix}_{}", metric.name)).or_default().push((labels, metric));
+    }
+    for (name, series) in families {
+        let help = &series[0].1.help;
+        let counts = series.iter().filter_map(|(labels, metric)| match metric.value {
+            MetricNumber::Counter(count) => Some((labels.clone(), count)),
+            MetricNumber::Gauge(_) => None,
+        });
+        let gauges = series.iter().filter_map(|(labels, metric)| match metric.value {
+            MetricNumber::Gauge(value) => Some((labels.clone(), value)),
+            MetricNumber::Counter(_) => None,
+        });
+        match series[0].1.value {
+            MetricNumber::Counter(_) => scrape.counter(&name, help, counts)?,
+            MetricNumber::Gauge(_) => scrape.gauge(&name, help, gauges)?,
+        }
     }
     Ok(())
 }
@@ -155,12 +186,11 @@ fn with(mut labels: Labels, name: &'static str, value: &str) -> Labels {
 }
 
 fn jobs(scrape: &mut Scrape<'_, '_>, jobs: &[JobStatus]) -> fmt::Result {
-    let counters: [FamilyOf<JobStatus, u64>; 5] = [
+    let counters: [FamilyOf<JobStatus, u64>; 4] = [
         ("job_packets", "Packets of the job's members.", |job| job.packets),
         ("job_goodput_bytes", "Bytes of tensor summed.", |job| job.goodput_bytes),
         ("job_blocks", "Sums completed.", |job| job.blocks),
         ("job_contributions", "Contributions added.", |job| job.contributions),
-        ("job_unicast_resends", "Results sent again to single members.", |job| job.unicast_resends),
     ];
     for (name, help, value) in counters {
         scrape.counter(name, help, jobs.iter().map(|job| (job_labels(job), value(job))))?;
@@ -207,5 +237,73 @@ fn jobs(scrape: &mut Scrape<'_, '_>, jobs: &[JobStatus]) -> fmt::Result {
     let drops = jobs
         .iter()
         .flat_map(|job| job.drops.iter().map(|(reason, &count)| (with(job_labels(job), "reason", reason), count)));
-    scrape.counter("job_drops", "Packets with the job's id that were of no use.", drops)
+    scrape.counter("job_drops", "Packets with the job's id that were of no use.", drops)?;
+    let own = jobs.iter().flat_map(|job| {
+        let prefix = format!("{}_job", job.protocol);
+        job.metrics.iter().map(move |metric| (prefix.clone(), job_labels(job), metric))
+    });
+    protocols_own(scrape, own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metric(name: &str, help: &str, value: MetricNumber) -> MetricStatus {
+        MetricStatus { name: name.into(), help: help.into(), value }
+    }
+
+    fn job(name: &str, id: u16, losses: u64) -> JobStatus {
+        let status = serde_json::json!({
+            "name": name, "id": id, "state": "running", "protocol": "pigeon", "age_s": 1.0, "world": 2, "members": [],
+            "switches": [], "above": null, "missing": [], "slots": 8, "slots_waiting": 0, "waiting_for": [],
+            "elements_per_packet": 64, "memory_bytes": 0, "packets": 0, "packets_per_s": 0.0, "blocks": 0,
+            "contributions": 0, "goodput_bytes": 0, "goodput_gbps": 0.0, "ate_per_s": 0.0, "drops": {},
+        });
+        let metrics = vec![metric("losses", "Feathers lost.", MetricNumber::Counter(losses))];
+        JobStatus { metrics, ..serde_json::from_value(status).unwrap() }
+    }
+
+    #[test]
+    fn figures_of_a_protocol_have_its_name_and_those_of_jobs_one_family_with_their_labels() {
+        let mut registry = Registry::with_prefix("tributary");
+        let jobs = vec![job("a", 1, 3), job("b", 2, 4)];
+        let wait = metric("wait_seconds", "How long a bird rests.", MetricNumber::Gauge(0.5));
+        let losses = metric("losses", "Feathers lost.", MetricNumber::Counter(7));
+        let part = SharedStatus {
+            protocol: "pigeon".into(),
+            slots: 16,
+            slots_held: 5,
+            slots_peak: 9,
+            bytes: 4_096,
+            metrics: vec![wait, losses],
+        };
+        registry.register_collector(Box::new(Figures(jobs, vec![part])));
+        let mut text = String::new();
+        text::encode(&mut text, &registry).unwrap();
+        for line in [
+            "# HELP tributary_pigeon_losses Feathers lost.\n# TYPE tributary_pigeon_losses counter\n\
+             tributary_pigeon_losses_total 7\n",
+            "# HELP tributary_pigeon_wait_seconds How long a bird rests.\n# TYPE tributary_pigeon_wait_seconds gauge\n\
+             tributary_pigeon_wait_seconds 0.5\n",
+            "# TYPE tributary_pigeon_job_losses counter\ntributary_pigeon_job_losses_total{job=\"a\",id=\"1\"} 3\n\
+             tributary_pigeon_job_losses_total{job=\"b\",id=\"2\"} 4\n",
+            "tributary_shared_slots_held{protocol=\"pigeon\"} 5",
+            "tributary_shared_slots_peak{protocol=\"pigeon\"} 9",
+        ] {
+            assert!(text.contains(line), "{line}\nin\n{text}");
+        }
+    }
+
+    /// Jobs and what they share, without a switch around them.
+    #[derive(Debug)]
+    struct Figures(Vec<JobStatus>, Vec<SharedStatus>);
+
+    impl Collector for Figures {
+        fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+            let mut scrape = Scrape(&mut encoder);
+            jobs(&mut scrape, &self.0)?;
+            shared(&mut scrape, &self.1)
+        }
+    }
 }

@@ -7,18 +7,27 @@ use std::sync::Arc;
 use tributary_control::{JobView, MemberView, OfferView};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::ChildId;
+use tributary_proto::contract::metric;
+use tributary_proto::contract::switch::SwitchReport;
 use tributary_proto::contract::time::Time;
 
 use crate::control_plane::{ControlPlane, Sighting, Sightings};
 use crate::http::Identity;
 use crate::shard::ShardJob;
 use crate::status::{
-    AboveStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, ServerStatus, ShardStatus, SwitchBelowStatus,
-    SwitchInfo, SwitchStatus,
+    AboveStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, MetricStatus, ServerStatus, ShardStatus,
+    SharedStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus,
 };
 
-/// What a fabric's switch shows beyond what every switch does: its part in the fabric, and the jobs formed elsewhere.
-pub type FabricPart = (FabricStatus, Vec<JobStatus>);
+/// What a fabric's switch shows beyond what every switch does.
+pub struct FabricPart {
+    /// Its part in the fabric.
+    pub status: FabricStatus,
+    /// What jobs share there.
+    pub shared: Vec<SharedStatus>,
+    /// The jobs that were formed elsewhere.
+    pub jobs: Vec<JobStatus>,
+}
 
 /// A switch of a fabric, as far as an operator sees it.
 pub trait FabricView: Send + Sync {
@@ -43,10 +52,11 @@ impl Viewer {
     pub async fn status(&self) -> SwitchStatus {
         let mut status = self.own_status().await;
         if let Some(fabric) = &self.fabric
-            && let Some((part, jobs)) = fabric.look().await
+            && let Some(part) = fabric.look().await
         {
-            status.switch.fabric = Some(part);
-            status.jobs.extend(jobs);
+            status.switch.shared = part.shared;
+            status.switch.fabric = Some(part.status);
+            status.jobs.extend(part.jobs);
         }
         status
     }
@@ -72,6 +82,7 @@ impl Viewer {
                 shards: shards.map(|(shard, (udp, sighting))| shard_status(shard as u16, udp, sighting)).collect(),
                 strangers: strangers(&sightings),
                 servers: servers.into_iter().map(|server| server_status(now, server)).collect(),
+                shared: Vec::new(),
                 fabric: None,
             },
             jobs: views.into_iter().map(|view| job_status(now, view, &sightings)).collect(),
@@ -162,12 +173,19 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
         packets_per_s: total(|part| part.packets_per_s),
         blocks,
         contributions: machines().map(|machine| machine.contributions).sum(),
-        unicast_resends: machines().map(|machine| machine.unicast_resends).sum(),
+        metrics: metrics(machines()),
         goodput_bytes: blocks * elements * 4,
         goodput_gbps: ate_per_s * 32.0 / 1e9,
         ate_per_s,
         drops: by_reason(parts.iter().map(|part| &part.report.drops)),
     }
+}
+
+/// The figures of a job's machines in all shards together.
+fn metrics<'a>(machines: impl Iterator<Item = &'a SwitchReport>) -> Vec<MetricStatus> {
+    let mut sum = Vec::new();
+    machines.for_each(|machine| metric::combine(&mut sum, &machine.metrics));
+    MetricStatus::all(&sum)
 }
 
 fn server_status(now: Time, server: OfferView) -> ServerStatus {

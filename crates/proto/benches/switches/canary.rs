@@ -6,9 +6,9 @@ use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, proof};
 use tributary_proto::collective::tensor::Spec;
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::SharedSwitchConfig;
+use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, PortSet, Rank};
-use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
@@ -51,9 +51,19 @@ fn subject(k: u16, flushes_late: bool) -> Subject {
     let config = SharedSwitchConfig { node: SWITCH, elements_per_packet: k, options };
     let mut pipeline = Pipeline::default();
     pipeline.share(PROTOCOL.code, PROTOCOL.shared_switch(Values::Elements, &config).unwrap());
-    let (members, others) = ((0..WORLD).map(PortId).collect(), Vec::new());
-    let installed = InstalledJob { protocol: PROTOCOL.code, key: KEY, members, others, machine: None };
-    pipeline.install(JOB, installed);
+    let job = JobConfig {
+        job: JOB,
+        key: KEY,
+        protocol: PROTOCOL.code,
+        world: hosts,
+        slots: 1024,
+        elements_per_packet: k,
+        shards: 1,
+        levels: false,
+        options: PROTOCOL.options.defaults(),
+    };
+    let (fabric, ports, trees) = (FabricPlan::default(), Vec::new(), Vec::new());
+    pipeline.install_shared(&SharedJob { job, fabric, ports, trees, share_bytes: 0 });
 
     let stages: Vec<Vec<u8>> = (0..WORLD).map(|rank| packet(rank, hosts, k)).collect();
     Subject {

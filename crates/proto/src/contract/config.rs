@@ -159,3 +159,32 @@ pub struct SharedSwitchConfig {
     /// What the switch's operator has chosen: the protocol's [`Shared::options`](super::protocol::Shared::options).
     pub options: Options,
 }
+
+/// What a machine that jobs share learns of one of them when it begins: the job's plan, as far as this switch is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedJob {
+    /// The job.
+    pub job: JobConfig,
+    /// Where its members are.
+    pub fabric: FabricPlan,
+    /// By rank: the port towards the member, if its host is connected to this switch.
+    pub ports: Vec<Option<PortId>>,
+    /// This switch's places in the trees that were planned for the job; none where nobody has chosen roots.
+    pub trees: Vec<TreePlace>,
+    /// Bytes of the shared memory that the job was admitted with: what the protocol's `memory` says of its shape. 0 if
+    /// jobs take what is free.
+    pub share_bytes: u64,
+}
+
+/// A switch's place in one planned tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreePlace {
+    /// The switch that the tree ends in.
+    pub root: NodeId,
+    /// The port of each child.
+    pub children: Vec<PortId>,
+    /// Who is behind each child.
+    pub below: Vec<Below>,
+    /// The way to the switch above, unless this one is the root.
+    pub parent: Option<Parent>,
+}

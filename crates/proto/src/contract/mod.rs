@@ -10,6 +10,7 @@ pub mod drive;
 pub mod drop_reason;
 pub mod host;
 pub mod ids;
+pub mod metric;
 pub mod options;
 pub mod packet;
 pub mod pipeline;

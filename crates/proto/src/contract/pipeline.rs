@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use crate::contract::asked::Asked;
+use crate::contract::config::{JobConfig, SharedJob};
 use crate::contract::drop_reason::{DropCounters, DropReason};
 use crate::contract::ids::{JobId, JobKey, PortId, Rank};
 use crate::contract::packet::PacketMut;
-use crate::contract::switch::{ArrayReport, Emission, PortView, SharedSwitch, Switch, SwitchReport, Verdict};
+use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::{Common, kind};
 
@@ -23,7 +24,8 @@ pub struct InstalledJob {
     pub members: Vec<PortId>,
     /// Further ports that belong to the job, such as the one to a parent switch.
     pub others: Vec<PortId>,
-    /// The job's own program; `None` if it uses the one that its protocol's jobs share, or only needs forwarding.
+    /// The job's own program; `None` if it only needs forwarding. For the one that a protocol's jobs share there is
+    /// [`Pipeline::install_shared`].
     pub machine: Option<Box<dyn Switch>>,
 }
 
@@ -87,8 +89,22 @@ impl Pipeline {
     /// Installs a job, in place of any that had its id.
     pub fn install(&mut self, id: JobId, job: InstalledJob) {
         self.remove(id);
-        let shared = self.shared.get_mut(&job.protocol).filter(|_| job.machine.is_none());
-        let shares = shared.map(|machine| machine.add_job(id)).is_some();
+        self.insert(id, job, false);
+    }
+
+    /// Installs a job that uses the machine that its protocol's jobs share, in place of any that had its id; tells the
+    /// machine of it.
+    pub fn install_shared(&mut self, plan: &SharedJob) {
+        let JobConfig { job: id, key, protocol, .. } = plan.job;
+        self.remove(id);
+        let machine = self.shared.get_mut(&protocol);
+        debug_assert!(machine.is_some(), "the shared machine comes first");
+        let shares = machine.map(|machine| machine.add_job(plan)).is_some();
+        let (members, others) = (Vec::new(), Vec::new());
+        self.insert(id, InstalledJob { protocol, key, members, others, machine: None }, shares);
+    }
+
+    fn insert(&mut self, id: JobId, job: InstalledJob, shares: bool) {
         let ports = job.members.iter().map(|port| port.index() + 1).max().unwrap_or(0);
         let mut rank_by_port = vec![None; ports];
         for (rank, port) in job.members.iter().enumerate() {
@@ -218,9 +234,14 @@ impl Pipeline {
         })
     }
 
-    /// The memory that a protocol's jobs share, if they do, and its bytes.
-    pub fn array(&self, protocol: u8) -> Option<(ArrayReport, usize)> {
-        self.shared.get(&protocol).map(|machine| (machine.report_array(), machine.memory_bytes()))
+    /// The memory that a protocol's jobs share, if they do.
+    pub fn shared(&self, protocol: u8) -> Option<SharedReport> {
+        self.shared.get(&protocol).map(|machine| machine.report_shared())
+    }
+
+    /// The same of all protocols: code, state, and bytes that the machine holds.
+    pub fn all_shared(&self) -> impl Iterator<Item = (u8, SharedReport, usize)> + '_ {
+        self.shared.iter().map(|(&code, machine)| (code, machine.report_shared(), machine.memory_bytes()))
     }
 
     /// Packets that belonged to no job, by reason.

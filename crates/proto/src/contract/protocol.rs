@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use crate::collective::encoding::Numbers;
 use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
-use crate::contract::config::{HostConfig, SharedSwitchConfig, SwitchConfig};
+use crate::contract::config::{HostConfig, JobConfig, SharedSwitchConfig, SwitchConfig};
 use crate::contract::host::Host;
 use crate::contract::options::{OptionSet, Options};
 use crate::contract::switch::{SharedSwitch, Switch};
@@ -133,6 +133,12 @@ impl Protocol {
     /// A switch's machine for one job in one shard; `None` where the protocol needs none of the job's own.
     pub fn switch(&self, values: Values, config: &SwitchConfig) -> Option<Box<dyn Switch>> {
         self.switch.map(|make| make(values, config))
+    }
+
+    /// Bytes of shared memory that a job is admitted with at a switch with so many of its members or switches below.
+    pub fn share_bytes(&self, job: &JobConfig, children: u16) -> u64 {
+        let JobConfig { slots, elements_per_packet, ref options, .. } = *job;
+        (self.memory)(&JobShape { slots, elements_per_packet, children, options })
     }
 
     /// The machine that all jobs of the protocol share in one switch of a fabric, where they do.

@@ -3,10 +3,12 @@
 //! After every input the driver carries out the verdict; after one input or a burst of them it drains `poll_transmit`, then
 //! reads `poll_timeout` ([`super::drive::switch`]). All memory is taken when the machine is made; a packet never allocates.
 
+use crate::contract::config::SharedJob;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, GroupId, JobId, NodeId, PortId, PortSet};
+use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
-use crate::contract::time::{Span, Time};
+use crate::contract::time::Time;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +69,7 @@ pub struct Emission {
 }
 
 /// What an operator asks of a job's machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SwitchReport {
     /// Slots or descriptors that the job holds.
     pub slots: u32,
@@ -79,8 +81,8 @@ pub struct SwitchReport {
     pub blocks_completed: u64,
     /// Contributions added since the job was installed.
     pub contributions: u64,
-    /// Results sent again to single members.
-    pub unicast_resends: u64,
+    /// What the protocol counts and measures of its own for the job.
+    pub metrics: Vec<Metric>,
 }
 
 /// A switch's side of a protocol for one job, or for several that share its memory: see [`SharedSwitch`].
@@ -104,40 +106,41 @@ pub trait Switch: Send {
     }
 }
 
-/// What an operator asks of a static array that jobs share.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ArrayReport {
-    /// Its entries.
-    pub entries: u32,
-    /// Those in use.
-    pub held: u32,
-    /// The most that were in use at once.
-    pub peak: u32,
-    /// Packets that found their entry taken by another block.
-    pub collisions: u64,
-    /// Contributions that came when their partial sum was gone.
-    pub stragglers: u64,
-    /// Partial sums that left because their time was up ...
-    pub flushed_late: u64,
-    /// ... and those that left because nothing was missing.
-    pub flushed_full: u64,
-    /// Packets that restored a subtree.
-    pub restorations: u64,
-    /// Entries that were freed because nobody needed them for a lease.
-    pub expired: u64,
-    /// How long a partial sum waits now.
-    pub timeout: Span,
+/// What an operator asks of memory that jobs share.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SharedReport {
+    /// Slots, descriptors, aggregators: what jobs hold one or more of.
+    pub slots: u32,
+    /// Those that some job holds.
+    pub slots_held: u32,
+    /// The most that were held at once.
+    pub slots_peak: u32,
+    /// What the protocol counts and measures of its own, all jobs together.
+    pub metrics: Vec<Metric>,
 }
 
-/// A switch's side of a protocol whose jobs share one memory: a packet's job is in its header. The machine knows which
-/// jobs there are only to tell them apart in reports and to take back what they hold.
+impl SharedReport {
+    /// All of it under names, the protocol's own figures last.
+    pub fn figures(&self) -> Vec<Metric> {
+        let mut all = vec![
+            Metric::gauge("slots", self.slots.into(), "What jobs share."),
+            Metric::gauge("slots_held", self.slots_held.into(), "What some job holds of it."),
+            Metric::gauge("slots_peak", self.slots_peak.into(), "The most that was held at once."),
+        ];
+        all.extend(&self.metrics);
+        all
+    }
+}
+
+/// A switch's side of a protocol whose jobs share one memory: a packet's job is in its header, and packets of jobs that
+/// were not added are dropped as [`UnknownJob`](crate::contract::drop_reason::DropReason::UnknownJob).
 pub trait SharedSwitch: Switch {
-    /// A job is installed: its packets may come.
-    fn add_job(&mut self, job: JobId);
-    /// A job is gone: nothing of it is left behind.
+    /// A job begins at this switch: its packets may come. Told once for each job, before its first packet.
+    fn add_job(&mut self, plan: &SharedJob);
+    /// A job that was added is over: nothing of it is left behind.
     fn remove_job(&mut self, job: JobId);
     /// The state of one job.
     fn report_job(&self, job: JobId) -> SwitchReport;
     /// The state of the memory.
-    fn report_array(&self) -> ArrayReport;
+    fn report_shared(&self) -> SharedReport;
 }

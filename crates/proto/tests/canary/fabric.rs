@@ -8,13 +8,16 @@ use std::collections::{BTreeMap, VecDeque};
 use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, SharedSwitchConfig, TimerConfig};
+use tributary_proto::contract::config::{
+    FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig, TimerConfig,
+};
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, PortId, Rank};
+use tributary_proto::contract::metric::named;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
-use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
-use tributary_proto::contract::switch::{ArrayReport, NoQueues, Verdict};
+use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 
 pub const KEY: JobKey = JobKey(7);
@@ -199,12 +202,23 @@ impl Fabric {
         self.switches[index] = self.pipeline(switch);
     }
 
-    pub fn array(&self, switch: usize) -> ArrayReport {
-        self.switches[switch].array(PROTOCOL.code).expect("it is shared").0
+    /// Descriptors that a switch holds.
+    pub fn held_by(&self, switch: usize) -> u32 {
+        self.switches[switch].shared(PROTOCOL.code).expect("it is shared").slots_held
+    }
+
+    /// The most that it held at once.
+    pub fn peak_of(&self, switch: usize) -> u32 {
+        self.switches[switch].shared(PROTOCOL.code).expect("it is shared").slots_peak
+    }
+
+    /// What a switch counts and measures under a name.
+    pub fn figure(&self, switch: usize, name: &str) -> f64 {
+        figure(&self.switches[switch], name)
     }
 
     pub fn held(&self) -> u32 {
-        (0..self.switches.len()).map(|switch| self.array(switch).held).sum()
+        (0..self.switches.len()).map(|switch| self.held_by(switch)).sum()
     }
 
     pub fn submit(&mut self, host: usize, collective: Collective) {
@@ -370,9 +384,19 @@ impl Fabric {
     }
 }
 
-/// Installs one more application.
-pub fn install(pipeline: &mut Pipeline, job: JobId) {
-    let (members, others) = (Vec::new(), Vec::new());
-    let protocol = PROTOCOL.code;
-    pipeline.install(job, InstalledJob { protocol, key: KEY, members, others, machine: None });
+/// What a switch counts and measures for all jobs under a name.
+pub fn figure(pipeline: &Pipeline, name: &str) -> f64 {
+    let report = pipeline.shared(PROTOCOL.code).expect("it is shared");
+    named(&report.metrics, name).unwrap_or_else(|| panic!("it has no {name}"))
+}
+
+/// One more application, as switches are told of it.
+pub fn plan(id: JobId) -> SharedJob {
+    let job = JobConfig { job: id, ..job(2, 16) };
+    SharedJob { job, fabric: FabricPlan::default(), ports: Vec::new(), trees: Vec::new(), share_bytes: 0 }
+}
+
+/// Installs it.
+pub fn install(pipeline: &mut Pipeline, id: JobId) {
+    pipeline.install_shared(&plan(id));
 }

@@ -149,7 +149,7 @@ fn a_switch_that_restarts_costs_the_blocks_that_it_held() {
         let world = fabric.hosts.len();
         (0..world).for_each(|rank| fabric.submit(rank, collective(input(rank, 800), ReduceOp::Sum)));
         fabric.run_until(Time::ZERO + Span::from_nanos(at));
-        let held = fabric.array(switch).held;
+        let held = fabric.held_by(switch);
         fabric.restart(NodeId((world + switch) as u32));
         fabric.run(PATIENCE);
         check(&mut fabric, 800);

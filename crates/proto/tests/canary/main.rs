@@ -7,6 +7,7 @@ mod broadcast;
 mod fabric;
 mod faults;
 mod golden;
+mod jobs;
 mod proofs;
 mod reduce;
 mod results;

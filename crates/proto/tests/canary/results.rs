@@ -152,8 +152,8 @@ fn with_one_descriptor_every_packet_collides_and_the_sum_is_right() {
     for descriptors in ["1", "2", "3"] {
         let mut fabric = Fabric::leaf_spine(3, 2, 3, 32, switch_with(&[("descriptors", descriptors)]));
         reduce(&mut fabric, 2000, PATIENCE);
-        let collisions: u64 = (0..5).map(|switch| fabric.array(switch).collisions).sum();
-        assert!(collisions > 250, "{collisions}");
+        let collisions: f64 = (0..5).map(|switch| fabric.figure(switch, "collisions")).sum();
+        assert!(collisions > 250.0, "{collisions}");
         assert_eq!(fabric.held(), 0);
     }
 }
@@ -181,7 +181,7 @@ fn figure_5() {
     let (hops, ports): (Vec<_>, Vec<_>) = restoration.map(|sent| (sent.to, sent.header.children)).unzip();
     assert_eq!(hops, [NodeId(4), NodeId(3), NodeId(5)], "from the leader to S2, past the others");
     assert_eq!(ports, [1, 1, 1], "port 0 of S2 leads to H5");
-    assert!(fabric.array(2).collisions > 0 && fabric.array(2).restorations == 1);
+    assert!(fabric.figure(2, "collisions") > 0.0 && fabric.figure(2, "restorations") == 1.0);
 }
 
 #[test]
@@ -191,7 +191,8 @@ fn a_switch_holds_no_more_than_the_model_of_3_2_2() {
     let mut fabric = Fabric::leaf_spine(4, 2, 4, window, switch_config());
     reduce(&mut fabric, 8 * 600, Span::from_millis(3));
     for switch in 0..6 {
-        assert!(fabric.array(switch).peak <= window.into(), "{} in switch {switch}", fabric.array(switch).peak);
+        let peak = fabric.peak_of(switch);
+        assert!(peak <= window.into(), "{peak} in switch {switch}");
     }
     assert_eq!(fabric.held(), 0);
 }

@@ -159,8 +159,8 @@ impl Simulation {
         let mut places = Vec::new();
         if plan.protocol.placement == Placement::EveryHop {
             self.check_ports(&plan)?;
-            self.share(plan.protocol, config.job, config.key);
             fabric = self.fabric_plan(&plan);
+            self.share(&plan, &config, &fabric);
         } else {
             places = self.install_trees(&plan, &config)?;
         }

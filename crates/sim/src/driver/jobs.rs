@@ -130,7 +130,7 @@ pub struct Job {
     first_switches: Vec<NodeId>,
     ranks: Vec<u16>,
     roster: Arc<Roster>,
-    pub(super) index: JobIndex,
+    pub(crate) index: JobIndex,
 }
 
 const NO_RANK: u16 = u16::MAX;

@@ -25,7 +25,7 @@ pub use flows::{Flow, FlowId, Flows, Received};
 pub use install::InstallError;
 pub use jobs::{Complaint, Iteration, Job, JobIndex, JobPlan, Jobs, Wrong};
 pub use noise::{Holds, Noise};
-pub use occupancy::Occupancy;
+pub use occupancy::{Occupancy, SwitchMetrics};
 pub use parts::{deal_out, look_ahead, window_end};
 pub use seat::{Seat, SeatId};
 pub use shared::SharedSettings;

@@ -2,17 +2,32 @@
 
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::ids::JobId;
+use tributary_proto::contract::metric::{self, Metric};
+use tributary_proto::protocols;
 
-use super::jobs::Job;
+use super::jobs::{Job, JobIndex};
 use super::simulation::Simulation;
 
 /// What of one switch's memory is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
-    /// Slots with a sum that is not complete, and descriptors that are held.
+    /// Slots with a sum that is not complete, and of what jobs share those that are held.
     pub slots: u64,
     /// The bytes that programs hold for them.
     pub bytes: u64,
+}
+
+/// What a protocol counts and measures in one switch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwitchMetrics {
+    /// The switch's number.
+    pub switch: u32,
+    /// The protocol.
+    pub protocol: &'static str,
+    /// The job that it is about; none if it is about what all jobs share.
+    pub job: Option<JobIndex>,
+    /// The figures.
+    pub metrics: Vec<Metric>,
 }
 
 impl Occupancy {
@@ -32,9 +47,31 @@ impl Simulation {
             }
         }
         for (occupancy, switch) in switches.iter_mut().zip(&self.switches) {
-            switch.arrays().for_each(|(array, bytes)| occupancy.add(array.held, array.entries, bytes));
+            switch.shared().for_each(|(_, report, bytes)| occupancy.add(report.slots_held, report.slots, bytes));
         }
         switches
+    }
+
+    /// What protocols count and measure in switches: of each job that has a machine there, and of what jobs share.
+    pub fn switch_metrics(&self) -> Vec<SwitchMetrics> {
+        let mut all = Vec::new();
+        for switch in &self.switches {
+            let number = switch.exits.index;
+            all.extend(switch.shared().filter_map(|(code, report, _)| {
+                let protocol = protocols::with_code(code)?.name;
+                Some(SwitchMetrics { switch: number, protocol, job: None, metrics: report.figures() })
+            }));
+            for job in self.traffic.jobs.all() {
+                let (id, protocol) = (JobId(job.index.0 + 1), job.plan.protocol.name);
+                let mut metrics = Vec::new();
+                let reports = switch.pipelines.iter().filter_map(|pipeline| pipeline.report(id)?.machine);
+                reports.for_each(|report| metric::combine(&mut metrics, &report.metrics));
+                if !metrics.is_empty() {
+                    all.push(SwitchMetrics { switch: number, protocol, job: Some(job.index), metrics });
+                }
+            }
+        }
+        all
     }
 
     /// A job's packets that were of no use to its programs in switches. A switch that died has forgotten its own.

@@ -1,16 +1,18 @@
 //! What every switch holds for all jobs of a protocol together, where a protocol's jobs share memory.
 
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FabricPlan, SharedSwitchConfig};
-use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
+use tributary_proto::contract::config::{FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, TreePlace};
+use tributary_proto::contract::ids::{ChildId, NodeId, PortId};
 use tributary_proto::contract::options::Defaults;
-use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::contract::switch::ArrayReport;
+use tributary_proto::contract::switch::SharedReport;
 use tributary_proto::switch_options::SwitchOptions;
 
 use super::jobs::JobPlan;
 use super::simulation::Simulation;
+use super::switch::SwitchNode;
+use crate::topology::Tree;
 
 /// The same for every switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,14 +32,50 @@ impl Default for SharedSettings {
 /// A job whose packets every switch handles.
 pub struct Sharer {
     protocol: &'static Protocol,
-    job: JobId,
-    key: JobKey,
+    job: JobConfig,
+    fabric: FabricPlan,
+    /// By rank: the number of the host's switch, and the port there.
+    attachments: Vec<(u32, u16)>,
+    /// A tree to each of the chosen roots, in their order.
+    trees: Vec<Tree>,
+}
+
+impl Sharer {
+    /// The job as one switch is told of it.
+    fn plan(&self, switch: &SwitchNode) -> SharedJob {
+        let own = |&(number, port): &(u32, u16)| (number == switch.exits.index).then_some(PortId(port));
+        let ports: Vec<Option<PortId>> = self.attachments.iter().map(own).collect();
+        let children = ports.iter().flatten().count() as u16;
+        let roots = self.fabric.roots.iter().zip(&self.trees);
+        let place = |(&root, tree): (&NodeId, &Tree)| {
+            let place = tree.switches.iter().find(|place| place.node == switch.exits.node)?;
+            Some(TreePlace {
+                root,
+                children: place.children.iter().map(|&port| PortId(port)).collect(),
+                below: place.below.clone(),
+                parent: place.parent.map(|(port, child)| Parent { port: PortId(port), child: ChildId(child) }),
+            })
+        };
+        SharedJob {
+            job: self.job.clone(),
+            fabric: self.fabric.clone(),
+            ports,
+            trees: roots.filter_map(place).collect(),
+            share_bytes: self.protocol.share_bytes(&self.job, children),
+        }
+    }
 }
 
 impl Simulation {
     /// Lets every switch handle a job's packets.
-    pub(super) fn share(&mut self, protocol: &'static Protocol, job: JobId, key: JobKey) {
-        self.sharers.push(Sharer { protocol, job, key });
+    pub(super) fn share(&mut self, plan: &JobPlan, job: &JobConfig, fabric: &FabricPlan) {
+        self.sharers.push(Sharer {
+            protocol: plan.protocol,
+            job: job.clone(),
+            fabric: fabric.clone(),
+            attachments: plan.members.iter().map(|&member| self.table.attachment(member)).collect(),
+            trees: plan.roots.iter().map(|&root| Tree::new(&self.graph, &self.table, &plan.members, root)).collect(),
+        });
         for switch in 0..self.switches.len() {
             self.share_in(switch, self.sharers.len() - 1..self.sharers.len());
         }
@@ -51,7 +89,7 @@ impl Simulation {
         }
         let pipeline = &mut self.switches[switch].pipelines[0];
         for sharer in &self.sharers {
-            pipeline.remove(sharer.job);
+            pipeline.remove(sharer.job.job);
         }
         self.sharers.iter().for_each(|sharer| pipeline.unshare(sharer.protocol.code));
         self.share_in(switch, 0..self.sharers.len());
@@ -63,11 +101,12 @@ impl Simulation {
         if switch.pipelines.is_empty() {
             switch.pipelines.push(Pipeline::default());
         }
-        let pipeline = &mut switch.pipelines[0];
-        for Sharer { protocol, job, key } in &self.sharers[sharers] {
-            if pipeline.array(protocol.code).is_none()
-                && let Some(shared) = &protocol.shared
-            {
+        for sharer in &self.sharers[sharers] {
+            let Sharer { protocol, .. } = sharer;
+            let Some(shared) = &protocol.shared else { continue };
+            let plan = sharer.plan(switch);
+            let pipeline = &mut switch.pipelines[0];
+            if pipeline.shared(protocol.code).is_none() {
                 let config = SharedSwitchConfig {
                     node: switch.exits.node,
                     elements_per_packet: settings.elements_per_packet,
@@ -75,13 +114,11 @@ impl Simulation {
                 };
                 pipeline.share(protocol.code, (shared.machine)(Values::Fingerprint, &config));
             }
-            let (members, others) = (Vec::new(), Vec::new());
-            let installed = InstalledJob { protocol: protocol.code, key: *key, members, others, machine: None };
-            pipeline.install(*job, installed);
+            pipeline.install_shared(&plan);
         }
     }
 
-    /// What a job's hosts know of the fabric.
+    /// What a job's hosts and switches know of the fabric.
     pub(super) fn fabric_plan(&self, plan: &JobPlan) -> FabricPlan {
         let own_switch = |&host: &NodeId| self.graph.switch(self.table.attachment(host).0);
         FabricPlan {
@@ -91,8 +128,8 @@ impl Simulation {
         }
     }
 
-    /// The memory that jobs share, switch by switch.
-    pub fn arrays(&self) -> impl Iterator<Item = (NodeId, ArrayReport)> + '_ {
-        self.switches.iter().flat_map(|switch| switch.arrays().map(|(array, _)| (switch.exits.node, array)))
+    /// The memory that jobs share, switch by switch and protocol by protocol.
+    pub fn shared(&self) -> impl Iterator<Item = (NodeId, SharedReport)> + '_ {
+        self.switches.iter().flat_map(|switch| switch.shared().map(|(_, report, _)| (switch.exits.node, report)))
     }
 }

@@ -172,7 +172,7 @@ impl Simulation {
             bytes[program.switch as usize] += program.memory_bytes(&self.switches[program.switch as usize]);
         }
         for (bytes, switch) in bytes.iter_mut().zip(&self.switches) {
-            *bytes += switch.arrays().map(|(_, bytes)| bytes).sum::<usize>();
+            *bytes += switch.shared().map(|(.., bytes)| bytes).sum::<usize>();
         }
         bytes.into_iter().max().unwrap_or(0)
     }

@@ -6,7 +6,7 @@ use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::packet::PacketMut;
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Placement;
-use tributary_proto::contract::switch::{ArrayReport, Emission, Verdict};
+use tributary_proto::contract::switch::{Emission, SharedReport, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
@@ -75,10 +75,9 @@ impl SwitchNode {
         self.timeouts.iter().flatten().min().copied()
     }
 
-    /// The memory that jobs share, protocol by protocol, with its bytes.
-    pub fn arrays(&self) -> impl Iterator<Item = (ArrayReport, usize)> + '_ {
-        let of = |pipeline| protocols::ALL.iter().filter_map(move |protocol| Pipeline::array(pipeline, protocol.code));
-        self.pipelines.iter().flat_map(of)
+    /// The memory that jobs share: the protocol's code, its state, and the bytes that it takes.
+    pub fn shared(&self) -> impl Iterator<Item = (u8, SharedReport, usize)> + '_ {
+        self.pipelines.iter().flat_map(Pipeline::all_shared)
     }
 }
 

@@ -3,6 +3,7 @@
 mod figures;
 mod files;
 mod links;
+mod metrics;
 mod samples;
 mod tables;
 mod text;
@@ -18,11 +19,12 @@ use tributary_proto::contract::time::Time;
 
 pub use files::{FileError, write_whole};
 pub use links::{LinkGroup, LinkRow};
+pub use metrics::{MetricReport, MetricRow, SharedMetrics};
 pub use samples::{LinkSample, Samples, SamplesReport};
 pub use transport::{FlowClass, TransportReport};
 
 use crate::config::Config;
-use crate::driver::{Job, Simulation};
+use crate::driver::{Job, Simulation, SwitchMetrics};
 
 /// What a run found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,9 +57,9 @@ pub struct Report {
     pub lossless_drops: Option<u64>,
     /// The most memory that programs took in one switch, in bytes.
     pub switch_memory_bytes: usize,
-    /// The arrays of descriptors that jobs share; none where no job does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub arrays: Option<ArraysReport>,
+    /// What protocols count and measure of the memory that their jobs share in switches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<SharedMetrics>,
     /// Links and switches over time, where the file asks for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled: Option<SamplesReport>,
@@ -70,51 +72,11 @@ pub struct Report {
     /// Every finished message: its bytes and its seconds.
     #[serde(skip)]
     pub flow_rows: Vec<FlowRow>,
+    /// Every figure that a protocol has of its own, switch by switch.
+    #[serde(skip)]
+    pub metric_rows: Vec<MetricRow>,
     /// How fast the run was; the only part that differs between equal runs.
     pub speed: Speed,
-}
-
-/// The static arrays of all switches together (Canary §3.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct ArraysReport {
-    /// Descriptors in use at the end.
-    pub held: u32,
-    /// The most that one switch had in use at once.
-    pub peak: u32,
-    /// Packets that found their entry taken by another block.
-    pub collisions: u64,
-    /// Contributions that came when their partial sum was gone.
-    pub stragglers: u64,
-    /// Partial sums that left because their time was up ...
-    pub flushed_late: u64,
-    /// ... and those that left because nothing was missing.
-    pub flushed_full: u64,
-    /// Packets that restored a subtree.
-    pub restorations: u64,
-    /// Descriptors that were freed because nobody needed them for a lease.
-    pub expired: u64,
-    /// The longest time that a partial sum waits somewhere now, in seconds.
-    pub timeout_seconds: f64,
-}
-
-impl ArraysReport {
-    fn new(simulation: &Simulation) -> Option<ArraysReport> {
-        let arrays = simulation.arrays().map(|(_, array)| array);
-        arrays.fold(None, |sum: Option<ArraysReport>, array| {
-            let sum = sum.unwrap_or_default();
-            Some(ArraysReport {
-                held: sum.held + array.held,
-                peak: sum.peak.max(array.peak),
-                collisions: sum.collisions + array.collisions,
-                stragglers: sum.stragglers + array.stragglers,
-                flushed_late: sum.flushed_late + array.flushed_late,
-                flushed_full: sum.flushed_full + array.flushed_full,
-                restorations: sum.restorations + array.restorations,
-                expired: sum.expired + array.expired,
-                timeout_seconds: sum.timeout_seconds.max(array.timeout.as_secs_f64()),
-            })
-        })
-    }
 }
 
 /// How fast a run was.
@@ -168,6 +130,9 @@ pub struct JobReport {
     pub drops: Vec<(&'static str, u64)>,
     /// Those that were of no use to its programs in switches, by reason.
     pub switch_drops: Vec<(&'static str, u64)>,
+    /// What its protocol counts and measures of its own in switches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub switch_metrics: Vec<MetricReport>,
     /// What went wrong, a sentence each.
     pub complaints: Vec<String>,
 }
@@ -238,6 +203,7 @@ impl Report {
         flow_rows.extend(transport_rows);
         let background = simulation.traffic.flows.background;
         let link_rows = links::rows(simulation);
+        let metrics = simulation.switch_metrics();
         Report {
             seed: config.seed,
             hosts: graph.hosts(),
@@ -246,7 +212,7 @@ impl Report {
             seconds,
             trace_hash: format!("{:016x}", fabric.trace_hash()),
             hops: fabric.hops(),
-            jobs: simulation.traffic.jobs.all().iter().map(|job| job_report(simulation, job)).collect(),
+            jobs: simulation.traffic.jobs.all().iter().map(|job| job_report(simulation, job, &metrics)).collect(),
             flows,
             transport,
             background: (background.packets > 0).then(|| BackgroundReport {
@@ -256,11 +222,12 @@ impl Report {
             links: links::groups(graph, &link_rows),
             lossless_drops: config.network.lossless.map(|_| links::overflows(&link_rows)),
             switch_memory_bytes: simulation.switch_memory_bytes(),
-            arrays: ArraysReport::new(simulation),
+            shared: metrics::of_shared(&metrics),
             sampled: None,
             samples: None,
             link_rows,
             flow_rows,
+            metric_rows: metrics::rows(simulation, &metrics),
             speed: Speed {
                 set_up_seconds: set_up.as_secs_f64(),
                 run_seconds: run.as_secs_f64(),
@@ -268,6 +235,13 @@ impl Report {
                 hops_per_second: fabric.hops() as f64 / run.as_secs_f64(),
             },
         }
+    }
+
+    /// A figure of what jobs share in switches, by name: a counter's sum, a gauge's largest value; of the first protocol
+    /// that has it.
+    pub fn shared_figure(&self, name: &str) -> Option<f64> {
+        let metrics = self.shared.iter().flat_map(|shared| &shared.metrics);
+        metrics.into_iter().find(|metric| metric.name == name).map(|metric| metric.value)
     }
 
     /// With what was seen on the way.
@@ -295,7 +269,7 @@ impl Report {
     }
 }
 
-fn job_report(simulation: &Simulation, job: &Job) -> JobReport {
+fn job_report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetrics]) -> JobReport {
     let seats = simulation.traffic.seats.iter().filter(|seat| std::ptr::eq(simulation.traffic.jobs.get(seat.job), job));
     let mut total = HostStats::default();
     let mut drops = DropCounters::default();
@@ -343,6 +317,7 @@ fn job_report(simulation: &Simulation, job: &Job) -> JobReport {
         in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
         drops: by_name(&drops),
         switch_drops: by_name(&simulation.drops_in_switches(job)),
+        switch_metrics: metrics::of_job(metrics, job.index),
         complaints: job.complaints.iter().map(|complaint| complaint.sentence(job)).collect(),
     }
 }

@@ -1,4 +1,4 @@
-//! A report as tables: one row a job, a collective, a flow, a link, a queue, and one a step of time.
+//! A report as tables: one row a job, a collective, a flow, a link, a queue, a figure of a protocol, and one a step of time.
 
 use super::{Report, Samples};
 use crate::net::LossCause;
@@ -6,7 +6,7 @@ use crate::table::Table;
 
 impl Report {
     /// All of them, also those without rows. `docs/simulator.md` explains the columns.
-    pub fn tables(&self) -> [Table; 7] {
+    pub fn tables(&self) -> [Table; 8] {
         [
             self.job_table(),
             self.collective_table(),
@@ -15,6 +15,7 @@ impl Report {
             self.queue_table(),
             self.sample_table(),
             self.switch_sample_table(),
+            self.switch_metric_table(),
         ]
     }
 
@@ -104,6 +105,18 @@ impl Report {
             .whole("switch", rows().map(|(_, switch, _)| switch as u64))
             .whole("slots_in_use", rows().map(|(.., occupancy)| occupancy.slots))
             .whole("memory_in_use_bytes", rows().map(|(.., occupancy)| occupancy.bytes))
+    }
+
+    /// What protocols count and measure in each switch, under their own names.
+    fn switch_metric_table(&self) -> Table {
+        let rows = || self.metric_rows.iter();
+        Table::new("switch_metrics")
+            .whole("switch", rows().map(|row| row.switch.into()))
+            .text("protocol", rows().map(|row| row.protocol))
+            .text("job", rows().map(|row| &row.job))
+            .text("metric", rows().map(|row| row.metric.name))
+            .text("kind", rows().map(|row| row.metric.kind))
+            .real("value", rows().map(|row| row.metric.value))
     }
 
     fn ends(&self, name: &'static str) -> Table {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ArraysReport, FlowReport, JobReport, LinkGroup, Report, SamplesReport, TransportReport};
+use super::{FlowReport, JobReport, LinkGroup, MetricReport, Report, SamplesReport, TransportReport};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,8 +35,8 @@ impl fmt::Display for Report {
         if self.switch_memory_bytes > 0 {
             writeln!(f, "\nswitch memory: {} in the fullest switch", bytes(self.switch_memory_bytes as u64))?;
         }
-        if let Some(arrays) = &self.arrays {
-            write_arrays(f, arrays)?;
+        for shared in &self.shared {
+            writeln!(f, "{} in switches: {}", shared.protocol, figures(&shared.metrics))?;
         }
         if let Some(SamplesReport { every_seconds, steps, links }) = self.sampled {
             writeln!(f, "samples: {links} links, {steps} times, every {}", time(every_seconds))?;
@@ -53,20 +53,10 @@ impl fmt::Display for Report {
     }
 }
 
-fn write_arrays(f: &mut fmt::Formatter<'_>, arrays: &ArraysReport) -> fmt::Result {
-    writeln!(
-        f,
-        "descriptors: at most {} in one switch, {} at the end, {} expired, timeout up to {}",
-        arrays.peak,
-        arrays.held,
-        arrays.expired,
-        time(arrays.timeout_seconds)
-    )?;
-    writeln!(
-        f,
-        "partial sums: {} complete, {} when their time was up; {} stragglers, {} collisions, {} restorations",
-        arrays.flushed_full, arrays.flushed_late, arrays.stragglers, arrays.collisions, arrays.restorations
-    )
+/// A protocol's own figures: of counters the sum over all switches, of gauges the most in one; not what never happened.
+fn figures(metrics: &[MetricReport]) -> String {
+    let happened = metrics.iter().filter(|metric| metric.kind == "gauge" || metric.value > 0.0);
+    happened.map(|metric| format!("{} {}", metric.name.replace('_', " "), metric.value)).collect::<Vec<_>>().join(", ")
 }
 
 fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
@@ -96,6 +86,10 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
         if !drops.is_empty() {
             writeln!(f, "  of no use   {where_to}: {}", counts(drops))?;
         }
+    }
+    let own = figures(&job.switch_metrics);
+    if !own.is_empty() {
+        writeln!(f, "  in switches {own}")?;
     }
     for sentence in job.complaints.iter().take(MOST_COMPLAINTS) {
         writeln!(f, "  WRONG       {sentence}")?;

@@ -123,8 +123,8 @@ fn left_behind(simulation: &mut Simulation, findings: &Findings) -> Vec<String> 
     if simulation.run(Time(u64::MAX - 1)) {
         failures.push("events are left when nobody sends any more".to_string());
     }
-    for (switch, array) in simulation.arrays().filter(|(_, array)| array.held > 0) {
-        failures.push(format!("switch {} still holds {} descriptors", switch, array.held));
+    for (switch, shared) in simulation.shared().filter(|(_, shared)| shared.slots_held > 0) {
+        failures.push(format!("switch {} still holds {} slots", switch, shared.slots_held));
     }
     if findings.alive() > 0 {
         failures.push(format!("{} packets neither arrived nor were lost", findings.alive()));

@@ -18,7 +18,7 @@ use crate::stage::{Process, WorkerReport};
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often we look whether a switch is to be killed.
 const LOOK: Duration = Duration::from_millis(10);
-/// Time for descriptors whose sums are over to be given back.
+/// Time for what switches hold for sums that are over to be given back.
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// `--traffic`: other packets from one host to another.
@@ -164,13 +164,12 @@ fn pause(stage: &FabricStage, pause: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The switches' state once no descriptor is held any more, or as it is when that takes too long.
+/// The switches' state once jobs hold nothing any more of what they share, or as it is when that takes too long.
 fn settled(stage: &FabricStage) -> Result<Vec<tributary_net::status::SwitchStatus>, Failure> {
     let deadline = Instant::now() + SETTLE;
     loop {
         let all = stage.all_status()?;
-        let parts = all.iter().filter_map(|status| status.switch.fabric.as_ref());
-        let held: u32 = parts.filter_map(|part| part.descriptors.as_ref()).map(|memory| memory.held).sum();
+        let held: u32 = all.iter().flat_map(|status| &status.switch.shared).map(|shared| shared.slots_held).sum();
         if held == 0 || Instant::now() >= deadline {
             return Ok(all);
         }

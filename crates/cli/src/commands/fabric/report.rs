@@ -1,7 +1,9 @@
 //! What came of a collective on a fabric, rank by rank and port by port.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
-use tributary_net::status::{DescriptorStatus, FabricStatus, SwitchStatus};
+use tributary_net::status::{FabricStatus, MetricNumber, SharedStatus, SwitchStatus};
 
 use super::collective::Plan;
 use crate::output::Table;
@@ -32,7 +34,7 @@ struct Rank {
 #[derive(Serialize)]
 struct Switch {
     node: String,
-    descriptors: Option<DescriptorStatus>,
+    shared: Vec<SharedStatus>,
     ports: Vec<Port>,
 }
 
@@ -71,7 +73,7 @@ impl Report {
         let then = |node: &str| {
             before.iter().filter_map(|status| status.switch.fabric.as_ref()).find(|part| part.node == node)
         };
-        let switches = after.into_iter().filter_map(|status| status.switch.fabric);
+        let switches = after.into_iter().filter_map(|status| Some((status.switch.fabric?, status.switch.shared)));
         Report {
             protocol: plan.protocol.name,
             elements: plan.elements,
@@ -79,17 +81,17 @@ impl Report {
             iters: plan.iters,
             killed,
             ranks: hosts.into_iter().zip(ranks).map(rank).collect(),
-            switches: switches.map(|part| Switch::new(then(&part.node), &part)).collect(),
+            switches: switches.map(|(part, shared)| Switch::new(then(&part.node), &part, shared)).collect(),
         }
     }
 
     /// What is wrong, if anything is: every rank has checked its own sum.
     pub fn complaint(&self) -> Option<String> {
-        let held = |switch: &&Switch| switch.descriptors.as_ref().is_some_and(|memory| memory.held > 0);
-        self.switches.iter().find(held).map(|switch| {
-            let held = switch.descriptors.as_ref().map_or(0, |memory| memory.held);
-            format!("switch {} still holds {held} descriptors although no job is left", switch.node)
-        })
+        let held = |switch: &Switch| switch.shared.iter().map(|shared| shared.slots_held).sum::<u32>();
+        self.switches
+            .iter()
+            .find(|switch| held(switch) > 0)
+            .map(|switch| format!("switch {} still holds {} slots although no job is left", switch.node, held(switch)))
     }
 
     /// The tables for people.
@@ -107,7 +109,7 @@ impl Report {
             self.protocol,
             self.rank_table(),
             self.port_table(),
-            self.descriptor_table()
+            self.shared_table()
         )
     }
 
@@ -145,39 +147,33 @@ impl Report {
         table.render()
     }
 
-    fn descriptor_table(&self) -> String {
-        let mut table = Table::new([
-            "SWITCH",
-            "DESCRIPTORS",
-            "HELD",
-            "PEAK",
-            "FULL",
-            "TIMED OUT",
-            "STRAGGLERS",
-            "COLLISIONS",
-            "RESTORED",
-            "EXPIRED",
-        ]);
-        for switch in &self.switches {
-            let Some(memory) = &switch.descriptors else { continue };
-            let cells = [memory.total, memory.held, memory.peak].map(|count| count.to_string());
-            let events = [
-                memory.flushed_full,
-                memory.flushed_late,
-                memory.stragglers,
-                memory.collisions,
-                memory.restorations,
-                memory.expired,
-            ];
-            let row = std::iter::once(switch.node.clone()).chain(cells);
-            table.row(row.chain(events.map(|count| count.to_string())));
-        }
-        table.render()
+    /// What jobs share at each switch. Each protocol has figures of its own.
+    fn shared_table(&self) -> String {
+        let all = || self.switches.iter().flat_map(|switch| switch.shared.iter().map(move |shared| (switch, shared)));
+        let protocols: BTreeSet<&str> = all().map(|(_, shared)| shared.protocol.as_str()).collect();
+        let table = |protocol: &str| {
+            let of_it = || all().filter(|(_, shared)| shared.protocol == protocol);
+            let own = of_it().next().map(|(_, shared)| shared.metrics.as_slice()).unwrap_or_default();
+            let own = own.iter().map(|metric| metric.name.replace('_', " ").to_uppercase());
+            let mut table =
+                Table::new(["SWITCH", "PROTOCOL", "SLOTS", "HELD", "PEAK"].map(str::to_owned).into_iter().chain(own));
+            for (switch, shared) in of_it() {
+                let cells = [switch.node.clone(), shared.protocol.clone()];
+                let counts = [shared.slots, shared.slots_held, shared.slots_peak].map(|count| count.to_string());
+                let own = shared.metrics.iter().map(|metric| match metric.value {
+                    MetricNumber::Counter(count) => count.to_string(),
+                    MetricNumber::Gauge(value) => value.to_string(),
+                });
+                table.row(cells.into_iter().chain(counts).chain(own));
+            }
+            table.render()
+        };
+        protocols.into_iter().map(table).collect::<Vec<_>>().join("\n\n")
     }
 }
 
 impl Switch {
-    fn new(before: Option<&FabricStatus>, after: &FabricStatus) -> Switch {
+    fn new(before: Option<&FabricStatus>, after: &FabricStatus, shared: Vec<SharedStatus>) -> Switch {
         let ports = after.ports.iter().map(|port| {
             let then = before.and_then(|before| before.ports.get(usize::from(port.port)));
             let since = |now: u64, then: Option<u64>| now.saturating_sub(then.unwrap_or(0));
@@ -191,6 +187,6 @@ impl Switch {
                 peak_queued_bytes: port.peak_queued_bytes,
             }
         });
-        Switch { node: after.node.clone(), descriptors: after.descriptors.clone(), ports: ports.collect() }
+        Switch { node: after.node.clone(), shared, ports: ports.collect() }
     }
 }

@@ -16,11 +16,12 @@ use super::wire::{
     HEADER_LEN, Header, Kind, NO_SWITCH, SHARD_PORTS, ports_of_shard, put_bypass, put_children, put_sum,
 };
 use crate::collective::values::Values;
-use crate::contract::config::SharedSwitchConfig;
+use crate::contract::config::{SharedJob, SharedSwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, NodeId, PortId, PortSet};
+use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
-use crate::contract::switch::{ArrayReport, Emission, PortView, SharedSwitch, Switch, SwitchReport, Verdict};
+use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::{COMMON_LEN, u16};
 use crate::parts::memory::heap_bytes;
@@ -33,14 +34,45 @@ pub struct CanarySwitch {
     timeout: Timeout,
     /// Ascending by job.
     jobs: Vec<(JobId, JobCounters)>,
-    counters: ArrayReport,
+    counters: Counters,
     values: Values,
 }
 
+/// What has happened, all jobs together.
+#[derive(Clone, Copy, Default)]
+struct Counters {
+    collisions: u64,
+    stragglers: u64,
+    flushed_late: u64,
+    flushed_full: u64,
+    restorations: u64,
+    expired: u64,
+}
+
+/// What has happened of one job.
 #[derive(Clone, Copy, Default)]
 struct JobCounters {
     blocks_completed: u64,
     contributions: u64,
+    collisions: u64,
+    stragglers: u64,
+}
+
+/// What its figures are called and what they say.
+mod figures {
+    use crate::contract::metric::Metric;
+
+    pub fn collisions(count: u64) -> Metric {
+        Metric::counter("collisions", count, "Packets that found their descriptor taken by another block.")
+    }
+
+    pub fn stragglers(count: u64) -> Metric {
+        Metric::counter("stragglers", count, "Contributions that came when their partial sum had left.")
+    }
+}
+
+fn job_of(packet: &PacketMut<'_>) -> JobId {
+    JobId(u16(packet.bytes, 6))
 }
 
 impl CanarySwitch {
@@ -53,19 +85,20 @@ impl CanarySwitch {
             array: Array::new(values, config, timeout.steps()),
             timeout,
             jobs: Vec::new(),
-            counters: ArrayReport::default(),
+            counters: Counters::default(),
             values,
         }
     }
 
     fn receive(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
         let header = Header::parse(&packet.bytes[..packet.len])?;
+        let job = self.job_at(job_of(packet))?;
         if header.bypass && header.destination != self.node {
             return Ok(Verdict::Route(header.destination));
         }
         match Kind::of(packet.bytes)? {
-            Kind::Reduce if !header.bypass => self.reduce(now, ingress, &header, packet),
-            Kind::Broadcast | Kind::Failure if header.multicast => self.distribute(&header, packet),
+            Kind::Reduce if !header.bypass => self.reduce(now, ingress, job, &header, packet),
+            Kind::Broadcast | Kind::Failure if header.multicast => self.distribute(job, &header, packet),
             Kind::Reduce | Kind::Broadcast | Kind::Failure => Err(DropReason::BadField),
             Kind::Request | Kind::Query | Kind::Report | Kind::Mismatch | Kind::Claim => Err(DropReason::BadKind),
         }
@@ -84,6 +117,7 @@ impl CanarySwitch {
         &mut self,
         now: Time,
         ingress: PortId,
+        job: usize,
         header: &Header,
         packet: &mut PacketMut<'_>,
     ) -> Result<Verdict, DropReason> {
@@ -91,10 +125,9 @@ impl CanarySwitch {
         if header.counter == 0 || header.counter >= header.hosts || ingress.index() >= PortSet::CAPACITY {
             return Err(DropReason::BadField);
         }
-        let block = BlockId { job: JobId(u16(packet.bytes, 6)), attempt: header.attempt, id: header.id };
-        if let Some(job) = self.job_mut(block.job) {
-            job.contributions += 1;
-        }
+        let block = BlockId { job: job_of(packet), attempt: header.attempt, id: header.id };
+        let counters = &mut self.jobs[job].1;
+        counters.contributions += 1;
         let place = self.array.place(block);
         let Some(entry) = self.array.get_mut(place) else {
             return Ok(self.begin(now, ingress, place, block, elements, header, packet));
@@ -113,9 +146,9 @@ impl CanarySwitch {
         let completes = |full| entry.passed < full && passed >= full;
         let is_last = completes(entry.full) || passed >= header.hosts - 1;
         entry.passed = passed;
-        let was_sent = entry.state == State::Sent;
-        if was_sent {
+        if entry.state == State::Sent {
             self.counters.stragglers += 1;
+            counters.stragglers += 1;
             if is_last || entry.alone_until <= now {
                 entry.wait = self.timeout.outlook(block.job, header.root, header.hosts).wait;
                 entry.alone_until = now + self.timeout.span(entry.wait);
@@ -190,6 +223,9 @@ impl CanarySwitch {
     /// The entry is another block's: the leader will restore what is behind the port (§3.2.1).
     fn collide(&mut self, ingress: PortId, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
         self.counters.collisions += 1;
+        if let Ok(job) = self.job_at(job_of(packet)) {
+            self.jobs[job].1.collisions += 1;
+        }
         put_children(packet.bytes, self.node, ingress.0.into(), (ingress.0 / SHARD_PORTS) as u8);
         put_bypass(packet.bytes, true);
         Verdict::Route(header.destination)
@@ -205,7 +241,7 @@ impl CanarySwitch {
     }
 
     /// The sum, or the word that there is none, on its way from the leader (§3.1.2).
-    fn distribute(&mut self, header: &Header, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
+    fn distribute(&mut self, job: usize, header: &Header, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
         put_bypass(packet.bytes, false);
         if header.bypass && header.switch_address == self.node {
             self.counters.restorations += 1;
@@ -217,7 +253,7 @@ impl CanarySwitch {
             Kind::Failure => header.attempt.checked_sub(1).ok_or(DropReason::BadField)?,
             _ => header.attempt,
         };
-        let block = BlockId { job: JobId(u16(packet.bytes, 6)), attempt, id: header.id };
+        let block = BlockId { job: job_of(packet), attempt, id: header.id };
         let place = self.array.place(block);
         let entry = self.array.get(place).filter(|entry| entry.block == block).ok_or(DropReason::NoDescriptor)?;
         let children = entry.children;
@@ -225,9 +261,7 @@ impl CanarySwitch {
             let spread = entry.last_at.since(entry.first_at);
             self.timeout.sample(block.job, entry.header.root, entry.passed, spread);
         }
-        if let Some(job) = self.job_mut(block.job) {
-            job.blocks_completed += u64::from(header.attempt == attempt);
-        }
+        self.jobs[job].1.blocks_completed += u64::from(header.attempt == attempt);
         self.array.free(place);
         Ok(Verdict::Multicast(children))
     }
@@ -280,10 +314,10 @@ impl Switch for CanarySwitch {
 }
 
 impl CanarySwitch {
+    /// Where a job's counters are. Packets of others are of no use here, and must not take descriptors.
     #[inline]
-    fn job_mut(&mut self, job: JobId) -> Option<&mut JobCounters> {
-        let at = self.jobs.binary_search_by_key(&job, |&(job, _)| job).ok()?;
-        Some(&mut self.jobs[at].1)
+    fn job_at(&self, job: JobId) -> Result<usize, DropReason> {
+        self.jobs.binary_search_by_key(&job, |&(job, _)| job).map_err(|_| DropReason::UnknownJob)
     }
 
     /// What the jobs that are meant hold together.
@@ -302,9 +336,9 @@ impl CanarySwitch {
 }
 
 impl SharedSwitch for CanarySwitch {
-    fn add_job(&mut self, job: JobId) {
-        let new = (job, JobCounters::default());
-        match self.jobs.binary_search_by_key(&job, |&(job, _)| job) {
+    fn add_job(&mut self, plan: &SharedJob) {
+        let new = (plan.job.job, JobCounters::default());
+        match self.jobs.binary_search_by_key(&plan.job.job, |&(job, _)| job) {
             Ok(at) => self.jobs[at] = new,
             Err(at) => self.jobs.insert(at, new),
         }
@@ -317,16 +351,29 @@ impl SharedSwitch for CanarySwitch {
     }
 
     fn report_job(&self, job: JobId) -> SwitchReport {
-        self.account(|other| other == job)
+        let mut report = self.account(|other| other == job);
+        let counters = self.jobs.iter().find(|&&(other, _)| other == job).map(|&(_, counters)| counters);
+        let JobCounters { collisions, stragglers, .. } = counters.unwrap_or_default();
+        report.metrics = vec![figures::collisions(collisions), figures::stragglers(stragglers)];
+        report
     }
 
-    fn report_array(&self) -> ArrayReport {
-        ArrayReport {
-            entries: self.array.len(),
-            held: self.array.held,
-            peak: self.array.peak,
-            timeout: self.timeout.longest(),
-            ..self.counters
+    fn report_shared(&self) -> SharedReport {
+        let Counters { collisions, stragglers, flushed_late, flushed_full, restorations, expired } = self.counters;
+        let timeout = self.timeout.longest().as_secs_f64();
+        SharedReport {
+            slots: self.array.len(),
+            slots_held: self.array.held,
+            slots_peak: self.array.peak,
+            metrics: vec![
+                Metric::gauge("timeout_seconds", timeout, "How long a partial sum waits for more now, at most."),
+                figures::collisions(collisions),
+                figures::stragglers(stragglers),
+                Metric::counter("flushed_late", flushed_late, "Partial sums that left because their time was up."),
+                Metric::counter("flushed_full", flushed_full, "Sums that left because nothing was missing."),
+                Metric::counter("restorations", restorations, "Packets that restored a subtree."),
+                Metric::counter("expired", expired, "Descriptors freed because nobody needed them for a lease."),
+            ],
         }
     }
 }

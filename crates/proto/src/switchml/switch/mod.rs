@@ -16,6 +16,7 @@ use crate::collective::values::Values;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
+use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
@@ -378,7 +379,11 @@ impl Switch for SwitchMl {
             missing,
             blocks_completed: self.counters.blocks_completed,
             contributions: self.counters.contributions,
-            unicast_resends: self.counters.unicast_resends,
+            metrics: vec![Metric::counter(
+                "unicast_resends",
+                self.counters.unicast_resends,
+                "Results sent again to single members.",
+            )],
         }
     }
 }

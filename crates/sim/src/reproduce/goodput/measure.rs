@@ -96,8 +96,8 @@ impl Goodput {
             host_use: mean_of(true),
             core_use: mean_of(false),
             background_gbps: report.background.as_ref().map(|background| background.received_gbps / senders),
-            stragglers: report.arrays.map(|arrays| arrays.stragglers as f64 / blocks),
-            held_bytes: report.arrays.map(|arrays| f64::from(arrays.peak) * vector),
+            stragglers: report.shared_figure("stragglers").map(|stragglers| stragglers / blocks),
+            held_bytes: report.shared_figure("slots_peak").map(|peak| peak * vector),
         }
     }
 
