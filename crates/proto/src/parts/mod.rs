@@ -5,6 +5,7 @@ pub mod deadlines;
 pub mod form;
 pub mod inquiry;
 pub mod layout;
+pub mod life;
 pub mod look_ahead;
 pub mod memory;
 pub mod mismatch;

@@ -103,7 +103,7 @@ impl CanaryHost {
 
     /// Everything has failed here because ranks disagree: whoever still waits for a block is told, whichever it is.
     pub(super) fn tells_why(&mut self, step: Step, header: &Header) -> bool {
-        let Some(CollectiveError::Mismatch { a, a_spec, b, b_spec, .. }) = self.broken else { return false };
+        let Some(&CollectiveError::Mismatch { a, a_spec, b, b_spec, .. }) = self.life.broken() else { return false };
         let phase = self.places[usize::from(step.place)].phase;
         let is_open = matches!(self.steps.relation(step.phase, phase), Relation::Same | Relation::Next);
         let is_done = self.leads.get(step.place, step.phase).is_some_and(|lead| lead.state == State::Done);

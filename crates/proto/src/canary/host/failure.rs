@@ -6,12 +6,11 @@ use super::steps::Step;
 use super::{CanaryHost, Stage};
 use crate::canary::wire::{HEADER_LEN, Header, Report};
 use crate::contract::drop_reason::DropReason;
-use crate::contract::host::{CollectiveError, HostEvent};
+use crate::contract::host::CollectiveError;
 use crate::contract::ids::Rank;
 use crate::contract::packet::Packet;
 use crate::contract::time::Time;
 use crate::parts::mismatch::Mismatch;
-use crate::parts::stream::Op;
 
 /// What a leader last said about a block.
 pub(super) struct Heard {
@@ -49,19 +48,13 @@ impl CanaryHost {
         let Some(op) = self.op_at(place).map(|op| op.id) else { return };
         self.places[usize::from(place)].stage = Stage::Refused;
         self.recovery.forget(place);
-        if self.failing.as_ref().is_none_or(|(earlier, _)| op < *earlier) {
-            let Mismatch { a, a_spec, b, b_spec } = mismatch;
-            self.failing = Some((op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op }));
-        }
+        self.life.dispute(op, mismatch);
         self.settle(now);
     }
 
     /// Everything that is queued fails, and so does everything later. What this host leads it still answers for.
     pub(super) fn fail(&mut self, error: CollectiveError) {
-        while let Some(Op { id, tensor, .. }) = self.stream.pop() {
-            self.deadlines.complete(id);
-            self.events.push_back(HostEvent::Failed { op: id, tensor, error: error.clone() });
-        }
+        self.life.fail(error);
         for (place, state) in self.places.iter_mut().enumerate() {
             state.stage = Stage::Idle;
             self.recovery.forget(place as u16);
@@ -70,7 +63,6 @@ impl CanaryHost {
         self.ready.clear();
         self.claims.end();
         self.question = None;
-        self.broken.get_or_insert(error);
     }
 
     /// The place that waits with the earliest block. Searched for: needed only when something is wrong.
@@ -81,13 +73,13 @@ impl CanaryHost {
 
     /// Why a deadline has passed.
     pub(super) fn diagnose(&self) -> CollectiveError {
-        if let Some((_, error)) = &self.failing {
+        if let Some(error) = self.life.failing() {
             return error.clone();
         }
         let Some(place) = self.oldest_waiting() else { return CollectiveError::Aborted };
         let step = self.step_of(place);
         let number = self.places[usize::from(place)].block;
-        let op = self.stream.op_of(number).expect("a place that waits has a block");
+        let op = self.life.stream.op_of(number).expect("a place that waits has a block");
         let (block, op) = (op.local(number), op.id);
         let leader = self.leader_of(place);
         let missing = |missing| CollectiveError::Missing { missing, others: 0, slot: place.into(), block, op };

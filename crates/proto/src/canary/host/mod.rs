@@ -45,12 +45,13 @@ use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::time::Time;
 use crate::contract::wire::{COMMON_LEN, Common};
 use crate::parts::agreement::Stage;
-use crate::parts::deadlines::{Deadlines, Due};
+use crate::parts::deadlines::Due;
+use crate::parts::life::{Completed, Life};
 use crate::parts::look_ahead::LookAhead;
 use crate::parts::mismatch::Mismatch;
 use crate::parts::recovery::{Order, Recovery};
 use crate::parts::send_queue::SendQueue;
-use crate::parts::stream::{Op, Stream};
+use crate::parts::stream::Stream;
 
 /// What a notice of completion says it reduces.
 const NOTICE: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
@@ -67,7 +68,7 @@ pub struct CanaryHost {
     /// one root spread over the ways to it.
     roots_on_way: bool,
     common: [u8; COMMON_LEN],
-    stream: Stream,
+    life: Life,
     steps: Steps,
     /// The window, and the notices' place behind it.
     places: Vec<Place>,
@@ -82,14 +83,9 @@ pub struct CanaryHost {
     claims: Claims,
     /// The proofs of all ranks but this one.
     others_proof: RankProof,
-    deadlines: Deadlines,
     /// The place to ask about.
     question: Option<u16>,
     heard: Option<Heard>,
-    /// The collective that must fail as soon as those before it are complete.
-    failing: Option<(OpId, CollectiveError)>,
-    broken: Option<CollectiveError>,
-    events: VecDeque<HostEvent>,
     stats: HostStats,
     vector: Vec<u8>,
 }
@@ -115,7 +111,7 @@ impl CanaryHost {
             roots,
             roots_on_way,
             common,
-            stream: Stream::new(values, Numbers::Fixed, job),
+            life: Life::new(Stream::new(values, Numbers::Fixed, job)),
             steps: Steps::new(window + 1),
             places: (0..u64::from(window)).chain([0]).map(Place::new).collect(),
             queue: SendQueue::new(window + 1),
@@ -131,12 +127,8 @@ impl CanaryHost {
             notices: Notices::default(),
             claims: Claims::default(),
             others_proof: others.map(RankProof::of).sum(),
-            deadlines: Deadlines::default(),
             question: None,
             heard: None,
-            failing: None,
-            broken: None,
-            events: VecDeque::new(),
             stats: HostStats::default(),
             vector: vec![0; (4 * usize::from(job.elements_per_packet)).max(FINGERPRINT_LEN)],
             config: config.clone(),
@@ -152,7 +144,7 @@ impl CanaryHost {
         state.stage = if is_notice {
             if self.notices.is_due(state.block) { Stage::Update } else { Stage::Idle }
         } else {
-            match self.stream.op_of(state.block) {
+            match self.life.stream.op_of(state.block) {
                 None => Stage::Idle,
                 Some(op) => state.agreement.begin(op, state.block, window),
             }
@@ -185,7 +177,7 @@ impl CanaryHost {
             self.leads.close_before(end);
             state.block += 1;
         } else if let Some(exponent) = summed_with {
-            let op = self.stream.op_of_mut(state.block).expect("a place that waits has a block");
+            let op = self.life.stream.op_of_mut(state.block).expect("a place that waits has a block");
             let range = op.range(state.block);
             if !range.is_empty() && op.spec.primitive.gets(self.config.rank) {
                 op.write(state.block, exponent, world, vector);
@@ -212,24 +204,18 @@ impl CanaryHost {
 
     /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
     fn settle(&mut self, now: Time) {
-        while let Some(front) = self.stream.front() {
-            if let Some((op, error)) = &self.failing
-                && *op == front.id
-            {
-                let error = error.clone();
-                return self.fail(error);
-            }
-            if front.remaining > 0 {
-                return;
-            }
-            let Op { id, tensor, first_block, blocks, .. } = self.stream.pop().expect("there is a front");
-            self.deadlines.complete(id);
-            self.events.push_back(HostEvent::Done { op: id, tensor });
-            if blocks > u64::from(self.window()) {
-                self.announce(first_block + blocks);
+        loop {
+            match self.life.complete_next() {
+                Ok(Some(Completed { blocks })) if blocks.end - blocks.start > u64::from(self.window()) => {
+                    self.announce(blocks.end);
+                }
+                Ok(Some(_)) => {}
+                // A collective is under way still.
+                Ok(None) if self.life.stream.front().is_some() => return,
+                Ok(None) => return self.finish_if_done(now),
+                Err(error) => return self.fail(error),
             }
         }
-        self.finish_if_done(now);
     }
 
     fn receive(&mut self, now: Time, packet: Packet<'_>) -> Result<(), DropReason> {
@@ -267,16 +253,11 @@ impl CanaryHost {
 
 impl Host for CanaryHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
-        if let Some(error) = self.broken.as_ref().or(self.failing.as_ref().map(|(_, error)| error)) {
-            return Err(SubmitError::Broken(error.clone()));
-        }
+        self.life.may_submit()?;
         if self.world() > 1 && collective.tensor.spec().primitive.root() == Some(self.config.rank) {
             self.claims.begin(now, self.config.timers);
         }
-        let (id, blocks) = self.stream.push(collective.tensor);
-        if let Some(at) = collective.deadline {
-            self.deadlines.push(now, id, at);
-        }
+        let (id, blocks) = self.life.submit(now, collective)?;
         let window = u64::from(self.window());
         for block in blocks.take(self.places.len() - 1) {
             let place = (block % window) as u16;
@@ -297,7 +278,7 @@ impl Host for CanaryHost {
 
     fn handle_timeout(&mut self, now: Time) {
         self.recovery.handle_timeout(now, &mut self.queue);
-        match self.deadlines.poll(now) {
+        match self.life.poll_deadline(now) {
             Some(Due::Failed) => self.fail(self.diagnose()),
             Some(Due::Ask) => self.question = self.oldest_waiting(),
             None => {}
@@ -325,12 +306,12 @@ impl Host for CanaryHost {
     }
 
     fn poll_event(&mut self) -> Option<HostEvent> {
-        self.events.pop_front()
+        self.life.poll_event()
     }
 
     fn poll_timeout(&self) -> Option<Time> {
         let claims = self.claims.poll_timeout();
-        let timers = [self.recovery.poll_timeout(), self.deadlines.next(), self.notices.next_timeout(), claims];
+        let timers = [self.recovery.poll_timeout(), self.life.next_deadline(), self.notices.next_timeout(), claims];
         timers.into_iter().flatten().min()
     }
 

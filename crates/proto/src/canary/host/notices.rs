@@ -98,7 +98,7 @@ impl CanaryHost {
 
     /// The last notice is given when everything is complete.
     pub(super) fn finish_if_done(&mut self, now: Time) {
-        if self.notices.finishing.is_none() || self.stream.front().is_some() {
+        if self.notices.finishing.is_none() || self.life.stream.front().is_some() {
             return;
         }
         if self.notices.takes_last() {

@@ -61,7 +61,7 @@ impl CanaryHost {
 
     /// The collective of a place, if its block was submitted.
     pub(super) fn op_at(&self, place: u16) -> Option<&Op> {
-        if self.is_notice(place) { None } else { self.stream.op_of(self.places[usize::from(place)].block) }
+        if self.is_notice(place) { None } else { self.life.stream.op_of(self.places[usize::from(place)].block) }
     }
 
     /// What a place reduces.
@@ -102,7 +102,7 @@ impl CanaryHost {
             Stage::Probe | Stage::Guess => state.block,
             _ => state.block + u64::from(self.window()),
         };
-        self.stream.op_of(block).map_or(LookAhead::UNKNOWN, |op| LookAhead::known(op.exponent(block)))
+        self.life.stream.op_of(block).map_or(LookAhead::UNKNOWN, |op| LookAhead::known(op.exponent(block)))
     }
 
     /// The exponent that a place's vector is summed with, where it is scaled.

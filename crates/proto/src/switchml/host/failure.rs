@@ -2,9 +2,8 @@
 
 use super::{Stage, SwitchMlHost};
 use crate::contract::drop_reason::DropReason;
-use crate::contract::host::{CollectiveError, HostEvent};
+use crate::contract::host::CollectiveError;
 use crate::parts::report::Report;
-use crate::parts::stream::Op;
 use crate::switchml::wire::{Header, Mismatch};
 
 /// What the switch last said about a slot.
@@ -30,21 +29,15 @@ impl SwitchMlHost {
         slot.stage = Stage::Refused;
         slot.in_flight = false;
         self.recovery.forget(header.idx);
-        let op = self.stream.op_of(slot.block).expect("a slot in flight has a block").id;
-        let Mismatch { a, a_spec, b, b_spec } = mismatch;
-        if self.failing.as_ref().is_none_or(|(earlier, _)| op < *earlier) {
-            self.failing = Some((op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op }));
-        }
+        let op = self.life.stream.op_of(slot.block).expect("a slot in flight has a block").id;
+        self.life.dispute(op, mismatch);
         self.settle();
         Ok(())
     }
 
     /// Everything that is queued fails, and so does everything later.
     pub(super) fn fail(&mut self, error: CollectiveError) {
-        while let Some(Op { id, tensor, .. }) = self.stream.pop() {
-            self.deadlines.complete(id);
-            self.events.push_back(HostEvent::Failed { op: id, tensor, error: error.clone() });
-        }
+        self.life.fail(error);
         for (idx, slot) in self.slots.iter_mut().enumerate() {
             slot.stage = Stage::Idle;
             slot.in_flight = false;
@@ -52,7 +45,6 @@ impl SwitchMlHost {
         }
         self.queue.clear();
         self.question = None;
-        self.broken.get_or_insert(error);
     }
 
     pub(super) fn waits(&self, idx: u16) -> bool {
@@ -68,12 +60,12 @@ impl SwitchMlHost {
 
     /// Why a deadline has passed.
     pub(super) fn diagnose(&self) -> CollectiveError {
-        if let Some((_, error)) = &self.failing {
+        if let Some(error) = self.life.failing() {
             return error.clone();
         }
         let Some(idx) = self.oldest_waiting() else { return CollectiveError::Aborted };
         let slot = &self.slots[usize::from(idx)];
-        let op = self.stream.op_of(slot.block).expect("a slot that waits has a block");
+        let op = self.life.stream.op_of(slot.block).expect("a slot that waits has a block");
         let (block, op) = (op.local(slot.block), op.id);
         let slot_waits = |heard: &&Heard| heard.slot == idx && heard.phase == slot.phase;
         let blamed = self.heard.as_ref().filter(slot_waits).and_then(|heard| heard.report.blame(idx.into(), block, op));

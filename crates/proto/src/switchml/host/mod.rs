@@ -8,8 +8,6 @@
 
 mod failure;
 
-use std::collections::VecDeque;
-
 use self::failure::Heard;
 use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch};
 use crate::collective::encoding::Numbers;
@@ -22,11 +20,12 @@ use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
 use crate::contract::time::Time;
 use crate::contract::wire::{COMMON_LEN, Common};
 use crate::parts::agreement::{Agreement, Stage};
-use crate::parts::deadlines::{Deadlines, Due};
+use crate::parts::deadlines::Due;
+use crate::parts::life::Life;
 use crate::parts::recovery::{Order, Recovery};
 use crate::parts::report::Report;
 use crate::parts::send_queue::SendQueue;
-use crate::parts::stream::{Op, Stream};
+use crate::parts::stream::Stream;
 
 struct Slot {
     /// The block of the stream that it works on, or waits for.
@@ -45,18 +44,13 @@ struct Slot {
 pub struct SwitchMlHost {
     config: HostConfig,
     common: [u8; COMMON_LEN],
-    stream: Stream,
+    life: Life,
     slots: Vec<Slot>,
     queue: SendQueue,
     recovery: Recovery,
-    deadlines: Deadlines,
     /// The slot to ask about.
     question: Option<u16>,
     heard: Option<Heard>,
-    /// The collective that must fail as soon as those before it are complete.
-    failing: Option<(OpId, CollectiveError)>,
-    broken: Option<CollectiveError>,
-    events: VecDeque<HostEvent>,
     stats: HostStats,
 }
 
@@ -76,16 +70,12 @@ impl SwitchMlHost {
         };
         SwitchMlHost {
             common,
-            stream: Stream::new(values, Numbers::chosen(&job.options), job),
+            life: Life::new(Stream::new(values, Numbers::chosen(&job.options), job)),
             slots: (0..job.slots).map(slot).collect(),
             queue: SendQueue::new(job.slots),
             recovery: Recovery::new(job, config.rank, config.timers, Order::Sent),
-            deadlines: Deadlines::default(),
             question: None,
             heard: None,
-            failing: None,
-            broken: None,
-            events: VecDeque::new(),
             stats: HostStats::default(),
             config: config.clone(),
         }
@@ -95,7 +85,7 @@ impl SwitchMlHost {
     fn start(&mut self, idx: u16, in_step: bool) {
         let pool = self.slots.len() as u64;
         let slot = &mut self.slots[usize::from(idx)];
-        let Some(op) = self.stream.op_of(slot.block) else {
+        let Some(op) = self.life.stream.op_of(slot.block) else {
             slot.stage = Stage::Idle;
             return;
         };
@@ -129,7 +119,7 @@ impl SwitchMlHost {
     fn result(&mut self, now: Time, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
         let (world, stride) = (self.config.job.world, self.slots.len() as u64);
         let slot = &mut self.slots[usize::from(header.idx)];
-        let op = self.stream.op_of_mut(slot.block).expect("a slot in flight has a block");
+        let op = self.life.stream.op_of_mut(slot.block).expect("a slot in flight has a block");
         if header.spec != op.spec {
             return Err(DropReason::BadField);
         }
@@ -157,26 +147,19 @@ impl SwitchMlHost {
 
     /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
     fn settle(&mut self) {
-        while let Some(front) = self.stream.front() {
-            if let Some((op, error)) = &self.failing
-                && *op == front.id
-            {
-                let error = error.clone();
-                return self.fail(error);
+        loop {
+            match self.life.complete_next() {
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(error) => return self.fail(error),
             }
-            if front.remaining > 0 {
-                return;
-            }
-            let Op { id, tensor, .. } = self.stream.pop().expect("there is a front");
-            self.deadlines.complete(id);
-            self.events.push_back(HostEvent::Done { op: id, tensor });
         }
     }
 
     /// What this rank says about the block behind `block` in the same slot.
     fn look_ahead(&self, block: u64) -> LookAhead {
         let next = block + self.slots.len() as u64;
-        match self.stream.op_of(next) {
+        match self.life.stream.op_of(next) {
             Some(op) => LookAhead::known(op.exponent(next)),
             None => LookAhead::UNKNOWN,
         }
@@ -185,7 +168,7 @@ impl SwitchMlHost {
     /// Writes the slot's packet; gives its length in memory and on the wire.
     fn write(&self, idx: u16, kind: Kind, buf: &mut [u8]) -> (usize, usize) {
         let slot = &self.slots[usize::from(idx)];
-        let op = self.stream.op_of(slot.block).expect("a slot that sends has a block");
+        let op = self.life.stream.op_of(slot.block).expect("a slot that sends has a block");
         let look_ahead = match kind {
             Kind::Update => self.look_ahead(slot.block),
             Kind::Probe => LookAhead::known(op.exponent(slot.block)),
@@ -218,13 +201,7 @@ impl SwitchMlHost {
 
 impl Host for SwitchMlHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
-        if let Some(error) = self.broken.as_ref().or(self.failing.as_ref().map(|(_, error)| error)) {
-            return Err(SubmitError::Broken(error.clone()));
-        }
-        let (id, blocks) = self.stream.push(collective.tensor);
-        if let Some(at) = collective.deadline {
-            self.deadlines.push(now, id, at);
-        }
+        let (id, blocks) = self.life.submit(now, collective)?;
         let slots = self.slots.len() as u64;
         for block in blocks.take(self.slots.len()) {
             let idx = (block % slots) as u16;
@@ -244,7 +221,7 @@ impl Host for SwitchMlHost {
 
     fn handle_timeout(&mut self, now: Time) {
         self.recovery.handle_timeout(now, &mut self.queue);
-        match self.deadlines.poll(now) {
+        match self.life.poll_deadline(now) {
             Some(Due::Failed) => self.fail(self.diagnose()),
             Some(Due::Ask) => self.question = self.oldest_waiting(),
             None => {}
@@ -280,11 +257,11 @@ impl Host for SwitchMlHost {
     }
 
     fn poll_event(&mut self) -> Option<HostEvent> {
-        self.events.pop_front()
+        self.life.poll_event()
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.recovery.poll_timeout().into_iter().chain(self.deadlines.next()).min()
+        self.recovery.poll_timeout().into_iter().chain(self.life.next_deadline()).min()
     }
 
     fn max_packet_len(&self) -> usize {
