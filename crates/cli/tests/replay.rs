@@ -17,7 +17,9 @@ use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::contract::config::{
+    Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig, TreePlace,
+};
 use tributary_proto::contract::drive::record::{HostRecorder, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
@@ -247,7 +249,7 @@ fn replay_host(world: u16, rank: usize, seen: &[Seen]) -> (Vec<Vec<u8>>, Vec<u8>
     let host = HostConfig {
         job,
         rank: worker,
-        child: ChildId::of_rank(worker),
+        trees: TreePlace::of_rank(worker),
         serves: None,
         timers,
         fabric: FabricPlan::default(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, TreePlace};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::protocol::Placement;
@@ -189,7 +189,7 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
             options: options.options.clone(),
         },
         rank: Rank(options.rank),
-        child: answer.wid,
+        trees: vec![TreePlace { child: answer.wid }],
         serves: answer.serves,
         timers: TimerConfig::default(),
         fabric: answer.fabric.as_ref().map_or_else(FabricPlan::default, |fabric| FabricPlan {
