@@ -45,6 +45,7 @@ fn options(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectO
         options: protocol.options.defaults(),
         elements_per_packet: None,
         slots: None,
+        trees: None,
     }
 }
 

@@ -46,7 +46,7 @@ pub enum TreeError {
         dead: String,
     },
     /// A switch that no tree can do without has no memory left.
-    #[error("switch {switch} is full: a tree needs {need} bytes there for {children} children, and {room} are free")]
+    #[error("{switch} is full: a tree needs {need} bytes there for {children} children, and {room} are free")]
     Full {
         /// The switch.
         switch: String,

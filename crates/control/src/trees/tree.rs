@@ -61,6 +61,11 @@ impl Tree {
         self.switches.binary_search_by_key(&node, |switch| switch.node).ok().map(|index| &self.switches[index])
     }
 
+    /// Several switches sum: partial results travel between them.
+    pub fn has_levels(&self) -> bool {
+        self.switches.len() > 1
+    }
+
     /// The switch that completes the sums.
     pub fn root(&self) -> NodeId {
         let root = self.switches.iter().find(|switch| switch.parent.is_none());

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use tributary_control::{JobName, Limits};
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::asked::Asked;
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, TreePlace};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::{JobId, JobKey, Rank, ServerId};
 use tributary_proto::contract::packet::Addr;
@@ -68,7 +68,7 @@ impl Job {
         let config = HostConfig {
             job,
             rank,
-            trees: TreePlace::of_rank(rank),
+            trees: WorkerPlace::of_rank(rank),
             serves: Some(ServerId(body.server)),
             timers: TimerConfig::default(),
             fabric: FabricPlan::default(),

@@ -9,7 +9,7 @@ use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind};
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{
-    FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig, TimerConfig, TreePlace,
+    FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig, TimerConfig, WorkerPlace,
 };
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
@@ -157,7 +157,7 @@ impl Fabric {
                 &HostConfig {
                     job,
                     rank: worker,
-                    trees: TreePlace::of_rank(worker),
+                    trees: WorkerPlace::of_rank(worker),
                     serves: None,
                     timers: timers(),
                     fabric: plan.clone(),

@@ -11,7 +11,7 @@ use tributary_numeric::ReduceOp;
 use tributary_proto::collective::encoding::Numbers;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, TreePlace};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{JobId, JobKey, Rank};
 use tributary_proto::contract::options::Options;
@@ -80,7 +80,7 @@ pub fn host(protocol: &Protocol, rank: u16, fabric: FabricPlan) -> Box<dyn Host>
     let config = HostConfig {
         job: job(protocol),
         rank: Rank(rank),
-        trees: TreePlace::of_rank(Rank(rank)),
+        trees: WorkerPlace::of_rank(Rank(rank)),
         serves: None,
         timers: TimerConfig::default(),
         fabric,

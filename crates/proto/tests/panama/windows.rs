@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, TimerConfig, TreePlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::{Collective, Host, HostEvent, HostStats, SubmitError};
 use tributary_proto::contract::ids::{OpId, Rank, ShardId};
@@ -71,7 +71,7 @@ fn watched(seed: u64, link: LinkConfig, job: &JobConfig) -> (Network, Vec<Log>) 
         let config = HostConfig {
             job: job.clone(),
             rank: Rank(rank),
-            trees: TreePlace::of_rank(Rank(rank)),
+            trees: WorkerPlace::of_rank(Rank(rank)),
             serves: None,
             timers: TimerConfig::default(),
             fabric: Default::default(),
@@ -190,7 +190,7 @@ fn trees_send_strictly_in_turn_where_that_is_chosen() {
         let config = |rank| HostConfig {
             job: job.clone(),
             rank: Rank(rank),
-            trees: TreePlace::of_rank(Rank(rank)),
+            trees: WorkerPlace::of_rank(Rank(rank)),
             serves: None,
             timers: TimerConfig::default(),
             fabric: Default::default(),

@@ -3,7 +3,7 @@
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, VecStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{HostConfig, JobConfig, TimerConfig, TreePlace};
+use tributary_proto::contract::config::{HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{JobId, JobKey, Rank, ServerId};
 use tributary_proto::contract::protocol::Protocol;
@@ -37,7 +37,7 @@ pub fn network(seed: u64, link: LinkConfig, world: u16, dedicated: u16) -> Netwo
         let config = HostConfig {
             job: job.clone(),
             rank: Rank(host),
-            trees: TreePlace::of_rank(Rank(host)),
+            trees: WorkerPlace::of_rank(Rank(host)),
             serves: serves.map(ServerId),
             timers: TimerConfig::default(),
             fabric: Default::default(),

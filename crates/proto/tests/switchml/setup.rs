@@ -3,7 +3,7 @@
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, TreePlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, ShardId};
 use tributary_proto::contract::options::Options;
@@ -42,7 +42,7 @@ pub fn host_of(values: Values, job: &JobConfig, worker: u16) -> Box<dyn Host> {
     let config = HostConfig {
         job: job.clone(),
         rank: Rank(worker),
-        trees: TreePlace::of_rank(Rank(worker)),
+        trees: WorkerPlace::of_rank(Rank(worker)),
         serves: None,
         timers: TimerConfig::default(),
         fabric: Default::default(),

@@ -2,7 +2,7 @@
 
 use tributary_control::trees::{Tree, TreeError, TreeSwitch, Wish};
 use tributary_proto::collective::values::{FINGERPRINT_LEN, Values};
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, TreePlace};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, ShardId};
 use tributary_proto::contract::pipeline::InstalledJob;
 use tributary_proto::contract::protocol::{Placement, Protocol};
@@ -165,20 +165,20 @@ impl Simulation {
         if plan.protocol.placement == Placement::EveryHop {
             self.check_ports(&plan)?;
             fabric = self.fabric_plan(&plan);
-            self.share(&plan, &config, &fabric);
+            self.share(&plan, &config, &fabric)?;
         } else if plan.protocol.placement == Placement::Trees {
             trees = self.install_trees(&plan, &config)?;
         }
         let first_switch = |member: &NodeId| self.graph.switch(self.table.attachment(*member).0);
         let first_switches = plan.members.iter().map(first_switch).collect();
         for (rank, &member) in plan.members.iter().enumerate() {
-            let place = |tree: &Tree| TreePlace { child: tree.places[rank].child };
+            let place = |tree: &Tree| WorkerPlace { child: tree.places[rank].child };
             let rank = Rank(rank as u16);
             let machine = HostConfig {
                 job: config.clone(),
                 rank,
                 serves: None,
-                trees: if trees.is_empty() { TreePlace::of_rank(rank) } else { trees.iter().map(place).collect() },
+                trees: if trees.is_empty() { WorkerPlace::of_rank(rank) } else { trees.iter().map(place).collect() },
                 timers: plan.timers,
                 fabric: fabric.clone(),
             };
@@ -200,11 +200,16 @@ impl Simulation {
         Ok(roots.cycle().take(usize::from(trees)).collect())
     }
 
-    /// The job's machines in switches.
-    fn install_trees(&mut self, plan: &JobPlan, config: &JobConfig) -> Result<Vec<Tree>, InstallError> {
+    /// The trees under a job's roots.
+    pub(super) fn plan_trees(&self, plan: &JobPlan) -> Result<Vec<Tree>, InstallError> {
         let tree = |&root: &u32| self.network.tree(&plan.members, self.graph.switch(root));
         let trees: Result<Vec<Tree>, TreeError> = plan.roots.iter().map(tree).collect();
-        let trees = trees.map_err(|error| InstallError::Tree(plan.name.clone(), error))?;
+        trees.map_err(|error| InstallError::Tree(plan.name.clone(), error))
+    }
+
+    /// The job's machines in switches.
+    fn install_trees(&mut self, plan: &JobPlan, config: &JobConfig) -> Result<Vec<Tree>, InstallError> {
+        let trees = self.plan_trees(plan)?;
         let most = trees.iter().flat_map(|tree| &tree.switches).map(|switch| switch.children.len()).max();
         if let Some(children) = most.filter(|&children| children > MOST_CHILDREN) {
             return Err(InstallError::TooManyChildren(plan.name.clone(), children));
