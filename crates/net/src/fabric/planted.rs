@@ -12,7 +12,6 @@ use tributary_proto::contract::pipeline::InstalledJob;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use tributary_proto::contract::time::Time;
-use tributary_proto::parts::layout;
 
 use super::crossbar::Crossbar;
 use super::job::FabricJob;
@@ -125,7 +124,7 @@ impl Switch for TreeMachines {
     fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, ports: &dyn PortView) -> Verdict {
         let tree = match self.trees.len() {
             1 => ShardId(0),
-            _ => match layout::tree_of(self.protocol, &self.job, &packet.bytes[..packet.len]) {
+            _ => match (self.protocol.tree_of)(&self.job, &packet.bytes[..packet.len]) {
                 Some(tree) => tree,
                 None => return Verdict::Drop(DropReason::BadField),
             },

@@ -13,7 +13,6 @@ use tributary_proto::contract::packet::{Addr, Ecn, Packet, Transmit};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
-use tributary_proto::parts::layout;
 
 use crate::outbox::{Addresses, Outbox};
 use crate::rendezvous::JoinAnswer;
@@ -81,7 +80,8 @@ impl Trees {
 
     /// Who has sent a packet that came from the switch.
     fn sender(&self, bytes: &[u8]) -> Addr {
-        Addr::Switch(layout::tree_of(self.protocol, &self.job, bytes).unwrap_or_default())
+        let tree = bytes.get(..COMMON_LEN).and_then(|_| (self.protocol.tree_of)(&self.job, bytes));
+        Addr::Switch(tree.unwrap_or_default())
     }
 }
 

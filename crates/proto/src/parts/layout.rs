@@ -4,8 +4,6 @@ use std::ops::Range;
 
 use crate::contract::config::JobConfig;
 use crate::contract::ids::ShardId;
-use crate::contract::protocol::Protocol;
-use crate::contract::wire::COMMON_LEN;
 
 /// The slots of one shard.
 pub fn slots_of(job: &JobConfig, shard: ShardId) -> Range<u16> {
@@ -18,11 +16,11 @@ pub fn shard_of(job: &JobConfig, idx: u16) -> ShardId {
     ShardId((u32::from(idx) * u32::from(job.shards) / u32::from(job.slots)) as u16)
 }
 
-/// The tree of a job, or the shard of its switch, that a packet is for; `None` if the packet names no slot of the job.
-pub fn tree_of(protocol: &Protocol, job: &JobConfig, packet: &[u8]) -> Option<ShardId> {
-    packet.get(..COMMON_LEN)?;
-    let slot = (protocol.describe)(packet).slot.and_then(|slot| u16::try_from(slot).ok())?;
-    (slot < job.slots).then(|| shard_of(job, slot))
+/// The tree of a job, or the shard of its switch, that owns what a packet names as its slot; `None` if that is no slot of the
+/// job.
+pub fn tree_of(job: &JobConfig, slot: Option<u32>) -> Option<ShardId> {
+    let slot = slot.and_then(|slot| u16::try_from(slot).ok()).filter(|&slot| slot < job.slots)?;
+    Some(shard_of(job, slot))
 }
 
 #[cfg(test)]
