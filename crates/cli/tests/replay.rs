@@ -17,7 +17,9 @@ use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::contract::config::{
+    Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig, WorkerPlace,
+};
 use tributary_proto::contract::drive::record::{HostRecorder, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
@@ -191,6 +193,7 @@ fn real(world: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
                     options: protocols::named("switchml").unwrap().options.defaults(),
                     elements_per_packet: Some(ELEMENTS_PER_PACKET),
                     slots: Some(SLOTS),
+                    trees: None,
                 };
                 let group = Group::connect_through(&options, rendezvous).unwrap();
                 let mut data = input(rank.into());
@@ -247,7 +250,7 @@ fn replay_host(world: u16, rank: usize, seen: &[Seen]) -> (Vec<Vec<u8>>, Vec<u8>
     let host = HostConfig {
         job,
         rank: worker,
-        child: ChildId::of_rank(worker),
+        trees: WorkerPlace::of_rank(worker),
         serves: None,
         timers,
         fabric: FabricPlan::default(),

@@ -358,6 +358,7 @@ impl Control {
             protocol,
             config,
             children: workers.iter().enumerate().map(child).collect(),
+            trees: None,
             workers,
             servers: Servers::None,
             switches: Vec::new(),

@@ -204,6 +204,11 @@ impl Forming {
         }
     }
 
+    /// The number of trees that the ranks so far ask for.
+    pub fn trees(&self) -> Option<u16> {
+        self.requests().find_map(|request| request.trees)
+    }
+
     /// Why these ranks can never be one job.
     fn contradiction(&self, name: &JobName) -> Option<Refusal> {
         if let Some(what) = disagreement(self.requests()) {

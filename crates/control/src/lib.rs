@@ -3,7 +3,8 @@
 //! Start with [`Control`], the state machine of a switch's jobs. It owns no socket and no clock: a driver tells it of
 //! joins, leaves and signs of life together with the time, and carries out its [`Effect`]s. [`admission`] decides how
 //! many slots a job gets; [`config`] is the file that an operator writes. `docs/control.md` states every rule. [`fabric`]
-//! is the plan of several switches that work together, [`routes`] the way through a network of them.
+//! is the plan of several switches that work together, [`routes`] the way through a network of them, [`trees`] who sums for
+//! whom in it.
 #![forbid(unsafe_code)]
 
 mod absence;
@@ -26,6 +27,7 @@ pub mod routes;
 mod running;
 mod servers;
 pub mod tokens;
+pub mod trees;
 mod watch;
 
 pub use admission::{Limits, Quota, Timers};

@@ -26,6 +26,8 @@ pub struct Plan {
     pub config: JobConfig,
     /// Workers and switches directly below, by their `wid`.
     pub children: Vec<Child>,
+    /// Aggregation trees, if some rank insists on a number.
+    pub trees: Option<u16>,
     /// Where each worker's packets come from, by rank, of the whole job.
     pub workers: Vec<SocketAddr>,
     /// Who makes the sums, where servers do.

@@ -47,6 +47,12 @@ pub enum Refusal {
         /// The most that are granted.
         most: u16,
     },
+    /// No trees, or more than there can be.
+    #[error("a job has 1 to {} trees, not {asked}", crate::JoinRequest::MAX_TREES)]
+    BadTrees {
+        /// What was asked for.
+        asked: u16,
+    },
     /// More elements per packet than a rank's path carries.
     #[error(
         "rank {rank}'s path to the switch carries {fit} elements per packet, and job '{job}' asks for {asked}: ask for \
@@ -320,6 +326,7 @@ impl Refusal {
             Refusal::BadRank { .. } => "bad_rank",
             Refusal::BadElements { .. } => "bad_elements_per_packet",
             Refusal::BadSlots { .. } => "bad_slots",
+            Refusal::BadTrees { .. } => "bad_trees",
             Refusal::PathTooNarrow { .. } => "path_too_narrow",
             Refusal::Disagreement { .. } => "disagreement",
             Refusal::RankTaken { .. } => "rank_taken",

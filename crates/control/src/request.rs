@@ -29,6 +29,8 @@ pub struct JoinRequest {
     pub elements_per_packet: Option<u16>,
     /// Elements per packet that its path holds; the job's are the fewest of any rank.
     pub max_elements_per_packet: u16,
+    /// Aggregation trees, if its caller insists on a number; a fabric has fewer where it has no more.
+    pub trees: Option<u16>,
     /// Where its packets come from.
     pub addr: SocketAddr,
     /// The switch's address that it asked at. It takes packets from no other.
@@ -44,6 +46,9 @@ pub struct JoinRequest {
 }
 
 impl JoinRequest {
+    /// Most trees of a job.
+    pub const MAX_TREES: u16 = 64;
+
     /// Checks the request by itself.
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), Refusal> {
         let JoinRequest { rank, world, max_elements_per_packet: fit, .. } = *self;
@@ -57,6 +62,9 @@ impl JoinRequest {
             if asked == 0 || asked > MAX_ELEMENTS_PER_PACKET {
                 return Err(Refusal::BadElements { asked });
             }
+        }
+        if let Some(asked) = self.trees.filter(|asked| !(1..=JoinRequest::MAX_TREES).contains(asked)) {
+            return Err(Refusal::BadTrees { asked });
         }
         match self.slots {
             Some(asked) if asked == 0 || asked > limits.max_slots() => {
@@ -75,10 +83,12 @@ enum Setting {
     Slots,
     Elements,
     Options,
+    Trees,
 }
 
 impl Setting {
-    const ALL: [Setting; 5] = [Setting::World, Setting::Protocol, Setting::Slots, Setting::Elements, Setting::Options];
+    const ALL: [Setting; 6] =
+        [Setting::World, Setting::Protocol, Setting::Slots, Setting::Elements, Setting::Options, Setting::Trees];
 
     fn name(self) -> &'static str {
         match self {
@@ -87,6 +97,7 @@ impl Setting {
             Setting::Slots => "the number of slots",
             Setting::Elements => "the elements per packet",
             Setting::Options => "the protocol's options",
+            Setting::Trees => "the number of trees",
         }
     }
 
@@ -101,6 +112,7 @@ impl Setting {
                 let options = request.options.to_text();
                 Some(options.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "))
             }
+            Setting::Trees => request.trees.map(|trees| trees.to_string()),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::ids::{NodeId, PortId};
 
 /// Who is connected to whom. Hosts are the nodes `0..hosts` and have one cable each; switches follow. A node's ports are
 /// numbered in the order of its cables.
@@ -52,6 +52,16 @@ impl Cabling {
             ports[b.index()].push(Port { cable, to: a });
         }
         ports
+    }
+
+    /// For each cable, the number of its port at its first and at its second end.
+    pub fn port_numbers(&self) -> Vec<[PortId; 2]> {
+        let mut next = vec![0u16; self.nodes()];
+        let mut port = |node: NodeId| {
+            next[node.index()] += 1;
+            PortId(next[node.index()] - 1)
+        };
+        self.cables.iter().map(|&(a, b)| [port(a), port(b)]).collect()
     }
 }
 

@@ -135,6 +135,7 @@ fn worker(
     let connect = ConnectOptions {
         elements_per_packet: (options.k > 0).then_some(options.k),
         slots: (options.slots > 0).then_some(options.slots),
+        trees: None,
         protocol: options.protocol,
         options: options.protocol.options.defaults(),
         ..switch.options("bench", rank, options.world)

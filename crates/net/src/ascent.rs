@@ -183,6 +183,7 @@ fn rank_body(request: JoinRequest, waited: Span) -> RankBody {
         elements_per_packet: request.elements_per_packet,
         max_elements_per_packet: request.max_elements_per_packet,
         slots: request.slots,
+        trees: request.trees,
         // The round trip is at least twice as long as to this switch, and the pool follows it (appendix C).
         suggested_slots: request.suggested_slots.saturating_mul(2).min(Limits::MAX_SLOTS),
         options: request.options,
@@ -235,6 +236,7 @@ mod tests {
                 world: 2,
                 protocol,
                 slots: None,
+                trees: None,
                 suggested_slots: 64,
                 elements_per_packet: None,
                 max_elements_per_packet: 2_000,

@@ -257,6 +257,7 @@ impl Rendezvous for HttpRendezvous {
         let Some(name) = self.name(job) else { return Watched::Unwatched };
         let body = WatchBody { job_id: job.0, key: hex(key.0), rank, gone: GoneMembers::new(known) };
         match self.client.post::<GoneMembers>(&format!("/jobs/{name}/watch"), &body, WATCH) {
+            Ok(GoneMembers { broken: Some(sentence), .. }) => Watched::Broken(sentence),
             Ok(gone) => Watched::Gone(gone.table(self.client.switch.ip())),
             Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
             Err(ClientError::Refused { code, error, .. }) if code == NO_SEAT => Watched::NoSeat(error),

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use tributary_control::{Departed, Gone, ServerPlace, SwitchPlace};
+use tributary_proto::contract::config::WorkerPlace;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
@@ -33,6 +34,8 @@ pub struct JoinRequest {
     pub suggested_slots: u16,
     /// The protocol's options, as the caller chose them; all members choose alike.
     pub options: Options,
+    /// The number of aggregation trees that the caller insists on. Members that insist agree.
+    pub trees: Option<u16>,
     /// How long the worker waits for the other members.
     pub timeout: Duration,
 }
@@ -74,6 +77,10 @@ pub struct FabricAnswer {
     pub leaves: Vec<NodeId>,
     /// The switches of the highest level.
     pub roots: Vec<NodeId>,
+    /// This worker's place in each tree of the job; none for protocols without trees.
+    pub trees: Vec<WorkerPlace>,
+    /// Switches of some tree pass partial results on to each other.
+    pub levels: bool,
 }
 
 /// Why a join failed: one sentence for the person who started the worker.
@@ -110,6 +117,8 @@ pub enum Watched {
     /// The switch is there, but the one where the fabric's jobs are formed is not: running jobs need it for nothing but
     /// this. The sentence says which it is.
     NoSeat(String),
+    /// A tree of the job has lost a switch or a cable: the sentence says which, and what to do.
+    Broken(String),
     /// This control plane keeps no watch over members.
     Unwatched,
 }

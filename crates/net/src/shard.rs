@@ -52,6 +52,8 @@ pub struct JobInstall {
     pub asked_at: Vec<IpAddr>,
     /// Who is behind each child.
     pub below: Vec<Below>,
+    /// Aggregation trees, if some rank insists on a number: for fabrics.
+    pub trees: Option<u16>,
     /// The switch above: the address of its shard of the same number, and the `wid` of this switch there.
     pub parent: Option<(SocketAddr, ChildId)>,
 }
@@ -66,7 +68,7 @@ impl JobInstall {
     ) -> JobInstall {
         let below = Below::workers(members.len() as u16);
         let asked_at = vec![asked_at; members.len()];
-        JobInstall { protocol, config, members, asked_at, below, parent: None }
+        JobInstall { protocol, config, members, asked_at, below, trees: None, parent: None }
     }
 }
 

@@ -278,6 +278,42 @@ pub struct JobStatus {
     pub ate_per_s: f64,
     /// Packets with the job's id that were of no use, by reason; reasons that never occurred are left out.
     pub drops: BTreeMap<String, u64>,
+    /// Its static trees through a fabric, by number; none elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trees: Vec<TreeStatus>,
+    /// Why it can never go on: a tree has lost a switch or a cable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
+}
+
+/// A static tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TreeStatus {
+    /// The switch on top.
+    pub root: String,
+    /// All of its switches.
+    pub switches: Vec<TreeSwitchStatus>,
+}
+
+/// A switch of a static tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TreeSwitchStatus {
+    /// Its name.
+    pub node: String,
+    /// Its children in their order: workers by rank, switches by name.
+    pub children: Vec<TreeChildStatus>,
+}
+
+/// A child of a switch of a static tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TreeChildStatus {
+    /// The host or the switch.
+    pub node: String,
+    /// The ranks that it speaks for.
+    pub ranks: Vec<u16>,
 }
 
 /// One member.

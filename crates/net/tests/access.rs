@@ -49,6 +49,7 @@ fn join_speaking(
         max_elements_per_packet: 360,
         slots,
         suggested_slots: 64,
+        trees: None,
         timeout: Duration::from_secs(20),
     };
     let incarnation = rendezvous.incarnation().unwrap();

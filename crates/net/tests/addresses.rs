@@ -28,6 +28,7 @@ fn connect(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> Group {
         options: protocols::named("switchml").unwrap().options.defaults(),
         elements_per_packet: None,
         slots: None,
+        trees: None,
     })
     .unwrap()
 }

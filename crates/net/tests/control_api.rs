@@ -46,6 +46,7 @@ impl Worker {
             elements_per_packet: None,
             max_elements_per_packet: 360,
             slots: None,
+            trees: None,
             suggested_slots: 64,
             timeout: Duration::from_secs(20),
         };

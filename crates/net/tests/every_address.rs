@@ -25,6 +25,7 @@ fn a_switch_at_every_address_answers_each_worker_from_the_one_that_it_asked_at()
             options: protocols::named("switchml").unwrap().options.defaults(),
             elements_per_packet: Some(256),
             slots: None,
+            trees: None,
         };
         thread::spawn(move || {
             let mut data = vec![1 << rank; 100_000];

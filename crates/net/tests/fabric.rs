@@ -65,6 +65,7 @@ fn options(switch: &RunningFabricSwitch, protocol: &'static Protocol) -> Connect
         options: protocol.options.defaults(),
         elements_per_packet: None,
         slots: None,
+        trees: None,
     }
 }
 
@@ -120,6 +121,56 @@ fn scrape(switch: &RunningFabricSwitch) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
+}
+
+#[test]
+fn a_job_with_static_trees_is_planned_at_the_seat_and_its_trees_are_shown_everywhere() {
+    let fabric = fabric(5, "0123456789abcdef");
+    let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
+    until(&leaf, "a greeting", ready);
+    let group = Group::connect(&options(&leaf, protocols::named("switchml").unwrap())).unwrap();
+    let mut data: Vec<i32> = (0..10_000).collect();
+    group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+    assert!(data.iter().copied().eq(0..10_000));
+    for switch in [&top, &leaf] {
+        let job = client::status(switch.udp_addr()).unwrap().jobs.remove(0);
+        assert_eq!(
+            (job.trees.len(), job.trees[0].root.as_str(), job.broken),
+            (1, "leaf", None),
+            "one rank, one switch"
+        );
+    }
+    group.close();
+    until(&leaf, "the removal", |status| status.jobs.is_empty());
+}
+
+/// The sums of a tree are in its switches alone: one that comes back without them ends the job, by name.
+#[test]
+fn a_tree_whose_switch_was_started_again_is_told_to_its_ranks() {
+    let fabric = fabric(6, "0123456789abcdef");
+    let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
+    until(&leaf, "a greeting", ready);
+    let group = Group::connect(&options(&leaf, protocols::named("switchml").unwrap())).unwrap();
+    until(&top, "the job", |status| status.jobs.len() == 1);
+    leaf.stop();
+    let leaf = start(&fabric, "leaf");
+    until(&leaf, "the end of the job", |status| status.jobs.iter().any(|job| job.broken.is_some()));
+    // A rank that brings something before it has heard the news may still get its sum.
+    let start = Instant::now();
+    let error = loop {
+        match group.allreduce_in_place(&mut [1i32; 1_000], ReduceOp::Sum, PATIENCE) {
+            Err(error) => break error.to_string(),
+            Ok(()) => assert!(start.elapsed() < PATIENCE, "the rank is not told"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let wanted = "tree 0 of job \"alone\" ran through leaf, which was started again without its sums; connect again";
+    assert!(error.contains(wanted), "{error}");
+    drop(group);
+    let again = Group::connect(&options(&leaf, protocols::named("switchml").unwrap())).unwrap();
+    let mut data = vec![3i32; 1_000];
+    again.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+    assert_eq!(data, [3; 1_000]);
 }
 
 #[test]
@@ -184,9 +235,16 @@ fn without_its_seat_a_fabric_says_so_and_protocols_go_where_they_belong() {
     assert!(error.contains("switch top, where this fabric's jobs are formed, cannot be asked"), "{error}");
     let _top = start(&fabric, "top");
     let error = complaint(&options(&leaf, protocols::named("ring").unwrap()));
-    assert!(error.contains("ring is not for a fabric of switches: take canary"), "{error}");
+    assert!(error.contains("ring is not for a fabric of switches: take switchml or canary"), "{error}");
     let lone = RunningSwitch::start(&SwitchOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
     let switch = lone.listen_addr().to_string();
+    let trees =
+        |protocol, trees| ConnectOptions { trees: Some(trees), ..options(&leaf, protocols::named(protocol).unwrap()) };
+    let error = complaint(&trees("canary", 2));
+    assert!(error.contains("trees = 2: canary finds its trees itself"), "{error}");
+    assert!(complaint(&trees("switchml", 65)).contains("a job has 1 to 64 trees, not 65"));
+    let error = complaint(&ConnectOptions { switch: switch.clone(), ..trees("switchml", 2) });
+    assert!(error.contains("trees = 2: one switch is one tree"), "{error}");
     let error = complaint(&ConnectOptions { switch, ..options(&leaf, protocols::named("canary").unwrap()) });
     assert!(error.contains("this switch stands alone: name a switch of a fabric"), "{error}");
 }

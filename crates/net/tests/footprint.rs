@@ -59,6 +59,7 @@ fn job(switch: SocketAddr, number: u32, strangers: &UdpSocket) {
         options: protocols::named("switchml").unwrap().options.defaults(),
         elements_per_packet: Some(64),
         slots: Some(16),
+        trees: None,
     };
     let group = Group::connect(&options).unwrap();
     let mut data = vec![number as i32; 1 + number as usize * 37 % 2_000];

@@ -44,6 +44,7 @@ fn worker(switch: SocketAddr, job: &str, rank: u16, world: u16, timeout: Duratio
         options: protocols::named("switchml").unwrap().options.defaults(),
         elements_per_packet: None,
         slots: None,
+        trees: None,
     }
 }
 
@@ -299,6 +300,7 @@ fn mute(switch: SocketAddr, job: &str, rank: u16, world: u16) -> TcpStream {
         elements_per_packet: None,
         max_elements_per_packet: 360,
         slots: None,
+        trees: None,
         suggested_slots: 64,
         timeout: PATIENCE,
     };

@@ -45,6 +45,7 @@ fn options(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectO
         options: protocol.options.defaults(),
         elements_per_packet: None,
         slots: None,
+        trees: None,
     }
 }
 
@@ -203,6 +204,7 @@ fn a_member_that_floods_a_server_with_pings_is_answered_now_and_then() {
         max_elements_per_packet: 360,
         slots: None,
         suggested_slots: 64,
+        trees: None,
         timeout: PATIENCE,
     };
     let incarnation = rendezvous.incarnation().unwrap();

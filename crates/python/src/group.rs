@@ -69,6 +69,7 @@ impl Group {
             options: protocol.options.read(&options).map_err(|error| PyValueError::new_err(error.to_string()))?,
             elements_per_packet,
             slots,
+            trees: None,
         };
         let (switch, job) = (options.switch.clone(), options.job.clone());
         let group = connect_interruptibly(py, options)?;

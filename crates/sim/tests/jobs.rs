@@ -8,9 +8,10 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::driver::{JobPlan, Settings, Simulation};
+use tributary_sim::experiment::build;
 use tributary_sim::net::{LinkSpec, Rate};
 use tributary_sim::routing::Balancing;
-use tributary_sim::topology::{Clos, Graph, leaf_spine, star};
+use tributary_sim::topology::{Clos, Graph, dumbbell, leaf_spine, star};
 
 use tributary_numeric::{DType, ReduceOp};
 
@@ -76,6 +77,43 @@ fn trees_of_any_depth_and_number_sum_every_contribution_once() {
             three.clone(),
             JobPlan { roots, ..plan(protocols::named("switchml").unwrap(), [1, 2, 7, 9, 12, 15].into_iter(), 100_000) },
         );
+    }
+}
+
+/// On each side of a dumbbell the other switch stands between the hosts, by its lowest rank: in one tree at the left switch, in
+/// the other one at the right.
+#[test]
+fn a_rank_may_have_another_number_in_each_tree() {
+    let graph = dumbbell(3, 3, spec(100), spec(100), Span::ZERO);
+    let plan = plan(protocols::named("switchml").unwrap(), [0, 3, 1, 4, 2, 5].into_iter(), 100_000);
+    let plan = JobPlan { roots: vec![0, 1], ..plan };
+    run(graph, plan);
+}
+
+#[test]
+fn least_loaded_trees_of_two_jobs_have_no_cable_in_common() {
+    let file = "
+        network = { leaf_spine = { leaves = 2, spines = 4, hosts_per_leaf = 4 } }
+        [[job]]
+        protocol = 'switchml'
+        hosts = [0, 1, 4, 5]
+        tensor = '1 MB'
+        trees = 2
+        root_choice = 'least_loaded'
+        [[job]]
+        protocol = 'switchml'
+        hosts = [2, 3, 6, 7]
+        tensor = '1 MB'
+        trees = 2
+        root_choice = 'least_loaded'";
+    for seed in 1..6 {
+        let config = Config::parse(&format!("seed = {seed}\n{file}")).unwrap();
+        let mut sim = build(&config).unwrap();
+        assert!(!sim.run(END));
+        let mut roots: Vec<u32> = sim.traffic.jobs.all().iter().flat_map(|job| job.plan.roots.clone()).collect();
+        roots.sort_unstable();
+        assert_eq!(roots, [2, 3, 4, 5], "each spine is the root of one tree");
+        assert!(sim.traffic.jobs.all().iter().all(|job| job.is_complete() && job.complaints.is_empty()));
     }
 }
 

@@ -8,10 +8,10 @@ pub mod switchml;
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::drive::record::HostRecorder;
 use tributary_proto::contract::host::Collective;
-use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
+use tributary_proto::contract::ids::{JobId, JobKey, Rank};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
@@ -91,7 +91,7 @@ fn drive_host(
     let config = HostConfig {
         job: job.clone(),
         rank: Rank(0),
-        child: ChildId(0),
+        trees: WorkerPlace::of_rank(Rank(0)),
         serves: None,
         timers: TimerConfig::default(),
         fabric,

@@ -1,5 +1,7 @@
 //! `tributary status`: what a switch knows of its jobs.
 
+mod trees;
+
 use std::collections::BTreeMap;
 
 use tributary_net::client;
@@ -20,7 +22,8 @@ Examples:
 
 MISSING are ranks that have not come, or fell silent without a word. A job that stands still
 WAITS FOR the ranks whose contributions to some block have not arrived. Rates are of the last
-second or so.";
+second or so. Static trees through a fabric are drawn below the table: the switch on top, then
+switches and hosts in the order in which they are added up.";
 
 /// The flags of `tributary status`.
 #[derive(clap::Args)]
@@ -56,6 +59,10 @@ fn text(status: &SwitchStatus) -> String {
     lines.push(jobs(&status.jobs));
     lines.extend(status.jobs.iter().flat_map(levels));
     lines.extend(status.jobs.iter().flat_map(servers));
+    for job in &status.jobs {
+        lines.extend(trees::draw(job));
+        lines.extend(job.broken.iter().map(|why| format!("{} CANNOT GO ON: {why}", job.name)));
+    }
     let drops = status.jobs.iter().filter(|job| !job.drops.is_empty());
     let drops: Vec<String> = drops.map(|job| format!("dropped of {}: {}", job.name, counts(&job.drops))).collect();
     let own = status.jobs.iter().map(|job| (job, figures(&job.metrics))).filter(|(_, own)| !own.is_empty());

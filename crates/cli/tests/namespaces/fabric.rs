@@ -22,7 +22,7 @@ const FOUR: &str = "
 ";
 
 /// Runs the example fabric with these words; `None`, with the reason on stderr, where none can be built.
-fn fabric(words: &[&str]) -> Option<Output> {
+pub fn fabric(words: &[&str]) -> Option<Output> {
     if let Err(reason) = requirements() {
         eprintln!("skipped: {reason}");
         return None;
@@ -34,7 +34,7 @@ fn fabric(words: &[&str]) -> Option<Output> {
 }
 
 /// A collective of all hosts that must end well, and leave nothing held behind.
-fn sum(words: &[&str]) -> Option<Value> {
+pub fn sum(words: &[&str]) -> Option<Value> {
     let output = fabric(&[&["--json", "--timeout", "100"], words].concat())?;
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -44,12 +44,12 @@ fn sum(words: &[&str]) -> Option<Value> {
     Some(report)
 }
 
-fn switches(report: &Value) -> &Vec<Value> {
+pub fn switches(report: &Value) -> &Vec<Value> {
     report["switches"].as_array().unwrap()
 }
 
 /// Packets that left a switch towards another node.
-fn passed(report: &Value, from: &str, to: &str) -> u64 {
+pub fn passed(report: &Value, from: &str, to: &str) -> u64 {
     let switch = switches(report).iter().find(|switch| switch["node"] == from).unwrap();
     let port = switch["ports"].as_array().unwrap().iter().find(|port| port["peer"] == to).unwrap();
     port["tx_packets"].as_u64().unwrap()

@@ -13,14 +13,14 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_tributary");
 /// A collective's time. Who is not told of a death learns of it then.
 const TIMEOUT_S: u64 = 60;
 /// Who is told learns of it well before.
-const TOLD_S: u64 = 20;
+pub const TOLD_S: u64 = 20;
 
 /// What a shell script finds: the workers of a job that sums for a while, and the end of a switch. A switch that is
 /// started again is not waited for.
 const WORDS: &str = r#"
     job() { for rank in 0 1 2 3 4 5 6 7; do
         eval "place=\$NS_host$rank"
-        timeout 100 ip netns exec $place "$TRIBUTARY" allreduce --protocol canary --switch 10.77.128.$((rank / 4 + 1)) --job $1 \
+        timeout 100 ip netns exec $place "$TRIBUTARY" allreduce --protocol $PROTOCOL --switch 10.77.128.$((rank / 4 + 1)) --job $1 \
             --rank $rank --world 8 --dtype i32 --elements $2 --iters $3 --timeout $TIMEOUT --json \
             > "$DIR/$1.$rank.out" 2> "$DIR/$1.$rank.err" &
         workers="$workers $!"
@@ -42,7 +42,12 @@ const WORDS: &str = r#"
 "#;
 
 /// Runs a script on the example fabric; `None`, with the reason on stderr, where none can be built.
-fn script(dir: &Path, script: &str) -> Option<Output> {
+fn script(dir: &Path, words: &str) -> Option<Output> {
+    script_under("canary", dir, words)
+}
+
+/// The same under another protocol.
+pub fn script_under(protocol: &str, dir: &Path, script: &str) -> Option<Output> {
     if let Err(reason) = requirements() {
         eprintln!("skipped: {reason}");
         return None;
@@ -51,17 +56,18 @@ fn script(dir: &Path, script: &str) -> Option<Output> {
     let mut command = Command::new(PROGRAM);
     command.args(["fabric", EXAMPLE, "--run", &format!("{WORDS}{script}")]).env_remove("TRIBUTARY_SWITCH");
     command.env("TRIBUTARY", PROGRAM).env("FILE", EXAMPLE).env("DIR", dir).env("TIMEOUT", TIMEOUT_S.to_string());
+    command.env("PROTOCOL", protocol);
     Some(command.output().unwrap())
 }
 
 /// What each of the eight ranks of a job complained of.
-fn complaints(dir: &Path, job: &str) -> Vec<String> {
+pub fn complaints(dir: &Path, job: &str) -> Vec<String> {
     let read = |rank| std::fs::read_to_string(dir.join(format!("{job}.{rank}.err"))).unwrap().trim().to_string();
     (0..8).map(read).collect()
 }
 
 /// A time that the script wrote down.
-fn seconds(dir: &Path, name: &str) -> u64 {
+pub fn seconds(dir: &Path, name: &str) -> u64 {
     std::fs::read_to_string(dir.join(name)).unwrap().trim().parse().unwrap()
 }
 

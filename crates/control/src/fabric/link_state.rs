@@ -32,12 +32,7 @@ impl LinkState {
     /// A switch that has heard of nothing.
     pub fn new(cabling: &Cabling, own: NodeId) -> LinkState {
         let own = cabling.switch_index(own).unwrap_or(0) as u16;
-        let mut next = vec![0u16; cabling.nodes()];
-        let mut port = |node: NodeId| {
-            next[node.index()] += 1;
-            PortId(next[node.index()] - 1)
-        };
-        let ends = cabling.cables.iter().map(|&(a, b)| [port(a), port(b)]).collect();
+        let ends = cabling.port_numbers();
         let blank = |switch| Advert { switch, ..Advert::default() };
         let mut adverts: Vec<Advert> = (0..cabling.switches as u16).map(blank).collect();
         adverts[usize::from(own)].seq = 1;
@@ -77,11 +72,29 @@ impl LinkState {
 
     /// The ways over cables that both ends call alive.
     pub fn routes(&self) -> Routes {
-        Routes::new(&self.cabling, |cable, _| {
-            let (a, b) = self.cabling.cables[cable];
-            let [at_a, at_b] = self.ends[cable];
-            !self.says_down(a, at_a) && !self.says_down(b, at_b)
-        })
+        Routes::new(&self.cabling, |cable, _| self.is_up(cable))
+    }
+
+    /// Whether both ends call a cable alive.
+    pub fn is_up(&self, cable: usize) -> bool {
+        let (a, b) = self.cabling.cables[cable];
+        let [at_a, at_b] = self.ends[cable];
+        !self.says_down(a, at_a) && !self.says_down(b, at_b)
+    }
+
+    /// The cables that some end calls dead.
+    pub fn dead_cables(&self) -> Vec<usize> {
+        (0..self.cabling.cables.len()).filter(|&cable| !self.is_up(cable)).collect()
+    }
+
+    /// Whether no cable between a switch and others is alive: as far as anybody can tell, the switch is dead.
+    pub fn is_cut_off(&self, switch: NodeId) -> bool {
+        let ends_at = |&(a, b): &(NodeId, NodeId)| {
+            let other = if a == switch { b } else { a };
+            (a == switch || b == switch) && self.cabling.switch_index(other).is_some()
+        };
+        let cables = self.cabling.cables.iter().enumerate();
+        cables.filter(|(_, ends)| ends_at(ends)).all(|(cable, _)| !self.is_up(cable))
     }
 
     fn says_down(&self, node: NodeId, port: PortId) -> bool {

@@ -180,8 +180,9 @@ impl Control {
         let tickets = children.iter().map(ticket).collect();
         let (uplink, switches) = above.map_or((None, forming.places()), |(uplink, all)| (Some(uplink), all));
         let (protocol, memory_bytes) = (shape.protocol, shape.bytes());
+        let trees = forming.trees();
         let name = name.clone();
-        let plan = Plan { name, protocol, config, children, workers, servers, switches, uplink, memory_bytes };
+        let plan = Plan { name, protocol, config, children, trees, workers, servers, switches, uplink, memory_bytes };
         self.install(Running::new(now, Arc::new(plan), forming.client, tickets));
     }
 

@@ -34,6 +34,7 @@ pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
         protocol: protocols::named("switchml").unwrap(),
         options: in_fixed_point(),
         slots: None,
+        trees: None,
         suggested_slots: 64,
         elements_per_packet: None,
         max_elements_per_packet: 360,

@@ -50,7 +50,7 @@ impl ApiError {
 
     /// A protocol of lone switches, in a fabric.
     pub fn not_for_fabrics(protocol: &'static Protocol) -> ApiError {
-        let fit = protocols::ALL.iter().copied().filter(|protocol| protocol.placement == Placement::EveryHop);
+        let fit = protocols::ALL.iter().copied().filter(|protocol| protocol.placement != Placement::Hosts);
         let fit: Vec<&str> = fit.map(|protocol| protocol.name).collect();
         let error = format!(
             "{} is not for a fabric of switches: take {}, or a switch that stands alone",
@@ -58,6 +58,11 @@ impl ApiError {
             fit.join(" or ")
         );
         ApiError::new(StatusCode::BAD_REQUEST, "not_for_fabrics", error)
+    }
+
+    /// Trees where there are none.
+    pub fn no_trees(asked: u16, why: &str) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, "no_trees", format!("trees = {asked}: {why}"))
     }
 
     /// A protocol that this build does not have.
@@ -76,6 +81,7 @@ impl From<Refusal> for ApiError {
             | Refusal::BadRank { .. }
             | Refusal::BadElements { .. }
             | Refusal::BadSlots { .. }
+            | Refusal::BadTrees { .. }
             | Refusal::OfferBelow => StatusCode::BAD_REQUEST,
             Refusal::OverQuota { .. }
             | Refusal::OverShare { .. }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tributary_control::{Client, Departed, Gone, JoinRequest, Plan, ServerPlace, Servers};
+use tributary_proto::contract::config::WorkerPlace;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
 use tributary_proto::contract::wire;
 use tributary_proto::protocols;
@@ -51,6 +52,9 @@ pub struct JoinBody {
     /// The protocol's options by name, as text; those left out have their defaults.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
+    /// Aggregation trees that its caller insists on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trees: Option<u16>,
     /// Random, 16 hexadecimal digits: the same when one process asks again, another in its successor.
     pub incarnation: String,
     /// Seconds that it waits for the others.
@@ -71,6 +75,7 @@ impl JoinBody {
             slots: request.slots,
             suggested_slots: request.suggested_slots,
             options: request.options.to_text(),
+            trees: request.trees,
             incarnation: hex(incarnation),
             timeout_s: request.timeout.as_secs_f64(),
         }
@@ -99,6 +104,7 @@ impl JoinBody {
             suggested_slots: self.suggested_slots,
             elements_per_packet: self.elements_per_packet,
             max_elements_per_packet: self.max_elements_per_packet,
+            trees: self.trees,
             addr: SocketAddr::new(from, self.udp_port),
             asked_at,
             incarnation,
@@ -152,6 +158,12 @@ pub struct FabricReply {
     pub leaves: Vec<u32>,
     /// The switches of the highest level.
     pub roots: Vec<u32>,
+    /// The member's number at its switch in each tree of the job; none for protocols without trees.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trees: Vec<u16>,
+    /// Switches of some tree pass partial results on to each other.
+    #[serde(default)]
+    pub levels: bool,
 }
 
 impl JoinReply {
@@ -197,6 +209,8 @@ impl JoinReply {
                 hosts: nodes(fabric.hosts),
                 leaves: nodes(fabric.leaves),
                 roots: nodes(fabric.roots),
+                trees: fabric.trees.into_iter().map(|child| WorkerPlace { child: ChildId(child) }).collect(),
+                levels: fabric.levels,
             }),
         })
     }
@@ -252,6 +266,9 @@ pub struct GoneMembers {
     /// Servers that are gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<GoneServer>,
+    /// A tree of the job has lost a switch or a cable, and the job is over: a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
 }
 
 /// A server that is gone.
@@ -275,6 +292,7 @@ impl GoneMembers {
             lost: ranks(false),
             switches,
             servers: gone.servers.iter().map(server).collect(),
+            broken: None,
         }
     }
 

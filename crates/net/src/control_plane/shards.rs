@@ -103,6 +103,7 @@ pub(super) fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
         members: plan.children.iter().filter_map(|child| child.addr(number)).collect(),
         asked_at: plan.children.iter().map(|child| child.asked_at).collect(),
         below: plan.children.iter().map(|child| child.below.clone()).collect(),
+        trees: plan.trees,
         parent: uplink.and_then(|uplink| Some((*uplink.shards.get(number)?, uplink.wid))),
     }
 }

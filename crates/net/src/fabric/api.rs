@@ -6,11 +6,14 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use tributary_control::JobName;
 use tributary_control::fabric::Fabric;
+use tributary_control::trees::Tree;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
 use tributary_proto::protocols;
 
-use super::thread::{FabricJob, FabricReport};
+use super::job::FabricJob;
+use super::thread::FabricReport;
+use super::tree_body::TreeBody;
 use crate::api::{FabricReply, from_hex, hex};
 use crate::shard::JobInstall;
 use crate::status::MetricStatus;
@@ -28,6 +31,19 @@ pub struct SyncBody {
     pub keep: Vec<u16>,
     /// Jobs to install. All others are removed.
     pub install: Vec<JobBody>,
+    /// Jobs whose trees are broken, as far as the seat knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<BrokenBody>,
+}
+
+/// A job that can never go on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrokenBody {
+    /// Which.
+    pub job_id: u16,
+    /// Why, and what to do: a sentence.
+    pub why: String,
 }
 
 /// A job to install.
@@ -42,7 +58,7 @@ pub struct JobBody {
     pub job_id: u16,
     /// Its key.
     pub key: String,
-    /// Slots.
+    /// Slots over all trees.
     pub slots: u16,
     /// Elements per packet.
     pub elements_per_packet: u16,
@@ -52,6 +68,12 @@ pub struct JobBody {
     pub members: Vec<SocketAddr>,
     /// The host's number of each member, by rank.
     pub hosts: Vec<u32>,
+    /// The number of trees that its ranks insist on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trees_wanted: Option<u16>,
+    /// Its static trees; none for protocols that find theirs themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trees: Vec<TreeBody>,
 }
 
 impl JobBody {
@@ -68,6 +90,8 @@ impl JobBody {
             options: config.options.to_text(),
             members: members.clone(),
             hosts: job.hosts.iter().map(|host| host.0).collect(),
+            trees_wanted: job.job.trees,
+            trees: job.trees.iter().map(TreeBody::new).collect(),
         }
     }
 
@@ -75,6 +99,8 @@ impl JobBody {
     pub fn job(self) -> Option<FabricJob> {
         let world = u16::try_from(self.members.len()).ok()?;
         let protocol = protocols::named(&self.protocol)?;
+        let trees = self.trees.into_iter().map(|tree| tree.tree(world)).collect::<Option<Vec<_>>>()?;
+        let shards = trees.len().max(1) as u16;
         let config = JobConfig {
             job: JobId(self.job_id),
             key: JobKey(from_hex(&self.key)?),
@@ -82,16 +108,18 @@ impl JobBody {
             world,
             slots: self.slots,
             elements_per_packet: self.elements_per_packet,
-            shards: 1,
-            levels: false,
+            shards,
+            levels: trees.iter().any(Tree::has_levels),
             options: protocol.options.read(&self.options).ok()?,
         };
         let name = JobName::new(&self.name).ok()?;
-        let whole = self.hosts.len() == self.members.len() && self.job_id != 0;
+        let divides = self.slots != 0 && self.slots.is_multiple_of(shards) && self.elements_per_packet != 0;
+        let whole = self.hosts.len() == self.members.len() && self.job_id != 0 && divides;
         // A switch of a fabric has one address.
         let (below, asked_at) = (Below::workers(world), Vec::new());
-        let job = JobInstall { protocol, config, members: self.members, asked_at, below, parent: None };
-        whole.then(|| FabricJob { name, job, hosts: self.hosts.into_iter().map(NodeId).collect() })
+        let (members, wanted) = (self.members, self.trees_wanted);
+        let job = JobInstall { protocol, config, members, asked_at, below, trees: wanted, parent: None };
+        whole.then(|| FabricJob { name, job, hosts: self.hosts.into_iter().map(NodeId).collect(), trees })
     }
 }
 
@@ -160,8 +188,8 @@ impl JobSign {
     }
 }
 
-/// What a member is told of the fabric; `None` if some member is on no host of it.
-pub fn fabric_reply(fabric: &Fabric, rank: u16, members: &[SocketAddr]) -> Option<FabricReply> {
+/// What a member is told of the fabric and its place in the job's trees; `None` if some member is on no host of it.
+pub fn fabric_reply(fabric: &Fabric, rank: u16, members: &[SocketAddr], trees: &[Tree]) -> Option<FabricReply> {
     let host = |member: &SocketAddr| fabric.node_at(member.ip()).filter(|&node| !fabric.is_switch(node));
     let hosts = members.iter().map(host).collect::<Option<Vec<NodeId>>>()?;
     let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
@@ -171,5 +199,7 @@ pub fn fabric_reply(fabric: &Fabric, rank: u16, members: &[SocketAddr]) -> Optio
         hosts: numbers(&hosts),
         leaves: numbers(&leaves),
         roots: numbers(&fabric.roots()),
+        trees: trees.iter().map(|tree| tree.places[usize::from(rank)].child.0).collect(),
+        levels: trees.iter().any(Tree::has_levels),
     })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tributary_control::fabric::{Balancing, Fabric, LinkState};
 use tributary_control::routes::Routes;
-use tributary_proto::contract::ids::{JobId, NodeId, PortId, PortSet};
+use tributary_proto::contract::ids::{GroupId, JobId, NodeId, PortId, PortSet};
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::switch::{PortView, Verdict};
@@ -68,11 +68,27 @@ pub struct Crossbar {
     ports: Vec<Port>,
     switches: HashMap<(IpAddr, u16), PortId>,
     hosts: HashMap<IpAddr, PortId>,
+    groups: BTreeMap<GroupId, Group>,
     state: LinkState,
     routes: Routes,
     unroutable: u64,
     /// Bytes of the longest packet of any job.
     longest: usize,
+}
+
+/// Nodes that a job's machine sends the same packet to.
+struct Group {
+    job: JobId,
+    exits: Vec<Exit>,
+}
+
+/// The way to a node of a group.
+#[derive(Clone, Copy)]
+enum Exit {
+    /// A neighbour.
+    Port(PortId),
+    /// Anybody else, over whichever port is best then.
+    Way(NodeId),
 }
 
 impl Crossbar {
@@ -106,9 +122,10 @@ impl Crossbar {
         state.set_own(down);
         let index = fabric.cabling.switch_index(node).unwrap_or(0);
         let routes = state.routes();
-        let summed_here = protocols::ALL.iter().filter(|protocol| protocol.placement == Placement::EveryHop);
+        let summed_here = protocols::ALL.iter().filter(|protocol| protocol.placement != Placement::Hosts);
         let longest = summed_here.map(|protocol| packet_bytes(protocol, fabric.elements_per_packet)).max().unwrap_or(0);
-        Crossbar { fabric, node, index, ports, switches, hosts, state, routes, unroutable: 0, longest }
+        let groups = BTreeMap::new();
+        Crossbar { fabric, node, index, ports, switches, hosts, groups, state, routes, unroutable: 0, longest }
     }
 
     /// The switch's own number.
@@ -158,8 +175,25 @@ impl Crossbar {
             Verdict::Multicast(set) => {
                 set.iter().for_each(|port| self.offer(Some(port), packet, ecn, Receiver::Member(job)));
             }
-            // Groups are for switches that know each member's port when the job is installed.
-            Verdict::Group(_) => self.unroutable += 1,
+            Verdict::Group(group) => self.carry_out_group(group, packet, ecn, job),
+        }
+    }
+
+    fn carry_out_group(&mut self, group: GroupId, packet: &[u8], ecn: Ecn, job: JobId) {
+        // The exits come back at once: offers do not touch groups.
+        let Some(exits) = self.groups.get_mut(&group).map(|group| std::mem::take(&mut group.exits)) else {
+            self.unroutable += 1;
+            return;
+        };
+        for &exit in &exits {
+            let port = match exit {
+                Exit::Port(port) => Some(port),
+                Exit::Way(node) => self.next_hop(node),
+            };
+            self.offer(port, packet, ecn, Receiver::Member(job));
+        }
+        if let Some(group) = self.groups.get_mut(&group) {
+            group.exits = exits;
         }
     }
 
@@ -247,8 +281,29 @@ impl Crossbar {
         }
     }
 
-    /// Forgets a job's members.
+    /// Names nodes that a machine of a job sends to together, until the job is removed; `None` if there is no number left.
+    pub fn add_group(&mut self, job: JobId, nodes: impl Iterator<Item = NodeId>) -> Option<GroupId> {
+        let number = (0..u16::MAX).map(GroupId).find(|number| !self.groups.contains_key(number))?;
+        let port_to = |node| self.ports.iter().position(|port| port.peer == node);
+        let exit = |node| port_to(node).map_or(Exit::Way(node), |port| Exit::Port(PortId(port as u16)));
+        let exits = nodes.map(exit).collect();
+        self.groups.insert(number, Group { job, exits });
+        Some(number)
+    }
+
+    /// True if this neighbour is behind that port.
+    pub fn leads_to(&self, port: PortId, node: NodeId) -> bool {
+        self.ports.get(port.index()).is_some_and(|port| port.peer == node)
+    }
+
+    /// What is known of cables anywhere.
+    pub fn link_state(&self) -> &LinkState {
+        &self.state
+    }
+
+    /// Forgets a job's members and groups.
     pub fn remove_job(&mut self, job: JobId) {
+        self.groups.retain(|_, group| group.job != job);
         for port in &mut self.ports {
             port.members.remove(&job);
         }

@@ -8,8 +8,9 @@ use tributary_control::fabric::Fabric;
 use tributary_proto::contract::ids::NodeId;
 
 use super::handle::FabricHandle;
+use super::onlooker::Onlooker;
 use super::routes::{self, Place};
-use super::seat::{Onlooker, Seat};
+use super::seat::Seat;
 use super::view::SwitchView;
 use crate::control_plane::{ControlPlane, Shard};
 use crate::http::access::Access;
@@ -62,16 +63,17 @@ impl RunningFabricSwitch {
         let handle = FabricHandle::start(Arc::clone(fabric), node, *socket_buffer)
             .map_err(|source| StartError::new("UDP", udp, "the fabric's file", source))?;
         let handle = Arc::new(handle);
-        let shard: Box<dyn Shard> = match is_seat {
-            true => Box::new(Seat::new(Arc::clone(fabric), Arc::clone(&handle))),
-            false => Box::new(Onlooker(Arc::clone(&handle))),
+        let seat = is_seat.then(|| Seat::new(Arc::clone(fabric), Arc::clone(&handle)));
+        let shard: Box<dyn Shard> = match seat.clone() {
+            Some(seat) => Box::new(seat),
+            None => Box::new(Onlooker(Arc::clone(&handle))),
         };
         let plane = Arc::new(ControlPlane::new(Limits::new(fabric.memory_bytes, 1), vec![shard]));
         let view = SwitchView { fabric: Arc::clone(fabric), node, handle: Arc::clone(&handle) };
         let identity = Identity { listen: udp, http: control.get(1).copied() };
         let viewer = Arc::new(Viewer::new(Arc::clone(&plane), identity, Some(Box::new(view))));
-        let place =
-            Place { api: Api { plane: Arc::clone(&plane), viewer, listen: udp }, fabric: Arc::clone(fabric), handle };
+        let api = Api { plane: Arc::clone(&plane), viewer, listen: udp };
+        let place = Place { api, fabric: Arc::clone(fabric), handle, seat };
         let router = if is_seat { routes::seat(place) } else { routes::elsewhere(place) };
         let served = listeners.into_iter().map(|listener| (listener, router.clone())).collect();
         // Jobs come from the hosts that the file names, and from no others.

@@ -4,10 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use tributary_control::fabric::Fabric;
-use tributary_proto::contract::ids::{JobId, NodeId, ShardId};
+use tributary_proto::contract::ids::{JobId, JobKey, NodeId, ShardId};
 
-use super::thread::{self, Command, FabricJob, FabricReport, FabricSite};
+use super::job::FabricJob;
+use super::thread::{self, Broken, Command, FabricReport, FabricSite};
 use crate::event_loop::answer::Answer;
 use crate::event_loop::handle::Handle;
 use crate::udp::UdpPort;
@@ -16,34 +18,51 @@ use crate::udp::UdpPort;
 pub const ONLY: ShardId = ShardId(0);
 
 /// A running thread; dropping it stops the thread.
-pub struct FabricHandle(Handle<Command>);
+pub struct FabricHandle {
+    thread: Handle<Command>,
+    broken: watch::Receiver<Broken>,
+}
 
 impl FabricHandle {
     /// Opens the socket and starts the thread.
     pub fn start(fabric: Arc<Fabric>, node: NodeId, socket_buffer: usize) -> io::Result<FabricHandle> {
         let udp = UdpPort::open(fabric.udp(node), socket_buffer, socket_buffer)?;
         let (name, pipeline) = (format!("switch-{}", fabric.name(node)), thread::pipeline(&fabric, node));
-        let site = FabricSite::new(fabric, node, &udp);
-        Handle::start(name, ONLY, udp, pipeline, site).map(FabricHandle)
+        let (broken_here, broken) = watch::channel(Broken::new());
+        let site = FabricSite::new(fabric, node, &udp, broken_here);
+        Ok(FabricHandle { thread: Handle::start(name, ONLY, udp, pipeline, site)?, broken })
     }
 
-    /// Keeps and installs these jobs and removes all others; which of those to keep are not there.
-    pub fn sync(&self, keep: Vec<JobId>, install: Vec<FabricJob>) -> Answer<Vec<JobId>> {
-        self.0.ask(|reply| Command::Sync { keep, install, reply })
+    /// Keeps and installs these jobs and removes all others, and notes which are broken; which of those to keep are not
+    /// there.
+    pub fn sync(&self, keep: Vec<JobId>, install: Vec<FabricJob>, broken: Vec<(JobId, String)>) -> Answer<Vec<JobId>> {
+        self.thread.ask(|reply| Command::Sync { keep, install, broken, reply })
+    }
+
+    /// Returns why a job can never go on, as soon as that is so.
+    pub async fn broken(&self, job: JobId, key: JobKey) -> String {
+        let mut broken = self.broken.clone();
+        let is_ours = |broken: &Broken| broken.get(&job).is_some_and(|(its, _)| *its == key);
+        let why = broken.wait_for(is_ours).await.ok().map(|broken| broken[&job].1.clone());
+        match why {
+            Some(why) => why,
+            // The thread has ended, and knows no jobs any more.
+            None => std::future::pending().await,
+        }
     }
 
     /// The state of the switch.
     pub fn report(&self) -> Answer<FabricReport> {
-        self.0.ask(Command::Report)
+        self.thread.ask(Command::Report)
     }
 
     /// Where it receives packets.
     pub fn udp_addr(&self) -> SocketAddr {
-        self.0.udp_addr()
+        self.thread.udp_addr()
     }
 
     /// Bytes of receive buffer that the kernel granted.
     pub fn receive_buffer(&self) -> usize {
-        self.0.receive_buffer()
+        self.thread.receive_buffer()
     }
 }

@@ -11,20 +11,25 @@ use axum::routing::post;
 use axum::{Extension, Json, Router};
 use tributary_control::fabric::Fabric;
 use tributary_control::{Client, JobName, JoinRequest};
+use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{ChildId, JobId};
 use tributary_proto::contract::protocol::Placement;
 
 use super::api::{FoundReply, HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};
 use super::handle::FabricHandle;
-use super::seat::MAX_SYNC_BODY;
+use super::seat::{MAX_SYNC_BODY, Seat};
 use crate::api::call;
 use crate::api::error::ApiError;
-use crate::api::{JoinBody, JoinReply, NO_SEAT};
+use crate::api::{GoneMembers, JoinBody, JoinReply, NO_SEAT, WatchBody};
 use crate::http::body;
+use crate::http::door::Visit;
 use crate::http::routes::{self, Api};
 use crate::http::{Held, Peer};
 use crate::pool_size;
 use crate::shard::Stopped;
+
+/// Largest body of a watch: all ranks of a job may be gone, and the switches that they were behind.
+const MAX_WATCH_BODY: usize = 1_024 + 128 * JobConfig::MAX_WORLD as usize;
 
 /// What the handlers of a fabric switch work on.
 #[derive(Clone)]
@@ -32,15 +37,17 @@ pub struct Place {
     pub api: Api,
     pub fabric: Arc<Fabric>,
     pub handle: Arc<FabricHandle>,
+    /// At the seat: where jobs are planned.
+    pub seat: Option<Seat>,
 }
 
 /// At the seat: jobs are formed here.
 pub fn seat(place: Place) -> Router {
-    let own = Router::new().route("/jobs/{name}/join", post(join)).with_state(place.clone());
+    let own = Router::new().route("/jobs/{name}/join", post(join)).route("/jobs/{name}/watch", post(watch));
+    let own = own.with_state(place.clone());
     let same = Router::new()
         .route("/jobs/{name}/leave", post(routes::leave))
         .route("/jobs/{name}/standing", post(routes::standing))
-        .route("/jobs/{name}/watch", post(routes::watch))
         .with_state(place.api.clone());
     routes::with_fallbacks(routes::readable(place.api).merge(own).merge(same))
 }
@@ -51,7 +58,7 @@ pub fn elsewhere(place: Place) -> Router {
         .route("/jobs/{name}/join", post(pass_on))
         .route("/jobs/{name}/leave", post(pass_on))
         .route("/jobs/{name}/standing", post(pass_on))
-        .route("/jobs/{name}/watch", post(pass_on))
+        .route("/jobs/{name}/watch", post(watch_elsewhere))
         .route("/fabric/sync", post(sync))
         .route("/fabric/jobs", post(installed))
         .with_state(place.clone());
@@ -89,8 +96,13 @@ async fn join(
     let name = JobName::new(&name)?;
     let from = sender(&place, &headers, peer)?;
     let mut request = body::read::<JoinBody>(bytes).await?.request(from, peer.asked_at, Client::at(from))?;
-    if request.protocol.placement != Placement::EveryHop {
-        return Err(ApiError::not_for_fabrics(request.protocol));
+    let (protocol, has_trees) = (request.protocol, request.protocol.placement == Placement::Trees);
+    if protocol.placement == Placement::Hosts {
+        return Err(ApiError::not_for_fabrics(protocol));
+    }
+    if let Some(asked) = request.trees.filter(|_| !has_trees) {
+        let why = format!("{protocol} finds its trees itself, block by block: leave the number out");
+        return Err(ApiError::no_trees(asked, &why));
     }
     fit(&place.fabric, &mut request);
     let (rank, addr) = (request.rank, request.addr);
@@ -98,7 +110,12 @@ async fn join(
         tracing::info!(job = %name, rank, %addr, code = refusal.code(), %refusal, "join refused");
     })?;
     let mut reply = JoinReply::new(&plan, ChildId(rank), place.api.listen, vec![place.fabric.port]);
-    reply.fabric = fabric_reply(&place.fabric, rank, &plan.workers);
+    // Gone already, if it could not be told to all: then it is no use to its members either.
+    let planned = async { place.seat.as_ref()?.job(plan.config.job).await };
+    if let Some(planned) = planned.await {
+        reply.slots = planned.job.config.slots;
+        reply.fabric = fabric_reply(&place.fabric, rank, &plan.workers, &planned.trees);
+    }
     Ok(Json(reply))
 }
 
@@ -115,6 +132,50 @@ fn fit(fabric: &Fabric, request: &mut JoinRequest) {
     request.suggested_slots = request.suggested_slots.min(1 << most.ilog2());
 }
 
+/// Who is gone; or, as soon as that is so, why the job can never go on.
+async fn watch(
+    State(place): State<Place>,
+    Extension(peer): Extension<Peer>,
+    Extension(held): Extension<Held>,
+    Extension(visit): Extension<Arc<Visit>>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Json<GoneMembers>, ApiError> {
+    let name = JobName::new(&name)?;
+    let body: WatchBody = body::read_long(&visit, body, MAX_WATCH_BODY).await?;
+    let broken = broken(&place, &body)?;
+    tokio::select! {
+        biased;
+        broken = broken => Ok(Json(broken)),
+        gone = routes::watched(&place.api, peer, &held, &visit, &name, body) => gone,
+    }
+}
+
+/// The same away from the seat, which may be what is dead: every switch sees for itself whether trees stand.
+async fn watch_elsewhere(
+    State(place): State<Place>,
+    Extension(peer): Extension<Peer>,
+    Extension(held): Extension<Held>,
+    Extension(visit): Extension<Arc<Visit>>,
+    uri: axum::http::Uri,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body: WatchBody = body::read_long(&visit, body, MAX_WATCH_BODY).await?;
+    let broken = broken(&place, &body)?;
+    let request = super::seat::json(&body);
+    tokio::select! {
+        biased;
+        broken = broken => Ok(Json(broken).into_response()),
+        answer = pass_on_bytes(&place, peer, &held, &uri, &request) => answer,
+    }
+}
+
+/// What a watch is answered when the job that it names can never go on; it waits until then.
+fn broken(place: &Place, body: &WatchBody) -> Result<impl Future<Output = GoneMembers> + use<>, ApiError> {
+    let (job, key, handle) = (JobId(body.job_id), routes::parse_key(&body.key)?, Arc::clone(&place.handle));
+    Ok(async move { GoneMembers { broken: Some(handle.broken(job, key).await), ..GoneMembers::default() } })
+}
+
 async fn pass_on(
     State(place): State<Place>,
     Extension(peer): Extension<Peer>,
@@ -123,13 +184,23 @@ async fn pass_on(
     bytes: Body,
 ) -> Result<Response, ApiError> {
     let request = body::read_bytes(bytes, body::MAX_BODY).await?;
+    pass_on_bytes(&place, peer, &held, &uri, &request).await
+}
+
+async fn pass_on_bytes(
+    place: &Place,
+    peer: Peer,
+    held: &Held,
+    uri: &axum::http::Uri,
+    request: &[u8],
+) -> Result<Response, ApiError> {
     let fabric = &place.fabric;
     let seat = &fabric.nodes[fabric.seat.index()];
     let control = seat.control.unwrap_or_else(|| fabric.udp(fabric.seat));
     let host = peer.from.to_string();
     let headers = [(SECRET_HEADER, fabric.secret.as_str()), (HOST_HEADER, &host)];
     // A worker that closes its connection drops this future, which closes ours: its join is taken back at the seat.
-    let call = async { call::post(control, uri.path(), &request, &headers).await?.answer_and_stay().await };
+    let call = async { call::post(control, uri.path(), request, &headers).await?.answer_and_stay().await };
     match call.await {
         Ok((answer, stays)) => {
             // As long as the worker's end of a watch stays open, so does ours at the seat.
@@ -153,7 +224,7 @@ async fn pass_on(
 async fn installed(State(place): State<Place>, headers: HeaderMap) -> Result<Json<FoundReply>, ApiError> {
     is_ours(&place, &headers)?;
     let report = place.handle.report().come().await.map_err(stopped)?;
-    Ok(Json(FoundReply { jobs: report.installed.iter().map(JobBody::new).collect() }))
+    Ok(Json(FoundReply { jobs: report.installed.iter().map(|(job, _)| JobBody::new(job)).collect() }))
 }
 
 fn stopped(error: Stopped) -> ApiError {
@@ -163,11 +234,12 @@ fn stopped(error: Stopped) -> ApiError {
 async fn sync(State(place): State<Place>, headers: HeaderMap, bytes: Body) -> Result<Json<SyncReply>, ApiError> {
     is_ours(&place, &headers)?;
     let bytes = body::read_bytes(bytes, MAX_SYNC_BODY).await?;
-    let SyncBody { keep, install } = body::from_json(&bytes)?;
+    let SyncBody { keep, install, broken } = body::from_json(&bytes)?;
     let install = install.into_iter().map(JobBody::job).collect::<Option<Vec<_>>>();
     let install = install.ok_or_else(|| ApiError::bad_request("a job to install makes no sense here".into()))?;
     let keep = keep.into_iter().map(JobId).collect();
-    let lacking = place.handle.sync(keep, install).come().await.map_err(stopped)?;
+    let broken = broken.into_iter().map(|broken| (JobId(broken.job_id), broken.why)).collect();
+    let lacking = place.handle.sync(keep, install, broken).come().await.map_err(stopped)?;
     let report = place.handle.report().come().await.map_err(stopped)?;
     Ok(Json(SyncReply { lacking: lacking.into_iter().map(|id| id.0).collect(), jobs: JobSign::all(&report) }))
 }

@@ -2,34 +2,42 @@
 //! every look brings each switch the jobs that it lacks: one that restarts gets them again by itself. A seat that restarts
 //! asks the others which jobs there are.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, oneshot};
 use tributary_control::fabric::Fabric;
+use tributary_control::trees::Tree;
 use tributary_control::{JobName, SwitchPlace};
 use tributary_proto::contract::ids::{JobId, NodeId};
+use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::{Span, Time};
 
-use super::api::{FoundReply, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply};
+use super::api::{BrokenBody, FoundReply, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply};
 use super::handle::{FabricHandle, ONLY};
-use super::thread::FabricJob;
+use super::job::FabricJob;
+use super::ledger::Jobs;
+use super::planning::{self, Request};
 use crate::api::call;
 use crate::control_plane::Shard;
-use crate::shard::{Answer, JobInstall, ShardError, ShardJob, ShardReport};
+use crate::shard::{Answer, JobInstall, ShardError, ShardJob, ShardReport, Stopped};
 
 const SYNC: &str = "/fabric/sync";
 /// Time for a switch to answer a look: it has nothing to wait for.
 const PROMPT: Duration = Duration::from_millis(1_000);
 /// Time for a switch to take a job in.
 const INSTALL: Duration = Duration::from_secs(5);
-/// A job of a thousand ranks is 50 kB.
+/// How often, and how many times, a job with trees waits for cables that nobody has spoken over yet.
+const CABLE_LOOK: Duration = Duration::from_millis(50);
+const CABLE_LOOKS: usize = 40;
+/// A job of a thousand ranks is 50 kB, and as much for each of its trees.
 pub const MAX_SYNC_BODY: usize = 64 << 20;
 
 /// All switches of a fabric, as one shard. Its calls are made within the control plane's tasks.
+#[derive(Clone)]
 pub struct Seat(Arc<Switches>);
 
 /// All switches of a fabric, as the seat sees them.
@@ -38,7 +46,7 @@ struct Switches {
     own: Arc<FabricHandle>,
     others: Vec<(NodeId, SocketAddr)>,
     /// The jobs that there are. Whoever holds them asks the switches, one after the other.
-    jobs: Mutex<BTreeMap<JobId, FabricJob>>,
+    jobs: Mutex<Jobs>,
 }
 
 impl Seat {
@@ -46,7 +54,12 @@ impl Seat {
     pub fn new(fabric: Arc<Fabric>, own: Arc<FabricHandle>) -> Seat {
         let others = fabric.switches().filter(|&node| node != fabric.seat);
         let others = others.filter_map(|node| Some((node, fabric.nodes[node.index()].control?))).collect();
-        Seat(Arc::new(Switches { fabric, own, others, jobs: Mutex::new(BTreeMap::new()) }))
+        Seat(Arc::new(Switches { fabric, own, others, jobs: Mutex::new(Jobs::default()) }))
+    }
+
+    /// A job as it was planned.
+    pub async fn job(&self, id: JobId) -> Option<FabricJob> {
+        self.0.jobs.lock().await.all.get(&id).cloned()
     }
 
     /// Asks all switches without holding the asker up.
@@ -96,39 +109,6 @@ impl Shard for Seat {
     }
 }
 
-/// A switch that is not the seat, to its own control plane, which only looks.
-pub struct Onlooker(pub Arc<FabricHandle>);
-
-impl Shard for Onlooker {
-    fn install(&self, _name: &JobName, _job: JobInstall) -> Answer<Result<(), ShardError>> {
-        Answer::ready(Err(ShardError::Fabric("jobs are formed at the fabric's seat".into())))
-    }
-
-    fn remove(&self, _job: JobId) -> Answer<bool> {
-        Answer::ready(false)
-    }
-
-    fn report(&self) -> Answer<ShardReport> {
-        let report = self.0.report();
-        let (reply, answer) = oneshot::channel();
-        tokio::spawn(async move {
-            if let Ok(report) = report.come().await {
-                // Of no use if nobody waits any more.
-                let _ = reply.send(report.shard);
-            }
-        });
-        Answer::new(ONLY, answer)
-    }
-
-    fn udp_addr(&self) -> SocketAddr {
-        self.0.udp_addr()
-    }
-
-    fn receive_buffer(&self) -> usize {
-        self.0.receive_buffer()
-    }
-}
-
 impl Switches {
     /// Asks every switch for its jobs: those of the seat that was before us. One that does not answer has to do without
     /// the jobs that no other knows.
@@ -145,16 +125,21 @@ impl Switches {
             match answer {
                 Ok(found) => {
                     for job in found.jobs.into_iter().filter_map(JobBody::job) {
-                        jobs.entry(job.job.config.job).or_insert(job);
+                        let id = job.job.config.job;
+                        // Ours had it too, before we were started again.
+                        jobs.taken.extend([(node, id), (self.fabric.seat, id)]);
+                        jobs.all.entry(id).or_insert(job);
                     }
                 }
                 Err(why) => tracing::debug!(switch = self.fabric.name(node), %why, "its jobs are not known"),
             }
         }
-        jobs.values().map(|job| (job.name.clone(), job.job.clone())).collect()
+        let ids: Vec<u16> = jobs.all.keys().map(|id| id.0).collect();
+        jobs.lost(&self.fabric, self.fabric.seat, &ids);
+        jobs.all.values().map(|job| (job.name.clone(), job.job.clone())).collect()
     }
 
-    /// A job with its members' places; an error says which rank cannot take part.
+    /// A job with its members' places, before its trees are planned; an error says which rank cannot take part.
     fn place(&self, name: JobName, job: JobInstall) -> Result<FabricJob, ShardError> {
         let fabric = &self.fabric;
         let mut hosts: Vec<NodeId> = Vec::with_capacity(job.members.len());
@@ -174,33 +159,80 @@ impl Switches {
             }
             hosts.push(host);
         }
-        Ok(FabricJob { name, job, hosts })
+        Ok(FabricJob { name, job, hosts, trees: Vec::new() })
     }
 
-    /// Every switch with members must take the job in; the others get it when they are there.
+    /// Plans and installs a job: around switches of trees that do not take it in, if others do.
     async fn install(self: Arc<Self>, name: JobName, job: JobInstall) -> Result<(), ShardError> {
-        let job = self.place(name, job)?;
-        let id = job.job.config.job;
-        let leaves: Vec<NodeId> = job.hosts.iter().map(|&host| self.fabric.leaf_of(host)).collect();
+        let placed = self.place(name, job)?;
+        let has_trees = placed.job.protocol.placement == Placement::Trees;
+        if has_trees {
+            self.await_cables(&placed).await?;
+        }
         let mut jobs = self.jobs.lock().await;
-        jobs.insert(id, job);
-        for (node, answer) in self.sync(&jobs, INSTALL).await {
+        let mut without = Vec::new();
+        loop {
+            let job = if has_trees { self.plan(&placed, &without, &jobs).await? } else { placed.clone() };
+            let Err((node, why)) = self.install_planned(job, &mut jobs).await else { return Ok(()) };
             let name = self.fabric.name(node);
-            let Err(why) = answer else { continue };
-            if leaves.contains(&node) {
-                jobs.remove(&id);
-                self.sync(&jobs, PROMPT).await;
+            if placed.hosts.iter().any(|&host| self.fabric.leaf_of(host) == node) {
                 return Err(ShardError::Fabric(format!("switch {name}, which has members, does not take it: {why}")));
             }
-            tracing::warn!(switch = name, %why, "a switch does without the job until it is there again");
+            tracing::warn!(switch = name, %why, "its trees are planned without a switch that does not take the job");
+            without.push(node);
+        }
+    }
+
+    /// Waits, for a moment, until neighbours of switches that have just started have heard them: a tree runs over no cable
+    /// that nobody has spoken over.
+    async fn await_cables(&self, job: &FabricJob) -> Result<(), ShardError> {
+        let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: job.job.trees };
+        for _ in 0..CABLE_LOOKS {
+            let dead = self.own.report().come().await?.dead_cables;
+            let planned = planning::plan(&self.fabric, &request, &dead, &[], std::iter::empty());
+            if dead.is_empty() || planning::is_whole(&self.fabric, &request, &planned) {
+                break;
+            }
+            tokio::time::sleep(CABLE_LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// The job with its trees, each of which owns an equal part of its slots.
+    async fn plan(&self, placed: &FabricJob, without: &[NodeId], jobs: &Jobs) -> Result<FabricJob, ShardError> {
+        let dead = self.own.report().come().await?.dead_cables;
+        let mut job = placed.clone();
+        let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: job.job.trees };
+        let planned = planning::plan(&self.fabric, &request, &dead, without, jobs.all.values());
+        job.trees = planned.map_err(|error| ShardError::Fabric(error.to_string()))?;
+        let config = &mut job.job.config;
+        job.trees.truncate(config.slots.into());
+        config.shards = job.trees.len() as u16;
+        config.levels = job.trees.iter().any(Tree::has_levels);
+        config.slots -= config.slots % config.shards;
+        Ok(job)
+    }
+
+    /// Every switch that the job needs must take it in; the others get it when they are there. An error names the switch.
+    async fn install_planned(&self, job: FabricJob, jobs: &mut Jobs) -> Result<(), (NodeId, String)> {
+        let (id, needs) = (job.job.config.job, job.needs(&self.fabric));
+        jobs.all.insert(id, job);
+        for (node, answer) in self.sync(jobs, INSTALL).await {
+            let Err(why) = answer else { continue };
+            if needs.contains(&node) {
+                jobs.remove(id);
+                self.sync(jobs, PROMPT).await;
+                return Err((node, why));
+            }
+            tracing::warn!(switch = self.fabric.name(node), %why, "a switch does without the job until it is there again");
         }
         Ok(())
     }
 
     async fn remove(&self, id: JobId) -> bool {
         let mut jobs = self.jobs.lock().await;
-        let was = jobs.remove(&id).is_some();
-        for (node, answer) in self.sync(&jobs, PROMPT).await {
+        let was = jobs.remove(id);
+        for (node, answer) in self.sync(&mut jobs, PROMPT).await {
             if let Err(why) = answer {
                 tracing::debug!(switch = self.fabric.name(node), %why, "it will hear of the removal later");
             }
@@ -210,8 +242,8 @@ impl Switches {
 
     /// The seat's own report, with what the others have counted and heard; `None` if our own switch has stopped.
     async fn report(&self) -> Option<ShardReport> {
-        let jobs = self.jobs.lock().await;
-        let answers = self.sync(&jobs, PROMPT).await;
+        let mut jobs = self.jobs.lock().await;
+        let answers = self.sync(&mut jobs, PROMPT).await;
         let mut report = self.own.report().come().await.ok()?.shard;
         for (node, answer) in answers {
             match answer {
@@ -227,53 +259,86 @@ impl Switches {
     }
 
     /// A switch as the place of a job's ranks, if it has some.
-    fn behind(&self, jobs: &BTreeMap<JobId, FabricJob>, id: JobId, node: NodeId) -> Option<SwitchPlace> {
-        let hosts = jobs.get(&id)?.hosts.iter().enumerate();
+    fn behind(&self, jobs: &Jobs, id: JobId, node: NodeId) -> Option<SwitchPlace> {
+        let hosts = jobs.all.get(&id)?.hosts.iter().enumerate();
         let ranks: Vec<u16> =
             hosts.filter(|&(_, &host)| self.fabric.leaf_of(host) == node).map(|(rank, _)| rank as u16).collect();
         (!ranks.is_empty()).then(|| SwitchPlace { addr: self.fabric.udp(node), ranks })
     }
 
     /// Tells every switch which jobs there are; what each answered. Switches that lack jobs get them at once.
-    async fn sync(
+    async fn sync(&self, jobs: &mut Jobs, patience: Duration) -> Vec<(NodeId, Result<SyncReply, String>)> {
+        let before = jobs.broken.len();
+        let mut answers = vec![(self.fabric.seat, self.sync_own(jobs).await)];
+        for (node, control, answer) in self.ask_others(jobs, patience).await {
+            let lacking = answer.as_ref().map(|reply| reply.lacking.clone()).unwrap_or_default();
+            if lacking.is_empty() {
+                answers.push((node, answer));
+                continue;
+            }
+            jobs.lost(&self.fabric, node, &lacking);
+            let install = lacking.iter().filter_map(|&id| jobs.all.get(&JobId(id))).map(JobBody::new).collect();
+            let body = json(&self.body(jobs, install));
+            answers.push((node, ask(control, SYNC, &body, &self.fabric.secret, INSTALL).await));
+        }
+        for (node, answer) in &mut answers {
+            let Ok(reply) = answer else { continue };
+            let lacking = |id: &JobId| reply.lacking.contains(&id.0);
+            let here: Vec<(NodeId, JobId)> = jobs.all.keys().filter(|id| !lacking(id)).map(|&id| (*node, id)).collect();
+            jobs.taken.extend(here);
+            if let Some(id) = reply.lacking.iter().copied().find(|&id| jobs.all.contains_key(&JobId(id))) {
+                *answer = Err(format!("it was told of job {id} and does not have it"));
+            }
+        }
+        if jobs.broken.len() > before {
+            // The ranks behind the others wait to hear it.
+            self.ask_others(jobs, patience).await;
+            let _ = self.sync_own(jobs).await;
+        }
+        answers
+    }
+
+    /// Asks all other switches at once, with no job to install.
+    async fn ask_others(
         &self,
-        jobs: &BTreeMap<JobId, FabricJob>,
+        jobs: &Jobs,
         patience: Duration,
-    ) -> Vec<(NodeId, Result<SyncReply, String>)> {
-        let keep: Vec<u16> = jobs.keys().map(|id| id.0).collect();
-        let body: Arc<[u8]> = json(&SyncBody { keep: keep.clone(), install: Vec::new() }).into();
+    ) -> Vec<(NodeId, SocketAddr, Result<SyncReply, String>)> {
+        let body: Arc<[u8]> = json(&self.body(jobs, Vec::new())).into();
         let mut asked = Vec::new();
         for &(node, control) in &self.others {
             let (fabric, body) = (Arc::clone(&self.fabric), Arc::clone(&body));
             let call = async move { ask::<SyncReply>(control, SYNC, &body, &fabric.secret, patience).await };
             asked.push((node, control, tokio::spawn(call)));
         }
-        let mut answers = vec![(self.fabric.seat, self.sync_own(jobs).await)];
+        let mut answers = Vec::with_capacity(asked.len());
         for (node, control, call) in asked {
-            let mut answer = call.await.unwrap_or_else(|error| Err(format!("the call ended early ({error})")));
-            let lacking = answer.as_ref().map(|reply| reply.lacking.clone()).unwrap_or_default();
-            if !lacking.is_empty() {
-                let install = lacking.iter().filter_map(|&id| jobs.get(&JobId(id))).map(JobBody::new).collect();
-                let body = json(&SyncBody { keep: keep.clone(), install });
-                answer = ask(control, SYNC, &body, &self.fabric.secret, INSTALL).await;
-            }
-            answers.push((node, answer));
+            let answer = call.await.unwrap_or_else(|error| Err(format!("the call ended early ({error})")));
+            answers.push((node, control, answer));
         }
         answers
     }
 
-    async fn sync_own(&self, jobs: &BTreeMap<JobId, FabricJob>) -> Result<SyncReply, String> {
-        let keep: Vec<JobId> = jobs.keys().copied().collect();
-        let lacking = self.own.sync(keep.clone(), Vec::new()).come().await.map_err(|error| error.to_string())?;
+    fn body(&self, jobs: &Jobs, install: Vec<JobBody>) -> SyncBody {
+        let keep = jobs.all.keys().map(|id| id.0).collect();
+        let broken = jobs.broken.iter().map(|(id, why)| BrokenBody { job_id: id.0, why: why.clone() }).collect();
+        SyncBody { keep, install, broken }
+    }
+
+    async fn sync_own(&self, jobs: &Jobs) -> Result<SyncReply, String> {
+        let keep: Vec<JobId> = jobs.all.keys().copied().collect();
+        let broken = || jobs.broken.iter().map(|(&id, why)| (id, why.clone())).collect();
+        let gone = |error: Stopped| error.to_string();
+        let mut lacking = self.own.sync(keep.clone(), Vec::new(), broken()).come().await.map_err(gone)?;
         if !lacking.is_empty() {
-            let install = lacking.iter().filter_map(|id| jobs.get(id)).cloned().collect();
-            self.own.sync(keep, install).come().await.map_err(|error| error.to_string())?;
+            let install = lacking.iter().filter_map(|id| jobs.all.get(id)).cloned().collect();
+            lacking = self.own.sync(keep, install, broken()).come().await.map_err(gone)?;
         }
-        Ok(SyncReply::default())
+        Ok(SyncReply { lacking: lacking.into_iter().map(|id| id.0).collect(), jobs: Vec::new() })
     }
 }
 
-fn json(body: &SyncBody) -> Vec<u8> {
+pub fn json(body: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(body).expect("numbers, lists and strings can be written")
 }
 

@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-use tributary_control::JobName;
+use tokio::sync::{oneshot, watch};
 use tributary_control::fabric::Fabric;
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
-use tributary_proto::contract::ids::{JobId, NodeId, PortId};
+use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId};
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Protocol;
@@ -21,9 +20,10 @@ use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 
 use super::crossbar::{Crossbar, HELLO_EVERY, PortReport};
-use super::own;
+use super::job::{FabricJob, Installed};
+use super::{own, planted};
 use crate::event_loop::{Core, Site};
-use crate::shard::{JobInstall, Rates, ShardJob, ShardReport};
+use crate::shard::{JobInstall, ShardJob, ShardReport};
 use crate::udp::{Message, UdpPort};
 
 /// What a handle asks of the thread, with the way back for the answer.
@@ -32,21 +32,14 @@ pub enum Command {
     Sync {
         keep: Vec<JobId>,
         install: Vec<FabricJob>,
+        broken: Vec<(JobId, String)>,
         reply: oneshot::Sender<Vec<JobId>>,
     },
     Report(oneshot::Sender<FabricReport>),
 }
 
-/// A job as a fabric switch has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FabricJob {
-    /// Its name.
-    pub name: JobName,
-    /// Protocol, sizes, key, and the UDP address of each member.
-    pub job: JobInstall,
-    /// The host of each member, by rank.
-    pub hosts: Vec<NodeId>,
-}
+/// The jobs that can never go on, with their keys, and why.
+pub type Broken = BTreeMap<JobId, (JobKey, String)>;
 
 /// What an operator sees of a fabric switch beyond what every switch has.
 #[derive(Clone, Debug)]
@@ -59,14 +52,17 @@ pub struct FabricReport {
     pub ports: Vec<PortReport>,
     /// What jobs share here: the protocol's code, the state, and its bytes.
     pub shared: Vec<(u8, SharedReport, usize)>,
-    /// The installed jobs.
-    pub installed: Vec<FabricJob>,
+    /// The installed jobs, and why those can never go on that cannot.
+    pub installed: Vec<(FabricJob, Option<String>)>,
+    /// The cables that somebody calls dead.
+    pub dead_cables: Vec<usize>,
 }
 
 /// What a switch of a fabric adds to the loop.
 pub struct FabricSite {
     crossbar: Crossbar,
-    jobs: BTreeMap<JobId, (FabricJob, Rates)>,
+    jobs: BTreeMap<JobId, Installed>,
+    broken: watch::Sender<Broken>,
     /// Packets from no port of ours, or from the wrong socket behind one.
     strangers: DropCounters,
     ready: bool,
@@ -92,7 +88,10 @@ impl Site for FabricSite {
     fn obey(&mut self, command: Command, core: &mut Core) {
         // An answer that nobody waits for any more is of no use to anyone.
         match command {
-            Command::Sync { keep, install, reply } => drop(reply.send(self.sync(&keep, install, core))),
+            Command::Sync { keep, install, broken, reply } => {
+                drop(reply.send(self.sync(&keep, install, core)));
+                self.note_broken(broken);
+            }
             Command::Report(reply) => drop(reply.send(self.report(core))),
         }
     }
@@ -164,6 +163,7 @@ impl Site for FabricSite {
             self.crossbar.look(now, false);
             self.crossbar.greet(self.ready, udp);
             self.next_hello = now + HELLO_EVERY;
+            self.look_at_trees(now);
         }
         self.crossbar.drain(now, udp);
     }
@@ -171,10 +171,11 @@ impl Site for FabricSite {
 
 impl FabricSite {
     /// A switch without jobs, which counts as dead until it is told which there are.
-    pub fn new(fabric: Arc<Fabric>, node: NodeId, udp: &UdpPort) -> FabricSite {
+    pub fn new(fabric: Arc<Fabric>, node: NodeId, udp: &UdpPort, broken: watch::Sender<Broken>) -> FabricSite {
         FabricSite {
             crossbar: Crossbar::new(fabric, node, udp),
             jobs: BTreeMap::new(),
+            broken,
             strangers: DropCounters::default(),
             ready: false,
             next_hello: Time::ZERO,
@@ -192,19 +193,26 @@ impl FabricSite {
         lacking
     }
 
-    fn install(&mut self, fabric_job: FabricJob, core: &mut Core) {
-        let JobInstall { protocol, ref config, ref members, .. } = fabric_job.job;
+    fn install(&mut self, job: FabricJob, core: &mut Core) {
+        let JobInstall { protocol, ref config, ref members, .. } = job.job;
+        let (id, key) = (config.job, config.key);
         // The same again changes nothing: sums are under way.
-        let known = self.jobs.get(&config.job);
-        if known.is_some_and(|(known, _)| known.job.config.key == config.key) {
+        if self.jobs.get(&id).is_some_and(|known| known.job.job.config.key == key) {
             return;
         }
-        let id = config.job;
-        let placed: Vec<(NodeId, SocketAddr)> = fabric_job.hosts.iter().copied().zip(members.iter().copied()).collect();
+        self.remove(id, core);
+        let placed: Vec<(NodeId, SocketAddr)> = job.hosts.iter().copied().zip(members.iter().copied()).collect();
         self.crossbar.add_job(id, &placed, &core.udp);
-        // Who may send is checked by socket before the pipeline; there all ports of the fabric are alike.
-        core.pipeline.install_shared(&self.plan(protocol, config, &fabric_job.hosts));
-        self.jobs.insert(id, (fabric_job, Rates::default()));
+        if job.trees.is_empty() {
+            // Who may send is checked by socket before the pipeline; there all ports of the fabric are alike.
+            core.pipeline.install_shared(&self.plan(protocol, config, &job.hosts));
+        } else if let Some(planted) = planted::plant(&job, &mut self.crossbar) {
+            core.pipeline.install(id, planted);
+        } else {
+            tracing::error!(job = %job.name, protocol = protocol.name, "its trees do not fit this switch's ports");
+            return self.remove(id, core);
+        }
+        self.jobs.insert(id, Installed::new(core.clock.now(), job, self.crossbar.fabric()));
     }
 
     /// A job as the machine that its protocol's jobs share is told of it. Nobody has planned trees for it.
@@ -226,12 +234,39 @@ impl FabricSite {
         self.jobs.remove(&id);
         self.crossbar.remove_job(id);
         core.pipeline.remove(id);
+        self.broken.send_if_modified(|broken| broken.remove(&id).is_some());
+    }
+
+    fn look_at_trees(&mut self, now: Time) {
+        let mut news = Vec::new();
+        for (&id, job) in &mut self.jobs {
+            if job.look(now, &self.crossbar) {
+                news.push(id);
+            }
+        }
+        news.into_iter().for_each(|id| self.tell_broken(id));
+    }
+
+    /// What the seat has noticed.
+    fn note_broken(&mut self, broken: Vec<(JobId, String)>) {
+        for (id, why) in broken {
+            if let Some(job) = self.jobs.get_mut(&id).filter(|job| job.broken.is_none()) {
+                job.broken = Some(why);
+                self.tell_broken(id);
+            }
+        }
+    }
+
+    fn tell_broken(&self, id: JobId) {
+        let Some((job, why)) = self.jobs.get(&id).and_then(|job| Some((job, job.broken.clone()?))) else { return };
+        tracing::warn!(job = %job.job.name, %why, "a job cannot go on");
+        self.broken.send_modify(|broken| drop(broken.insert(id, (job.job.job.config.key, why))));
     }
 
     fn report(&mut self, core: &Core) -> FabricReport {
         let now = core.clock.now();
         let mut jobs = Vec::new();
-        for (&id, (job, rates)) in &mut self.jobs {
+        for (&id, Installed { job, rates, .. }) in &mut self.jobs {
             let Some(mut report) = core.pipeline.report(id) else { continue };
             report.last_seen = job.hosts.iter().map(|&host| self.crossbar.heard(id, host)).collect();
             rates.update(now, &report);
@@ -251,7 +286,8 @@ impl FabricSite {
             ready: self.ready,
             ports: self.crossbar.report(now),
             shared: core.pipeline.all_shared().collect(),
-            installed: self.jobs.values().map(|(job, _)| job.clone()).collect(),
+            installed: self.jobs.values().map(|job| (job.job.clone(), job.broken.clone())).collect(),
+            dead_cables: self.crossbar.link_state().dead_cables(),
         }
     }
 }
@@ -273,7 +309,7 @@ mod tests {
                     hosts_per_leaf = 2\n";
         let fabric = Arc::new(FabricFile::parse(text).unwrap());
         let udp = socket();
-        let mut site = FabricSite::new(Arc::clone(&fabric), LEAF, &udp);
+        let mut site = FabricSite::new(Arc::clone(&fabric), LEAF, &udp, watch::channel(Broken::new()).0);
         let members: Vec<UdpPort> = (0..4).map(|_| socket()).collect();
         for (job, members) in JOBS.into_iter().zip(members.chunks(2)) {
             let placed: Vec<_> = (0..).map(NodeId).zip(members.iter().map(|member| member.local_addr())).collect();

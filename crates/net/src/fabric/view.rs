@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tributary_control::fabric::Fabric;
+use tributary_control::trees::{Tree, TreeChild, TreeSwitch};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::switch::SharedReport;
 use tributary_proto::protocols;
@@ -11,9 +12,13 @@ use tributary_proto::protocols;
 use super::api::JobSign;
 use super::crossbar::PortReport;
 use super::handle::FabricHandle;
-use super::thread::{FabricJob, FabricReport};
-use crate::http::view::{FabricPart, FabricView, by_reason};
-use crate::status::{FabricStatus, JobStatus, MemberStatus, MetricStatus, PortStatus, SharedStatus};
+use super::job::FabricJob;
+use super::thread::FabricReport;
+use crate::http::view::{FabricPart, FabricView, PlannedJob, by_reason};
+use crate::status::{
+    FabricStatus, JobStatus, MemberStatus, MetricStatus, PortStatus, SharedStatus, TreeChildStatus, TreeStatus,
+    TreeSwitchStatus,
+};
 
 /// Makes the view of one switch.
 pub struct SwitchView {
@@ -23,18 +28,37 @@ pub struct SwitchView {
 }
 
 impl FabricView for SwitchView {
-    /// Ports, what jobs share, and the jobs that were formed elsewhere.
+    /// Ports, what jobs share, the jobs that were formed elsewhere, and the trees of all.
     fn look(&self) -> Pin<Box<dyn Future<Output = Option<FabricPart>> + Send + '_>> {
         Box::pin(async {
             let report = self.handle.report().come().await.ok()?;
             // The seat's own control plane knows its jobs better.
             let jobs = if self.node == self.fabric.seat { Vec::new() } else { jobs(&report) };
-            Some(FabricPart { status: self.status(&report), shared: shared(&report), jobs })
+            let planned = report.installed.iter().map(|(job, broken)| PlannedJob {
+                id: job.job.config.job.0,
+                trees: job.trees.iter().map(|tree| self.tree(tree)).collect(),
+                broken: broken.clone(),
+            });
+            let planned = planned.collect();
+            Some(FabricPart { status: self.status(&report), shared: shared(&report), jobs, planned })
         })
     }
 }
 
 impl SwitchView {
+    fn tree(&self, tree: &Tree) -> TreeStatus {
+        let name = |node: NodeId| self.fabric.name(node).to_owned();
+        let child = |child: &TreeChild| TreeChildStatus {
+            node: name(child.node),
+            ranks: child.below.ranks().iter().map(|rank| rank.0).collect(),
+        };
+        let switch = |switch: &TreeSwitch| TreeSwitchStatus {
+            node: name(switch.node),
+            children: switch.children.iter().map(child).collect(),
+        };
+        TreeStatus { root: name(tree.root()), switches: tree.switches.iter().map(switch).collect() }
+    }
+
     fn status(&self, report: &FabricReport) -> FabricStatus {
         let name = |node: NodeId| self.fabric.name(node).to_owned();
         let port = |(number, port): (usize, &PortReport)| PortStatus {
@@ -77,7 +101,7 @@ fn shared(report: &FabricReport) -> Vec<SharedStatus> {
 /// The jobs that were formed at the seat, as far as this switch knows them.
 fn jobs(report: &FabricReport) -> Vec<JobStatus> {
     let signs = JobSign::all(report);
-    let of = |job: &FabricJob| {
+    let of = |(job, _): &(FabricJob, Option<String>)| {
         let config = &job.job.config;
         let id = config.job;
         let sign = signs.iter().find(|sign| sign.job_id == id.0).cloned().unwrap_or_default();
@@ -113,6 +137,8 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             goodput_gbps: sign.blocks_per_s * elements as f64 * 32.0 / 1e9,
             ate_per_s: sign.blocks_per_s * elements as f64,
             drops: by_reason(own.iter().map(|own| &own.report.drops)),
+            trees: Vec::new(),
+            broken: None,
         }
     };
     report.installed.iter().map(of).collect()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::protocol::Placement;
@@ -16,7 +16,7 @@ use tributary_proto::contract::wire::Common;
 
 use super::engine::Engine;
 use super::error::ConnectError;
-use super::link::Link;
+use super::link::{Link, Trees};
 use super::options::{ConnectOptions, GroupInfo};
 use super::shared::{Identity, Shared};
 use crate::challenge;
@@ -53,12 +53,14 @@ pub fn connect(
     let (key, job) = (answer.key, answer.job_id);
     check_servers(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
     check_fabric(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
-    let host = options.protocol.host(Values::Elements, &host_config(options, &answer));
+    let config = host_config(options, &answer);
+    let host = options.protocol.host(Values::Elements, &config);
     let header = Common { protocol: options.protocol.code, kind: 0, job, key };
     let waker = Waker::new().map_err(socket_error)?;
     let socket = udp.as_fd().try_clone_to_owned().map_err(socket_error)?;
     let full = pool_size::packet_bytes(options.protocol, answer.elements_per_packet);
-    let mut engine = Engine::new(Clock::start(), Link::new(udp, header, &answer, full), host);
+    let link = Link::new(udp, header, &answer, full, Trees::of(options.protocol, &config));
+    let mut engine = Engine::new(Clock::start(), link, host);
     let round_trip = try_way(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| {
         rendezvous.leave(job, key, options.rank);
     })?;
@@ -127,6 +129,7 @@ fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, udp: &UdpP
         elements_per_packet: options.elements_per_packet,
         max_elements_per_packet: max_elements,
         slots: options.slots,
+        trees: options.trees,
         suggested_slots: for_link.min(for_socket),
         options: options.options.clone(),
         timeout: options.timeout,
@@ -175,6 +178,8 @@ fn check_servers(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), Jo
 }
 
 fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
+    let trees = answer.fabric.as_ref().map_or(&[][..], |fabric| &fabric.trees);
+    let in_levels = answer.fabric.as_ref().map_or(answer.switches.len() > 1, |fabric| fabric.levels);
     HostConfig {
         job: JobConfig {
             job: answer.job_id,
@@ -183,13 +188,15 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
             world: options.world,
             slots: answer.slots,
             elements_per_packet: answer.elements_per_packet,
-            shards: if answer.servers.is_empty() { answer.shards.len() } else { answer.servers.len() } as u16,
+            // Each tree owns the slots of a shard.
+            shards: if answer.servers.is_empty() { answer.shards.len().max(trees.len()) } else { answer.servers.len() }
+                as u16,
             // Between hosts no partial sums travel.
-            levels: answer.switches.len() > 1 && answer.servers.is_empty(),
+            levels: in_levels && answer.servers.is_empty(),
             options: options.options.clone(),
         },
         rank: Rank(options.rank),
-        child: answer.wid,
+        trees: if trees.is_empty() { vec![WorkerPlace { child: answer.wid }] } else { trees.to_vec() },
         serves: answer.serves,
         timers: TimerConfig::default(),
         fabric: answer.fabric.as_ref().map_or_else(FabricPlan::default, |fabric| FabricPlan {

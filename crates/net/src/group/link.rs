@@ -7,8 +7,10 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use tributary_control::Timers;
+use tributary_proto::contract::config::{HostConfig, JobConfig};
 use tributary_proto::contract::ids::{Rank, ServerId, ShardId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, Transmit};
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
@@ -48,6 +50,8 @@ pub struct Link {
     switch_last_told: Time,
     /// Packets from addresses that are neither the switch's nor a peer's.
     strangers: u64,
+    /// What tells the trees of a job apart, if it has some.
+    trees: Option<Trees>,
     /// For each shard and each server on another host, bytes of the longest of our pings that came back, and when.
     pongs: BTreeMap<Addr, Option<(usize, Time)>>,
     /// Each worker is a server besides, at one address.
@@ -62,9 +66,28 @@ pub struct Link {
     whole: Vec<u8>,
 }
 
+/// The trees of a job through a fabric: the worker's own switch speaks for all of them.
+pub struct Trees {
+    protocol: &'static Protocol,
+    job: JobConfig,
+}
+
+impl Trees {
+    /// The trees of this job; `None` where it has one or none.
+    pub fn of(protocol: &'static Protocol, config: &HostConfig) -> Option<Trees> {
+        (config.trees.len() > 1).then(|| Trees { protocol, job: config.job.clone() })
+    }
+
+    /// Who has sent a packet that came from the switch.
+    fn sender(&self, bytes: &[u8]) -> Addr {
+        let tree = bytes.get(..COMMON_LEN).and_then(|_| (self.protocol.tree_of)(&self.job, bytes));
+        Addr::Switch(tree.unwrap_or_default())
+    }
+}
+
 impl Link {
     /// The way that the rendezvous has told, for packets of `full` bytes at most.
-    pub fn new(udp: UdpPort, header: Common, answer: &JoinAnswer, full: usize) -> Link {
+    pub fn new(udp: UdpPort, header: Common, answer: &JoinAnswer, full: usize, trees: Option<Trees>) -> Link {
         let shards = answer.shards.iter().enumerate().map(|(i, &at)| (Addr::Switch(ShardId(i as u16)), at));
         let peers = answer.peers.iter().enumerate().map(|(i, &at)| (Addr::Worker(Rank(i as u16)), at));
         let servers = answer.servers.iter().enumerate().map(|(i, &at)| (Addr::Server(ServerId(i as u16)), at));
@@ -75,12 +98,15 @@ impl Link {
             Addr::Server(server) => Some(*server) != answer.serves,
             Addr::Worker(_) | Addr::Node(_) => false,
         });
+        let more = 1..trees.as_ref().map_or(1, |trees| trees.job.shards);
+        let more = more.filter_map(|tree| Some((Addr::Switch(ShardId(tree)), *answer.shards.first()?)));
         Link {
             pongs: asked.map(|addr| (addr, None)).collect(),
             colocated: answer.serves.is_some(),
             header,
+            trees,
             senders: known.clone().map(|(addr, at)| (key_of(at), addr)).collect(),
-            addresses: known.map(|(addr, at)| (addr, udp.destination(at))).collect(),
+            addresses: known.chain(more).map(|(addr, at)| (addr, udp.destination(at))).collect(),
             inbox: Inbox::new(),
             begun: 0,
             from: Addr::Switch(ShardId(0)),
@@ -208,7 +234,11 @@ impl Link {
             break (place, &self.inbox.messages[self.begun - 1]);
         };
         let bytes = &self.inbox.memory[place];
-        Some((self.from, Packet { bytes, wire_len: bytes.len(), ecn: message.ecn }))
+        let from = match (&self.trees, self.from) {
+            (Some(trees), Addr::Switch(_)) => trees.sender(bytes),
+            (_, from) => from,
+        };
+        Some((from, Packet { bytes, wire_len: bytes.len(), ecn: message.ecn }))
     }
 
     /// A packet of a kind that all protocols share; gives the packet that it completes, if it is the last piece of one.

@@ -32,6 +32,8 @@ pub struct ConnectOptions {
     pub elements_per_packet: Option<u16>,
     /// Slots over all shards; from the bandwidth-delay product, if `None`.
     pub slots: Option<u16>,
+    /// Aggregation trees in a fabric of switches; as many as are of use, if `None`.
+    pub trees: Option<u16>,
 }
 
 impl ConnectOptions {
@@ -41,8 +43,8 @@ impl ConnectOptions {
             format!("a world of {world} ranks is not possible; it has 1 to {}", JobConfig::MAX_WORLD)
         } else if rank >= world {
             format!("rank {rank} is not in a world of {world}; ranks go from 0 to {}", world - 1)
-        } else if self.elements_per_packet == Some(0) || self.slots == Some(0) {
-            "elements per packet and slots must be at least 1".to_string()
+        } else if [self.elements_per_packet, self.slots, self.trees].contains(&Some(0)) {
+            "elements per packet, slots and trees must be at least 1".to_string()
         } else {
             return Ok(());
         };

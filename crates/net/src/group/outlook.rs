@@ -23,6 +23,9 @@ pub enum News {
     Gone(Departed),
     /// The switch does not know the job, or does not answer: the sentence says which.
     NoSwitch(String),
+    /// A tree of the job is broken: what is under way can never complete, whatever still moves over other trees. The
+    /// sentence says why, and what to do.
+    Broken(String),
 }
 
 impl News {
@@ -30,7 +33,7 @@ impl News {
     pub fn ranks(&self) -> Vec<Rank> {
         match self {
             News::Gone(gone) => gone.members.iter().map(|gone| Rank(gone.rank)).collect(),
-            News::NoSwitch(_) => Vec::new(),
+            News::NoSwitch(_) | News::Broken(_) => Vec::new(),
         }
     }
 
@@ -38,7 +41,7 @@ impl News {
     pub fn servers(&self) -> Vec<ServerId> {
         match self {
             News::Gone(gone) => gone.servers.iter().map(|place| ServerId(place.server)).collect(),
-            News::NoSwitch(_) => Vec::new(),
+            News::NoSwitch(_) | News::Broken(_) => Vec::new(),
         }
     }
 
@@ -52,7 +55,7 @@ impl fmt::Display for News {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Departed { members, switches, servers } = match self {
             News::Gone(gone) => gone,
-            News::NoSwitch(sentence) => return f.write_str(sentence),
+            News::NoSwitch(sentence) | News::Broken(sentence) => return f.write_str(sentence),
         };
         let mut parts: Vec<String> = servers.iter().map(server_is_gone).collect();
         parts.extend(switches.iter().map(switch_is_gone));
@@ -121,6 +124,9 @@ impl Outlook {
     /// When what is under way is given up if nothing moves until then.
     pub fn hopeless_at(&self) -> Option<Time> {
         let (heard, news) = self.news.as_ref()?;
+        if let News::Broken(_) = news {
+            return Some(*heard + SPREAD);
+        }
         // Who leaves in good order may have left results that are still on their way.
         let patience = if news.is_orderly() { STANDSTILL } else { SPREAD };
         Some((self.progress + STANDSTILL).max(*heard + patience))
@@ -167,6 +173,14 @@ mod tests {
         assert_eq!(outlook.hopeless_at(), Some(millis(8_500)));
         outlook.hear(millis(7_600), None);
         assert_eq!(outlook.hopeless_at(), None, "the rank was heard again");
+    }
+
+    #[test]
+    fn a_broken_tree_ends_what_still_moves_over_others() {
+        let mut outlook = Outlook::default();
+        outlook.hear(millis(7_000), Some(News::Broken("tree 1 ran through spine1, which is dead".into())));
+        outlook.look(millis(7_090), &HostStats { blocks_in_network: 1, ..HostStats::default() });
+        assert_eq!(outlook.hopeless_at(), Some(millis(7_100)));
     }
 
     #[test]

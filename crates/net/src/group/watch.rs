@@ -48,6 +48,10 @@ pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
                 group.hear(Some(News::NoSwitch(unknown(switch, job))));
                 return;
             }
+            Watched::Broken(sentence) => {
+                group.hear(Some(News::Broken(sentence)));
+                return;
+            }
             Watched::Unreachable(how) if failures >= attempts => {
                 group.hear(Some(News::NoSwitch(format!("the switch {switch} does not answer any more: {how}"))));
                 told = true;

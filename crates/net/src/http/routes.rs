@@ -110,6 +110,9 @@ async fn join(
     if request.protocol.placement == Placement::EveryHop {
         return Err(ApiError::needs_fabric(request.protocol));
     }
+    if let Some(asked) = request.trees.filter(|&asked| asked != 1) {
+        return Err(ApiError::no_trees(asked, "one switch is one tree; several are for a fabric of switches"));
+    }
     let (rank, world, addr) = (request.rank, request.world, request.addr);
     tracing::debug!(job = %name, rank, world, %addr, "join");
     let plan = api.plane.join(&name, request).await.inspect_err(|refusal| {
@@ -184,10 +187,22 @@ pub(crate) async fn watch(
 ) -> Result<Json<GoneMembers>, ApiError> {
     let name = JobName::new(&name)?;
     let most = most_of_a_watch(&api, &name)?;
-    let WatchBody { job_id, key, rank, gone } = read_long(&visit, body, most).await?;
+    let body = read_long(&visit, body, most).await?;
+    watched(&api, peer, &held, &visit, &name, body).await
+}
+
+/// The answer to a watch that has been read.
+pub(crate) async fn watched(
+    api: &Api,
+    peer: Peer,
+    held: &Held,
+    visit: &Visit,
+    name: &JobName,
+    WatchBody { job_id, key, rank, gone }: WatchBody,
+) -> Result<Json<GoneMembers>, ApiError> {
     let (id, key) = (JobId(job_id), parse_key(&key)?);
-    has_room(&api, &visit, &name, id, key)?;
-    answer(&held, api.plane.watch(&name, id, rank, key, gone.table(peer.from)).await)
+    has_room(api, visit, name, id, key)?;
+    answer(held, api.plane.watch(name, id, rank, key, gone.table(peer.from)).await)
 }
 
 async fn watch_from_below(

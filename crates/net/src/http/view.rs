@@ -16,7 +16,7 @@ use crate::http::Identity;
 use crate::shard::ShardJob;
 use crate::status::{
     AboveStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, MetricStatus, ServerStatus, ShardStatus,
-    SharedStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus,
+    SharedStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus, TreeStatus,
 };
 
 /// What a fabric's switch shows beyond what every switch does.
@@ -27,6 +27,18 @@ pub struct FabricPart {
     pub shared: Vec<SharedStatus>,
     /// The jobs that were formed elsewhere.
     pub jobs: Vec<JobStatus>,
+    /// How each job runs through the fabric, those formed here too.
+    pub planned: Vec<PlannedJob>,
+}
+
+/// A job's static trees.
+pub struct PlannedJob {
+    /// Which.
+    pub id: u16,
+    /// By number; none for protocols that find theirs themselves.
+    pub trees: Vec<TreeStatus>,
+    /// Why it can never go on.
+    pub broken: Option<String>,
 }
 
 /// A switch of a fabric, as far as an operator sees it.
@@ -57,6 +69,11 @@ impl Viewer {
             status.switch.shared = part.shared;
             status.switch.fabric = Some(part.status);
             status.jobs.extend(part.jobs);
+            for PlannedJob { id, trees, broken } in part.planned {
+                if let Some(job) = status.jobs.iter_mut().find(|job| job.id == Some(id)) {
+                    (job.trees, job.broken) = (trees, broken);
+                }
+            }
         }
         status
     }
@@ -178,6 +195,8 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
         goodput_gbps: ate_per_s * 32.0 / 1e9,
         ate_per_s,
         drops: by_reason(parts.iter().map(|part| &part.report.drops)),
+        trees: Vec::new(),
+        broken: None,
     }
 }
 

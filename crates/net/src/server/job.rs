@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use tributary_control::{JobName, Limits};
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::asked::Asked;
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::Host;
-use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank, ServerId};
+use tributary_proto::contract::ids::{JobId, JobKey, Rank, ServerId};
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
@@ -68,7 +68,7 @@ impl Job {
         let config = HostConfig {
             job,
             rank,
-            child: ChildId::of_rank(rank),
+            trees: WorkerPlace::of_rank(rank),
             serves: Some(ServerId(body.server)),
             timers: TimerConfig::default(),
             fabric: FabricPlan::default(),

@@ -170,7 +170,7 @@ impl Star {
     }
 
     fn install(&mut self, job: JobInstall, core: &mut Core) -> Result<(), ShardError> {
-        let JobInstall { protocol, config, members, asked_at, below, parent } = job;
+        let JobInstall { protocol, config, members, asked_at, below, parent, .. } = job;
         let (id, key, group) = (config.job, config.key, group_of(config.job));
         self.remove(id, core);
         let no_ports = ShardError::NoPorts(self.shard);

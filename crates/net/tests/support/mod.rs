@@ -67,6 +67,7 @@ impl LocalSwitch {
             options: protocols::named("switchml").unwrap().options.defaults(),
             elements_per_packet: None,
             slots: None,
+            trees: None,
         }
     }
 

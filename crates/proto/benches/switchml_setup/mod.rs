@@ -3,9 +3,9 @@
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host};
-use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, ShardId};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::time::Time;
 
@@ -58,7 +58,7 @@ pub fn host(job: &JobConfig) -> Box<dyn Host> {
     let config = HostConfig {
         job: job.clone(),
         rank: Rank(0),
-        child: ChildId(0),
+        trees: WorkerPlace::of_rank(Rank(0)),
         serves: None,
         timers: TimerConfig::default(),
         fabric: Default::default(),

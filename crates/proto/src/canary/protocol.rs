@@ -35,4 +35,5 @@ pub static PROTOCOL: Protocol = Protocol {
     }),
     server: None,
     describe: wire::describe,
+    tree_of: |_, _| None,
 };

@@ -56,14 +56,36 @@ pub struct HostConfig {
     pub job: JobConfig,
     /// This host's rank in the job.
     pub rank: Rank,
-    /// Its number at the switch that it sends to: its rank, unless that switch is one of several in levels.
-    pub child: ChildId,
+    /// Its place in each tree of the job, by the tree's number; at least one.
+    pub trees: Vec<WorkerPlace>,
     /// The server that this host is for the job besides, or instead; only where the protocol has servers.
     pub serves: Option<ServerId>,
     /// Timers.
     pub timers: TimerConfig,
     /// Where members and roots are; empty for protocols that do not address nodes.
     pub fabric: FabricPlan,
+}
+
+/// A worker's place in one of its job's trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerPlace {
+    /// Its number at its first switch: its rank, unless that switch is one of several in levels.
+    pub child: ChildId,
+}
+
+impl WorkerPlace {
+    /// The only place that a worker needs where one switch sums for all ranks.
+    pub fn of_rank(rank: Rank) -> Vec<WorkerPlace> {
+        vec![WorkerPlace { child: ChildId::of_rank(rank) }]
+    }
+}
+
+impl HostConfig {
+    /// The worker's place in what a shard sums. A job of several trees has one in each shard; the shards of one switch
+    /// all know a worker by the same number.
+    pub fn place(&self, shard: ShardId) -> WorkerPlace {
+        self.trees[shard.index().min(self.trees.len() - 1)]
+    }
 }
 
 /// What is known of the fabric of switches between a job's members.

@@ -11,6 +11,7 @@ use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
 use crate::contract::config::{HostConfig, JobConfig, SharedSwitchConfig, SwitchConfig};
 use crate::contract::host::Host;
+use crate::contract::ids::ShardId;
 use crate::contract::options::{OptionSet, Options};
 use crate::contract::switch::{SharedSwitch, Switch};
 use crate::contract::time::Span;
@@ -117,6 +118,8 @@ pub struct Protocol {
     pub server: Option<MakeHost>,
     /// What a packet is whose common header was checked.
     pub describe: fn(&[u8]) -> Description,
+    /// Which of the job's trees a packet is for whose common header was checked; `None` if it is for none of them.
+    pub tree_of: fn(&JobConfig, &[u8]) -> Option<ShardId>,
 }
 
 impl Protocol {

@@ -24,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     shared: None,
     server: None,
     describe: wire::describe,
+    tree_of: wire::tree_of,
 };
 
 /// Everything that an adder can combine as it is.

@@ -9,6 +9,7 @@
 //! begins 80 bytes into an Ethernet frame, a whole number of beats.
 
 use crate::collective::tensor::Spec;
+use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, ShardId};
 use crate::contract::protocol::Description;
@@ -123,4 +124,10 @@ pub fn describe(bytes: &[u8]) -> Description {
     let (Ok(kind), Ok(header)) = (Kind::of(bytes), Header::parse(bytes)) else { return Description::default() };
     let has_vector = matches!(kind, Kind::Contribution | Kind::Result);
     Description { kind: kind.name(), slot: Some(header.tid.into()), header_len: HEADER_LEN, has_vector }
+}
+
+/// The tree that a packet names.
+pub fn tree_of(job: &JobConfig, bytes: &[u8]) -> Option<ShardId> {
+    let tid = u16::from(Header::parse(bytes).ok()?.tid);
+    (tid < job.shards).then_some(ShardId(tid))
 }

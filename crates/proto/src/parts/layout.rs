@@ -16,6 +16,13 @@ pub fn shard_of(job: &JobConfig, idx: u16) -> ShardId {
     ShardId((u32::from(idx) * u32::from(job.shards) / u32::from(job.slots)) as u16)
 }
 
+/// The tree of a job, or the shard of its switch, that owns what a packet names as its slot; `None` if that is no slot of the
+/// job.
+pub fn tree_of(job: &JobConfig, slot: Option<u32>) -> Option<ShardId> {
+    let slot = slot.and_then(|slot| u16::try_from(slot).ok()).filter(|&slot| slot < job.slots)?;
+    Some(shard_of(job, slot))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     shared: None,
     server: Some(|values, config| Box::new(PsHost::server(values, config))),
     describe,
+    tree_of: |_, _| None,
 };
 
 fn describe(bytes: &[u8]) -> Description {

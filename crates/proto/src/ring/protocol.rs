@@ -28,4 +28,5 @@ pub static PROTOCOL: Protocol = Protocol {
     shared: None,
     server: None,
     describe: wire::describe,
+    tree_of: |_, _| None,
 };

@@ -6,6 +6,7 @@ use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
 use crate::contract::options::{OptionSet, Options};
 use crate::contract::protocol::{Placement, Protocol, Refusal};
+use crate::parts::layout;
 
 /// SwitchML (Sapio et al., NSDI 2021): self-clocked slots in one switch, or in levels of switches.
 pub static PROTOCOL: Protocol = Protocol {
@@ -24,6 +25,7 @@ pub static PROTOCOL: Protocol = Protocol {
     shared: None,
     server: None,
     describe: wire::describe,
+    tree_of: |job, packet| layout::tree_of(job, wire::describe(packet).slot),
 };
 
 /// What slots can sum: floats as floats, or in fixed point those that it can hold; integers always.

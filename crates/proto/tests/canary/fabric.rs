@@ -9,11 +9,11 @@ use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind};
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{
-    FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig, TimerConfig,
+    FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig, TimerConfig, WorkerPlace,
 };
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
-use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, PortId, Rank};
+use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, Rank};
 use tributary_proto::contract::metric::named;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
@@ -157,7 +157,7 @@ impl Fabric {
                 &HostConfig {
                     job,
                     rank: worker,
-                    child: ChildId::of_rank(worker),
+                    trees: WorkerPlace::of_rank(worker),
                     serves: None,
                     timers: timers(),
                     fabric: plan.clone(),

@@ -11,9 +11,9 @@ use tributary_numeric::ReduceOp;
 use tributary_proto::collective::encoding::Numbers;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host};
-use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
+use tributary_proto::contract::ids::{JobId, JobKey, Rank};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
@@ -80,7 +80,7 @@ pub fn host(protocol: &Protocol, rank: u16, fabric: FabricPlan) -> Box<dyn Host>
     let config = HostConfig {
         job: job(protocol),
         rank: Rank(rank),
-        child: ChildId(rank),
+        trees: WorkerPlace::of_rank(Rank(rank)),
         serves: None,
         timers: TimerConfig::default(),
         fabric,

@@ -118,7 +118,7 @@ fn figure_6a() {
         let config = tributary_proto::contract::config::HostConfig {
             job: tributary_proto::contract::config::JobConfig { world: 4, ..job(&PROTOCOL) },
             rank: tributary_proto::contract::ids::Rank(port),
-            child: tributary_proto::contract::ids::ChildId(port),
+            trees: tributary_proto::contract::config::WorkerPlace::of_rank(tributary_proto::contract::ids::Rank(port)),
             serves: None,
             timers: Default::default(),
             fabric: Default::default(),

@@ -3,7 +3,7 @@
 use tributary_numeric::{DType, Element, ReduceOp};
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
 use tributary_proto::contract::options::Options;
@@ -40,7 +40,7 @@ pub fn host(job: &JobConfig, rank: u16, child: u16) -> Box<dyn Host> {
     let config = HostConfig {
         job: job.clone(),
         rank: Rank(rank),
-        child: ChildId(child),
+        trees: vec![WorkerPlace { child: ChildId(child) }],
         serves: None,
         timers: TimerConfig::default(),
         fabric: Default::default(),

@@ -3,7 +3,7 @@
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::ids::{PortId, ShardId};
 use tributary_proto::contract::packet::Addr;
-use tributary_proto::contract::wire::Common;
+use tributary_proto::contract::wire::{COMMON_LEN, Common};
 use tributary_proto::panama::wire::{HEADER_LEN, Header, Kind};
 use tributary_proto::panama::{PROTOCOL, Reference};
 
@@ -19,6 +19,18 @@ fn mutated(rng: &mut SplitMix, key_known: bool) -> Vec<u8> {
     let kind = Kind::ALL[rng.below(Kind::ALL.len() as u64) as usize] as u8;
     Common { protocol: PROTOCOL.code, kind, job: job.job, key }.emit(&mut bytes);
     bytes
+}
+
+#[test]
+fn a_packet_belongs_to_the_tree_that_it_names_and_others_to_none() {
+    let job = job(3, 2, 8, 16);
+    let mut bytes = vec![0; HEADER_LEN];
+    Common { protocol: PROTOCOL.code, kind: Kind::Lost as u8, job: job.job, key: job.key }.emit(&mut bytes);
+    for (tid, tree) in [(0, Some(ShardId(0))), (1, Some(ShardId(1))), (2, None), (255, None)] {
+        bytes[20] = tid;
+        assert_eq!((PROTOCOL.tree_of)(&job, &bytes), tree, "tree {tid}");
+    }
+    assert_eq!((PROTOCOL.tree_of)(&job, &bytes[..COMMON_LEN]), None);
 }
 
 #[test]

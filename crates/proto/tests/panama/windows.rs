@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::{Collective, Host, HostEvent, HostStats, SubmitError};
-use tributary_proto::contract::ids::{ChildId, OpId, Rank, ShardId};
+use tributary_proto::contract::ids::{OpId, Rank, ShardId};
 use tributary_proto::contract::packet::{Addr, Packet, Transmit};
 use tributary_proto::contract::time::Time;
 use tributary_proto::panama::{PanamaHost, Reference};
@@ -71,7 +71,7 @@ fn watched(seed: u64, link: LinkConfig, job: &JobConfig) -> (Network, Vec<Log>) 
         let config = HostConfig {
             job: job.clone(),
             rank: Rank(rank),
-            child: ChildId(rank),
+            trees: WorkerPlace::of_rank(Rank(rank)),
             serves: None,
             timers: TimerConfig::default(),
             fabric: Default::default(),
@@ -190,7 +190,7 @@ fn trees_send_strictly_in_turn_where_that_is_chosen() {
         let config = |rank| HostConfig {
             job: job.clone(),
             rank: Rank(rank),
-            child: ChildId(rank),
+            trees: WorkerPlace::of_rank(Rank(rank)),
             serves: None,
             timers: TimerConfig::default(),
             fabric: Default::default(),

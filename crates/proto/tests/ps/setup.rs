@@ -3,9 +3,9 @@
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, VecStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::config::{HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
-use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank, ServerId};
+use tributary_proto::contract::ids::{JobId, JobKey, Rank, ServerId};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
 
@@ -37,7 +37,7 @@ pub fn network(seed: u64, link: LinkConfig, world: u16, dedicated: u16) -> Netwo
         let config = HostConfig {
             job: job.clone(),
             rank: Rank(host),
-            child: ChildId(host),
+            trees: WorkerPlace::of_rank(Rank(host)),
             serves: serves.map(ServerId),
             timers: TimerConfig::default(),
             fabric: Default::default(),

@@ -4,9 +4,9 @@ use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::collective::tensor::Tensor;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage, VecStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{HostConfig, JobConfig, TimerConfig};
+use tributary_proto::contract::config::{HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent};
-use tributary_proto::contract::ids::{ChildId, JobId, JobKey, OpId, Rank};
+use tributary_proto::contract::ids::{JobId, JobKey, OpId, Rank};
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::harness::Network;
@@ -34,7 +34,7 @@ pub fn host(job: &JobConfig, rank: u16) -> Box<dyn Host> {
         &HostConfig {
             job: job.clone(),
             rank: worker,
-            child: ChildId::of_rank(worker),
+            trees: WorkerPlace::of_rank(worker),
             serves: None,
             timers,
             fabric: Default::default(),

@@ -3,9 +3,9 @@
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
-use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, ShardId};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::time::{Span, Time};
@@ -42,7 +42,7 @@ pub fn host_of(values: Values, job: &JobConfig, worker: u16) -> Box<dyn Host> {
     let config = HostConfig {
         job: job.clone(),
         rank: Rank(worker),
-        child: ChildId(worker),
+        trees: WorkerPlace::of_rank(Rank(worker)),
         serves: None,
         timers: TimerConfig::default(),
         fabric: Default::default(),

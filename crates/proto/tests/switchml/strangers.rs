@@ -1,9 +1,10 @@
 //! Bytes that nobody should have sent: counted under a reason, without a trace in any result.
 
 use proptest::prelude::*;
+use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{PortId, ShardId};
 use tributary_proto::contract::packet::Addr;
-use tributary_proto::contract::wire::Common;
+use tributary_proto::contract::wire::{COMMON_LEN, Common};
 
 use crate::harness::link::{LinkConfig, SplitMix};
 use crate::setup::{at_ms, check_sums, collective, job, star};
@@ -24,6 +25,25 @@ fn mutated(rng: &mut SplitMix, key_known: bool) -> Vec<u8> {
         bytes[16..20].copy_from_slice(&[0, 0, rng.below(9) as u8, rng.next() as u8]);
     }
     bytes
+}
+
+#[test]
+fn a_packet_belongs_to_the_tree_that_owns_its_slot_and_short_ones_to_none() {
+    let protocol = &tributary_proto::switchml::PROTOCOL;
+    let job = JobConfig { shards: 3, ..job(3, 12, 64) };
+    let packet = |slot: u16| {
+        let mut bytes = vec![0; 40];
+        Common { protocol: protocol.code, kind: 16, job: job.job, key: job.key }.emit(&mut bytes);
+        bytes[18..20].copy_from_slice(&slot.to_be_bytes());
+        bytes[21] = 0x11;
+        bytes
+    };
+    for (slot, tree) in [(0, Some(0)), (3, Some(0)), (4, Some(1)), (11, Some(2)), (12, None)] {
+        assert_eq!((protocol.tree_of)(&job, &packet(slot)), tree.map(ShardId), "slot {slot}");
+    }
+    for len in COMMON_LEN..32 {
+        assert_eq!((protocol.tree_of)(&job, &packet(4)[..len]), None, "{len} bytes");
+    }
 }
 
 #[test]

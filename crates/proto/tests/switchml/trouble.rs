@@ -4,9 +4,9 @@ use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::collective::tensor::{Primitive, Spec};
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{HostConfig, TimerConfig};
+use tributary_proto::contract::config::{HostConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent, SubmitError};
-use tributary_proto::contract::ids::{ChildId, OpId, Rank, ShardId};
+use tributary_proto::contract::ids::{OpId, Rank, ShardId};
 
 use crate::harness::link::LinkConfig;
 use crate::setup::{at_ms, check_sums, collective, in_place, job, pipelines, reduce, star};
@@ -106,7 +106,7 @@ fn a_switch_that_dies_is_named_and_the_next_job_works() {
             let config = HostConfig {
                 job: job.clone(),
                 rank: Rank(rank as u16),
-                child: ChildId(rank as u16),
+                trees: WorkerPlace::of_rank(Rank(rank as u16)),
                 serves: None,
                 timers: TimerConfig::default(),
                 fabric: Default::default(),

@@ -23,8 +23,8 @@ pub use quantity::{Bytes, DataRate, Duration, Share};
 pub use report::{ReportSection, Sample, SampleWord};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, NodeName, StarShape};
 pub use work::{
-    CollectiveKind, Hosts, JobSection, ParameterServers, Pattern, Placement, ServerWord, StragglerSection, Timeouts,
-    TrafficSection, Transport, TransportSection,
+    CollectiveKind, Hosts, JobSection, ParameterServers, Pattern, Placement, RootChoice, ServerWord, StragglerSection,
+    Timeouts, TrafficSection, Transport, TransportSection,
 };
 
 /// An experiment.

@@ -64,9 +64,12 @@ pub struct JobSection {
     /// Aggregation trees, over which blocks are spread.
     #[serde(default = "defaults::one_tree")]
     pub trees: u16,
-    /// The switches at the top of the trees; drawn at random from the highest level if left out.
+    /// The switches at the top of the trees; `root_choice` says which if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<u32>>,
+    /// How the roots are found that the file does not name.
+    #[serde(default, skip_serializing_if = "RootChoice::is_random")]
+    pub root_choice: RootChoice,
     /// Hosts that sum instead of switches, under a protocol with servers; one beside each rank if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<ParameterServers>,
@@ -79,6 +82,23 @@ pub struct JobSection {
     /// A collective fails after so long; never if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+}
+
+/// How the switches at the top of a job's trees are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RootChoice {
+    /// At random from the highest level, as papers do that say nothing else.
+    #[default]
+    Random,
+    /// As a fabric's seat does: the lowest switches that connect all ranks, those with the least planned load first.
+    LeastLoaded,
+}
+
+impl RootChoice {
+    fn is_random(&self) -> bool {
+        *self == RootChoice::Random
+    }
 }
 
 /// Where parameter servers are.

@@ -1,8 +1,9 @@
 //! Puts a job into the network: its trees into switches, its machines into hosts.
 
+use tributary_control::trees::{Tree, TreeError, TreeSwitch, Wish};
 use tributary_proto::collective::values::{FINGERPRINT_LEN, Values};
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig};
-use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, ShardId};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
+use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, ShardId};
 use tributary_proto::contract::pipeline::InstalledJob;
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::switch::SwitchReport;
@@ -13,7 +14,6 @@ use super::simulation::Simulation;
 use super::switch::SwitchNode;
 use crate::events::{EventId, EventKind};
 use crate::rng::{Purpose, Rng};
-use crate::topology::{Tree, TreeSwitch};
 
 /// Why a job cannot be put into the network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +54,9 @@ pub enum InstallError {
     /// More trees than a packet can tell apart, or none.
     #[error("job \"{0}\" has {1} trees; 1 to 255 are possible")]
     Trees(String, usize),
+    /// A tree that cannot be planned.
+    #[error("job \"{0}\": {1}")]
+    Tree(String, TreeError),
     /// Packets of no or too many elements.
     #[error("job \"{0}\" has {1} elements in a packet; 1 to 16,000 are possible")]
     Elements(String, u16),
@@ -64,6 +67,8 @@ const MOST_ELEMENTS: u16 = 16_000;
 /// A notice about so many children fits into a program's buffer.
 const MOST_CHILDREN: usize = 1024;
 const MOST_TREES: usize = 255;
+/// What a job is expected to send, for the choice among trees: the same as any other.
+const RATE: u64 = 1 << 20;
 
 pub(super) fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError> {
     let name = || plan.name.clone();
@@ -156,48 +161,66 @@ impl Simulation {
         let shards = if plan.protocol.placement == Placement::EveryHop { 1 } else { plan.roots.len() };
         let config = self.job_config(index, &plan, shards);
         let mut fabric = FabricPlan::default();
-        let mut places = Vec::new();
+        let mut trees = Vec::new();
         if plan.protocol.placement == Placement::EveryHop {
             self.check_ports(&plan)?;
             fabric = self.fabric_plan(&plan);
-            self.share(&plan, &config, &fabric);
-        } else {
-            places = self.install_trees(&plan, &config)?;
+            self.share(&plan, &config, &fabric)?;
+        } else if plan.protocol.placement == Placement::Trees {
+            trees = self.install_trees(&plan, &config)?;
         }
-        let first_switches = places.iter().map(|&(switch, _)| switch).collect();
+        let first_switch = |member: &NodeId| self.graph.switch(self.table.attachment(*member).0);
+        let first_switches = plan.members.iter().map(first_switch).collect();
         for (rank, &member) in plan.members.iter().enumerate() {
-            let worker = if plan.protocol.placement == Placement::Trees { places[rank].1 } else { rank as u16 };
+            let place = |tree: &Tree| WorkerPlace { child: tree.places[rank].child };
+            let rank = Rank(rank as u16);
             let machine = HostConfig {
                 job: config.clone(),
-                rank: Rank(rank as u16),
-                child: ChildId(worker),
+                rank,
                 serves: None,
+                trees: if trees.is_empty() { WorkerPlace::of_rank(rank) } else { trees.iter().map(place).collect() },
                 timers: plan.timers,
                 fabric: fabric.clone(),
             };
-            self.seat(index, Rank(rank as u16), member, &plan, &machine);
+            self.seat(index, rank, member, &plan, &machine);
         }
         let job = Job::new(index, plan, config.key, self.graph.hosts(), first_switches);
         self.traffic.jobs.push(job);
         Ok(index)
     }
 
-    /// The job's machines in switches; gives for each rank its switch and its place there.
-    fn install_trees(&mut self, plan: &JobPlan, config: &JobConfig) -> Result<Vec<(NodeId, u16)>, InstallError> {
-        let trees: Vec<Tree> =
-            plan.roots.iter().map(|&root| Tree::new(&self.graph, &self.table, &plan.members, root)).collect();
-        if plan.protocol.placement == Placement::Trees {
-            let most = trees.iter().flat_map(|tree| &tree.switches).map(|switch| switch.children.len()).max();
-            if let Some(children) = most.filter(|&children| children > MOST_CHILDREN) {
-                return Err(InstallError::TooManyChildren(plan.name.clone(), children));
-            }
-            for (lane, tree) in trees.iter().enumerate() {
-                for switch in &tree.switches {
-                    self.install_switch(plan, config, ShardId(lane as u16), switch);
-                }
+    /// The roots of a job's trees, by number, chosen so that it shares cables with as few others as possible; in the order of
+    /// `rng` where that leaves a choice. Where there are fewer than trees, some have several.
+    pub fn least_loaded_roots(&self, members: &[NodeId], trees: u16, rng: &mut Rng) -> Result<Vec<u32>, TreeError> {
+        let wish = Wish { members, trees, rate: RATE, need: &|_| 0 };
+        let mut candidates = self.network.candidates(&wish)?;
+        rng.shuffle(&mut candidates);
+        let chosen = self.network.choose(&wish, &candidates)?;
+        let roots = chosen.iter().filter_map(|tree| self.graph.switch_index(tree.root()));
+        Ok(roots.cycle().take(usize::from(trees)).collect())
+    }
+
+    /// The trees under a job's roots.
+    pub(super) fn plan_trees(&self, plan: &JobPlan) -> Result<Vec<Tree>, InstallError> {
+        let tree = |&root: &u32| self.network.tree(&plan.members, self.graph.switch(root));
+        let trees: Result<Vec<Tree>, TreeError> = plan.roots.iter().map(tree).collect();
+        trees.map_err(|error| InstallError::Tree(plan.name.clone(), error))
+    }
+
+    /// The job's machines in switches.
+    fn install_trees(&mut self, plan: &JobPlan, config: &JobConfig) -> Result<Vec<Tree>, InstallError> {
+        let trees = self.plan_trees(plan)?;
+        let most = trees.iter().flat_map(|tree| &tree.switches).map(|switch| switch.children.len()).max();
+        if let Some(children) = most.filter(|&children| children > MOST_CHILDREN) {
+            return Err(InstallError::TooManyChildren(plan.name.clone(), children));
+        }
+        self.network.add_load(&trees, RATE);
+        for (lane, tree) in trees.iter().enumerate() {
+            for switch in &tree.switches {
+                self.install_switch(plan, config, ShardId(lane as u16), switch);
             }
         }
-        Ok(trees.into_iter().next().map(|tree| tree.places).unwrap_or_default())
+        Ok(trees)
     }
 
     /// Switches that remember ports can tell so many apart.
@@ -211,10 +234,11 @@ impl Simulation {
 
     fn install_switch(&mut self, plan: &JobPlan, config: &JobConfig, shard: ShardId, place: &TreeSwitch) {
         let switch = &mut self.switches[(place.node.0 - self.graph.hosts()) as usize];
-        let members: Vec<PortId> = place.children.iter().map(|&port| PortId(port)).collect();
+        let members: Vec<PortId> = place.children.iter().map(|child| child.port).collect();
         let group: GroupId = switch.exits.add_group(members.clone());
-        let parent = place.parent.map(|(port, place)| Parent { port: PortId(port), child: ChildId(place) });
-        let config = SwitchConfig { job: config.clone(), shard, members, below: place.below.clone(), group, parent };
+        let parent = place.parent.map(|parent| Parent { port: parent.port, child: parent.child });
+        let below = place.children.iter().map(|child| child.below.clone()).collect();
+        let config = SwitchConfig { job: config.clone(), shard, members, below, group, parent };
         let program = Program { switch: switch.exits.index, protocol: plan.protocol, config };
         program.install(switch);
         self.programs.push(program);

@@ -1,8 +1,8 @@
 //! Puts a job with servers into the network: hosts sum, switches only forward.
 
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::HostConfig;
-use tributary_proto::contract::ids::{ChildId, NodeId, Rank, ServerId};
+use tributary_proto::contract::config::{HostConfig, WorkerPlace};
+use tributary_proto::contract::ids::{NodeId, Rank, ServerId};
 
 use super::install::{InstallError, check};
 use super::jobs::{Job, JobIndex, JobPlan};
@@ -31,7 +31,7 @@ impl Simulation {
             let machine = HostConfig {
                 job: config.clone(),
                 rank,
-                child: ChildId::of_rank(rank),
+                trees: WorkerPlace::of_rank(rank),
                 serves: number.map(|number| ServerId(number as u16)),
                 timers: plan.timers,
                 fabric: Default::default(),

@@ -1,18 +1,19 @@
 //! What every switch holds for all jobs of a protocol together, where a protocol's jobs share memory.
 
+use tributary_control::trees::Tree;
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, TreePlace};
-use tributary_proto::contract::ids::{ChildId, NodeId, PortId};
+use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::SharedReport;
 use tributary_proto::switch_options::SwitchOptions;
 
+use super::install::InstallError;
 use super::jobs::JobPlan;
 use super::simulation::Simulation;
 use super::switch::SwitchNode;
-use crate::topology::Tree;
 
 /// The same for every switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,12 +49,12 @@ impl Sharer {
         let children = ports.iter().flatten().count() as u16;
         let roots = self.fabric.roots.iter().zip(&self.trees);
         let place = |(&root, tree): (&NodeId, &Tree)| {
-            let place = tree.switches.iter().find(|place| place.node == switch.exits.node)?;
+            let place = tree.switch(switch.exits.node)?;
             Some(TreePlace {
                 root,
-                children: place.children.iter().map(|&port| PortId(port)).collect(),
-                below: place.below.clone(),
-                parent: place.parent.map(|(port, child)| Parent { port: PortId(port), child: ChildId(child) }),
+                children: place.children.iter().map(|child| child.port).collect(),
+                below: place.children.iter().map(|child| child.below.clone()).collect(),
+                parent: place.parent.map(|parent| Parent { port: parent.port, child: parent.child }),
             })
         };
         SharedJob {
@@ -68,17 +69,19 @@ impl Sharer {
 
 impl Simulation {
     /// Lets every switch handle a job's packets.
-    pub(super) fn share(&mut self, plan: &JobPlan, job: &JobConfig, fabric: &FabricPlan) {
+    pub(super) fn share(&mut self, plan: &JobPlan, job: &JobConfig, fabric: &FabricPlan) -> Result<(), InstallError> {
+        let trees = self.plan_trees(plan)?;
         self.sharers.push(Sharer {
             protocol: plan.protocol,
             job: job.clone(),
             fabric: fabric.clone(),
             attachments: plan.members.iter().map(|&member| self.table.attachment(member)).collect(),
-            trees: plan.roots.iter().map(|&root| Tree::new(&self.graph, &self.table, &plan.members, root)).collect(),
+            trees,
         });
         for switch in 0..self.switches.len() {
             self.share_in(switch, self.sharers.len() - 1..self.sharers.len());
         }
+        Ok(())
     }
 
     /// Gives a switch empty memory for the jobs that share it.

@@ -1,5 +1,6 @@
 //! The main loop.
 
+use tributary_control::trees::Network;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::switch::MIN_TRANSMIT_LEN;
 use tributary_proto::contract::time::Time;
@@ -75,6 +76,8 @@ pub struct Simulation {
     pub(super) settings: Settings,
     pub(super) graph: Graph,
     pub(super) table: Table,
+    /// Over which trees are planned.
+    pub(super) network: Network,
     pub(super) hosts: Vec<HostNode>,
     pub(super) switches: Vec<SwitchNode>,
     pub(super) seat_timers: TimerTable,
@@ -95,6 +98,8 @@ impl Simulation {
         settings.lossless.into_iter().for_each(|spec| fabric.set_lossless(spec, &graph));
         let hosts = (0..graph.hosts()).map(|host| HostNode::new(NodeId(host), &fabric, settings.nic_bytes)).collect();
         let table = Table::new(&graph, |_| true);
+        let names = (0..graph.nodes() as u32).map(|node| graph.name(NodeId(node))).collect();
+        let network = Network::new(graph.cabling(), names);
         let divisors = default_divisors(&graph);
         let switches = (0..graph.switches())
             .map(|index| {
@@ -107,6 +112,7 @@ impl Simulation {
             fabric,
             traffic: Traffic { scratch: vec![0; MIN_TRANSMIT_LEN], ..Traffic::default() },
             table,
+            network,
             hosts,
             switches,
             seat_timers: TimerTable::new(0),

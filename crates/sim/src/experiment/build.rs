@@ -13,7 +13,7 @@ use super::hosts::Allocation;
 use super::traffic::{add_traffic, transport};
 use crate::config::{
     CollectiveKind, Config, ConfigError, Duration, FaultSection, Hosts, JobSection, LinkSet, Links, ParameterServers,
-    ServerWord, StragglerSection, invalid,
+    RootChoice, ServerWord, StragglerSection, invalid,
 };
 use crate::driver::{Action, JobPlan, Noise, Settings, SharedSettings, Simulation};
 use crate::faults::TroubleSpec;
@@ -51,7 +51,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         plan_fault(&mut simulation, section).map_err(|error| invalid(format!("fault {index}: {error}")))?;
     }
     for (index, section) in config.jobs.iter().enumerate() {
-        let plan = job_plan(config, index, section, &mut hosts, simulation.graph())?;
+        let plan = job_plan(config, index, section, &mut hosts, &simulation)?;
         let late = lateness(&plan, section)?;
         let servers = servers(&plan, section, &mut hosts)?;
         let installed = match servers {
@@ -83,8 +83,9 @@ fn job_plan(
     index: usize,
     section: &JobSection,
     hosts: &mut Allocation,
-    graph: &Graph,
+    simulation: &Simulation,
 ) -> Result<JobPlan, ConfigError> {
+    let graph = simulation.graph();
     let name = section.name.clone().unwrap_or_else(|| format!("job {index}"));
     let members = hosts.take(&name, &section.hosts, section.placement)?;
     let size = section.dtype.size() as u64;
@@ -123,7 +124,7 @@ fn job_plan(
             smallest.unwrap_or(0)
         )));
     }
-    let roots = roots(config, index, &name, section, graph)?;
+    let roots = roots(config, index, &name, section, &members, simulation)?;
     let wait = switch_options(config)?.ask(section.protocol, |shared| shared.longest_wait).unwrap_or_default();
     let slots = section.slots.unwrap_or_else(|| pool_size(packet, graph, config, roots.len().max(1), wait));
     Ok(JobPlan {
@@ -229,8 +230,10 @@ fn roots(
     index: usize,
     name: &str,
     section: &JobSection,
-    graph: &Graph,
+    members: &[NodeId],
+    simulation: &Simulation,
 ) -> Result<Vec<u32>, ConfigError> {
+    let graph = simulation.graph();
     if let Some(roots) = &section.roots {
         if let Some(wrong) = roots.iter().find(|&&root| root >= graph.switches()) {
             return Err(invalid(format!("{name}: switch {wrong} is no root: there are {} switches", graph.switches())));
@@ -246,8 +249,13 @@ fn roots(
     if section.trees == 0 {
         return Err(invalid(format!("{name}: trees = 0: a job has at least one")));
     }
+    let mut rng = Rng::new(config.seed, Purpose::Roots, index as u64);
+    if section.root_choice == RootChoice::LeastLoaded {
+        let chosen = simulation.least_loaded_roots(members, section.trees, &mut rng);
+        return chosen.map_err(|error| invalid(format!("{name}: {error}")));
+    }
     let mut top = graph.top_switches();
-    Rng::new(config.seed, Purpose::Roots, index as u64).shuffle(&mut top);
+    rng.shuffle(&mut top);
     Ok(top.iter().copied().cycle().take(usize::from(section.trees)).collect())
 }
 

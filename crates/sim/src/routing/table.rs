@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use tributary_control::routes::{Cabling, Routes};
+use tributary_control::routes::Routes;
 
 use crate::net::LinkId;
 use crate::topology::Graph;
@@ -15,10 +15,8 @@ pub struct Table(Routes);
 impl Table {
     /// Shortest paths over the links that `usable` allows.
     pub fn new(graph: &Graph, usable: impl Fn(LinkId) -> bool) -> Table {
-        let cables = graph.edges().iter().map(|edge| (edge.a, edge.b)).collect();
-        let cabling = Cabling { hosts: graph.hosts(), switches: graph.switches(), cables };
         let link = |cable: usize, from| LinkId((2 * cable + usize::from(graph.edges()[cable].a != from)) as u32);
-        Table(Routes::new(&cabling, |cable, from| usable(link(cable, from))))
+        Table(Routes::new(&graph.cabling(), |cable, from| usable(link(cable, from))))
     }
 }
 

@@ -221,6 +221,7 @@ impl Draw {
             slots: self.0.chance(0.7).then(|| trees * self.between(1, 64) as u16),
             trees,
             roots: None,
+            root_choice: Default::default(),
             servers: None,
             stragglers: None,
             rto: Timeouts::default(),

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use tributary_control::routes::Cabling;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
 
@@ -168,6 +169,12 @@ impl Graph {
             }
         }
         (first, links)
+    }
+
+    /// Who is connected to whom; cable `i` is edge `i`.
+    pub fn cabling(&self) -> Cabling {
+        let cables = self.edges.iter().map(|edge| (edge.a, edge.b)).collect();
+        Cabling { hosts: self.hosts, switches: self.switches(), cables }
     }
 
     /// Says what keeps the graph from being a network, if anything does.

@@ -4,8 +4,6 @@
 
 mod graph;
 mod shapes;
-mod trees;
 
 pub use graph::{Edge, Graph, GraphError};
 pub use shapes::{Clos, dumbbell, leaf_spine, star};
-pub use trees::{Tree, TreeSwitch};

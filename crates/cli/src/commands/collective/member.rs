@@ -50,12 +50,16 @@ pub struct Member {
     /// Seconds until the other workers, or a result, are given up
     #[arg(long, value_name = "S", default_value = "30", value_parser = parse_seconds)]
     pub timeout: Duration,
-    /// Who sums, switchml (the switch) | canary (the switches of a fabric) | ring (the hosts) | ps (servers)
+    /// Who sums, switchml (the switch, or trees of a fabric's) | canary (the switches of a fabric) | ring (the hosts) |
+    /// ps (servers)
     #[arg(long, value_name = "NAME", default_value = "switchml", value_parser = protocol)]
     pub protocol: &'static Protocol,
     /// An option of the protocol, for example numbers=fixed (the default is numbers=float); may be given several times
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value)]
     pub options: Vec<(String, String)>,
+    /// Aggregation trees in a fabric of switches, fewer where it has no more [default: as many as are of use, at most 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub trees: Option<u16>,
     /// Print one JSON object as the last line
     #[arg(long)]
     pub json: bool,
@@ -102,6 +106,7 @@ impl Member {
             options,
             elements_per_packet: None,
             slots: None,
+            trees: self.trees,
         })
     }
 }

@@ -69,6 +69,7 @@ fn one_rank(switch: &str, job: &str, rank: u16) -> Result<u16, String> {
         options: protocol.options.defaults(),
         elements_per_packet: None,
         slots: None,
+        trees: None,
     };
     let group = Group::connect(&options).map_err(|error| error.to_string())?;
     let elements_per_packet = group.info().elements_per_packet;

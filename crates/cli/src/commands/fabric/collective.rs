@@ -67,6 +67,7 @@ pub fn parse_kill(text: &str) -> Result<Kill, String> {
 /// What the hosts do.
 pub struct Plan {
     pub protocol: &'static Protocol,
+    trees: Option<u16>,
     pub elements: usize,
     pub dtype: DType,
     pub iters: u32,
@@ -103,6 +104,7 @@ impl Plan {
         (protocol.can)(&spec, &protocol.options.defaults()).map_err(Failure::usage)?;
         Ok(Plan {
             protocol,
+            trees: args.trees,
             elements,
             dtype: args.dtype,
             iters: args.iters,
@@ -186,6 +188,9 @@ fn start_worker(stage: &FabricStage, plan: &Plan, rank: usize, host: NodeId) -> 
         .args(["--rank", &rank.to_string(), "--world", &plan.workers.len().to_string()])
         .args(["--elements", &plan.elements.to_string(), "--iters", &plan.iters.to_string()])
         .args(["--timeout", &plan.timeout.as_secs().to_string()]);
+    if let Some(trees) = plan.trees {
+        command.args(["--trees", &trees.to_string()]);
+    }
     Process::spawn(format!("rank {rank} on {}", stage.fabric.name(host)), command, &stage.interrupt)
 }
 

@@ -41,6 +41,7 @@ Examples:
   tributary fabric examples/fabric.toml --allreduce 1000000 --traffic host3:host7:150:spine0
   tributary fabric examples/fabric.toml --allreduce 4000000 --kill spine0:0.5      nobody notices
   tributary fabric examples/fabric.toml --allreduce 4000000 --kill leaf1:0.5       every rank is told
+  tributary fabric examples/fabric.toml --allreduce 4000000 --protocol switchml --trees 2
   tributary fabric examples/fabric.toml --run 'ip netns exec $NS_host0 ping -c 1 10.77.128.1'
   tributary fabric fabric.toml --print          the command for each machine of a real one
 
@@ -71,6 +72,9 @@ pub struct Args {
     /// Who sums
     #[arg(long, value_name = "NAME", default_value = PROTOCOL, requires = "allreduce")]
     pub protocol: String,
+    /// Aggregation trees, of protocols whose trees are planned [default: as many as are of use, at most 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), requires = "allreduce")]
+    pub trees: Option<u16>,
     /// Element type: what the protocol can sum of f64 | f32 | f16 | bf16 | i64 | i32 | i16 | i8 | u8
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = dtype, requires = "allreduce")]
     pub dtype: DType,
@@ -184,9 +188,9 @@ fn progress() -> ProgressBar {
     progress
 }
 
-/// The protocol of this name, if it sums at every switch on the way.
+/// The protocol of this name, if switches of a fabric sum for it: all on the way, or those of its trees.
 fn protocol(name: &str) -> Result<&'static Protocol, Failure> {
-    let fit = || protocols::ALL.iter().copied().filter(|protocol| protocol.placement == Placement::EveryHop);
+    let fit = || protocols::ALL.iter().copied().filter(|protocol| protocol.placement != Placement::Hosts);
     fit().find(|protocol| protocol.name == name).ok_or_else(|| {
         let known: Vec<&str> = fit().map(|protocol| protocol.name).collect();
         Failure::usage(format!("'{name}' does not sum in a fabric of switches; these do: {}", known.join(", ")))

@@ -129,6 +129,22 @@ fn only_the_members_own_socket_may_speak_for_a_host() {
 }
 
 #[test]
+fn a_group_of_nodes_gets_a_copy_each_and_ends_with_its_job() {
+    let (mut crossbar, udp) = greeted("default-unless-half-full");
+    crossbar.add_job(JOB, &[(NodeId(0), "127.77.0.1:4000".parse().unwrap())], &udp);
+    // A spine is a neighbour; the other leaf's host is behind either spine, by its own port the first.
+    let group = crossbar.add_group(JOB, [NodeId(0), SPINES[1], FAR].into_iter()).unwrap();
+    let other = crossbar.add_group(JobId(8), std::iter::once(SPINES[1])).unwrap();
+    assert_ne!(group, other);
+    crossbar.carry_out(Verdict::Group(group), &PACKET, Ecn::NotCapable, JOB);
+    assert_eq!((queued(&crossbar), crossbar.queued_bytes(PortId(0)) / 1_042), ([1, 1], 1));
+    crossbar.remove_job(JOB);
+    crossbar.carry_out(Verdict::Group(group), &PACKET, Ecn::NotCapable, JOB);
+    crossbar.carry_out(Verdict::Group(other), &PACKET, Ecn::NotCapable, JobId(8));
+    assert_eq!((queued(&crossbar), crossbar.unroutable()), ([1, 2], 1));
+}
+
+#[test]
 fn what_names_no_node_or_ourselves_goes_nowhere() {
     let (mut crossbar, _udp) = greeted("ecmp");
     for to in [LEAF, NodeId(8), NodeId(u32::MAX)] {

@@ -63,7 +63,14 @@ impl PanamaHost {
         let stride = if values == Values::Elements { job.payload_bytes() } else { FINGERPRINT_LEN };
         let tree = |shard| {
             let room = layout::slots_of(job, shard).len().max(1);
-            Tree::new((shard, config.child), first.into(), room, stride, choices.congestion_control, config.timers)
+            Tree::new(
+                (shard, config.place(shard).child),
+                first.into(),
+                room,
+                stride,
+                choices.congestion_control,
+                config.timers,
+            )
         };
         PanamaHost {
             common,

@@ -177,7 +177,8 @@ impl SwitchMlHost {
         let scaled_by = slot.agreement.scaled_by(slot.stage);
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
-        Header { wid: self.config.child, idx, look_ahead, phase: slot.phase, spec: op.spec }.emit(buf);
+        let wid = self.config.place(self.recovery.shard_of(idx)).child;
+        Header { wid, idx, look_ahead, phase: slot.phase, spec: op.spec }.emit(buf);
         if kind == Kind::Query || slot.stage == Stage::Probe {
             return (HEADER_LEN, HEADER_LEN);
         }

@@ -131,6 +131,7 @@ impl Goodput {
             slots: run.line.slots.or(self.slots),
             trees: run.line.trees,
             roots: None,
+            root_choice: Default::default(),
             servers: None,
             stragglers: None,
             rto: self.rto,

@@ -1,0 +1,103 @@
+//! Static trees on a real fabric: SwitchML over both spines of the example's, and what every rank is told when one dies.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::fabric::{fabric, passed, sum};
+use crate::fabric_deaths::{TOLD_S, complaints, script_under, seconds};
+use crate::network::text;
+
+const TREES: [&str; 4] = ["--protocol", "switchml", "--trees", "2"];
+
+#[test]
+fn two_trees_sum_exactly_and_load_both_spines_alike() {
+    let words = ["--allreduce", "4000000", "--dtype", "i32"];
+    let Some(report) = sum(&[&words, &TREES[..]].concat()) else { return };
+    let ranks = report["ranks"].as_array().unwrap();
+    assert_eq!(ranks.len(), 8);
+    assert!(ranks.iter().all(|rank| rank["in_network"] == 1.0), "{report}");
+    // Equal, but for what a busy machine made ranks send again.
+    let again: u64 = ranks.iter().map(|rank| rank["retransmissions"].as_u64().unwrap()).sum();
+    let alike = |a: u64, b: u64| assert!(a > 5_000 && a.abs_diff(b) <= a.min(b) / 50 + again, "{a}, {b}: {report}");
+    for leaf in ["leaf0", "leaf1"] {
+        alike(passed(&report, leaf, "spine0"), passed(&report, leaf, "spine1"));
+        alike(passed(&report, "spine0", leaf), passed(&report, "spine1", leaf));
+    }
+}
+
+#[test]
+fn one_tree_uses_one_spine_and_floats_are_summed_within_their_bound() {
+    let words = ["--allreduce", "500000", "--dtype", "f32", "--protocol", "switchml", "--trees", "1"];
+    let Some(report) = sum(&words) else { return };
+    let mut up = ["spine0", "spine1"].map(|spine| passed(&report, "leaf0", spine));
+    up.sort_unstable();
+    assert!(up[1] > 1_000 && up[0] < up[1] / 10, "{up:?}");
+}
+
+#[test]
+fn a_spine_that_dies_is_named_to_every_rank_and_the_next_job_runs_over_the_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "job long 500000 100000; busy; end spine0; all; job next 100000 2; all";
+    let Some(output) = script_under("switchml", dir.path(), words) else { return };
+    assert_broken(dir.path(), "ran through spine0, which is dead; connect again to run over spine1", &output.stderr);
+    let next = complaints(dir.path(), "next");
+    assert!(next.iter().all(String::is_empty), "{next:?}");
+}
+
+/// Nobody can form jobs then; but every leaf sees for itself that a tree is broken.
+#[test]
+fn a_spine_that_dies_and_is_the_seat_is_named_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(output) = script_under("switchml", dir.path(), "job long 500000 100000; busy; end spine1; all") else {
+        return;
+    };
+    let wanted =
+        "ran through spine1, which is dead; connect again when spine1, where jobs are formed, is started again";
+    assert_broken(dir.path(), wanted, &output.stderr);
+}
+
+#[test]
+fn a_spine_that_comes_back_without_its_sums_ends_the_job_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "job long 500000 100000; busy; end spine0; again spine0; all; job next 100000 2; all; end spine0";
+    let Some(output) = script_under("switchml", dir.path(), words) else { return };
+    assert_broken(dir.path(), "ran through spine0, which ", &output.stderr);
+    let next = complaints(dir.path(), "next");
+    assert!(next.iter().all(String::is_empty), "{next:?}");
+}
+
+fn assert_broken(dir: &Path, wanted: &str, stderr: &[u8]) {
+    for (rank, complaint) in complaints(dir, "long").iter().enumerate() {
+        let whole = complaint.contains("of job \"long\" ") && complaint.contains(wanted);
+        assert!(whole && complaint.lines().count() == 1, "rank {rank}: {complaint}");
+    }
+    let elapsed = seconds(dir, "told") - seconds(dir, "ended");
+    assert!(elapsed < TOLD_S, "after {elapsed} s: {}", text(stderr));
+}
+
+#[test]
+fn status_draws_the_trees() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "job long 500000 100000; busy; ip netns exec $NS_control \"$TRIBUTARY\" status --switch 10.77.192.1; \
+                 ip netns exec $NS_control \"$TRIBUTARY\" status --switch 10.77.192.4 --json; kill $workers";
+    let Some(output) = script_under("switchml", dir.path(), words) else { return };
+    let said = text(&output.stdout);
+    let (drawn, json) = said.split_once("\n{").expect(&said);
+    assert!(drawn.contains("├─ leaf0: ranks 0, 1, 2, 3\n│  ├─ host0: rank 0\n"), "{drawn}");
+    assert!(drawn.contains("└─ leaf1: ranks 4, 5, 6, 7\n   ├─ host4: rank 4\n"), "{drawn}");
+    assert!(drawn.contains("long, tree 0:\nspine") && drawn.contains("long, tree 1:\nspine"), "{drawn}");
+    let status: Value = serde_json::from_str(&format!("{{{json}")).unwrap();
+    let trees = status["jobs"][0]["trees"].as_array().unwrap();
+    let mut roots: Vec<&str> = trees.iter().map(|tree| tree["root"].as_str().unwrap()).collect();
+    roots.sort_unstable();
+    assert_eq!(roots, ["spine0", "spine1"]);
+}
+
+#[test]
+fn a_killed_spine_ends_the_command_with_the_sentence() {
+    let words = ["--allreduce", "3000000", "--dtype", "i32", "--kill", "spine0:0.2"];
+    let Some(output) = fabric(&[&words, &TREES[..]].concat()) else { return };
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("ran through spine0, which is dead"), "{said}");
+}

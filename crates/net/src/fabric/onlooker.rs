@@ -1,0 +1,45 @@
+//! A switch of a fabric that is not the seat, to its own control plane.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tributary_control::JobName;
+use tributary_proto::contract::ids::JobId;
+
+use super::handle::{FabricHandle, ONLY};
+use crate::control_plane::Shard;
+use crate::shard::{Answer, JobInstall, ShardError, ShardReport};
+
+/// To its own control plane, which only looks.
+pub struct Onlooker(pub Arc<FabricHandle>);
+
+impl Shard for Onlooker {
+    fn install(&self, _name: &JobName, _job: JobInstall) -> Answer<Result<(), ShardError>> {
+        Answer::ready(Err(ShardError::Fabric("jobs are formed at the fabric's seat".into())))
+    }
+
+    fn remove(&self, _job: JobId) -> Answer<bool> {
+        Answer::ready(false)
+    }
+
+    fn report(&self) -> Answer<ShardReport> {
+        let report = self.0.report();
+        let (reply, answer) = oneshot::channel();
+        tokio::spawn(async move {
+            if let Ok(report) = report.come().await {
+                // Of no use if nobody waits any more.
+                let _ = reply.send(report.shard);
+            }
+        });
+        Answer::new(ONLY, answer)
+    }
+
+    fn udp_addr(&self) -> SocketAddr {
+        self.0.udp_addr()
+    }
+
+    fn receive_buffer(&self) -> usize {
+        self.0.receive_buffer()
+    }
+}
