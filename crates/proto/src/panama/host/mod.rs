@@ -61,7 +61,8 @@ impl PanamaHost {
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
         // A packet holds one element at least, however short the job has its packets.
-        let stride = if values == Values::Elements { job.payload_bytes().max(size_of::<f64>()) } else { FINGERPRINT_LEN };
+        let stride =
+            if values == Values::Elements { job.payload_bytes().max(size_of::<f64>()) } else { FINGERPRINT_LEN };
         let tree = |shard| {
             let room = layout::slots_of(job, shard).len().max(1);
             Tree::new((shard, config.child), first.into(), room, stride, choices.congestion_control, config.timers)
