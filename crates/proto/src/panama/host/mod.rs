@@ -60,7 +60,9 @@ impl PanamaHost {
         let (job, choices) = (&config.job, Choices::of(&config.job.options));
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
-        let stride = if values == Values::Elements { job.payload_bytes() } else { FINGERPRINT_LEN };
+        // A packet holds one element at least, however short the job has its packets.
+        let stride =
+            if values == Values::Elements { job.payload_bytes().max(size_of::<f64>()) } else { FINGERPRINT_LEN };
         let tree = |shard| {
             let room = layout::slots_of(job, shard).len().max(1);
             Tree::new(

@@ -24,6 +24,7 @@ use crate::collective::values::Values;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, GroupId, PortId};
+use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
@@ -372,13 +373,19 @@ impl Switch for Panama {
     }
 
     fn report(&self) -> SwitchReport {
+        let mut metrics = self.counters.metrics();
+        metrics.extend([
+            Metric::gauge("expected_vid", f64::from(self.expected()), "The VID that is summed next, modulo 2^32."),
+            Metric::gauge("epoch", f64::from(self.epoch), "How often the tree went back, modulo 2^16."),
+            Metric::gauge("wnd_cap", f64::from(self.room), "Packets of a tree that each port has room for."),
+        ]);
         SwitchReport {
             slots: self.room.into(),
             slots_waiting: self.heads.waiting() as u32,
             missing: self.heads.missing().collect(),
             blocks_completed: self.counters.blocks_completed,
             contributions: self.counters.contributions,
-            metrics: self.counters.metrics(),
+            metrics,
         }
     }
 }
