@@ -14,7 +14,7 @@ local OPERATORS = {
     [0] = "broadcast", [1] = "sum", [2] = "avg", [3] = "min", [4] = "max", [5] = "prod",
     [6] = "band", [7] = "bor", [8] = "bxor",
 }
-local PROTOCOLS = { [1] = "SwitchML", [2] = "ring", [3] = "Canary", [4] = "parameter servers" }
+local PROTOCOLS = { [1] = "SwitchML", [2] = "ring", [3] = "Canary", [4] = "parameter servers", [5] = "PANAMA" }
 local CAUSES = { [1] = "silent", [2] = "mismatch" }
 
 -- Each list has a packet's fields in order: name, offset, bytes, what it is, and where they exist names of values, a value
@@ -116,6 +116,16 @@ local CANARY = {
     { "canary.contributors", 48, 4, "Proof of the contributors", hex = true },
 }
 
+local PANAMA = {
+    { "panama.vid", 16, 4, "VID" },
+    { "panama.tid", 20, 1, "Tree (TID)" },
+    { "panama.flags", 21, 1, "Flags", hex = true },
+    { "panama.wnd_cap", 22, 2, "Least room on the way, packets", special = { 0xffff, "none known" } },
+    { "panama.epoch", 24, 2, "Epoch" },
+    { "panama.wid", 26, 2, "Contributor (wid)" },
+    { "panama.contributors", 36, 2, "Ranks in the vector" },
+}
+
 local fields = {}
 
 local function declare(list)
@@ -142,7 +152,7 @@ end
 
 for _, list in ipairs({
     COMMON, COLLECTIVE, PING, CHALLENGE, PIECE, HELLO, ADVERT, CARRY, SLOT, REPORT, MISMATCH,
-    RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, PARTING, CANARY,
+    RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, PARTING, CANARY, PANAMA,
 }) do
     declare(list)
 end
@@ -237,9 +247,10 @@ local function slot_kind(name, body)
         body(tree, tvb)
     end }
 end
-local function slot_report(tree, tvb)
-    add(tree, tvb, REPORT)
-    for at = 42, tvb:len() - 2, 2 do
+-- Whom a sum waits for; `from` is where it begins, less where it begins in SwitchML's packets.
+local function report(tree, tvb, from)
+    add(tree, tvb, REPORT, from)
+    for at = from + 42, tvb:len() - 2, 2 do
         tree:add(fields.rank, tvb(at, 2))
     end
 end
@@ -251,7 +262,7 @@ local SLOT_KINDS = {
     [17] = slot_kind("RESULT", vector_at(36)),
     [18] = slot_kind("PROBE", vector_at(36)),
     [19] = slot_kind("QUERY", vector_at(36)),
-    [20] = slot_kind("REPORT", slot_report),
+    [20] = slot_kind("REPORT", function(tree, tvb) report(tree, tvb, 0) end),
     [21] = slot_kind("MISMATCH", function(tree, tvb) mismatch(tree, tvb, 36) end),
 }
 local PS_KINDS = {
@@ -300,7 +311,25 @@ local CANARY_KINDS = {
     [23] = canary_kind("CLAIM", vector_at(60)),
 }
 
-local KINDS = { [1] = SLOT_KINDS, [2] = RING_KINDS, [3] = CANARY_KINDS, [4] = PS_KINDS }
+local function panama_kind(name, body)
+    return { name, function(tree, tvb)
+        add(tree, tvb, PANAMA)
+        collective(tree, tvb, 28)
+        body(tree, tvb)
+    end }
+end
+local PANAMA_KINDS = {
+    [19] = panama_kind("WAITING", function(tree, tvb) report(tree, tvb, 2) end),
+    [27] = panama_kind("MISMATCH", function(tree, tvb) mismatch(tree, tvb, 38) end),
+}
+for kind, name in pairs({
+    [16] = "CONTRIBUTION", [17] = "RESULT", [18] = "LOST", [20] = "QUERY", [21] = "RESEND", [22] = "PASSED", [23] = "GONE",
+    [24] = "SYNC", [25] = "BASE", [26] = "REWIND", [28] = "FIN", [29] = "FINASK", [30] = "FINDONE",
+}) do
+    PANAMA_KINDS[kind] = panama_kind(name, vector_at(38))
+end
+
+local KINDS = { [1] = SLOT_KINDS, [2] = RING_KINDS, [3] = CANARY_KINDS, [4] = PS_KINDS, [5] = PANAMA_KINDS }
 
 local function is_ours(tvb)
     return tvb:len() >= 16 and tvb(0, 2):uint() == 0x5442
