@@ -51,7 +51,7 @@ without-protocol: check ## That a protocol is a folder: without NAME's (canary's
 test-tools: $(VENV)/.test-tools
 
 $(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
-	scripts/apt-install iproute2 nftables
+	scripts/apt-install iproute2 nftables tshark
 	$(PYTHON) -m pip install --quiet 'pytest>=8' 'ruff>=0.12' 'mypy>=1.16' 'ml_dtypes>=0.4' \
 	    'matplotlib>=3.7' 'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1'
 	@touch $@

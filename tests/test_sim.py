@@ -224,8 +224,10 @@ ENDLESS_SWEEP: dict[str, Any] = {**ENDLESS, "sweep": {"seeds": 50}}
 
 #: Runs until it is interrupted, and says that it was.
 INTERRUPTED = """
-import sys
+import signal
 from tributary import sim
+# A shell starts what runs in its background with this signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 print("running", flush=True)
 try:
     sim.{call}({config})
@@ -242,7 +244,10 @@ def test_ctrl_c_is_a_keyboard_interrupt(call: str, config: dict[str, Any]) -> No
         assert process.stdout.readline() == "running\n"
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=30)
+        try:
+            out, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert (out, process.returncode) == ("interrupted\n", 0)
 
 
@@ -266,6 +271,53 @@ def test_a_run_in_a_sweep_is_the_run_alone() -> None:
     alone = sim.run({**STAR, "job": [job], "seed": 2})
     (place,) = np.flatnonzero((runs["job.0.protocol"] == "ring") & (runs["job.0.slots"] == 32) & (runs["seed"] == 2))
     assert runs["trace_hash"][place] == alone.trace_hash
+
+
+def test_a_sweep_writes_the_same_tables_as_the_program(tmp_path: Path) -> None:
+    file, ours, theirs = tmp_path / "sweep.toml", tmp_path / "python", tmp_path / "program"
+    file.write_text(
+        TOML + '[sweep]\nseeds = 2\n[[sweep.together]]\n"job.0.slots" = [16, 32]\n"job.0.iterations" = [1, 2]\n'
+    )
+    result = sim.sweep(file, out=ours).check()
+    assert program.run("sim", "sweep", str(file), "--out", str(theirs)).returncode == 0
+    for name in ("summary", "runs"):
+        text = (ours / f"{name}.csv").read_text()
+        assert text == (theirs / f"{name}.csv").read_text()
+        heading, *lines = text.splitlines()
+        table = getattr(result, name)
+        assert (table.dtype.names, len(table)) == (tuple(heading.split(",")), len(lines))
+    assert result.summary["job.0.iterations"].tolist() == [1, 2]
+
+
+def test_failures_in_a_sweep_have_their_reasons(tmp_path: Path) -> None:
+    over = {"job.0.tensor": [4, "10 MB"]}
+    config = {**STAR, "end": "200 us", "traffic": [], "sweep": {"seeds": 2, "over": over}}
+    result = sim.sweep(config, out=tmp_path)
+    assert [(failure.values, failure.seed) for failure in result.failures] == [
+        ({"job.0.tensor": "10 MB"}, 1),
+        ({"job.0.tensor": "10 MB"}, 2),
+    ]
+    reason = result.failures[0].reason
+    assert "train did not complete" in reason
+    assert f"seeds 1, 2: {reason}" == result.summary["failure"][1]
+    assert result.summary["failure"][0] == ""
+    with pytest.raises(
+        tributary.SimulationError,
+        match=r"2 of 4 runs failed; the first one, with job\.0\.tensor = 10 MB, seed = 1: train",
+    ):
+        result.check()
+    assert "2 failed, the first one with job.0.tensor = 10 MB" in repr(result)
+
+
+def test_no_point_runs_where_one_of_them_cannot(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    config = {**STAR, "sweep": {"over": {"job.0.hosts": [2, 9]}}}
+    with pytest.raises(
+        tributary.ConfigError, match=r"with job\.0\.hosts = 9, seed = 1: train wants 9 hosts, and 4 are free"
+    ):
+        sim.sweep(config, out=tmp_path, progress=lambda done, total: told.append((done, total)))
+    assert told == []
+    assert list((tmp_path / "points").iterdir()) == []
 
 
 def test_a_sweep_goes_on_with_what_is_missing(tmp_path: Path) -> None:

@@ -71,10 +71,14 @@ def test_the_program_runs_a_sweep_on_a_cluster_and_goes_on_here(address: str, fi
     assert "5 of them from before" in again.stdout
 
 
-def test_a_run_that_its_file_does_not_allow_is_a_failed_run(address: str) -> None:
-    result = sim.sweep(SWEEP.replace("hosts = 4", "hosts = 4 }\nlossless = { xoff = 10, xon = 20"), on=address)
-    assert all("xon" in failure for failure in result.runs["failure"])
-    assert result.reports == [{}] * 6
+def test_a_point_that_cannot_be_run_is_refused_before_anything_is_sent_to_the_cluster(address: str) -> None:
+    told: list[tuple[int, int]] = []
+    wrong = SWEEP + '"network.star.hosts" = [4, 0]\n'
+    with pytest.raises(
+        tributary.ConfigError, match=r"with job.0.protocol = .*, network.star.hosts = 0, seed = 1: .*no hosts"
+    ):
+        sim.sweep(wrong, on=address, progress=lambda done, total: told.append((done, total)))
+    assert told == []
 
 
 def test_a_scheduler_that_is_not_there_is_a_sentence(file: Path) -> None:

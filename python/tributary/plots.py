@@ -61,6 +61,8 @@ def _draw_lines(axis: Any, figure: dict[str, Any]) -> None:
             errors = [[max(m - low, 0) for m, (low, _) in zip(y, ranges, strict=True)]]
             errors.append([max(high - m, 0) for m, (_, high) in zip(y, ranges, strict=True)])
             axis.errorbar(x, y, yerr=errors, fmt="none", ecolor=line.get_color(), capsize=3)
+    for mark in figure.get("marks", ()):
+        _draw_mark(axis, mark)
     xs = [x for series in figure["series"] for x, _ in series["points"]]
     whole = all(x == int(x) for x in xs)
     if figure["log_x"]:
@@ -74,6 +76,13 @@ def _draw_lines(axis: Any, figure: dict[str, Any]) -> None:
     axis.set_ylim(0, 1.1 * max(tops, default=1.0) or 1.0)
     axis.grid(alpha=0.3)
     axis.legend()
+
+
+def _draw_mark(axis: Any, mark: dict[str, Any]) -> None:
+    """Shade the stretch over which something happened, and draw a line where it began."""
+    right = mark["to"] if mark["to"] is not None else axis.get_xlim()[1]
+    axis.axvspan(mark["from"], right, color="tab:red", alpha=0.12, linewidth=0)
+    axis.axvline(mark["from"], color="tab:red", linewidth=1, linestyle="dotted", label=mark["name"])
 
 
 def main(arguments: Sequence[str]) -> int:

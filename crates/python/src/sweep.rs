@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tributary_sim::sweep::{
-    self, Finished, Store, Sweep as Plan, SweepPoint, WorkOrder, run_table, summarise, summary_table,
+    self, Finished, Store, Sweep as Plan, SweepPoint, WorkOrder, run_table, summarise, summary_table, write_tables,
 };
 
 use crate::errors;
@@ -20,11 +20,15 @@ use crate::simulation::columns;
 /// How often a sweep looks whether Python has a signal to handle.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Points that are checked between two looks at signals.
+const CHECKED_AT_ONCE: usize = 64;
+
 /// The points of a sweep, and the folder with those that are finished.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Sweep {
     plan: Plan,
     store: Store,
+    folder: PathBuf,
 }
 
 #[pymethods]
@@ -34,7 +38,7 @@ impl Sweep {
         let plan = if json { Plan::parse_json(text) } else { Plan::parse(text) };
         let plan = plan.map_err(|error| errors::of_config(py, &error))?;
         let store = Store::open(&folder).map_err(|error| errors::of_simulation(py, error.to_string()))?;
-        Ok(Sweep { plan, store })
+        Ok(Sweep { plan, store, folder })
     }
 
     /// The keys that vary.
@@ -73,7 +77,7 @@ impl Sweep {
     /// Runs what is not finished on all cores; `progress` is called after each with how many are finished and how
     /// many there are. What it raises, or a signal's handler, ends the sweep; what is finished is kept.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
-        let open: Vec<SweepPoint> = self.open(py).into_iter().map(|number| self.plan.points[number].clone()).collect();
+        let open = self.open_points(py);
         let (all, mut finished) = (self.plan.points.len(), self.plan.points.len() - open.len());
         let stop = AtomicBool::new(false);
         let (sender, receiver) = mpsc::channel();
@@ -103,6 +107,24 @@ impl Sweep {
         })
     }
 
+    /// Builds what is not finished, and runs nothing: what one of the points would be refused for is raised before the
+    /// first one runs.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        let (open, stop) = (self.open_points(py), AtomicBool::new(false));
+        // So few at a time that Ctrl-C is heard soon.
+        for some in open.chunks(CHECKED_AT_ONCE) {
+            py.detach(|| sweep::check(&self.plan.keys, some, &stop)).map_err(|error| errors::of_config(py, &error))?;
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+
+    /// Writes `summary.csv` and `runs.csv` into the folder, as the program does.
+    fn write(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| write_tables(&self.folder, &self.plan.keys, &self.found()))
+            .map_err(|error| errors::of_simulation(py, error.to_string()))
+    }
+
     /// The reports of finished points, each as `run_point` gives it.
     fn finished(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         py.detach(|| self.found()).iter().map(json).collect()
@@ -120,6 +142,10 @@ impl Sweep {
 }
 
 impl Sweep {
+    fn open_points(&self, py: Python<'_>) -> Vec<SweepPoint> {
+        self.open(py).into_iter().map(|number| self.plan.points[number].clone()).collect()
+    }
+
     fn point(&self, number: usize) -> PyResult<&SweepPoint> {
         self.plan.points.get(number).ok_or_else(|| PyIndexError::new_err("there is no such point"))
     }

@@ -21,6 +21,17 @@ impl Series {
     }
 }
 
+/// A stretch of the x axis at which something happened, as a fault.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mark {
+    /// Its name in the legend.
+    pub name: String,
+    /// Where it begins.
+    pub from: f64,
+    /// Where it ends; none if it goes on to the right edge.
+    pub to: Option<f64>,
+}
+
 /// A picture's data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
@@ -34,4 +45,7 @@ pub struct Figure {
     pub log_x: bool,
     /// Its lines.
     pub series: Vec<Series>,
+    /// What happened meanwhile.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Mark>,
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use tributary_proto::contract::time::Time;
-use tributary_sim::capture::{Filter, PcapngCapture, Recorder};
+use tributary_sim::capture::{Filter, PcapngCapture, PcapngSize, Recorder, pcapng_size};
 use tributary_sim::config::Config;
 use tributary_sim::experiment::build;
 
@@ -112,6 +112,16 @@ fn capture() -> Vec<u8> {
     assert!(simulation.run_until_finished(Time(u64::MAX)));
     drop(simulation);
     file.0.lock().unwrap().clone()
+}
+
+#[test]
+fn the_size_of_a_capture_is_known_before_it_is_written() {
+    let simulation = || build(&Config::parse(FILE).unwrap()).unwrap();
+    let file = capture();
+    let size = pcapng_size(simulation(), Time(u64::MAX), u64::MAX).unwrap();
+    assert_eq!(size, PcapngSize { bytes: file.len() as u64, packets: read(&file).1.len() as u64, until: None });
+    let part = pcapng_size(simulation(), Time(u64::MAX), 100).unwrap();
+    assert!(part.until.is_some() && part.packets > 10 && part.bytes < size.bytes, "{part:?}");
 }
 
 #[test]

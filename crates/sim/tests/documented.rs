@@ -7,6 +7,7 @@ use toml::{Table, Value};
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::run;
+use tributary_sim::sweep::{Finished, Sweep, run_table, summarise, summary_table};
 
 const PAGE: &str = include_str!("../../../docs/simulator.md");
 const EVERY_KEY: &str = include_str!("../../../docs/experiment.toml");
@@ -160,19 +161,38 @@ fn the_sweep_in_the_file_is_read() {
     let (base, sweep) = EVERY_KEY.split_once("#[sweep]").unwrap();
     let text =
         format!("{base}#[sweep]{sweep}").replace("\n#[", "\n[").replace("\n#seeds", "\nseeds").replace("\n#\"", "\n\"");
-    assert_eq!(tributary_sim::sweep::Sweep::parse(&text).unwrap().points.len(), 6);
+    assert_eq!(tributary_sim::sweep::Sweep::parse(&text).unwrap().points.len(), 12);
+}
+
+/// One table of the page has every table, and its columns between backquotes, in order, and no others.
+#[test]
+fn the_page_names_every_column_of_the_tables_and_no_other() {
+    let report = run(&Config::parse(FIRST).unwrap()).unwrap();
+    let sweep = Sweep::parse(&format!("{FIRST}[sweep]\n")).unwrap();
+    let finished = [Finished::new(&sweep.points[0], &report)];
+    let of_sweeps = [summary_table(&[], &summarise(&finished)), run_table(&[], &finished)];
+    let (_, files) = PAGE.split_once("\n## Files\n").unwrap();
+    let (files, _) = files.split_once("\n### ").unwrap();
+    let mut listed: Vec<&str> = files.lines().filter(|line| line.starts_with("| `")).collect();
+    for table in report.tables().into_iter().chain(of_sweeps) {
+        let start = format!("| `{}` |", table.name);
+        let place = listed.iter().position(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no {start}"));
+        let row = listed.remove(place);
+        let (_, columns) = row.rsplit_once(" | ").unwrap();
+        let named: Vec<&str> = columns.split('`').skip(1).step_by(2).collect();
+        let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(named, columns, "{}", table.name);
+    }
+    assert!(listed.is_empty(), "rows for no table: {listed:?}");
 }
 
 #[test]
-fn the_page_names_every_column_of_the_tables() {
-    let report = run(&Config::parse(FIRST).unwrap()).unwrap();
-    let (_, files) = PAGE.split_once("\n## Files\n").unwrap();
-    for table in report.tables() {
-        let start = format!("| `{}` |", table.name);
-        let row = files.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no {start}"));
-        let named: BTreeSet<&str> = row.split('`').skip(1).step_by(2).collect();
-        for column in table.columns {
-            assert!(named.contains(column.name.as_str()), "{}: {} is not on the page", table.name, column.name);
-        }
+fn the_page_has_every_protocols_header() {
+    let (_, headers) = PAGE.split_once("\n### Bytes on a link\n").unwrap();
+    for protocol in protocols::ALL {
+        // 1,024 bytes of vector, and 66 of the headers below.
+        let on_link = 1024 + protocol.header_len + 66;
+        let start = format!("| `\"{}\"` | {} | 1,{} |", protocol.name, protocol.header_len, on_link - 1000);
+        assert!(headers.lines().any(|line| line.starts_with(&start)), "docs/simulator.md has no row {start}");
     }
 }

@@ -1,8 +1,10 @@
 //! Experiment files: what is read, what is refused, and how a run is reported.
 
+use tributary_proto::contract::protocol::Placement;
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::run;
+use tributary_sim::sweep::Sweep;
 use tributary_sim::table::{Format, Values};
 
 const SMALL: &str = r#"
@@ -118,6 +120,103 @@ fn a_file_that_cannot_be_written_is_named_and_what_was_there_stays() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
+/// A protocol that has machines there.
+fn with(placement: Placement) -> &'static str {
+    protocols::ALL.iter().find(|protocol| protocol.placement == placement).unwrap().name
+}
+
+/// What a protocol has not is refused, even where the value is that of a file without the key.
+#[test]
+fn trees_are_for_protocols_that_have_them_planned() {
+    for protocol in protocols::ALL.iter().filter(|protocol| protocol.placement != Placement::Trees) {
+        for (key, value) in [("trees", "1"), ("trees", "4"), ("roots", "[0]")] {
+            let name = protocol.name;
+            let file = format!(
+                "[network]\nstar = {{ hosts = 4 }}\n[[job]]\nprotocol = \"{name}\"\ntensor = 4\n{key} = {value}"
+            );
+            let sentence = format!("job 0: {name} has no trees that a file plans: leave {key} out; ");
+            assert!(refusal(&file).starts_with(&sentence), "{}", refusal(&file));
+        }
+    }
+}
+
+#[test]
+fn a_file_with_published_results_is_sent_to_its_program() {
+    let text = "title = \"\"\nsource = \"\"\n[parameters]\nkind = \"goodput\"\n[[published]]\nkey = \"\"\n";
+    for sentence in [refusal(text), Sweep::parse(text).unwrap_err().to_string()] {
+        assert!(sentence.contains("is for `tributary reproduce ID`"), "{sentence}");
+    }
+}
+
+/// Leaves are switches 0 to 3, spines 4 and 5.
+#[test]
+fn leaves_and_spines_have_names_wherever_a_node_is_named() {
+    let protocol = with(Placement::Trees);
+    let file = |root: &str, fault: &str| {
+        let text = format!(
+            "[network]\nleaf_spine = {{ leaves = 4, spines = 2, hosts_per_leaf = 2 }}\n[[job]]\n\
+             protocol = \"{protocol}\"\ntensor = \"100 kB\"\nroots = [{root}]\n[[fault]]\nlinks = [[\"host 0\", \"{fault}\"]]\nloss = \"1 %\""
+        );
+        run(&Config::parse(&text).unwrap()).unwrap()
+    };
+    let (by_number, by_name) = (file("5", "switch 0"), file("\"spine 1\"", "leaf 0"));
+    assert_eq!(by_number.trace_hash, by_name.trace_hash);
+    assert_eq!(by_name.jobs[0].roots, [5]);
+    for (root, sentence) in
+        [("host 1", "host 1 is no switch"), ("core 0", "\"core 0\" names no node: only the shape clos")]
+    {
+        let file = format!(
+            "[network]\nleaf_spine = {{ leaves = 4, spines = 2, hosts_per_leaf = 2 }}\n[[job]]\n\
+             protocol = \"{protocol}\"\ntensor = 4\nroots = [\"{root}\"]"
+        );
+        assert!(refusal(&file).starts_with(&format!("job 0: roots: {sentence}")), "{}", refusal(&file));
+    }
+    let clos = "[network]\nclos = { ports = 4 }\n[[fault]]\ndead = \"core 4\"";
+    assert_eq!(refusal(clos), "fault 0: core 4 does not exist: there are 4 of them, from 0");
+}
+
+#[test]
+fn roots_are_in_the_report_and_are_the_switches_that_sum_last() {
+    let (trees, none) = (with(Placement::Trees), with(Placement::Hosts));
+    let text = format!(
+        "[network]\nleaf_spine = {{ leaves = 4, spines = 4, hosts_per_leaf = 4 }}\n[[job]]\nprotocol = \"{trees}\"\n\
+         hosts = [0, 5, 9]\ntensor = \"100 kB\"\nroots = [6, 4]\n[[job]]\nprotocol = \"{trees}\"\n\
+         hosts = [12, 13]\ntensor = \"100 kB\"\nroots = [5]\n[[job]]\nprotocol = \"{none}\"\nhosts = [1, 2]\n\
+         tensor = \"100 kB\""
+    );
+    let report = run(&Config::parse(&text).unwrap()).unwrap();
+    // The second job is on leaf 3 alone, which sums for it.
+    let roots: Vec<&[u32]> = report.jobs.iter().map(|job| &job.roots[..]).collect();
+    assert_eq!(roots, [&[6, 4][..], &[3], &[]]);
+    let said = report.to_string();
+    for words in ["2 trees below switches 6, 4, ", "1 tree below switch 3, ", "no switch sums, "] {
+        assert!(said.contains(words), "{words} in\n{said}");
+    }
+    let mut csv = Vec::new();
+    report.tables()[0].write(Format::Csv, &mut csv).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    assert!(csv.lines().nth(1).unwrap().contains(",2,6 4,true,"), "{csv}");
+}
+
+#[test]
+fn no_load_is_a_load() {
+    let protocol = with(Placement::Trees);
+    let file = |traffic: &str| {
+        let text = format!(
+            "[network]\nstar = {{ hosts = 8 }}\n[[job]]\nprotocol = \"{protocol}\"\nhosts = [0, 1, 2, 3]\n\
+             tensor = \"100 kB\"\n{traffic}"
+        );
+        let report = run(&Config::parse(&text).unwrap()).unwrap();
+        assert_eq!(report.failure(), None);
+        report.trace_hash
+    };
+    let alone = file("");
+    assert_eq!(file("[[traffic]]\npattern = \"uniform\"\nmessage = \"64 KiB\"\nload = 0"), alone);
+    let poisson = "[[traffic]]\npattern = \"poisson\"\nsizes = \"hadoop\"\nuntil = \"1 ms\"\nload = ";
+    assert_eq!(file(&format!("{poisson}\"0 %\"")), alone);
+    assert_ne!(file(&format!("{poisson}\"20 %\"")), alone);
+}
+
 #[test]
 fn a_wrong_file_is_refused_with_a_sentence() {
     let star = "[network]\nstar = { hosts = 4 }\n";
@@ -164,7 +263,7 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         (with("slots = 0"), "slots must be a multiple of the trees, and not 0"),
         (with("slots = 7\ntrees = 2"), "slots must be a multiple"),
         (with("trees = 0"), "trees = 0"),
-        (with("roots = [1]"), "switch 1 is no root: there are 1 switches"),
+        (with("roots = [1]"), "job 0: roots: switch 1 does not exist: there are 1 switches, from 0"),
         (with("elements_per_packet = 0"), "1 to 16,000"),
         (with("iterations = 0"), "nothing to do"),
         (with("rto = { min = \"2 ms\", max = \"1 ms\" }"), "at most rto.max"),
@@ -178,7 +277,7 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 10"), "less than one packet"),
         (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 100\npacket = 20"), "no packet"),
         (format!("{star}[[traffic]]\npattern = \"uniform\""), "message is missing"),
-        (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 2000\nload = 0"), "load = 0 sends nothing"),
+        (format!("{star}[[traffic]]\npattern = \"permutation\"\nmessage = 2000\nload = 0.5"), "leave load out"),
         (format!("{star}[[traffic]]\npattern = \"permutation\"\nmessage = 2000\nuntil = \"1 ms\""), "ends by itself"),
         (
             format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 2000\nsizes = \"hadoop\""),

@@ -124,8 +124,13 @@ fn a_change_that_cannot_be_is_refused_before_anything_runs() {
         entry.change(setting).and_then(|()| entry.experiment(true).map(drop)).unwrap_err().to_string()
     };
     assert!(sentence("network.queue").contains("KEY=VALUE"));
-    assert!(sentence("network.quue=64 KiB").contains("quue"));
-    assert!(sentence("lines.9.slots=64").contains("leads nowhere"));
+    // A wrong key names the right ones, wherever it is wrong.
+    let unknown = sentence("network.quue=64 KiB");
+    assert!(unknown.contains("unknown field `quue`, expected one of ") && unknown.contains("`queue`"), "{unknown}");
+    let nowhere = sentence("netwrk.queue=64 KiB");
+    assert!(nowhere.contains("leads nowhere: there is no \"netwrk\"; there are: "), "{nowhere}");
+    assert!(nowhere.contains(", network, "), "{nowhere}");
+    assert!(sentence("lines.9.slots=64").contains("leads nowhere: there is no \"9\"; there are 0 to "));
     assert!(sentence("slots=many").contains("\"many\""));
 }
 

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use tributary_proto::protocols;
 use tributary_sim::config::Config;
+use tributary_sim::figure::Mark;
 use tributary_sim::net::LinkId;
 use tributary_sim::report::Report;
 use tributary_sim::{run, run_on_threads};
@@ -75,6 +77,52 @@ fn the_memory_that_sums_take_is_seen_over_time() {
         assert!(0 < most && most <= seen.switch_memory_bytes as u64, "{protocol}: {most}");
         assert!(samples.switch_samples().any(|(.., occupancy)| occupancy.slots > 0), "{protocol}");
     }
+}
+
+#[test]
+fn faults_are_marks_in_pictures_over_time() {
+    let file = "
+        end = '1 s'
+        [network]
+        leaf_spine = { leaves = 2, spines = 2, hosts_per_leaf = 2 }
+        [[job]]
+        protocol = '{PROTOCOL}'
+        tensor = '1 MB'
+        [[fault]]
+        at = '20 us'
+        until = '40 us'
+        links = [['leaf 0', 'spine 1']]
+        down = true
+        [[fault]]
+        at = '30 us'
+        links = 'hosts'
+        loss = '0.1 %'
+        [[fault]]
+        at = '500 ms'
+        dead = 'spine 0'
+        [report]
+        sample = '1 us'
+    ";
+    let file = file.replace("{PROTOCOL}", protocols::ALL[0].name);
+    let seen = run(&Config::parse(&file).unwrap()).unwrap();
+    let mark = |name: &str, from, to| Mark { name: name.into(), from, to };
+    let expected = [mark("leaf 0 to spine 1: down", 20.0, Some(40.0)), mark("hosts' links: loss 0.1 %", 30.0, None)];
+    for figure in seen.figures() {
+        // The third fault comes after the run.
+        let in_us = figure.x == "simulated time, us";
+        let factor = if in_us { 1.0 } else { 1e-3 };
+        let over_time = figure.x.starts_with("simulated time");
+        let scaled =
+            expected.clone().map(|mark| Mark { from: mark.from * factor, to: mark.to.map(|to| to * factor), ..mark });
+        assert_eq!(figure.marks.len(), if over_time { 2 } else { 0 }, "{}", figure.title);
+        for (mark, wanted) in figure.marks.iter().zip(&scaled) {
+            assert_eq!(mark.name, wanted.name);
+            assert!((mark.from - wanted.from).abs() < 1e-9, "{mark:?}");
+            assert_eq!(mark.to.is_some(), wanted.to.is_some());
+        }
+    }
+    assert_eq!(seen.faults.len(), 3);
+    assert_eq!((seen.faults[2].what.as_str(), seen.faults[2].at, seen.faults[2].until), ("spine 0 dead", 0.5, None));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tributary_sim::sweep::{Finished, Store, Sweep, SweepPoint, run, summarise};
+use tributary_sim::sweep::{Finished, Store, Sweep, SweepPoint, check, run, summarise, write_tables};
 
 const TEXT: &str = r#"
 [network]
@@ -83,6 +83,52 @@ fn a_damaged_or_foreign_file_counts_as_none() {
     let file = std::fs::read_dir(folder.0.join("points")).unwrap().next().unwrap().unwrap().path();
     std::fs::write(file, "{").unwrap();
     assert!(store.find(point).is_none());
+}
+
+#[test]
+fn a_point_that_cannot_be_run_is_told_before_any_runs() {
+    let text = format!("{TEXT}\"job.0.hosts\" = [2, 5]\n");
+    let sweep = Sweep::parse(&text).unwrap();
+    let refusal = check(&sweep.keys, &sweep.points, &AtomicBool::new(false)).unwrap_err().to_string();
+    let first = &sweep.points.iter().find(|point| point.values[0] == "5").unwrap().values[1];
+    let keys = format!("with job.0.hosts = 5, job.0.protocol = {first}, seed = 1: ");
+    assert_eq!(refusal, format!("{keys}job 0 wants 5 hosts, and 4 are free"));
+    let possible: Vec<SweepPoint> = sweep.points.into_iter().filter(|point| point.values[0] == "2").collect();
+    assert_eq!(check(&sweep.keys, &possible, &AtomicBool::new(false)), Ok(()));
+}
+
+#[test]
+fn the_summary_says_why_runs_failed_and_which() {
+    let folder = Folder::new("failed");
+    let text =
+        format!("end = \"20 us\"\n{}", TEXT.replace("[sweep.over]", "[sweep.over]\n\"job.0.tensor\" = [4, \"1 MB\"]"));
+    let (sweep, store) = (Sweep::parse(&text).unwrap(), Store::open(&folder.0).unwrap());
+    run(&sweep.points, &store, &|_| (), &AtomicBool::new(false)).unwrap();
+    let finished = kept(&sweep, &store);
+    let lines = summarise(&finished);
+    let why: Vec<(usize, usize)> = lines.iter().map(|line| (line.failed, line.failures.len())).collect();
+    assert_eq!(why, [(0, 0), (2, 1), (0, 0), (2, 1)]);
+    let failure = &lines[1].failures[0];
+    assert!(failure.starts_with("seeds 1, 2: job 0 did not complete in "), "{failure}");
+    write_tables(&folder.0, &sweep.keys, &finished).unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.0.join(name)).unwrap();
+    let (summary, runs) = (read("summary.csv"), read("runs.csv"));
+    assert!(summary.lines().next().unwrap().ends_with(",failure"), "{summary}");
+    assert!(summary.lines().nth(2).unwrap().ends_with(&format!("\"{failure}\"")), "{summary}");
+    assert_eq!(runs.lines().count(), 1 + 8);
+}
+
+#[test]
+fn completion_times_of_flows_under_dctcp_are_in_the_tables_too() {
+    let folder = Folder::new("flows");
+    let text = "[network]\nstar = { hosts = 4 }\nrate = \"10 Gbit/s\"\nmark_above = \"100 kB\"\n[[traffic]]\n\
+                pattern = \"poisson\"\nmessage = \"10 kB\"\nload = 0.2\nuntil = \"1 ms\"\n[sweep]\n";
+    let (sweep, store) = (Sweep::parse(text).unwrap(), Store::open(&folder.0).unwrap());
+    run(&sweep.points, &store, &|_| (), &AtomicBool::new(false)).unwrap();
+    let report = tributary_sim::run(&sweep.points[0].config).unwrap();
+    let all = report.transport.unwrap().classes[0].mean_seconds;
+    let mean = store.find(&sweep.points[0]).unwrap().flow_seconds.unwrap();
+    assert!((mean / all - 1.0).abs() < 1e-9, "{mean} and {all}");
 }
 
 #[test]

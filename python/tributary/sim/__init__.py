@@ -9,6 +9,6 @@
 
 from tributary.sim._run import Progress, Result, run
 from tributary.sim._source import Config
-from tributary.sim._sweep import SweepResult, sweep
+from tributary.sim._sweep import SweepFailure, SweepResult, sweep
 
-__all__ = ["Config", "Progress", "Result", "SweepResult", "run", "sweep"]
+__all__ = ["Config", "Progress", "Result", "SweepFailure", "SweepResult", "run", "sweep"]

@@ -120,7 +120,7 @@ class Result:
 
     @cached_property
     def switch_metrics(self) -> _tables.Table:
-        """A record for each figure that a protocol counts or measures in a switch, by the protocol's own name for it."""
+        """A record for each figure that a protocol counts or measures in a switch, by its own name."""
         return self._table("switch_metrics")
 
     def frame(self, table: TableName) -> pd.DataFrame:

@@ -9,14 +9,25 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tributary import _core
-from tributary.errors import ConfigError
+from tributary.errors import ConfigError, SimulationError
 from tributary.sim import _source, _tables
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class SweepFailure(NamedTuple):
+    """A run that is not what it should be."""
+
+    #: What each key of the sweep was.
+    values: dict[str, Any]
+    #: The seed.
+    seed: int
+    #: Why, in a sentence.
+    reason: str
 
 
 class SweepResult:
@@ -33,7 +44,7 @@ class SweepResult:
 
     @cached_property
     def summary(self) -> _tables.Table:
-        """A record for each combination of values: means and ranges over its seeds."""
+        """A record for each combination of values: means and ranges over its seeds, and why runs of it failed."""
         return _tables.structured(self._columns["summary"])
 
     @cached_property
@@ -46,6 +57,25 @@ class SweepResult:
         """Each run's whole report, in the order of `runs`; empty for a run that its file does not allow."""
         return [json.loads(text)["report"] or {} for text in self._finished]
 
+    @cached_property
+    def failures(self) -> list[SweepFailure]:
+        """The runs that failed, each with its reason."""
+        runs = self.runs
+        return [
+            SweepFailure({key: run[key].item() for key in self.keys}, int(run["seed"]), str(run["failure"]))
+            for run in runs[runs["failure"] != ""]
+        ]
+
+    def check(self) -> SweepResult:
+        """Raise `SimulationError` with the first failure's reason if a run failed; else return the result."""
+        if self.failures:
+            raise SimulationError(f"{len(self.failures)} of {len(self)} runs failed; the first one, {self._first()}")
+        return self
+
+    def _first(self) -> str:
+        values, seed, reason = self.failures[0]
+        return f"with {', '.join(f'{key} = {value}' for key, value in (*values.items(), ('seed', seed)))}: {reason}"
+
     def frame(self, table: Literal["summary", "runs"] = "summary") -> pd.DataFrame:
         """Give one table as a pandas frame."""
         return _tables.frame(self._columns[table])
@@ -54,8 +84,8 @@ class SweepResult:
         return len(self._finished)
 
     def __repr__(self) -> str:
-        failed = int(self.summary["failed"].sum())
-        return f"<tributary.sim.SweepResult: {len(self)} runs over {', '.join(self.keys) or 'seeds'}, {failed} failed>"
+        failed = f"{len(self.failures)} failed, the first one {self._first()}" if self.failures else "none failed"
+        return f"<tributary.sim.SweepResult: {len(self)} runs over {', '.join(self.keys) or 'seeds'}, {failed}>"
 
 
 def sweep(
@@ -67,7 +97,9 @@ def sweep(
 ) -> SweepResult:
     """Run every combination of the values in ``[sweep.over]`` with every seed, on all cores or on a cluster.
 
-    Ctrl-C ends it with `KeyboardInterrupt`; what is finished is kept in `out`, and the same call goes on with the rest.
+    All points are checked before the first one runs. The folder also gets ``summary.csv`` and ``runs.csv``, as from
+    ``tributary sim sweep``. Ctrl-C ends it with `KeyboardInterrupt`; what is finished is kept in `out`, and the same
+    call goes on with the rest.
 
     Args:
         config: as for `run`, with a table ``sweep``.
@@ -78,7 +110,7 @@ def sweep(
             sweep.
 
     Raises:
-        ConfigError: this describes no sweep.
+        ConfigError: this describes no sweep, or one of its points cannot be run.
         SimulationError: the folder cannot be written, or the cluster cannot do it.
 
     """
@@ -92,12 +124,16 @@ def sweep(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tributary-sweep-")))
         try:
             core = _core.Sweep(source.text, source.json, os.fspath(folder))
+            core.check()
         except ConfigError as error:
             raise source.wrong(error) from None
-        if on is None:
-            core.run(progress)
-        else:
-            _run_on(core, on, progress)
+        try:
+            if on is None:
+                core.run(progress)
+            else:
+                _run_on(core, on, progress)
+        finally:
+            core.write()
         return SweepResult(core)
 
 

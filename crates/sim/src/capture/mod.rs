@@ -1,6 +1,7 @@
 //! What happened in a run, packet by packet: as text, or as a file that Wireshark opens.
 
 mod pcapng;
+mod size;
 mod text;
 
 use std::io;
@@ -10,6 +11,7 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 
 pub use pcapng::PcapngCapture;
+pub use size::{PcapngSize, pcapng_size};
 pub use text::TextCapture;
 
 use crate::net::{TraceEvent, Tracer};

@@ -26,6 +26,10 @@ const HEADERS: usize = 14 + 20 + 8;
 /// Preamble, gap and check sequence, which captures do not have.
 const NOT_CAPTURED: u32 = 24;
 const PORT: u16 = 17_777;
+/// Bytes of a block besides its body: type, length, and length again.
+const BLOCK_ENDS: usize = 12;
+/// Bytes before the frame in a packet's body: interface, time, and both lengths.
+const PACKET_HEAD: usize = 20;
 
 /// Writes packets as pcapng.
 pub struct PcapngCapture<W> {
@@ -133,6 +137,14 @@ impl<W: Write> PcapngCapture<W> {
         }
         Ok(())
     }
+}
+
+/// Bytes that an event takes in the file; none where it is no packet there.
+pub(super) fn block_len(event: &TraceEvent, payload: usize) -> Option<u64> {
+    let Happening::Joined { .. } = event.what else { return None };
+    let on_wire = u32::from(event.packet.bytes).saturating_sub(NOT_CAPTURED) as usize;
+    let body = PACKET_HEAD + (HEADERS + payload).min(on_wire);
+    Some((BLOCK_ENDS + body.next_multiple_of(4)) as u64)
 }
 
 /// A block: type, length, body padded to 32 bits, length again.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::node::NodeName;
 use super::quantity::{Duration, Share};
-use super::shape::NodeName;
 
 /// `[[fault]]`: something that goes wrong, from some time until some other.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]

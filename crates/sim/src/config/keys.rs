@@ -2,9 +2,37 @@
 
 use toml::{Table, Value};
 
+/// A key's first part that leads nowhere, and what could stand in its place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no \"{part}\"; {known}")]
+pub struct MissingKey {
+    /// The part.
+    pub part: String,
+    /// "there are: delay, queue", "there are 0 to 3".
+    pub known: String,
+}
+
+impl MissingKey {
+    fn new(part: &str, place: Option<&Value>, top: &Table) -> MissingKey {
+        let names = |table: &Table| table.keys().cloned().collect::<Vec<_>>().join(", ");
+        let known = match place {
+            None => format!("there are: {}", names(top)),
+            Some(Value::Table(inner)) if inner.is_empty() => "nothing is in that table".to_string(),
+            Some(Value::Table(inner)) => format!("there are: {}", names(inner)),
+            Some(Value::Array(list)) if list.is_empty() => "that list is empty".to_string(),
+            Some(Value::Array(list)) if list.len() == 1 => "there is only 0".to_string(),
+            Some(Value::Array(list)) => format!("there are 0 to {}", list.len() - 1),
+            Some(_) => "what is before it has no keys".to_string(),
+        };
+        MissingKey { part: part.to_string(), known }
+    }
+}
+
 /// Sets one key of a table; gives what it was. The table need not have the last part of the key; of those before it the
 /// first one that leads nowhere is the error.
-pub fn set_key(table: &mut Table, key: &str, value: Value) -> Result<Option<Value>, String> {
+pub fn set_key(table: &mut Table, key: &str, value: Value) -> Result<Option<Value>, MissingKey> {
+    // Looked up first, so that what is there can be told where something is missing.
+    check_key(table, key)?;
     let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
     let mut place: Option<&mut Value> = None;
     for part in path.split('.').filter(|part| !part.is_empty()) {
@@ -14,12 +42,30 @@ pub fn set_key(table: &mut Table, key: &str, value: Value) -> Result<Option<Valu
             Some(Value::Array(list)) => part.parse::<usize>().ok().and_then(|index| list.get_mut(index)),
             Some(_) => None,
         };
-        place = Some(inner.ok_or_else(|| part.to_string())?);
+        place = inner;
     }
     match place {
-        None => Ok(table.insert(last.to_string(), value)),
         Some(Value::Table(inner)) => Ok(inner.insert(last.to_string(), value)),
-        Some(_) => Err(last.to_string()),
+        _ => Ok(table.insert(last.to_string(), value)),
+    }
+}
+
+/// Follows a key up to the table that its last part is for.
+fn check_key(table: &Table, key: &str) -> Result<(), MissingKey> {
+    let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
+    let mut place: Option<&Value> = None;
+    for part in path.split('.').filter(|part| !part.is_empty()) {
+        let inner = match place {
+            None => table.get(part),
+            Some(Value::Table(inner)) => inner.get(part),
+            Some(Value::Array(list)) => part.parse::<usize>().ok().and_then(|index| list.get(index)),
+            Some(_) => None,
+        };
+        place = Some(inner.ok_or_else(|| MissingKey::new(part, place, table))?);
+    }
+    match place {
+        None | Some(Value::Table(_)) => Ok(()),
+        Some(_) => Err(MissingKey::new(last, place, table)),
     }
 }
 
@@ -50,8 +96,16 @@ mod tests {
         assert_eq!(set_key(&mut file, "network.star.hosts", Value::Integer(8)), Ok(Some(Value::Integer(4))));
         assert_eq!(set_key(&mut file, "network.queue", Value::Integer(9)), Ok(None));
         assert_eq!(file, table("[[job]]\ntrees = 2\n[network]\nstar = { hosts = 8 }\nqueue = 9\n"));
-        assert_eq!(set_key(&mut file, "job.1.trees", Value::Integer(2)), Err("1".into()));
-        assert_eq!(set_key(&mut file, "network.star.hosts.more", Value::Integer(2)), Err("more".into()));
+    }
+
+    #[test]
+    fn a_key_that_leads_nowhere_names_what_is_there() {
+        let mut file = table("[[job]]\ntrees = 1\n[network]\nqueue = 9\nstar = { hosts = 4 }\n");
+        let mut said = |key: &str| set_key(&mut file, key, Value::Integer(2)).unwrap_err().to_string();
+        assert_eq!(said("jobs.0.trees"), "there is no \"jobs\"; there are: job, network");
+        assert_eq!(said("job.1.trees"), "there is no \"1\"; there is only 0");
+        assert_eq!(said("network.stars.hosts"), "there is no \"stars\"; there are: queue, star");
+        assert_eq!(said("network.star.hosts.more"), "there is no \"more\"; what is before it has no keys");
     }
 
     #[test]

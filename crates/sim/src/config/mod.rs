@@ -5,6 +5,7 @@
 mod fault;
 mod keys;
 mod network;
+mod node;
 mod quantity;
 mod report;
 mod shape;
@@ -19,9 +20,10 @@ use tributary_proto::contract::time::Span;
 pub use fault::{FaultSection, LinkSet, Links};
 pub use keys::{overlay, set_key};
 pub use network::{LinkOverride, LosslessSection, Network, NoiseSection, Routing};
+pub use node::{NodeName, SwitchName, Tier};
 pub use quantity::{Bytes, DataRate, Duration, Share};
 pub use report::{ReportSection, Sample, SampleWord};
-pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, NodeName, StarShape};
+pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, StarShape};
 pub use work::{
     CollectiveKind, Hosts, JobSection, ParameterServers, Pattern, Placement, RootChoice, ServerWord, StragglerSection,
     Timeouts, TrafficSection, Transport, TransportSection,
@@ -78,6 +80,18 @@ fn one_line(message: &str) -> String {
     message.lines().collect::<Vec<_>>().join(", ")
 }
 
+/// What a file is that is no experiment of one run, and how it is used.
+pub(crate) fn other_kind(table: &toml::Table) -> Option<&'static str> {
+    let has = |key: &str| table.contains_key(key);
+    if has("sweep") {
+        return Some("this file has a [sweep]: run it with `tributary sim sweep FILE`");
+    }
+    (has("parameters") && has("published")).then_some(
+        "this file holds published results and is for `tributary reproduce ID`: the id is the file's name without \
+         .toml, and `tributary reproduce --list` shows all of them",
+    )
+}
+
 fn is_default<T: Default + PartialEq>(section: &T) -> bool {
     *section == T::default()
 }
@@ -103,8 +117,8 @@ impl Config {
     /// Reads a file's text. Whether its parts fit together is found when it is built.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         toml::from_str(text).map_err(|error| {
-            if toml::from_str(text).is_ok_and(|table: toml::Table| table.contains_key("sweep")) {
-                return invalid("this file has a [sweep]: run it with `tributary sim sweep FILE`");
+            if let Some(sentence) = toml::from_str(text).ok().and_then(|table: toml::Table| other_kind(&table)) {
+                return invalid(sentence);
             }
             let message = one_line(error.message());
             match error.span() {

@@ -1,10 +1,10 @@
 //! The shapes that a network may have in the file.
 
 use serde::{Deserialize, Serialize};
-use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
 
 use super::network::LinkOverride;
+use super::node::NodeName;
 use super::quantity::{Bytes, DataRate, Duration};
 use super::{ConfigError, invalid};
 use crate::net::LinkSpec;
@@ -115,7 +115,7 @@ impl GraphShape {
         let mut graph = Graph::new(self.hosts, vec![1; self.switches as usize], latency);
         for link in &self.links {
             let [a, b] = link.between;
-            let base = if matches!((a, b), (NodeName::Switch(_), NodeName::Switch(_))) { core } else { host };
+            let base = if a.is_host() || b.is_host() { host } else { core };
             let GraphLink { rate, delay, queue, .. } = *link;
             let spec = LinkOverride { rate, delay, queue, mark_above: None }.over(base);
             let (a, b) = (a.node(&graph)?, b.node(&graph)?);
@@ -141,52 +141,4 @@ pub struct GraphLink {
     /// Output queues, if not the network's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Bytes>,
-}
-
-/// A node in the file: `"host 3"`, `"switch 0"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum NodeName {
-    /// A host.
-    Host(u32),
-    /// A switch.
-    Switch(u32),
-}
-
-impl TryFrom<String> for NodeName {
-    type Error = String;
-    fn try_from(text: String) -> Result<NodeName, String> {
-        let parsed = text.split_once(' ').and_then(|(kind, number)| {
-            let number = number.trim().parse().ok()?;
-            match kind {
-                "host" => Some(NodeName::Host(number)),
-                "switch" => Some(NodeName::Switch(number)),
-                _ => None,
-            }
-        });
-        parsed.ok_or_else(|| format!("\"{text}\" names no node: write \"host 3\" or \"switch 0\""))
-    }
-}
-
-impl From<NodeName> for String {
-    fn from(name: NodeName) -> String {
-        match name {
-            NodeName::Host(number) => format!("host {number}"),
-            NodeName::Switch(number) => format!("switch {number}"),
-        }
-    }
-}
-
-impl NodeName {
-    /// The node in a graph.
-    pub fn node(self, graph: &Graph) -> Result<NodeId, ConfigError> {
-        let (number, count, kind) = match self {
-            NodeName::Host(number) => (number, graph.hosts(), "hosts"),
-            NodeName::Switch(number) => (number, graph.switches(), "switches"),
-        };
-        if number >= count {
-            return Err(invalid(format!("{} does not exist: there are {count} {kind}, from 0", String::from(self))));
-        }
-        Ok(if kind == "hosts" { NodeId(number) } else { graph.switch(number) })
-    }
 }

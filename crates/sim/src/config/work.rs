@@ -10,6 +10,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
+use super::node::SwitchName;
 use super::quantity::{Bytes, Duration, Share};
 use crate::workload::FlowSizes;
 
@@ -61,12 +62,12 @@ pub struct JobSection {
     /// Pool size over all trees; as many as the bandwidth-delay product needs if left out (SwitchML, appendix C).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u16>,
-    /// Aggregation trees, over which blocks are spread.
-    #[serde(default = "defaults::one_tree")]
-    pub trees: u16,
+    /// Aggregation trees, over which blocks are spread; one if left out, under a protocol that has them planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trees: Option<u16>,
     /// The switches at the top of the trees; `root_choice` says which if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub roots: Option<Vec<u32>>,
+    pub roots: Option<Vec<SwitchName>>,
     /// How the roots are found that the file does not name.
     #[serde(default, skip_serializing_if = "RootChoice::is_random")]
     pub root_choice: RootChoice,
@@ -79,7 +80,8 @@ pub struct JobSection {
     /// Retransmission timeouts.
     #[serde(default)]
     pub rto: Timeouts,
-    /// A collective fails after so long; never if left out.
+    /// A collective fails after so long; if left out, after a second, or 100 times what its tensor takes on the slowest
+    /// link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
 }
@@ -329,9 +331,6 @@ mod defaults {
         ReduceOp::Sum
     }
     pub fn one() -> u32 {
-        1
-    }
-    pub fn one_tree() -> u16 {
         1
     }
     pub fn elements() -> u16 {

@@ -24,6 +24,11 @@ pub enum Action {
 
 impl Simulation {
     pub(super) fn carry_out(&mut self, action: Action) {
+        self.do_it(action);
+        self.note_loss(action);
+    }
+
+    fn do_it(&mut self, action: Action) {
         match action {
             Action::Trouble(link, spec) => {
                 let trouble = spec.map(|spec| LinkTrouble::new(spec, self.settings.seed, link.0));

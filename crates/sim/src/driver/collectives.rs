@@ -62,11 +62,12 @@ impl Simulation {
     /// Takes what a machine says to its job.
     pub(super) fn hear(&mut self, id: SeatId) {
         let Traffic { seats, jobs, .. } = &mut self.traffic;
-        let Seat { machine, job, rank, submitted, open, .. } = &mut seats[id.0 as usize];
+        let Seat { machine, job, rank, submitted, completed, open, .. } = &mut seats[id.0 as usize];
         drive::host::tell(&mut **machine, |event| {
             let job = jobs.get_mut(*job);
             let done = matches!(event, HostEvent::Done { .. });
             job.hear(*rank, event, self.fabric.now);
+            *completed += u32::from(done);
             if done && *submitted < job.plan.iterations {
                 let at = self.fabric.now + job.plan.compute + job.lateness(*rank);
                 self.fabric.queue.push(at, EventId::new(EventKind::Source, id.0));

@@ -116,6 +116,26 @@ impl Program {
         Some((report.machine?, report.memory_bytes))
     }
 
+    /// The job that it is for.
+    pub(super) fn job(&self) -> JobIndex {
+        JobIndex(self.config.job.job.0 - 1)
+    }
+
+    /// Which of the job's trees it is part of.
+    pub(super) fn lane(&self) -> usize {
+        self.config.shard.index()
+    }
+
+    /// It is at the top of its tree.
+    pub(super) fn is_root(&self) -> bool {
+        self.config.parent.is_none()
+    }
+
+    /// The ports that lead to its children and to its parent.
+    pub(super) fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
+        self.config.members.iter().copied().chain(self.config.parent.iter().map(|parent| parent.port))
+    }
+
     fn install(&self, switch: &mut SwitchNode) {
         let (config, lane) = (&self.config, self.config.shard.index());
         while switch.pipelines.len() <= lane {
@@ -133,6 +153,20 @@ impl Program {
 }
 
 impl Simulation {
+    /// How many trees are planned for a job.
+    pub fn tree_count(&self, job: &Job) -> usize {
+        if job.plan.protocol.placement == Placement::Trees { job.plan.roots.len() } else { 0 }
+    }
+
+    /// The switches at the tops of a job's trees, tree by tree. Where all ranks are below a lower switch than the plan
+    /// names, that one.
+    pub fn tree_roots(&self, job: &Job) -> Vec<u32> {
+        let tops = self.programs.iter().filter(|program| program.job() == job.index && program.is_root());
+        let mut tops: Vec<(usize, u32)> = tops.map(|program| (program.lane(), program.switch)).collect();
+        tops.sort_unstable();
+        tops.into_iter().map(|(_, switch)| switch).collect()
+    }
+
     /// What the members and switches of a job agree on.
     pub(super) fn job_config(&self, index: JobIndex, plan: &JobPlan, shards: usize) -> JobConfig {
         JobConfig {

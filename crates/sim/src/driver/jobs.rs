@@ -10,6 +10,8 @@ use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
 
+use super::losses::Loss;
+
 /// A job's number in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobIndex(pub u16);
@@ -123,6 +125,10 @@ pub struct Job {
     pub iterations: Vec<Iteration>,
     /// What went wrong.
     pub complaints: Vec<Complaint>,
+    /// What it needs and will not have again, from the first on.
+    pub losses: Vec<Loss>,
+    /// When the first rank gave up for want of that.
+    pub gave_up: Option<Time>,
     /// The hosts that sum for it instead of switches, by number; those of the ranks, where servers are colocated.
     pub servers: Vec<NodeId>,
     /// By rank, how late it submits; none is where this is empty.
@@ -147,6 +153,8 @@ impl Job {
             members: plan.members.clone(),
             iterations: vec![Iteration::default(); plan.iterations as usize],
             complaints: Vec::new(),
+            losses: Vec::new(),
+            gave_up: None,
             servers: Vec::new(),
             late: Vec::new(),
             first_switches,
@@ -260,6 +268,8 @@ impl Jobs {
                 own.completed += theirs.completed;
             }
             own.complaints.extend(theirs.complaints);
+            // Losses are known to all parts.
+            own.gave_up = own.gave_up.into_iter().chain(theirs.gave_up).min();
             own.complaints.sort_by_key(|complaint| (complaint.time, complaint.rank));
         }
     }

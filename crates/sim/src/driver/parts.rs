@@ -55,7 +55,7 @@ impl Simulation {
             EventKind::Nic => share.owns(NodeId(id.number())),
             EventKind::Source => share.owns(seats[id.number() as usize].host),
             EventKind::Plan => true,
-            EventKind::Arrival | EventKind::Stray | EventKind::Departure | EventKind::Pause => {
+            EventKind::Arrival | EventKind::Stray | EventKind::Departure | EventKind::Pause | EventKind::Look => {
                 unreachable!("nothing has been sent to any of {hosts} hosts")
             }
         });

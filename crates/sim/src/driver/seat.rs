@@ -35,8 +35,20 @@ pub struct Seat {
     pub alive: bool,
     /// Collectives submitted so far.
     pub submitted: u32,
+    /// Those of them that it has completed.
+    pub completed: u32,
     /// It has collectives to submit or to wait for.
     pub open: bool,
+    /// What it had done when somebody last looked whether it gets on; none where nobody looks.
+    pub seen: Option<Progress>,
+}
+
+/// How far a seat is; more of anything is further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    submitted: u32,
+    completed: u32,
+    blocks: u64,
 }
 
 /// Where a host's machine writes its packets before the fabric has them.
@@ -45,7 +57,18 @@ pub type Scratch = Vec<u8>;
 impl Seat {
     /// A member before its first collective; `open` if it has any to submit.
     pub fn new(host: NodeId, job: JobIndex, rank: Rank, machine: Box<dyn Host>, open: bool) -> Seat {
-        Seat { host, job, rank, machine, drain: Drain::default(), alive: true, submitted: 0, open }
+        Seat {
+            host,
+            job,
+            rank,
+            machine,
+            drain: Drain::default(),
+            alive: true,
+            submitted: 0,
+            completed: 0,
+            open,
+            seen: None,
+        }
     }
 
     /// The machine's next packet, on its way.
@@ -95,6 +118,18 @@ impl Seat {
         } else {
             self.drain.reset_timer();
         }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let stats = self.machine.stats();
+        let blocks = stats.blocks_in_network + stats.blocks_at_hosts;
+        Progress { submitted: self.submitted, completed: self.completed, blocks }
+    }
+
+    /// It has submitted a collective that is not complete.
+    pub fn waits(&self) -> bool {
+        self.submitted > self.completed
     }
 
     /// The host is dead: the machine sends and hears nothing any more.

@@ -10,6 +10,7 @@ use super::flows::{FlowId, Flows};
 use super::host::HostNode;
 use super::install::Program;
 use super::jobs::{JobIndex, Jobs};
+use super::losses::Gone;
 use super::noise::Noise;
 use super::seat::{Scratch, Seat, SeatId};
 use super::shared::{SharedSettings, Sharer};
@@ -82,11 +83,12 @@ pub struct Simulation {
     pub(super) switches: Vec<SwitchNode>,
     pub(super) seat_timers: TimerTable,
     node_timers: TimerTable,
-    plans: Vec<Action>,
+    pub(super) plans: Vec<Action>,
     pub(super) plan_times: Vec<Time>,
     pub(super) plans_done: u64,
     pub(super) programs: Vec<Program>,
     pub(super) sharers: Vec<Sharer>,
+    pub(super) gone: Gone,
     pub(super) open: u64,
     pub(super) events: u64,
 }
@@ -122,6 +124,7 @@ impl Simulation {
             plans_done: 0,
             programs: Vec::new(),
             sharers: Vec::new(),
+            gone: Gone::default(),
             open: 0,
             events: 0,
             settings,
@@ -270,6 +273,7 @@ impl Simulation {
                 }
             }
             EventKind::Pause => self.fabric.heed(LinkId(event.id.number())),
+            EventKind::Look => self.look(SeatId(event.id.number())),
         }
     }
 

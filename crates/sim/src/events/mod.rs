@@ -34,9 +34,11 @@ pub enum EventKind {
     Source = 5,
     /// An order to PAUSE or to go on reaches a lossless port.
     Pause = 6,
+    /// A member of a job that has lost something for good shows whether it still gets on.
+    Look = 7,
 }
 
-const KINDS: [EventKind; 7] = [
+const KINDS: [EventKind; 8] = [
     EventKind::Plan,
     EventKind::Arrival,
     EventKind::Stray,
@@ -44,6 +46,7 @@ const KINDS: [EventKind; 7] = [
     EventKind::Nic,
     EventKind::Source,
     EventKind::Pause,
+    EventKind::Look,
 ];
 const NUMBER_BITS: u32 = 29;
 

@@ -9,15 +9,14 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_proto::switch_options::SwitchOptions;
 
+use super::faults;
 use super::hosts::Allocation;
 use super::traffic::{add_traffic, transport};
 use crate::config::{
-    CollectiveKind, Config, ConfigError, Duration, FaultSection, Hosts, JobSection, LinkSet, Links, ParameterServers,
-    RootChoice, ServerWord, StragglerSection, invalid,
+    CollectiveKind, Config, ConfigError, Duration, Hosts, JobSection, ParameterServers, RootChoice, ServerWord,
+    StragglerSection, SwitchName, invalid,
 };
-use crate::driver::{Action, JobPlan, Noise, Settings, SharedSettings, Simulation};
-use crate::faults::TroubleSpec;
-use crate::net::LinkId;
+use crate::driver::{JobPlan, Noise, Settings, SharedSettings, Simulation};
 use crate::rng::{Purpose, Rng};
 use crate::topology::Graph;
 
@@ -48,7 +47,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         }
     }
     for (index, section) in config.faults.iter().enumerate() {
-        plan_fault(&mut simulation, section).map_err(|error| invalid(format!("fault {index}: {error}")))?;
+        faults::plan(&mut simulation, section).map_err(|error| invalid(format!("fault {index}: {error}")))?;
     }
     for (index, section) in config.jobs.iter().enumerate() {
         let plan = job_plan(config, index, section, &mut hosts, &simulation)?;
@@ -88,26 +87,7 @@ fn job_plan(
     let graph = simulation.graph();
     let name = section.name.clone().unwrap_or_else(|| format!("job {index}"));
     let members = hosts.take(&name, &section.hosts, section.placement)?;
-    let size = section.dtype.size() as u64;
-    if !section.tensor.0.is_multiple_of(size) {
-        return Err(invalid(format!(
-            "{name}: a tensor of {} is no whole number of {} elements, which have {size} bytes",
-            section.tensor, section.dtype
-        )));
-    }
-    if section.tensor.0 / size > u64::from(u32::MAX) {
-        return Err(invalid(format!("{name}: a tensor of {} has more than 2^32 - 1 elements", section.tensor)));
-    }
-    if section.iterations == 0 {
-        return Err(invalid(format!("{name}: iterations = 0 leaves nothing to do")));
-    }
-    let rto = section.rto;
-    if rto.min > rto.max || rto.min.0 == Span::ZERO {
-        return Err(invalid(format!(
-            "{name}: rto.min = {} must be above 0 and at most rto.max = {}",
-            rto.min, rto.max
-        )));
-    }
+    check_numbers(&name, section)?;
     let given = texts(&section.options);
     let options = section
         .protocol
@@ -138,11 +118,51 @@ fn job_plan(
         elements_per_packet: section.elements_per_packet,
         slots,
         roots,
-        timers: rto.timers(),
-        timeout: section.timeout.map(|timeout| timeout.0),
+        timers: section.rto.timers(),
+        timeout: Some(section.timeout.map_or_else(|| default_timeout(section, graph), |timeout| timeout.0)),
         name,
     })
 }
+
+/// Numbers of a job that nothing else depends on.
+fn check_numbers(name: &str, section: &JobSection) -> Result<(), ConfigError> {
+    let size = section.dtype.size() as u64;
+    if !section.tensor.0.is_multiple_of(size) {
+        return Err(invalid(format!(
+            "{name}: a tensor of {} is no whole number of {} elements, which have {size} bytes",
+            section.tensor, section.dtype
+        )));
+    }
+    if section.tensor.0 / size > u64::from(u32::MAX) {
+        return Err(invalid(format!("{name}: a tensor of {} has more than 2^32 - 1 elements", section.tensor)));
+    }
+    if section.iterations == 0 {
+        return Err(invalid(format!("{name}: iterations = 0 leaves nothing to do")));
+    }
+    let rto = section.rto;
+    if rto.min > rto.max || rto.min.0 == Span::ZERO {
+        return Err(invalid(format!(
+            "{name}: rto.min = {} must be above 0 and at most rto.max = {}",
+            rto.min, rto.max
+        )));
+    }
+    Ok(())
+}
+
+/// So long that only a collective that gets nowhere, or next to nowhere, takes longer.
+fn default_timeout(section: &JobSection, graph: &Graph) -> Span {
+    let slowest = graph.edges().iter().map(|edge| edge.a_to_b.rate.min(edge.b_to_a.rate)).min();
+    let tensor = slowest.map_or(Span::ZERO, |rate| rate.time_of(section.tensor.0));
+    let late = section.stragglers.as_ref().map_or(Span::ZERO, |stragglers| stragglers.late.0);
+    let span = tensor.0.saturating_mul(TIMEOUT_TRANSFERS).max(LEAST_TIMEOUT.0);
+    // Not so long that a deadline would lie behind the end of time.
+    Span(span.saturating_add(late.0).min(u64::MAX / 4))
+}
+
+/// A collective's deadline, where the file says none: so many times as long as its tensor takes on the slowest link ...
+const TIMEOUT_TRANSFERS: u64 = 100;
+/// ... and never less than this.
+const LEAST_TIMEOUT: Span = Span::from_millis(1_000);
 
 /// By rank, how late it is; empty if none is.
 fn lateness(plan: &JobPlan, section: &JobSection) -> Result<Vec<Span>, ConfigError> {
@@ -189,9 +209,6 @@ fn servers(plan: &JobPlan, section: &JobSection, hosts: &mut Allocation) -> Resu
             names.join(", ")
         )));
     }
-    if section.trees > 1 || section.roots.is_some() {
-        return Err(invalid(format!("{name}: with servers no switch sums: leave trees and roots out")));
-    }
     let hosts = match servers {
         ParameterServers::Word(ServerWord::Colocated) => Vec::new(),
         ParameterServers::Dedicated(wanted) => hosts.take(&format!("{name}'s servers"), wanted, section.placement)?,
@@ -225,6 +242,19 @@ fn spec(section: &JobSection, world: usize) -> Result<Spec, String> {
     }
 }
 
+/// What only jobs with planned trees have is not ignored where there are none.
+fn refuse_trees(name: &str, section: &JobSection) -> Result<(), ConfigError> {
+    if section.protocol.placement == Placement::Trees {
+        return Ok(());
+    }
+    let given = [("trees", section.trees.is_some()), ("roots", section.roots.is_some())];
+    let Some((key, _)) = given.into_iter().find(|(_, given)| *given) else { return Ok(()) };
+    let with_trees = protocols::ALL.iter().filter(|protocol| protocol.placement == Placement::Trees);
+    let names: Vec<&str> = with_trees.map(|protocol| protocol.name).collect();
+    let (protocol, names) = (section.protocol.name, names.join(", "));
+    Err(invalid(format!("{name}: {protocol} has no trees that a file plans: leave {key} out; {names} has")))
+}
+
 fn roots(
     config: &Config,
     index: usize,
@@ -234,29 +264,29 @@ fn roots(
     simulation: &Simulation,
 ) -> Result<Vec<u32>, ConfigError> {
     let graph = simulation.graph();
+    refuse_trees(name, section)?;
     if let Some(roots) = &section.roots {
-        if let Some(wrong) = roots.iter().find(|&&root| root >= graph.switches()) {
-            return Err(invalid(format!("{name}: switch {wrong} is no root: there are {} switches", graph.switches())));
-        }
         if roots.is_empty() {
             return Err(invalid(format!("{name}: roots is an empty list")));
         }
-        return Ok(roots.clone());
+        let root = |root: &SwitchName| root.switch(graph).map_err(|error| invalid(format!("{name}: roots: {error}")));
+        return roots.iter().map(root).collect();
     }
     if section.protocol.placement == Placement::EveryHop {
         return Ok(Vec::new());
     }
-    if section.trees == 0 {
+    let trees = section.trees.unwrap_or(1);
+    if trees == 0 {
         return Err(invalid(format!("{name}: trees = 0: a job has at least one")));
     }
     let mut rng = Rng::new(config.seed, Purpose::Roots, index as u64);
     if section.root_choice == RootChoice::LeastLoaded {
-        let chosen = simulation.least_loaded_roots(members, section.trees, &mut rng);
+        let chosen = simulation.least_loaded_roots(members, trees, &mut rng);
         return chosen.map_err(|error| invalid(format!("{name}: {error}")));
     }
     let mut top = graph.top_switches();
     rng.shuffle(&mut top);
-    Ok(top.iter().copied().cycle().take(usize::from(section.trees)).collect())
+    Ok(top.iter().copied().cycle().take(usize::from(trees)).collect())
 }
 
 /// Bytes on a link of a job's full packet.
@@ -275,101 +305,4 @@ fn pool_size(packet: u64, graph: &Graph, config: &Config, trees: usize, wait: Sp
     let in_flight = latency.times(2 * levels).0.div_ceil(slowest.time_of(packet).0.max(1)) + 1;
     let slots = in_flight.next_power_of_two().clamp(8, 1 << 15);
     (slots.div_ceil(trees as u64) * trees as u64).min(u64::from(u16::MAX)) as u16
-}
-
-fn plan_fault(simulation: &mut Simulation, section: &FaultSection) -> Result<(), ConfigError> {
-    let (at, until) = (Time::ZERO + section.at.0, section.until.map(|until| Time::ZERO + until.0));
-    if until.is_some_and(|until| until <= at) {
-        return Err(invalid("until is not after at"));
-    }
-    let mut changes: Vec<(Time, Action)> = Vec::new();
-    if let Some(name) = section.dead {
-        let node = name.node(simulation.graph())?;
-        changes.push((at, Action::Kill(node)));
-        changes.extend(until.map(|until| (until, Action::Revive(node))));
-    }
-    if let Some(links) = &section.links {
-        link_changes(simulation.graph(), section, links, at, until, &mut changes)?;
-    } else if section.dead.is_none() {
-        return Err(invalid("it names neither links nor something dead"));
-    }
-    for (time, action) in changes {
-        simulation.plan(time, action);
-    }
-    Ok(())
-}
-
-fn link_changes(
-    graph: &Graph,
-    section: &FaultSection,
-    links: &Links,
-    at: Time,
-    until: Option<Time>,
-    changes: &mut Vec<(Time, Action)>,
-) -> Result<(), ConfigError> {
-    let spec = TroubleSpec {
-        loss: section.loss.0,
-        corruption: section.corruption.0,
-        duplication: section.duplication.0,
-        reordering: section.reordering.0,
-        longest_delay: section.delay.0,
-    };
-    let cables = cables(graph, links)?;
-    if spec != (TroubleSpec { longest_delay: spec.longest_delay, ..TroubleSpec::default() }) {
-        for link in cables.iter().flat_map(|&cable| [cable, cable.reverse()]) {
-            changes.push((at, Action::Trouble(link, Some(spec))));
-            changes.extend(until.map(|until| (until, Action::Trouble(link, None))));
-        }
-    }
-    let Some(period) = section.flap else {
-        if section.down {
-            changes.extend(cables.iter().map(|&cable| (at, Action::Cable(cable, true))));
-            let back = until.into_iter().flat_map(|until| cables.iter().map(move |&cable| (until, cable)));
-            changes.extend(back.map(|(until, cable)| (until, Action::Cable(cable, false))));
-        }
-        return Ok(());
-    };
-    let Some(until) = until else { return Err(invalid("links that flap need an until")) };
-    if until.since(at).0 / period.0.0.max(1) > MOST_FLAPS {
-        return Err(invalid(format!("links that flap every {period} flap more than {MOST_FLAPS} times")));
-    }
-    let mut time = at;
-    while time < until {
-        changes.extend(cables.iter().map(|&cable| (time, Action::Cable(cable, true))));
-        let back = (time + period.0).min(until);
-        changes.extend(cables.iter().map(|&cable| (back, Action::Cable(cable, false))));
-        time = back + period.0;
-    }
-    Ok(())
-}
-
-const MOST_FLAPS: u64 = 10_000;
-
-/// One direction of each cable that is meant.
-pub(super) fn cables(graph: &Graph, links: &Links) -> Result<Vec<LinkId>, ConfigError> {
-    let ends_at_host = |index: &usize| graph.edges()[*index].a.0.min(graph.edges()[*index].b.0) < graph.hosts();
-    let all = 0..graph.edges().len();
-    let chosen: Vec<usize> = match links {
-        Links::Set(LinkSet::All) => all.collect(),
-        Links::Set(LinkSet::Hosts) => all.filter(ends_at_host).collect(),
-        Links::Set(LinkSet::Core) => all.filter(|index| !ends_at_host(index)).collect(),
-        Links::Between(pairs) => {
-            let mut chosen = Vec::new();
-            for [a, b] in pairs {
-                let (from, to) = (a.node(graph)?, b.node(graph)?);
-                let joins = |index: &usize| {
-                    let edge = &graph.edges()[*index];
-                    (edge.a, edge.b) == (from, to) || (edge.b, edge.a) == (from, to)
-                };
-                let before = chosen.len();
-                chosen.extend(all.clone().filter(joins));
-                if chosen.len() == before {
-                    let (a, b) = (String::from(*a), String::from(*b));
-                    return Err(invalid(format!("no link joins {a} and {b}")));
-                }
-            }
-            chosen
-        }
-    };
-    Ok(chosen.into_iter().map(|index| LinkId(2 * index as u32)).collect())
 }

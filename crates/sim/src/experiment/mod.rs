@@ -1,6 +1,7 @@
 //! From a file to a report: builds what a [`Config`] describes, runs it, and measures.
 
 mod build;
+mod faults;
 mod hosts;
 mod sampling;
 mod threads;
@@ -16,7 +17,7 @@ pub use build::build;
 use self::sampling::Sampler;
 use crate::config::{Config, ConfigError};
 use crate::driver::{Simulation, look_ahead, window_end};
-use crate::report::Report;
+use crate::report::{Report, Stop};
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +43,11 @@ pub enum RunError {
     Stopped(Span),
 }
 
+/// Builds an experiment, and runs nothing: whether it can be run.
+pub fn check(config: &Config) -> Result<(), ConfigError> {
+    Sampler::new(config, &build(config)?).map(drop)
+}
+
 /// Runs an experiment to its end.
 pub fn run(config: &Config) -> Result<Report, RunError> {
     run_watched(config, &mut |_| ControlFlow::Continue(()))
@@ -63,16 +69,16 @@ pub fn run_on_threads(
     let mut sampler = Sampler::new(config, &simulation)?;
     let set_up = begun.elapsed();
     let begun = Instant::now();
-    let finished = match look_ahead(simulation.graph()) {
+    let stop = match look_ahead(simulation.graph()) {
         Some(look_ahead) if threads > 1 && simulation.open() > 0 => {
             let whole = threads::advance(config, simulation, sampler, look_ahead, threads, watch)?;
             (simulation, sampler) = (whole.simulation, whole.sampler);
-            whole.finished
+            whole.stop
         }
         _ => advance(&mut simulation, &mut sampler, Time::ZERO + config.end.0, watch)?,
     };
     let (run, samples) = (begun.elapsed(), sampler.into_samples());
-    Ok(Report::new(config, &simulation, finished, set_up, run).with_samples(samples))
+    Ok(Report::new(config, &simulation, stop, set_up, run).with_samples(samples))
 }
 
 /// Events between two looks at the watch: about a tenth of a second.
@@ -83,12 +89,13 @@ fn advance(
     sampler: &mut Sampler,
     end: Time,
     watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
-) -> Result<bool, RunError> {
+) -> Result<Stop, RunError> {
     let total = simulation.open();
     if total == 0 {
-        return Ok(true);
+        return Ok(Stop::Finished);
     }
     let mut look_at = simulation.events() + EVENTS_PER_LOOK;
+    let mut why = Stop::Finished;
     while simulation.open() > 0 {
         let stop = sampler.stop(end);
         while simulation.open() > 0 && simulation.events() != look_at && simulation.step(stop) {}
@@ -102,17 +109,17 @@ fn advance(
         }
         let next = simulation.next_time();
         if next > end || next.0 == u64::MAX {
+            why = if next.0 == u64::MAX { Stop::Idle } else { Stop::End };
             break;
         }
         sampler.take(simulation, next);
     }
-    let finished = simulation.open() == 0;
     let last = last_moment(simulation).min(end);
-    if finished {
+    if why == Stop::Finished {
         sampler.run_to(simulation, last);
     }
     sampler.take(simulation, last);
-    Ok(finished)
+    Ok(why)
 }
 
 /// A run ends with the window in which the last thing happened: so far other threads may be by then.

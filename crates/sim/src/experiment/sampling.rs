@@ -3,7 +3,7 @@
 
 use tributary_proto::contract::time::{Span, Time};
 
-use super::build::cables;
+use super::faults::cables;
 use crate::config::{Config, ConfigError, Duration, Sample, SampleWord, invalid};
 use crate::driver::Simulation;
 use crate::net::LinkId;

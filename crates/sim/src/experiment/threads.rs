@@ -15,6 +15,7 @@ use super::{Progress, RunError, build};
 use crate::config::Config;
 use crate::driver::{Simulation, deal_out, window_end};
 use crate::net::{Outbox, Share};
+use crate::report::Stop;
 
 /// What the threads of one run have in common.
 struct Meeting {
@@ -38,7 +39,7 @@ struct Meeting {
 pub struct Ended {
     pub simulation: Simulation,
     pub sampler: Sampler,
-    pub finished: bool,
+    pub stop: Stop,
 }
 
 /// Runs what `first` is the first part of, and gives the whole.
@@ -121,7 +122,12 @@ impl Meeting {
             }
             let over = until.is_some_and(|until| earliest >= until) || earliest > self.end || earliest.0 == u64::MAX;
             if over || self.stopped.load(Ordering::Relaxed) {
-                return Ended { simulation, sampler, finished };
+                let stop = match earliest.0 {
+                    _ if finished => Stop::Finished,
+                    u64::MAX => Stop::Idle,
+                    _ => Stop::End,
+                };
+                return Ended { simulation, sampler, stop };
             }
             last_window = window_end(earliest, self.look_ahead);
             // All parts carry a plan out in the same instant, and nothing crosses it unseen.

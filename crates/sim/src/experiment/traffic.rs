@@ -53,24 +53,10 @@ pub fn add_traffic(
     if members.len() < 2 {
         return Err(wrong("one host has nobody to send to"));
     }
-    if section.load.0 == 0.0 {
-        return Err(wrong("load = 0 sends nothing"));
-    }
-    if section.pattern != Pattern::Poisson && section.sizes.is_some() {
-        return Err(wrong("sizes is for pattern = \"poisson\""));
-    }
-    if section.pattern == Pattern::Permutation && section.until.is_some() {
-        return Err(wrong("a permutation ends by itself: leave until out"));
-    }
-    if section.exchange && (section.pattern != Pattern::Uniform || config.network.lossless.is_none()) {
-        return Err(wrong(
-            "exchange is for pattern = \"uniform\" over lossless links: a lost packet would stop its host",
-        ));
-    }
-    if section.until.is_some_and(|until| until.0 <= section.start.0) {
-        return Err(wrong("until is not after start"));
-    }
+    check_keys(config, section).map_err(wrong)?;
     let seed = config.seed ^ index as u64;
+    // No load is a load, as the first point of a sweep: its hosts are taken, and send nothing.
+    let is_silent = section.load.0 == 0.0;
     match (section.pattern, section.transport) {
         (Pattern::Permutation, Some(Transport::Dctcp)) => {
             let bytes = message(section, 1).map_err(|error| wrong(&error))?;
@@ -91,17 +77,40 @@ pub fn add_traffic(
         (Pattern::Uniform, _) => {
             let (packet, bytes) = plain(section).map_err(|error| wrong(&error))?;
             let which = u8::try_from(index).map_err(|_| wrong("at most 256 patterns fit"))?;
-            uniform(simulation, config, which, section, &members, packet, bytes);
+            if !is_silent {
+                uniform(simulation, config, which, section, &members, packet, bytes);
+            }
         }
         (Pattern::Poisson, Some(Transport::None)) => {
             return Err(wrong("flows that arrive at random need transport = \"dctcp\""));
         }
         (Pattern::Poisson, _) => {
             let group = poisson(config, section, members).map_err(|error| wrong(&error))?;
-            for (host, source) in group.sources(config.seed, index as u64) {
+            let sources = if is_silent { Vec::new() } else { group.sources(config.seed, index as u64) };
+            for (host, source) in sources {
                 simulation.add_flow_source(host, source);
             }
         }
+    }
+    Ok(())
+}
+
+/// Keys that the pattern has no use for are refused.
+fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static str> {
+    if section.pattern == Pattern::Permutation && section.load.0 < 1.0 {
+        return Err("a permutation is sent as fast as it may be: leave load out");
+    }
+    if section.pattern != Pattern::Poisson && section.sizes.is_some() {
+        return Err("sizes is for pattern = \"poisson\"");
+    }
+    if section.pattern == Pattern::Permutation && section.until.is_some() {
+        return Err("a permutation ends by itself: leave until out");
+    }
+    if section.exchange && (section.pattern != Pattern::Uniform || config.network.lossless.is_none()) {
+        return Err("exchange is for pattern = \"uniform\" over lossless links: a lost packet would stop its host");
+    }
+    if section.until.is_some_and(|until| until.0 <= section.start.0) {
+        return Err("until is not after start");
     }
     Ok(())
 }

@@ -29,6 +29,7 @@ impl Report {
             y: "Gbit/s".into(),
             log_x: false,
             series: self.jobs.iter().map(line).filter(|line| !line.points.is_empty()).collect(),
+            marks: Vec::new(),
         }
     }
 
@@ -46,19 +47,22 @@ impl Report {
             y: "complete, %".into(),
             log_x: true,
             series: ["message", "dctcp"].map(line).into_iter().filter(|line| !line.points.is_empty()).collect(),
+            marks: Vec::new(),
         }
     }
 
     fn utilisation_figure(&self) -> Figure {
         let series = self.by_place(|row| 100.0 * row.utilisation);
         let title = "Share of the run that links spent sending".into();
-        Figure { title, x: "links, from the least used, %".into(), y: "used, %".into(), log_x: false, series }
+        let (x, y) = ("links, from the least used, %".into(), "used, %".into());
+        Figure { title, x, y, log_x: false, series, marks: Vec::new() }
     }
 
     fn queue_figure(&self) -> Figure {
         let series = self.by_place(|row| row.counters.max_queue_bytes as f64 / 1024.0);
         let title = "Most that ever waited in output queues".into();
-        Figure { title, x: "queues, from the emptiest, %".into(), y: "KiB".into(), log_x: false, series }
+        let (x, y) = ("queues, from the emptiest, %".into(), "KiB".into());
+        Figure { title, x, y, log_x: false, series, marks: Vec::new() }
     }
 
     /// For each group of links, the value that a share of them does not exceed.

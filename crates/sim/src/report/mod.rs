@@ -1,7 +1,9 @@
 //! What a run found: text for people, JSON and tables for programs.
 
+mod faults;
 mod figures;
 mod files;
+mod jobs;
 mod links;
 mod metrics;
 mod samples;
@@ -9,22 +11,23 @@ mod tables;
 mod text;
 mod timeline;
 mod transport;
+mod verdict;
 
 use std::time::Duration;
 
 use serde::Serialize;
-use tributary_proto::contract::drop_reason::DropCounters;
-use tributary_proto::contract::host::HostStats;
-use tributary_proto::contract::time::Time;
 
+pub use faults::FaultReport;
 pub use files::{FileError, write_whole};
+pub use jobs::{IterationReport, JobReport};
 pub use links::{LinkGroup, LinkRow};
 pub use metrics::{MetricReport, MetricRow, SharedMetrics};
 pub use samples::{LinkSample, Samples, SamplesReport};
 pub use transport::{FlowClass, TransportReport};
+pub use verdict::Stop;
 
-use crate::config::Config;
-use crate::driver::{Job, Simulation, SwitchMetrics};
+use crate::config::{Config, Duration as Length};
+use crate::driver::Simulation;
 
 /// What a run found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,8 +38,13 @@ pub struct Report {
     pub hosts: u32,
     /// Its switches.
     pub switches: u32,
-    /// Every message and every job is finished.
+    /// Nothing that the run waits for is left: messages, flows, and ranks of jobs, which may have failed.
     pub finished: bool,
+    /// Why the run ended.
+    pub stop: Stop,
+    /// The file's `end`.
+    #[serde(skip)]
+    pub end: Length,
     /// Simulated seconds.
     pub seconds: f64,
     /// The hash of all arrivals and losses, in hexadecimal: equal for equal runs.
@@ -51,6 +59,9 @@ pub struct Report {
     pub transport: Option<TransportReport>,
     /// Traffic without end.
     pub background: Option<BackgroundReport>,
+    /// What the file has go wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultReport>,
     /// Links, by where they are.
     pub links: Vec<LinkGroup>,
     /// Packets that a lossless network lost all the same, for want of room; none where PAUSE is not used.
@@ -90,62 +101,6 @@ pub struct Speed {
     pub events: u64,
     /// Packets out of links, for each second.
     pub hops_per_second: f64,
-}
-
-/// One job.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct JobReport {
-    /// Its name.
-    pub name: String,
-    /// Its protocol.
-    pub protocol: &'static str,
-    /// Its ranks.
-    pub ranks: usize,
-    /// Their hosts, rank by rank.
-    pub hosts: Vec<u32>,
-    /// How many hosts sum for it instead of switches; none where switches sum, or a ring.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub servers: Option<usize>,
-    /// Bytes of its tensor.
-    pub tensor_bytes: u64,
-    /// Its pool.
-    pub slots: u16,
-    /// Its trees.
-    pub trees: usize,
-    /// Every rank completed everything, and every sum is proven.
-    pub complete: bool,
-    /// Its collectives.
-    pub iterations: Vec<IterationReport>,
-    /// The median of their seconds.
-    pub seconds: Option<f64>,
-    /// Tensor bits over the median.
-    pub goodput_gbps: Option<f64>,
-    /// Packets of its hosts.
-    pub packets_sent: u64,
-    /// Those that were sent again.
-    pub retransmissions: u64,
-    /// Share of blocks whose sum was made in the network.
-    pub in_network: Option<f64>,
-    /// Packets that were of no use to its hosts, by reason.
-    pub drops: Vec<(&'static str, u64)>,
-    /// Those that were of no use to its programs in switches, by reason.
-    pub switch_drops: Vec<(&'static str, u64)>,
-    /// What its protocol counts and measures of its own in switches.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub switch_metrics: Vec<MetricReport>,
-    /// What went wrong, a sentence each.
-    pub complaints: Vec<String>,
-}
-
-/// One collective.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct IterationReport {
-    /// The first rank's submission, in seconds.
-    pub start: f64,
-    /// The last rank's completion.
-    pub end: Option<f64>,
-    /// Ranks that completed it.
-    pub completed: u32,
 }
 
 /// All messages with an end.
@@ -193,7 +148,7 @@ pub struct BackgroundReport {
 
 impl Report {
     /// What there is to say about a simulation now.
-    pub fn new(config: &Config, simulation: &Simulation, finished: bool, set_up: Duration, run: Duration) -> Report {
+    pub fn new(config: &Config, simulation: &Simulation, stop: Stop, set_up: Duration, run: Duration) -> Report {
         let (fabric, graph) = (&simulation.fabric, simulation.graph());
         let seconds = fabric.now.as_secs_f64();
         let mut flow_rows = flow_rows(simulation);
@@ -208,17 +163,20 @@ impl Report {
             seed: config.seed,
             hosts: graph.hosts(),
             switches: graph.switches(),
-            finished,
+            finished: stop == Stop::Finished,
+            stop,
+            end: config.end,
             seconds,
             trace_hash: format!("{:016x}", fabric.trace_hash()),
             hops: fabric.hops(),
-            jobs: simulation.traffic.jobs.all().iter().map(|job| job_report(simulation, job, &metrics)).collect(),
+            jobs: simulation.traffic.jobs.all().iter().map(|job| jobs::report(simulation, job, &metrics)).collect(),
             flows,
             transport,
             background: (background.packets > 0).then(|| BackgroundReport {
                 packets: background.packets,
                 received_gbps: background.bytes as f64 * 8e-9 / seconds,
             }),
+            faults: faults::reports(config),
             links: links::groups(graph, &link_rows),
             lossless_drops: config.network.lossless.map(|_| links::overflows(&link_rows)),
             switch_memory_bytes: simulation.switch_memory_bytes(),
@@ -249,82 +207,6 @@ impl Report {
     pub fn with_samples(self, samples: Option<Samples>) -> Report {
         Report { sampled: samples.as_ref().map(Samples::summary), samples, ..self }
     }
-
-    /// What keeps the run from being right, in a sentence; `None` if every sum is proven and everything finished.
-    pub fn failure(&self) -> Option<String> {
-        if let Some((job, complaint)) = self.jobs.iter().find_map(|job| Some((job, job.complaints.first()?))) {
-            return Some(format!("{}: {complaint}", job.name));
-        }
-        if let Some(job) = self.jobs.iter().find(|job| !job.complete) {
-            return Some(format!("{} did not complete in {} s of simulated time", job.name, self.seconds));
-        }
-        if let Some(lost) = self.lossless_drops.filter(|&lost| lost > 0) {
-            return Some(format!("the lossless network lost {lost} packets for want of room: its queues need more"));
-        }
-        if let Some(lost) = self.flows.filter(|flows| flows.finished < flows.flows) {
-            return Some(format!("{} of {} messages were not received whole", lost.flows - lost.finished, lost.flows));
-        }
-        let flows = self.transport.as_ref().filter(|_| !self.finished)?;
-        Some(format!("{} of {} flows under DCTCP did not finish", flows.started - flows.finished, flows.started))
-    }
-}
-
-fn job_report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetrics]) -> JobReport {
-    let seats = simulation.traffic.seats.iter().filter(|seat| std::ptr::eq(simulation.traffic.jobs.get(seat.job), job));
-    let mut total = HostStats::default();
-    let mut drops = DropCounters::default();
-    for seat in seats {
-        let stats = seat.machine.stats();
-        total.packets_sent += stats.packets_sent;
-        total.retransmissions += stats.retransmissions;
-        total.blocks_in_network += stats.blocks_in_network;
-        total.blocks_at_hosts += stats.blocks_at_hosts;
-        drops.add(&stats.drops);
-    }
-    let ranks = job.plan.members.len() as u32;
-    let mut durations: Vec<f64> = job
-        .iterations
-        .iter()
-        .filter(|iteration| iteration.completed == ranks)
-        .filter_map(|iteration| Some(iteration.end?.since(iteration.start?).as_secs_f64()))
-        .collect();
-    durations.sort_by(f64::total_cmp);
-    let median = durations.get(durations.len() / 2).copied();
-    let tensor_bytes = u64::from(job.plan.spec.elements) * job.plan.spec.dtype.size() as u64;
-    let blocks = total.blocks_in_network + total.blocks_at_hosts;
-    JobReport {
-        name: job.plan.name.clone(),
-        protocol: job.plan.protocol.name,
-        ranks: job.plan.members.len(),
-        hosts: job.plan.members.iter().map(|host| host.0).collect(),
-        servers: (!job.servers.is_empty()).then_some(job.servers.len()),
-        tensor_bytes,
-        slots: job.plan.slots,
-        trees: if !job.servers.is_empty() { 0 } else { job.plan.roots.len() },
-        complete: job.is_complete() && job.complaints.is_empty(),
-        iterations: job
-            .iterations
-            .iter()
-            .filter_map(|iteration| {
-                let (start, end) = (iteration.start?.as_secs_f64(), iteration.end.map(Time::as_secs_f64));
-                Some(IterationReport { start, end, completed: iteration.completed })
-            })
-            .collect(),
-        seconds: median,
-        goodput_gbps: median.map(|seconds| tensor_bytes as f64 * 8e-9 / seconds),
-        packets_sent: total.packets_sent,
-        retransmissions: total.retransmissions,
-        in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
-        drops: by_name(&drops),
-        switch_drops: by_name(&simulation.drops_in_switches(job)),
-        switch_metrics: metrics::of_job(metrics, job.index),
-        complaints: job.complaints.iter().map(|complaint| complaint.sentence(job)).collect(),
-    }
-}
-
-/// The reasons that came up.
-fn by_name(drops: &DropCounters) -> Vec<(&'static str, u64)> {
-    drops.iter().filter(|&(_, count)| count > 0).map(|(reason, count)| (reason.name(), count)).collect()
 }
 
 fn flow_rows(simulation: &Simulation) -> Vec<FlowRow> {

@@ -28,6 +28,7 @@ impl Report {
             .whole("tensor_bytes", jobs().map(|job| job.tensor_bytes))
             .whole("slots", jobs().map(|job| job.slots.into()))
             .whole("trees", jobs().map(|job| job.trees as u64))
+            .text("roots", jobs().map(|job| roots(&job.roots)))
             .flag("complete", jobs().map(|job| job.complete))
             .real("seconds", jobs().map(|job| job.seconds))
             .real("goodput_gbps", jobs().map(|job| job.goodput_gbps))
@@ -126,4 +127,9 @@ impl Report {
             .text("from", rows().map(|row| &row.from))
             .text("to", rows().map(|row| &row.to))
     }
+}
+
+/// Switches by number, as a word of a table: "4 6".
+fn roots(switches: &[u32]) -> String {
+    switches.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }

@@ -2,11 +2,17 @@
 
 use std::fmt;
 
-use super::{FlowReport, JobReport, LinkGroup, MetricReport, Report, SamplesReport, TransportReport};
+use super::{FlowReport, JobReport, LinkGroup, MetricReport, Report, SamplesReport, Stop, TransportReport};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = if self.finished { "finished" } else { "NOT FINISHED" };
+        let right = self.jobs.iter().all(|job| job.complete);
+        let state = match self.stop {
+            Stop::Finished if right => "finished".to_string(),
+            Stop::Finished => "over".to_string(),
+            Stop::Idle => "NOT FINISHED".to_string(),
+            Stop::End => format!("NOT FINISHED at end = {},", self.end),
+        };
         writeln!(
             f,
             "{}, {}, seed {}: {state} after {} of simulated time",
@@ -62,8 +68,13 @@ fn figures(metrics: &[MetricReport]) -> String {
 fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
     let trees = match (job.servers, job.trees) {
         (Some(servers), _) => number(servers as u64, "server", "servers"),
-        (None, 0) => "dynamic trees".to_string(),
-        (None, trees) => number(trees as u64, "tree", "trees"),
+        (None, 0) if job.sums_on_the_way => "dynamic trees".to_string(),
+        (None, 0) => "no switch sums".to_string(),
+        (None, trees) => {
+            let roots = job.roots.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            let switches = if job.roots.len() == 1 { "switch" } else { "switches" };
+            format!("{} below {switches} {roots}", number(trees as u64, "tree", "trees"))
+        }
     };
     writeln!(
         f,
@@ -76,7 +87,12 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
     )?;
     match (job.seconds, job.goodput_gbps) {
         (Some(seconds), Some(goodput)) => {
-            writeln!(f, "  completion  {} (median of {})", time(seconds), job.iterations.len())?;
+            let of = if job.completed < job.collectives as usize {
+                format!(" of {}", job.collectives)
+            } else {
+                String::new()
+            };
+            writeln!(f, "  completion  {} (median of {}{of})", time(seconds), job.completed)?;
             writeln!(f, "  goodput     {goodput:.2} Gbit/s")?;
         }
         _ => writeln!(f, "  completion  none")?,
@@ -90,6 +106,9 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
     let own = figures(&job.switch_metrics);
     if !own.is_empty() {
         writeln!(f, "  in switches {own}")?;
+    }
+    if let Some(sentence) = &job.stuck {
+        writeln!(f, "  STUCK       {sentence}")?;
     }
     for sentence in job.complaints.iter().take(MOST_COMPLAINTS) {
         writeln!(f, "  WRONG       {sentence}")?;

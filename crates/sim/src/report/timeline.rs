@@ -1,7 +1,7 @@
 //! Samples as pictures: queues, links and switches over time.
 
 use super::{LinkSample, Report, Samples};
-use crate::figure::{Figure, Series};
+use crate::figure::{Figure, Mark, Series};
 
 /// Points of a line at most: several steps make one where there are more.
 const MOST_POINTS: usize = 256;
@@ -20,7 +20,7 @@ impl Report {
         let scale = Scale::of(samples);
         let figure = |title: &str, y: &str, series| {
             let x = format!("simulated time, {}", scale.unit);
-            Figure { title: title.into(), x, y: y.into(), log_x: false, series }
+            Figure { title: title.into(), x, y: y.into(), log_x: false, series, marks: self.marks(&scale) }
         };
         let queues = self.lines(samples, &scale, Of::Greatest, |sample| sample.queued as f64 / 1024.0);
         let links = self.lines(samples, &scale, Of::Mean, |sample| 100.0 * sample.utilisation);
@@ -33,6 +33,17 @@ impl Report {
             figures.push(figure("Switch memory in use over time", "KiB", vec![memory]));
         }
         figures
+    }
+
+    /// The file's faults that begin while there are samples.
+    fn marks(&self, scale: &Scale) -> Vec<Mark> {
+        let last = scale.width * scale.bins as f64;
+        let mark = |fault: &super::FaultReport| Mark {
+            name: fault.what.clone(),
+            from: fault.at * scale.factor,
+            to: fault.until.map(|until| until * scale.factor).filter(|&to| to < last),
+        };
+        self.faults.iter().map(mark).filter(|mark| mark.from < last).collect()
     }
 
     /// A line for each group of links.
@@ -89,6 +100,8 @@ impl Bin {
 /// How steps of time become points.
 struct Scale {
     unit: &'static str,
+    /// Of them in a second.
+    factor: f64,
     /// Steps of a point ...
     steps: usize,
     /// ... the time that they take, in the unit ...
@@ -106,7 +119,7 @@ impl Scale {
             length if length < 2.0 => ("ms", 1e3),
             _ => ("s", 1.0),
         };
-        Scale { unit, steps, width: seconds * factor * steps as f64, bins: samples.steps.div_ceil(steps) }
+        Scale { unit, factor, steps, width: seconds * factor * steps as f64, bins: samples.steps.div_ceil(steps) }
     }
 
     fn points(&self, bins: &[Bin], of: Of) -> Vec<[f64; 2]> {

@@ -145,9 +145,8 @@ impl Entry {
         let mut changes = Vec::new();
         for (key, value) in &self.changes {
             let written = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
-            let file = set_key(&mut table, key, value.clone()).map_err(|part| {
-                ReproduceError::Bad(format!("{}: \"{key}\" leads nowhere: there is no \"{part}\"", self.id))
-            })?;
+            let file = set_key(&mut table, key, value.clone())
+                .map_err(|missing| ReproduceError::Bad(format!("{}: \"{key}\" leads nowhere: {missing}", self.id)))?;
             changes.push(Change { key: key.clone(), value: written(value), file: file.as_ref().map(written) });
         }
         Ok((table, changes))

@@ -75,6 +75,8 @@ pub fn run_world(seed: u64, world: &World) -> Outcome {
             return Outcome { seed, failures, events: 0, trace_hash: 0 };
         }
     };
+    // Who misses something for good is to be told by its machine.
+    simulation.never_give_up();
     let judge_of = if world.config.network.lossless.is_some() { Checker::lossless } else { Checker::new };
     let (checker, findings) = judge_of(simulation.graph());
     simulation.fabric.set_tracer(Some(Box::new(checker)));

@@ -6,7 +6,7 @@ use tributary_control::option_text::{OptionTable, OptionText, texts};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::collective::encoding::Numbers;
 use tributary_proto::collective::tensor::Spec;
-use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::protocol::{self, Protocol};
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
@@ -68,12 +68,10 @@ pub fn world(seed: u64) -> World {
     jobs.iter_mut().for_each(|job| what.collective(job, hosts));
     let mut chosen = Draw(Rng::new(seed, Purpose::World, 7));
     jobs.iter_mut().for_each(|job| chosen.choose(job));
-    // Pools that are far too large for the queues on the way get a packet or two through in each timeout.
-    let end = Duration(Span::from_millis(120_000));
     World {
         config: Config {
             seed,
-            end,
+            end: END,
             network,
             jobs,
             traffic,
@@ -85,6 +83,9 @@ pub fn world(seed: u64) -> World {
         ending,
     }
 }
+
+/// Pools that are far too large for the queues on the way get a packet or two through in each timeout.
+const END: Duration = Duration(Span::from_millis(120_000));
 
 struct Draw(Rng);
 
@@ -219,13 +220,13 @@ impl Draw {
             compute: Duration(Span::from_nanos(self.of(&[0, 7, 100_000]))),
             elements_per_packet,
             slots: self.0.chance(0.7).then(|| trees * self.between(1, 64) as u16),
-            trees,
+            trees: (protocol.placement == protocol::Placement::Trees).then_some(trees),
             roots: None,
             root_choice: Default::default(),
             servers: None,
             stragglers: None,
             rto: Timeouts::default(),
-            timeout: (ending == Ending::SomeDie).then(|| Duration(Span::from_millis(200))),
+            timeout: Some(if ending == Ending::SomeDie { Duration(Span::from_millis(200)) } else { END }),
         }
     }
 
@@ -264,7 +265,7 @@ impl Draw {
             job.hosts = Hosts::List(ranks);
             job.servers = Some(ParameterServers::Dedicated(Hosts::List(servers)));
         }
-        (job.trees, job.slots) = (1, None);
+        job.slots = None;
         // Each host sends to all others at once: through queues of a packet or two, long ones take for ever.
         job.elements_per_packet = job.elements_per_packet.min(360);
         job.tensor = job.tensor.min(Bytes(40_000));

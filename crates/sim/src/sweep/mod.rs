@@ -10,9 +10,12 @@
 //! "network.routing" = ["ecmp", "random"]
 //! ```
 //!
+//! `[[sweep.together]]` names keys whose values belong together, the first to the first, and so on.
+//!
 //! [`plan`] makes the points, [`order`] sends one elsewhere, [`store`] keeps those that are finished, [`summary`] is the
 //! table at the end.
 
+mod files;
 mod order;
 mod plan;
 mod store;
@@ -24,12 +27,53 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+pub use files::write_tables;
 pub use order::{OrderError, WorkOrder};
 pub use plan::{Sweep, SweepPoint};
 pub use store::{Finished, Store, StoreError};
 pub use summary::{Line, run_table, summarise, summary_table};
 
-use crate::experiment::{RunError, run_watched};
+use crate::config::{ConfigError, invalid};
+use crate::experiment::{self, RunError, run_watched};
+
+/// Builds what every point describes, and runs nothing. What one of them would be refused for is the error, with what
+/// its keys are; the first one's in the points' order. `stop` ends it early, as if nothing were wrong.
+pub fn check(keys: &[String], points: &[SweepPoint], stop: &AtomicBool) -> Result<(), ConfigError> {
+    let next = AtomicUsize::new(0);
+    let wrong: Mutex<Option<(usize, ConfigError)>> = Mutex::new(None);
+    let work = || {
+        while !stop.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(point) = points.get(number) else { return };
+            let (Err(error), Ok(mut wrong)) = (experiment::check(&point.config), wrong.lock()) else { continue };
+            if wrong.as_ref().is_none_or(|(first, _)| number < *first) {
+                *wrong = Some((number, error));
+            }
+            // Those before it are being checked by now, and the first one counts.
+            return;
+        }
+    };
+    on_all_cores(points.len(), &work);
+    match wrong.into_inner() {
+        Ok(Some((number, error))) => {
+            let point = &points[number];
+            let seed = format!("seed = {}", point.config.seed);
+            let with = [plan::setting(keys, &point.values), seed];
+            let with: Vec<String> = with.into_iter().filter(|text| !text.is_empty()).collect();
+            Err(invalid(format!("with {}: {error}", with.join(", "))))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn on_all_cores(most: usize, work: &(dyn Fn() + Sync)) {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(most);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+}
 
 /// Runs every point that the store does not hold yet; `done` is told of each. Gives the error of the first point that
 /// could not be run or kept; those that are finished stay. `stop` ends the sweep after no more than the moment.
@@ -53,12 +97,7 @@ pub fn run(
             }
         }
     };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(points.len());
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
-        }
-    });
+    on_all_cores(points.len(), &work);
     match failed.into_inner() {
         Ok(Some(error)) => Err(error),
         _ => Ok(()),

@@ -1,9 +1,11 @@
 //! The points of a sweep.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::config::{Config, ConfigError, invalid, json_table, set_key};
+use crate::config::{Config, ConfigError, invalid, json_table, other_kind, set_key};
 
 /// More points than this and a mistake is more likely than a purpose.
 const MOST_POINTS: usize = 1_000_000;
@@ -15,6 +17,8 @@ struct Section {
     seeds: Seeds,
     #[serde(default)]
     over: Table,
+    #[serde(default)]
+    together: Vec<Table>,
 }
 
 #[derive(Deserialize)]
@@ -33,9 +37,9 @@ impl Default for Seeds {
 /// A file's points: every combination of values, each with every seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
-    /// The keys that vary, in alphabetical order.
+    /// The keys that vary: those that do so alone in alphabetical order, then group by group those that vary together.
     pub keys: Vec<String>,
-    /// The runs: seeds vary fastest, the last key before them.
+    /// The runs: seeds vary fastest, the last key or group before them.
     pub points: Vec<SweepPoint>,
 }
 
@@ -63,34 +67,39 @@ impl Sweep {
 
     fn of_table(mut base: Table) -> Result<Sweep, ConfigError> {
         let section = base.remove("sweep").ok_or_else(|| {
-            invalid("the file has no [sweep]: name seeds, and under [sweep.over] keys with their values")
+            let none = "the file has no [sweep]: name seeds, and under [sweep.over] keys with their values";
+            invalid(other_kind(&base).unwrap_or(none))
         })?;
-        let Section { seeds, over } =
+        let Section { seeds, over, together } =
             Section::deserialize(section).map_err(|error| invalid(format!("[sweep]: {}", error.message())))?;
         let seeds: Vec<u64> = match seeds {
             Seeds::Count(count) => (1..=count.min(MOST_POINTS as u64 + 1)).collect(),
             Seeds::List(list) => list,
         };
-        let axes = over.into_iter().map(|(key, values)| axis(key, values)).collect::<Result<Vec<_>, _>>()?;
-        let count = axes.iter().fold(seeds.len(), |count, (_, values)| count.saturating_mul(values.len()));
+        let axes = axes(over, together)?;
+        let keys: Vec<String> = axes.iter().flat_map(|axis| axis.keys.iter().cloned()).collect();
+        let count = axes.iter().fold(seeds.len(), |count, axis| count.saturating_mul(axis.choices.len()));
         if count == 0 || count > MOST_POINTS {
             return Err(invalid(format!("the sweep has {count} runs; 1 to {MOST_POINTS} are possible")));
         }
         let mut points = Vec::with_capacity(count);
         for mut number in 0..count / seeds.len() {
             let mut table = base.clone();
-            let mut values = vec![String::new(); axes.len()];
-            for (place, (key, choices)) in axes.iter().enumerate().rev() {
-                let value = &choices[number % choices.len()];
-                number /= choices.len();
-                set(&mut table, key, value.clone())?;
-                values[place] = written(value);
+            let mut values = Vec::with_capacity(keys.len());
+            for axis in axes.iter().rev() {
+                let choice = &axis.choices[number % axis.choices.len()];
+                number /= axis.choices.len();
+                for (key, value) in axis.keys.iter().zip(choice).rev() {
+                    set(&mut table, key, value.clone())?;
+                    values.push(written(value));
+                }
             }
+            values.reverse();
             for &seed in &seeds {
-                points.push(SweepPoint::new(&table, values.clone(), seed)?);
+                points.push(SweepPoint::new(&table, &keys, values.clone(), seed)?);
             }
         }
-        Ok(Sweep { keys: axes.into_iter().map(|(key, _)| key).collect(), points })
+        Ok(Sweep { keys, points })
     }
 }
 
@@ -100,12 +109,12 @@ impl SweepPoint {
         Ok(SweepPoint { values, config: Config::parse(&text)?, text })
     }
 
-    fn new(table: &Table, values: Vec<String>, seed: u64) -> Result<SweepPoint, ConfigError> {
+    fn new(table: &Table, keys: &[String], values: Vec<String>, seed: u64) -> Result<SweepPoint, ConfigError> {
         let text = |table: &Table| toml::to_string(table).map_err(|error| invalid(error.to_string()));
         let mut config = Config::parse(&text(table)?).map_err(|error| match values.is_empty() {
             true => error,
             // A line number of the text that was made here would mislead.
-            false => invalid(format!("with {}: {}", values.join(", "), error.0.trim_start_matches(is_place))),
+            false => invalid(format!("with {}: {}", setting(keys, &values), error.0.trim_start_matches(is_place))),
         })?;
         config.seed = seed;
         let text = toml::to_string(&config).map_err(|error| invalid(error.to_string()))?;
@@ -118,10 +127,61 @@ fn is_place(letter: char) -> bool {
     "line :0123456789".contains(letter)
 }
 
-fn axis(key: String, values: Value) -> Result<(String, Vec<Value>), ConfigError> {
+/// Keys and what they are, as people read them.
+pub(super) fn setting(keys: &[String], values: &[String]) -> String {
+    keys.iter().zip(values).map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Keys that vary together; mostly it is one.
+struct Axis {
+    keys: Vec<String>,
+    /// What each key is, choice by choice.
+    choices: Vec<Vec<Value>>,
+}
+
+fn axes(over: Table, together: Vec<Table>) -> Result<Vec<Axis>, ConfigError> {
+    let mut axes = Vec::new();
+    for (key, values) in over {
+        let choices = list("[sweep.over]", &key, values)?.into_iter().map(|value| vec![value]).collect();
+        axes.push(Axis { keys: vec![key], choices });
+    }
+    for group in together {
+        axes.push(grouped(group)?);
+    }
+    let mut seen = BTreeSet::new();
+    match axes.iter().flat_map(|axis| &axis.keys).find(|key| !seen.insert(*key)) {
+        Some(twice) => Err(invalid(format!("[sweep]: \"{twice}\" is named twice: a key varies alone or in one group"))),
+        None => Ok(axes),
+    }
+}
+
+fn grouped(group: Table) -> Result<Axis, ConfigError> {
+    let mut axis = Axis { keys: Vec::new(), choices: Vec::new() };
+    for (key, values) in group {
+        let values = list("[[sweep.together]]", &key, values)?;
+        if axis.keys.is_empty() {
+            axis.choices = vec![Vec::new(); values.len()];
+        } else if axis.choices.len() != values.len() {
+            return Err(invalid(format!(
+                "[[sweep.together]]: \"{key}\" has {} values and \"{}\" has {}: keys that vary together have as many",
+                values.len(),
+                axis.keys[0],
+                axis.choices.len()
+            )));
+        }
+        axis.keys.push(key);
+        axis.choices.iter_mut().zip(values).for_each(|(choice, value)| choice.push(value));
+    }
+    if axis.keys.is_empty() {
+        return Err(invalid("[[sweep.together]] names no keys"));
+    }
+    Ok(axis)
+}
+
+fn list(place: &str, key: &str, values: Value) -> Result<Vec<Value>, ConfigError> {
     match values {
-        Value::Array(values) if !values.is_empty() => Ok((key, values)),
-        _ => Err(invalid(format!("[sweep.over]: \"{key}\" needs a list of values"))),
+        Value::Array(values) if !values.is_empty() => Ok(values),
+        _ => Err(invalid(format!("{place}: \"{key}\" needs a list of values"))),
     }
 }
 
@@ -131,7 +191,7 @@ fn written(value: &Value) -> String {
 
 /// Sets one key, `"job.0.trees"`, of a file.
 fn set(table: &mut Table, key: &str, value: Value) -> Result<(), ConfigError> {
-    let missing = |part| invalid(format!("[sweep.over]: \"{key}\" leads nowhere: the file has no \"{part}\""));
+    let missing = |missing| invalid(format!("[sweep]: \"{key}\" leads nowhere: {missing}"));
     set_key(table, key, value).map(drop).map_err(missing)
 }
 
@@ -162,6 +222,20 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_a_group_vary_together_and_with_the_others_in_every_combination() {
+        let text = format!(
+            "{BASE}[sweep.over]\n\"job.0.iterations\" = [1, 2]\n[[sweep.together]]\n\"job.0.slots\" = [8, 16]\n\
+             \"job.0.trees\" = [1, 2]\n"
+        );
+        let sweep = Sweep::parse(&text).unwrap();
+        assert_eq!(sweep.keys, ["job.0.iterations", "job.0.slots", "job.0.trees"]);
+        let values: Vec<String> = sweep.points.iter().map(|point| point.values.join(" ")).collect();
+        assert_eq!(values, ["1 8 1", "1 16 2", "2 8 1", "2 16 2"]);
+        let job = &sweep.points[3].config.jobs[0];
+        assert_eq!((job.iterations, job.slots, job.trees), (2, Some(16), Some(2)));
+    }
+
+    #[test]
     fn what_cannot_be_is_a_sentence() {
         assert!(Sweep::parse(BASE).unwrap_err().to_string().contains("has no [sweep]"));
         assert!(sentence("[sweep]\nseed = 4\n").contains("seed"));
@@ -169,5 +243,11 @@ mod tests {
         assert!(sentence("[sweep.over]\n\"job.1.trees\" = [1]\n").contains("leads nowhere"));
         assert!(sentence("[sweep.over]\n\"job.0.treees\" = [1]\n").contains("treees"));
         assert!(sentence("[sweep.over]\n\"job.0.trees\" = 1\n").contains("a list of values"));
+        assert!(sentence("[sweep.over]\n\"job.0.trees\" = [\"x\"]\n").starts_with("with job.0.trees = x: "));
+        let group = "[[sweep.together]]\n\"job.0.trees\" = [1, 2]\n\"job.0.slots\" = [8]\n";
+        let unequal = "\"job.0.trees\" has 2 values and \"job.0.slots\" has 1: keys that vary together have as many";
+        assert!(sentence(group).ends_with(unequal), "{}", sentence(group));
+        let twice = "[sweep.over]\n\"job.0.trees\" = [1]\n[[sweep.together]]\n\"job.0.trees\" = [1]\n";
+        assert!(sentence(twice).contains("\"job.0.trees\" is named twice"));
     }
 }

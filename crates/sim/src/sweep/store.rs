@@ -25,7 +25,7 @@ pub struct Finished {
     pub goodput_gbps: Option<f64>,
     /// Seconds of a collective: the mean over jobs.
     pub seconds: Option<f64>,
-    /// Mean completion time of messages, seconds.
+    /// Mean completion time of messages and of flows under DCTCP, seconds.
     pub flow_seconds: Option<f64>,
     /// Equal for equal runs.
     pub trace_hash: String,
@@ -41,7 +41,7 @@ impl Finished {
             failure: report.failure(),
             goodput_gbps: mean(report.jobs.iter().filter_map(|job| job.goodput_gbps).collect()),
             seconds: mean(report.jobs.iter().filter_map(|job| job.seconds).collect()),
-            flow_seconds: report.flows.map(|flows| flows.mean_seconds),
+            flow_seconds: mean(report.flow_rows.iter().map(|flow| flow.seconds).collect()),
             trace_hash: report.trace_hash.clone(),
             report: serde_json::to_value(report).unwrap_or_default(),
             ..Finished::refused(point, String::new())

@@ -18,7 +18,9 @@ pub struct Line {
     pub goodput_gbps: Option<[f64; 3]>,
     /// Seconds of a collective over seeds: mean, least, greatest.
     pub seconds: Option<[f64; 3]>,
-    /// Mean completion time of messages in seconds over seeds: mean, least, greatest.
+    /// Why they did, and with which seeds: "seeds 2, 3: ...".
+    pub failures: Vec<String>,
+    /// Mean completion time of messages and flows in seconds over seeds: mean, least, greatest.
     pub flow_seconds: Option<[f64; 3]>,
 }
 
@@ -35,11 +37,28 @@ pub fn summarise(finished: &[Finished]) -> Vec<Line> {
         values: values.to_vec(),
         runs: runs.len(),
         failed: runs.iter().filter(|run| run.failure.is_some()).count(),
+        failures: failures(&runs),
         goodput_gbps: spread(&runs, |run| run.goodput_gbps),
         seconds: spread(&runs, |run| run.seconds),
         flow_seconds: spread(&runs, |run| run.flow_seconds),
     };
     groups.into_iter().map(line).collect()
+}
+
+/// Each reason once, with its seeds, in the order in which they come up.
+fn failures(runs: &[&Finished]) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for run in runs {
+        let Some(why) = run.failure.as_deref() else { continue };
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, seeds)) => seeds.push(run.seed.to_string()),
+            None => reasons.push((why, vec![run.seed.to_string()])),
+        }
+    }
+    let words = |(why, seeds): (&str, Vec<String>)| {
+        format!("seed{} {}: {why}", if seeds.len() == 1 { "" } else { "s" }, seeds.join(", "))
+    };
+    reasons.into_iter().map(words).collect()
 }
 
 fn spread(runs: &[&Finished], figure: impl Fn(&Finished) -> Option<f64>) -> Option<[f64; 3]> {
@@ -49,7 +68,7 @@ fn spread(runs: &[&Finished], figure: impl Fn(&Finished) -> Option<f64>) -> Opti
     Some([values.iter().sum::<f64>() / values.len() as f64, least, greatest])
 }
 
-/// Lines as a table: the keys, how many runs, and of each figure mean, least and greatest.
+/// Lines as a table: the keys, how many runs, of each figure mean, least and greatest, and why runs failed.
 pub fn summary_table(keys: &[String], lines: &[Line]) -> Table {
     let table = keys.iter().enumerate().fold(Table::new("summary"), |table, (place, key)| {
         table.written(key, lines.iter().map(|line| line.values[place].as_str()))
@@ -63,11 +82,12 @@ pub fn summary_table(keys: &[String], lines: &[Line]) -> Table {
         ("seconds", |line| line.seconds),
         ("flow_seconds", |line| line.flow_seconds),
     ];
-    figures.into_iter().fold(table, |table, (name, figure)| {
+    let table = figures.into_iter().fold(table, |table, (name, figure)| {
         ["mean", "min", "max"].into_iter().enumerate().fold(table, |table, (place, part)| {
             table.real(format!("{name}_{part}"), lines.iter().map(|line| figure(line).map(|figure| figure[place])))
         })
-    })
+    });
+    table.text("failure", lines.iter().map(|line| line.failures.join("; ")))
 }
 
 /// Runs as a table: the keys, the seed, the figures, and why a run failed.

@@ -58,12 +58,27 @@ pub struct Graph {
     levels: Vec<u8>,
     edges: Vec<Edge>,
     switch_latency: Span,
+    /// What the shape calls the switches of each level, from the first level on; empty where they have no names.
+    tiers: &'static [&'static str],
 }
 
 impl Graph {
     /// A graph without cables.
     pub fn new(hosts: u32, levels: Vec<u8>, switch_latency: Span) -> Graph {
-        Graph { hosts, levels, edges: Vec::new(), switch_latency }
+        Graph { hosts, levels, edges: Vec::new(), switch_latency, tiers: &[] }
+    }
+
+    /// With names for the switches of each level, from the first level on.
+    #[must_use]
+    pub fn with_tiers(self, tiers: &'static [&'static str]) -> Graph {
+        Graph { tiers, ..self }
+    }
+
+    /// The switches of the level that has this name, in order.
+    pub fn tier(&self, name: &str) -> Option<Vec<NodeId>> {
+        let level = 1 + self.tiers.iter().position(|&tier| tier == name)?;
+        let switches = (0..self.switches()).map(|switch| self.switch(switch));
+        Some(switches.filter(|&switch| usize::from(self.level(switch)) == level).collect())
     }
 
     /// Joins two nodes, with the same properties both ways.

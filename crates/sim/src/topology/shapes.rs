@@ -37,7 +37,7 @@ pub fn leaf_spine(
 ) -> Graph {
     let hosts = leaves * hosts_per_leaf;
     let levels = (0..leaves + spines).map(|switch| if switch < leaves { 1 } else { 2 }).collect();
-    let mut graph = Graph::new(hosts, levels, switch_latency);
+    let mut graph = Graph::new(hosts, levels, switch_latency).with_tiers(&["leaf", "spine"]);
     for number in 0..hosts {
         graph.connect(NodeId(number), graph.switch(number / hosts_per_leaf), host);
     }
@@ -78,7 +78,8 @@ impl Clos {
             .map(|switch| 1 + u8::from(switch >= edges) + u8::from(switch >= edges + aggregations))
             .collect();
         let hosts = edges * self.hosts_per_edge;
-        let mut graph = Graph::new(hosts, levels, switch_latency);
+        let tiers = &["edge", "aggregation", "core"];
+        let mut graph = Graph::new(hosts, levels, switch_latency).with_tiers(tiers);
         for number in 0..hosts {
             graph.connect(NodeId(number), graph.switch(number / self.hosts_per_edge), host);
         }

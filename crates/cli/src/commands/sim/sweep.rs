@@ -1,13 +1,12 @@
 //! `tributary sim sweep`: parameters times seeds over all cores, resumable.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use tributary_sim::sweep::{self, Finished, Line, Store, Sweep, SweepPoint, run_table, summarise, summary_table};
-use tributary_sim::table::{Format, Table};
+use tributary_sim::config::ConfigError;
+use tributary_sim::sweep::{self, Finished, Line, Store, Sweep, SweepPoint, summarise, write_tables};
 
 use super::cluster;
 use crate::failure::Failure;
@@ -36,13 +35,15 @@ pub struct Args {
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let file = args.file.display();
     let text = fs::read_to_string(&args.file).map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
-    let sweep = Sweep::parse(&text).map_err(|error| Failure::new(format!("{file}: {error}")))?;
+    let wrong = |error: ConfigError| Failure::new(format!("{file}: {error}"));
+    let sweep = Sweep::parse(&text).map_err(wrong)?;
     let folder = args.out.unwrap_or_else(|| args.file.with_extension("sweep"));
     let store = Store::open(&folder)?;
     let interrupt = Interrupt::on_signals()?;
 
     let open: Vec<SweepPoint> = sweep.points.iter().filter(|point| store.find(point).is_none()).cloned().collect();
     let kept = sweep.points.len() - open.len();
+    sweep::check(&sweep.keys, &open, interrupt.flag()).map_err(wrong)?;
     let bar = progress(sweep.points.len(), kept);
     let ran = match &args.on {
         None => sweep::run(&open, &store, &|_| bar.inc(1), interrupt.flag()).map_err(Failure::from),
@@ -52,13 +53,16 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
 
     let finished: Vec<Finished> = sweep.points.iter().filter_map(|point| store.find(point)).collect();
     let lines = summarise(&finished);
-    let written = write(&folder, &[summary_table(&sweep.keys, &lines), run_table(&sweep.keys, &finished)]);
+    let written = write_tables(&folder, &sweep.keys, &finished);
     if args.json {
         output::json(
             &json!({ "keys": sweep.keys, "runs": sweep.points.len(), "finished": finished.len(), "lines": lines }),
         )?;
     } else {
         output::line(&render(&sweep.keys, &lines))?;
+        for line in failures(&sweep.keys, &lines) {
+            output::line(&line)?;
+        }
         let place = folder.display();
         output::line(&format!(
             "{} of {} runs are in {place}, {kept} of them from before",
@@ -67,7 +71,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         ))?;
     }
     ran?;
-    written.map_err(|error| Failure::new(format!("cannot write to {}: {error}", folder.display())))?;
+    written.map_err(|error| Failure::new(error.to_string()))?;
     if interrupt.is_set() {
         let rest = sweep.points.len() - finished.len();
         return Err(Failure::Told(format!("interrupted with {rest} runs left; the same command goes on")));
@@ -89,7 +93,7 @@ fn progress(points: usize, kept: usize) -> ProgressBar {
 }
 
 fn render(keys: &[String], lines: &[Line]) -> String {
-    let fixed = ["runs", "failed", "goodput Gbit/s", "from", "to", "collective us", "messages us"];
+    let fixed = ["runs", "failed", "goodput Gbit/s", "from", "to", "collective us", "flows us"];
     let mut table = output::Table::new(keys.iter().map(String::as_str).chain(fixed));
     for line in lines {
         let number =
@@ -103,11 +107,11 @@ fn render(keys: &[String], lines: &[Line]) -> String {
     table.render()
 }
 
-/// As CSV, beside the runs.
-fn write(folder: &Path, tables: &[Table]) -> io::Result<()> {
-    for table in tables {
-        let file = File::create(folder.join(table.name).with_extension(Format::Csv.name()))?;
-        table.write(Format::Csv, &mut BufWriter::new(file))?;
-    }
-    Ok(())
+/// Why runs failed, combination by combination.
+fn failures(keys: &[String], lines: &[Line]) -> Vec<String> {
+    let of = |line: &Line| {
+        let values = keys.iter().zip(&line.values).map(|(key, value)| format!("{key} = {value}, ")).collect::<String>();
+        line.failures.iter().map(|failure| format!("failed: {values}{failure}")).collect::<Vec<_>>()
+    };
+    lines.iter().flat_map(of).collect()
 }

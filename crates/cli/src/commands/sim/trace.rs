@@ -2,17 +2,18 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
-use tributary_sim::capture::{Capture, Filter, PcapngCapture, Recorder, RecorderOutcome, TextCapture};
+use tributary_sim::capture::{Capture, Filter, PcapngCapture, Recorder, RecorderOutcome, TextCapture, pcapng_size};
 use tributary_sim::config::{Config, Duration, NodeName};
 use tributary_sim::driver::Simulation;
 use tributary_sim::experiment;
 use tributary_sim::swarm;
 
 use crate::failure::Failure;
+use crate::output;
 use crate::stage::Interrupt;
 
 /// The flags of `tributary sim trace`.
@@ -59,10 +60,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let config = config(&args)?;
     let file = args.file.as_ref().map(|file| format!("{}: ", file.display())).unwrap_or_default();
     let mut simulation = experiment::build(&config).map_err(|error| Failure::new(format!("{file}{error}")))?;
-    let outcome = attach(&args, &mut simulation)?;
-    let interrupt = Interrupt::on_signals()?;
     let end = args.to.map_or(config.end, |to| to.min(config.end));
     let end = Time::ZERO + end.0;
+    let is_part = args.from.is_some() || args.to.is_some() || args.node.is_some() || args.packet.is_some();
+    if let Some(path) = args.pcapng.as_ref().filter(|_| !is_part) {
+        output::complain(&how_large(path, &config, end)?);
+    }
+    let outcome = attach(&args, &mut simulation)?;
+    let interrupt = Interrupt::on_signals()?;
     let mut steps = 0u64;
     while simulation.open() > 0 && simulation.step(end) {
         steps += 1;
@@ -77,6 +82,26 @@ pub fn run(args: Args) -> Result<(), Failure> {
         (Some(error), None) => Err(error.into()),
         (None, _) => Ok(()),
     }
+}
+
+/// Events that are counted before a capture of the whole run: some seconds.
+const MOST_COUNTED: u64 = 20_000_000;
+
+/// What a capture of the whole run will take.
+fn how_large(path: &Path, config: &Config, end: Time) -> Result<String, Failure> {
+    let size = pcapng_size(experiment::build(config)?, end, MOST_COUNTED)?;
+    let (mib, packets) = (size.bytes as f64 / f64::from(1 << 20), size.packets);
+    let file = path.display();
+    Ok(match size.until {
+        None => {
+            format!("{file} will have {mib:.1} MiB: {packets} packets; --from, --to, --node and --packet take a part")
+        }
+        Some(until) => format!(
+            "{file} will have more than {mib:.1} MiB: {packets} packets up to {:.6} s of simulated time, and the run \
+             goes on; --from, --to, --node and --packet take a part",
+            until.as_secs_f64()
+        ),
+    })
 }
 
 fn config(args: &Args) -> Result<Config, Failure> {

@@ -71,9 +71,9 @@ pub struct Line {
     pub name: String,
     /// How it reduces.
     pub protocol: String,
-    /// Its aggregation trees.
-    #[serde(default = "one")]
-    pub trees: u16,
+    /// Its aggregation trees, under a protocol that has them planned.
+    #[serde(default)]
+    pub trees: Option<u16>,
     /// Its pool size, where it has one of its own.
     #[serde(default)]
     pub slots: Option<u16>,
@@ -187,7 +187,8 @@ impl Goodput {
             Shows::Goodput => ("Goodput", "goodput (Gbit/s)"),
             Shows::Runtime => ("Runtime", "runtime (us)"),
         };
-        Figure { title: format!("{what} {title}"), x: self.axis.clone(), y: y.into(), log_x: self.log_x, series }
+        let (title, x, marks) = (format!("{what} {title}"), self.axis.clone(), Vec::new());
+        Figure { title, x, y: y.into(), log_x: self.log_x, series, marks }
     }
 
     /// Keeps one bar of the figure; gives its mean and its range.

@@ -103,6 +103,7 @@ impl Loss {
             y: "time over time without loss".into(),
             log_x: true,
             series: lines,
+            marks: Vec::new(),
         });
         findings
     }

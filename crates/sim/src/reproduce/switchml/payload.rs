@@ -70,6 +70,7 @@ impl Experiment for Payload {
             y: "goodput (% of line rate)".into(),
             log_x: true,
             series,
+            marks: Vec::new(),
         });
         Ok(findings)
     }

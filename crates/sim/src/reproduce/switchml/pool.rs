@@ -97,7 +97,7 @@ impl Experiment for Pool {
             [("Aggregation time by pool size", "TAT (ms)", times), ("Round trip by pool size", "RTT (us)", turns)]
         {
             let (title, x, y) = (title.into(), "slots".into(), y.into());
-            findings.figures.push(Figure { title, x, y, log_x: true, series });
+            findings.figures.push(Figure { title, x, y, log_x: true, series, marks: Vec::new() });
         }
         findings.note(
             "RTT is the mean time from a slot's result to its next result at worker 0: the packet's wait in the worker \

@@ -138,6 +138,7 @@ impl Scaling {
             y: "ATE/s (10^6)".into(),
             log_x: false,
             series: measured.iter().filter(|one| one.gbit == gbit).map(line).collect(),
+            marks: Vec::new(),
         }
     }
 

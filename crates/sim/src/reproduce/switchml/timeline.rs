@@ -82,6 +82,7 @@ impl Experiment for Timeline {
             y: format!("packets in {:.1} ms", 1e3 * interval),
             log_x: false,
             series,
+            marks: Vec::new(),
         });
         Ok(findings)
     }

@@ -1,0 +1,134 @@
+//! Nodes in the file, by name: `"host 3"`, `"switch 0"`, and where a shape has such, `"leaf 3"` or `"spine 0"`.
+
+use serde::{Deserialize, Serialize};
+use tributary_proto::contract::ids::NodeId;
+
+use super::{ConfigError, invalid};
+use crate::topology::Graph;
+
+/// A node in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum NodeName {
+    /// A host.
+    Host(u32),
+    /// A switch.
+    Switch(u32),
+    /// A switch of one tier, counted from 0 there.
+    Of(Tier, u32),
+}
+
+/// The switches of one level, in shapes whose levels have names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// With hosts, in a leaf-spine network.
+    Leaf,
+    /// Above the leaves.
+    Spine,
+    /// With hosts, in a Clos network.
+    Edge,
+    /// Above a pod's edge switches.
+    Aggregation,
+    /// At the top.
+    Core,
+}
+
+impl Tier {
+    const ALL: [Tier; 5] = [Tier::Leaf, Tier::Spine, Tier::Edge, Tier::Aggregation, Tier::Core];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Tier::Leaf => "leaf",
+            Tier::Spine => "spine",
+            Tier::Edge => "edge",
+            Tier::Aggregation => "aggregation",
+            Tier::Core => "core",
+        }
+    }
+
+    /// The shape that has it.
+    const fn shape(self) -> &'static str {
+        match self {
+            Tier::Leaf | Tier::Spine => "leaf_spine",
+            Tier::Edge | Tier::Aggregation | Tier::Core => "clos",
+        }
+    }
+}
+
+impl TryFrom<String> for NodeName {
+    type Error = String;
+    fn try_from(text: String) -> Result<NodeName, String> {
+        let parsed = text.split_once(' ').and_then(|(kind, number)| {
+            let number = number.trim().parse().ok()?;
+            match kind {
+                "host" => Some(NodeName::Host(number)),
+                "switch" => Some(NodeName::Switch(number)),
+                _ => Tier::ALL.into_iter().find(|tier| tier.name() == kind).map(|tier| NodeName::Of(tier, number)),
+            }
+        });
+        parsed.ok_or_else(|| {
+            let tiers = Tier::ALL.map(|tier| format!("\"{} 0\"", tier.name())).join(", ");
+            format!("\"{text}\" names no node: write \"host 3\", \"switch 0\", or where the shape has such {tiers}")
+        })
+    }
+}
+
+impl From<NodeName> for String {
+    fn from(name: NodeName) -> String {
+        match name {
+            NodeName::Host(number) => format!("host {number}"),
+            NodeName::Switch(number) => format!("switch {number}"),
+            NodeName::Of(tier, number) => format!("{} {number}", tier.name()),
+        }
+    }
+}
+
+impl NodeName {
+    /// It names a host.
+    pub fn is_host(self) -> bool {
+        matches!(self, NodeName::Host(_))
+    }
+
+    /// The node in a graph.
+    pub fn node(self, graph: &Graph) -> Result<NodeId, ConfigError> {
+        let missing = |count: usize, kind: &str| {
+            invalid(format!("{} does not exist: there are {count} {kind}, from 0", String::from(self)))
+        };
+        match self {
+            NodeName::Host(number) if number < graph.hosts() => Ok(NodeId(number)),
+            NodeName::Host(_) => Err(missing(graph.hosts() as usize, "hosts")),
+            NodeName::Switch(number) if number < graph.switches() => Ok(graph.switch(number)),
+            NodeName::Switch(_) => Err(missing(graph.switches() as usize, "switches")),
+            NodeName::Of(tier, number) => {
+                let switches = graph.tier(tier.name()).ok_or_else(|| {
+                    let text = String::from(self);
+                    invalid(format!("\"{text}\" names no node: only the shape {} has such switches", tier.shape()))
+                })?;
+                let found = switches.get(number as usize);
+                found.copied().ok_or_else(|| missing(switches.len(), "of them"))
+            }
+        }
+    }
+}
+
+/// A switch in the file: its number, or its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(untagged, expecting = "expected a switch: its number, or a name as in \"spine 0\"")]
+pub enum SwitchName {
+    /// Counted from 0 over all switches.
+    Number(u32),
+    /// By name.
+    Name(NodeName),
+}
+
+impl SwitchName {
+    /// Its number among the switches of a graph.
+    pub fn switch(self, graph: &Graph) -> Result<u32, ConfigError> {
+        let name = match self {
+            SwitchName::Number(number) => NodeName::Switch(number),
+            SwitchName::Name(name) => name,
+        };
+        let text = String::from(name);
+        graph.switch_index(name.node(graph)?).ok_or_else(|| invalid(format!("{text} is no switch")))
+    }
+}

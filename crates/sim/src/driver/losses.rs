@@ -1,0 +1,201 @@
+//! What jobs lose for good: a rank that gets nowhere without it gives up, so that the run need not last until its end.
+//!
+//! A switch of a static tree, a rank or a server may die and not come back, a cable of a tree break, a rank be cut off.
+//! What a protocol makes of that is its own affair, and some results may be on their way. So each rank of the job is
+//! looked at from then on, and gives up when it has waited, without any progress, for as long as a few retransmissions
+//! take.
+
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::protocol::Placement;
+use tributary_proto::contract::time::{Span, Time};
+
+use super::actions::Action;
+use super::jobs::{Job, JobIndex};
+use super::seat::SeatId;
+use super::simulation::Simulation;
+use crate::events::{EventId, EventKind};
+use crate::net::LinkId;
+
+/// Retransmission timeouts without progress that make a rank give up: four in a row, each twice as long as the last.
+const TIMEOUTS: u64 = 16;
+
+/// Something that a job needs and will not have again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Since when.
+    pub time: Time,
+    /// "switch 4, the root of its tree, died".
+    pub what: String,
+    /// What follows from that, where it does not go without saying.
+    pub so_that: Option<String>,
+}
+
+/// What does not come back.
+#[derive(Default)]
+pub struct Gone {
+    /// Hosts and switches.
+    nodes: Vec<NodeId>,
+    /// Cables, by the first of their two links.
+    cables: Vec<LinkId>,
+    /// Nobody gives up.
+    patient: bool,
+}
+
+impl Simulation {
+    /// From now on ranks wait until their collectives' deadlines, whatever their jobs lose.
+    pub fn never_give_up(&mut self) {
+        self.gone.patient = true;
+    }
+
+    /// After an action: finds the jobs that miss what it took, if no later one brings that back.
+    pub(super) fn note_loss(&mut self, action: Action) {
+        if self.gone.patient || !self.is_for_good(action) {
+            return;
+        }
+        match action {
+            Action::Kill(node) => self.gone.nodes.push(node),
+            Action::Cable(link, true) => self.gone.cables.push(link),
+            _ => return,
+        }
+        for index in 0..self.traffic.jobs.all().len() as u16 {
+            let Some((what, so_that)) = self.what_misses(JobIndex(index), action) else { continue };
+            let job = self.traffic.jobs.get_mut(JobIndex(index));
+            job.losses.push(Loss { time: self.fabric.now, what, so_that });
+            self.watch(JobIndex(index));
+        }
+    }
+
+    fn is_for_good(&self, action: Action) -> bool {
+        let back = match action {
+            Action::Kill(node) if self.graph.switch_index(node).is_none() => return true,
+            Action::Kill(node) => Action::Revive(node),
+            Action::Cable(link, true) => Action::Cable(link, false),
+            _ => return false,
+        };
+        let mut plans = self.plan_times.iter().zip(&self.plans);
+        !plans.any(|(&time, &plan)| time > self.fabric.now && plan == back)
+    }
+
+    /// What a job has lost by an action, if it needs that, and what follows.
+    fn what_misses(&self, index: JobIndex, action: Action) -> Option<(String, Option<String>)> {
+        let job = self.traffic.jobs.get(index);
+        if let Action::Kill(node) = action
+            && let Some(member) = job.rank_of(node)
+        {
+            let name = self.graph.name(node);
+            let is_rank = member.index() < job.plan.members.len();
+            let part = if is_rank { format!("its rank {member}") } else { "one of its servers".to_string() };
+            return Some((format!("{name}, {part}, died"), None));
+        }
+        match job.plan.protocol.placement {
+            Placement::Trees => self.what_its_trees_miss(index, action).map(|what| (what, None)),
+            Placement::Hosts | Placement::EveryHop => self.who_is_cut_off(job, action),
+        }
+    }
+
+    fn what_its_trees_miss(&self, index: JobIndex, action: Action) -> Option<String> {
+        let trees = self.traffic.jobs.get(index).plan.roots.len();
+        let which = |lane: usize| if trees == 1 { "its tree".to_string() } else { format!("its tree {lane}") };
+        let mut programs = self.programs.iter().filter(|program| program.job() == index);
+        match action {
+            Action::Kill(node) => {
+                let switch = self.graph.switch_index(node)?;
+                let program = programs.find(|program| program.switch == switch)?;
+                let part = if program.is_root() { "the root of" } else { "a switch of" };
+                Some(format!("{}, {part} {}, died", self.graph.name(node), which(program.lane())))
+            }
+            Action::Cable(link, _) => {
+                let (a, b) = self.graph.ends(link);
+                let uses = |node: NodeId, port| self.fabric.port(node, port).index() / 2 == link.index() / 2;
+                let program = programs.find(|program| {
+                    let node = self.graph.switch(program.switch);
+                    program.ports().any(|port| uses(node, port.0))
+                })?;
+                let (a, b) = (self.graph.name(a), self.graph.name(b));
+                Some(format!("the cable between {a} and {b}, part of {}, broke", which(program.lane())))
+            }
+            _ => None,
+        }
+    }
+
+    /// What broke, and the member that no way leads to any more from the first one that is left.
+    fn who_is_cut_off(&self, job: &Job, action: Action) -> Option<(String, Option<String>)> {
+        let mut left = job.members.iter().filter(|member| !self.gone.nodes.contains(member));
+        let first = *left.next()?;
+        let reached = self.reached_from(first);
+        let lost = left.find(|member| !reached[member.index()])?;
+        let name = |node| self.graph.name(node);
+        let what = match action {
+            Action::Kill(node) => format!("{} died", name(node)),
+            Action::Cable(link, _) => {
+                let (a, b) = self.graph.ends(link);
+                format!("the cable between {} and {} broke", name(a), name(b))
+            }
+            _ => return None,
+        };
+        Some((what, Some(format!("no way leads from {} to {}", name(first), name(*lost)))))
+    }
+
+    /// By node, whether a way leads there over what is not gone.
+    fn reached_from(&self, first: NodeId) -> Vec<bool> {
+        let mut reached = vec![false; self.graph.nodes()];
+        reached[first.index()] = true;
+        let mut open = vec![first];
+        while let Some(node) = open.pop() {
+            for port in 0..self.fabric.ports(node).len() as u16 {
+                let link = self.fabric.port(node, port);
+                let there = self.graph.ends(link).1;
+                let is_cable = |gone: &LinkId| gone.index() / 2 == link.index() / 2;
+                let gone = self.gone.cables.iter().any(is_cable) || self.gone.nodes.contains(&there);
+                if !gone && !std::mem::replace(&mut reached[there.index()], true) {
+                    open.push(there);
+                }
+            }
+        }
+        reached
+    }
+
+    /// Begins to look at the ranks of a job.
+    fn watch(&mut self, job: JobIndex) {
+        let at = self.fabric.now + self.patience(job);
+        for (number, seat) in self.traffic.seats.iter_mut().enumerate() {
+            if seat.job == job && seat.open && seat.seen.is_none() && self.fabric.owns(seat.host) {
+                seat.seen = Some(seat.progress());
+                self.fabric.queue.push(at, EventId::new(EventKind::Look, number as u32));
+            }
+        }
+    }
+
+    /// How long a rank of a job waits without progress.
+    fn patience(&self, job: JobIndex) -> Span {
+        let job = self.traffic.jobs.get(job);
+        let edges = || self.graph.edges().iter().flat_map(|edge| [edge.a_to_b, edge.b_to_a]);
+        let longest =
+            edges().map(|link| link.delay).max().unwrap_or_default() + self.graph.latency(self.graph.switch(0));
+        let queue = edges().map(|link| link.rate.time_of(link.queue_bytes)).max().unwrap_or_default();
+        let levels = (0..self.graph.switches()).map(|switch| self.graph.level(self.graph.switch(switch))).max();
+        // Up, down, and the same way back.
+        let links = 4 * u64::from(levels.unwrap_or(1));
+        let timers = job.plan.timers;
+        let timeout = timers.initial_rto.max(timers.min_rto).max(longest.times(links));
+        // Each time through empty queues, once through full ones.
+        timeout.times(TIMEOUTS) + queue.times(links) + job.late.iter().copied().max().unwrap_or_default()
+    }
+
+    /// Looks whether a rank gets on, and gives up for it if it does not.
+    pub(super) fn look(&mut self, id: SeatId) {
+        let seat = &mut self.traffic.seats[id.0 as usize];
+        if !seat.open {
+            return;
+        }
+        let (job, progress) = (seat.job, seat.progress());
+        if seat.seen.replace(progress) != Some(progress) || !seat.waits() {
+            let again = self.fabric.now + self.patience(job);
+            return self.fabric.queue.push(again, EventId::new(EventKind::Look, id.0));
+        }
+        seat.silence();
+        seat.open = false;
+        self.open -= 1;
+        self.traffic.jobs.get_mut(job).gave_up.get_or_insert(self.fabric.now);
+    }
+}

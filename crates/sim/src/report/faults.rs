@@ -1,0 +1,59 @@
+//! What a file has go wrong, in words and with its times: for reports, and as marks in pictures over time.
+
+use serde::Serialize;
+
+use crate::config::{Config, FaultSection, LinkSet, Links, NodeName};
+
+/// One `[[fault]]`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FaultReport {
+    /// "switch 4 dead", "core links: loss 0.1 %".
+    pub what: String,
+    /// When it begins, in seconds.
+    pub at: f64,
+    /// When it ends; none if it never does.
+    pub until: Option<f64>,
+}
+
+/// Those of a file, in its order.
+pub(super) fn reports(config: &Config) -> Vec<FaultReport> {
+    let report = |fault: &FaultSection| FaultReport {
+        what: words(fault),
+        at: fault.at.0.as_secs_f64(),
+        until: fault.until.map(|until| until.0.as_secs_f64()),
+    };
+    config.faults.iter().map(report).collect()
+}
+
+fn words(fault: &FaultSection) -> String {
+    let dead = fault.dead.map(|node| format!("{} dead", String::from(node)));
+    let shares = [
+        ("loss", fault.loss),
+        ("corruption", fault.corruption),
+        ("duplication", fault.duplication),
+        ("reordering", fault.reordering),
+    ];
+    let shares = shares.into_iter().filter(|(_, share)| share.0 > 0.0).map(|(name, share)| format!("{name} {share}"));
+    let down = match (fault.flap, fault.down) {
+        (Some(period), _) => Some(format!("flap every {period}")),
+        (None, true) => Some("down".to_string()),
+        (None, false) => None,
+    };
+    let trouble: Vec<String> = shares.chain(down).collect();
+    let links = fault.links.as_ref().filter(|_| !trouble.is_empty());
+    let links = links.map(|links| format!("{}: {}", place(links), trouble.join(", ")));
+    dead.into_iter().chain(links).collect::<Vec<_>>().join("; ")
+}
+
+fn place(links: &Links) -> String {
+    let name = |node: NodeName| String::from(node);
+    match links {
+        Links::Set(LinkSet::All) => "all links".to_string(),
+        Links::Set(LinkSet::Hosts) => "hosts' links".to_string(),
+        Links::Set(LinkSet::Core) => "core links".to_string(),
+        Links::Between(pairs) => match &pairs[..] {
+            [[a, b]] => format!("{} to {}", name(*a), name(*b)),
+            pairs => format!("{} links", pairs.len()),
+        },
+    }
+}

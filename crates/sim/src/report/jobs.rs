@@ -1,0 +1,163 @@
+//! Jobs in a report.
+
+use serde::Serialize;
+use tributary_proto::contract::drop_reason::DropCounters;
+use tributary_proto::contract::host::HostStats;
+use tributary_proto::contract::protocol::Placement;
+use tributary_proto::contract::time::Time;
+
+use super::metrics::{self, MetricReport};
+use crate::driver::{Job, Simulation, SwitchMetrics, Wrong};
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobReport {
+    /// Its name.
+    pub name: String,
+    /// Its protocol.
+    pub protocol: &'static str,
+    /// Its ranks.
+    pub ranks: usize,
+    /// Their hosts, rank by rank.
+    pub hosts: Vec<u32>,
+    /// How many hosts sum for it instead of switches; none where switches sum, or a ring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers: Option<usize>,
+    /// Bytes of its tensor.
+    pub tensor_bytes: u64,
+    /// Its pool.
+    pub slots: u16,
+    /// Switches sum for it on the way, wherever its packets pass.
+    #[serde(skip)]
+    pub sums_on_the_way: bool,
+    /// Its trees; 0 where it has none, or makes them as it goes.
+    pub trees: usize,
+    /// The switches at their tops, by number; where all ranks are below a lower one, that one.
+    pub roots: Vec<u32>,
+    /// Collectives that it has to do.
+    pub collectives: u32,
+    /// Those that every rank has completed.
+    pub completed: usize,
+    /// Every rank completed everything, and every sum is proven.
+    pub complete: bool,
+    /// Its collectives that have begun.
+    pub iterations: Vec<IterationReport>,
+    /// The median of the completed ones' seconds.
+    pub seconds: Option<f64>,
+    /// Tensor bits over the median.
+    pub goodput_gbps: Option<f64>,
+    /// Packets of its hosts.
+    pub packets_sent: u64,
+    /// Those that were sent again.
+    pub retransmissions: u64,
+    /// Share of blocks whose sum was made in the network.
+    pub in_network: Option<f64>,
+    /// Packets that were of no use to its hosts, by reason.
+    pub drops: Vec<(&'static str, u64)>,
+    /// Those that were of no use to its programs in switches, by reason.
+    pub switch_drops: Vec<(&'static str, u64)>,
+    /// What its protocol counts and measures of its own in switches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub switch_metrics: Vec<MetricReport>,
+    /// Why it can no longer finish, if it cannot: what it has lost, and what is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stuck: Option<String>,
+    /// Results that are not every contribution exactly once.
+    pub wrong_sums: usize,
+    /// What went wrong, a sentence each.
+    pub complaints: Vec<String>,
+}
+
+/// One collective.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct IterationReport {
+    /// The first rank's submission, in seconds.
+    pub start: f64,
+    /// The last rank's completion.
+    pub end: Option<f64>,
+    /// Ranks that completed it.
+    pub completed: u32,
+}
+
+/// What there is to say about a job now.
+pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetrics]) -> JobReport {
+    let seats = simulation.traffic.seats.iter().filter(|seat| std::ptr::eq(simulation.traffic.jobs.get(seat.job), job));
+    let mut total = HostStats::default();
+    let mut drops = DropCounters::default();
+    for seat in seats {
+        let stats = seat.machine.stats();
+        total.packets_sent += stats.packets_sent;
+        total.retransmissions += stats.retransmissions;
+        total.blocks_in_network += stats.blocks_in_network;
+        total.blocks_at_hosts += stats.blocks_at_hosts;
+        drops.add(&stats.drops);
+    }
+    let ranks = job.plan.members.len() as u32;
+    let mut durations: Vec<f64> = job
+        .iterations
+        .iter()
+        .filter(|iteration| iteration.completed == ranks)
+        .filter_map(|iteration| Some(iteration.end?.since(iteration.start?).as_secs_f64()))
+        .collect();
+    durations.sort_by(f64::total_cmp);
+    let completed = durations.len();
+    let median = durations.get(durations.len() / 2).copied();
+    let tensor_bytes = u64::from(job.plan.spec.elements) * job.plan.spec.dtype.size() as u64;
+    let blocks = total.blocks_in_network + total.blocks_at_hosts;
+    JobReport {
+        name: job.plan.name.clone(),
+        protocol: job.plan.protocol.name,
+        ranks: job.plan.members.len(),
+        hosts: job.plan.members.iter().map(|host| host.0).collect(),
+        servers: (!job.servers.is_empty()).then_some(job.servers.len()),
+        tensor_bytes,
+        slots: job.plan.slots,
+        sums_on_the_way: job.plan.protocol.placement == Placement::EveryHop,
+        trees: simulation.tree_count(job),
+        roots: simulation.tree_roots(job),
+        collectives: job.plan.iterations,
+        completed,
+        complete: job.is_complete() && job.complaints.is_empty(),
+        iterations: job
+            .iterations
+            .iter()
+            .filter_map(|iteration| {
+                let (start, end) = (iteration.start?.as_secs_f64(), iteration.end.map(Time::as_secs_f64));
+                Some(IterationReport { start, end, completed: iteration.completed })
+            })
+            .collect(),
+        seconds: median,
+        goodput_gbps: median.map(|seconds| tensor_bytes as f64 * 8e-9 / seconds),
+        packets_sent: total.packets_sent,
+        retransmissions: total.retransmissions,
+        in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
+        drops: by_name(&drops),
+        switch_drops: by_name(&simulation.drops_in_switches(job)),
+        switch_metrics: metrics::of_job(metrics, job.index),
+        stuck: stuck(job),
+        wrong_sums: job.complaints.iter().filter(|complaint| matches!(complaint.what, Wrong::Sum(_))).count(),
+        complaints: job.complaints.iter().map(|complaint| complaint.sentence(job)).collect(),
+    }
+}
+
+/// The reasons that came up.
+fn by_name(drops: &DropCounters) -> Vec<(&'static str, u64)> {
+    drops.iter().filter(|&(_, count)| count > 0).map(|(reason, count)| (reason.name(), count)).collect()
+}
+
+/// What a job that gave up has lost, and what it lacks for that.
+fn stuck(job: &Job) -> Option<String> {
+    let (loss, _) = (job.losses.first()?, job.gave_up?);
+    let ranks = job.plan.members.len() as u32;
+    let completed = job.iterations.iter().filter(|iteration| iteration.completed == ranks).count();
+    let open = job.iterations.iter().find(|iteration| iteration.completed < ranks)?;
+    let at = loss.time.as_secs_f64() * 1e6;
+    let so_that = loss.so_that.as_deref().map_or(String::new(), |so_that| format!(", so that {so_that}"));
+    Some(format!(
+        "can no longer finish: {} at {at:.3} us and does not come back{so_that}; it has completed {completed} of its \
+         {} collectives, and {} of its {ranks} ranks lack the result of the next one",
+        loss.what,
+        job.plan.iterations,
+        ranks - open.completed
+    ))
+}
