@@ -34,7 +34,7 @@ use self::outbox::Outgoing;
 use self::place::{Place, Way};
 use self::steps::{Step, Steps};
 use super::wire::{HEADER_LEN, Header, Kind, RankProof};
-use crate::collective::encoding::Numbers;
+use crate::collective::encoding::{NarrowBlocks, Numbers};
 use crate::collective::tensor::Spec;
 use crate::collective::values::{FINGERPRINT_LEN, Values};
 use crate::contract::config::{HostConfig, JobConfig};
@@ -111,7 +111,7 @@ impl CanaryHost {
             roots,
             roots_on_way,
             common,
-            life: Life::new(Stream::new(values, Numbers::Fixed, job)),
+            life: Life::new(Stream::new(values, Numbers::Fixed, NarrowBlocks::Half, job).encoded_at_hosts()),
             steps: Steps::new(window + 1),
             places: (0..u64::from(window)).chain([0]).map(Place::new).collect(),
             queue: SendQueue::new(window + 1),
