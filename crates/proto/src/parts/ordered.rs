@@ -144,8 +144,11 @@ pub struct OrderedAccumulator {
     nodes: Lanes,
     /// By blocks.
     rules: Box<[Option<Rule>]>,
-    /// Who has arrived, a bit for each child; by blocks.
+    /// Who has arrived, a bit for each child; by blocks, each of so many words.
     arrived: Box<[u64]>,
+    words: usize,
+    /// How many have; by blocks.
+    counts: Box<[u16]>,
     /// Elements of each block, once a vector of it is there.
     elements: Box<[u32]>,
 }
@@ -163,6 +166,8 @@ impl OrderedAccumulator {
             nodes: Lanes::zeroed(blocks * width * stride),
             rules: vec![None; blocks].into(),
             arrived: vec![0; blocks * children.div_ceil(WORD_BITS)].into(),
+            words: children.div_ceil(WORD_BITS),
+            counts: vec![0; blocks].into(),
             elements: vec![0; blocks].into(),
         }
     }
@@ -170,14 +175,18 @@ impl OrderedAccumulator {
     /// What [`OrderedAccumulator::memory_bytes`] will be.
     pub fn memory_needed(children: usize, width: usize, blocks: usize, lane_bytes: usize) -> usize {
         let nodes = Lanes::memory_needed(blocks * width * lane_bytes.next_multiple_of(ALIGNMENT));
-        let block = children.div_ceil(WORD_BITS) * size_of::<u64>() + size_of::<u32>() + size_of::<Option<Rule>>();
+        let words = children.div_ceil(WORD_BITS) * size_of::<u64>();
+        let block = words + size_of::<u16>() + size_of::<u32>() + size_of::<Option<Rule>>();
         let state = blocks * block;
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + nodes + state
     }
 
     /// Bytes that it has taken.
     pub fn memory_bytes(&self) -> usize {
-        let state = size_of_val(&*self.arrived) + size_of_val(&*self.elements) + size_of_val(&*self.rules);
+        let state = size_of_val(&*self.arrived)
+            + size_of_val(&*self.counts)
+            + size_of_val(&*self.elements)
+            + size_of_val(&*self.rules);
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + self.nodes.memory_bytes() + state
     }
 
@@ -199,13 +208,12 @@ impl OrderedAccumulator {
 
     /// True if the child's vector of the block has arrived.
     pub fn has(&self, block: usize, child: usize) -> bool {
-        let words = self.children.div_ceil(WORD_BITS);
-        self.arrived[block * words + child / WORD_BITS] >> (child % WORD_BITS) & 1 == 1
+        self.arrived[block * self.words + child / WORD_BITS] >> (child % WORD_BITS) & 1 == 1
     }
 
     /// True if every child's vector of the block has arrived.
     pub fn is_complete(&self, block: usize) -> bool {
-        self.have_arrived(block, 0..self.children)
+        usize::from(self.counts[block]) == self.children
     }
 
     /// The lanes of a complete block, as long as its vectors were; of another they mean nothing.
@@ -251,9 +259,8 @@ impl OrderedAccumulator {
     pub fn begin(&mut self, block: usize, rule: Rule) {
         debug_assert!(!rule.is_ordered || self.width == nodes_needed(self.children), "a tree needs its nodes");
         self.rules[block] = Some(rule);
-        let words = self.children.div_ceil(WORD_BITS);
-        self.arrived[block * words..(block + 1) * words].fill(0);
-        self.elements[block] = 0;
+        self.arrived[block * self.words..][..self.words].fill(0);
+        (self.counts[block], self.elements[block]) = (0, 0);
     }
 
     /// Nodes of the block that wait for another, or the result; never more than [`nodes_needed`].
@@ -283,11 +290,11 @@ impl OrderedAccumulator {
         let rule = *self.rule(block);
         let elements = vector.len() / rule.size(form);
         assert!(elements * rule.combine.lane_size <= self.stride, "a block has room for {} bytes", self.stride);
-        let words = self.children.div_ceil(WORD_BITS);
-        self.arrived[block * words + child / WORD_BITS] |= 1 << (child % WORD_BITS);
+        self.arrived[block * self.words + child / WORD_BITS] |= 1 << (child % WORD_BITS);
+        self.counts[block] += 1;
         self.elements[block] = elements as u32;
         if !rule.is_ordered {
-            let alone = self.count(block) == 1;
+            let alone = self.counts[block] == 1;
             let lanes = self.lanes(block, 0);
             rule.step(form, if alone { Step::Store } else { Step::Right }, &mut self.nodes[lanes], vector);
             return self.is_complete(block);
@@ -344,8 +351,7 @@ impl OrderedAccumulator {
     }
 
     fn have_arrived(&self, block: usize, places: Range<usize>) -> bool {
-        let words = self.children.div_ceil(WORD_BITS);
-        let arrived = &self.arrived[block * words..(block + 1) * words];
+        let arrived = &self.arrived[block * self.words..][..self.words];
         let (first, last) = (places.start / WORD_BITS, (places.end - 1) / WORD_BITS);
         (first..=last).all(|word| {
             let from = places.start.saturating_sub(word * WORD_BITS);
@@ -363,8 +369,7 @@ impl OrderedAccumulator {
 
     /// Children whose vector of the block has arrived.
     pub fn count(&self, block: usize) -> usize {
-        let words = self.children.div_ceil(WORD_BITS);
-        self.arrived[block * words..(block + 1) * words].iter().map(|word| word.count_ones() as usize).sum()
+        self.counts[block].into()
     }
 }
 

@@ -48,7 +48,6 @@ pub struct Version {
     pub phase: u32,
     /// What it holds.
     pub state: State,
-    count: u16,
     /// What the contributors say together about their next blocks.
     pub look_ahead: LookAhead,
     /// What they contribute to.
@@ -108,7 +107,6 @@ impl Pool {
             // Phases 0 and 1 come next.
             phase: (version as u32 % 2).wrapping_sub(2),
             state: State::Unused,
-            count: 0,
             look_ahead: LookAhead::UNKNOWN,
             block: Block { kind: Kind::Probe, spec: nothing, elements: 0 },
             agreement: Agreement::default(),
@@ -192,9 +190,8 @@ impl Pool {
         self.excused[id.0 * self.words..][..self.words].fill(0);
         // The neutral element of the look-ahead's join.
         let look_ahead = LookAhead::known(BlockExponent::ZERO);
-        let (state, count, completed_at) = (State::Open, 0, Time::ZERO);
-        self.versions[id.0] =
-            Version { phase, state, count, look_ahead, block, agreement, completed_at, turnaround, round };
+        let (state, completed_at) = (State::Open, Time::ZERO);
+        self.versions[id.0] = Version { phase, state, look_ahead, block, agreement, completed_at, turnaround, round };
         Ok(())
     }
 
@@ -216,10 +213,8 @@ impl Pool {
     #[inline]
     pub fn add(&mut self, id: VersionId, header: &Header, vector: &[u8], form: Form) -> u16 {
         form.add(&mut self.sums, id.0, header.wid.index(), vector);
-        let version = &mut self.versions[id.0];
-        version.count += 1;
-        version.look_ahead.join(&header.look_ahead);
-        version.count
+        self.versions[id.0].look_ahead.join(&header.look_ahead);
+        self.sums.count(id.0) as u16
     }
 
     /// All contributions of all ranks are in.
