@@ -4,7 +4,7 @@
 use tributary_numeric::{self as numeric, Combine, DType, Fixed16, ReduceOp};
 
 use crate::collective::tensor::Spec;
-use crate::collective::values::{FINGERPRINT_LEN, FINGERPRINTS, SCALED_FINGERPRINTS, Values};
+use crate::collective::values::{FINGERPRINT_LEN, FINGERPRINTS, Values};
 use crate::contract::options::{Kind, OptionSpec, Options};
 
 /// What a job sums floats as. Integers are integers either way.
@@ -105,20 +105,11 @@ impl Encoding {
             false => numeric::native(dtype, op)?,
         };
         let is_ordered = !is_scaled && is_ordered(dtype, op);
-        let at_switch = if is_scaled { numeric::fixed_16(dtype) } else { None };
-        let (combine, at_switch) = match values {
-            Values::Elements => (real, at_switch),
-            Values::Fingerprint => (&FINGERPRINTS, at_switch.map(|_| &SCALED_FINGERPRINTS)),
-        };
+        let at_switch = if is_scaled { values.fixed_16(dtype) } else { None };
+        let combine = if values == Values::Elements { real } else { &FINGERPRINTS };
         let wire_size = if at_switch.is_some() { dtype.size() } else { real.wire_size };
         let partial_size = real.partial_size;
         Some(Encoding { values, combine, at_switch, is_scaled, is_ordered, wire_size, partial_size })
-    }
-
-    /// The same where hosts encode 16-bit floats too: four bytes an element of whatever type, each way.
-    pub fn at_hosts(self) -> Encoding {
-        let wire_size = if self.at_switch.is_some() { self.partial_size } else { self.wire_size };
-        Encoding { at_switch: None, wire_size, ..self }
     }
 
     /// Elements of a full block of a packet with so many bytes of vector, at least 1.

@@ -5,7 +5,7 @@
 //! always seen; a simulation of thousands of hosts then carries no data and still proves every result. The machines
 //! are the same for both, and so is their trace of packets.
 
-use tributary_numeric::{Combine, Fixed16, Scale, lanes};
+use tributary_numeric::{self as numeric, Combine, DType, Fixed16, Scale};
 
 use crate::splitmix::splitmix64;
 
@@ -33,40 +33,23 @@ impl Values {
         }
     }
 
-    /// 32-bit words of accumulator for a slot of `elements`.
-    pub fn lane_count(self, elements: usize) -> usize {
-        self.buffer_len(4, elements) / 4
-    }
-
-    /// `lanes <- vector`.
+    /// What adds vectors in fixed point.
     #[inline]
-    pub fn store(self, lanes: &mut [u32], vector: &[u8]) {
-        lanes::store_be(lanes, vector);
-    }
-
-    /// `lanes <- lanes + vector`.
-    #[inline]
-    pub fn add(self, lanes: &mut [u32], vector: &[u8]) {
+    pub fn fixed(self) -> &'static Combine {
         match self {
-            Values::Elements => lanes::add_be(lanes, vector),
-            Values::Fingerprint => add_words(lanes, vector),
+            Values::Elements => numeric::fixed(),
+            Values::Fingerprint => &FINGERPRINTS,
         }
     }
 
-    /// `vector <- lanes`.
+    /// What brings vectors of 16-bit floats to fixed point and back; `None` for other types.
     #[inline]
-    pub fn load(self, lanes: &[u32], vector: &mut [u8]) {
-        lanes::load_be(lanes, vector);
-    }
-}
-
-/// Pairs of lanes as 64-bit words.
-fn add_words(lanes: &mut [u32], vector: &[u8]) {
-    for (pair, bytes) in lanes.chunks_exact_mut(2).zip(vector.chunks_exact(8)) {
-        let sum = (u64::from(pair[0]) << 32 | u64::from(pair[1]))
-            .wrapping_add(u64::from_be_bytes(bytes.try_into().expect("8 bytes")));
-        pair[0] = (sum >> 32) as u32;
-        pair[1] = sum as u32;
+    pub fn fixed_16(self, dtype: DType) -> Option<&'static Fixed16> {
+        let kernels = numeric::fixed_16(dtype);
+        match self {
+            Values::Elements => kernels,
+            Values::Fingerprint => kernels.map(|_| &SCALED_FINGERPRINTS),
+        }
     }
 }
 

@@ -87,7 +87,6 @@ pub struct Stream {
     values: Values,
     numbers: Numbers,
     narrow: NarrowBlocks,
-    at_hosts: bool,
     payload_bytes: usize,
     ops: VecDeque<Op>,
     next_op: u64,
@@ -98,13 +97,7 @@ impl Stream {
     /// An empty stream of a job's blocks.
     pub fn new(values: Values, numbers: Numbers, narrow: NarrowBlocks, job: &JobConfig) -> Stream {
         let payload_bytes = job.payload_bytes();
-        let (ops, at_hosts) = (VecDeque::new(), false);
-        Stream { values, numbers, narrow, at_hosts, payload_bytes, ops, next_op: 0, next_block: 0 }
-    }
-
-    /// The same where hosts encode all that is fixed point: [`Encoding::at_hosts`].
-    pub fn encoded_at_hosts(self) -> Stream {
-        Stream { at_hosts: true, ..self }
+        Stream { values, numbers, narrow, payload_bytes, ops: VecDeque::new(), next_op: 0, next_block: 0 }
     }
 
     /// Appends a collective; gives its number and its blocks.
@@ -112,7 +105,6 @@ impl Stream {
         let (id, spec, first_block) = (OpId(self.next_op), tensor.spec(), self.next_block);
         let encoding =
             Encoding::new(self.values, self.numbers, &spec).expect("a driver asks first what a protocol can");
-        let encoding = if self.at_hosts { encoding.at_hosts() } else { encoding };
         let block_elements = u64::from(encoding.block_elements(self.payload_bytes, self.narrow));
         let blocks = u64::from(spec.elements).div_ceil(block_elements).max(1);
         let remaining = blocks;

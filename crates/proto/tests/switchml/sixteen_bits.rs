@@ -14,33 +14,12 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::switchml::wire::{HEADER_LEN, Header, Kind, LookAhead};
 
-use crate::floats::{floats, lossy, reduce, vector};
+use crate::floats::{floats, lossy, reduce};
 use crate::harness::Network;
+use crate::harness::encoded::encoded_by_hosts;
 use crate::harness::link::LinkConfig;
 use crate::levels::tree;
 use crate::setup::{job, pipelines, star};
-
-/// The result as if hosts encoded each block with the scale of its largest magnitude, and decoded the sum.
-fn encoded_by_hosts<T: Element>(inputs: &[Vec<T>], op: ReduceOp, block_elements: usize) -> Vec<u8> {
-    let (world, elements) = (inputs.len() as u16, inputs[0].len());
-    let mut output = vec![T::default(); elements];
-    for start in (0..elements).step_by(block_elements) {
-        let block = start..(start + block_elements).min(elements);
-        let exponents = inputs.iter().map(|input| codec::exponent(&input[block.clone()]));
-        let scale = Scale::new(exponents.fold(BlockExponent::ZERO, BlockExponent::join), world);
-        let mut sum = vec![0u32; block.len()];
-        for input in inputs {
-            let mut words = vec![0; 4 * block.len()];
-            codec::encode(&input[block.clone()], scale, &mut words);
-            for (sum, word) in sum.iter_mut().zip(words.as_chunks().0) {
-                *sum = sum.wrapping_add(u32::from_be_bytes(*word));
-            }
-        }
-        let sum: Vec<u8> = sum.into_iter().flat_map(u32::to_be_bytes).collect();
-        codec::decode(&sum, scale, op, &mut output[block]);
-    }
-    vector(&output)
-}
 
 fn inputs<T: Element>(world: usize, elements: usize, of: impl Fn(f32) -> T) -> Vec<Vec<T>> {
     (0..world).map(|rank| floats(rank, elements).into_iter().map(&of).collect()).collect()
