@@ -149,13 +149,16 @@ def test_floats_are_summed_as_floats_unless_fixed_point_is_chosen() -> None:
                     if numbers == "fixed":
                         with pytest.raises(tributary.Unsupported, match="in fixed point: choose numbers=float"):
                             group.allreduce(np.ones(3), op="max")
-                    return group.allreduce(np.array([2.5, 1e9], np.float32))
+                    pairs = [[2.5, 1e9], [1e-4, 1e6]]
+                    return np.array([group.allreduce(np.array(pair, np.float32)) for pair in pairs])
 
             first, second = threads.map(total, range(2))
             assert first.tobytes() == second.tobytes()
             sums.append(first.tolist())
-    # One exponent serves both elements, and a step of the integers is 2 where the largest magnitude is near 2^30.
-    assert sums == [[5.0, 2e9], [4.0, 2e9]]
+    # One exponent serves both elements of a pair: a step of the integers is 2 where the largest magnitude is near 2^30,
+    # and 2^-9 where it is near 2^20 (docs/numerics.md has this table).
+    assert sums[0] == [[5.0, 2e9], [float(np.float32(2e-4)), 2e6]]
+    assert sums[1] == [[4.0, 2e9], [0.0, 2e6]]
 
 
 def test_infinities_and_nans_stay_where_they_are(both: Both) -> None:

@@ -72,6 +72,32 @@ fn the_quick_bench_measures_every_contender_that_is_there() {
 }
 
 #[test]
+fn the_quick_bench_compares_types_and_ways_to_sum_them() {
+    if !namespaces() {
+        return;
+    }
+    let words = ["bench", "--quick", "--no-gloo", "--hosts", "2", "--elements", "5000"];
+    let report = report(&[&words[..], &["--dtype", "f32,bf16", "--numbers", "float,fixed", "--json"]].concat());
+    let lines = report["rows"][0]["lines"].as_array().unwrap();
+    let of = |dtype: &str, numbers: &str| {
+        let fits =
+            |line: &&Value| line["contender"] == "switchml" && line["dtype"] == dtype && line["numbers"] == numbers;
+        lines.iter().find(fits).unwrap_or_else(|| panic!("no line for {dtype}, {numbers}"))
+    };
+    for numbers in ["float", "fixed"] {
+        let (wide, narrow) = (of("f32", numbers), of("bf16", numbers));
+        assert!(narrow["times_f32"].as_f64().unwrap() > 0.0 && wide["times_f32"].is_null());
+        let packets = |line: &Value| line["packets_sent"].as_u64().unwrap() - line["retransmissions"].as_u64().unwrap();
+        assert!(packets(narrow) < packets(wide), "{narrow} {wide}");
+    }
+    for dtype in ["f32", "bf16"] {
+        assert!(
+            of(dtype, "float")["times_fixed"].as_f64().unwrap() > 0.0 && of(dtype, "fixed")["times_fixed"].is_null()
+        );
+    }
+}
+
+#[test]
 fn a_bench_without_pytorch_says_how_to_get_it_and_measures_the_rest() {
     if !namespaces() {
         return;

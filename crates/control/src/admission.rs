@@ -244,6 +244,7 @@ pub(crate) fn grant(
             slots: shape.slots,
             elements: shape.elements_per_packet,
             world: shape.world,
+            less: shape.savings(),
         });
     }
     match rules.iter().find_map(|rule| Some((rule, rule.left.filter(|&left| need > left)?))) {
@@ -259,7 +260,8 @@ mod tests {
     use tributary_proto::protocols;
 
     fn in_fixed_point() -> tributary_proto::contract::options::Options {
-        let given = [("numbers".to_owned(), "fixed".to_owned())].into();
+        let given = [("numbers", "fixed"), ("narrow_blocks", "half")];
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         protocols::named("switchml").unwrap().options.read(&given).unwrap()
     }
 

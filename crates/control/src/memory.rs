@@ -2,7 +2,7 @@
 
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{JobId, JobKey};
-use tributary_proto::contract::options::Options;
+use tributary_proto::contract::options::{Kind, Options};
 use tributary_proto::contract::protocol::{self, Protocol};
 
 /// Most elements that one packet carries: a UDP datagram over IPv4 or IPv6 holds them with every header.
@@ -75,9 +75,36 @@ impl JobShape {
             slots: self.slots.div_ceil(self.shards.max(1)),
             elements_per_packet: self.elements_per_packet,
             children: self.children,
+            levels: self.neighbours > 0,
             options: &self.options,
         });
         u64::from(self.shards) * (in_tables + machine)
+    }
+
+    /// What would need less memory, for a sentence: "with OPTION=VALUE it needs so much, ", for each option that counts,
+    /// and switches in levels where a switch with few children needs no more than half.
+    pub fn savings(&self) -> String {
+        let need = self.bytes();
+        let chosen = self.options.to_text();
+        let others = self.protocol.options.specs.iter().flat_map(|spec| {
+            let Kind::Choice(words) = spec.kind else { return Vec::new() };
+            let with = |word: &&str| {
+                let given = chosen.clone().into_iter().chain([(spec.name.to_owned(), (*word).to_owned())]);
+                let options = self.protocol.options.read(&given.collect()).ok()?;
+                let bytes = JobShape { options, ..self.clone() }.bytes();
+                (bytes < need).then(|| format!("with {}={word} it needs {}, ", spec.name, Bytes(bytes)))
+            };
+            words.iter().filter_map(with).collect()
+        });
+        let few = f64::from(self.world).sqrt().ceil() as u16;
+        let levels = JobShape { children: few, neighbours: 1, ..self.clone() };
+        let levels = (self.neighbours == 0 && 2 * levels.bytes() <= need).then(|| {
+            format!(
+                "behind {few} switches in levels (tributary switch --parent) each needs {}, ",
+                Bytes(levels.bytes())
+            )
+        });
+        others.chain(levels).collect()
     }
 }
 
@@ -97,13 +124,14 @@ impl std::fmt::Display for Bytes {
 
 #[cfg(test)]
 mod tests {
+    use tributary_proto::contract::options::name_and_value;
     use tributary_proto::protocols;
 
     use super::*;
 
-    fn shape(protocol: &'static Protocol, numbers: &str, slots: u16) -> JobShape {
-        let given = if numbers.is_empty() { None } else { Some(("numbers".to_owned(), numbers.to_owned())) };
-        let options = protocol.options.read(&given.into_iter().collect()).unwrap();
+    fn shape(protocol: &'static Protocol, given: &[&str], slots: u16) -> JobShape {
+        let given = given.iter().map(|given| name_and_value(given).unwrap()).collect();
+        let options = protocol.options.read(&given).unwrap();
         JobShape {
             protocol,
             slots,
@@ -119,20 +147,39 @@ mod tests {
 
     #[test]
     fn a_job_is_charged_two_versions_of_every_slot() {
-        // In fixed point one vector a version; floats of four children two, each with room for 16 bits widened to 32.
-        for (numbers, vectors) in [("fixed", 1), ("float", 4)] {
+        // In fixed point one vector a version, floats of four children two; each with room for 16 bits widened to 32, unless
+        // half of a packet is enough, as it is in levels.
+        for (given, neighbours, vectors) in [
+            (&["numbers=fixed"][..], 0, 2),
+            (&["numbers=float"], 0, 4),
+            (&["numbers=fixed", "narrow_blocks=half"], 0, 1),
+            (&["numbers=float", "narrow_blocks=half"], 0, 2),
+            (&["numbers=fixed"], 1, 1),
+            (&["numbers=float"], 1, 2),
+        ] {
             let protocol = protocols::named("switchml").unwrap();
-            let job = JobShape { elements_per_packet: 256, shards: 2, ..shape(protocol, numbers, 64) };
+            let job = JobShape { elements_per_packet: 256, shards: 2, neighbours, ..shape(protocol, given, 64) };
             let values = 64 * 2 * 256 * 4 * vectors;
-            assert!(job.bytes() > values && job.bytes() < 2 * values, "{numbers}: {}", job.bytes());
+            assert!(job.bytes() > values && job.bytes() < 2 * values, "{given:?}: {}", job.bytes());
             let twice = JobShape { slots: 128, ..job.clone() };
             assert!(twice.bytes() - job.bytes() > values);
         }
     }
 
     #[test]
+    fn what_needs_less_memory_is_named() {
+        let floats = JobShape { world: 64, children: 64, ..shape(protocols::named("switchml").unwrap(), &[], 8) };
+        let less = floats.savings();
+        for named in ["numbers=fixed", "narrow_blocks=half", "in levels"] {
+            assert!(less.contains(named), "{less}");
+        }
+        let least = shape(protocols::named("switchml").unwrap(), &["numbers=fixed", "narrow_blocks=half"], 8);
+        assert_eq!(least.savings(), "");
+    }
+
+    #[test]
     fn a_job_that_only_needs_forwarding_is_charged_no_slots() {
-        let job = shape(protocols::named("ring").unwrap(), "", 512);
+        let job = shape(protocols::named("ring").unwrap(), &[], 512);
         assert_eq!(job.bytes(), JobShape { slots: 8, ..job.clone() }.bytes());
     }
 }

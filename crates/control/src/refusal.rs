@@ -152,8 +152,8 @@ pub enum Refusal {
     /// Not even the smallest pool fits.
     #[error(
         "the switch is full: {} of {} are free and job '{job}' needs at least {} ({slots} slots of {elements} elements \
-         for {world} ranks); wait until another job ends, ask for fewer elements per packet, or start the switch with \
-         more memory", Bytes(*free), Bytes(*total), Bytes(*need)
+         for {world} ranks); {less}wait until another job ends, ask for fewer elements per packet, or start the switch \
+         with more memory", Bytes(*free), Bytes(*total), Bytes(*need)
     )]
     Full {
         /// The job.
@@ -170,6 +170,8 @@ pub enum Refusal {
         elements: u16,
         /// Ranks.
         world: u16,
+        /// What needs less memory: [`JobShape::savings`](crate::JobShape::savings).
+        less: String,
     },
     /// As many jobs as the switch takes.
     #[error("the switch has all of the {most} jobs that it may: wait until one ends, or raise max_jobs in its file")]

@@ -18,7 +18,7 @@ fn held(shape: &JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
         slots,
         elements_per_packet,
         shards,
-        levels: false,
+        levels: shape.neighbours > 0,
         options: shape.options.clone(),
     };
     let machine = |shard| {

@@ -76,6 +76,8 @@ pub fn fixed() -> &'static Combine {
 /// Lanes are those of `fixed`, and so are partial sums between switches and the merging of lanes.
 #[derive(Clone, Copy)]
 pub struct Fixed16 {
+    /// Bytes of an element in a packet.
+    pub wire_size: usize,
     /// `lanes <- vector`, in fixed point. The scale is that of the block, the same for all of it and on all switches.
     pub store: fn(&mut [u8], &[u8], Scale),
     /// `lanes <- lanes + vector`, likewise.
@@ -83,6 +85,12 @@ pub struct Fixed16 {
     /// `vector <- lanes` which hold the contributions of all ranks: back from fixed point, divided if the operator is an
     /// average, and rounded once. The operator is the sum or the average.
     pub load: fn(&[u8], &mut [u8], Scale, ReduceOp),
+}
+
+impl fmt::Debug for Fixed16 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fixed16").field("wire_size", &self.wire_size).finish_non_exhaustive()
+    }
 }
 
 /// The 16-bit floats' fixed point; `None` for other types.

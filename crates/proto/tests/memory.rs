@@ -9,8 +9,8 @@ use tributary_proto::contract::config::{
     Below, FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig,
 };
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ShardId};
-use tributary_proto::contract::options::Defaults;
-use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::options::{Defaults, name_and_value};
+use tributary_proto::contract::protocol::{JobShape, Protocol};
 use tributary_proto::protocols;
 
 thread_local! {
@@ -126,4 +126,31 @@ fn shared_job(protocol: &Protocol, id: JobId) -> SharedJob {
     let fabric = FabricPlan { hosts, switches: [NodeId(9); 2].into(), roots: [].into() };
     let ports = vec![Some(PortId(0)), Some(PortId(1))];
     SharedJob { share_bytes: protocol.share_bytes(&job, 2), job, fabric, ports, trees: Vec::new() }
+}
+
+/// What a control plane charges is what the slots take, and blocks of half the width take half: in levels, and where the
+/// job's members have said so.
+#[test]
+fn accumulators_are_as_wide_as_the_jobs_widest_block() {
+    let held = |given: &[&str], levels: bool| {
+        let protocol = protocols::named("switchml").unwrap();
+        let given = given.iter().map(|given| name_and_value(given).unwrap()).collect();
+        let options = protocol.options.read(&given).unwrap();
+        let mut config = config(protocol, 8, 0, 64, 1, false);
+        (config.job.levels, config.job.options) = (levels, options.clone());
+        let (machine, held) = allocated(|| protocol.switch(Values::Elements, &config));
+        let shape = JobShape { slots: 64, elements_per_packet: 64, children: 8, levels, options: &options };
+        let charged = (protocol.memory)(&shape) as usize;
+        assert!(charged <= held && held < charged + 4096, "{charged} for {held}");
+        drop(machine);
+        held
+    };
+    // Two versions of 64 slots, four nodes each of 64 elements of four bytes; in fixed point one node.
+    let half = 2 * 64 * 64 * 4;
+    assert_eq!(held(&[], false) - held(&["narrow_blocks=half"], false), 4 * half);
+    assert_eq!(held(&["numbers=fixed"], false) - held(&["numbers=fixed", "narrow_blocks=half"], false), half);
+    for given in [&[][..], &["numbers=fixed"]] {
+        let said = [given, &["narrow_blocks=half"]].concat();
+        assert_eq!(held(given, true), held(&said, false), "in levels a packet holds partial sums");
+    }
 }

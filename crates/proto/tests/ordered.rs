@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tributary_numeric::{Combine, DType, Lanes, ReduceOp, native};
-use tributary_proto::parts::ordered::{OrderedAccumulator, nodes_needed, reference};
+use tributary_proto::parts::ordered::{OrderedAccumulator, Rule, nodes_needed, reference};
 
 /// Neither commutative nor associative: every tree and every order of operands gives another result.
 static TOY: Combine = {
@@ -66,13 +66,13 @@ fn vectors(combine: &Combine, children: usize, elements: usize) -> Vec<Vec<u8>> 
 fn begun(combine: &'static Combine, children: usize, blocks: usize, elements: usize) -> OrderedAccumulator {
     let lane_bytes = elements * combine.lane_size;
     let mut accumulator = OrderedAccumulator::new(children, nodes_needed(children), blocks, lane_bytes);
-    (0..blocks).for_each(|block| accumulator.begin(block, combine, true));
+    (0..blocks).for_each(|block| accumulator.begin(block, Rule::along_the_tree(combine)));
     accumulator
 }
 
 /// Brings the vectors in this order to one block between two others, and compares with the recursion.
 fn check(combine: &'static Combine, accumulator: &mut OrderedAccumulator, vectors: &[Vec<u8>], order: &[usize]) {
-    accumulator.begin(1, combine, true);
+    accumulator.begin(1, Rule::along_the_tree(combine));
     let mut most = 0;
     for (arrived, &child) in order.iter().enumerate() {
         assert!(!accumulator.has(1, child) && !accumulator.is_complete(1));
@@ -223,7 +223,7 @@ fn blocks_do_not_touch_each_other() {
         }
         for (block, vectors) in blocks.iter().enumerate() {
             assert_eq!(accumulator.result(block), reference(vectors, combine));
-            accumulator.begin(block, combine, true);
+            accumulator.begin(block, Rule::along_the_tree(combine));
             assert_eq!((accumulator.is_complete(block), accumulator.nodes_held(block)), (false, 0));
         }
     }
@@ -239,7 +239,7 @@ fn partial_results_and_hosts_vectors_mix() {
     below.add(0, 1, &hosts[2]);
     assert!(below.add(0, 0, &hosts[1]));
     let mut partial = vec![0; 8 * combine.partial_size];
-    (combine.load_partial)(below.result(0), &mut partial);
+    below.load_partial(0, &mut partial);
     for partial_first in [true, false] {
         let mut above = begun(combine, 2, 1, 8);
         if partial_first {
@@ -252,7 +252,7 @@ fn partial_results_and_hosts_vectors_mix() {
         let mut expected = reference(&hosts[..1], combine);
         (combine.merge)(&mut expected, &reference(&hosts[1..], combine));
         assert_eq!(above.result(0), expected);
-        (combine.finish)(above.result_mut(0), 3);
+        above.finish(0, 3);
         (combine.finish)(&mut expected, 3);
         assert_eq!(above.result(0), expected);
     }

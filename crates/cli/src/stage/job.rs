@@ -20,6 +20,8 @@ pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
 pub struct JobRun {
     /// Who sums.
     pub protocol: &'static Protocol,
+    /// More flags of `tributary allreduce`, as the element type and the protocol's options.
+    pub flags: Vec<String>,
     /// The array of each rank.
     pub inputs: Vec<PathBuf>,
     /// Where each rank writes its result; empty where nobody wants it.
@@ -59,6 +61,7 @@ pub fn run(stage: &Stage, run: &JobRun) -> Result<Vec<WorkerReport>, Failure> {
             .args(["--job", &format!("{}-{}", run.protocol.name, stage.jobs)])
             .args(["--rank", &rank.to_string(), "--world", &run.inputs.len().to_string()])
             .args(["--iters", &run.iters.to_string(), "--timeout", &run.timeout.as_secs_f64().to_string()])
+            .args(&run.flags)
             .arg("--input")
             .arg(input);
         if let Some(output) = run.outputs.get(rank) {

@@ -114,6 +114,7 @@ impl Control {
             slots,
             elements: elements_per_packet,
             world: shape.world,
+            less: shape.savings(),
         });
         self.fail_forming(name, &refusal);
     }

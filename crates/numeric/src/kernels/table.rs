@@ -160,6 +160,7 @@ const fn average<I: InstructionSet, T: Number>(name: &'static str) -> Combine {
 
 const fn fixed_16<I: InstructionSet, T: FixedPoint>() -> Fixed16 {
     Fixed16 {
+        wire_size: size_of::<T>(),
         store: compile!(I: portable::store_fixed::<T>; lanes: &mut [u8], vector: &[u8], scale: Scale),
         add: compile!(I: portable::add_fixed::<T>; lanes: &mut [u8], vector: &[u8], scale: Scale),
         load: compile!(I: portable::load_fixed::<T>; lanes: &[u8], vector: &mut [u8], scale: Scale, op: ReduceOp),

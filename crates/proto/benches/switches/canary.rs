@@ -109,6 +109,7 @@ fn packet(rank: u16, hosts: u16, k: u16) -> Vec<u8> {
         attempt: 0,
         wid: Rank(rank),
         look_ahead: LookAhead::UNKNOWN,
+        scale: None,
         spec: Spec::allreduce(1 << 20, DType::I32, ReduceOp::Sum),
         contributors: proof(RankProof::of(Rank(rank)), 0, 0),
     };

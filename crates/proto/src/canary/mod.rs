@@ -8,6 +8,7 @@ pub mod host;
 pub mod options;
 mod protocol;
 pub mod switch;
+mod vector;
 pub mod wire;
 
 pub use host::CanaryHost;

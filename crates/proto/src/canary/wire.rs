@@ -1,8 +1,8 @@
 //! Canary's own header: the fields of §4.1 under their names, then what we add. Big-endian; `docs/wire.md` draws it.
 //!
 //! ```text
-//!  16            20   24        26      28         32               36     40      41      42        43         44
-//!  | destination | id | counter | hosts | children | switch address | root | flags | shard | attempt | reserved | ...
+//!  16            20   24        26      28         32               36     40      41      42        43      44
+//!  | destination | id | counter | hosts | children | switch address | root | flags | shard | attempt | scale | ...
 //!  44         46    48             52           60
 //!  | exponent | wid | contributors | collective | vector or body ...
 //! ```
@@ -12,7 +12,7 @@
 
 use std::iter::Sum;
 
-use tributary_numeric::BlockExponent;
+use tributary_numeric::{self as numeric, BlockExponent, DType};
 
 use crate::collective::tensor::Spec;
 use crate::contract::drop_reason::DropReason;
@@ -34,6 +34,7 @@ const CHILDREN_AT: usize = 28;
 const SWITCH_AT: usize = 32;
 const FLAGS_AT: usize = 40;
 const SHARD_AT: usize = 41;
+const SCALE_AT: usize = 43;
 const EXPONENT_AT: usize = 44;
 const CONTRIBUTORS_AT: usize = 48;
 const SPEC_AT: usize = 52;
@@ -41,6 +42,10 @@ const SPEC_AT: usize = 52;
 const BYPASS: u8 = 0x80;
 const MULTICAST: u8 = 0x40;
 const TO_LEADER: u8 = 0x20;
+/// The vector is 16-bit floats, to be scaled by an exponent of nine bits: `SCALE_HIGH`, then the byte at `SCALE_AT`.
+const NARROW: u8 = 0x10;
+const SCALE_HIGH: u8 = 8;
+const SCALE_NON_FINITE: u8 = 4;
 const UNKNOWN: u8 = 2;
 const NON_FINITE: u8 = 1;
 
@@ -102,6 +107,9 @@ pub struct Header {
     /// What the contributors say about the sender's next block in the window; or about this one, where ranks agree on
     /// its exponent first.
     pub look_ahead: LookAhead,
+    /// The vector is 16-bit floats as they are; the exponent on which ranks have agreed for their block. `None`: the vector is
+    /// 32-bit fixed point, or there is none.
+    pub scale: Option<BlockExponent>,
     /// The collective that the block belongs to. Its root, if it has one, is the leader.
     pub spec: Spec,
     /// The contributors' proofs, summed modulo 2^32: see [`proof`].
@@ -114,7 +122,8 @@ impl Header {
     pub fn parse(bytes: &[u8]) -> Result<Header, DropReason> {
         let bytes: &[u8; HEADER_LEN] = bytes.first_chunk().ok_or(DropReason::Truncated)?;
         let flags = bytes[FLAGS_AT];
-        if flags & !(BYPASS | MULTICAST | TO_LEADER | UNKNOWN | NON_FINITE) != 0 {
+        let known = BYPASS | MULTICAST | TO_LEADER | NARROW | SCALE_HIGH | SCALE_NON_FINITE | UNKNOWN | NON_FINITE;
+        if flags & !known != 0 {
             return Err(DropReason::BadField);
         }
         let exponent = u16(bytes, EXPONENT_AT) as i16;
@@ -138,10 +147,16 @@ impl Header {
             shard: bytes[SHARD_AT],
             attempt: bytes[42],
             wid: Rank(u16(bytes, 46)),
+            scale: scale_at(bytes, spec.dtype)?,
             look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
             spec,
             contributors: u32(bytes, CONTRIBUTORS_AT),
         })
+    }
+
+    /// That of the sum that begins with this contribution: a switch sums in fixed point.
+    pub fn summed(&self) -> Header {
+        Header { scale: None, ..*self }
     }
 
     /// Where a contribution is routed to until it has passed the root.
@@ -158,14 +173,41 @@ impl Header {
         bytes[26..28].copy_from_slice(&self.hosts.to_be_bytes());
         bytes[36..40].copy_from_slice(&self.root.0.to_be_bytes());
         bytes[42] = self.attempt;
-        bytes[43] = 0;
         bytes[46..48].copy_from_slice(&self.wid.0.to_be_bytes());
         put_spec(&mut bytes[SPEC_AT..], &self.spec);
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         bytes[FLAGS_AT] = flag(self.bypass, BYPASS) | flag(self.multicast, MULTICAST) | flag(self.to_leader, TO_LEADER);
+        put_scale(bytes, self.scale);
         put_sum(bytes, self.counter, self.contributors, self.look_ahead);
         put_children(bytes, self.switch_address, self.children, self.shard);
     }
+}
+
+/// The exponent of a vector of 16-bit floats. Only those have one, and none is above the type's largest.
+#[inline]
+fn scale_at(bytes: &[u8; HEADER_LEN], dtype: DType) -> Result<Option<BlockExponent>, DropReason> {
+    let flags = bytes[FLAGS_AT];
+    if flags & NARROW == 0 {
+        let is_empty = flags & (SCALE_HIGH | SCALE_NON_FINITE) == 0 && bytes[SCALE_AT] == 0;
+        return if is_empty { Ok(None) } else { Err(DropReason::BadField) };
+    }
+    let above_least = i16::from(flags & SCALE_HIGH != 0) << 8 | i16::from(bytes[SCALE_AT]);
+    let exponent = BlockExponent::MIN + above_least;
+    if numeric::fixed_16(dtype).is_none() || exponent > BlockExponent::largest(dtype) {
+        return Err(DropReason::BadField);
+    }
+    Ok(Some(BlockExponent { exponent, non_finite: flags & SCALE_NON_FINITE != 0 }))
+}
+
+/// Writes the same. That of zeros, which are scaled as the smallest numbers are, comes out as the least.
+#[inline]
+fn put_scale(bytes: &mut [u8], scale: Option<BlockExponent>) {
+    bytes[SCALE_AT] = 0;
+    let Some(BlockExponent { exponent, non_finite }) = scale else { return };
+    let above_least = exponent.clamp(BlockExponent::MIN, BlockExponent::MAX) - BlockExponent::MIN;
+    bytes[FLAGS_AT] |= NARROW | if non_finite { SCALE_NON_FINITE } else { 0 };
+    bytes[FLAGS_AT] |= if above_least > 0xff { SCALE_HIGH } else { 0 };
+    bytes[SCALE_AT] = above_least as u8;
 }
 
 /// Rewrites what grows with each contribution.

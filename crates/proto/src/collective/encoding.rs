@@ -1,7 +1,7 @@
 //! How the elements of a collective travel, and what adds them: chosen from the collective's type and operator, and from
 //! what the job sums floats as.
 
-use tributary_numeric::{self as numeric, Combine, DType, ReduceOp};
+use tributary_numeric::{self as numeric, Combine, DType, Fixed16, ReduceOp};
 
 use crate::collective::tensor::Spec;
 use crate::collective::values::{FINGERPRINT_LEN, FINGERPRINTS, Values};
@@ -10,9 +10,10 @@ use crate::contract::options::{Kind, OptionSpec, Options};
 /// What a job sums floats as. Integers are integers either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
-    /// Floats, in an order that the protocol promises; 16-bit ones travel in two bytes.
+    /// Floats, in an order that the protocol promises.
     Float,
-    /// 32-bit fixed point, whose block exponent ranks agree on (SwitchML §4.6).
+    /// 32-bit fixed point, whose block exponent ranks agree on (SwitchML §4.6). Hosts encode binary32; 16-bit floats travel
+    /// in their own two bytes, and switches bring them to fixed point and back.
     Fixed,
 }
 
@@ -34,13 +35,57 @@ impl Numbers {
     }
 }
 
+/// How many 16-bit floats a block has. They are summed in 32 bits, and accumulators have room for the widest block of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NarrowBlocks {
+    /// As many as fill a packet: accumulators of twice a packet's vector.
+    Full,
+    /// As many as their sums fill one: accumulators of no more than a packet's vector. So it is in levels always, as a
+    /// packet between two switches holds partial sums.
+    Half,
+}
+
+impl NarrowBlocks {
+    /// The option of protocols that leave the choice to people.
+    pub const OPTION: OptionSpec = OptionSpec {
+        name: "narrow_blocks",
+        kind: Kind::Choice(&["full", "half"]),
+        default: "full",
+        help: "f16 and bf16 fill packets, or half of each, which halves a switch's memory for the job",
+    };
+
+    /// What serves a job best in levels, or in none.
+    pub fn fitting(levels: bool) -> NarrowBlocks {
+        if levels { NarrowBlocks::Half } else { NarrowBlocks::Full }
+    }
+
+    /// What was chosen, of a job in levels or of one that is in none.
+    pub fn chosen(options: &Options, levels: bool) -> NarrowBlocks {
+        match options.choice(NarrowBlocks::OPTION.name) {
+            "full" => NarrowBlocks::fitting(levels),
+            _ => NarrowBlocks::Half,
+        }
+    }
+
+    /// Bytes of accumulator that the widest block needs, of a packet with so many bytes of vector.
+    pub fn lane_bytes(self, values: Values, payload_bytes: usize) -> usize {
+        match (values, self) {
+            (Values::Fingerprint, _) => FINGERPRINT_LEN,
+            (Values::Elements, NarrowBlocks::Full) => 2 * payload_bytes,
+            (Values::Elements, NarrowBlocks::Half) => payload_bytes,
+        }
+    }
+}
+
 /// How the elements of one collective travel and are summed.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoding {
     values: Values,
-    /// What combines vectors as they are in memory.
+    /// What combines vectors as they are in memory. Where hosts' are to be scaled at the switch: partial results alone.
     pub combine: &'static Combine,
-    /// Vectors are fixed point: ranks agree on an exponent before they send a block.
+    /// What brings hosts' vectors to fixed point at a switch, and results back from it: 16-bit floats.
+    pub at_switch: Option<&'static Fixed16>,
+    /// Sums are in fixed point: ranks agree on an exponent before they send a block.
     pub is_scaled: bool,
     /// The result's bits depend on the order in which vectors are combined.
     pub is_ordered: bool,
@@ -60,16 +105,17 @@ impl Encoding {
             false => numeric::native(dtype, op)?,
         };
         let is_ordered = !is_scaled && is_ordered(dtype, op);
+        let at_switch = if is_scaled { values.fixed_16(dtype) } else { None };
         let combine = if values == Values::Elements { real } else { &FINGERPRINTS };
-        let (wire_size, partial_size) = (real.wire_size, real.partial_size);
-        Some(Encoding { values, combine, is_scaled, is_ordered, wire_size, partial_size })
+        let wire_size = if at_switch.is_some() { dtype.size() } else { real.wire_size };
+        let partial_size = real.partial_size;
+        Some(Encoding { values, combine, at_switch, is_scaled, is_ordered, wire_size, partial_size })
     }
 
-    /// Elements of a full block of a packet with so many bytes of vector, at least 1. Where switches are in levels, a
-    /// packet between two of them holds the block's partial result, too.
+    /// Elements of a full block of a packet with so many bytes of vector, at least 1.
     #[inline]
-    pub fn block_elements(&self, payload_bytes: usize, levels: bool) -> u32 {
-        let size = if levels { self.partial_size } else { self.wire_size };
+    pub fn block_elements(&self, payload_bytes: usize, narrow: NarrowBlocks) -> u32 {
+        let size = if narrow == NarrowBlocks::Half { self.partial_size } else { self.wire_size };
         (payload_bytes / size).max(1) as u32
     }
 
@@ -101,16 +147,6 @@ impl Encoding {
     #[inline]
     pub fn is_wide(&self) -> bool {
         self.partial_size > self.wire_size
-    }
-}
-
-/// Bytes of accumulator that the widest encoding needs for a block of a packet with so many bytes of vector: 16-bit floats
-/// are summed in 32.
-pub fn most_lanes(values: Values, numbers: Numbers, payload_bytes: usize) -> usize {
-    match (values, numbers) {
-        (Values::Fingerprint, _) => FINGERPRINT_LEN,
-        (Values::Elements, Numbers::Fixed) => payload_bytes,
-        (Values::Elements, Numbers::Float) => 2 * payload_bytes,
     }
 }
 

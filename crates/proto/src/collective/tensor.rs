@@ -117,6 +117,10 @@ pub trait Tensor: Any + Send {
     fn accumulate(&mut self, block: Range<usize>, bytes: &[u8]);
     /// `output[block] <- bytes`.
     fn write(&mut self, block: Range<usize>, bytes: &[u8]);
+    /// The same, of a result that a switch has summed in fixed point of this scale.
+    fn write_scaled(&mut self, block: Range<usize>, _scale: Scale, bytes: &[u8]) {
+        self.write(block, bytes);
+    }
     /// `output[block] <- output[block] / world` where the operator is an average; nothing otherwise.
     fn divide(&mut self, block: Range<usize>, world: u16);
 }

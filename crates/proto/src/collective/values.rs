@@ -5,7 +5,9 @@
 //! always seen; a simulation of thousands of hosts then carries no data and still proves every result. The machines
 //! are the same for both, and so is their trace of packets.
 
-use tributary_numeric::{Combine, lanes};
+use tributary_numeric::{self as numeric, Combine, DType, Fixed16, Scale};
+
+use crate::splitmix::splitmix64;
 
 /// Bytes of one fingerprint: three 64-bit words.
 pub const FINGERPRINT_LEN: usize = 24;
@@ -31,40 +33,23 @@ impl Values {
         }
     }
 
-    /// 32-bit words of accumulator for a slot of `elements`.
-    pub fn lane_count(self, elements: usize) -> usize {
-        self.buffer_len(4, elements) / 4
-    }
-
-    /// `lanes <- vector`.
+    /// What adds vectors in fixed point.
     #[inline]
-    pub fn store(self, lanes: &mut [u32], vector: &[u8]) {
-        lanes::store_be(lanes, vector);
-    }
-
-    /// `lanes <- lanes + vector`.
-    #[inline]
-    pub fn add(self, lanes: &mut [u32], vector: &[u8]) {
+    pub fn fixed(self) -> &'static Combine {
         match self {
-            Values::Elements => lanes::add_be(lanes, vector),
-            Values::Fingerprint => add_words(lanes, vector),
+            Values::Elements => numeric::fixed(),
+            Values::Fingerprint => &FINGERPRINTS,
         }
     }
 
-    /// `vector <- lanes`.
+    /// What brings vectors of 16-bit floats to fixed point and back; `None` for other types.
     #[inline]
-    pub fn load(self, lanes: &[u32], vector: &mut [u8]) {
-        lanes::load_be(lanes, vector);
-    }
-}
-
-/// Pairs of lanes as 64-bit words.
-fn add_words(lanes: &mut [u32], vector: &[u8]) {
-    for (pair, bytes) in lanes.chunks_exact_mut(2).zip(vector.chunks_exact(8)) {
-        let sum = (u64::from(pair[0]) << 32 | u64::from(pair[1]))
-            .wrapping_add(u64::from_be_bytes(bytes.try_into().expect("8 bytes")));
-        pair[0] = (sum >> 32) as u32;
-        pair[1] = sum as u32;
+    pub fn fixed_16(self, dtype: DType) -> Option<&'static Fixed16> {
+        let kernels = numeric::fixed_16(dtype);
+        match self {
+            Values::Elements => kernels,
+            Values::Fingerprint => kernels.map(|_| &SCALED_FINGERPRINTS),
+        }
     }
 }
 
@@ -86,6 +71,23 @@ pub static FINGERPRINTS: Combine = Combine {
     finish: |_, _| {},
 };
 
+/// Fingerprints of 16-bit floats, which a switch brings to fixed point: it multiplies them by its scale's factor, which
+/// stays in the result. So a sum proves too that all switches had the scale that its hosts expect.
+pub static SCALED_FINGERPRINTS: Fixed16 = Fixed16 {
+    wire_size: FINGERPRINT_LEN,
+    store: |lanes, vector, scale| {
+        lanes.fill(0);
+        add_scaled(lanes, vector, scale);
+    },
+    add: add_scaled,
+    load: |lanes, vector, _, _| copy_out(lanes, vector),
+};
+
+/// What a fingerprint's first two words are multiplied by at this scale: odd, so that none is lost.
+pub fn scale_factor(scale: Scale) -> u64 {
+    splitmix64(1 << 63 | (scale.shift as u32 as u64) << 8 | u64::from(scale.counter_bits)) | 1
+}
+
 /// Accumulators of fingerprints are big-endian, as on the wire.
 fn copy(lanes: &mut [u8], vector: &[u8]) {
     lanes.copy_from_slice(vector);
@@ -96,9 +98,18 @@ fn copy_out(lanes: &[u8], vector: &mut [u8]) {
 }
 
 fn add(lanes: &mut [u8], vector: &[u8]) {
-    for (lane, word) in lanes.chunks_exact_mut(8).zip(vector.chunks_exact(8)) {
-        let value = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().expect("8 bytes"));
-        let sum = value(lane).wrapping_add(value(word));
-        lane.copy_from_slice(&sum.to_be_bytes());
+    add_multiplied(lanes, vector, [1; 3]);
+}
+
+fn add_scaled(lanes: &mut [u8], vector: &[u8], scale: Scale) {
+    let factor = scale_factor(scale);
+    add_multiplied(lanes, vector, [factor, factor, 1]);
+}
+
+fn add_multiplied(lanes: &mut [u8], vector: &[u8], factors: [u64; 3]) {
+    let words = lanes.as_chunks_mut().0.iter_mut().zip(vector.as_chunks().0);
+    for ((lane, word), factor) in words.zip(factors) {
+        let sum = u64::from_be_bytes(*lane).wrapping_add(u64::from_be_bytes(*word).wrapping_mul(factor));
+        *lane = sum.to_be_bytes();
     }
 }

@@ -1,5 +1,5 @@
 //! What a slot of a host does with its block, and how ranks agree on the block's exponent before they sum it (SwitchML
-//! §4.6).
+//! §4.6). A switch that sees all packets of a slot can follow it.
 //!
 //! Ranks say in each packet what the next block's exponent is, so that they mostly agree one block ahead. Where some rank
 //! did not know the block yet, a phase that agrees on it comes first (*probe*). In collectives that fit into the pool that
@@ -55,6 +55,15 @@ impl Agreement {
         } else {
             Stage::Probe
         }
+    }
+
+    /// What a switch, which knows the stage from its packets, takes for the exponent of a block that is scaled; `None`
+    /// where ranks cannot have agreed on one.
+    pub fn follow(&mut self, stage: Stage) -> Option<BlockExponent> {
+        if stage == Stage::Update && self.agreed.is_some() {
+            self.last = self.agreed;
+        }
+        self.scaled_by(stage)
     }
 
     /// The exponent that the slot's packets are scaled by.

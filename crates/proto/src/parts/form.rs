@@ -64,10 +64,9 @@ impl Form {
     /// Writes what a block's accumulator holds to a vector.
     #[inline]
     pub fn load(self, sums: &OrderedAccumulator, block: usize, vector: &mut [u8]) {
-        let combine = sums.combine(block);
         match self {
-            Form::Host => (combine.load)(sums.result(block), vector),
-            Form::Partial => (combine.load_partial)(sums.result(block), vector),
+            Form::Host => sums.load(block, vector),
+            Form::Partial => sums.load_partial(block, vector),
         }
     }
 }

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use tributary_numeric::{Combine, Lanes};
+use tributary_numeric::{Combine, Fixed16, Lanes, ReduceOp, Scale};
 
 /// A node begins at a multiple of this, where the kernels are fastest.
 const ALIGNMENT: usize = 64;
@@ -47,24 +47,94 @@ impl Node {
     }
 }
 
-/// What a vector is on the wire: a host's, or a partial result of a switch below.
-struct Form {
-    size: usize,
-    store: fn(&mut [u8], &[u8]),
-    add: fn(&mut [u8], &[u8]),
-    add_left: fn(&mut [u8], &[u8]),
+/// What a vector is on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// A host's.
+    Host,
+    /// A partial result of a switch below.
+    Partial,
+}
+
+/// What becomes of a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// `lanes <- vector`.
+    Store,
+    /// `lanes <- lanes o vector`.
+    Right,
+    /// `lanes <- vector o lanes`.
+    Left,
+}
+
+/// 16-bit floats that travel as they are and are added in fixed point (SwitchML §4.6).
+#[derive(Clone, Copy)]
+pub struct Scaled {
+    /// What brings them there and back.
+    pub kernels: &'static Fixed16,
+    /// The block's scale, on which its ranks have agreed.
+    pub scale: Scale,
+    /// The sum or the average.
+    pub op: ReduceOp,
 }
 
 /// How the vectors of one block are combined.
-#[derive(Clone, Copy, Debug)]
-struct Rule {
+#[derive(Clone, Copy)]
+pub struct Rule {
     combine: &'static Combine,
     /// Along the tree; otherwise in the order of arrival, which makes no difference to the result.
     is_ordered: bool,
+    scaled: Option<Scaled>,
+    /// The lanes hold what whoever has all contributions says, as it came.
+    is_replaced: bool,
+}
+
+impl Rule {
+    /// Along the tree, or in any order where that makes no difference.
+    pub fn native(combine: &'static Combine, is_ordered: bool) -> Rule {
+        Rule { is_ordered, ..Rule::in_any_order(combine) }
+    }
+
+    /// Along the tree.
+    pub fn along_the_tree(combine: &'static Combine) -> Rule {
+        Rule { is_ordered: true, ..Rule::in_any_order(combine) }
+    }
+
+    /// As vectors come, where that makes no difference to the result.
+    pub fn in_any_order(combine: &'static Combine) -> Rule {
+        Rule { combine, is_ordered: false, scaled: None, is_replaced: false }
+    }
+
+    /// The same, of hosts' vectors that are brought to fixed point here; partial results are in fixed point.
+    pub fn in_fixed_point(combine: &'static Combine, scaled: Scaled) -> Rule {
+        Rule { scaled: Some(scaled), ..Rule::in_any_order(combine) }
+    }
+
+    /// Bytes of an element on the wire.
+    fn size(&self, form: Form) -> usize {
+        match form {
+            Form::Host => self.scaled.map_or(self.combine.wire_size, |scaled| scaled.kernels.wire_size),
+            Form::Partial => self.combine.partial_size,
+        }
+    }
+
+    fn step(&self, form: Form, step: Step, lanes: &mut [u8], vector: &[u8]) {
+        let combine = self.combine;
+        let combined = match (form, step, &self.scaled) {
+            (Form::Host, Step::Store, Some(scaled)) => return (scaled.kernels.store)(lanes, vector, scaled.scale),
+            (Form::Host, _, Some(scaled)) => return (scaled.kernels.add)(lanes, vector, scaled.scale),
+            (Form::Host, Step::Store, None) => combine.store,
+            (Form::Host, Step::Right, None) => combine.add,
+            (Form::Host, Step::Left, None) => combine.add_left,
+            (Form::Partial, Step::Store, _) => combine.store_partial,
+            (Form::Partial, Step::Right, _) => combine.add_partial,
+            (Form::Partial, Step::Left, _) => combine.add_left_partial,
+        };
+        combined(lanes, vector);
+    }
 }
 
 /// Accumulators of a fixed number of blocks, each with the same children. All memory is taken when it is made.
-#[derive(Debug)]
 pub struct OrderedAccumulator {
     children: usize,
     /// Nodes of each block.
@@ -74,8 +144,11 @@ pub struct OrderedAccumulator {
     nodes: Lanes,
     /// By blocks.
     rules: Box<[Option<Rule>]>,
-    /// Who has arrived, a bit for each child; by blocks.
+    /// Who has arrived, a bit for each child; by blocks, each of so many words.
     arrived: Box<[u64]>,
+    words: usize,
+    /// How many have; by blocks.
+    counts: Box<[u16]>,
     /// Elements of each block, once a vector of it is there.
     elements: Box<[u32]>,
 }
@@ -93,6 +166,8 @@ impl OrderedAccumulator {
             nodes: Lanes::zeroed(blocks * width * stride),
             rules: vec![None; blocks].into(),
             arrived: vec![0; blocks * children.div_ceil(WORD_BITS)].into(),
+            words: children.div_ceil(WORD_BITS),
+            counts: vec![0; blocks].into(),
             elements: vec![0; blocks].into(),
         }
     }
@@ -100,14 +175,18 @@ impl OrderedAccumulator {
     /// What [`OrderedAccumulator::memory_bytes`] will be.
     pub fn memory_needed(children: usize, width: usize, blocks: usize, lane_bytes: usize) -> usize {
         let nodes = Lanes::memory_needed(blocks * width * lane_bytes.next_multiple_of(ALIGNMENT));
-        let block = children.div_ceil(WORD_BITS) * size_of::<u64>() + size_of::<u32>() + size_of::<Option<Rule>>();
+        let words = children.div_ceil(WORD_BITS) * size_of::<u64>();
+        let block = words + size_of::<u16>() + size_of::<u32>() + size_of::<Option<Rule>>();
         let state = blocks * block;
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + nodes + state
     }
 
     /// Bytes that it has taken.
     pub fn memory_bytes(&self) -> usize {
-        let state = size_of_val(&*self.arrived) + size_of_val(&*self.elements) + size_of_val(&*self.rules);
+        let state = size_of_val(&*self.arrived)
+            + size_of_val(&*self.counts)
+            + size_of_val(&*self.elements)
+            + size_of_val(&*self.rules);
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + self.nodes.memory_bytes() + state
     }
 
@@ -119,26 +198,22 @@ impl OrderedAccumulator {
     /// Brings a host's vector to its place, and says whether the block is complete. A child's second vector of a block
     /// changes nothing. The caller sees to it that the vectors of one block have one length, that of a block at most.
     pub fn add(&mut self, block: usize, child: usize, vector: &[u8]) -> bool {
-        let Combine { wire_size: size, store, add, add_left, .. } = *self.rule(block).combine;
-        self.place(block, child, vector, Form { size, store, add, add_left })
+        self.place(block, child, vector, Form::Host)
     }
 
     /// The same for the partial result of a switch below.
     pub fn add_partial(&mut self, block: usize, child: usize, partial: &[u8]) -> bool {
-        let Combine { partial_size, store_partial, add_partial, add_left_partial, .. } = *self.rule(block).combine;
-        let form = Form { size: partial_size, store: store_partial, add: add_partial, add_left: add_left_partial };
-        self.place(block, child, partial, form)
+        self.place(block, child, partial, Form::Partial)
     }
 
     /// True if the child's vector of the block has arrived.
     pub fn has(&self, block: usize, child: usize) -> bool {
-        let words = self.children.div_ceil(WORD_BITS);
-        self.arrived[block * words + child / WORD_BITS] >> (child % WORD_BITS) & 1 == 1
+        self.arrived[block * self.words + child / WORD_BITS] >> (child % WORD_BITS) & 1 == 1
     }
 
     /// True if every child's vector of the block has arrived.
     pub fn is_complete(&self, block: usize) -> bool {
-        self.have_arrived(block, 0..self.children)
+        usize::from(self.counts[block]) == self.children
     }
 
     /// The lanes of a complete block, as long as its vectors were; of another they mean nothing.
@@ -146,36 +221,46 @@ impl OrderedAccumulator {
         &self.nodes[self.lanes(block, 0)]
     }
 
-    /// The same to work on, as [`Combine::finish`] does.
-    pub fn result_mut(&mut self, block: usize) -> &mut [u8] {
-        let lanes = self.lanes(block, 0);
-        &mut self.nodes[lanes]
+    /// Writes a complete block's result as hosts get it, as long as their vectors were.
+    pub fn load(&self, block: usize, vector: &mut [u8]) {
+        let lanes = self.result(block);
+        match *self.rule(block) {
+            Rule { is_replaced: true, .. } => vector.copy_from_slice(&lanes[..vector.len()]),
+            Rule { scaled: Some(Scaled { kernels, scale, op }), .. } => (kernels.load)(lanes, vector, scale, op),
+            Rule { combine, .. } => (combine.load)(lanes, vector),
+        }
     }
 
-    /// Brings what whoever has all contributions says in place of them: a vector of a host's size.
+    /// Writes a complete block for a switch above.
+    pub fn load_partial(&self, block: usize, partial: &mut [u8]) {
+        (self.rule(block).combine.load_partial)(self.result(block), partial);
+    }
+
+    /// A complete block has the contributions of all ranks: [`Combine::finish`].
+    pub fn finish(&mut self, block: usize, ranks: u16) {
+        let (finish, lanes) = (self.rule(block).combine.finish, self.lanes(block, 0));
+        finish(&mut self.nodes[lanes], ranks);
+    }
+
+    /// Keeps what whoever has all contributions says, in place of them and as it is: a vector of a host's size.
     pub fn replace(&mut self, block: usize, vector: &[u8]) {
-        let Combine { wire_size, store, .. } = *self.rule(block).combine;
-        self.elements[block] = (vector.len() / wire_size) as u32;
-        let lanes = self.lanes(block, 0);
-        store(&mut self.nodes[lanes], vector);
+        let size = self.rule(block).size(Form::Host);
+        self.elements[block] = (vector.len() / size) as u32;
+        let start = self.lanes(block, 0).start;
+        self.nodes[start..start + vector.len()].copy_from_slice(vector);
+        self.rules[block].iter_mut().for_each(|rule| rule.is_replaced = true);
     }
 
-    /// What combines the block's vectors.
-    pub fn combine(&self, block: usize) -> &'static Combine {
-        self.rule(block).combine
+    fn rule(&self, block: usize) -> &Rule {
+        self.rules[block].as_ref().expect("a block begins before its vectors come")
     }
 
-    fn rule(&self, block: usize) -> Rule {
-        self.rules[block].expect("a block begins before its vectors come")
-    }
-
-    /// Forgets the block's vectors, so that others may come; these are combined along the tree, or in any order.
-    pub fn begin(&mut self, block: usize, combine: &'static Combine, is_ordered: bool) {
-        debug_assert!(!is_ordered || self.width == nodes_needed(self.children), "a tree needs its nodes");
-        self.rules[block] = Some(Rule { combine, is_ordered });
-        let words = self.children.div_ceil(WORD_BITS);
-        self.arrived[block * words..(block + 1) * words].fill(0);
-        self.elements[block] = 0;
+    /// Forgets the block's vectors, so that others may come; these are combined by the rule.
+    pub fn begin(&mut self, block: usize, rule: Rule) {
+        debug_assert!(!rule.is_ordered || self.width == nodes_needed(self.children), "a tree needs its nodes");
+        self.rules[block] = Some(rule);
+        self.arrived[block * self.words..][..self.words].fill(0);
+        (self.counts[block], self.elements[block]) = (0, 0);
     }
 
     /// Nodes of the block that wait for another, or the result; never more than [`nodes_needed`].
@@ -202,20 +287,16 @@ impl OrderedAccumulator {
         if self.has(block, child) {
             return self.is_complete(block);
         }
-        let elements = vector.len() / form.size;
-        let rule = self.rule(block);
+        let rule = *self.rule(block);
+        let elements = vector.len() / rule.size(form);
         assert!(elements * rule.combine.lane_size <= self.stride, "a block has room for {} bytes", self.stride);
-        let words = self.children.div_ceil(WORD_BITS);
-        self.arrived[block * words + child / WORD_BITS] |= 1 << (child % WORD_BITS);
+        self.arrived[block * self.words + child / WORD_BITS] |= 1 << (child % WORD_BITS);
+        self.counts[block] += 1;
         self.elements[block] = elements as u32;
         if !rule.is_ordered {
-            let alone = self.count(block) == 1;
+            let alone = self.counts[block] == 1;
             let lanes = self.lanes(block, 0);
-            if alone {
-                (form.store)(&mut self.nodes[lanes], vector)
-            } else {
-                (form.add)(&mut self.nodes[lanes], vector)
-            }
+            rule.step(form, if alone { Step::Store } else { Step::Right }, &mut self.nodes[lanes], vector);
             return self.is_complete(block);
         }
 
@@ -224,12 +305,12 @@ impl OrderedAccumulator {
         let sibling = leaf.sibling();
         if self.is_root(leaf) || !self.have_arrived(block, self.places(sibling)) {
             let lanes = self.lanes(block, child / 2);
-            (form.store)(&mut self.nodes[lanes], vector);
+            rule.step(form, Step::Store, &mut self.nodes[lanes], vector);
             return self.is_root(leaf);
         }
-        let combined = if sibling.start < leaf.start { form.add } else { form.add_left };
+        let side = if sibling.start < leaf.start { Step::Right } else { Step::Left };
         let lanes = self.lanes(block, sibling.slot());
-        combined(&mut self.nodes[lanes], vector);
+        rule.step(form, side, &mut self.nodes[lanes], vector);
         self.climb(block, leaf.parent())
     }
 
@@ -270,8 +351,7 @@ impl OrderedAccumulator {
     }
 
     fn have_arrived(&self, block: usize, places: Range<usize>) -> bool {
-        let words = self.children.div_ceil(WORD_BITS);
-        let arrived = &self.arrived[block * words..(block + 1) * words];
+        let arrived = &self.arrived[block * self.words..][..self.words];
         let (first, last) = (places.start / WORD_BITS, (places.end - 1) / WORD_BITS);
         (first..=last).all(|word| {
             let from = places.start.saturating_sub(word * WORD_BITS);
@@ -289,8 +369,7 @@ impl OrderedAccumulator {
 
     /// Children whose vector of the block has arrived.
     pub fn count(&self, block: usize) -> usize {
-        let words = self.children.div_ceil(WORD_BITS);
-        self.arrived[block * words..(block + 1) * words].iter().map(|word| word.count_ones() as usize).sum()
+        self.counts[block].into()
     }
 }
 

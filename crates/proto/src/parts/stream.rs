@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use tributary_numeric::{BlockExponent, Scale};
 
-use crate::collective::encoding::{Encoding, Numbers};
+use crate::collective::encoding::{Encoding, NarrowBlocks, Numbers};
 use crate::collective::tensor::{Spec, Tensor};
 use crate::collective::values::Values;
 use crate::contract::config::JobConfig;
@@ -60,8 +60,8 @@ impl Op {
     /// Writes a block of the input as it travels; `agreed` is the exponent that `world` ranks have agreed on for it.
     pub fn read(&self, block: u64, agreed: Option<BlockExponent>, world: u16, vector: &mut [u8]) {
         match self.scale(agreed, world) {
-            Some(scale) => self.tensor.encode(self.range(block), scale, vector),
-            None => self.tensor.read_input(self.range(block), vector),
+            Some(scale) if self.encoding.at_switch.is_none() => self.tensor.encode(self.range(block), scale, vector),
+            _ => self.tensor.read_input(self.range(block), vector),
         }
     }
 
@@ -69,12 +69,13 @@ impl Op {
     pub fn write(&mut self, block: u64, agreed: Option<BlockExponent>, world: u16, vector: &[u8]) {
         let range = self.range(block);
         match self.scale(agreed, world) {
+            Some(scale) if self.encoding.at_switch.is_some() => self.tensor.write_scaled(range, scale, vector),
             Some(scale) => self.tensor.decode(range, scale, vector),
             None => self.tensor.write(range, vector),
         }
     }
 
-    /// How a block is scaled; not at all where its elements travel as they are.
+    /// How a block is scaled, at hosts or at switches; not at all where sums are no fixed point.
     fn scale(&self, agreed: Option<BlockExponent>, world: u16) -> Option<Scale> {
         let agreed = || agreed.expect("scaled blocks are sent when their exponent is agreed");
         self.encoding.is_scaled.then(|| Scale::new(agreed(), world))
@@ -85,8 +86,8 @@ impl Op {
 pub struct Stream {
     values: Values,
     numbers: Numbers,
+    narrow: NarrowBlocks,
     payload_bytes: usize,
-    levels: bool,
     ops: VecDeque<Op>,
     next_op: u64,
     next_block: u64,
@@ -94,9 +95,9 @@ pub struct Stream {
 
 impl Stream {
     /// An empty stream of a job's blocks.
-    pub fn new(values: Values, numbers: Numbers, job: &JobConfig) -> Stream {
-        let (payload_bytes, levels) = (job.payload_bytes(), job.levels);
-        Stream { values, numbers, payload_bytes, levels, ops: VecDeque::new(), next_op: 0, next_block: 0 }
+    pub fn new(values: Values, numbers: Numbers, narrow: NarrowBlocks, job: &JobConfig) -> Stream {
+        let payload_bytes = job.payload_bytes();
+        Stream { values, numbers, narrow, payload_bytes, ops: VecDeque::new(), next_op: 0, next_block: 0 }
     }
 
     /// Appends a collective; gives its number and its blocks.
@@ -104,7 +105,7 @@ impl Stream {
         let (id, spec, first_block) = (OpId(self.next_op), tensor.spec(), self.next_block);
         let encoding =
             Encoding::new(self.values, self.numbers, &spec).expect("a driver asks first what a protocol can");
-        let block_elements = u64::from(encoding.block_elements(self.payload_bytes, self.levels));
+        let block_elements = u64::from(encoding.block_elements(self.payload_bytes, self.narrow));
         let blocks = u64::from(spec.elements).div_ceil(block_elements).max(1);
         let remaining = blocks;
         self.ops.push_back(Op { id, tensor, spec, first_block, blocks, encoding, block_elements, remaining });

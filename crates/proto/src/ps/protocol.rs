@@ -1,7 +1,7 @@
 //! Parameter servers as a value of the registry.
 
 use super::{PsHost, farewell};
-use crate::collective::encoding::Numbers;
+use crate::collective::encoding::{NarrowBlocks, Numbers};
 use crate::contract::options::OptionSet;
 use crate::contract::protocol::{Description, Placement, Protocol};
 use crate::contract::wire::kind;
@@ -15,7 +15,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: switchml::wire::HEADER_LEN,
     placement: Placement::Hosts,
     passes_results_on: false,
-    options: OptionSet::new("ps", &[Numbers::OPTION]),
+    options: OptionSet::new("ps", &[Numbers::OPTION, NarrowBlocks::OPTION]),
     numbers: Numbers::chosen,
     can: |spec, options| switchml::can("ps", spec, options),
     memory: |_| 0,

@@ -1,7 +1,7 @@
 //! SwitchML as a value of the registry.
 
 use super::{SwitchMl, SwitchMlHost, switch, wire};
-use crate::collective::encoding::{Encoding, Numbers};
+use crate::collective::encoding::{Encoding, NarrowBlocks, Numbers};
 use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
 use crate::contract::options::{OptionSet, Options};
@@ -16,7 +16,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::HEADER_LEN,
     placement: Placement::Trees,
     passes_results_on: false,
-    options: OptionSet::new("switchml", &[Numbers::OPTION]),
+    options: OptionSet::new("switchml", &[Numbers::OPTION, NarrowBlocks::OPTION]),
     numbers: Numbers::chosen,
     can: |spec, options| can("switchml", spec, options),
     memory: switch::memory,

@@ -11,5 +11,6 @@ mod jobs;
 mod proofs;
 mod reduce;
 mod results;
+mod sixteen_bits;
 mod switch;
 mod trouble;

@@ -43,6 +43,7 @@ pub fn contribution(id: u32) -> Header {
         attempt: 0,
         wid: Rank(0),
         look_ahead: LookAhead::known(BlockExponent::ZERO),
+        scale: None,
         spec: Spec::allreduce(2, DType::I32, ReduceOp::Sum),
         contributors: 10,
     }
@@ -121,9 +122,8 @@ pub fn bench() -> Bench {
 }
 
 fn ports<const N: usize>(ports: [u16; N]) -> Verdict {
-    let mut set = PortSet::EMPTY;
-    ports.into_iter().for_each(|port| assert!(set.insert(PortId(port))));
-    Verdict::Multicast(set)
+    let insert = |mut set: PortSet, port| if set.insert(PortId(port)) { set } else { panic!("port {port} twice") };
+    Verdict::Multicast(ports.into_iter().fold(PortSet::EMPTY, insert))
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! things. Links count bytes with [`link::FRAMING`]; processing takes no time.
 #![allow(dead_code)] // Each test binary uses its own part.
 
+pub mod encoded;
 pub mod events;
 pub mod golden;
 pub mod link;

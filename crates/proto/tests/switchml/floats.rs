@@ -10,7 +10,8 @@ use crate::harness::link::LinkConfig;
 use crate::levels::tree;
 use crate::setup::{at_ms, in_place, job, numbers, star};
 
-fn lossy() -> LinkConfig {
+/// Links that lose, double and reorder packets.
+pub fn lossy() -> LinkConfig {
     LinkConfig { loss: 0.05, duplicate: 0.05, reorder: 0.1, ..LinkConfig::default() }
 }
 
@@ -19,7 +20,7 @@ fn job_of(world: u16) -> JobConfig {
 }
 
 /// Runs one collective over the ranks' data; gives the output's big-endian bytes, the same on every rank.
-fn reduce<T: Element>(network: &mut Network, inputs: &[Vec<T>], op: ReduceOp) -> Vec<u8> {
+pub fn reduce<T: Element>(network: &mut Network, inputs: &[Vec<T>], op: ReduceOp) -> Vec<u8> {
     for (rank, input) in inputs.iter().enumerate() {
         network.submit(rank, in_place(input.clone(), op)).unwrap();
     }
@@ -38,7 +39,7 @@ fn reduce<T: Element>(network: &mut Network, inputs: &[Vec<T>], op: ReduceOp) ->
 }
 
 /// A rank's data as vectors of packets hold it.
-fn vector<T: Element>(input: &[T]) -> Vec<u8> {
+pub fn vector<T: Element>(input: &[T]) -> Vec<u8> {
     let mut bytes = vec![0; T::DTYPE.size() * input.len()];
     tributary_numeric::codec::write_native(input, &mut bytes);
     bytes
@@ -61,7 +62,7 @@ fn finished(combine: &Combine, mut lanes: Vec<u8>, op: ReduceOp, world: usize, l
 }
 
 /// Floats of very different magnitudes, whose sum depends on the order, and a few that are no numbers.
-fn floats(rank: usize, elements: usize) -> Vec<f32> {
+pub fn floats(rank: usize, elements: usize) -> Vec<f32> {
     let value = |i: usize| match (rank * 31 + i * 7) % 97 {
         0 => f32::INFINITY,
         1 if rank == 1 => f32::NAN,

@@ -13,6 +13,7 @@ mod late;
 mod levels;
 mod loss_cost;
 mod setup;
+mod sixteen_bits;
 mod strangers;
 mod traces;
 mod trouble;

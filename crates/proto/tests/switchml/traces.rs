@@ -1,6 +1,6 @@
 //! Fingerprints in place of elements make the same packets at the same times; and the same seed the same bytes.
 
-use tributary_numeric::{DType, ReduceOp};
+use tributary_numeric::{DType, ReduceOp, bf16, f16};
 use tributary_proto::collective::tensor::{Spec, Tensor};
 use tributary_proto::collective::tensors::{FingerprintTensor, Roster};
 use tributary_proto::collective::values::Values;
@@ -10,7 +10,7 @@ use tributary_proto::contract::host::{Collective, HostEvent};
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
 use crate::harness::nodes::TraceEntry;
-use crate::setup::{at_ms, collective, host_of, job, pipelines};
+use crate::setup::{at_ms, collective, host_of, in_place, input, job, pipelines};
 
 const SIZES: [usize; 6] = [1, 0, 65, 5000, 360, 20_000];
 
@@ -31,14 +31,21 @@ fn trace(values: Values, job: &JobConfig, collective: impl Fn(u16, usize, usize)
     network.trace.unwrap()
 }
 
+fn narrow<T>(rank: u16, op: usize, elements: usize, of: impl Fn(f32) -> T) -> Vec<T> {
+    input(rank, op, elements).into_iter().map(|value| of(value as f32)).collect()
+}
+
 #[test]
 fn fingerprints_make_the_same_packets_as_elements() {
-    for (shards, float) in [(1, true), (2, true), (2, false)] {
+    for (shards, dtype) in [(1, DType::F32), (2, DType::F32), (2, DType::I32), (1, DType::F16), (2, DType::BF16)] {
         let job = JobConfig { shards, ..job(4, 16, 64) };
         let roster = Roster::new(job.world);
-        let real = trace(Values::Elements, &job, |rank, op, elements| collective(rank, op, elements, float));
+        let real = trace(Values::Elements, &job, |rank, op, elements| match dtype {
+            DType::F16 => in_place(narrow(rank, op, elements, f16::from_f32), ReduceOp::Sum),
+            DType::BF16 => in_place(narrow(rank, op, elements, bf16::from_f32), ReduceOp::Sum),
+            _ => collective(rank, op, elements, dtype.is_float()),
+        });
         let prints = trace(Values::Fingerprint, &job, |rank, op, elements| {
-            let dtype = if float { DType::F32 } else { DType::I32 };
             let spec = Spec::allreduce(elements as u32, dtype, ReduceOp::Sum);
             let tensor = FingerprintTensor::new(spec, roster.clone(), rank, op as u64);
             assert_eq!(tensor.spec(), spec);
@@ -47,7 +54,7 @@ fn fingerprints_make_the_same_packets_as_elements() {
         // All but the bytes in memory.
         let packets =
             |trace: &[TraceEntry]| trace.iter().map(|e| (e.time, e.from, e.to, e.wire_len)).collect::<Vec<_>>();
-        assert!(packets(&real) == packets(&prints), "{shards} shards, float: {float}");
+        assert!(packets(&real) == packets(&prints), "{shards} shards, {dtype}");
     }
 }
 

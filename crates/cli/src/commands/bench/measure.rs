@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_numeric::DType;
-use tributary_proto::contract::protocol::Protocol;
 use tributary_testbed::{Faults, Star, StarOptions};
 
+use super::contender::{Contender, Ours};
 use super::gloo::Gloo;
 use super::plan::{Plan, StarPlan};
-use super::report::{Contender, Machine, Report, Row, Sample};
+use super::report::{Machine, Report, Row, Sample};
 use crate::failure::Failure;
 use crate::npy::{Array, Data, Header};
 use crate::program::Program;
@@ -113,7 +113,7 @@ impl<'a> StarBench<'a> {
 
     /// One run of each contender, large tensor and small.
     fn turn(&mut self, row: &mut Row, progress: &ProgressBar) -> Result<(), Failure> {
-        for contender in Contender::all() {
+        for &contender in &self.plan.contenders {
             if contender == Contender::Gloo && self.gloo.is_none() {
                 continue;
             }
@@ -125,7 +125,7 @@ impl<'a> StarBench<'a> {
                 row.loss_percent
             ));
             let sample = match contender {
-                Contender::Ours(protocol) => self.ours(protocol)?,
+                Contender::Ours(ours) => self.ours(ours)?,
                 Contender::Gloo => self.gloo()?,
             };
             row.samples.push((contender, sample));
@@ -134,9 +134,10 @@ impl<'a> StarBench<'a> {
         Ok(())
     }
 
-    fn ours(&mut self, protocol: &'static Protocol) -> Result<Sample, Failure> {
+    fn ours(&mut self, ours: Ours) -> Result<Sample, Failure> {
         let mut job = JobRun {
-            protocol,
+            protocol: ours.protocol,
+            flags: ours.flags(),
             inputs: self.inputs.of("large", self.star.hosts),
             outputs: Vec::new(),
             iters: self.plan.iters,
@@ -182,7 +183,7 @@ fn slowest(seconds: impl Iterator<Item = f64>) -> f64 {
 
 fn progress(plan: &Plan, with_gloo: bool) -> ProgressBar {
     let rows: usize = plan.stars.iter().map(|star| star.losses.len()).sum();
-    let contenders = Contender::all().filter(|&who| with_gloo || who != Contender::Gloo).count();
+    let contenders = plan.contenders.iter().filter(|&&who| with_gloo || who != Contender::Gloo).count();
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left: {msg}").expect("a right template");
     ProgressBar::new((rows * contenders) as u64 * u64::from(plan.repetitions)).with_style(style)
 }

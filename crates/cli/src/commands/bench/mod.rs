@@ -1,14 +1,17 @@
 //! `tributary bench`: ours, our ring and PyTorch's Gloo over the same links, in one run.
 //!
-//! `plan.rs` says what is measured, `measure.rs` does it on one star after the other, `gloo.rs` is the peer, `report.rs`
+//! `plan.rs` says what is measured, `contender.rs` who takes part, `measure.rs` does it on one star after the other, `gloo.rs` is the peer, `report.rs`
 //! what people and scripts get to see.
 
+mod contender;
 mod gloo;
 mod measure;
 mod plan;
 mod report;
 
 use std::path::PathBuf;
+
+use tributary_numeric::DType;
 
 use crate::failure::Failure;
 use crate::output;
@@ -22,6 +25,8 @@ Examples:
   tributary bench                                    most rows of docs/performance.md, some minutes
   tributary bench --hosts 4 --rate-gbps 1,10         two stars of four hosts
   tributary bench --hosts 8 --loss-percent 0,0.1,1   how loss stretches the completion time
+  tributary bench --hosts 4 --dtype f32,bf16         what half the bytes an element give
+  tributary bench --hosts 4 --numbers float,fixed    float sums beside fixed point
   tributary bench --quick                            tiny tensors: that it runs, not how fast
 
 Needs root (network namespaces), iproute2 and nftables. Gloo comes with PyTorch: make torch, or pip
@@ -57,6 +62,12 @@ pub struct Args {
     /// Runs of each contender, taking turns; their median counts [default: 3]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: Option<u32>,
+    /// Element types, each summed with as many elements: f32, bf16 and f16 as protocols can [default: f32]
+    #[arg(long, value_name = "TYPE,...", value_delimiter = ',', value_parser = plan::parse_dtype)]
+    pub dtype: Vec<DType>,
+    /// What the protocols that leave the choice sum floats as, float or fixed [default: float]
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = plan::parse_numbers)]
+    pub numbers: Vec<&'static str>,
     /// Threads of the switch
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub shards: u16,

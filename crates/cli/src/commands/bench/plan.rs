@@ -3,9 +3,13 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+use tributary_numeric::{DType, ReduceOp, has_fixed_point};
+use tributary_proto::collective::encoding::Numbers;
+use tributary_proto::contract::options::Kind;
 use tributary_testbed::Shaping;
 
 use super::Args;
+use super::contender::Contender;
 
 /// The rate of every link of a star.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,13 +65,15 @@ pub struct StarPlan {
 pub struct Plan {
     /// One after the other.
     pub stars: Vec<StarPlan>,
-    /// Float32 elements of the tensor.
+    /// Who takes turns.
+    pub contenders: Vec<Contender>,
+    /// Elements of the tensor.
     pub elements: usize,
     /// Collectives in one run.
     pub iters: u32,
     /// Runs of each contender.
     pub repetitions: u32,
-    /// Float32 elements of the small tensor: 1 KiB.
+    /// Elements of the small tensor: 1 KiB of float32.
     pub small_elements: usize,
     /// Collectives of it in one run.
     pub small_iters: u32,
@@ -83,6 +89,7 @@ impl Plan {
         let megabytes = args.size_mb.unwrap_or(if args.quick { 1.0 } else { 25.0 });
         Plan {
             stars: stars(args),
+            contenders: Contender::all(&or(&args.dtype, DType::F32), &or(&args.numbers, "float")),
             elements: args.elements.map_or((megabytes * 1e6 / 4.0).round() as usize, |elements| elements as usize),
             iters: args.iters.unwrap_or(if args.quick { 2 } else { 5 }),
             repetitions: args.repetitions.unwrap_or(if args.quick { 1 } else { 3 }),
@@ -112,7 +119,6 @@ fn stars(args: &Args) -> Vec<StarPlan> {
             star(4, Rate::Unshaped, &[0.0]),
         ];
     }
-    let or = |given: &[f64], default: f64| if given.is_empty() { vec![default] } else { given.to_vec() };
     let mut losses = or(&args.loss_percent, 0.0);
     losses.sort_by(f64::total_cmp);
     let hosts = if args.hosts.is_empty() { vec![4, 8] } else { args.hosts.clone() };
@@ -122,6 +128,23 @@ fn stars(args: &Args) -> Vec<StarPlan> {
         .flat_map(|&rate| hosts.iter().map(move |&hosts| (hosts, rate)))
         .map(|(h, r)| star(h, r, &losses))
         .collect()
+}
+
+fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
+    if given.is_empty() { vec![default] } else { given.to_vec() }
+}
+
+/// A type that every way of summing floats has.
+pub fn parse_dtype(text: &str) -> Result<DType, String> {
+    let types = || DType::ALL.into_iter().filter(|&dtype| dtype.is_float() && has_fixed_point(dtype, ReduceOp::Sum));
+    let names: Vec<&str> = types().map(DType::name).collect();
+    types().find(|dtype| dtype.name() == text).ok_or_else(|| format!("it is one of {}", names.join(", ")))
+}
+
+/// A value of the option that chooses between floats and fixed point.
+pub fn parse_numbers(text: &str) -> Result<&'static str, String> {
+    let Kind::Choice(words) = Numbers::OPTION.kind else { unreachable!("the option is a choice") };
+    words.iter().copied().find(|word| *word == text).ok_or_else(|| format!("it is {}", words.join(" or ")))
 }
 
 /// `unshaped`, or a number of Gbit/s.
@@ -184,10 +207,21 @@ mod tests {
     }
 
     #[test]
+    fn every_type_takes_turns_with_every_way_to_sum_it() {
+        let names = |line: &str| -> Vec<String> { plan(line).contenders.iter().map(Contender::name).collect() };
+        assert_eq!(names(""), ["switchml", "ring", "Gloo"]);
+        assert_eq!(names("--dtype f32,bf16"), ["switchml", "switchml bf16", "ring", "ring bf16", "Gloo"]);
+        let both = ["switchml", "switchml fixed", "switchml bf16", "switchml bf16 fixed", "ring", "ring bf16", "Gloo"];
+        assert_eq!(names("--dtype f32,bf16 --numbers float,fixed"), both);
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         assert!(parse_rate("fast").unwrap_err().contains("unshaped"));
         assert!(parse_rate("0").unwrap_err().contains("cannot be shaped"));
         assert!(parse_percent("51").is_err() && parse_percent("NaN").is_err());
         assert!(parse_megabytes("0").is_err());
+        assert_eq!(parse_dtype("f64").unwrap_err(), "it is one of f32, f16, bf16");
+        assert_eq!(parse_numbers("exact").unwrap_err(), "it is float or fixed");
     }
 }

@@ -2,42 +2,11 @@
 
 use std::fs;
 
-use serde::{Serialize, Serializer};
-use tributary_proto::contract::protocol::Protocol;
+use serde::Serialize;
 
+use super::contender::Contender;
 use super::plan::{Plan, Rate};
 use crate::output::Table;
-use crate::stage::job;
-
-/// Who is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contender {
-    /// A protocol of ours.
-    Ours(&'static Protocol),
-    /// PyTorch's hosts sum.
-    Gloo,
-}
-
-impl Contender {
-    /// In the order in which they take turns.
-    pub fn all() -> impl Iterator<Item = Contender> {
-        job::protocols().map(Contender::Ours).chain([Contender::Gloo])
-    }
-
-    /// The name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Contender::Ours(protocol) => protocol.name,
-            Contender::Gloo => "Gloo",
-        }
-    }
-}
-
-impl Serialize for Contender {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.name().to_lowercase())
-    }
-}
 
 /// One run of one contender: medians over its collectives, sums over its processes.
 #[derive(Clone, Debug, Default)]
@@ -60,18 +29,29 @@ pub struct Sample {
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     /// Who.
-    pub contender: Contender,
+    #[serde(skip)]
+    pub who: Contender,
+    /// The protocol, or "gloo".
+    pub contender: &'static str,
+    /// The elements' type.
+    pub dtype: &'static str,
+    /// What floats are summed as, "float" or "fixed".
+    pub numbers: &'static str,
     /// Median completion time of the tensor.
     pub seconds: f64,
     /// Bits of tensor over that, in 10^9.
     pub goodput_gbps: f64,
     /// Elements of tensor over that.
     pub ate_per_s: f64,
-    /// Goodput over Gloo's.
+    /// Elements a second over Gloo's, which sums float32.
     pub times_gloo: Option<f64>,
+    /// Elements a second over those of the same contender with float32.
+    pub times_f32: Option<f64>,
+    /// Elements a second over those of the same contender in fixed point.
+    pub times_fixed: Option<f64>,
     /// Completion time over the loss-free one on the same star.
     pub times_loss_free: Option<f64>,
-    /// Median completion time of 1 KiB.
+    /// Median completion time of 256 elements, 1 KiB of float32.
     pub small_us: f64,
     /// CPU time of all processes for 10^9 bytes of tensor.
     pub cpu_s_per_gb: f64,
@@ -120,7 +100,7 @@ pub struct Report {
     pub machine: Machine,
     /// PyTorch's version.
     pub torch: Option<String>,
-    /// Float32 elements of the tensor.
+    /// Elements of the tensor.
     pub elements: usize,
     /// Collectives in one run.
     pub iters: u32,
@@ -134,6 +114,9 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// What a reader must know.
     pub notes: Vec<String>,
+    /// In the order of their turns.
+    #[serde(skip)]
+    pub contenders: Vec<Contender>,
 }
 
 impl Machine {
@@ -159,18 +142,23 @@ impl Row {
     }
 
     /// The runs' medians; the report fills in what depends on other lines.
-    fn line(&self, contender: Contender, elements: usize, iters: u32) -> Option<Line> {
-        let runs: Vec<&Sample> = self.samples.iter().filter(|(who, _)| *who == contender).map(|(_, run)| run).collect();
+    fn line(&self, who: Contender, elements: usize, iters: u32) -> Option<Line> {
+        let runs: Vec<&Sample> = self.samples.iter().filter(|(other, _)| *other == who).map(|(_, run)| run).collect();
         let median = |of: &dyn Fn(&Sample) -> f64| median(runs.iter().map(|run| of(run)).collect());
         let seconds = median(&|run| run.seconds)?;
-        let bytes = elements as f64 * 4.0;
+        let bytes = elements as f64 * who.dtype().size() as f64;
         let gigabytes_of_run = bytes * f64::from(iters) / 1e9;
         Some(Line {
-            contender,
+            who,
+            contender: who.protocol(),
+            dtype: who.dtype().name(),
+            numbers: who.numbers(),
             seconds,
             goodput_gbps: bytes * 8.0 / seconds / 1e9,
             ate_per_s: elements as f64 / seconds,
             times_gloo: None,
+            times_f32: None,
+            times_fixed: None,
             times_loss_free: None,
             small_us: median(&|run| run.small_seconds)? * 1e6,
             cpu_s_per_gb: median(&|run| run.cpu_seconds)? / gigabytes_of_run,
@@ -194,6 +182,7 @@ impl Report {
             mtu: plan.mtu,
             rows: Vec::new(),
             notes: Vec::new(),
+            contenders: plan.contenders.clone(),
         }
     }
 
@@ -209,19 +198,25 @@ impl Report {
     /// Takes the rows of one star, the loss-free one first where there is one.
     pub fn add(&mut self, mut rows: Vec<Row>) {
         for row in &mut rows {
-            row.lines = Contender::all().filter_map(|who| row.line(who, self.elements, self.iters)).collect();
-            let gloo = row.lines.iter().find(|line| line.contender == Contender::Gloo).map(|line| line.goodput_gbps);
+            let lines = self.contenders.iter().filter_map(|&who| row.line(who, self.elements, self.iters));
+            row.lines = lines.collect();
+            let ate: Vec<(Contender, f64)> = row.lines.iter().map(|line| (line.who, line.ate_per_s)).collect();
+            let of = |who: Contender| ate.iter().find(|(other, _)| *other == who).map(|(_, ate)| *ate);
             for line in &mut row.lines {
-                line.times_gloo = gloo.map(|gloo| line.goodput_gbps / gloo);
+                let over = |base: Option<f64>| base.map(|base| line.ate_per_s / base);
+                let others = |who: &Contender| *who != line.who;
+                line.times_gloo = over(of(Contender::Gloo));
+                line.times_f32 = over(Some(line.who.of_f32()).filter(others).and_then(of));
+                line.times_fixed = over(line.who.in_fixed_point().filter(others).and_then(of));
             }
         }
         let loss_free: Vec<(Contender, f64)> = rows
             .iter()
             .filter(|row| row.loss_percent == 0.0)
-            .flat_map(|row| row.lines.iter().map(|line| (line.contender, line.seconds)))
+            .flat_map(|row| row.lines.iter().map(|line| (line.who, line.seconds)))
             .collect();
         for line in rows.iter_mut().filter(|row| row.loss_percent > 0.0).flat_map(|row| &mut row.lines) {
-            let base = loss_free.iter().find(|(who, _)| *who == line.contender);
+            let base = loss_free.iter().find(|(who, _)| *who == line.who);
             line.times_loss_free = base.map(|(_, seconds)| line.seconds / seconds);
         }
         self.rows.extend(rows);
@@ -231,8 +226,9 @@ impl Report {
     pub fn render(&self) -> String {
         let Machine { cpus, cpu, kernel, tcp_congestion_control } = &self.machine;
         let mut text = format!(
-            "{:.1} MB of float32, median of {} x {} collectives; {} switch thread(s), MTU {}\n\
+            "{} elements ({:.1} MB of float32), median of {} x {} collectives; {} switch thread(s), MTU {}\n\
              {cpus} CPUs ({cpu}), Linux {kernel}, TCP {tcp_congestion_control}{}\n\n",
+            self.elements,
             self.elements as f64 * 4.0 / 1e6,
             self.repetitions,
             self.iters,
@@ -254,9 +250,11 @@ impl Report {
             "loss %",
             "who",
             "Gbit/s",
-            "x Gloo",
-            "x loss-free",
             "M ATE/s",
+            "x Gloo",
+            "x f32",
+            "x fixed",
+            "x loss-free",
             "1 KiB us",
             "CPU s/GB",
             "softirq s/GB",
@@ -269,11 +267,13 @@ impl Report {
                     row.hosts.to_string(),
                     row.rate.to_string(),
                     row.loss_percent.to_string(),
-                    line.contender.name().to_string(),
+                    line.who.name(),
                     format!("{:.3}", line.goodput_gbps),
-                    or_blank(line.times_gloo),
-                    or_blank(line.times_loss_free),
                     format!("{:.1}", line.ate_per_s / 1e6),
+                    or_blank(line.times_gloo),
+                    or_blank(line.times_f32),
+                    or_blank(line.times_fixed),
+                    or_blank(line.times_loss_free),
                     format!("{:.0}", line.small_us),
                     format!("{:.2}", line.cpu_s_per_gb),
                     format!("{:.2}", line.softirq_s_per_gb),
@@ -298,6 +298,8 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use tributary_numeric::DType;
+
     use super::*;
 
     fn row(loss_percent: f64, runs: &[(Contender, f64)]) -> Row {
@@ -307,7 +309,7 @@ mod tests {
     }
 
     fn ours() -> Contender {
-        Contender::all().next().expect("a protocol of ours")
+        Contender::all(&[DType::F32], &["float"])[0]
     }
 
     fn report() -> Report {
@@ -321,6 +323,7 @@ mod tests {
             mtu: 1500,
             rows: Vec::new(),
             notes: Vec::new(),
+            contenders: Contender::all(&[DType::F32, DType::BF16], &["float", "fixed"]),
         }
     }
 
@@ -332,13 +335,29 @@ mod tests {
         let clean = row(0.0, &[(ours, 9.0), (ours, 1.0), (ours, 2.0), (Gloo, 4.0)]);
         let lossy = row(1.0, &[(ours, 3.0), (Gloo, 12.0)]);
         report.add(vec![clean, lossy]);
-        let line = |row: usize, who| report.rows[row].lines.iter().find(|line| line.contender == who).expect("a line");
+        let line = |row: usize, who| report.rows[row].lines.iter().find(|line| line.who == who).expect("a line");
         assert_eq!(line(0, ours).seconds, 2.0);
         assert_eq!(line(0, ours).goodput_gbps, 0.016);
         assert_eq!(line(0, ours).times_gloo, Some(2.0));
         assert_eq!(line(0, ours).times_loss_free, None);
         assert_eq!(line(1, ours).times_loss_free, Some(1.5));
         assert_eq!(line(1, Gloo).times_loss_free, Some(3.0));
+    }
+
+    #[test]
+    fn types_compare_by_elements_and_floats_with_fixed_point() {
+        let [float, fixed, narrow, narrow_fixed] = report().contenders[..4] else {
+            panic!("four of the first protocol")
+        };
+        let mut report = report();
+        report.add(vec![row(0.0, &[(float, 4.0), (fixed, 2.0), (narrow, 1.0), (narrow_fixed, 2.0)])]);
+        let ratios: Vec<_> =
+            report.rows[0].lines.iter().map(|line| (line.dtype, line.times_f32, line.times_fixed)).collect();
+        let expected =
+            [("f32", None, Some(0.5)), ("f32", None, None), ("bf16", Some(4.0), Some(2.0)), ("bf16", Some(1.0), None)];
+        assert_eq!(ratios, expected);
+        assert_eq!(report.rows[0].lines[2].goodput_gbps, 0.016, "two bytes an element");
+        assert!(report.render().contains("switchml bf16 fixed"));
     }
 
     #[test]

@@ -74,6 +74,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         progress.set_message(format!("{WORKERS} workers sum {} times with {}", args.iters, protocol.name));
         let job = JobRun {
             protocol,
+            flags: Vec::new(),
             inputs: inputs.clone(),
             outputs: outputs(folder.path(), protocol),
             iters: args.iters,

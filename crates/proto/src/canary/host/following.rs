@@ -30,8 +30,9 @@ impl CanaryHost {
         if header.spec != self.spec_at(step.place) {
             return Err(DropReason::BadField);
         }
-        let elements = self.vector_elements(&packet)?;
-        if elements != self.returned_elements_at(step.place) {
+        let elements = self.vector_elements(header, &packet)?;
+        let is_narrow = elements > 0 && self.scale_at(step.place).is_some();
+        if elements != self.returned_elements_at(step.place) || header.scale.is_some() != is_narrow {
             return Err(DropReason::BadLength);
         }
         let way = if header.multicast { Way::Tree } else { Way::Answer };

@@ -1,5 +1,8 @@
 //! What a leader knows of one block (§3.1.4, §3.3): the sum so far, who must be restored, who waits.
 
+use tributary_numeric::{BlockExponent, ReduceOp};
+
+use crate::canary::vector::Form;
 use crate::canary::wire::NO_SWITCH;
 use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
@@ -89,7 +92,10 @@ pub struct Lead {
     pub heard: Ranks,
     /// Where hosts are the last resort: the first rank whose contribution was not called for.
     pub next_call: Rank,
-    lanes: Vec<u32>,
+    /// Once it is done: the exponent of a result that is 16-bit floats.
+    pub scale: Option<BlockExponent>,
+    /// The sum so far; once it is done, the result as it travels.
+    lanes: Vec<u8>,
     filled: bool,
 }
 
@@ -112,22 +118,28 @@ impl Lead {
     }
 
     /// Adds a vector.
-    pub fn add(&mut self, values: Values, vector: &[u8]) {
-        let lanes = &mut self.lanes[..vector.len() / 4];
+    pub fn add(&mut self, form: Form, vector: &[u8]) {
+        let lanes = &mut self.lanes[..form.lane_bytes(vector.len())];
         match std::mem::replace(&mut self.filled, true) {
-            false => values.store(lanes, vector),
-            true => values.add(lanes, vector),
+            false => form.store(lanes, vector),
+            true => form.add(lanes, vector),
         }
     }
 
-    /// Puts the leader's own vector in place of what was summed: the root's of a broadcast.
-    pub fn replace(&mut self, values: Values, vector: &[u8]) {
-        values.store(&mut self.lanes[..vector.len() / 4], vector);
+    /// Writes the sum of all.
+    pub fn load(&self, form: Form, op: ReduceOp, vector: &mut [u8]) {
+        form.load(&self.lanes[..form.lane_bytes(vector.len())], vector, op);
     }
 
-    /// Writes the sum.
-    pub fn load(&self, values: Values, vector: &mut [u8]) {
-        values.load(&self.lanes[..vector.len() / 4], vector);
+    /// Keeps the result in place of what was summed, as it travels.
+    pub fn keep(&mut self, scale: Option<BlockExponent>, vector: &[u8]) {
+        self.scale = scale;
+        self.lanes[..vector.len()].copy_from_slice(vector);
+    }
+
+    /// So many bytes of the result.
+    pub fn result(&self, len: usize) -> &[u8] {
+        &self.lanes[..len]
     }
 }
 
@@ -136,7 +148,7 @@ pub struct Leads {
     leads: Vec<Option<Box<Lead>>>,
     spare: Vec<Lead>,
     world: u16,
-    lane_count: usize,
+    lane_bytes: usize,
 }
 
 impl Leads {
@@ -146,7 +158,7 @@ impl Leads {
             leads: (0..2 * places).map(|_| None).collect(),
             spare: Vec::new(),
             world,
-            lane_count: values.lane_count(elements_per_packet.into()),
+            lane_bytes: values.buffer_len(4, elements_per_packet.into()),
         }
     }
 
@@ -167,7 +179,7 @@ impl Leads {
     /// The same, from nothing if need be, in place of a block that everybody has.
     pub fn open(&mut self, place: u16, phase: u32) -> &mut Lead {
         let entry = &mut self.leads[Self::index(place, phase)];
-        let (world, lanes) = (self.world, self.lane_count);
+        let (world, lanes) = (self.world, self.lane_bytes);
         let fresh = || Lead {
             phase,
             attempt: 0,
@@ -184,6 +196,7 @@ impl Leads {
             asked: Ranks::new(world),
             heard: Ranks::new(world),
             next_call: Rank(0),
+            scale: None,
             lanes: vec![0; lanes],
             filled: false,
         };

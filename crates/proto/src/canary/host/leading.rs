@@ -4,6 +4,7 @@ use super::lead::State;
 use super::outbox::{Outgoing, group};
 use super::steps::{Relation, Step};
 use super::{CanaryHost, Stage, Way};
+use crate::canary::vector::Form;
 use crate::canary::wire::{HEADER_LEN, Header, NO_SWITCH, proof};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{PortId, Rank};
@@ -56,7 +57,7 @@ impl CanaryHost {
     /// Contributions of others, summed on the way or not.
     pub(super) fn contribution(&mut self, step: Step, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
         self.leads_step(step, header)?;
-        let elements = self.vector_elements(&packet)?;
+        let elements = self.vector_elements(header, &packet)?;
         let (others, direct) = (self.world() - 1, self.is_direct(header.attempt));
         if header.counter == 0 || header.counter > others || direct && header.counter != 1 {
             return Err(DropReason::BadField);
@@ -109,7 +110,7 @@ impl CanaryHost {
         } else {
             lead.collisions.push((header.switch_address, PortId(header.children as u16)));
         }
-        lead.add(self.values, &packet.bytes[HEADER_LEN..]);
+        lead.add(Form::of(self.values, header), &packet.bytes[HEADER_LEN..]);
         if lead.counter == others {
             self.ready.push_back(step);
         } else if direct {
@@ -147,21 +148,22 @@ impl CanaryHost {
         self.places[usize::from(place)].attempt = attempt;
         let own = self.look_ahead_at(place);
         let mut vector = std::mem::take(&mut self.vector);
-        let len = self.values.buffer_len(4, elements);
+        let header = Header { scale: self.scale_at(place), ..self.header(step, NO_SWITCH, attempt) };
+        let form = Form::of(self.values, &header);
+        let len = form.buffer_len(elements);
         if elements > 0 {
             let (agreed, block) = (self.agreed_at(place), self.places[usize::from(place)].block);
             let op = self.op_at(place).expect("a place that waits has a block");
             op.read(block, agreed, self.world(), &mut vector[..len]);
         }
-        let values = self.values;
         let lead = self.leads.open(place, step.phase);
         if is_broadcast {
             lead.elements = elements;
-            lead.replace(values, &vector[..len]);
         } else if elements > 0 {
-            lead.add(values, &vector[..len]);
-            lead.load(values, &mut vector[..len]);
+            lead.add(form, &vector[..len]);
+            lead.load(form, header.spec.op, &mut vector[..len]);
         }
+        lead.keep(header.scale, &vector[..len]);
         lead.look_ahead.join(&own);
         lead.state = State::Done;
         let look_ahead = lead.look_ahead;

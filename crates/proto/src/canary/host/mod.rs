@@ -33,8 +33,9 @@ use self::notices::Notices;
 use self::outbox::Outgoing;
 use self::place::{Place, Way};
 use self::steps::{Step, Steps};
+use super::vector::Form;
 use super::wire::{HEADER_LEN, Header, Kind, RankProof};
-use crate::collective::encoding::Numbers;
+use crate::collective::encoding::{NarrowBlocks, Numbers};
 use crate::collective::tensor::Spec;
 use crate::collective::values::{FINGERPRINT_LEN, Values};
 use crate::contract::config::{HostConfig, JobConfig};
@@ -111,7 +112,7 @@ impl CanaryHost {
             roots,
             roots_on_way,
             common,
-            life: Life::new(Stream::new(values, Numbers::Fixed, job)),
+            life: Life::new(Stream::new(values, Numbers::Fixed, NarrowBlocks::Half, job)),
             steps: Steps::new(window + 1),
             places: (0..u64::from(window)).chain([0]).map(Place::new).collect(),
             queue: SendQueue::new(window + 1),
@@ -244,10 +245,8 @@ impl CanaryHost {
     }
 
     /// The number of elements of a packet's vector, whose length must be that of one.
-    fn vector_elements(&self, packet: &Packet<'_>) -> Result<usize, DropReason> {
-        let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
-        let fits = bytes % 4 == 0 && packet.bytes.len() == HEADER_LEN + self.values.buffer_len(4, bytes / 4);
-        if fits { Ok(bytes / 4) } else { Err(DropReason::BadLength) }
+    fn vector_elements(&self, header: &Header, packet: &Packet<'_>) -> Result<usize, DropReason> {
+        Form::of(self.values, header).elements(packet.bytes.len(), packet.wire_len)
     }
 }
 

@@ -4,6 +4,7 @@ use super::CanaryHost;
 use super::lead::State;
 use super::outbox::{Outgoing, Ports};
 use super::steps::Step;
+use crate::canary::vector::Form;
 use crate::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, Report, proof};
 use crate::collective::tensor::Primitive;
 use crate::contract::ids::{NodeId, Rank};
@@ -48,7 +49,7 @@ impl CanaryHost {
     }
 
     /// What all packets about a step have in common.
-    fn header(&self, step: Step, root: NodeId, attempt: u8) -> Header {
+    pub(super) fn header(&self, step: Step, root: NodeId, attempt: u8) -> Header {
         Header {
             destination: NO_SWITCH,
             id: self.steps.id(step),
@@ -64,6 +65,7 @@ impl CanaryHost {
             attempt,
             wid: self.config.rank,
             look_ahead: LookAhead::UNKNOWN,
+            scale: None,
             spec: self.spec_at(step.place),
             contributors: 0,
         }
@@ -73,8 +75,9 @@ impl CanaryHost {
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
         header.emit(buf);
-        let len = HEADER_LEN + self.values.buffer_len(4, elements);
-        Transmit { to: Addr::Node(to), len, wire_len: HEADER_LEN + 4 * elements, ecn: Ecn::NotCapable }
+        let form = Form::of(self.values, header);
+        let (len, wire_len) = (HEADER_LEN + form.buffer_len(elements), HEADER_LEN + form.wire_len(elements));
+        Transmit { to: Addr::Node(to), len, wire_len, ecn: Ecn::NotCapable }
     }
 
     /// A contribution, a request or a query about a place that another rank leads.
@@ -90,14 +93,15 @@ impl CanaryHost {
             return Some(self.emit(kind, &header, 0, destination, buf));
         }
         let direct = self.is_direct(state.attempt);
+        let elements = self.contributed_elements_at(place);
         let header = Header {
             counter: 1,
+            scale: self.scale_at(place).filter(|_| elements > 0),
             bypass: direct,
             look_ahead: self.look_ahead_at(place),
             contributors: proof(RankProof::of(self.config.rank), header.id, state.attempt),
             ..header
         };
-        let elements = self.contributed_elements_at(place);
         if elements > 0 {
             let op = self.op_at(place).expect("a place that waits has a block");
             let vector = &mut buf[HEADER_LEN..HEADER_LEN + op.encoding.buffer_len(elements)];
@@ -159,12 +163,12 @@ impl CanaryHost {
     fn write_sum(&self, step: Step, ports: Option<Ports>, rank: Option<Rank>, buf: &mut [u8]) -> Option<Transmit> {
         let lead = self.leads.get(step.place, step.phase).filter(|lead| lead.state == State::Done)?;
         let header = self.lead_header(step, lead.attempt, ports, rank)?;
-        let header = Header { counter: self.world(), look_ahead: lead.look_ahead, ..header };
         // A reduce's still has to come by: it frees descriptors and places, and says the next exponent.
         let elements = if matches!(header.spec.primitive, Primitive::Reduce(_)) { 0 } else { lead.elements };
-        if elements > 0 {
-            lead.load(self.values, &mut buf[HEADER_LEN..HEADER_LEN + self.values.buffer_len(4, elements)]);
-        }
+        let scale = lead.scale.filter(|_| elements > 0);
+        let header = Header { counter: self.world(), look_ahead: lead.look_ahead, scale, ..header };
+        let len = Form::of(self.values, &header).buffer_len(elements);
+        buf[HEADER_LEN..HEADER_LEN + len].copy_from_slice(lead.result(len));
         Some(self.emit(Kind::Broadcast, &header, elements, header.destination, buf))
     }
 

@@ -105,6 +105,11 @@ impl CanaryHost {
         self.life.stream.op_of(block).map_or(LookAhead::UNKNOWN, |op| LookAhead::known(op.exponent(block)))
     }
 
+    /// The same where the vector travels as 16-bit floats, and whoever sums it scales it.
+    pub(super) fn scale_at(&self, place: u16) -> Option<BlockExponent> {
+        self.op_at(place)?.encoding.at_switch.and_then(|_| self.agreed_at(place))
+    }
+
     /// The exponent that a place's vector is summed with, where it is scaled.
     pub(super) fn agreed_at(&self, place: u16) -> Option<BlockExponent> {
         let state = &self.places[usize::from(place)];

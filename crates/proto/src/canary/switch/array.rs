@@ -2,6 +2,7 @@
 //! what it collected and waits for the sum.
 
 use super::timeout::Step;
+use crate::canary::vector::Form;
 use crate::canary::wire::Header;
 use crate::collective::values::Values;
 use crate::contract::config::SharedSwitchConfig;
@@ -64,13 +65,16 @@ pub struct Descriptor {
     pub last_at: Time,
 }
 
-/// Entries that wait for the sum, in the order of their leases. The lists behind it are of those that collect, one for
-/// each step of the wait, in the order in which their time is up.
+/// Entries that wait for the sum, in the order of their leases.
 const SENT: usize = 0;
+/// Entries that have all that they collect for, and go on at once.
+const FULL: usize = 1;
+/// The lists from here on are of those that collect, one for each step of the wait, in the order in which their time is up.
+const OPEN: usize = 2;
 
 /// The list of those that collect for so long.
 fn open_list(wait: Step) -> usize {
-    1 + wait.index()
+    OPEN + wait.index()
 }
 
 /// No descriptor.
@@ -84,10 +88,10 @@ pub struct Array {
     /// Room for as many as there are entries; those that were ever in use.
     descriptors: Vec<Descriptor>,
     /// Their accumulators.
-    lanes: Vec<u32>,
+    lanes: Vec<u8>,
     /// Descriptors that no entry has.
     spare: Vec<u32>,
-    lane_count: usize,
+    lane_bytes: usize,
     lists: SlotLists<u32>,
     part_len: u32,
     parts: u32,
@@ -106,14 +110,14 @@ impl Array {
     pub fn new(values: Values, config: &SharedSwitchConfig, waits: usize) -> Array {
         let entries = config.options.count("descriptors") as u32;
         let parts = config.options.count("partitions") as u32;
-        let lane_count = values.lane_count(usize::from(config.elements_per_packet));
+        let lane_bytes = values.buffer_len(4, usize::from(config.elements_per_packet));
         Array {
             entries: vec![FREE; entries as usize],
             descriptors: Vec::with_capacity(entries as usize),
-            lanes: Vec::with_capacity(entries as usize * lane_count),
+            lanes: Vec::with_capacity(entries as usize * lane_bytes),
             spare: Vec::with_capacity(entries as usize),
-            lane_count,
-            lists: SlotLists::new(1 + waits, entries),
+            lane_bytes,
+            lists: SlotLists::new(OPEN + waits, entries),
             part_len: entries / parts,
             parts,
             lease: config.options.time("lease"),
@@ -158,20 +162,20 @@ impl Array {
 
     /// Takes a free entry for a block that waits for more, until `due` or a little later: time is up in the order of
     /// arrival, so that nothing is searched for.
-    pub fn open(&mut self, place: u32, descriptor: Descriptor, vector: &[u8]) {
+    pub fn open(&mut self, place: u32, descriptor: Descriptor, form: Form, vector: &[u8]) {
         self.take(place, descriptor);
-        self.reopen(place, vector);
+        self.reopen(place, form, vector);
     }
 
     /// Collects again, from this vector on; `due` and `wait` were set.
-    pub fn reopen(&mut self, place: u32, vector: &[u8]) {
+    pub fn reopen(&mut self, place: u32, form: Form, vector: &[u8]) {
         if let Some(entry) = self.descriptors.get_mut(self.entries[place as usize] as usize) {
             let last_due = &mut self.last_due[entry.wait.index()];
             *last_due = entry.due.max(*last_due);
             (entry.due, entry.state) = (*last_due, State::Open);
             self.lists.push(open_list(entry.wait), place);
         }
-        self.values.store(self.lanes_mut(place, vector.len()), vector);
+        form.store(self.lanes_mut(place, form.lane_bytes(vector.len())), vector);
     }
 
     /// Takes a free entry for a block that goes on at once.
@@ -189,7 +193,7 @@ impl Array {
             }
             None => {
                 self.descriptors.push(descriptor);
-                self.lanes.resize(self.descriptors.len() * self.lane_count, 0);
+                self.lanes.resize(self.descriptors.len() * self.lane_bytes, 0);
                 self.descriptors.len() as u32 - 1
             }
         };
@@ -197,24 +201,32 @@ impl Array {
         self.peak = self.peak.max(self.held);
     }
 
-    /// The accumulator of an entry in use, for a vector of so many bytes.
+    /// So many bytes of the accumulator of an entry in use.
     #[inline]
-    fn lanes_mut(&mut self, place: u32, bytes: usize) -> &mut [u32] {
-        let first = self.entries[place as usize] as usize * self.lane_count;
-        &mut self.lanes[first..][..bytes / 4]
+    fn lanes_mut(&mut self, place: u32, bytes: usize) -> &mut [u8] {
+        let first = self.entries[place as usize] as usize * self.lane_bytes;
+        &mut self.lanes[first..][..bytes]
     }
 
     /// Adds a vector to an entry's accumulator.
     #[inline]
-    pub fn add(&mut self, place: u32, vector: &[u8]) {
-        self.values.add(self.lanes_mut(place, vector.len()), vector);
+    pub fn add(&mut self, place: u32, form: Form, vector: &[u8]) {
+        form.add(self.lanes_mut(place, form.lane_bytes(vector.len())), vector);
     }
 
-    /// Writes an entry's accumulator to a vector.
+    /// Writes an entry's accumulator to a vector in fixed point.
     #[inline]
     pub fn load(&self, place: u32, vector: &mut [u8]) {
-        let first = self.entries[place as usize] as usize * self.lane_count;
-        self.values.load(&self.lanes[first..][..vector.len() / 4], vector);
+        let first = self.entries[place as usize] as usize * self.lane_bytes;
+        (self.values.fixed().load)(&self.lanes[first..][..vector.len()], vector);
+    }
+
+    /// Nothing is missing: the entry's time is up.
+    pub fn fill(&mut self, now: Time, place: u32) {
+        if let Some(entry) = self.get_mut(place) {
+            entry.due = now;
+        }
+        self.lists.push(FULL, place);
     }
 
     /// The accumulator is on its way; the entry waits for the sum.
@@ -245,9 +257,9 @@ impl Array {
         }
     }
 
-    /// An entry that collects although its time is up.
-    pub fn due_to_send(&self, now: Time) -> Option<u32> {
-        (1..=self.last_due.len()).find_map(|list| self.first_due(list, now))
+    /// An entry that collects although its time is up; true if that is because it has all.
+    pub fn due_to_send(&self, now: Time) -> Option<(u32, bool)> {
+        (FULL..OPEN + self.last_due.len()).find_map(|list| Some((self.first_due(list, now)?, list == FULL)))
     }
 
     /// An entry whose lease is over.
@@ -262,7 +274,7 @@ impl Array {
 
     /// When the first of either comes.
     pub fn next_due(&self) -> Option<Time> {
-        (0..=self.last_due.len()).filter_map(|list| Some(self.get(self.lists.first(list)?)?.due)).min()
+        (SENT..OPEN + self.last_due.len()).filter_map(|list| Some(self.get(self.lists.first(list)?)?.due)).min()
     }
 
     /// Frees all entries of a job.

@@ -12,6 +12,7 @@ mod timeout;
 use self::array::{Array, BlockId, Descriptor, State};
 use self::timeout::Timeout;
 use super::options::FlushTimeout;
+use super::vector::Form;
 use super::wire::{
     HEADER_LEN, Header, Kind, NO_SWITCH, SHARD_PORTS, ports_of_shard, put_bypass, put_children, put_sum,
 };
@@ -104,14 +105,6 @@ impl CanarySwitch {
         }
     }
 
-    /// The elements of a contribution's vector, if its length is one of a vector at all.
-    fn vector_elements(&self, packet: &PacketMut<'_>) -> Result<usize, DropReason> {
-        let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
-        let elements = bytes / 4;
-        let fits = bytes % 4 == 0 && packet.len == HEADER_LEN + self.values.buffer_len(4, elements);
-        if fits { Ok(elements) } else { Err(DropReason::BadLength) }
-    }
-
     /// A contribution (§3.1.1, §3.5).
     fn reduce(
         &mut self,
@@ -121,7 +114,8 @@ impl CanarySwitch {
         header: &Header,
         packet: &mut PacketMut<'_>,
     ) -> Result<Verdict, DropReason> {
-        let elements = self.vector_elements(packet)?;
+        let form = Form::of(self.values, header);
+        let elements = form.elements(packet.len, packet.wire_len)?;
         if header.counter == 0 || header.counter >= header.hosts || ingress.index() >= PortSet::CAPACITY {
             return Err(DropReason::BadField);
         }
@@ -155,24 +149,30 @@ impl CanarySwitch {
                 self.array.renew(now, place);
                 return Ok(self.up(header, packet));
             }
-            (entry.header, entry.due) = (*header, entry.alone_until);
-            self.array.reopen(place, &packet.bytes[HEADER_LEN..packet.len]);
+            (entry.header, entry.due) = (header.summed(), entry.alone_until);
+            self.array.reopen(place, form, &packet.bytes[HEADER_LEN..packet.len]);
             return Ok(Verdict::Consume);
         }
         held.counter = held.counter.saturating_add(header.counter);
         held.contributors = held.contributors.wrapping_add(header.contributors);
         held.look_ahead.join(&header.look_ahead);
-        let (counter, contributors, look_ahead) = (held.counter, held.contributors, held.look_ahead);
-        self.array.add(place, &packet.bytes[HEADER_LEN..packet.len]);
-        if !is_last {
-            return Ok(Verdict::Consume);
+        let sum = *held;
+        self.array.add(place, form, &packet.bytes[HEADER_LEN..packet.len]);
+        Ok(if is_last { self.go_on(now, place, &sum, header, packet) } else { Verdict::Consume })
+    }
+
+    /// Nothing is missing: there is nothing to wait for. The sum leaves in the packet of the last contribution, or in one of
+    /// its own, where it is wider.
+    fn go_on(&mut self, now: Time, place: u32, sum: &Header, last: &Header, packet: &mut PacketMut<'_>) -> Verdict {
+        if last.scale.is_some() {
+            self.array.fill(now, place);
+            return Verdict::Consume;
         }
-        // Nothing is missing: there is nothing to wait for.
         self.array.load(place, &mut packet.bytes[HEADER_LEN..packet.len]);
-        put_sum(packet.bytes, counter, contributors, look_ahead);
+        put_sum(packet.bytes, sum.counter, sum.contributors, sum.look_ahead);
         self.array.sent(now, place);
         self.counters.flushed_full += 1;
-        Ok(self.up(header, packet))
+        self.up(last, packet)
     }
 
     /// The first contribution of a block that the switch sees.
@@ -200,7 +200,7 @@ impl CanarySwitch {
             block,
             elements: elements as u16,
             common,
-            header: *header,
+            header: header.summed(),
             children,
             last_from: ingress,
             due: now + self.timeout.span(outlook.wait),
@@ -212,7 +212,8 @@ impl CanarySwitch {
             last_at: now,
         };
         if header.counter < outlook.full {
-            self.array.open(place, descriptor, &packet.bytes[HEADER_LEN..packet.len]);
+            let form = Form::of(self.values, header);
+            self.array.open(place, descriptor, form, &packet.bytes[HEADER_LEN..packet.len]);
             return Verdict::Consume;
         }
         self.array.pass(now, place, descriptor);
@@ -281,21 +282,22 @@ impl Switch for CanarySwitch {
 
     /// A partial sum whose time is up.
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission> {
-        let place = self.array.due_to_send(now)?;
+        let (place, is_full) = self.array.due_to_send(now)?;
         let entry = self.array.get(place)?;
         let (header, elements, ingress) = (entry.header, usize::from(entry.elements), Some(entry.last_from));
         let is_first = entry.passed == header.counter;
-        let len = HEADER_LEN + self.values.buffer_len(4, elements);
+        let form = Form::of(self.values, &header);
+        let (len, wire_len) = (HEADER_LEN + form.buffer_len(elements), HEADER_LEN + form.wire_len(elements));
         buf[..COMMON_LEN].copy_from_slice(&entry.common);
         header.emit(buf);
         self.array.load(place, &mut buf[HEADER_LEN..len]);
         self.array.sent(now, place);
-        if let Some(entry) = self.array.get_mut(place).filter(|_| !is_first) {
+        if let Some(entry) = self.array.get_mut(place).filter(|_| !is_first && !is_full) {
             entry.wait = self.timeout.outlook(entry.block.job, header.root, header.hosts).wait;
             entry.alone_until = now + self.timeout.span(entry.wait);
         }
-        self.counters.flushed_late += 1;
-        let wire_len = HEADER_LEN + 4 * elements;
+        let counter = if is_full { &mut self.counters.flushed_full } else { &mut self.counters.flushed_late };
+        *counter += 1;
         let verdict = self.up(&header, &mut PacketMut { bytes: buf, len, wire_len, ecn: Ecn::NotCapable });
         Some(Emission { len, wire_len, ecn: Ecn::NotCapable, verdict, ingress })
     }

@@ -15,7 +15,7 @@ use tributary_numeric::{BlockExponent, Scale};
 
 use super::ledger::Ledger;
 use crate::collective::tensor::{Primitive, Spec, Tensor};
-use crate::collective::values::FINGERPRINT_LEN;
+use crate::collective::values::{FINGERPRINT_LEN, scale_factor};
 use crate::contract::ids::Rank;
 use crate::splitmix::splitmix64;
 
@@ -298,15 +298,18 @@ impl Tensor for FingerprintTensor {
         let right = words == self.all_words(factors(self.block_hash(&block), None));
         self.finish(block, words, right);
     }
+    /// The switch's scale is in the sum, as the hosts' is in one of fixed point.
+    fn write_scaled(&mut self, block: Range<usize>, scale: Scale, bytes: &[u8]) {
+        self.decode(block, scale, bytes);
+    }
     /// Fingerprints stand for sums; an average is a sum that was proven.
     fn divide(&mut self, _block: Range<usize>, _world: u16) {}
 }
 
 /// `h` and `h'` of a block and its scale: odd, so that no contribution is lost by multiplication.
 fn factors(block_hash: u64, scale: Option<Scale>) -> [u64; 2] {
-    let scale = scale.map_or(0, |scale| 1 << 63 | (scale.shift as u32 as u64) << 8 | u64::from(scale.counter_bits));
-    let h = splitmix64(block_hash ^ scale);
-    [h | 1, splitmix64(h) | 1]
+    let h = splitmix64(block_hash);
+    [h, splitmix64(h)].map(|factor| (factor | 1).wrapping_mul(scale.map_or(1, scale_factor)))
 }
 
 /// The words of `count` ranks whose `a_r` and `b_r` add up to these.

@@ -12,7 +12,7 @@ pub use self::window::Window;
 use super::options::Choices;
 use super::vid::{epoch, near};
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP};
-use crate::collective::encoding::Numbers;
+use crate::collective::encoding::{NarrowBlocks, Numbers};
 use crate::collective::tensor::Spec;
 use crate::collective::values::{FINGERPRINT_LEN, Values};
 use crate::contract::config::HostConfig;
@@ -77,7 +77,7 @@ impl PanamaHost {
         PanamaHost {
             common,
             choices,
-            stream: Stream::new(values, Numbers::Float, job),
+            stream: Stream::new(values, Numbers::Float, NarrowBlocks::fitting(job.levels), job),
             blocks: 0,
             trees: (0..job.shards).map(|shard| tree(ShardId(shard))).collect(),
             turn: 0,

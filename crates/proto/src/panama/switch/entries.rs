@@ -2,7 +2,7 @@
 
 use tributary_numeric::{DType, ReduceOp};
 
-use crate::collective::encoding::{Encoding, Numbers, most_lanes};
+use crate::collective::encoding::{Encoding, NarrowBlocks};
 use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
 use crate::contract::ids::ChildId;
@@ -12,7 +12,7 @@ use crate::panama::vid;
 use crate::panama::wire::{Header, Mismatch};
 use crate::parts::form::Form;
 use crate::parts::memory::heap_bytes;
-use crate::parts::ordered::{OrderedAccumulator, nodes_needed};
+use crate::parts::ordered::{OrderedAccumulator, Rule, nodes_needed};
 
 /// A collective of nothing, for packets that are about none.
 pub const NOTHING: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
@@ -46,8 +46,8 @@ pub struct Entries {
 
 impl Entries {
     /// For `room` VIDs of `children` contributions each.
-    pub fn new(values: Values, payload_bytes: usize, room: usize, children: usize) -> Entries {
-        let lane_bytes = most_lanes(values, Numbers::Float, payload_bytes);
+    pub fn new(values: Values, narrow: NarrowBlocks, payload_bytes: usize, room: usize, children: usize) -> Entries {
+        let lane_bytes = narrow.lane_bytes(values, payload_bytes);
         Entries {
             entries: vec![FREE; room],
             sums: OrderedAccumulator::new(children, nodes_needed(children), room, lane_bytes),
@@ -58,7 +58,8 @@ impl Entries {
     /// Bytes that [`Entries::new`] takes for a job of this shape, whose values are real elements.
     pub fn memory(shape: &JobShape<'_>) -> u64 {
         let (children, room) = (usize::from(shape.children), usize::from(shape.slots));
-        let lane_bytes = most_lanes(Values::Elements, Numbers::Float, 4 * usize::from(shape.elements_per_packet));
+        let narrow = NarrowBlocks::fitting(shape.levels);
+        let lane_bytes = narrow.lane_bytes(Values::Elements, 4 * usize::from(shape.elements_per_packet));
         let sums = OrderedAccumulator::memory_needed(children, nodes_needed(children), room, lane_bytes);
         (sums + room * (size_of::<Entry>() + size_of::<Option<Mismatch>>())) as u64
     }
@@ -101,7 +102,7 @@ impl Entries {
         let entry = &mut self.entries[at];
         if entry.count == 0 {
             *entry = Entry { spec: header.spec, elements, ..FREE };
-            self.sums.begin(at, encoding.combine, encoding.is_ordered);
+            self.sums.begin(at, Rule::native(encoding.combine, encoding.is_ordered));
         }
         entry.count += 1;
         entry.contributors += header.contributors;
@@ -116,8 +117,7 @@ impl Entries {
     pub fn finish(&mut self, vid: u64) {
         let (at, contributors) = (self.at(vid), self.get(vid).contributors);
         if self.entries[at].spec.op == ReduceOp::Avg {
-            let combine = self.sums.combine(at);
-            (combine.finish)(self.sums.result_mut(at), contributors);
+            self.sums.finish(at, contributors);
         }
     }
 

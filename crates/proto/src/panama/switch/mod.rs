@@ -19,7 +19,7 @@ use self::notices::{Audience, Notice, Notices};
 use self::recovery::Bases;
 use super::vid::{epoch, near};
 use super::wire::{HEADER_LEN, Header, Kind};
-use crate::collective::encoding::{Encoding, Numbers};
+use crate::collective::encoding::{Encoding, NarrowBlocks, Numbers};
 use crate::collective::values::Values;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
@@ -53,7 +53,7 @@ pub struct Panama {
     below: Vec<u16>,
     group: GroupId,
     parent: Option<Parent>,
-    levels: bool,
+    narrow: NarrowBlocks,
     payload_bytes: usize,
     /// Packets that each port has room for: what this accelerator says in `wnd_cap`.
     room: u16,
@@ -89,7 +89,7 @@ impl Panama {
     /// The same with another first VID, for those who want to see what happens where 32 bits end.
     pub fn starting_at(values: Values, config: &SwitchConfig, first: u32) -> Panama {
         let (children, room) = (config.members.len(), layout::slots_of(&config.job, config.shard).len());
-        let payload_bytes = config.job.payload_bytes();
+        let (payload_bytes, narrow) = (config.job.payload_bytes(), NarrowBlocks::fitting(config.job.levels));
         Panama {
             values,
             common: config.job.common(),
@@ -98,13 +98,13 @@ impl Panama {
             below: config.below.iter().map(|below| below.ranks().len() as u16).collect(),
             group: config.group,
             parent: config.parent,
-            levels: config.job.levels,
+            narrow,
             payload_bytes,
             room: room as u16,
             epoch: 0,
             phase: Phase::Active,
             heads: Heads::new(children, room as u64, FIRST + u64::from(first)),
-            entries: Entries::new(values, payload_bytes, room, children),
+            entries: Entries::new(values, narrow, payload_bytes, room, children),
             partials: VecDeque::with_capacity(if config.parent.is_some() { room } else { 0 }),
             bases: Bases::new(children, first),
             floors: Floors::new(children),
@@ -207,7 +207,7 @@ impl Panama {
         encoding: &Encoding,
         form: Form,
     ) -> Result<u32, DropReason> {
-        let full = encoding.block_elements(self.payload_bytes, self.levels);
+        let full = encoding.block_elements(self.payload_bytes, self.narrow);
         let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
         let elements = form.block_elements(encoding, bytes, full, header.spec.elements, false);
         let elements = elements.ok_or(DropReason::BadLength)?;

@@ -10,7 +10,7 @@ mod failure;
 
 use self::failure::Heard;
 use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch};
-use crate::collective::encoding::Numbers;
+use crate::collective::encoding::{NarrowBlocks, Numbers};
 use crate::collective::values::{FINGERPRINT_LEN, Values};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
@@ -70,7 +70,12 @@ impl SwitchMlHost {
         };
         SwitchMlHost {
             common,
-            life: Life::new(Stream::new(values, Numbers::chosen(&job.options), job)),
+            life: Life::new(Stream::new(
+                values,
+                Numbers::chosen(&job.options),
+                NarrowBlocks::chosen(&job.options, job.levels),
+                job,
+            )),
             slots: (0..job.slots).map(slot).collect(),
             queue: SendQueue::new(job.slots),
             recovery: Recovery::new(job, config.rank, config.timers, Order::Sent),

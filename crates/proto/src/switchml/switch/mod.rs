@@ -10,7 +10,7 @@ use self::notices::{Audience, Notices};
 use self::pool::{Block, Pool, VersionId};
 use self::slot::{Action, Relation, State, on_contribution, on_mismatch, on_parent_result};
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, put_look_ahead, put_wid};
-use crate::collective::encoding::{Encoding, Numbers};
+use crate::collective::encoding::{Encoding, NarrowBlocks, Numbers};
 use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
 use crate::contract::config::{Parent, SwitchConfig};
@@ -38,10 +38,8 @@ pub struct SwitchMl {
     members: Vec<PortId>,
     group: GroupId,
     parent: Option<Parent>,
-    /// Ranks of the whole job.
-    world: u16,
     numbers: Numbers,
-    levels: bool,
+    narrow: NarrowBlocks,
     payload_bytes: usize,
     common: Common,
     pool: Pool,
@@ -78,9 +76,8 @@ impl SwitchMl {
             members: config.members.clone(),
             group: config.group,
             parent: config.parent,
-            world: config.job.world,
             numbers: Numbers::chosen(&config.job.options),
-            levels: config.job.levels,
+            narrow: NarrowBlocks::chosen(&config.job.options, config.job.levels),
             payload_bytes: config.job.payload_bytes(),
             common: config.job.common(),
             partials: VecDeque::with_capacity(if config.parent.is_some() { 2 * slots.len() } else { 0 }),
@@ -142,7 +139,7 @@ impl SwitchMl {
         encoding: &Encoding,
         form: Form,
     ) -> Result<u32, DropReason> {
-        let full = encoding.block_elements(self.payload_bytes, self.levels);
+        let full = encoding.block_elements(self.payload_bytes, self.narrow);
         let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
         let elements = form.block_elements(encoding, bytes, full, header.spec.elements, kind == Kind::Probe);
         let elements = elements.ok_or(DropReason::BadLength)?;
@@ -169,7 +166,7 @@ impl SwitchMl {
         let crossed = relation == Relation::Same && self.pool.crossed(now, version, header.wid);
         match on_contribution(relation, state, seen, shadow_complete, crossed) {
             Action::Begin => {
-                self.pool.begin(now, version, header.phase, *block, encoding);
+                self.pool.begin(now, version, header.phase, *block, encoding)?;
                 Ok(self.add(now, version, brought, packet))
             }
             Action::Add if same_block => Ok(self.add(now, version, brought, packet)),
@@ -205,7 +202,7 @@ impl SwitchMl {
             return self.send_to_parent(version, brought, packet);
         }
         self.counters.blocks_completed += 1;
-        self.pool.complete(now, version, self.world);
+        self.pool.complete(now, version);
         self.write(version, Kind::Result, encoding, Form::Host, packet);
         Verdict::Group(self.group)
     }
@@ -307,7 +304,7 @@ impl SwitchMl {
         if relation == Relation::Next {
             let (block, encoding) =
                 (Block { kind: Kind::Probe, spec: header.spec, elements: 0 }, self.encoding(&header.spec)?);
-            self.pool.begin(now, version, header.phase, block, &encoding);
+            self.pool.begin(now, version, header.phase, block, &encoding)?;
         }
         self.pool.note(version, mismatch);
         if !from_above {

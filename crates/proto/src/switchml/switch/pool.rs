@@ -2,19 +2,21 @@
 
 use std::ops::Range;
 
-use tributary_numeric::{DType, ReduceOp};
+use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
 
 use super::slot::{Relation, State};
-use crate::collective::encoding::{Encoding, Numbers, most_lanes};
+use crate::collective::encoding::{Encoding, NarrowBlocks, Numbers};
 use crate::collective::tensor::Spec;
 use crate::collective::values::Values;
 use crate::contract::config::JobConfig;
+use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::contract::protocol::JobShape;
 use crate::contract::time::{Span, Time};
+use crate::parts::agreement::{Agreement, Stage};
 use crate::parts::form::Form;
 use crate::parts::memory::heap_bytes;
-use crate::parts::ordered::{OrderedAccumulator, nodes_needed};
+use crate::parts::ordered::{OrderedAccumulator, Rule, Scaled, nodes_needed};
 use crate::switchml::wire::{Header, Kind, LookAhead, Mismatch};
 
 /// What contributions to one phase of a slot must have in common.
@@ -28,6 +30,17 @@ pub struct Block {
     pub elements: u32,
 }
 
+impl Block {
+    /// What the hosts' slots do.
+    fn stage(&self) -> Stage {
+        match self.kind {
+            Kind::Probe if self.elements == 0 => Stage::Probe,
+            Kind::Probe => Stage::Guess,
+            _ => Stage::Update,
+        }
+    }
+}
+
 /// One version of one slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Version {
@@ -35,11 +48,12 @@ pub struct Version {
     pub phase: u32,
     /// What it holds.
     pub state: State,
-    count: u16,
     /// What the contributors say together about their next blocks.
     pub look_ahead: LookAhead,
     /// What they contribute to.
     pub block: Block,
+    /// What ranks have agreed on in this slot, this phase included once it is complete.
+    agreement: Agreement,
     /// When all contributions were in, and then when the parent's result came.
     completed_at: Time,
     /// From the slot's result before to the first contribution, where that may be a round trip; [`UNKNOWN`] otherwise.
@@ -73,6 +87,8 @@ pub struct Pool {
     excused: Vec<u64>,
     words: usize,
     children: usize,
+    /// Ranks of the whole job.
+    world: u16,
     /// A collective of so many elements has two blocks or more in every slot.
     two_laps: u64,
     mismatches: Vec<Option<Mismatch>>,
@@ -84,15 +100,16 @@ impl Pool {
         let versions = 2 * slots.len();
         let words = children.div_ceil(64);
         let numbers = Numbers::chosen(&job.options);
-        let lane_bytes = most_lanes(values, numbers, job.payload_bytes());
+        let narrow = NarrowBlocks::chosen(&job.options, job.levels);
+        let lane_bytes = narrow.lane_bytes(values, job.payload_bytes());
         let nothing = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
         let unused = |version: usize| Version {
             // Phases 0 and 1 come next.
             phase: (version as u32 % 2).wrapping_sub(2),
             state: State::Unused,
-            count: 0,
             look_ahead: LookAhead::UNKNOWN,
             block: Block { kind: Kind::Probe, spec: nothing, elements: 0 },
+            agreement: Agreement::default(),
             completed_at: Time::ZERO,
             turnaround: UNKNOWN,
             round: Span::ZERO,
@@ -104,6 +121,7 @@ impl Pool {
             excused: vec![0; versions * words],
             words,
             children,
+            world: job.world,
             two_laps: 2 * u64::from(job.slots) * u64::from(job.elements_per_packet),
             mismatches: vec![None; versions],
         }
@@ -113,7 +131,8 @@ impl Pool {
     pub fn memory(shape: &JobShape<'_>) -> u64 {
         let (children, versions) = (usize::from(shape.children), 2 * usize::from(shape.slots));
         let numbers = Numbers::chosen(shape.options);
-        let lane_bytes = most_lanes(Values::Elements, numbers, 4 * usize::from(shape.elements_per_packet));
+        let narrow = NarrowBlocks::chosen(shape.options, shape.levels);
+        let lane_bytes = narrow.lane_bytes(Values::Elements, 4 * usize::from(shape.elements_per_packet));
         let sums = OrderedAccumulator::memory_needed(children, width(numbers, children), versions, lane_bytes);
         let excused = children.div_ceil(64) * size_of::<u64>();
         (sums + versions * (size_of::<Version>() + size_of::<Option<Mismatch>>() + excused)) as u64
@@ -145,15 +164,35 @@ impl Pool {
         self.sums.has(id.0, wid.index())
     }
 
-    /// Takes a version for a new phase, whose first contribution has come.
-    pub fn begin(&mut self, now: Time, id: VersionId, phase: u32, block: Block, encoding: &Encoding) {
-        self.sums.begin(id.0, encoding.combine, encoding.is_ordered);
-        // The neutral element of the look-ahead's join.
-        let look_ahead = LookAhead::known(tributary_numeric::BlockExponent::ZERO);
+    /// Takes a version for a new phase, whose first contribution has come; not for a block that is to be scaled here and
+    /// for which ranks cannot have agreed on a scale.
+    pub fn begin(
+        &mut self,
+        now: Time,
+        id: VersionId,
+        phase: u32,
+        block: Block,
+        encoding: &Encoding,
+    ) -> Result<(), DropReason> {
+        let shadow = &self.versions[id.0 ^ 1];
+        let mut agreement = shadow.agreement;
+        let is_scaled = encoding.is_scaled && block.elements > 0;
+        let exponent = if is_scaled { agreement.follow(block.stage()) } else { None };
+        let rule = match encoding.at_switch {
+            Some(kernels) if is_scaled => {
+                let scale = Scale::new(exponent.ok_or(DropReason::Unexpected)?, self.world);
+                Rule::in_fixed_point(encoding.combine, Scaled { kernels, scale, op: block.spec.op })
+            }
+            _ => Rule::native(encoding.combine, encoding.is_ordered),
+        };
+        let (turnaround, round) = self.measured(now, shadow, &block);
+        self.sums.begin(id.0, rule);
         self.excused[id.0 * self.words..][..self.words].fill(0);
-        let (turnaround, round) = self.measured(now, &self.versions[id.0 ^ 1], &block);
-        let (state, count, completed_at) = (State::Open, 0, Time::ZERO);
-        self.versions[id.0] = Version { phase, state, count, look_ahead, block, completed_at, turnaround, round };
+        // The neutral element of the look-ahead's join.
+        let look_ahead = LookAhead::known(BlockExponent::ZERO);
+        let (state, completed_at) = (State::Open, Time::ZERO);
+        self.versions[id.0] = Version { phase, state, look_ahead, block, agreement, completed_at, turnaround, round };
+        Ok(())
     }
 
     /// What a block's first contribution tells of round trips. The quickest child has just used a result again: that takes
@@ -174,17 +213,14 @@ impl Pool {
     #[inline]
     pub fn add(&mut self, id: VersionId, header: &Header, vector: &[u8], form: Form) -> u16 {
         form.add(&mut self.sums, id.0, header.wid.index(), vector);
-        let version = &mut self.versions[id.0];
-        version.count += 1;
-        version.look_ahead.join(&header.look_ahead);
-        version.count
+        self.versions[id.0].look_ahead.join(&header.look_ahead);
+        self.sums.count(id.0) as u16
     }
 
-    /// All contributions of all ranks, `world`, are in.
-    pub fn complete(&mut self, now: Time, id: VersionId, world: u16) {
-        let combine = self.sums.combine(id.0);
+    /// All contributions of all ranks are in.
+    pub fn complete(&mut self, now: Time, id: VersionId) {
         if self.versions[id.0].block.spec.op == ReduceOp::Avg {
-            (combine.finish)(self.sums.result_mut(id.0), world);
+            self.sums.finish(id.0, self.world);
         }
         self.all_in(now, id, State::Complete);
     }
@@ -197,6 +233,10 @@ impl Pool {
     fn all_in(&mut self, now: Time, id: VersionId, state: State) {
         let version = &mut self.versions[id.0];
         (version.state, version.completed_at) = (state, now);
+        if state == State::Complete {
+            // Hosts make nothing of an answer that agrees on nothing where that was the question.
+            let _ = version.agreement.conclude(version.block.stage(), version.look_ahead.agreed());
+        }
     }
 
     /// True if a packet that was counted already needs no answer: it comes when all are in, but sooner after that than a

@@ -1,5 +1,6 @@
 //! SwitchML's evaluation (Sapio et al., NSDI 2021): its experiments, on the rack of its testbed.
 
+mod conversion;
 mod levels;
 mod loss;
 mod payload;
@@ -27,6 +28,7 @@ pub static PAPER: Paper = Paper {
         "switchml-fig6"
         "switchml-fig7"
         "switchml-fig9"
+        "switchml-fig11"
         "switchml-s7"
     },
     kinds: &[
@@ -37,6 +39,7 @@ pub static PAPER: Paper = Paper {
         ("loss", read::<loss::Loss>),
         ("timeline", read::<timeline::Timeline>),
         ("pool", read::<pool::Pool>),
+        ("conversion", read::<conversion::Conversion>),
         ("levels", read::<levels::Levels>),
     ],
 };

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use tributary_proto::switchml::PROTOCOL;
 
-use super::rack::{Rack, RackJob};
+use super::rack::{Elements, Rack, RackJob};
 use crate::reproduce::finding::{Figure, Series};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
@@ -95,6 +95,7 @@ impl Payload {
             servers: None,
             workers: self.workers,
             elements: self.packets * u32::from(elements_per_packet),
+            of: Elements::default(),
             elements_per_packet,
             slots: self.slots,
             rto: None,

@@ -7,7 +7,7 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switchml::PROTOCOL;
 
-use super::rack::{Rack, RackJob};
+use super::rack::{Elements, Rack, RackJob};
 use crate::net::{Happening, TraceEvent, Tracer};
 use crate::reproduce::finding::{Figure, Series};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError, Watch};
@@ -139,6 +139,7 @@ impl Pool {
             servers: None,
             workers: self.workers,
             elements: self.elements,
+            of: Elements::default(),
             elements_per_packet: self.elements_per_packet,
             slots,
             rto: None,

@@ -2,10 +2,12 @@
 
 use serde::Deserialize;
 use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::collective::encoding::Numbers;
 use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::host::HostStats;
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switchml::PROTOCOL;
@@ -46,6 +48,22 @@ pub enum Servers {
     Dedicated,
 }
 
+/// What a tensor's elements are, and how they are summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elements {
+    /// Their type.
+    pub dtype: DType,
+    /// Floats are summed in fixed point, as in the paper.
+    pub fixed_point: bool,
+}
+
+impl Default for Elements {
+    /// The paper's native type, which needs no scaling.
+    fn default() -> Elements {
+        Elements { dtype: DType::I32, fixed_point: false }
+    }
+}
+
 /// One job on a rack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RackJob {
@@ -59,9 +77,11 @@ pub struct RackJob {
     pub servers: Option<Servers>,
     /// Ranks, each on a host of its own.
     pub workers: u32,
-    /// 32-bit integers in the tensor.
+    /// Elements in the tensor.
     pub elements: u32,
-    /// Elements of a packet.
+    /// What they are.
+    pub of: Elements,
+    /// Elements of four bytes in a packet.
     pub elements_per_packet: u16,
     /// Pool size.
     pub slots: u16,
@@ -102,6 +122,7 @@ impl LossyRack {
             servers: None,
             workers: self.workers,
             elements: self.elements,
+            of: Elements::default(),
             elements_per_packet: self.elements_per_packet,
             slots: self.slots,
             rto: Some(Span::from_micros(self.rto_us)),
@@ -158,8 +179,8 @@ impl RackJob {
         let hosts = self.workers + dedicated.len() as u32;
         let mut sim = Simulation::new(star(hosts, link, us(self.rack.switch_latency_us)), settings);
         let installed = match self.servers {
-            None => sim.install(self.plan()),
-            Some(_) => sim.install_served(self.plan(), &dedicated),
+            None => sim.install(self.plan()?),
+            Some(_) => sim.install_served(self.plan()?, &dedicated),
         };
         installed.map_err(|error| ReproduceError::Bad(error.to_string()))?;
         if self.loss > 0.0 {
@@ -171,23 +192,29 @@ impl RackJob {
         Ok(sim)
     }
 
-    fn plan(&self) -> JobPlan {
+    fn plan(&self) -> Result<JobPlan, ReproduceError> {
         let fixed = |rto| TimerConfig { initial_rto: rto, min_rto: rto, max_rto: rto };
-        JobPlan {
+        Ok(JobPlan {
             name: self.name(),
             protocol: self.protocol,
             members: (0..self.workers).map(NodeId).collect(),
-            spec: Spec::allreduce(self.elements, DType::I32, ReduceOp::Sum),
+            spec: Spec::allreduce(self.elements, self.of.dtype, ReduceOp::Sum),
             iterations: 1,
             start: Time::ZERO,
             compute: Span::ZERO,
-            options: self.protocol.options.defaults(),
+            options: self.options()?,
             elements_per_packet: self.elements_per_packet,
             slots: self.slots,
             roots: vec![0],
             timers: self.rto.map_or_else(TimerConfig::default, fixed),
             timeout: None,
-        }
+        })
+    }
+
+    fn options(&self) -> Result<Options, ReproduceError> {
+        let given = self.of.fixed_point.then(|| (Numbers::OPTION.name.to_owned(), "fixed".to_owned()));
+        let options = self.protocol.options.read(&given.into_iter().collect());
+        options.map_err(|error| ReproduceError::Bad(error.to_string()))
     }
 
     /// What to call it.

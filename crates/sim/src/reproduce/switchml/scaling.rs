@@ -4,7 +4,7 @@ use serde::Deserialize;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
-use super::rack::{Rack, RackJob, Servers};
+use super::rack::{Elements, Rack, RackJob, Servers};
 use crate::reproduce::finding::{Figure, Series, spread};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
@@ -151,6 +151,7 @@ impl Scaling {
             servers: line.servers,
             workers,
             elements: self.elements,
+            of: Elements::default(),
             elements_per_packet: line.elements_per_packet,
             slots: u16::try_from(slots).map_err(|_| ReproduceError::Bad(format!("{slots} slots are too many")))?,
             rto: None,

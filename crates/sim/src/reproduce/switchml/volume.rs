@@ -9,7 +9,7 @@ use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 use tributary_proto::switchml::PROTOCOL;
 
-use super::rack::{Rack, RackJob};
+use super::rack::{Elements, Rack, RackJob};
 use super::ring;
 use crate::net::{Happening, TraceEvent, Tracer};
 use crate::reproduce::finding::Finding;
@@ -90,6 +90,7 @@ impl Volume {
             servers: None,
             workers,
             elements: self.tensor_bytes / 4,
+            of: Elements::default(),
             elements_per_packet: self.elements_per_packet,
             slots: self.slots,
             rto: None,

@@ -28,13 +28,14 @@ fn contribution(tensor: &FingerprintTensor, block: Range<usize>, scale: Scale) -
 
 /// What a switch makes of the contributions, with its own arithmetic.
 fn sum(contributions: &[Vec<u8>]) -> Vec<u8> {
-    let mut lanes = vec![0; Values::Fingerprint.lane_count(1)];
-    Values::Fingerprint.store(&mut lanes, &contributions[0]);
+    let combine = Values::Fingerprint.fixed();
+    let mut lanes = vec![0; FINGERPRINT_LEN];
+    (combine.store)(&mut lanes, &contributions[0]);
     for vector in &contributions[1..] {
-        Values::Fingerprint.add(&mut lanes, vector);
+        (combine.add)(&mut lanes, vector);
     }
     let mut vector = vec![0; FINGERPRINT_LEN];
-    Values::Fingerprint.load(&lanes, &mut vector);
+    (combine.load)(&lanes, &mut vector);
     vector
 }
 

@@ -1,0 +1,103 @@
+//! Who takes part in a bench: a protocol with a type and a way to sum it, or Gloo.
+
+use tributary_numeric::DType;
+use tributary_proto::collective::encoding::Numbers;
+use tributary_proto::contract::protocol::Protocol;
+
+use crate::stage::job;
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contender {
+    /// A protocol of ours.
+    Ours(Ours),
+    /// PyTorch's hosts sum, float32.
+    Gloo,
+}
+
+/// A protocol of ours, and what it sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ours {
+    /// Who sums.
+    pub protocol: &'static Protocol,
+    /// The elements' type.
+    pub dtype: DType,
+    /// What floats are summed as, where the protocol leaves the choice.
+    pub numbers: Option<&'static str>,
+}
+
+impl Contender {
+    /// In the order in which they take turns.
+    pub fn all(dtypes: &[DType], numbers: &[&'static str]) -> Vec<Contender> {
+        let mut all = Vec::new();
+        for protocol in job::protocols() {
+            let has_choice = protocol.options.specs.contains(&Numbers::OPTION);
+            let numbers: Vec<_> = if has_choice { numbers.iter().copied().map(Some).collect() } else { vec![None] };
+            for &dtype in dtypes {
+                all.extend(numbers.iter().map(|&numbers| Contender::Ours(Ours { protocol, dtype, numbers })));
+            }
+        }
+        all.push(Contender::Gloo);
+        all
+    }
+
+    /// The name in tables: what is not said is the default.
+    pub fn name(&self) -> String {
+        let Contender::Ours(Ours { protocol, dtype, numbers }) = self else { return "Gloo".to_owned() };
+        let dtype = (*dtype != DType::F32).then(|| dtype.name());
+        let numbers = numbers.filter(|numbers| *numbers != Numbers::OPTION.default);
+        [Some(protocol.name), dtype, numbers].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The name of the protocol in JSON.
+    pub fn protocol(&self) -> &'static str {
+        match self {
+            Contender::Ours(ours) => ours.protocol.name,
+            Contender::Gloo => "gloo",
+        }
+    }
+
+    /// The elements' type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Contender::Ours(ours) => ours.dtype,
+            Contender::Gloo => DType::F32,
+        }
+    }
+
+    /// What floats are summed as.
+    pub fn numbers(&self) -> &'static str {
+        match self {
+            Contender::Ours(Ours { numbers: Some(numbers), .. }) => numbers,
+            _ => Numbers::OPTION.default,
+        }
+    }
+
+    /// The same protocol and numbers, of float32.
+    pub fn of_f32(&self) -> Contender {
+        match *self {
+            Contender::Ours(ours) => Contender::Ours(Ours { dtype: DType::F32, ..ours }),
+            Contender::Gloo => Contender::Gloo,
+        }
+    }
+
+    /// The same protocol and type in fixed point, where the protocol leaves the choice.
+    pub fn in_fixed_point(&self) -> Option<Contender> {
+        match *self {
+            Contender::Ours(ours @ Ours { numbers: Some(_), .. }) => {
+                Some(Contender::Ours(Ours { numbers: Some("fixed"), ..ours }))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Ours {
+    /// The flags of `tributary allreduce` that ask for it.
+    pub fn flags(&self) -> Vec<String> {
+        let numbers =
+            self.numbers.map(|numbers| ["--option".to_owned(), format!("{}={numbers}", Numbers::OPTION.name)]);
+        let dtype = ["--dtype".to_owned(), self.dtype.name().to_owned()];
+        dtype.into_iter().chain(numbers.into_iter().flatten()).collect()
+    }
+}

@@ -1,0 +1,87 @@
+//! What the vector of a packet is: 32-bit fixed point, or 16-bit floats as they are, which whoever sums brings to it
+//! (SwitchML §4.6).
+
+use tributary_numeric::{Combine, Fixed16, ReduceOp, Scale};
+
+use super::wire::{HEADER_LEN, Header};
+use crate::collective::values::Values;
+use crate::contract::drop_reason::DropReason;
+
+/// Bytes of an element in an accumulator, and of one in fixed point on the wire.
+const LANE: usize = size_of::<u32>();
+
+/// How the elements of one vector lie in its packet.
+#[derive(Clone, Copy)]
+pub struct Form {
+    values: Values,
+    combine: &'static Combine,
+    /// Of 16-bit floats.
+    narrow: Option<(&'static Fixed16, Scale)>,
+}
+
+impl Form {
+    /// The vector's behind this header.
+    #[inline]
+    pub fn of(values: Values, header: &Header) -> Form {
+        let scale = || Some(Scale::new(header.scale?, header.hosts));
+        let narrow = values.fixed_16(header.spec.dtype).and_then(|kernels| Some((kernels, scale()?)));
+        Form { values, combine: values.fixed(), narrow }
+    }
+
+    /// Bytes on the wire of so many elements.
+    #[inline]
+    pub fn wire_len(&self, elements: usize) -> usize {
+        elements * if self.narrow.is_some() { size_of::<u16>() } else { LANE }
+    }
+
+    /// Bytes in a packet buffer of the same.
+    #[inline]
+    pub fn buffer_len(&self, elements: usize) -> usize {
+        self.values.buffer_len(if self.narrow.is_some() { size_of::<u16>() } else { LANE }, elements)
+    }
+
+    /// The elements of the vector in a packet of so many bytes in its buffer and on the wire, if it can be one.
+    #[inline]
+    pub fn elements(&self, len: usize, wire_len: usize) -> Result<usize, DropReason> {
+        let bytes = wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
+        let elements = bytes / self.wire_len(1);
+        let fits = bytes == self.wire_len(elements) && len == HEADER_LEN + self.buffer_len(elements);
+        if fits { Ok(elements) } else { Err(DropReason::BadLength) }
+    }
+
+    /// Bytes of accumulator for a vector of so many bytes of buffer.
+    #[inline]
+    pub fn lane_bytes(&self, buffer_len: usize) -> usize {
+        match (self.values, self.narrow) {
+            (Values::Elements, Some(_)) => buffer_len / size_of::<u16>() * LANE,
+            _ => buffer_len,
+        }
+    }
+
+    /// `lanes <- vector`.
+    #[inline]
+    pub fn store(&self, lanes: &mut [u8], vector: &[u8]) {
+        match self.narrow {
+            Some((kernels, scale)) => (kernels.store)(lanes, vector, scale),
+            None => (self.combine.store)(lanes, vector),
+        }
+    }
+
+    /// `lanes <- lanes + vector`.
+    #[inline]
+    pub fn add(&self, lanes: &mut [u8], vector: &[u8]) {
+        match self.narrow {
+            Some((kernels, scale)) => (kernels.add)(lanes, vector, scale),
+            None => (self.combine.add)(lanes, vector),
+        }
+    }
+
+    /// `vector <- lanes`, which hold the contributions of all ranks: rounded, and divided for an average, where hosts would
+    /// not.
+    pub fn load(&self, lanes: &[u8], vector: &mut [u8], op: ReduceOp) {
+        match self.narrow {
+            Some((kernels, scale)) => (kernels.load)(lanes, vector, scale, op),
+            None => (self.combine.load)(lanes, vector),
+        }
+    }
+}
