@@ -109,3 +109,16 @@ fn without_congestion_control_the_flow_starves() {
     let (job, flow) = shares("options = { congestion_control = \"off\" }");
     assert!(flow < 0.4, "the job {job}, the flow {flow}");
 }
+
+#[test]
+fn dbg_hash() {
+    let mut config = Config::parse(&std::fs::read_to_string("../../experiments/panama-first.toml").unwrap()).unwrap();
+    config.jobs[0].tensor = tributary_sim::config::Bytes(512 << 10);
+    config.jobs[0].iterations = 2;
+    config.traffic[0].until = Some(tributary_sim::config::Duration(Span::from_millis(1)));
+    let report = tributary_sim::experiment::run(&config).unwrap();
+    assert_eq!(report.failure(), None);
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let all = report.trace_hash.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
+    panic!("HASH runs 1, hash {all:016x}");
+}

@@ -9,6 +9,7 @@ mod world;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::time::Time;
 
 pub use world::{Ending, World, world};
@@ -113,6 +114,10 @@ fn judge(simulation: &Simulation, ending: Ending) -> Vec<String> {
         }
         if ending == Ending::AllHeals && !job.is_complete() {
             failures.push(format!("{} is not complete", job.plan.name));
+        }
+        let overflows = simulation.drops_in_switches(job).get(DropReason::Overflow);
+        if overflows > 0 {
+            failures.push(format!("{}: switches had no room for {overflows} packets", job.plan.name));
         }
     }
     failures
