@@ -206,7 +206,7 @@ fn servers(plan: &JobPlan, section: &JobSection, hosts: &mut Allocation) -> Resu
         return Err(invalid(format!(
             "{name}: {} has no servers; protocols with servers: {}",
             section.protocol.name,
-            names.join(", ")
+            names.join(" and ")
         )));
     }
     let hosts = match servers {
@@ -251,8 +251,10 @@ fn refuse_trees(name: &str, section: &JobSection) -> Result<(), ConfigError> {
     let Some((key, _)) = given.into_iter().find(|(_, given)| *given) else { return Ok(()) };
     let with_trees = protocols::ALL.iter().filter(|protocol| protocol.placement == Placement::Trees);
     let names: Vec<&str> = with_trees.map(|protocol| protocol.name).collect();
-    let (protocol, names) = (section.protocol.name, names.join(", "));
-    Err(invalid(format!("{name}: {protocol} has no trees that a file plans: leave {key} out; {names} has")))
+    let (protocol, names) = (section.protocol.name, names.join(" and "));
+    Err(invalid(format!(
+        "{name}: {protocol} has no trees that a file plans: leave {key} out; jobs of {names} have them"
+    )))
 }
 
 fn roots(

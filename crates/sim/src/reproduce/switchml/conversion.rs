@@ -76,6 +76,7 @@ impl Experiment for Conversion {
             y: "ATE/s (10^6)".into(),
             log_x: true,
             series: named.map(|(line, points)| Series::new(&line.name, points)).collect(),
+            marks: Vec::new(),
         });
         Ok(findings)
     }
