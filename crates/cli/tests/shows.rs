@@ -80,8 +80,9 @@ fn the_quick_bench_compares_types_and_ways_to_sum_them() {
     let report = report(&[&words[..], &["--dtype", "f32,bf16", "--numbers", "float,fixed", "--json"]].concat());
     let lines = report["rows"][0]["lines"].as_array().unwrap();
     let of = |dtype: &str, numbers: &str| {
-        let fits =
-            |line: &&Value| line["contender"] == "switchml" && line["dtype"] == dtype && line["numbers"] == numbers;
+        let fits = |line: &&Value| {
+            line["contender"] == lines[0]["contender"] && line["dtype"] == dtype && line["numbers"] == numbers
+        };
         lines.iter().find(fits).unwrap_or_else(|| panic!("no line for {dtype}, {numbers}"))
     };
     for numbers in ["float", "fixed"] {

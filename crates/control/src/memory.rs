@@ -129,6 +129,10 @@ mod tests {
 
     use super::*;
 
+    fn with_slots() -> &'static Protocol {
+        protocols::named("switchml").unwrap()
+    }
+
     fn shape(protocol: &'static Protocol, given: &[&str], slots: u16) -> JobShape {
         let given = given.iter().map(|given| name_and_value(given).unwrap()).collect();
         let options = protocol.options.read(&given).unwrap();
@@ -157,7 +161,7 @@ mod tests {
             (&["numbers=fixed"], 1, 1),
             (&["numbers=float"], 1, 2),
         ] {
-            let protocol = protocols::named("switchml").unwrap();
+            let protocol = with_slots();
             let job = JobShape { elements_per_packet: 256, shards: 2, neighbours, ..shape(protocol, given, 64) };
             let values = 64 * 2 * 256 * 4 * vectors;
             assert!(job.bytes() > values && job.bytes() < 2 * values, "{given:?}: {}", job.bytes());
@@ -168,12 +172,12 @@ mod tests {
 
     #[test]
     fn what_needs_less_memory_is_named() {
-        let floats = JobShape { world: 64, children: 64, ..shape(protocols::named("switchml").unwrap(), &[], 8) };
+        let floats = JobShape { world: 64, children: 64, ..shape(with_slots(), &[], 8) };
         let less = floats.savings();
         for named in ["numbers=fixed", "narrow_blocks=half", "in levels"] {
             assert!(less.contains(named), "{less}");
         }
-        let least = shape(protocols::named("switchml").unwrap(), &["numbers=fixed", "narrow_blocks=half"], 8);
+        let least = shape(with_slots(), &["numbers=fixed", "narrow_blocks=half"], 8);
         assert_eq!(least.savings(), "");
     }
 

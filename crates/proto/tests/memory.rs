@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
+use tributary_proto::collective::encoding::{NarrowBlocks, Numbers};
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{
     Below, FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig,
@@ -133,7 +134,11 @@ fn shared_job(protocol: &Protocol, id: JobId) -> SharedJob {
 #[test]
 fn accumulators_are_as_wide_as_the_jobs_widest_block() {
     let held = |given: &[&str], levels: bool| {
-        let protocol = protocols::named("switchml").unwrap();
+        let has_both = |protocol: &&&Protocol| {
+            let specs = protocol.options.specs;
+            protocol.switch.is_some() && [Numbers::OPTION, NarrowBlocks::OPTION].iter().all(|spec| specs.contains(spec))
+        };
+        let protocol = protocols::ALL.iter().find(has_both).expect("a protocol with slots");
         let given = given.iter().map(|given| name_and_value(given).unwrap()).collect();
         let options = protocol.options.read(&given).unwrap();
         let mut config = config(protocol, 8, 0, 64, 1, false);

@@ -209,10 +209,20 @@ mod tests {
     #[test]
     fn every_type_takes_turns_with_every_way_to_sum_it() {
         let names = |line: &str| -> Vec<String> { plan(line).contenders.iter().map(Contender::name).collect() };
-        assert_eq!(names(""), ["switchml", "ring", "Gloo"]);
-        assert_eq!(names("--dtype f32,bf16"), ["switchml", "switchml bf16", "ring", "ring bf16", "Gloo"]);
-        let both = ["switchml", "switchml fixed", "switchml bf16", "switchml bf16 fixed", "ring", "ring bf16", "Gloo"];
-        assert_eq!(names("--dtype f32,bf16 --numbers float,fixed"), both);
+        let expected = |dtypes: &[&str], numbers: &[&str]| -> Vec<String> {
+            let mut names = Vec::new();
+            for protocol in crate::stage::job::protocols() {
+                let numbers: &[&str] = if protocol.options.specs.contains(&Numbers::OPTION) { numbers } else { &[""] };
+                for dtype in dtypes {
+                    names.extend(numbers.iter().map(|numbers| format!("{}{dtype}{numbers}", protocol.name)));
+                }
+            }
+            names.push("Gloo".to_owned());
+            names
+        };
+        assert_eq!(names(""), expected(&[""], &[""]));
+        assert_eq!(names("--dtype f32,bf16"), expected(&["", " bf16"], &[""]));
+        assert_eq!(names("--dtype f32,bf16 --numbers float,fixed"), expected(&["", " bf16"], &["", " fixed"]));
     }
 
     #[test]

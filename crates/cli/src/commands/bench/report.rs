@@ -357,7 +357,7 @@ mod tests {
             [("f32", None, Some(0.5)), ("f32", None, None), ("bf16", Some(4.0), Some(2.0)), ("bf16", Some(1.0), None)];
         assert_eq!(ratios, expected);
         assert_eq!(report.rows[0].lines[2].goodput_gbps, 0.016, "two bytes an element");
-        assert!(report.render().contains("switchml bf16 fixed"));
+        assert!(report.render().contains(&narrow_fixed.name()));
     }
 
     #[test]
