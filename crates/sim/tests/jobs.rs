@@ -148,7 +148,7 @@ fn a_pool_far_too_large_for_the_queues_on_the_way_still_ends() {
         network = { clos = { ports = 4 }, rate = '100 Gbit/s', delay = '10 us', queue = '9 kB', routing = 'least_queued', \
         core = { rate = '1 Gbit/s' } }
         job = [{ protocol = 'switchml', hosts = [9, 6, 12, 7, 8, 11, 3, 10, 2, 14], tensor = '781.25 KiB', type = 'i32', \
-        elements_per_packet = 2048, slots = 156, trees = 4 }]
+        elements_per_packet = 2048, slots = 156, trees = 4, timeout = '30 s' }]
         fault = [{ until = '16 ms', links = 'all', loss = '3 %' }]";
     for seed in 1..4 {
         let config = Config { seed, ..Config::parse(file).unwrap() };

@@ -43,6 +43,7 @@ fn a_world_that_does_not_come_to_an_end_fails() {
         [[job]]
         protocol = 'switchml'
         tensor = '4 kB'
+        timeout = '10 s'
         [[fault]]
         links = [['host 1', 'switch 0']]
         down = true

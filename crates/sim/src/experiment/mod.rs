@@ -109,7 +109,11 @@ fn advance(
         }
         let next = simulation.next_time();
         if next > end || next.0 == u64::MAX {
-            why = if next.0 == u64::MAX { Stop::Idle } else { Stop::End };
+            why = match next.0 {
+                _ if simulation.open() == 0 => Stop::Finished,
+                u64::MAX => Stop::Idle,
+                _ => Stop::End,
+            };
             break;
         }
         sampler.take(simulation, next);
