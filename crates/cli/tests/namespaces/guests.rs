@@ -3,10 +3,10 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tributary_net::challenge;
@@ -26,6 +26,8 @@ pub struct Guests<'a> {
     switch: SocketAddr,
     sockets: Arc<Vec<UdpSocket>>,
     ended: Arc<AtomicBool>,
+    /// What shows the switch that these are there, once they are members of a job.
+    sign_of_life: Arc<OnceLock<(Vec<u8>, SocketAddr)>>,
     answering: Option<JoinHandle<()>>,
 }
 
@@ -45,12 +47,13 @@ impl<'a> Guests<'a> {
         let open = || (0..sockets).map(|_| UdpSocket::bind("0.0.0.0:0").unwrap()).collect::<Vec<_>>();
         let sockets = Arc::new(place.inside(open).unwrap());
         let ended = Arc::new(AtomicBool::new(false));
-        let (answered, end) = (Arc::clone(&sockets), Arc::clone(&ended));
-        let answering = Some(thread::spawn(move || answer_all(&answered, &end)));
-        Guests { place, switch, sockets, ended, answering }
+        let sign_of_life = Arc::new(OnceLock::new());
+        let (answered, end, sign) = (Arc::clone(&sockets), Arc::clone(&ended), Arc::clone(&sign_of_life));
+        let answering = Some(thread::spawn(move || answer_all(&answered, &end, &sign)));
+        Guests { place, switch, sockets, ended, sign_of_life, answering }
     }
 
-    /// Stops to answer: what comes to the sockets stays there.
+    /// Stops to answer, and to show that it lives: what comes to the sockets stays there.
     pub fn fall_silent(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(answering) = self.answering.take() {
@@ -100,12 +103,14 @@ impl<'a> Guests<'a> {
         let answers: Vec<Value> = streams.into_iter().map(|stream| answer(stream).expect("it is let in")).collect();
         let told = &answers[0];
         let port = told["shard_ports"][0].as_u64().unwrap_or_else(|| panic!("{told}"));
-        Membership {
+        let membership = Membership {
             id: JobId(told["job_id"].as_u64().unwrap() as u16),
             key: JobKey(u64::from_str_radix(told["key"].as_str().unwrap(), 16).unwrap()),
             shard: SocketAddr::new(self.switch.ip(), port as u16),
             protocol: protocols::ALL[0].code,
-        }
+        };
+        self.sign_of_life.set((membership.ping(COMMON_LEN), membership.shard)).expect("one job");
+        membership
     }
 }
 
@@ -155,8 +160,9 @@ pub fn waiting(streams: &[TcpStream]) -> usize {
     streams.iter().filter(waits).count()
 }
 
-fn answer_all(sockets: &[UdpSocket], ended: &AtomicBool) {
-    let mut bytes = [0; 2048];
+fn answer_all(sockets: &[UdpSocket], ended: &AtomicBool, sign_of_life: &OnceLock<(Vec<u8>, SocketAddr)>) {
+    const EVERY: Duration = Duration::from_secs(1);
+    let (mut bytes, mut shown) = ([0; 2048], Instant::now());
     sockets.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
     while !ended.load(Ordering::Relaxed) {
         for socket in sockets {
@@ -166,6 +172,10 @@ fn answer_all(sockets: &[UdpSocket], ended: &AtomicBool) {
                     let _ = socket.send_to(&answer, from);
                 }
             }
+        }
+        if let Some((packet, to)) = sign_of_life.get().filter(|_| shown.elapsed() > EVERY) {
+            sockets.iter().for_each(|socket| drop(socket.send_to(packet, to)));
+            shown = Instant::now();
         }
         thread::sleep(Duration::from_millis(2));
     }
