@@ -184,8 +184,10 @@ def test_a_restarted_switch_that_does_not_know_the_job_is_told(workers: ProcessP
     successor.stop()
 
 
+# A shell starts what runs in its background with this signal ignored.
 SCRIPT = """
-import numpy, sys, tributary
+import numpy, signal, sys, tributary
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with tributary.Switch() as switch:
     {action}
 """
@@ -212,6 +214,9 @@ def test_ctrl_c_ends_a_wait(action: str) -> None:
     assert process.stdout.readline() == "ready\n"
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    try:
+        _, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
     assert "KeyboardInterrupt" in err
     assert process.returncode != 0
