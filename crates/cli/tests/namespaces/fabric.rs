@@ -4,6 +4,7 @@
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tributary_proto::protocols;
 use tributary_testbed::requirements;
 
 use crate::network::{text, turn};
@@ -69,6 +70,26 @@ fn eight_hosts_sum_over_two_spines_and_leave_nothing_behind() {
         report["ranks"].as_array().unwrap().iter().all(|rank| rank["in_network"].as_f64().unwrap() > 0.5),
         "{report}"
     );
+}
+
+#[test]
+fn an_option_of_switches_reaches_each_of_them_and_one_that_none_has_is_refused_with_a_sentence() {
+    let refused = |option: &str| {
+        let command = Command::new(PROGRAM).args(["fabric", EXAMPLE, "--print", "--switch-option", option]).output();
+        let output = command.unwrap();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{option}");
+        text(&output.stderr)
+    };
+    let protocol = protocols::ALL.iter().find(|protocol| protocol.shared.is_some()).unwrap().name;
+    let known = format!("tributary: error: '{EXAMPLE}': switches have no options for \"pigeon\", but for {protocol}\n");
+    assert_eq!(refused("pigeon.wings=2"), known);
+    let wings = refused(&format!("{protocol}.wings=2"));
+    assert!(wings.contains(&format!("switches: {protocol} has no option \"wings\"; it has descriptors, ")), "{wings}");
+    assert!(refused("wings=2").contains("write PROTOCOL.NAME=VALUE"));
+    let option = format!("{protocol}.descriptors=64");
+    let words = ["--allreduce", "10000", "--dtype", "i32", "--switch-option", &option];
+    let Some(report) = sum(&words) else { return };
+    assert!(switches(&report).iter().all(|switch| switch["shared"][0]["slots"] == 64), "{report}");
 }
 
 #[test]

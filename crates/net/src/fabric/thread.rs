@@ -295,6 +295,7 @@ impl FabricSite {
 #[cfg(test)]
 mod tests {
     use tributary_control::fabric::FabricFile;
+    use tributary_proto::contract::ids::JobKey;
 
     use super::*;
     use crate::event_loop::talker::{heard, socket, talk};
@@ -333,5 +334,29 @@ mod tests {
         let verdicts = || vec![Verdict::Port(PortId(1)); 20];
         assert_eq!(talk(&mut site, &mut udp, &JOBS.map(|job| (job, LEN, verdicts()))), (40, 2));
         assert!([1, 3].into_iter().all(|member: usize| heard(&mut members[member]).into_iter().eq(0..20)));
+    }
+
+    #[test]
+    fn what_jobs_share_is_told_where_members_are_and_by_which_ports_its_own_are_reached() {
+        let (site, ..) = leaf();
+        for protocol in protocols::ALL.iter().filter(|protocol| protocol.shared.is_some()) {
+            let job = JobConfig {
+                job: JOBS[0],
+                key: JobKey(7),
+                protocol: protocol.code,
+                world: 3,
+                slots: 64,
+                elements_per_packet: 352,
+                shards: 1,
+                levels: false,
+                options: protocol.options.defaults(),
+            };
+            let plan = site.plan(protocol, &job, &[2, 1, 0].map(NodeId));
+            assert_eq!(*plan.fabric.hosts, [2, 1, 0].map(NodeId));
+            assert_eq!(*plan.fabric.switches, [5, 4, 4].map(NodeId));
+            assert_eq!(plan.ports, [None, Some(PortId(1)), Some(PortId(0))]);
+            assert_eq!((plan.job.world, plan.trees.len()), (3, 0));
+            assert_eq!(plan.share_bytes, protocol.share_bytes(&job, 2));
+        }
     }
 }

@@ -283,9 +283,9 @@ mod tests {
         text::encode(&mut text, &registry).unwrap();
         for line in [
             "# HELP tributary_pigeon_losses Feathers lost.\n# TYPE tributary_pigeon_losses counter\n\
-             tributary_pigeon_losses_total 7\n",
+             tributary_pigeon_losses_total{} 7\n",
             "# HELP tributary_pigeon_wait_seconds How long a bird rests.\n# TYPE tributary_pigeon_wait_seconds gauge\n\
-             tributary_pigeon_wait_seconds 0.5\n",
+             tributary_pigeon_wait_seconds{} 0.5\n",
             "# TYPE tributary_pigeon_job_losses counter\ntributary_pigeon_job_losses_total{job=\"a\",id=\"1\"} 3\n\
              tributary_pigeon_job_losses_total{job=\"b\",id=\"2\"} 4\n",
             "tributary_shared_slots_held{protocol=\"pigeon\"} 5",

@@ -7,9 +7,10 @@ use tributary_proto::contract::host::Collective;
 use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::time::{Span, Time};
 
-use crate::fabric::{Fabric, Fate, bad_cables, switch_config, switch_with};
+use crate::fabric::{Fabric, Fate, bad_cables};
 use crate::reduce::to;
 use crate::results::{collective, expected, input, output};
+use crate::setup::{switch_config, switch_with};
 
 const PATIENCE: Span = Span::from_millis(50);
 

@@ -4,8 +4,9 @@ use tributary_proto::canary::wire::Kind;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
-use crate::fabric::{Fabric, Fate, bad_cables, switch_config};
+use crate::fabric::{Fabric, Fate, bad_cables};
 use crate::results::{check, collective, input, reduce};
+use crate::setup::switch_config;
 use tributary_numeric::ReduceOp;
 
 const PATIENCE: Span = Span::from_millis(50);

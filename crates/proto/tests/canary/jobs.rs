@@ -9,7 +9,7 @@ use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::switch::{NoQueues, SharedSwitch, Verdict};
 use tributary_proto::contract::time::Time;
 
-use crate::fabric::{TIMEOUT, plan, switch_config, switch_with};
+use crate::setup::{TIMEOUT, plan, switch_config, switch_with};
 use crate::switch::{Bench, bench, contribution, packet, values};
 
 #[test]

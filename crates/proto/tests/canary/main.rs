@@ -11,6 +11,7 @@ mod jobs;
 mod proofs;
 mod reduce;
 mod results;
+mod setup;
 mod sixteen_bits;
 mod switch;
 mod trouble;

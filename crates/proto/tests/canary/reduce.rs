@@ -7,8 +7,9 @@ use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::time::Span;
 
-use crate::fabric::{Fabric, bad_cables, switch_config, switch_with};
+use crate::fabric::{Fabric, bad_cables};
 use crate::results::{collective, expected, input, output};
+use crate::setup::{switch_config, switch_with};
 
 const PATIENCE: Span = Span::from_millis(50);
 

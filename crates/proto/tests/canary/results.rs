@@ -6,7 +6,8 @@ use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
-use crate::fabric::{DELAY, Fabric, switch_config, switch_with};
+use crate::fabric::{DELAY, Fabric};
+use crate::setup::{switch_config, switch_with};
 
 pub fn collective<T: Element>(values: Vec<T>, op: ReduceOp) -> Collective {
     Collective { tensor: Box::new(ElementTensor::new(InPlaceStorage::new(values), op)), deadline: None }

@@ -6,9 +6,10 @@ use tributary_proto::canary::wire::Kind;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
 
-use crate::fabric::{Fabric, bad_cables, switch_config};
+use crate::fabric::{Fabric, bad_cables};
 use crate::harness::encoded::encoded_by_hosts;
 use crate::results::{collective, output};
+use crate::setup::switch_config;
 
 const PATIENCE: Span = Span::from_millis(200);
 

@@ -15,7 +15,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{Common, u32};
 use tributary_proto::parts::look_ahead::LookAhead;
 
-use crate::fabric::{KEY, LEASE, TIMEOUT, figure, install, switch_config, switch_with};
+use crate::setup::{KEY, LEASE, TIMEOUT, figure, install, switch_config, switch_with};
 
 const SELF: NodeId = NodeId(100);
 const ROOT: NodeId = NodeId(101);

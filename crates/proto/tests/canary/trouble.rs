@@ -6,9 +6,10 @@ use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::broadcast::from;
-use crate::fabric::{Fabric, Fate, switch_config};
+use crate::fabric::{Fabric, Fate};
 use crate::reduce::to;
 use crate::results::{collective, input};
+use crate::setup::switch_config;
 
 fn fabric() -> Fabric {
     Fabric::leaf_spine(2, 2, 2, 4, switch_config())
