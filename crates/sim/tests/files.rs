@@ -129,7 +129,7 @@ fn with(placement: Placement) -> &'static str {
 #[test]
 fn trees_are_for_protocols_that_have_them_planned() {
     for protocol in protocols::ALL.iter().filter(|protocol| protocol.placement != Placement::Trees) {
-        for (key, value) in [("trees", "1"), ("trees", "4"), ("roots", "[0]")] {
+        for (key, value) in [("trees", "1"), ("trees", "4"), ("roots", "[0]"), ("root_choice", "\"least_loaded\"")] {
             let name = protocol.name;
             let file = format!(
                 "[network]\nstar = {{ hosts = 4 }}\n[[job]]\nprotocol = \"{name}\"\ntensor = 4\n{key} = {value}"

@@ -247,7 +247,11 @@ fn refuse_trees(name: &str, section: &JobSection) -> Result<(), ConfigError> {
     if section.protocol.placement == Placement::Trees {
         return Ok(());
     }
-    let given = [("trees", section.trees.is_some()), ("roots", section.roots.is_some())];
+    let given = [
+        ("trees", section.trees.is_some()),
+        ("roots", section.roots.is_some()),
+        ("root_choice", section.root_choice != RootChoice::default()),
+    ];
     let Some((key, _)) = given.into_iter().find(|(_, given)| *given) else { return Ok(()) };
     let with_trees = protocols::ALL.iter().filter(|protocol| protocol.placement == Placement::Trees);
     let names: Vec<&str> = with_trees.map(|protocol| protocol.name).collect();
