@@ -1,7 +1,7 @@
 //! Parameter servers as processes on hosts of their own, and beside the workers.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tributary_testbed::Faults;
@@ -16,15 +16,21 @@ const ENDLESS: [&str; 8] = ["--elements", "1000000", "--iters", "1000000", "--ti
 /// ... which is well after this.
 const TOLD: Duration = Duration::from_secs(20);
 
+/// A server on this host.
+fn serving(network: &Network, host: usize) -> Command {
+    let mut command = tributary(network.star.host(host));
+    command.args(["ps", "--switch", &network.switch_addr().to_string()]);
+    command
+}
+
 /// Servers on the hosts after the workers', each at a known port.
 struct Servers(Vec<Child>);
 
 impl Servers {
     fn start(network: &Network) -> Servers {
         let start = |host: usize| {
-            let mut command = tributary(network.star.host(host));
-            command.args(["ps", "--switch", &network.switch_addr().to_string(), "--listen", "0.0.0.0:4242"]);
-            let mut server = command.stderr(Stdio::inherit()).spawn().unwrap();
+            let mut command = serving(network, host);
+            let mut server = command.args(["--listen", "0.0.0.0:4242"]).stderr(Stdio::inherit()).spawn().unwrap();
             let mut line = String::new();
             BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
             assert!(line.starts_with("on offer"), "{line}");
@@ -111,9 +117,7 @@ fn a_killed_worker_with_a_server_beside_it_is_named_by_every_other() {
 #[test]
 fn a_server_whose_host_the_operator_has_not_named_is_refused_and_serves_nobody() {
     let Some(network) = Network::build(2, Faults::default()) else { return };
-    let mut command = tributary(network.star.host(1));
-    command.args(["ps", "--switch", &network.switch_addr().to_string()]);
-    let complaint = complaint(command.spawn().unwrap());
+    let complaint = complaint(serving(&network, 1).spawn().unwrap());
     let addr = network.star.host_addr(1);
     assert!(complaint.contains(&format!("{addr} is neither: start the switch with --servers {addr}")), "{complaint}");
     assert!(network.status().switch.servers.is_empty());

@@ -157,8 +157,9 @@ fn what_names_no_node_or_ourselves_goes_nowhere() {
 /// A cable of a smaller MTU would pass short signs of life, and lose every sum.
 #[test]
 fn a_switch_says_that_it_lives_by_packets_as_long_as_those_of_jobs() {
-    let hears = std::net::UdpSocket::bind("127.77.128.2:17777").unwrap();
     let (crossbar, mut udp) = leaf("ecmp");
+    let hears = std::net::UdpSocket::bind(crossbar.fabric().udp(SPINES[0])).unwrap();
+    hears.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
     crossbar.greet(true, &mut udp);
     let mut bytes = [0; 2048];
     let len = hears.recv(&mut bytes).unwrap();
