@@ -84,7 +84,7 @@ fn shares(option: &str) -> (f64, f64) {
     let text = format!(
         "[network]\ndumbbell = {{ left = 3, right = 3 }}\nrate = \"10 Gbit/s\"\ndelay = \"5 us\"\nqueue = \"1 MiB\"\n\
          mark_above = \"128 KiB\"\n[[job]]\nprotocol = \"panama\"\nhosts = [0, 1, 3, 4]\nroots = [1]\nslots = 512\n\
-         tensor = \"512 MiB\"\nstart = \"50 ms\"\n{option}\n"
+         elements_per_packet = 358\ntensor = \"512 MiB\"\nstart = \"50 ms\"\n{option}\n"
     );
     let mut sim = build(&Config::parse(&text).unwrap()).unwrap();
     let (rank, sender) = (NodeId(0), NodeId(2));
@@ -107,18 +107,5 @@ fn beside_a_flow_under_dctcp_each_gets_its_share() {
 #[test]
 fn without_congestion_control_the_flow_starves() {
     let (job, flow) = shares("options = { congestion_control = \"off\" }");
-    assert!(flow < 0.4, "the job {job}, the flow {flow}");
-}
-
-#[test]
-fn dbg_hash() {
-    let mut config = Config::parse(&std::fs::read_to_string("../../experiments/panama-first.toml").unwrap()).unwrap();
-    config.jobs[0].tensor = tributary_sim::config::Bytes(512 << 10);
-    config.jobs[0].iterations = 2;
-    config.traffic[0].until = Some(tributary_sim::config::Duration(Span::from_millis(1)));
-    let report = tributary_sim::experiment::run(&config).unwrap();
-    assert_eq!(report.failure(), None);
-    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let all = report.trace_hash.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
-    panic!("HASH runs 1, hash {all:016x}");
+    assert!(flow < 0.2, "the job {job}, the flow {flow}");
 }
