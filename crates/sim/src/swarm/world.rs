@@ -13,8 +13,8 @@ use tributary_proto::protocols;
 use crate::config::{
     Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, GraphLink, GraphShape,
     Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
-    ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, Timeouts,
-    TrafficSection,
+    ParameterServers, Pattern, Placement, RootChoice, Routing, ServerWord, Share, StarShape, StragglerSection,
+    Timeouts, TrafficSection,
 };
 use crate::driver::Holds;
 use crate::net::Rate;
@@ -68,6 +68,8 @@ pub fn world(seed: u64) -> World {
     jobs.iter_mut().for_each(|job| what.collective(job, hosts));
     let mut chosen = Draw(Rng::new(seed, Purpose::World, 7));
     jobs.iter_mut().for_each(|job| chosen.choose(job));
+    let mut planned = Draw(Rng::new(seed, Purpose::World, 8));
+    jobs.iter_mut().for_each(|job| planned.plan(job));
     World {
         config: Config {
             seed,
@@ -287,6 +289,13 @@ impl Draw {
         };
         if job.collective == CollectiveKind::Barrier {
             job.tensor = Bytes(0);
+        }
+    }
+
+    /// Roots as a fabric's seat chooses them, for half of the jobs whose trees are planned.
+    fn plan(&mut self, job: &mut JobSection) {
+        if self.0.chance(0.5) && job.protocol.switch.is_some() {
+            job.root_choice = RootChoice::LeastLoaded;
         }
     }
 
