@@ -50,7 +50,7 @@ mod tests {
         let mut lines = Vec::new();
         below(&tree, "spine1", "", 3, &mut lines);
         let wanted =
-            "├─ leaf1: rank 0\n│  └─ host4: rank 0\n└─ leaf0: ranks 1,2\n   ├─ host0: rank 1\n   └─ host1: rank 2";
+            "├─ leaf1: rank 0\n│  └─ host4: rank 0\n└─ leaf0: ranks 1, 2\n   ├─ host0: rank 1\n   └─ host1: rank 2";
         assert_eq!(lines.join("\n"), wanted);
     }
 }
