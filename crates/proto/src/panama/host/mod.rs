@@ -166,7 +166,7 @@ impl PanamaHost {
         }
         let tree = &mut self.trees[index];
         tree.on_result(now, vid);
-        tree.window.on_result(packet.ecn == Ecn::CongestionExperienced, header.wnd_cap);
+        tree.window.on_result(vid, packet.ecn == Ecn::CongestionExperienced, header.wnd_cap);
         self.stirred_at = Some(now);
         self.settle(now);
         Ok(())

@@ -1,4 +1,4 @@
-//! The congestion window of one tree: figure 5, with its five defects mended (`docs/protocols/panama.md`, *Windows*).
+//! The congestion window of one tree: figure 5, with its six defects mended (`docs/protocols/panama.md`, *Windows*).
 
 use crate::parts::window::MARK_GAIN;
 
@@ -20,6 +20,10 @@ pub struct Window {
     received: u32,
     /// `ecn_count`.
     marked: u32,
+    /// Those of them that were sent after the window was last cut.
+    fresh: u32,
+    /// What was sent before the window was last cut is before this VID.
+    cut_before: u64,
     /// What accelerators have room for, as far as results have told.
     cap: u16,
     follows_marks: bool,
@@ -30,8 +34,17 @@ impl Window {
     pub fn new(cap: u16, follows_marks: bool) -> Window {
         let cap = cap.max(1);
         let packets = if follows_marks { FEWEST } else { cap.into() };
-        let mut window =
-            Window { packets, threshold: THRESHOLD, marked_share: 1.0, received: 0, marked: 0, cap, follows_marks };
+        let mut window = Window {
+            packets,
+            threshold: THRESHOLD,
+            marked_share: 1.0,
+            received: 0,
+            marked: 0,
+            fresh: 0,
+            cut_before: 0,
+            cap,
+            follows_marks,
+        };
         window.bound();
         window
     }
@@ -51,8 +64,8 @@ impl Window {
         self.packets
     }
 
-    /// A result has come: an implicit acknowledgement (§4.2.2).
-    pub fn on_result(&mut self, is_marked: bool, cap: u16) {
+    /// The result of a VID has come: an implicit acknowledgement (§4.2.2).
+    pub fn on_result(&mut self, vid: u64, is_marked: bool, cap: u16) {
         self.cap = cap.max(1);
         if !self.follows_marks {
             self.packets = self.cap.into();
@@ -60,31 +73,34 @@ impl Window {
         }
         self.received += 1;
         self.marked += u32::from(is_marked);
+        self.fresh += u32::from(is_marked && vid >= self.cut_before);
         // Not `==` as in the figure: a window that is fractional, or that a cap has cut, would never be complete.
         if u64::from(self.received) >= self.packets() {
-            self.end_round();
+            self.end_round(vid);
         }
         self.bound();
     }
 
-    fn end_round(&mut self) {
+    fn end_round(&mut self, vid: u64) {
         let share = f64::from(self.marked) / f64::from(self.received);
         self.marked_share = self.marked_share * (1.0 - MARK_GAIN) + MARK_GAIN * share;
-        if self.marked == 0 {
+        if self.fresh == 0 {
             self.packets = if self.packets < self.threshold { 2.0 * self.packets } else { self.packets + 1.0 };
         } else {
+            // A window's worth is under way: its marks tell of the queue that this cut is for. All ranks know them alike.
+            self.cut_before = vid + 1 + self.packets();
             self.packets = (self.packets * (1.0 - self.marked_share / 2.0)).max(FEWEST);
             self.threshold = self.packets;
         }
         // The figure keeps `ecn_count`: one mark would shrink every later window.
-        (self.received, self.marked) = (0, 0);
+        (self.received, self.marked, self.fresh) = (0, 0, 0);
     }
 
     /// The tree goes back: as after a timeout of DCTCP.
     pub fn on_rewind(&mut self) {
         if self.follows_marks {
             self.threshold = (self.packets / 2.0).max(FEWEST);
-            (self.packets, self.received, self.marked) = (FEWEST, 0, 0);
+            (self.packets, self.received, self.marked, self.fresh, self.cut_before) = (FEWEST, 0, 0, 0, 0);
             self.bound();
         }
     }
@@ -99,82 +115,115 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn clear(window: &mut Window, results: u32) {
-        (0..results).for_each(|_| window.on_result(false, u16::MAX));
+    /// A window, and the VID whose result comes next.
+    struct Bench {
+        window: Window,
+        vid: u64,
+    }
+
+    impl Bench {
+        fn new(cap: u16) -> Bench {
+            Bench { window: Window::new(cap, true), vid: 0 }
+        }
+
+        fn result(&mut self, is_marked: bool, cap: u16) {
+            self.window.on_result(self.vid, is_marked, cap);
+            self.vid += 1;
+        }
+
+        fn clear(&mut self, results: u32) {
+            (0..results).for_each(|_| self.result(false, u16::MAX));
+        }
     }
 
     #[test]
     fn doubles_once_a_window_until_the_threshold_and_a_mark_cuts_by_half_the_marked_share() {
-        let mut window = Window::new(u16::MAX, true);
+        let mut bench = Bench::new(u16::MAX);
         let mut results = 0;
         for (at, packets, share) in
             [(2, 4, 0.9375), (6, 8, 0.878906), (14, 16, 0.823975), (30, 32, 0.772476), (62, 64, 0.724196)]
         {
-            clear(&mut window, at - results - 1);
-            assert!(window.packets() < packets, "before result {at}");
-            clear(&mut window, 1);
+            bench.clear(at - results - 1);
+            assert!(bench.window.packets() < packets, "before result {at}");
+            bench.clear(1);
             results = at;
-            assert_eq!(window.packets(), packets, "after result {at}");
-            assert!((window.marked_share() - share).abs() < 1e-6, "{}", window.marked_share());
+            assert_eq!(bench.window.packets(), packets, "after result {at}");
+            assert!((bench.window.marked_share() - share).abs() < 1e-6, "{}", bench.window.marked_share());
         }
-        clear(&mut window, 63);
-        window.on_result(true, u16::MAX);
-        assert!((window.marked_share() - 0.679911).abs() < 1e-6, "{}", window.marked_share());
-        assert!((window.size() - 42.242857).abs() < 1e-6, "{}", window.size());
+        bench.clear(63);
+        bench.result(true, u16::MAX);
+        assert!((bench.window.marked_share() - 0.679911).abs() < 1e-6, "{}", bench.window.marked_share());
+        assert!((bench.window.size() - 42.242857).abs() < 1e-6, "{}", bench.window.size());
         // D1: 42 results are a window of 42.24 packets. D3: the mark is forgotten, and the window grows again, by one.
-        clear(&mut window, 42);
-        assert!((window.size() - 43.242857).abs() < 1e-6, "{}", window.size());
+        bench.clear(42);
+        assert!((bench.window.size() - 43.242857).abs() < 1e-6, "{}", bench.window.size());
     }
 
     #[test]
     fn marks_leave_two_packets_and_no_fewer() {
-        let mut window = Window::new(u16::MAX, true);
-        (0..1000).for_each(|_| window.on_result(true, u16::MAX));
-        assert_eq!(window.packets(), 2, "D2");
-        clear(&mut window, 100);
-        assert!(window.packets() > 2);
+        let mut bench = Bench::new(u16::MAX);
+        for _ in 0..1000 {
+            bench.result(true, u16::MAX);
+            assert!((2..=4).contains(&bench.window.packets()), "D2: {}", bench.window.size());
+        }
+        bench.clear(100);
+        assert!(bench.window.packets() > 2);
+    }
+
+    /// D6: what was under way when the window was cut was marked by the queue that the cut is for.
+    #[test]
+    fn the_marks_of_one_queue_cut_the_window_once() {
+        let mut bench = Bench::new(u16::MAX);
+        bench.clear(62);
+        (0..64).for_each(|_| bench.result(true, u16::MAX));
+        let cut = bench.window.size();
+        assert!(cut < 64.0);
+        (0..64).for_each(|_| bench.result(true, u16::MAX));
+        assert!(bench.window.size() > cut, "{} after {cut}", bench.window.size());
+        (0..64).for_each(|_| bench.result(true, u16::MAX));
+        assert!(bench.window.size() < cut, "the queue is still there a round trip later");
     }
 
     #[test]
     fn a_cap_cuts_at_once_also_below_what_was_received_and_the_window_goes_on() {
-        let mut window = Window::new(u16::MAX, true);
-        clear(&mut window, 62 + 20);
-        window.on_result(false, 5);
-        assert_eq!(window.packets(), 5, "D1: 21 were received, of a window that has 5 now");
+        let mut bench = Bench::new(u16::MAX);
+        bench.clear(62 + 20);
+        bench.result(false, 5);
+        assert_eq!(bench.window.packets(), 5, "D1: 21 were received, of a window that has 5 now");
         for _ in 0..100 {
-            window.on_result(false, 5);
-            assert!(window.packets() <= 5);
+            bench.result(false, 5);
+            assert!(bench.window.packets() <= 5);
         }
-        window.on_result(false, u16::MAX);
-        clear(&mut window, 10);
-        assert!(window.packets() > 5, "a cap that is lifted");
+        bench.result(false, u16::MAX);
+        bench.clear(10);
+        assert!(bench.window.packets() > 5, "a cap that is lifted");
     }
 
     #[test]
     fn a_cap_below_two_and_a_forged_one_of_nothing_leave_one_packet() {
         for cap in [0, 1] {
-            let mut window = Window::new(cap, true);
-            assert_eq!(window.packets(), 1);
-            window.on_result(true, cap);
-            assert_eq!(window.packets(), 1);
+            let mut bench = Bench::new(cap);
+            assert_eq!(bench.window.packets(), 1);
+            bench.result(true, cap);
+            assert_eq!(bench.window.packets(), 1);
         }
     }
 
     #[test]
     fn a_rewind_halves_the_threshold_and_starts_slowly() {
-        let mut window = Window::new(u16::MAX, true);
-        clear(&mut window, 62);
-        window.on_rewind();
-        assert_eq!(window.packets(), 2);
-        clear(&mut window, 2 + 4 + 8 + 16 + 32);
-        assert_eq!(window.packets(), 33, "from 32 on by one");
+        let mut bench = Bench::new(u16::MAX);
+        bench.clear(62);
+        bench.window.on_rewind();
+        assert_eq!(bench.window.packets(), 2);
+        bench.clear(2 + 4 + 8 + 16 + 32);
+        assert_eq!(bench.window.packets(), 33, "from 32 on by one");
     }
 
     #[test]
     fn without_congestion_control_the_window_is_the_cap() {
         let mut window = Window::new(40, false);
         assert_eq!(window.packets(), 40);
-        window.on_result(true, 30);
+        window.on_result(0, true, 30);
         assert_eq!(window.packets(), 30);
         window.on_rewind();
         assert_eq!(window.packets(), 30);
