@@ -175,7 +175,7 @@ fn what_a_fabric_cannot_take_is_refused_with_one_sentence() {
 #[test]
 fn cables_whose_mtu_shrinks_in_the_middle_of_a_job_are_not_taken_any_more() {
     let script = "
-        same allreduce '--job shrinks --elements 1000000 --iters 6 --dtype i32' & job=$!
+        same allreduce '--job shrinks --elements 1000000 --iters 40 --dtype i32' & job=$!
         sleep 2
         for cable in $(ip -n $NS_spine0 -o link show type veth | cut -d: -f2 | cut -d@ -f1 | grep c[0-9]); do
             ip -n $NS_spine0 link set $cable mtu 1000
