@@ -1,10 +1,11 @@
 //! Bytes that nobody should have sent: counted under a reason, without a trace in any result.
 
-use tributary_numeric::ReduceOp;
-use tributary_proto::contract::ids::{PortId, ShardId};
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::ids::{ChildId, PortId, ShardId};
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
-use tributary_proto::panama::wire::{HEADER_LEN, Header, Kind};
+use tributary_proto::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
 use tributary_proto::panama::{PROTOCOL, Reference};
 
 use crate::harness::link::{LinkConfig, SplitMix};
@@ -26,6 +27,16 @@ fn a_packet_belongs_to_the_tree_that_it_names_and_others_to_none() {
     let job = job(3, 2, 8, 16);
     let mut bytes = vec![0; HEADER_LEN];
     Common { protocol: PROTOCOL.code, kind: Kind::Lost as u8, job: job.job, key: job.key }.emit(&mut bytes);
+    let header = Header {
+        vid: 0,
+        tid: 0,
+        wnd_cap: NO_CAP,
+        epoch: 0,
+        wid: ChildId(0),
+        spec: Spec::allreduce(16, DType::F32, ReduceOp::Sum),
+        contributors: 1,
+    };
+    header.emit(&mut bytes);
     for (tid, tree) in [(0, Some(ShardId(0))), (1, Some(ShardId(1))), (2, None), (255, None)] {
         bytes[20] = tid;
         assert_eq!((PROTOCOL.tree_of)(&job, &bytes), tree, "tree {tid}");

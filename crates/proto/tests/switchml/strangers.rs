@@ -1,13 +1,21 @@
 //! Bytes that nobody should have sent: counted under a reason, without a trace in any result.
 
 use proptest::prelude::*;
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::JobConfig;
-use tributary_proto::contract::ids::{PortId, ShardId};
+use tributary_proto::contract::ids::{ChildId, PortId, ShardId};
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
+use tributary_proto::switchml::wire::{HEADER_LEN, Header, LookAhead};
 
 use crate::harness::link::{LinkConfig, SplitMix};
 use crate::setup::{at_ms, check_sums, collective, job, star};
+
+fn header(wid: u16, idx: u16, phase: u32) -> Header {
+    let spec = Spec::allreduce(64, DType::F32, ReduceOp::Sum);
+    Header { wid: ChildId(wid), idx, look_ahead: LookAhead::UNKNOWN, phase, spec }
+}
 
 /// A packet that is nearly right: the headers of one, with some bytes changed.
 fn mutated(rng: &mut SplitMix, key_known: bool) -> Vec<u8> {
@@ -18,10 +26,7 @@ fn mutated(rng: &mut SplitMix, key_known: bool) -> Vec<u8> {
         let key = if key_known { job.key } else { tributary_proto::contract::ids::JobKey(rng.next()) };
         Common { protocol: tributary_proto::switchml::PROTOCOL.code, kind, job: job.job, key }.emit(&mut bytes);
         // A plausible own header: known wid, slot, type and a near phase.
-        bytes[16..20].copy_from_slice(&[0, rng.below(4) as u8, 0, rng.below(9) as u8]);
-        bytes[20] = rng.below(4) as u8;
-        bytes[21] = 0x11 * (1 + rng.below(2) as u8);
-        bytes[24..28].copy_from_slice(&[0, 0, 0, rng.below(12) as u8]);
+        header(rng.below(4) as u16, rng.below(9) as u16, rng.below(12) as u32).emit(&mut bytes);
         bytes[16..20].copy_from_slice(&[0, 0, rng.below(9) as u8, rng.next() as u8]);
     }
     bytes
@@ -34,14 +39,13 @@ fn a_packet_belongs_to_the_tree_that_owns_its_slot_and_short_ones_to_none() {
     let packet = |slot: u16| {
         let mut bytes = vec![0; 40];
         Common { protocol: protocol.code, kind: 16, job: job.job, key: job.key }.emit(&mut bytes);
-        bytes[18..20].copy_from_slice(&slot.to_be_bytes());
-        bytes[21] = 0x11;
+        header(0, slot, 0).emit(&mut bytes);
         bytes
     };
     for (slot, tree) in [(0, Some(0)), (3, Some(0)), (4, Some(1)), (11, Some(2)), (12, None)] {
         assert_eq!((protocol.tree_of)(&job, &packet(slot)), tree.map(ShardId), "slot {slot}");
     }
-    for len in COMMON_LEN..32 {
+    for len in COMMON_LEN..HEADER_LEN {
         assert_eq!((protocol.tree_of)(&job, &packet(4)[..len]), None, "{len} bytes");
     }
 }
