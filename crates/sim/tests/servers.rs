@@ -158,7 +158,7 @@ fn servers_that_cannot_be_are_refused_with_a_sentence() {
     for (keys, sentence) in [
         ("servers = 5", "job 0's servers wants 5 hosts, and 4 are free"),
         ("servers = 0", "job 0's servers gets no hosts"),
-        ("servers = 2\ntrees = 2", "ps has no trees that a file plans: leave trees out"),
+        ("servers = 2\ntrees = 2", "has no trees that a file plans: leave trees out"),
         ("servers = 3\nslots = 16", "slots must be a multiple of the trees"),
         ("servers = [0, 1, 2, 3, 4, 5, 6, 7]", "is both a rank and a server: write \"colocated\""),
     ] {
