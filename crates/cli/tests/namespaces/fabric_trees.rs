@@ -1,8 +1,10 @@
-//! Static trees on a real fabric: SwitchML over both spines of the example's, and what every rank is told when one dies.
+//! Static trees on a real fabric: over both spines of the example's, and what every rank is told when one dies.
 
 use std::path::Path;
 
 use serde_json::Value;
+use tributary_proto::contract::protocol::{Placement, Protocol};
+use tributary_proto::protocols;
 
 use crate::fabric::{fabric, passed, sum};
 use crate::fabric_deaths::{TOLD_S, complaints, script_under, seconds};
@@ -11,9 +13,13 @@ use crate::network::text;
 const TREES: [&str; 4] = ["--protocol", "switchml", "--trees", "2"];
 
 #[test]
-fn two_trees_sum_exactly_and_load_both_spines_alike() {
-    let words = ["--allreduce", "4000000", "--dtype", "i32"];
-    let Some(report) = sum(&[&words, &TREES[..]].concat()) else { return };
+fn two_trees_of_any_protocol_that_plans_them_sum_exactly_and_load_both_spines_alike() {
+    protocols::ALL.iter().filter(|protocol| protocol.placement == Placement::Trees).for_each(|protocol| load(protocol));
+}
+
+fn load(protocol: &Protocol) {
+    let words = ["--allreduce", "4000000", "--dtype", "i32", "--protocol", protocol.name, "--trees", "2"];
+    let Some(report) = sum(&words) else { return };
     let ranks = report["ranks"].as_array().unwrap();
     assert_eq!(ranks.len(), 8);
     assert!(ranks.iter().all(|rank| rank["in_network"] == 1.0), "{report}");
