@@ -8,12 +8,16 @@ pub mod switchml;
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
-use tributary_proto::contract::drive::record::HostRecorder;
+use tributary_proto::contract::config::{
+    Below, FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace,
+};
+use tributary_proto::contract::drive::record::{HostRecorder, SwitchRecorder};
 use tributary_proto::contract::host::Collective;
-use tributary_proto::contract::ids::{JobId, JobKey, Rank};
-use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
 
@@ -64,6 +68,45 @@ fn two_collectives() -> Vec<Collective> {
     let floats = ElementTensor::new(InPlaceStorage::new(vec![1.5f32; 50]), ReduceOp::Avg);
     let integers = ElementTensor::new(InPlaceStorage::new(vec![-3i32; 9]), ReduceOp::Sum);
     vec![Collective { tensor: Box::new(floats), deadline }, Collective { tensor: Box::new(integers), deadline }]
+}
+
+/// A switch with a job, with or without a parent, gets any packets from anywhere. What it sends must be `readable`, and only
+/// to its neighbours; it takes no memory.
+fn drive_switch(protocol: &'static Protocol, ecn: Ecn, bytes: &[u8], readable: impl Fn(&[u8]) -> bool) {
+    let job = job(protocol);
+    let members: Vec<PortId> = (0..job.world).map(PortId).collect();
+    // With or without a switch above.
+    let parent = (bytes.len() % 2 == 1).then_some(Parent { port: PortId(9), child: ChildId(1) });
+    // The last child is a switch.
+    let mut below = Below::workers(job.world);
+    below[2] = Below::Switch(vec![Rank(2), Rank(3)]);
+    let (shard, group) = (ShardId(0), GroupId(0));
+    let config = SwitchConfig { job: job.clone(), shard, members: members.clone(), below, group, parent };
+    let mut pipeline = Pipeline::default();
+    let installed = InstalledJob {
+        protocol: protocol.code,
+        key: job.key,
+        members,
+        others: parent.iter().map(|parent| parent.port).collect(),
+        machine: protocol.switch(Values::Elements, &config),
+    };
+    pipeline.install(job.job, installed);
+    let memory = pipeline.report(job.job).expect("it is installed").memory_bytes;
+    let mut recorder = SwitchRecorder::default();
+    for (from, mut bytes) in packets(protocol, bytes) {
+        let before = bytes.len();
+        let mut packet = PacketMut::new(&mut bytes, ecn);
+        let ingress = PortId(u16::from(from % 12));
+        let verdict = recorder.packet(&mut pipeline, Time::ZERO, ingress, &mut packet, &NoQueues);
+        assert!(packet.len <= before && packet.wire_len <= before, "a packet may not grow");
+        if let Verdict::Port(port) = verdict {
+            assert!(port.0 < 3 || port.0 == 9, "sent to a stranger");
+        }
+        for made in recorder.take() {
+            assert!(Common::parse(&made.bytes).is_ok() && readable(&made.bytes));
+        }
+    }
+    assert_eq!(pipeline.report(job.job).expect("it is installed").memory_bytes, memory);
 }
 
 /// What a host's timers do when all its collectives have ended.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tributary_testbed::Faults;
 
 use crate::guests::{Guests, answer, waiting};
-use crate::network::{Network, complaint};
+use crate::network::{Network, complaint, end, goes_on};
 
 /// The hosts of the job that must live, and the one without manners.
 const HONEST: usize = 2;
@@ -30,19 +30,6 @@ fn guests(network: &Network, sockets: usize) -> Guests<'_> {
 
 fn signal(process: &Child, signal: &str) {
     assert!(Command::new("kill").args([signal, &process.id().to_string()]).status().unwrap().success());
-}
-
-fn goes_on(network: &Network, job: &str) {
-    let before = network.until_busy(job, 1).blocks;
-    network.until_busy(job, before + 10_000);
-}
-
-fn end(workers: Vec<Child>) {
-    for mut worker in workers {
-        assert!(worker.try_wait().unwrap().is_none(), "it goes on");
-        worker.kill().unwrap();
-        worker.wait().unwrap();
-    }
 }
 
 #[test]

@@ -189,3 +189,18 @@ pub fn complaint(child: Child) -> String {
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
+
+/// The job is alive and sums.
+pub fn goes_on(network: &Network, job: &str) {
+    let before = network.until_busy(job, 1).blocks;
+    network.until_busy(job, before + 10_000);
+}
+
+/// Workers of a job without an end are still there, and go.
+pub fn end(workers: Vec<Child>) {
+    for mut worker in workers {
+        assert!(worker.try_wait().unwrap().is_none(), "it goes on");
+        worker.kill().unwrap();
+        worker.wait().unwrap();
+    }
+}

@@ -3,14 +3,13 @@
 
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Child;
 use std::thread;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tributary_testbed::{Faults, Namespace};
 
-use crate::network::{Network, checked, complaint, ended};
+use crate::network::{Network, checked, complaint, end, ended, goes_on};
 
 /// Sums in the switch, and sums of hosts alone.
 const PROTOCOLS: [&str; 2] = ["switchml", "ring"];
@@ -20,20 +19,6 @@ const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--ti
 
 fn ip(place: &Namespace, words: &[&str]) {
     assert!(place.command("ip").unwrap().args(words).status().unwrap().success(), "ip {words:?}");
-}
-
-/// The job is alive and sums.
-fn goes_on(network: &Network, job: &str) {
-    let before = network.until_busy(job, 1).blocks;
-    network.until_busy(job, before + 10_000);
-}
-
-fn end(workers: Vec<Child>) {
-    for mut worker in workers {
-        assert!(worker.try_wait().unwrap().is_none(), "it goes on");
-        worker.kill().unwrap();
-        worker.wait().unwrap();
-    }
 }
 
 /// "Fragmentation needed, MTU 552": what a router would say of a packet from `from` to `to` (RFC 792, RFC 1191).
