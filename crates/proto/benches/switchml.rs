@@ -10,13 +10,13 @@ use tributary_numeric::{BlockExponent, ReduceOp, Scale, codec, lanes};
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::{Collective, Host};
-use tributary_proto::contract::ids::{GroupId, PortId, ShardId};
+use tributary_proto::contract::ids::{ChildId, GroupId, PortId, ShardId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::Time;
-use tributary_proto::switchml::wire::HEADER_LEN;
+use tributary_proto::switchml::wire::{HEADER_LEN, Kind, put_wid};
 
-use self::switchml_setup::{SLOTS, WORLD, drain, integers, job, pipeline};
+use self::switchml_setup::{SLOTS, WORLD, drain, integers, job, pipeline, readdress};
 
 /// A run of packets of one rank for adjacent blocks, as a driver hands them over.
 const RUN: usize = 32;
@@ -33,23 +33,15 @@ fn submit(host: &mut Box<dyn Host>, elements: usize) {
     host.submit(Time::ZERO, Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
 }
 
-/// The same packets for the next phase.
-fn next_phase(packets: &mut [Vec<u8>]) {
-    for bytes in packets {
-        let phase = u32::from_be_bytes(bytes[24..28].try_into().unwrap()) + 1;
-        bytes[24..28].copy_from_slice(&phase.to_be_bytes());
-    }
-}
-
 /// A run of each rank through the pipeline: of 8 packets for a slot, 7 are contributions and one completes it.
 fn switch(c: &mut Criterion) {
     for k in [64, 256, 360] {
-        let job = job(k);
+        let job = job(k, "fixed");
         let mut pipeline = pipeline(&job);
         let mut packets = integers(&job);
         let mut group = c.benchmark_group(format!("switchml/switch/{k}"));
         group.throughput(Throughput::Elements(RUN as u64 * u64::from(WORLD)));
-        let mut first = 0;
+        let (mut first, mut phase) = (0, 0);
         group.bench_function("runs of 8 ranks", |b| {
             // Packets come fresh from the kernel; here a copy stands for that.
             let mut scratch = packets[..RUN].to_vec();
@@ -57,7 +49,7 @@ fn switch(c: &mut Criterion) {
                 for rank in 0..WORLD {
                     for (scratch, packet) in scratch.iter_mut().zip(&packets[first..]) {
                         scratch.copy_from_slice(packet);
-                        scratch[17] = rank as u8;
+                        put_wid(scratch, ChildId(rank));
                     }
                     for bytes in &mut scratch {
                         let mut packet = PacketMut::new(bytes, Ecn::NotCapable);
@@ -68,8 +60,8 @@ fn switch(c: &mut Criterion) {
                 }
                 first += RUN;
                 if first == packets.len() {
-                    first = 0;
-                    next_phase(&mut packets);
+                    (first, phase) = (0, phase + 1);
+                    packets.iter_mut().for_each(|packet| readdress(packet, 0, phase));
                 }
             });
         });
@@ -106,7 +98,7 @@ fn switch(c: &mut Criterion) {
 /// A result comes in, the next update goes out.
 fn worker(c: &mut Criterion) {
     for k in [64, 256, 360] {
-        let job = job(k);
+        let job = job(k, "fixed");
         let mut group = c.benchmark_group(format!("switchml/host/{k}"));
         group.throughput(Throughput::Bytes(4 * u64::from(k)));
         let elements = 16 * usize::from(SLOTS) * usize::from(k);
@@ -122,7 +114,7 @@ fn worker(c: &mut Criterion) {
                     answers.extend(drain(&mut machine));
                 }
                 let mut answer = answers.pop_front().unwrap();
-                answer[4] = 17;
+                Kind::Result.put(&mut answer);
                 let packet = Packet { bytes: &answer, wire_len: answer.len(), ecn: Ecn::NotCapable };
                 machine.handle_packet(Time::ZERO, Addr::Switch(ShardId(0)), packet).unwrap();
                 if let Some(transmit) = machine.poll_transmit(Time::ZERO, &mut buf) {

@@ -8,7 +8,7 @@ use tributary_proto::contract::ids::GroupId;
 use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::time::Time;
 
-use self::switchml_setup::{integers, job, pipeline};
+use self::switchml_setup::{integers, job, pipeline, readdress};
 use super::{K, LATE, Subject, WORLD, measure};
 
 pub fn switch(c: &mut Criterion) {
@@ -20,15 +20,14 @@ pub fn switch(c: &mut Criterion) {
 }
 
 fn subject(k: u16) -> Subject {
-    let job = job(k);
+    let job = job(k, "fixed");
     let (pipeline, updates) = (pipeline(&job), integers(&job));
     Subject {
         pipeline,
         packet_len: updates[0].len(),
         packet: Box::new(move |rank, block, bytes| {
             bytes.copy_from_slice(&updates[block % updates.len()]);
-            bytes[17] = rank as u8;
-            bytes[24..28].copy_from_slice(&((block / updates.len()) as u32).to_be_bytes());
+            readdress(bytes, rank as u16, (block / updates.len()) as u32);
         }),
         verdict: Box::new(|rank| match rank + 1 == usize::from(WORLD) {
             true => Verdict::Group(GroupId(0)),

@@ -1,13 +1,17 @@
 //! A switch of SwitchML and its workers' packets, as this protocol's bench and the switches' feed them.
 
+use std::collections::BTreeMap;
+
 use tributary_numeric::ReduceOp;
 use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host};
-use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::time::Time;
+use tributary_proto::switchml::PROTOCOL;
+use tributary_proto::switchml::wire::Header;
 
 pub const WORLD: u16 = 8;
 /// SwitchML keeps two versions of each.
@@ -15,7 +19,9 @@ pub const SLOTS: u16 = 256;
 pub const JOB: JobId = JobId(1);
 pub const KEY: JobKey = JobKey(2);
 
-pub fn job(elements_per_packet: u16) -> JobConfig {
+/// A job that sums so.
+pub fn job(elements_per_packet: u16, numbers: &str) -> JobConfig {
+    let chosen = BTreeMap::from([("numbers".to_owned(), numbers.to_owned())]);
     JobConfig {
         job: JOB,
         key: KEY,
@@ -25,7 +31,7 @@ pub fn job(elements_per_packet: u16) -> JobConfig {
         elements_per_packet,
         shards: 1,
         levels: false,
-        options: tributary_proto::switchml::PROTOCOL.options.defaults(),
+        options: PROTOCOL.options.read(&chosen).expect("an option of the protocol"),
     }
 }
 
@@ -40,10 +46,10 @@ pub fn pipeline(job: &JobConfig) -> Pipeline {
         group: GroupId(0),
         parent: None,
     };
-    let machine = tributary_proto::switchml::PROTOCOL.switch(Values::Elements, &config);
+    let machine = PROTOCOL.switch(Values::Elements, &config);
     let mut pipeline = Pipeline::default();
     let installed = InstalledJob {
-        protocol: tributary_proto::switchml::PROTOCOL.code,
+        protocol: PROTOCOL.code,
         key: job.key,
         members,
         others: Vec::new(),
@@ -63,7 +69,13 @@ pub fn host(job: &JobConfig) -> Box<dyn Host> {
         timers: TimerConfig::default(),
         fabric: Default::default(),
     };
-    tributary_proto::switchml::PROTOCOL.host(Values::Elements, &config)
+    PROTOCOL.host(Values::Elements, &config)
+}
+
+/// Makes an update one of this rank's, for this phase of its slot.
+pub fn readdress(bytes: &mut [u8], rank: u16, phase: u32) {
+    let header = Header::parse(bytes).expect("an update");
+    Header { wid: ChildId(rank), phase, ..header }.emit(bytes);
 }
 
 /// One update of integers for each slot.
