@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tributary_control::fabric::{Fabric, FabricFile};
+use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::fabric::crossbar::Crossbar;
 use tributary_net::fabric::own;
 use tributary_net::fabric::wire::{Carry, Hello, hellos, read_hello};
@@ -43,7 +43,7 @@ const QUEUE_KIB: u64 = 8;
 
 thread_local! {
     /// The fabric, and a socket that only gives names: nothing is sent.
-    static PLACE: LazyCell<(Arc<Fabric>, UdpPort)> = LazyCell::new(|| {
+    static PLACE: LazyCell<(Arc<FabricLayout>, UdpPort)> = LazyCell::new(|| {
         let text = format!(
             "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nqueue_kib = {QUEUE_KIB}\nrate_mbps = 1\n[leaf_spine]\n\
              leaves = 2\nspines = 2\nhosts_per_leaf = 2\n"

@@ -6,7 +6,7 @@
 """
 
 from tributary import sim
-from tributary._core import __version__
+from tributary._core import Pending, __version__
 from tributary.errors import (
     Closed,
     CollectiveError,
@@ -21,7 +21,7 @@ from tributary.errors import (
     TributaryError,
     Unsupported,
 )
-from tributary.group import Group, GroupInfo, GroupStats, Handle, connect
+from tributary.group import Group, GroupInfo, GroupStats, Handle, Memory, connect
 from tributary.switch import Switch
 
 __all__ = [
@@ -34,7 +34,9 @@ __all__ = [
     "GroupInfo",
     "GroupStats",
     "Handle",
+    "Memory",
     "Mismatch",
+    "Pending",
     "RankLost",
     "ServerLost",
     "SimulationError",

@@ -20,6 +20,7 @@ class Group:
         options: dict[str, str],
         elements_per_packet: int | None = None,
         slots: int | None = None,
+        trees: int | None = None,
     ) -> Group: ...
     def submit(
         self,

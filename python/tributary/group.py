@@ -47,6 +47,18 @@ class GroupStats:
     drops: dict[str, int]
 
 
+@dataclass(frozen=True)
+class Memory:
+    """Elements in this process's memory, in C order: for libraries whose tensors are no NumPy arrays."""
+
+    address: int
+    elements: int
+    #: A type of :meth:`Group.allreduce`, by its name here: "f32", "bf16", "i64" ...
+    dtype: str
+    #: Lives until the collective has ended, and keeps the memory where it is.
+    owner: object
+
+
 class Handle:
     """A collective under way. Leave its arrays alone until it is done."""
 
@@ -172,6 +184,50 @@ class Group:
             np.copyto(x, flat)
         return x
 
+    def reduce_memory(
+        self,
+        source: Memory,
+        target: Memory,
+        op: str = "sum",
+        kept: tuple[int, int] | None = None,
+        root: int | None = None,
+        timeout: float | None = None,
+    ) -> _core.Pending:
+        """Start an allreduce of memory, or with a `root` a reduce; return at once.
+
+        Args:
+            source: this rank's elements.
+            target: where the elements `kept` of the result come to, first that of `kept[0]`; may be the source's part.
+            op: as for :meth:`allreduce`.
+            kept: from the first element that this rank wants to before the second; all if None.
+            root: the one rank that gets the result.
+            timeout: seconds until the other ranks are given up; the group's if None.
+
+        """
+        first, end = kept if kept is not None else (0, source.elements)
+        if target.elements < end - first or target.dtype != source.dtype:
+            raise ValueError(f"the target has to have {end - first} elements of {source.dtype}")
+        if root is not None:
+            self._check_root(root)
+        return self._core.submit_raw(
+            source.address,
+            target.address,
+            source.elements,
+            source.dtype,
+            check_op(op),
+            self._seconds(timeout),
+            (source.owner, target.owner),
+            (first, end),
+            root,
+        )
+
+    def broadcast_memory(self, words: Memory, root: int, timeout: float | None = None) -> _core.Pending:
+        """Start a broadcast of 8-bit words ("u8") in place, and return at once."""
+        if words.dtype != "u8":
+            raise ValueError(f"a broadcast is of bytes, 'u8', not of {words.dtype!r}")
+        root = self._check_root(root)
+        return self._core.broadcast_raw(words.address, words.elements, root, self._seconds(timeout), words.owner)
+
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until every rank is here."""
         self.allreduce(np.empty(0, dtype=np.int32), timeout=timeout)
@@ -216,6 +272,7 @@ def connect(
     options: Mapping[str, str | int | bool] | None = None,
     elements_per_packet: int | None = None,
     slots: int | None = None,
+    trees: int | None = None,
 ) -> Group:
     """Join a job and wait for its other members.
 
@@ -225,14 +282,15 @@ def connect(
         rank: this worker, 0 to world_size - 1.
         world_size: number of workers.
         timeout: seconds until the other workers are given up, now and in every collective.
-        protocol: "switchml" (the switch sums), "canary" (the switches of a fabric), "ring" (the hosts) or
+        protocol: "switchml" or "panama" (the switch sums), "canary" (the switches of a fabric), "ring" (the hosts) or
             "ps" (parameter servers: those on offer, or one beside each worker).
         options: the protocol's options by name, the same on every rank; those left out have their defaults.
         elements_per_packet: as many as the path's MTU holds if None.
         slots: the switch's slots for this job; from the bandwidth-delay product if None.
+        trees: aggregation trees of a fabric, each over switches of its own; fewer where it has no more. One if None.
 
     """
-    sizes: dict[str, Any] = {"elements_per_packet": elements_per_packet, "slots": slots}
+    sizes: dict[str, Any] = {"elements_per_packet": elements_per_packet, "slots": slots, "trees": trees}
     given = (options or {}).items()
     chosen = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given}
     return Group(_core.Group.connect(switch, job, rank, world_size, timeout, protocol, chosen, **sizes), timeout)

@@ -15,19 +15,19 @@ use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_numeric::ReduceOp;
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{
     Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig, WorkerPlace,
 };
 use tributary_proto::contract::drive::record::{HostRecorder, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, HostEvent};
-use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 use tributary_proto::protocols;
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 use tributary_sim::config::Config;
 use tributary_sim::experiment;
 use tributary_sim::net::{Happening, TraceEvent, Tracer};
@@ -56,7 +56,7 @@ fn config(world: u16) -> JobConfig {
         world,
         slots: SLOTS,
         elements_per_packet: ELEMENTS_PER_PACKET,
-        shards: 1,
+        trees: 1,
         levels: false,
         options: protocols::named("switchml").unwrap().options.defaults(),
     }
@@ -163,7 +163,7 @@ fn tap(
 fn real(world: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
     let options =
-        ShardOptions { shard: ShardId(0), listen, receive_buffer: 8 << 20, send_buffer: 8 << 20, incarnation: None };
+        ShardOptions { shard: TreeId(0), listen, receive_buffer: 8 << 20, send_buffer: 8 << 20, incarnation: None };
     let handle = ShardHandle::start(&options).unwrap();
     let sockets = || (0..world).map(|_| socket()).collect::<Vec<UdpSocket>>();
     let (to_workers, to_shard) = (sockets(), sockets());
@@ -219,8 +219,8 @@ fn nameless(bytes: &[u8]) -> Vec<u8> {
 fn replay_switch(world: u16, seen: &[Seen]) -> Vec<BTreeSet<Vec<u8>>> {
     let job = config(world);
     let members: Vec<PortId> = (0..world).map(PortId).collect();
-    let (shard, group, below) = (ShardId(0), GroupId(0), Below::workers(world));
-    let switch = SwitchConfig { job: job.clone(), shard, members: members.clone(), below, group, parent: None };
+    let (shard, group, below) = (TreeId(0), GroupId(0), Below::workers(world));
+    let switch = SwitchConfig { job: job.clone(), tree: shard, members: members.clone(), below, group, parent: None };
     let machine = protocols::named("switchml").unwrap().switch(Values::Elements, &switch);
     let (protocol, others) = (protocols::named("switchml").unwrap().code, Vec::new());
     let mut pipeline = Pipeline::default();
@@ -262,7 +262,7 @@ fn replay_host(world: u16, rank: usize, seen: &[Seen]) -> (Vec<Vec<u8>>, Vec<u8>
     recorder.settle(&mut *host, Time::ZERO);
     for Seen { at, bytes, .. } in seen.iter().filter(|seen| seen.rank == rank && !seen.up && seen.passed) {
         let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
-        recorder.packet(&mut *host, *at, Addr::Switch(ShardId(0)), packet);
+        recorder.packet(&mut *host, *at, Addr::Switch(TreeId(0)), packet);
     }
     let Some(HostEvent::Done { tensor, .. }) = recorder.events.pop() else { panic!("rank {rank} is not done") };
     let mut sum = vec![0; 4 * ELEMENTS];

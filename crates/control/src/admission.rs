@@ -310,7 +310,7 @@ mod tests {
             let free = Free { switch: 1 << 20, quota: None, share: None };
             let shape = grant(&limits, &name(), &client(), wish, free).unwrap();
             assert_eq!(shape.slots, granted, "{wished} over {servers}");
-            assert_eq!(shape.config(Default::default(), JobKey(1)).shards, servers);
+            assert_eq!(shape.config(Default::default(), JobKey(1)).trees, servers);
         }
     }
 

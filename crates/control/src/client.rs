@@ -4,9 +4,6 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-use crate::control::Control;
-use crate::running::Running;
-
 /// Whom a job is charged to: the one who came first to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Client {
@@ -44,18 +41,6 @@ impl fmt::Display for Client {
             Client::Tenant(name) => write!(f, "tenant '{name}'"),
             Client::Address(address) => write!(f, "{address}"),
         }
-    }
-}
-
-impl Control {
-    /// True if a running job has a member or a server at this address.
-    pub fn has_members_at(&self, address: IpAddr) -> bool {
-        let client = Client::at(address);
-        let members =
-            |job: &Running| job.plan.children.iter().flat_map(|child| child.addrs.clone()).collect::<Vec<_>>();
-        let servers = |job: &Running| job.plan.servers.dedicated().iter().map(|server| server.addr).collect::<Vec<_>>();
-        let mut addrs = self.running.values().flat_map(|job| [members(job), servers(job)].concat());
-        addrs.any(|addr| Client::at(addr.ip()) == client)
     }
 }
 

@@ -1,8 +1,5 @@
-//! A job that forms: who has come, and what they ask for. `rendezvous.rs` is what happens to it, `ascending.rs` what it
-//! asks the switch above.
-
-mod ascending;
-mod rendezvous;
+//! A job that forms: who has come, and what they ask for. `control/rendezvous.rs` is what happens to it,
+//! `control/ascending.rs` what it asks the switch above.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +7,15 @@ use tributary_proto::contract::ids::JobKey;
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::client::Client;
-use crate::control::Ticket;
 use crate::levels::{self, Ascent, Child, SwitchPlace, SwitchSeat};
 use crate::memory::JobShape;
 use crate::name::JobName;
+use crate::plan::Ticket;
 use crate::refusal::Refusal;
 use crate::request::{JoinRequest, disagreement};
 
 /// A rank that waits for the others.
-pub(crate) struct Seat {
+pub(crate) struct WaitingRank {
     pub ticket: Ticket,
     pub request: JoinRequest,
     pub fresh_key: JobKey,
@@ -27,7 +24,7 @@ pub(crate) struct Seat {
     pub via: Option<u64>,
 }
 
-impl Seat {
+impl WaitingRank {
     pub fn deadline(&self, max_wait: Span) -> Time {
         self.since + self.request.timeout.min(max_wait)
     }
@@ -35,7 +32,7 @@ impl Seat {
 
 /// Who comes with one join: a worker, or all the ranks of a switch below. At least one seat, all with one ticket.
 pub(crate) struct Party {
-    pub seats: Vec<Seat>,
+    pub seats: Vec<WaitingRank>,
     pub switch: Option<(u64, SwitchSeat)>,
 }
 
@@ -56,7 +53,7 @@ impl Party {
         &self.seats[0].request.client
     }
 
-    fn via(&self) -> Option<u64> {
+    pub fn via(&self) -> Option<u64> {
         self.switch.as_ref().map(|(incarnation, _)| *incarnation)
     }
 }
@@ -65,24 +62,24 @@ impl Party {
 pub(crate) struct Forming {
     /// Whom it is charged to: who came first.
     pub client: Client,
-    pub seats: BTreeMap<u16, Seat>,
+    pub seats: BTreeMap<u16, WaitingRank>,
     /// The switches below that some ranks have come to.
     pub switches: BTreeMap<u64, SwitchSeat>,
     pub since: Time,
     /// Since when it has been known that all ranks are there and a predecessor still holds memory.
     pub full_since: Option<Time>,
     /// There is a switch above, which alone knows when all have come.
-    has_parent: bool,
+    pub has_parent: bool,
     /// The last question to it ...
-    question: u64,
+    pub question: u64,
     /// ... and its answer.
-    ascent: Option<Ascent>,
+    pub ascent: Option<Ascent>,
     /// The ranks that it misses, as far as it has said.
     pub missing_above: Option<Vec<u16>>,
 }
 
 impl Forming {
-    fn new(now: Time, client: Client, has_parent: bool) -> Forming {
+    pub fn new(now: Time, client: Client, has_parent: bool) -> Forming {
         Forming {
             client,
             seats: BTreeMap::new(),
@@ -96,7 +93,7 @@ impl Forming {
         }
     }
 
-    fn requests(&self) -> impl Iterator<Item = &JoinRequest> + Clone {
+    pub fn requests(&self) -> impl Iterator<Item = &JoinRequest> + Clone {
         self.seats.values().map(|seat| &seat.request)
     }
 
@@ -109,7 +106,7 @@ impl Forming {
         if self.has_parent { self.ascent.is_some() } else { self.seats.len() >= usize::from(self.world()) }
     }
 
-    fn has_ticket(&self, ticket: Ticket) -> bool {
+    pub fn has_ticket(&self, ticket: Ticket) -> bool {
         self.seats.values().any(|seat| seat.ticket == ticket)
     }
 
@@ -118,12 +115,12 @@ impl Forming {
     }
 
     /// The switches of the tree below this one.
-    fn places(&self) -> Vec<SwitchPlace> {
+    pub fn places(&self) -> Vec<SwitchPlace> {
         self.switches.values().flat_map(|switch| switch.switches.iter().cloned()).collect()
     }
 
     /// Why a party cannot have its seats.
-    fn objection(&self, name: &JobName, party: &Party) -> Option<Refusal> {
+    pub fn objection(&self, name: &JobName, party: &Party) -> Option<Refusal> {
         let via = party.via();
         if let Some((incarnation, switch)) = &party.switch
             && self.switches.get(incarnation).is_some_and(|there| there.question > switch.question)
@@ -152,7 +149,7 @@ impl Forming {
     }
 
     /// Gives a party its seats, in place of those that it had before; gives the joins that it has replaced.
-    fn place(&mut self, party: Party) -> BTreeSet<Ticket> {
+    pub fn place(&mut self, party: Party) -> BTreeSet<Ticket> {
         let mut replaced = BTreeSet::new();
         if let Some(via) = party.via() {
             replaced.extend(self.remove_switch(via));
@@ -165,9 +162,9 @@ impl Forming {
         replaced
     }
 
-    fn remove_switch(&mut self, incarnation: u64) -> BTreeSet<Ticket> {
+    pub fn remove_switch(&mut self, incarnation: u64) -> BTreeSet<Ticket> {
         self.switches.remove(&incarnation);
-        let of_it = |seat: &Seat| seat.via == Some(incarnation);
+        let of_it = |seat: &WaitingRank| seat.via == Some(incarnation);
         let tickets = self.seats.values().filter(|seat| of_it(seat)).map(|seat| seat.ticket).collect();
         self.seats.retain(|_, seat| !of_it(seat));
         tickets
@@ -210,7 +207,7 @@ impl Forming {
     }
 
     /// Why these ranks can never be one job.
-    fn contradiction(&self, name: &JobName) -> Option<Refusal> {
+    pub fn contradiction(&self, name: &JobName) -> Option<Refusal> {
         if let Some(what) = disagreement(self.requests()) {
             return Some(Refusal::Disagreement { job: name.clone(), what });
         }
@@ -223,12 +220,12 @@ impl Forming {
 
 /// A rendezvous that failed because ranks differ: told to the ranks that come late to it, once to each.
 pub(crate) struct Quarrel {
-    refusal: Refusal,
-    told: BTreeSet<u16>,
+    pub refusal: Refusal,
+    pub told: BTreeSet<u16>,
     pub until: Time,
 }
 
 impl Quarrel {
     /// Ranks of one job start within a few seconds of each other.
-    const MEMORY: Span = Span::from_millis(5_000);
+    pub const MEMORY: Span = Span::from_millis(5_000);
 }

@@ -7,7 +7,6 @@
 //! whom in it.
 #![forbid(unsafe_code)]
 
-mod absence;
 pub mod admission;
 mod client;
 pub mod config;
@@ -20,6 +19,7 @@ mod name;
 mod network;
 pub mod option_text;
 mod plan;
+mod ranks;
 mod refusal;
 mod report;
 mod request;
@@ -32,14 +32,14 @@ mod watch;
 
 pub use admission::{Limits, Quota, Timers};
 pub use client::{Client, Share};
-pub use control::{Control, Ticket};
+pub use control::Control;
 pub use levels::{Ascent, Child, SwitchJoin, SwitchPlace, Uplink};
 pub use memory::{JobShape, MAX_ELEMENTS_PER_PACKET};
-pub use name::JobName;
+pub use name::{BadName, JobName};
 pub use network::{Network, NotANetwork};
-pub use plan::{Admitted, Effect, Plan};
+pub use plan::{Admitted, Effect, Plan, Ticket};
 pub use refusal::Refusal;
-pub use report::{AboveView, JobView, MemberState, MemberView, Phase, SwitchView};
+pub use report::{AboveView, JobServerView, JobView, MemberState, MemberView, OfferView, Phase, SwitchView};
 pub use request::JoinRequest;
-pub use servers::{JobServer, JobServerView, OfferView, ServerOffer, ServerPlace, Servers};
+pub use servers::{JobServer, ServerOffer, ServerPlace, Servers};
 pub use watch::{Departed, Gone, Suspect};

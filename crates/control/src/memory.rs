@@ -53,7 +53,7 @@ impl JobShape {
             world,
             slots,
             elements_per_packet,
-            shards,
+            trees: shards,
             levels: self.neighbours > 0,
             options,
         }

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::refusal::Refusal;
+/// A name, shortened, that would need quoting.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' cannot be a job's name: take 1 to 128 ASCII letters, digits and -_.:@+=")]
+pub struct BadName(pub String);
 
 /// A job's name: 1 to 128 ASCII letters, digits and `-_.:@+=`, so that it needs no quoting in a URL or a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,12 +16,12 @@ impl JobName {
     pub const MAX_LEN: usize = 128;
 
     /// Checks a name.
-    pub fn new(name: &str) -> Result<JobName, Refusal> {
+    pub fn new(name: &str) -> Result<JobName, BadName> {
         let fits = (1..=JobName::MAX_LEN).contains(&name.len());
         if fits && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:@+=".contains(&byte)) {
             Ok(JobName(name.to_owned()))
         } else {
-            Err(Refusal::BadName { name: name.chars().take(JobName::MAX_LEN).collect() })
+            Err(BadName(name.chars().take(JobName::MAX_LEN).collect()))
         }
     }
 

@@ -8,12 +8,15 @@ use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Span;
 
-use crate::control::Ticket;
 use crate::levels::{Child, SwitchPlace, Uplink};
 use crate::name::JobName;
 use crate::refusal::Refusal;
 use crate::request::JoinRequest;
 use crate::servers::Servers;
+
+/// One pending join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
 
 /// A job as it is to be installed, and what its members are told.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,18 +7,15 @@ use tributary_proto::contract::time::Span;
 
 use crate::client::Client;
 use crate::memory::Bytes;
-use crate::name::JobName;
-use crate::request::Ranks;
+use crate::name::{BadName, JobName};
+use crate::ranks::Ranks;
 
 /// Why a join or a leave was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A name that would need quoting.
-    #[error("'{name}' cannot be a job's name: take 1 to 128 ASCII letters, digits and -_.:@+=")]
-    BadName {
-        /// The name, shortened.
-        name: String,
-    },
+    #[error(transparent)]
+    BadName(#[from] BadName),
     /// A world of no ranks, or of too many.
     #[error("a job has 1 to {most} ranks, not {world}", most = JobConfig::MAX_WORLD)]
     BadWorld {
@@ -48,10 +45,12 @@ pub enum Refusal {
         most: u16,
     },
     /// No trees, or more than there can be.
-    #[error("a job has 1 to {} trees, not {asked}", crate::JoinRequest::MAX_TREES)]
+    #[error("a job has 1 to {most} trees, not {asked}")]
     BadTrees {
         /// What was asked for.
         asked: u16,
+        /// The most that a job has.
+        most: u16,
     },
     /// More elements per packet than a rank's path carries.
     #[error(
@@ -323,7 +322,7 @@ impl Refusal {
     /// A word that programs can rely on.
     pub fn code(&self) -> &str {
         match self {
-            Refusal::BadName { .. } => "bad_name",
+            Refusal::BadName(_) => "bad_name",
             Refusal::BadWorld { .. } => "bad_world",
             Refusal::BadRank { .. } => "bad_rank",
             Refusal::BadElements { .. } => "bad_elements_per_packet",

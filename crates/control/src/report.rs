@@ -2,15 +2,12 @@
 
 use std::net::SocketAddr;
 
-use tributary_proto::contract::config::Below;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
-use crate::control::Control;
-use crate::levels::Child;
 use crate::name::JobName;
-use crate::servers::JobServerView;
+use crate::servers::ServerPlace;
 
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,91 +136,24 @@ pub struct JobView {
     pub missing: Vec<u16>,
 }
 
-impl Control {
-    /// Every job: those that hold memory by ascending id, then those that form by name.
-    pub fn jobs(&self) -> Vec<JobView> {
-        self.running_views().chain(self.forming_views()).collect()
-    }
-
-    fn running_views(&self) -> impl Iterator<Item = JobView> + '_ {
-        self.running.values().map(|job| {
-            let state_of = |wid: usize| (job.members[wid].state, job.members[wid].heard);
-            let (members, switches) = views(&job.plan.children, state_of);
-            let any = |state| {
-                let mut all = job.members.iter().chain(&job.above);
-                all.any(|member| member.state == state)
-            };
-            let gone = job.departed(None).members;
-            let missing: Vec<u16> = gone.iter().filter(|gone| !gone.left).map(|gone| gone.rank).collect();
-            let servers = job.server_views();
-            let server_gone = servers.iter().any(|server| server.state != MemberState::Present);
-            let phase = match job.started {
-                None => Phase::Installing,
-                Some(_) if job.superseded => Phase::Superseded,
-                Some(_) if any(MemberState::Lost) || server_gone || !missing.is_empty() => Phase::Failed,
-                Some(_) if any(MemberState::Left) => Phase::Ending,
-                Some(_) => Phase::Running,
-            };
-            JobView {
-                name: job.plan.name.clone(),
-                id: Some(job.plan.config.job),
-                phase,
-                protocol: job.plan.protocol,
-                world: job.plan.config.world,
-                slots: job.plan.config.slots,
-                elements_per_packet: job.plan.config.elements_per_packet,
-                memory_bytes: job.plan.memory_bytes,
-                since: job.started.unwrap_or_default(),
-                missing,
-                members,
-                switches,
-                servers,
-                above: job.above.as_ref().map(|above| AboveView { state: above.state, heard: above.heard }),
-                ranks_of: job.plan.children.iter().map(ranks).collect(),
-            }
-        })
-    }
-
-    fn forming_views(&self) -> impl Iterator<Item = JobView> + '_ {
-        self.forming.iter().map(|(name, forming)| {
-            let (members, switches) = views(&forming.children(), |_| (MemberState::Present, None));
-            JobView {
-                name: name.clone(),
-                id: None,
-                phase: Phase::Forming,
-                protocol: forming.wish(self.limits.shards).protocol,
-                world: forming.world(),
-                slots: 0,
-                elements_per_packet: 0,
-                memory_bytes: 0,
-                since: forming.since,
-                missing: forming.missing(),
-                members,
-                switches,
-                servers: Vec::new(),
-                above: None,
-                ranks_of: Vec::new(),
-            }
-        })
-    }
+/// A server as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferView {
+    /// Where it receives packets.
+    pub addr: SocketAddr,
+    /// Where it stands.
+    pub state: MemberState,
+    /// When it last asked for work.
+    pub heard: Time,
+    /// The jobs that it serves.
+    pub jobs: Vec<JobName>,
 }
 
-fn ranks(child: &Child) -> Vec<u16> {
-    child.below.ranks().iter().map(|rank| rank.0).collect()
-}
-
-/// Workers and switches among children, each with its state and its newest sign of life.
-fn views(
-    children: &[Child],
-    state_of: impl Fn(usize) -> (MemberState, Option<Time>),
-) -> (Vec<MemberView>, Vec<SwitchView>) {
-    let (mut members, mut switches) = (Vec::new(), Vec::new());
-    for (wid, child) in children.iter().enumerate() {
-        let (state, heard) = state_of(wid);
-        match (&child.below, child.addrs.first()) {
-            (Below::Worker(rank), Some(&addr)) => members.push(MemberView { rank: rank.0, addr, state, heard }),
-            _ => switches.push(SwitchView { addr: child.control, ranks: ranks(child), state, heard }),
-        }
-    }
-    (members, switches)
+/// A job's server as an operator sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobServerView {
+    /// Its number and its address.
+    pub place: ServerPlace,
+    /// Where it stands.
+    pub state: MemberState,
 }

@@ -10,6 +10,7 @@ use tributary_proto::contract::time::Span;
 use crate::admission::Limits;
 use crate::client::Client;
 use crate::memory::MAX_ELEMENTS_PER_PACKET;
+use crate::ranks::Ranks;
 use crate::refusal::Refusal;
 
 /// One rank's wish to be a member of a job.
@@ -64,7 +65,7 @@ impl JoinRequest {
             }
         }
         if let Some(asked) = self.trees.filter(|asked| !(1..=JoinRequest::MAX_TREES).contains(asked)) {
-            return Err(Refusal::BadTrees { asked });
+            return Err(Refusal::BadTrees { asked, most: JoinRequest::MAX_TREES });
         }
         match self.slots {
             Some(asked) if asked == 0 || asked > limits.max_slots() => {
@@ -136,19 +137,4 @@ pub(crate) fn disagreement<'a>(requests: impl Iterator<Item = &'a JoinRequest> +
             format!("{}: {}", setting.name(), says.collect::<Vec<_>>().join("; "))
         })
     })
-}
-
-/// Ranks in a sentence: `rank 3`, `ranks 0, 1, 5`, or the first sixteen and how many more.
-pub(crate) struct Ranks<'a>(pub &'a [u16]);
-
-impl std::fmt::Display for Ranks<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const SHOWN: usize = 16;
-        let shown: Vec<String> = self.0.iter().take(SHOWN).map(u16::to_string).collect();
-        write!(f, "rank{} {}", if self.0.len() == 1 { "" } else { "s" }, shown.join(", "))?;
-        match self.0.len().saturating_sub(SHOWN) {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
-    }
 }

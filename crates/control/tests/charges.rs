@@ -1,10 +1,10 @@
 //! What a job is charged covers what its machines really take.
 
 use tributary_control::JobShape;
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, JobConfig, Parent, SwitchConfig};
-use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::protocol::Placement;
+use tributary_proto::contract::values::Values;
 use tributary_proto::protocols;
 
 /// Bytes that the machines of all shards hold.
@@ -17,14 +17,14 @@ fn held(shape: &JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
         world,
         slots,
         elements_per_packet,
-        shards,
+        trees: shards,
         levels: shape.neighbours > 0,
         options: shape.options.clone(),
     };
     let machine = |shard| {
         let config = SwitchConfig {
             job: job.clone(),
-            shard: ShardId(shard),
+            tree: TreeId(shard),
             members: (0..below.len() as u16).map(PortId).collect(),
             below: below.to_vec(),
             group: GroupId(1),

@@ -122,7 +122,7 @@ impl Run {
         for plan in self.world.installed.values() {
             let config = &plan.config;
             assert_eq!(plan.workers.len(), usize::from(config.world));
-            assert!((config.slots / config.shards).is_power_of_two() && config.slots % config.shards == 0);
+            assert!((config.slots / config.trees).is_power_of_two() && config.slots % config.trees == 0);
         }
     }
 

@@ -40,7 +40,7 @@ fn a_job_gets_the_fewest_elements_and_the_most_slots_that_any_rank_names() {
             world.join("a", request)
         });
         let config = &world.answer(tickets[0]).unwrap().config;
-        assert_eq!((config.slots, config.elements_per_packet, config.shards), (slots, elements, 2));
+        assert_eq!((config.slots, config.elements_per_packet, config.trees), (slots, elements, 2));
     }
 }
 

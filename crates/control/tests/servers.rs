@@ -74,7 +74,7 @@ fn all_servers_on_offer_share_a_jobs_slots_and_are_given_the_job() {
     let plan = start(&mut world, "a", 4, 1);
     let addrs: Vec<SocketAddr> = plan.servers.dedicated().iter().map(|server| server.addr).collect();
     assert_eq!(addrs, [addr(1), addr(2), addr(3)]);
-    assert_eq!((plan.config.shards, plan.config.slots % 3), (3, 0));
+    assert_eq!((plan.config.trees, plan.config.slots % 3), (3, 0));
     assert_eq!(served(&world, 2), [("a".to_string(), ServerId(1))]);
     assert_ne!(changes(&world, 1), before, "it hears of its job");
     start(&mut world, "b", 2, 1);
@@ -91,12 +91,12 @@ fn with_none_on_offer_each_worker_is_a_server_besides() {
     let mut world = World::new(MIB);
     let plan = start(&mut world, "a", 3, 1);
     assert_eq!(plan.servers, Servers::Colocated);
-    assert_eq!((plan.config.shards, plan.config.slots % 3), (3, 0));
+    assert_eq!((plan.config.trees, plan.config.slots % 3), (3, 0));
     // Who comes later serves later jobs only.
     ask(&mut world, 1);
     assert_eq!(served(&world, 1), []);
     let others = world.start("b", 2, 1);
-    assert_eq!((others.servers.clone(), others.config.shards), (Servers::None, 2), "other protocols have no servers");
+    assert_eq!((others.servers.clone(), others.config.trees), (Servers::None, 2), "other protocols have no servers");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_server_that_ends_in_good_order_is_gone_at_once() {
     let plan = start(&mut world, "a", 2, 1);
     world.control.retire(world.now, offer(1).incarnation);
     assert_eq!(world.control.gone(plan.config.job).unwrap().servers, [ServerPlace { server: 0, addr: addr(1) }]);
-    assert_eq!(start(&mut world, "b", 2, 1).config.shards, 1);
+    assert_eq!(start(&mut world, "b", 2, 1).config.trees, 1);
 }
 
 #[test]

@@ -22,8 +22,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::collective::tensor::{Primitive, Spec};
 use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::tensor::{Primitive, Spec};
 
 pub use self::error::{ConnectError, GroupError};
 pub use self::options::{ConnectOptions, GroupInfo, GroupStats};

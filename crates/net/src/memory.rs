@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::slice;
 
 use tributary_numeric::{BlockExponent, DType, Element, Scale, bf16, f16};
-use tributary_proto::collective::tensor::{Primitive, Spec, Tensor};
-use tributary_proto::collective::tensors::{ElementTensor, Operands, Storage};
+use tributary_proto::contract::tensor::{Primitive, Spec, Tensor};
+use tributary_proto::tensors::{ElementTensor, Operands, Storage};
 
 pub use self::words::words;
 

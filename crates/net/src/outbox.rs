@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tributary_proto::contract::ids::ShardId;
+use tributary_proto::contract::ids::TreeId;
 use tributary_proto::contract::packet::{Addr, Transmit};
 
 use crate::udp::{Destination, Lanes, Run, UdpPort};
@@ -88,7 +88,7 @@ impl<const LANES: usize> Outbox<LANES> {
 
 fn send(to: Addr, run: &Run, memory: &[u8], addresses: &Addresses, udp: &mut UdpPort) {
     // What every switch on the way handles goes to the first one.
-    let to = if let Addr::Node(_) = to { Addr::Switch(ShardId(0)) } else { to };
+    let to = if let Addr::Node(_) = to { Addr::Switch(TreeId(0)) } else { to };
     let to = addresses.get(&to).expect("machines send to the shards, workers and servers of their job");
     run.send(std::iter::once(to), memory, udp);
 }

@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use tributary_control::SwitchPlace;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::drop_reason::DropCounters;
-use tributary_proto::contract::ids::{ChildId, JobId, ShardId};
+use tributary_proto::contract::ids::{ChildId, JobId, TreeId};
 use tributary_proto::contract::pipeline::{JobReport, Pipeline};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
@@ -28,7 +28,7 @@ use crate::udp::{SocketCounters, UdpPort};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardOptions {
     /// Which part of the switch it is.
-    pub shard: ShardId,
+    pub shard: TreeId,
     /// The UDP address to bind; port 0 lets the system choose.
     pub listen: SocketAddr,
     /// Bytes of receive buffer to ask the kernel for, its own overhead included.
@@ -121,7 +121,7 @@ pub enum ShardError {
     Fabric(String),
     /// More members than a shard has ports.
     #[error("shard {0} of the switch has no free ports")]
-    NoPorts(ShardId),
+    NoPorts(TreeId),
 }
 
 /// The control plane's end of one shard. Dropping it stops the shard.
@@ -160,7 +160,7 @@ impl ShardHandle {
     }
 
     /// Which part of the switch it is.
-    pub fn shard(&self) -> ShardId {
+    pub fn shard(&self) -> TreeId {
         self.0.shard()
     }
 

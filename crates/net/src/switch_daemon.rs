@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tributary_control::tokens::{Tenant, Tokens};
 use tributary_control::{Limits, Network, Quota, Share, Timers};
-use tributary_proto::contract::ids::ShardId;
+use tributary_proto::contract::ids::TreeId;
 
 use crate::control_plane::{ControlPlane, Shard};
 use crate::http::HttpServer;
@@ -182,7 +182,7 @@ impl RunningSwitch {
         let mut shards: Vec<Box<dyn Shard>> = vec![Box::new(first)];
         for shard in 1..options.shards as u16 {
             let addr = SocketAddr::new(options.listen.ip(), 0);
-            shards.push(Box::new(open_shard(options, ShardId(shard), addr, incarnation)?));
+            shards.push(Box::new(open_shard(options, TreeId(shard), addr, incarnation)?));
         }
         let limits = options.limits(options.shards as u16);
         let plane = match options.parent {
@@ -228,7 +228,7 @@ fn bind_tcp(addr: SocketAddr, flag: &'static str) -> Result<TcpListener, StartEr
 
 fn open_shard(
     options: &SwitchOptions,
-    shard: ShardId,
+    shard: TreeId,
     listen: SocketAddr,
     incarnation: u64,
 ) -> Result<ShardHandle, StartError> {
@@ -249,7 +249,7 @@ fn open_pair(options: &SwitchOptions, incarnation: u64) -> Result<(TcpListener, 
     loop {
         let tcp = bind_tcp(options.listen, "--listen")?;
         let addr = tcp.local_addr().map_err(|source| StartError::System { addr: options.listen, source })?;
-        match open_shard(options, ShardId(0), addr, incarnation) {
+        match open_shard(options, TreeId(0), addr, incarnation) {
             Ok(shard) => return Ok((tcp, shard)),
             Err(StartError::InUse { .. }) if options.listen.port() == 0 && attempt < ATTEMPTS => attempt += 1,
             Err(error) => return Err(error),

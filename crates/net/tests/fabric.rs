@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tributary_control::fabric::{Fabric, FabricFile};
+use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::client;
 use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};
 use tributary_net::group::{ConnectOptions, Group};
@@ -20,7 +20,7 @@ use tributary_proto::protocols;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A leaf with the host, and the seat above it. `number` keeps tests that run at the same time apart.
-fn fabric(number: u8, secret: &str) -> Arc<Fabric> {
+fn fabric(number: u8, secret: &str) -> Arc<FabricLayout> {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(
         "secret = \"{secret}\"\nseat = \"top\"\nnetwork = \"127.77.{number}.0\"\nport = {}\n\
@@ -32,7 +32,7 @@ fn fabric(number: u8, secret: &str) -> Arc<Fabric> {
     Arc::new(FabricFile::parse(&text).unwrap())
 }
 
-fn start(fabric: &Arc<Fabric>, name: &str) -> RunningFabricSwitch {
+fn start(fabric: &Arc<FabricLayout>, name: &str) -> RunningFabricSwitch {
     let node = fabric.node_named(name).unwrap();
     RunningFabricSwitch::start(&FabricSwitchOptions::new(Arc::clone(fabric), node)).unwrap()
 }
@@ -217,7 +217,7 @@ fn a_seat_that_is_started_again_finds_the_running_job_and_forms_new_ones() {
 #[test]
 fn a_switch_with_another_secret_is_no_part_of_the_fabric() {
     let ours = fabric(2, "0123456789abcdef");
-    let theirs = Arc::new(Fabric { secret: "fedcba9876543210".into(), ..Fabric::clone(&ours) });
+    let theirs = Arc::new(FabricLayout { secret: "fedcba9876543210".into(), ..FabricLayout::clone(&ours) });
     let (leaf, top) = (start(&theirs, "leaf"), start(&ours, "top"));
     let error = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).map(drop).unwrap_err().to_string();
     assert!(error.contains("the secret is not this fabric's"), "{error}");

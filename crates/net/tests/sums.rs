@@ -8,7 +8,7 @@ use std::thread;
 use support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::ConnectOptions;
 use tributary_numeric::{DType, ReduceOp, f16};
-use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::protocols;
 
 /// Element `i` of `rank`'s tensor in the collective `round`: of all magnitudes, and wrapping.

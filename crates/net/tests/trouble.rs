@@ -13,10 +13,10 @@ use tributary_net::group::{ConnectError, Group, GroupError};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::ShardReport;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::{JobId, JobKey, Rank};
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 use tributary_proto::protocols;
 

@@ -7,14 +7,14 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tributary_numeric::{BlockExponent, ReduceOp, Scale, codec, lanes};
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::{Collective, Host};
-use tributary_proto::contract::ids::{ChildId, GroupId, PortId, ShardId};
+use tributary_proto::contract::ids::{ChildId, GroupId, PortId, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::switchml::wire::{HEADER_LEN, Kind, put_wid};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use self::switchml_setup::{SLOTS, WORLD, drain, integers, job, pipeline, readdress};
 
@@ -116,7 +116,7 @@ fn worker(c: &mut Criterion) {
                 let mut answer = answers.pop_front().unwrap();
                 Kind::Result.put(&mut answer);
                 let packet = Packet { bytes: &answer, wire_len: answer.len(), ecn: Ecn::NotCapable };
-                machine.handle_packet(Time::ZERO, Addr::Switch(ShardId(0)), packet).unwrap();
+                machine.handle_packet(Time::ZERO, Addr::Switch(TreeId(0)), packet).unwrap();
                 if let Some(transmit) = machine.poll_transmit(Time::ZERO, &mut buf) {
                     answer.clear();
                     answer.extend_from_slice(&buf[..transmit.len]);

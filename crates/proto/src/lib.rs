@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod canary;
-pub mod collective;
 pub mod contract;
 pub mod panama;
 pub mod parts;
@@ -16,3 +15,4 @@ pub mod ring;
 mod splitmix;
 pub mod switch_options;
 pub mod switchml;
+pub mod tensors;

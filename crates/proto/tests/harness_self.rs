@@ -9,7 +9,7 @@ use harness::link::LinkConfig;
 use harness::nodes::Node;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::{Collective, Host, HostEvent, HostStats, SubmitError};
-use tributary_proto::contract::ids::{OpId, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{OpId, PortId, Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, Transmit};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::time::{Span, Time};
@@ -150,7 +150,7 @@ fn the_dead_say_and_hear_nothing() {
 #[test]
 fn strangers_reach_the_pipeline_and_are_counted_there() {
     let mut net = Network::star(1, LinkConfig::default(), vec![Talker::boxed([])], vec![Pipeline::default()]);
-    net.inject_to_switch(0, ShardId(0), PortId::UNKNOWN, b"hello");
+    net.inject_to_switch(0, TreeId(0), PortId::UNKNOWN, b"hello");
     net.run_until_idle(LONG);
     assert_eq!(net.switches[0].pipelines[0].strangers().get(DropReason::Truncated), 1);
 }

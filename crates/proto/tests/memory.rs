@@ -4,14 +4,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use tributary_proto::collective::encoding::{NarrowBlocks, Numbers};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{
     Below, FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig,
 };
-use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, TreeId};
+use tributary_proto::contract::numbers::{NarrowBlocks, Numbers};
 use tributary_proto::contract::options::{Defaults, name_and_value};
 use tributary_proto::contract::protocol::{JobShape, Protocol};
+use tributary_proto::contract::values::Values;
 use tributary_proto::protocols;
 
 thread_local! {
@@ -66,7 +66,7 @@ fn allocated<T>(make: impl FnOnce() -> T) -> (T, usize) {
 fn job(protocol: &Protocol, world: u16, slots: u16, shards: u16) -> JobConfig {
     let (job, key, options) = (JobId(1), JobKey(2), protocol.options.defaults());
     let (protocol, elements_per_packet, levels) = (protocol.code, 64, false);
-    JobConfig { job, key, protocol, world, slots, elements_per_packet, shards, levels, options }
+    JobConfig { job, key, protocol, world, slots, elements_per_packet, trees: shards, levels, options }
 }
 
 /// A switch with workers or, where `racks` are given, with switches below it.
@@ -79,7 +79,7 @@ fn config(protocol: &Protocol, world: u16, racks: u16, slots: u16, shards: u16, 
     let job = job(protocol, world, slots, shards);
     let parent = parent.then_some(Parent { port: PortId(2000), child: ChildId(0) });
     let members = (0..below.len() as u16).map(PortId).collect();
-    SwitchConfig { job, shard: ShardId(0), members, below, group: GroupId(1), parent }
+    SwitchConfig { job, tree: TreeId(0), members, below, group: GroupId(1), parent }
 }
 
 fn a_job_is_exact(values: Values) {

@@ -77,7 +77,7 @@ fn plan(job: u16) -> SharedJob {
         world: 2,
         slots: 8,
         elements_per_packet: 4,
-        shards: 1,
+        trees: 1,
         levels: false,
         options: Default::default(),
     };

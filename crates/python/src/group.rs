@@ -13,14 +13,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tributary_net::group::{ConnectOptions, MAX_ELEMENTS};
 use tributary_net::process::Home;
-use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::{Primitive, Spec};
+use tributary_numeric::DType;
 use tributary_proto::contract::ids::Rank;
-use tributary_proto::contract::protocol::Refusal;
-use tributary_proto::protocols;
+use tributary_proto::contract::tensor::{Primitive, Spec};
 
 use crate::errors;
 use crate::pending::{Flight, Pending};
+use crate::protocol::{dtype_named, named, op_named};
 
 /// How often a connect looks whether Python has a signal to handle.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -44,7 +43,9 @@ struct Inner {
 #[pymethods]
 impl Group {
     #[staticmethod]
-    #[pyo3(signature = (switch, job, rank, world_size, timeout, protocol, options, elements_per_packet=None, slots=None))]
+    #[pyo3(
+        signature = (switch, job, rank, world_size, timeout, protocol, options, elements_per_packet=None, slots=None, trees=None)
+    )]
     #[allow(clippy::too_many_arguments)] // They are Python's.
     fn connect(
         py: Python<'_>,
@@ -57,8 +58,9 @@ impl Group {
         options: BTreeMap<String, String>,
         elements_per_packet: Option<u16>,
         slots: Option<u16>,
+        trees: Option<u16>,
     ) -> PyResult<Group> {
-        let protocol = protocols::named(protocol).ok_or_else(|| unknown_protocol(protocol))?;
+        let protocol = named(protocol)?;
         let options = ConnectOptions {
             switch: tributary_cli::parse_switch(switch).map_err(PyValueError::new_err)?,
             job: job.to_string(),
@@ -69,7 +71,7 @@ impl Group {
             options: protocol.options.read(&options).map_err(|error| PyValueError::new_err(error.to_string()))?,
             elements_per_packet,
             slots,
-            trees: None,
+            trees,
         };
         let (switch, job) = (options.switch.clone(), options.job.clone());
         let group = connect_interruptibly(py, options)?;
@@ -339,31 +341,6 @@ fn connect_interruptibly(py: Python<'_>, options: ConnectOptions) -> PyResult<tr
     }
 }
 
-fn dtype_named(name: &str) -> PyResult<DType> {
-    DType::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no type {name}")))
-}
-
-fn op_named(name: &str) -> PyResult<ReduceOp> {
-    ReduceOp::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
-}
-
-/// Why a protocol with these options cannot reduce elements of this type so, as a sentence; None where it can.
-#[pyfunction]
-pub(crate) fn refusal(
-    protocol: &str,
-    options: BTreeMap<String, String>,
-    dtype: &str,
-    op: &str,
-) -> PyResult<Option<String>> {
-    let protocol = protocols::named(protocol).ok_or_else(|| unknown_protocol(protocol))?;
-    let options = protocol.options.read(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    let spec = Spec::allreduce(0, dtype_named(dtype)?, op_named(op)?);
-    let refusal = (protocol.can)(&spec, &options).err();
-    Ok(refusal.map(|Refusal { protocol, spec: Spec { dtype, op, .. }, why, instead }| {
-        format!("{protocol} cannot do a {op} of {dtype}{why}: {instead}")
-    }))
-}
-
 /// The array's memory, if it is what the machine can work on. The package sees to it; this makes sure.
 fn memory(array: &Bound<'_, PyUntypedArray>, dtype: DType, elements: usize, write: bool) -> PyResult<*mut u8> {
     const ALIGNED: i32 = numpy::npyffi::NPY_ARRAY_ALIGNED;
@@ -390,9 +367,4 @@ fn bytes_of(array: &Bound<'_, PyUntypedArray>, is_written: bool) -> PyResult<(*m
         return Err(PyValueError::new_err("the array is not flat memory that may be written"));
     }
     Ok((data.cast(), array.len() * array.dtype().itemsize()))
-}
-
-pub(crate) fn unknown_protocol(name: &str) -> PyErr {
-    let known: Vec<&str> = protocols::ALL.iter().map(|protocol| protocol.name).collect();
-    PyValueError::new_err(format!("there is no protocol '{name}'; use {}", known.join(" or ")))
 }

@@ -7,10 +7,10 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::driver::{Settings, Simulation};
-use tributary_sim::net::{LinkSpec, LosslessSpec, Rate};
+use tributary_sim::net::LosslessSpec;
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::leaf_spine;
-use tributary_sim::workload::permutation;
+use tributary_sim::topology::{LinkSpec, Rate};
 
 const PACKETS: u64 = 64;
 const PACKET_BYTES: u16 = 1024;
@@ -25,7 +25,7 @@ fn ready(size: u32, settings: &Settings) -> Simulation {
     };
     let mut simulation = Simulation::new(leaf_spine(size, size, size, spec, spec, Span::ZERO), settings.clone());
     let hosts: Vec<NodeId> = (0..simulation.graph().hosts()).map(NodeId).collect();
-    permutation(&mut simulation, &hosts, settings.seed, PACKETS * u64::from(PACKET_BYTES), PACKET_BYTES);
+    simulation.send_permutation(&hosts, settings.seed, PACKETS * u64::from(PACKET_BYTES), PACKET_BYTES);
     simulation
 }
 

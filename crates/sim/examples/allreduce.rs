@@ -2,14 +2,14 @@
 //! per CPU second. `cargo run --release --example allreduce [PROTOCOL] [HOSTS] [TREES] [SLOTS]`
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_sim::driver::{JobPlan, Settings, Simulation};
-use tributary_sim::net::{LinkSpec, Rate};
 use tributary_sim::topology::leaf_spine;
+use tributary_sim::topology::{LinkSpec, Rate};
 
 fn main() {
     let mut args = std::env::args().skip(1);

@@ -7,10 +7,9 @@ use std::time::Instant;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::driver::{Settings, Simulation};
-use tributary_sim::net::{LinkSpec, Rate};
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::leaf_spine;
-use tributary_sim::workload::permutation;
+use tributary_sim::topology::{LinkSpec, Rate};
 
 fn main() {
     let runs: u64 = std::env::args().nth(1).and_then(|runs| runs.parse().ok()).unwrap_or(5);
@@ -28,7 +27,7 @@ fn main() {
         let mut simulation = Simulation::new(graph, settings.clone());
         let set_up = start.elapsed();
         let cpu = cpu_seconds();
-        permutation(&mut simulation, &hosts, settings.seed, 1024 * 1024, 1024);
+        simulation.send_permutation(&hosts, settings.seed, 1024 * 1024, 1024);
         simulation.run(Time(u64::MAX));
         let cpu = cpu_seconds() - cpu;
         let fabric = &simulation.fabric;

@@ -1,9 +1,8 @@
 //! The virtual driver: a deterministic packet-level simulator that runs the protocols' own machines.
 //!
 //! Start with [`run`], which takes a [`config::Config`] to a [`report::Report`], and [`driver::Simulation`], the main
-//! loop. Below it: [`events`] (what happens next), [`net`] (links and what
-//! they carry), [`topology`] (who is connected to whom), [`routing`] (which way a packet goes), [`faults`] (what goes
-//! wrong). Around it: [`experiment`] (a file's run, on several threads too), [`check`] and [`swarm`] (what must hold of
+//! loop. Below it: [`events`] (what happens next), [`net`] (links, what they carry, and what goes wrong on them),
+//! [`topology`] (who is connected to whom), [`routing`] (which way a packet goes). Around it: [`experiment`] (a file's run, on several threads too), [`check`] and [`swarm`] (what must hold of
 //! any), [`sweep`] (many runs), [`table`] (results), [`reproduce`] (published ones).
 
 pub mod capture;
@@ -12,7 +11,6 @@ pub mod config;
 pub mod driver;
 pub mod events;
 pub mod experiment;
-pub mod faults;
 pub mod figure;
 pub mod net;
 pub mod report;

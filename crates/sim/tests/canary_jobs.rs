@@ -4,7 +4,6 @@ use std::sync::Mutex;
 
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::canary::{CanarySwitch, PROTOCOL};
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::{Below, SharedJob, TimerConfig};
 use tributary_proto::contract::ids::{JobId, NodeId, PortId, Rank};
 use tributary_proto::contract::packet::PacketMut;
@@ -12,10 +11,11 @@ use tributary_proto::contract::protocol::{Protocol, Shared};
 use tributary_proto::contract::switch::{
     Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict,
 };
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::driver::{JobPlan, Settings, Simulation};
-use tributary_sim::net::{LinkSpec, Rate};
 use tributary_sim::topology::leaf_spine;
+use tributary_sim::topology::{LinkSpec, Rate};
 
 /// Canary, with switches that write down which jobs they were told of.
 static SPY: Protocol = Protocol {

@@ -9,8 +9,9 @@ use tributary_sim::check::Checker;
 use tributary_sim::config::Config;
 use tributary_sim::driver::{Complaint, Settings, Simulation, Wrong};
 use tributary_sim::experiment::build;
-use tributary_sim::net::{Happening, LinkId, LinkSpec, LossCause, Packet, PayloadId, Rate, TraceEvent, Tracer};
+use tributary_sim::net::{Happening, LossCause, Packet, PayloadId, TraceEvent, Tracer};
 use tributary_sim::topology::{Graph, star};
+use tributary_sim::topology::{LinkId, LinkSpec, Rate};
 
 fn graph() -> Graph {
     let spec =

@@ -3,7 +3,8 @@
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::driver::{Settings, Simulation};
-use tributary_sim::net::{LinkId, LinkSpec, LossCause, Rate};
+use tributary_sim::net::LossCause;
+use tributary_sim::topology::{LinkId, LinkSpec, Rate};
 use tributary_sim::topology::{dumbbell, leaf_spine, star};
 use tributary_sim::workload::{FlowSizes, PoissonGroup};
 

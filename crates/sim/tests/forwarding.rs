@@ -3,10 +3,10 @@
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::driver::{Settings, Simulation};
-use tributary_sim::net::{LinkId, LinkSpec, LossCause, Rate};
+use tributary_sim::net::LossCause;
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::{Clos, Graph, dumbbell, leaf_spine, star};
-use tributary_sim::workload::permutation;
+use tributary_sim::topology::{LinkId, LinkSpec, Rate};
 
 const GBIT: u64 = 1_000_000_000;
 const END: Time = Time(u64::MAX);
@@ -82,7 +82,7 @@ fn every_way_of_balancing_brings_every_packet_home() {
     for balancing in balancings {
         for graph in &graphs {
             let mut sim = simulation(graph, balancing);
-            permutation(&mut sim, &hosts(graph), 5, 50 * 1500, 1500);
+            sim.send_permutation(&hosts(graph), 5, 50 * 1500, 1500);
             assert!(!sim.run(END));
             assert!(sim.traffic.flows.all().iter().all(|flow| flow.end.is_some()), "{balancing:?}");
         }
@@ -118,7 +118,7 @@ fn one_seed_gives_one_trace() {
         let settings = Settings { seed, balancing: Balancing::Random, ..Settings::default() };
         let hosts = hosts(&graph);
         let mut sim = Simulation::new(graph, settings);
-        permutation(&mut sim, &hosts, seed, 100 * 1024, 1024);
+        sim.send_permutation(&hosts, seed, 100 * 1024, 1024);
         sim.run(END);
         sim.fabric.trace_hash()
     };

@@ -1,17 +1,17 @@
 //! Protocols' machines on simulated networks.
 
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::driver::{JobPlan, Settings, Simulation};
 use tributary_sim::experiment::build;
-use tributary_sim::net::{LinkSpec, Rate};
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::{Clos, Graph, dumbbell, leaf_spine, star};
+use tributary_sim::topology::{LinkSpec, Rate};
 
 use tributary_numeric::{DType, ReduceOp};
 

@@ -1,18 +1,18 @@
 //! PAUSE: nothing is dropped, whatever is sent; and nothing stands still for ever.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_sim::check::Checker;
 use tributary_sim::config::Config;
 use tributary_sim::driver::{Action, JobPlan, Settings, Simulation};
-use tributary_sim::net::{LinkId, LinkSpec, LosslessSpec, Rate, headroom};
+use tributary_sim::net::{LosslessSpec, headroom};
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::{Graph, dumbbell, leaf_spine, star};
-use tributary_sim::workload::permutation;
+use tributary_sim::topology::{LinkId, LinkSpec, Rate};
 
 const END: Time = Time(u64::MAX);
 const PACKET: u16 = 1538;
@@ -135,7 +135,7 @@ fn congestion_that_spreads_over_levels_of_switches_ends() {
         let graph = leaf_spine(4, 2, 4, link, link, Span::from_nanos(300));
         let mut sim = simulation(&graph, true);
         incast(&mut sim);
-        permutation(&mut sim, &graph_hosts, 3, 300 * u64::from(PACKET), PACKET);
+        sim.send_permutation(&graph_hosts, 3, 300 * u64::from(PACKET), PACKET);
         assert!(sim.run_until_finished(END));
         sim.run(END);
         assert_eq!(losses(&sim), 0);

@@ -4,9 +4,10 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::check::Checker;
 use tributary_sim::driver::{Action, Holds, Noise, Settings, Simulation};
-use tributary_sim::net::{LinkSpec, LosslessSpec, Rate};
+use tributary_sim::net::LosslessSpec;
 use tributary_sim::rng::{Purpose, Rng};
 use tributary_sim::topology::star;
+use tributary_sim::topology::{LinkSpec, Rate};
 
 const END: Time = Time(u64::MAX);
 const PACKET: u16 = 1250;

@@ -7,7 +7,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::config::Config;
 use tributary_sim::driver::Simulation;
 use tributary_sim::experiment::build;
-use tributary_sim::net::LinkId;
+use tributary_sim::topology::LinkId;
 
 /// Runs a file to its end; every sum must be right, and no accelerator may have been too small.
 fn run(text: &str) -> Simulation {

@@ -1,17 +1,17 @@
 //! Jobs with parameter servers: the same sums, made by hosts.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::driver::{InstallError, JobPlan, Settings, Simulation};
-use tributary_sim::faults::{LinkTrouble, TroubleSpec};
-use tributary_sim::net::{LinkId, LinkSpec, Rate};
+use tributary_sim::net::{LinkTrouble, TroubleSpec};
 use tributary_sim::report::Report;
 use tributary_sim::topology::star;
+use tributary_sim::topology::{LinkId, LinkSpec, Rate};
 
 const WORKERS: u32 = 4;
 

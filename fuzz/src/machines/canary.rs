@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, Report};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::drive::record::SwitchRecorder;
 use tributary_proto::contract::ids::{NodeId, PortId, Rank};
@@ -12,6 +11,7 @@ use tributary_proto::contract::packet::{Addr, Ecn, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 
 use super::{Timers, drive_host, job, packets, two_collectives};
 

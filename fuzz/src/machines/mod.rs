@@ -6,20 +6,20 @@ pub mod ring;
 pub mod switchml;
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{
     Below, FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace,
 };
 use tributary_proto::contract::drive::record::{HostRecorder, SwitchRecorder};
 use tributary_proto::contract::host::Collective;
-use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 /// What is read can be written back, to the same bytes.
 pub fn common_header(bytes: &[u8]) {
@@ -39,7 +39,7 @@ fn job(protocol: &Protocol) -> JobConfig {
         world: 3,
         slots: 4,
         elements_per_packet: 8,
-        shards: 1,
+        trees: 1,
         levels: false,
         options: protocol.options.defaults(),
     }
@@ -80,8 +80,8 @@ fn drive_switch(protocol: &'static Protocol, ecn: Ecn, bytes: &[u8], readable: i
     // The last child is a switch.
     let mut below = Below::workers(job.world);
     below[2] = Below::Switch(vec![Rank(2), Rank(3)]);
-    let (shard, group) = (ShardId(0), GroupId(0));
-    let config = SwitchConfig { job: job.clone(), shard, members: members.clone(), below, group, parent };
+    let (shard, group) = (TreeId(0), GroupId(0));
+    let config = SwitchConfig { job: job.clone(), tree: shard, members: members.clone(), below, group, parent };
     let mut pipeline = Pipeline::default();
     let installed = InstalledJob {
         protocol: protocol.code,

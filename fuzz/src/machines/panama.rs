@@ -1,7 +1,7 @@
 //! PANAMA: its header, a switch with or without a parent, and a worker.
 
 use tributary_proto::contract::config::FabricPlan;
-use tributary_proto::contract::ids::{Rank, ShardId};
+use tributary_proto::contract::ids::{Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn};
 use tributary_proto::contract::wire::COMMON_LEN;
 use tributary_proto::panama::PROTOCOL;
@@ -26,7 +26,7 @@ pub fn pipeline(bytes: &[u8]) {
 /// A worker in the middle of two collectives gets any packets from anywhere. An epoch that somebody has made up never
 /// begins, so that its questions go on.
 pub fn host(bytes: &[u8]) {
-    let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(ShardId(0)) };
+    let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(TreeId(0)) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
     let job = job(&PROTOCOL);
     drive_host(&PROTOCOL, &job, FabricPlan::default(), two_collectives(), bytes, Timers::GoOn, from, readable);

@@ -1,7 +1,6 @@
 //! The ring's part: its four headers, and a worker that gets anything from anyone.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::contract::config::FabricPlan;
 use tributary_proto::contract::host::Collective;
 use tributary_proto::contract::ids::Rank;
@@ -10,6 +9,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
 use tributary_proto::ring::PROTOCOL;
 use tributary_proto::ring::wire::{Ack, Data, Fault, HEADER_LEN, MAX_CONTROL_LEN, Notice};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use super::{Timers, drive_host, job};
 

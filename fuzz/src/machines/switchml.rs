@@ -1,7 +1,7 @@
 //! SwitchML: its header, a switch with a parent, and a worker.
 
 use tributary_proto::contract::config::FabricPlan;
-use tributary_proto::contract::ids::{Rank, ShardId};
+use tributary_proto::contract::ids::{Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn};
 use tributary_proto::contract::wire::COMMON_LEN;
 use tributary_proto::parts::report::Report;
@@ -41,7 +41,7 @@ pub fn pipeline(bytes: &[u8]) {
 
 /// A worker of SwitchML in the middle of two collectives gets any packets from anywhere.
 pub fn host(bytes: &[u8]) {
-    let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(ShardId(0)) };
+    let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(TreeId(0)) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
     drive_host(
         &PROTOCOL,

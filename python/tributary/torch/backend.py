@@ -13,7 +13,7 @@ from tributary.errors import SwitchLost
 from tributary.torch.host import HostPath
 from tributary.torch.lane import Lane
 from tributary.torch.ledger import Stats
-from tributary.torch.movement import Movement
+from tributary.torch.host_only import HostOnly
 from tributary.torch.network import Network, together
 from tributary.torch.options import Options
 from tributary.torch.reductions import Reductions
@@ -26,7 +26,7 @@ log = logging.getLogger("tributary.torch")
 
 
 @untraced
-class TributaryBackend(Reductions, Movement):
+class TributaryBackend(Reductions, HostOnly):
     """One process group. Made by PyTorch, through :func:`tributary.torch.register`."""
 
     def __init__(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 import tributary
-from tributary import _core
+from tributary import Memory, Pending
 from tributary.torch.options import Options
 from tributary.torch.rendezvous import Meeting
 from tributary.torch.tensors import DTYPES
@@ -70,42 +70,35 @@ class Network:
         self._turn = 0
         self._last: tributary.GroupStats | None = None
 
-    def submit(self, transfer: Transfer, op: str, timeout: float) -> list[_core.Pending]:
+    def submit(self, transfer: Transfer, op: str, timeout: float) -> list[Pending]:
         """Start a transfer, in one piece or one for each switch; the tensors live on until it has ended."""
         source, target = transfer.source, transfer.target
         size = source.element_size()
         pending = []
         for start, end in cuts(source.numel(), len(self.groups)):
             first, last = (min(max(at, start), end) for at in transfer.kept)
-            pending.append(
-                self._next()._core.submit_raw(
-                    source.data_ptr() + start * size,
-                    target.data_ptr() + max(0, first - transfer.kept[0]) * size,
-                    end - start,
-                    DTYPES[source.dtype],
-                    op,
-                    timeout,
-                    (source, target),
-                    (first - start, last - start),
-                    transfer.root,
-                )
-            )
+            dtype, skipped = DTYPES[source.dtype], max(0, first - transfer.kept[0])
+            brought = Memory(source.data_ptr() + start * size, end - start, dtype, source)
+            wanted = Memory(target.data_ptr() + skipped * size, last - first, dtype, target)
+            kept = (first - start, last - start)
+            pending.append(self._next().reduce_memory(brought, wanted, op, kept, transfer.root, timeout))
         return pending
 
-    def submit_broadcast(self, broadcast: Broadcast, timeout: float) -> list[_core.Pending]:
+    def submit_broadcast(self, broadcast: Broadcast, timeout: float) -> list[Pending]:
         """Start a broadcast, in one piece or one for each switch; the tensor lives on until it has ended."""
         words = broadcast.words
         address, size = words.data_ptr(), words.element_size()
         return [
-            self._next()._core.broadcast_raw(
-                address + start * size, (end - start) * size, broadcast.root, timeout, words
+            self._next().broadcast_memory(
+                Memory(address + start * size, (end - start) * size, "u8", words), broadcast.root, timeout
             )
             for start, end in cuts(words.numel(), len(self.groups))
         ]
 
-    def submit_nothing(self, timeout: float) -> list[_core.Pending]:
+    def submit_nothing(self, timeout: float) -> list[Pending]:
         """Start a sum of no elements, which ends when every rank has started it: a barrier (Canary, section 6)."""
-        return [self._next()._core.submit_raw(0, 0, 0, "i32", "sum", timeout, (None, None), (0, 0))]
+        nothing = Memory(0, 0, "i32", None)
+        return [self._next().reduce_memory(nothing, nothing, timeout=timeout)]
 
     def _next(self) -> tributary.Group:
         group = self.groups[self._turn % len(self.groups)]

@@ -12,11 +12,11 @@ from tributary.torch.operators import op_name, premultiplied, scaled_copy
 from tributary.torch.tensors import Tensors, flat, in_order, part_of, refuse_unfit, words
 from tributary.torch.transit import Finish
 from tributary.torch.untraced import untraced
-from tributary.torch.ways import ALONE, Ways
+from tributary.torch.paths import ALONE, Paths
 
 
 @untraced
-class Reductions(Ways):
+class Reductions(Paths):
     """The reductions of c10d, broadcast and barrier."""
 
     def allreduce(self, tensors: Tensors, opts: Any) -> Any:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
-from tributary import _core
+from tributary import Pending
 from tributary.errors import CollectiveTimeout
 
 #: What remains to do once all has come.
@@ -19,7 +19,7 @@ Hints = Mapping[type[Exception], str]
 class Transit:
     """The collectives of one operation."""
 
-    def __init__(self, title: str, pending: Sequence[_core.Pending], timeout: float, hints: Hints) -> None:
+    def __init__(self, title: str, pending: Sequence[Pending], timeout: float, hints: Hints) -> None:
         self._title, self._pending, self._timeout, self._hints = title, pending, timeout, hints
 
     def is_done(self) -> bool:

@@ -20,11 +20,11 @@ const CRATES: [(&str, &[&str]); 8] = [
 /// The folders of `crates/proto/src` that are no protocols, each with those that it may use.
 const FOLDERS: [(&str, &[&str]); 3] = [
     ("contract", &["splitmix"]),
-    ("collective", &["splitmix", "contract"]),
-    ("parts", &["splitmix", "contract", "collective"]),
+    ("tensors", &["splitmix", "contract"]),
+    ("parts", &["splitmix", "contract", "tensors"]),
 ];
 /// What a protocol may use besides its own folder.
-const OF_PROTOCOLS: &[&str] = &["splitmix", "contract", "collective", "parts"];
+const OF_PROTOCOLS: &[&str] = &["splitmix", "contract", "tensors", "parts"];
 const PROTO: &str = "crates/proto/src/";
 
 /// Notes dependencies that no crate may have, and crates that no rule is known for.

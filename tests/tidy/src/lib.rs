@@ -4,6 +4,7 @@
 //! and may only shrink; `tests/house.rs` compares. Nothing here is compiled into a program.
 
 mod arrows;
+mod circles;
 mod lengths;
 mod names;
 mod source;
@@ -33,6 +34,7 @@ pub fn offences(root: &Path) -> Offences {
         arrows::check_folders(source, &mut offences);
     }
     arrows::check_crates(root, &mut offences);
+    circles::check(&sources, &mut offences);
     offences
 }
 
@@ -64,8 +66,9 @@ pub fn advice(offence: &str) -> &'static str {
             "ARCHITECTURE.md says which crate may use which: move what is shared towards numeric, proto or control"
         }
         "folder" => {
-            "contract knows nobody, collective knows it, parts know both, and protocols know all these but not each other"
+            "contract knows nobody, tensors know it, parts know both, and protocols know all these but not each other"
         }
+        "circle" => "what two files or folders of a crate share is in a third that knows neither of them",
         _ => "this is no rule of tests/tidy",
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use tributary_proto::switch_options::Given;
 
-use super::plan::{Balancing, Fabric};
+use super::plan::{Balancing, FabricLayout};
 use crate::config::ConfigError;
 use crate::option_text::{OptionTable, OptionText};
 
@@ -118,17 +118,17 @@ mod defaults {
 
 impl FabricFile {
     /// Reads and checks a file's text. The error is one sentence that names the place.
-    pub fn parse(text: &str) -> Result<Fabric, ConfigError> {
+    pub fn parse(text: &str) -> Result<FabricLayout, ConfigError> {
         FabricFile::parse_with(text, &Given::new())
     }
 
     /// The same, with options of switches that take the place of the file's.
-    pub fn parse_with(text: &str, switches: &Given) -> Result<Fabric, ConfigError> {
+    pub fn parse_with(text: &str, switches: &Given) -> Result<FabricLayout, ConfigError> {
         let mut file: FabricFile = toml::from_str(text).map_err(|error| ConfigError::at(text, &error))?;
         for (protocol, options) in switches {
             let options = options.iter().map(|(name, text)| (name.clone(), OptionText(text.clone())));
             file.switches.entry(protocol.clone()).or_default().extend(options);
         }
-        Fabric::new(&file).map_err(ConfigError::new)
+        FabricLayout::new(&file).map_err(ConfigError::new)
     }
 }

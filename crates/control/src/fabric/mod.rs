@@ -1,6 +1,6 @@
 //! A fabric: several switches that work for one set of hosts, as a plan without sockets.
 //!
-//! [`FabricFile`] is what an operator writes, [`Fabric`] what follows from it: node numbers, ports, addresses, the ways.
+//! [`FabricFile`] is what an operator writes, [`FabricLayout`] what follows from it: node numbers, ports, addresses, the ways.
 //! [`LinkState`] is what a switch knows of dead cables anywhere in the fabric.
 
 mod file;
@@ -9,4 +9,4 @@ mod plan;
 
 pub use file::{FabricFile, Graph, LeafSpine, LinkFile};
 pub use link_state::{Advert, LinkState};
-pub use plan::{Balancing, Cable, Fabric, Node};
+pub use plan::{Balancing, Cable, FabricLayout, Node};

@@ -49,9 +49,9 @@ pub struct Cable {
     pub queue_bytes: u64,
 }
 
-/// A fabric. Hosts are the nodes `0..hosts`, switches follow; ports are numbered in the order of the cables.
+/// A fabric as its file says. Hosts are the nodes `0..hosts`, switches follow; ports are numbered in the order of the cables.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fabric {
+pub struct FabricLayout {
     /// Hosts and switches, by node number.
     pub nodes: Vec<Node>,
     /// Who is connected to whom.
@@ -131,9 +131,9 @@ fn leaf(number: u16) -> String {
     format!("leaf{number}")
 }
 
-impl Fabric {
+impl FabricLayout {
     /// Numbers, addresses and ways; an error is one sentence.
-    pub fn new(file: &FabricFile) -> Result<Fabric, String> {
+    pub fn new(file: &FabricFile) -> Result<FabricLayout, String> {
         check_settings(file)?;
         let shape = Shape::of(file)?;
         let names: Vec<String> = shape.hosts.iter().chain(&shape.switches).cloned().collect();
@@ -163,7 +163,7 @@ impl Fabric {
         }
         let switch_options = SwitchOptions::read(&of_switches(&file.switches), Defaults::Real);
         let switch_options = switch_options.map_err(|error| error.to_string())?;
-        Ok(Fabric {
+        Ok(FabricLayout {
             cables: cable_properties(file, &cabling, find)?,
             nodes,
             cabling,

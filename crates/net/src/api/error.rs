@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use tributary_control::Refusal;
+use tributary_control::{BadName, Refusal};
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::wire;
 use tributary_proto::protocols;
@@ -73,10 +73,16 @@ impl ApiError {
     }
 }
 
+impl From<BadName> for ApiError {
+    fn from(error: BadName) -> ApiError {
+        Refusal::from(error).into()
+    }
+}
+
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> ApiError {
         let status = match refusal {
-            Refusal::BadName { .. }
+            Refusal::BadName(_)
             | Refusal::BadWorld { .. }
             | Refusal::BadRank { .. }
             | Refusal::BadElements { .. }

@@ -116,7 +116,7 @@ impl ServedBody {
             elements_per_packet: plan.config.elements_per_packet,
             options: plan.config.options.to_text(),
             server: server.0,
-            servers: plan.config.shards,
+            servers: plan.config.trees,
             workers: plan.workers.clone(),
         }
     }

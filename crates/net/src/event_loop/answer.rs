@@ -1,23 +1,23 @@
 //! What a switch's thread will say to what it was asked.
 
 use tokio::sync::oneshot;
-use tributary_proto::contract::ids::ShardId;
+use tributary_proto::contract::ids::TreeId;
 
 /// The thread has ended: it answers nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shard {0} of the switch has stopped")]
-pub struct Stopped(pub ShardId);
+pub struct Stopped(pub TreeId);
 
 /// What a shard will say. It carries out what it was asked in the order of asking, whether anybody waits or not.
 #[must_use = "what was asked may fail"]
 pub struct Answer<T> {
-    shard: ShardId,
+    shard: TreeId,
     answer: oneshot::Receiver<T>,
 }
 
 impl<T> Answer<T> {
     /// An answer that will come this way.
-    pub(crate) fn new(shard: ShardId, answer: oneshot::Receiver<T>) -> Answer<T> {
+    pub(crate) fn new(shard: TreeId, answer: oneshot::Receiver<T>) -> Answer<T> {
         Answer { shard, answer }
     }
 
@@ -26,7 +26,7 @@ impl<T> Answer<T> {
         let (reply, answer) = oneshot::channel();
         // The receiver is here.
         let _ = reply.send(value);
-        Answer { shard: ShardId(0), answer }
+        Answer { shard: TreeId(0), answer }
     }
 
     /// The answer, without holding a thread up.

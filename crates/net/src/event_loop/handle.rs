@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{Builder, JoinHandle};
 
 use tokio::sync::oneshot;
-use tributary_proto::contract::ids::ShardId;
+use tributary_proto::contract::ids::TreeId;
 use tributary_proto::contract::pipeline::Pipeline;
 
 use super::answer::Answer;
@@ -17,7 +17,7 @@ use crate::wake::Waker;
 
 /// A running thread that takes commands `C`; dropping the handle stops the thread.
 pub struct Handle<C> {
-    shard: ShardId,
+    shard: TreeId,
     udp: SocketAddr,
     receive_buffer: usize,
     orders: Sender<Order<C>>,
@@ -27,7 +27,7 @@ pub struct Handle<C> {
 
 impl<C: Send + 'static> Handle<C> {
     /// Starts the thread of a shard, by this name, with what is in its pipeline before any job.
-    pub fn start<S>(name: String, shard: ShardId, udp: UdpPort, pipeline: Pipeline, site: S) -> io::Result<Handle<C>>
+    pub fn start<S>(name: String, shard: TreeId, udp: UdpPort, pipeline: Pipeline, site: S) -> io::Result<Handle<C>>
     where
         S: Site<Command = C> + Send + 'static,
     {
@@ -40,7 +40,7 @@ impl<C: Send + 'static> Handle<C> {
     }
 
     /// Which part of the switch it is.
-    pub fn shard(&self) -> ShardId {
+    pub fn shard(&self) -> TreeId {
         self.shard
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use tributary_control::JobName;
-use tributary_control::fabric::Fabric;
+use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
@@ -108,7 +108,7 @@ impl JobBody {
             world,
             slots: self.slots,
             elements_per_packet: self.elements_per_packet,
-            shards,
+            trees: shards,
             levels: trees.iter().any(Tree::has_levels),
             options: protocol.options.read(&self.options).ok()?,
         };
@@ -189,7 +189,7 @@ impl JobSign {
 }
 
 /// What a member is told of the fabric and its place in the job's trees; `None` if some member is on no host of it.
-pub fn fabric_reply(fabric: &Fabric, rank: u16, members: &[SocketAddr], trees: &[Tree]) -> Option<FabricReply> {
+pub fn fabric_reply(fabric: &FabricLayout, rank: u16, members: &[SocketAddr], trees: &[Tree]) -> Option<FabricReply> {
     let host = |member: &SocketAddr| fabric.node_at(member.ip()).filter(|&node| !fabric.is_switch(node));
     let hosts = members.iter().map(host).collect::<Option<Vec<NodeId>>>()?;
     let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();

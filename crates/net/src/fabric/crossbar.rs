@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use tributary_control::fabric::{Balancing, Fabric, LinkState};
+use tributary_control::fabric::{Balancing, FabricLayout, LinkState};
 use tributary_control::routes::Routes;
 use tributary_proto::contract::ids::{GroupId, JobId, NodeId, PortId, PortSet};
 use tributary_proto::contract::packet::Ecn;
@@ -62,7 +62,7 @@ pub struct PortReport {
 
 /// All ports of a switch, and the ways.
 pub struct Crossbar {
-    fabric: Arc<Fabric>,
+    fabric: Arc<FabricLayout>,
     node: NodeId,
     index: u32,
     ports: Vec<Port>,
@@ -93,7 +93,7 @@ enum Exit {
 
 impl Crossbar {
     /// A switch that has heard of nobody: its ports to other switches are dead until they speak.
-    pub fn new(fabric: Arc<Fabric>, node: NodeId, udp: &UdpPort) -> Crossbar {
+    pub fn new(fabric: Arc<FabricLayout>, node: NodeId, udp: &UdpPort) -> Crossbar {
         let mut state = LinkState::new(&fabric.cabling, node);
         let (mut ports, mut switches, mut hosts) = (Vec::new(), HashMap::new(), HashMap::new());
         for (number, port) in fabric.ports[node.index()].iter().enumerate() {
@@ -134,7 +134,7 @@ impl Crossbar {
     }
 
     /// The fabric's plan.
-    pub fn fabric(&self) -> &Fabric {
+    pub fn fabric(&self) -> &FabricLayout {
         &self.fabric
     }
 

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use tributary_control::Limits;
-use tributary_control::fabric::Fabric;
+use tributary_control::fabric::FabricLayout;
 use tributary_proto::contract::ids::NodeId;
 
 use super::handle::FabricHandle;
@@ -23,7 +23,7 @@ use crate::switch_daemon::StartError;
 #[derive(Clone, Debug)]
 pub struct FabricSwitchOptions {
     /// The fabric.
-    pub fabric: Arc<Fabric>,
+    pub fabric: Arc<FabricLayout>,
     /// Which of its switches this one is.
     pub node: NodeId,
     /// Bytes of receive and of send buffer to ask the kernel for.
@@ -32,7 +32,7 @@ pub struct FabricSwitchOptions {
 
 impl FabricSwitchOptions {
     /// This switch of this fabric, with the buffers that every switch has.
-    pub fn new(fabric: Arc<Fabric>, node: NodeId) -> FabricSwitchOptions {
+    pub fn new(fabric: Arc<FabricLayout>, node: NodeId) -> FabricSwitchOptions {
         FabricSwitchOptions { fabric, node, socket_buffer: 8 << 20 }
     }
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tributary_control::fabric::Fabric;
-use tributary_proto::contract::ids::{JobId, JobKey, NodeId, ShardId};
+use tributary_control::fabric::FabricLayout;
+use tributary_proto::contract::ids::{JobId, JobKey, NodeId, TreeId};
 
 use super::job::FabricJob;
 use super::thread::{self, Broken, Command, FabricReport, FabricSite};
@@ -15,7 +15,7 @@ use crate::event_loop::handle::Handle;
 use crate::udp::UdpPort;
 
 /// The only shard: a fabric switch has one thread.
-pub const ONLY: ShardId = ShardId(0);
+pub const ONLY: TreeId = TreeId(0);
 
 /// A running thread; dropping it stops the thread.
 pub struct FabricHandle {
@@ -25,7 +25,7 @@ pub struct FabricHandle {
 
 impl FabricHandle {
     /// Opens the socket and starts the thread.
-    pub fn start(fabric: Arc<Fabric>, node: NodeId, socket_buffer: usize) -> io::Result<FabricHandle> {
+    pub fn start(fabric: Arc<FabricLayout>, node: NodeId, socket_buffer: usize) -> io::Result<FabricHandle> {
         let udp = UdpPort::open(fabric.udp(node), socket_buffer, socket_buffer)?;
         let (name, pipeline) = (format!("switch-{}", fabric.name(node)), thread::pipeline(&fabric, node));
         let (broken_here, broken) = watch::channel(Broken::new());

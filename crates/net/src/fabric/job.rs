@@ -5,7 +5,7 @@
 //! connect again.
 
 use tributary_control::JobName;
-use tributary_control::fabric::Fabric;
+use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
@@ -31,7 +31,7 @@ pub struct FabricJob {
 
 impl FabricJob {
     /// The switches without which the job cannot run: those of its trees, or those with members.
-    pub fn needs(&self, fabric: &Fabric) -> Vec<NodeId> {
+    pub fn needs(&self, fabric: &FabricLayout) -> Vec<NodeId> {
         let leaves = self.hosts.iter().map(|&host| fabric.leaf_of(host));
         let trees = self.trees.iter().flat_map(|tree| &tree.switches).map(|switch| switch.node);
         let mut nodes: Vec<NodeId> = leaves.chain(trees).collect();
@@ -66,7 +66,7 @@ struct Edge {
 }
 
 impl Installed {
-    pub fn new(now: Time, job: FabricJob, fabric: &Fabric) -> Installed {
+    pub fn new(now: Time, job: FabricJob, fabric: &FabricLayout) -> Installed {
         let mut edges = Vec::new();
         for (tree, plan) in job.trees.iter().enumerate() {
             for switch in &plan.switches {
@@ -143,7 +143,7 @@ mod tests {
             world: 4,
             slots: 8,
             elements_per_packet: 64,
-            shards: 2,
+            trees: 2,
             levels: true,
             options: protocol.options.defaults(),
         };

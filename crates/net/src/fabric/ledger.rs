@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tributary_control::fabric::Fabric;
+use tributary_control::fabric::FabricLayout;
 use tributary_proto::contract::ids::{JobId, NodeId};
 
 use super::job::FabricJob;
@@ -27,7 +27,7 @@ impl Jobs {
     }
 
     /// A switch that jobs were installed on before has lost these; true if that ends one.
-    pub fn lost(&mut self, fabric: &Fabric, node: NodeId, lacking: &[u16]) -> bool {
+    pub fn lost(&mut self, fabric: &FabricLayout, node: NodeId, lacking: &[u16]) -> bool {
         let mut news = false;
         for id in lacking.iter().copied().map(JobId) {
             let Some(job) = self.all.get(&id).filter(|_| self.taken.contains(&(node, id))) else { continue };

@@ -1,6 +1,6 @@
 //! Where the trees of a job run, by the planner of `control`: over what is alive, beside what runs already.
 
-use tributary_control::fabric::Fabric;
+use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::{Network, Tree, TreeError, Wish};
 use tributary_proto::contract::ids::{JobId, NodeId};
 
@@ -12,7 +12,7 @@ const DEFAULT_TREES: u16 = 4;
 const RATE: u64 = 1 << 20;
 
 /// The fabric as trees are planned over it.
-fn network(fabric: &Fabric, dead_cables: &[usize]) -> Network {
+fn network(fabric: &FabricLayout, dead_cables: &[usize]) -> Network {
     let names = fabric.nodes.iter().map(|node| node.name.clone()).collect();
     let mut network = Network::new(fabric.cabling.clone(), names);
     dead_cables.iter().for_each(|&cable| network.set_cable(cable, false));
@@ -30,7 +30,7 @@ pub struct Request<'a> {
 
 /// The job's trees, around dead cables and switches that do not take it, and beside those of other jobs.
 pub fn plan<'a>(
-    fabric: &Fabric,
+    fabric: &FabricLayout,
     request: &Request<'_>,
     dead_cables: &[usize],
     without: &[NodeId],
@@ -51,7 +51,7 @@ pub fn plan<'a>(
 }
 
 /// As many trees as the job wants would be there if every cable were alive.
-pub fn is_whole(fabric: &Fabric, request: &Request<'_>, planned: &Result<Vec<Tree>, TreeError>) -> bool {
+pub fn is_whole(fabric: &FabricLayout, request: &Request<'_>, planned: &Result<Vec<Tree>, TreeError>) -> bool {
     let whole = plan(fabric, request, &[], &[], std::iter::empty());
     match (planned, whole) {
         (Ok(planned), Ok(whole)) => planned.len() >= whole.len(),
@@ -61,7 +61,7 @@ pub fn is_whole(fabric: &Fabric, request: &Request<'_>, planned: &Result<Vec<Tre
 }
 
 /// What the ranks of a job can do whose tree is broken.
-pub fn advice(fabric: &Fabric, job: &FabricJob, dead_cables: &[usize]) -> String {
+pub fn advice(fabric: &FabricLayout, job: &FabricJob, dead_cables: &[usize]) -> String {
     let seat = fabric.seat;
     let cut_off =
         |port: &tributary_control::routes::Port| !fabric.is_switch(port.to) || dead_cables.contains(&port.cable);

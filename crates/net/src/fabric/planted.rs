@@ -2,16 +2,16 @@
 //! tree it is for, and each tree takes packets from its own neighbours alone.
 
 use tributary_control::trees::TreeSwitch;
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{JobConfig, Parent, SwitchConfig};
 use tributary_proto::contract::drop_reason::DropReason;
-use tributary_proto::contract::ids::{ChildId, GroupId, NodeId, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{ChildId, GroupId, NodeId, PortId, Rank, TreeId};
 use tributary_proto::contract::metric;
 use tributary_proto::contract::packet::PacketMut;
 use tributary_proto::contract::pipeline::InstalledJob;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use tributary_proto::contract::time::Time;
+use tributary_proto::contract::values::Values;
 
 use super::crossbar::Crossbar;
 use super::job::FabricJob;
@@ -22,7 +22,7 @@ pub fn plant(job: &FabricJob, crossbar: &mut Crossbar) -> Option<InstalledJob> {
     let (mut members, mut others, mut trees) = (Vec::new(), Vec::new(), Vec::new());
     for (number, tree) in job.trees.iter().enumerate() {
         let planted = match tree.switch(crossbar.node()) {
-            Some(place) => Some(Planted::new(protocol, config, ShardId(number as u16), place, crossbar)?),
+            Some(place) => Some(Planted::new(protocol, config, TreeId(number as u16), place, crossbar)?),
             None => None,
         };
         if let Some(planted) = &planted {
@@ -63,7 +63,7 @@ impl Planted {
     fn new(
         protocol: &'static Protocol,
         job: &JobConfig,
-        shard: ShardId,
+        shard: TreeId,
         place: &TreeSwitch,
         crossbar: &mut Crossbar,
     ) -> Option<Planted> {
@@ -78,7 +78,7 @@ impl Planted {
         let parent = place.parent.map(|parent| Parent { port: parent.port, child: parent.child });
         let config = SwitchConfig {
             job: job.clone(),
-            shard,
+            tree: shard,
             members: children.clone(),
             below: place.children.iter().map(|child| child.below.clone()).collect(),
             group,
@@ -123,7 +123,7 @@ impl TreeMachines {
 impl Switch for TreeMachines {
     fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, ports: &dyn PortView) -> Verdict {
         let tree = match self.trees.len() {
-            1 => ShardId(0),
+            1 => TreeId(0),
             _ => match (self.protocol.tree_of)(&self.job, &packet.bytes[..packet.len]) {
                 Some(tree) => tree,
                 None => return Verdict::Drop(DropReason::BadField),

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
-use tributary_control::fabric::Fabric;
+use tributary_control::fabric::FabricLayout;
 use tributary_control::{Client, JobName, JoinRequest};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{ChildId, JobId};
@@ -35,7 +35,7 @@ const MAX_WATCH_BODY: usize = 1_024 + 128 * JobConfig::MAX_WORLD as usize;
 #[derive(Clone)]
 pub struct Place {
     pub api: Api,
-    pub fabric: Arc<Fabric>,
+    pub fabric: Arc<FabricLayout>,
     pub handle: Arc<FabricHandle>,
     /// At the seat: where jobs are planned.
     pub seat: Option<Seat>,
@@ -120,7 +120,7 @@ async fn join(
 }
 
 /// Cuts what suits a worker's own link down to what the fabric's queues, and what jobs share in its switches, have room for.
-fn fit(fabric: &Fabric, request: &mut JoinRequest) {
+fn fit(fabric: &FabricLayout, request: &mut JoinRequest) {
     request.max_elements_per_packet = request.max_elements_per_packet.min(fabric.elements_per_packet);
     let elements = request.elements_per_packet.unwrap_or(request.max_elements_per_packet);
     // Half of the shortest queue: sums and contributions of one host may meet there.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, oneshot};
-use tributary_control::fabric::Fabric;
+use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
 use tributary_control::{JobName, SwitchPlace};
 use tributary_proto::contract::ids::{JobId, NodeId};
@@ -42,7 +42,7 @@ pub struct Seat(Arc<Switches>);
 
 /// All switches of a fabric, as the seat sees them.
 struct Switches {
-    fabric: Arc<Fabric>,
+    fabric: Arc<FabricLayout>,
     own: Arc<FabricHandle>,
     others: Vec<(NodeId, SocketAddr)>,
     /// The jobs that there are. Whoever holds them asks the switches, one after the other.
@@ -51,7 +51,7 @@ struct Switches {
 
 impl Seat {
     /// The seat of a fabric whose own switch is `own`.
-    pub fn new(fabric: Arc<Fabric>, own: Arc<FabricHandle>) -> Seat {
+    pub fn new(fabric: Arc<FabricLayout>, own: Arc<FabricHandle>) -> Seat {
         let others = fabric.switches().filter(|&node| node != fabric.seat);
         let others = others.filter_map(|node| Some((node, fabric.nodes[node.index()].control?))).collect();
         Seat(Arc::new(Switches { fabric, own, others, jobs: Mutex::new(Jobs::default()) }))
@@ -207,9 +207,9 @@ impl Switches {
         job.trees = planned.map_err(|error| ShardError::Fabric(error.to_string()))?;
         let config = &mut job.job.config;
         job.trees.truncate(config.slots.into());
-        config.shards = job.trees.len() as u16;
+        config.trees = job.trees.len() as u16;
         config.levels = job.trees.iter().any(Tree::has_levels);
-        config.slots -= config.slots % config.shards;
+        config.slots -= config.slots % config.trees;
         Ok(job)
     }
 

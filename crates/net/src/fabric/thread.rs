@@ -6,8 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
-use tributary_control::fabric::Fabric;
-use tributary_proto::collective::values::Values;
+use tributary_control::fabric::FabricLayout;
 use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId};
@@ -16,6 +15,7 @@ use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::{SharedReport, Verdict};
 use tributary_proto::contract::time::Time;
+use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 
@@ -70,7 +70,7 @@ pub struct FabricSite {
 }
 
 /// The machines that a fabric's jobs share at one of its switches.
-pub fn pipeline(fabric: &Fabric, node: NodeId) -> Pipeline {
+pub fn pipeline(fabric: &FabricLayout, node: NodeId) -> Pipeline {
     let mut pipeline = Pipeline::default();
     for protocol in protocols::ALL {
         let Some(shared) = &protocol.shared else { continue };
@@ -171,7 +171,7 @@ impl Site for FabricSite {
 
 impl FabricSite {
     /// A switch without jobs, which counts as dead until it is told which there are.
-    pub fn new(fabric: Arc<Fabric>, node: NodeId, udp: &UdpPort, broken: watch::Sender<Broken>) -> FabricSite {
+    pub fn new(fabric: Arc<FabricLayout>, node: NodeId, udp: &UdpPort, broken: watch::Sender<Broken>) -> FabricSite {
         FabricSite {
             crossbar: Crossbar::new(fabric, node, udp),
             jobs: BTreeMap::new(),
@@ -347,7 +347,7 @@ mod tests {
                 world: 3,
                 slots: 64,
                 elements_per_packet: 352,
-                shards: 1,
+                trees: 1,
                 levels: false,
                 options: protocol.options.defaults(),
             };

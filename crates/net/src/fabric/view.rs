@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tributary_control::fabric::Fabric;
+use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::{Tree, TreeChild, TreeSwitch};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::switch::SharedReport;
@@ -22,7 +22,7 @@ use crate::status::{
 
 /// Makes the view of one switch.
 pub struct SwitchView {
-    pub fabric: Arc<Fabric>,
+    pub fabric: Arc<FabricLayout>,
     pub node: NodeId,
     pub handle: Arc<FabricHandle>,
 }

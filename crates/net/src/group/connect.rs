@@ -6,12 +6,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
 
 use super::engine::Engine;
@@ -189,7 +189,7 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
             slots: answer.slots,
             elements_per_packet: answer.elements_per_packet,
             // Each tree owns the slots of a shard.
-            shards: if answer.servers.is_empty() { answer.shards.len().max(trees.len()) } else { answer.servers.len() }
+            trees: if answer.servers.is_empty() { answer.shards.len().max(trees.len()) } else { answer.servers.len() }
                 as u16,
             // Between hosts no partial sums travel.
             levels: in_levels && answer.servers.is_empty(),

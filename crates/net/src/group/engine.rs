@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tributary_proto::collective::tensor::Tensor;
 use tributary_proto::contract::drive;
 use tributary_proto::contract::drive::host::HostIo;
 use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent, SubmitError};
 use tributary_proto::contract::ids::OpId;
 use tributary_proto::contract::packet::{Addr, Packet, Transmit};
+use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::link::Link;

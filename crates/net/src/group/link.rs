@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use tributary_control::Timers;
 use tributary_proto::contract::config::{HostConfig, JobConfig};
-use tributary_proto::contract::ids::{Rank, ServerId, ShardId};
+use tributary_proto::contract::ids::{Rank, ServerId, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, Transmit};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
@@ -88,7 +88,7 @@ impl Trees {
 impl Link {
     /// The way that the rendezvous has told, for packets of `full` bytes at most.
     pub fn new(udp: UdpPort, header: Common, answer: &JoinAnswer, full: usize, trees: Option<Trees>) -> Link {
-        let shards = answer.shards.iter().enumerate().map(|(i, &at)| (Addr::Switch(ShardId(i as u16)), at));
+        let shards = answer.shards.iter().enumerate().map(|(i, &at)| (Addr::Switch(TreeId(i as u16)), at));
         let peers = answer.peers.iter().enumerate().map(|(i, &at)| (Addr::Worker(Rank(i as u16)), at));
         let servers = answer.servers.iter().enumerate().map(|(i, &at)| (Addr::Server(ServerId(i as u16)), at));
         // Where a worker's host is a server besides, its packets come from a worker: see `Addr`.
@@ -98,8 +98,8 @@ impl Link {
             Addr::Server(server) => Some(*server) != answer.serves,
             Addr::Worker(_) | Addr::Node(_) => false,
         });
-        let more = 1..trees.as_ref().map_or(1, |trees| trees.job.shards);
-        let more = more.filter_map(|tree| Some((Addr::Switch(ShardId(tree)), *answer.shards.first()?)));
+        let more = 1..trees.as_ref().map_or(1, |trees| trees.job.trees);
+        let more = more.filter_map(|tree| Some((Addr::Switch(TreeId(tree)), *answer.shards.first()?)));
         Link {
             pongs: asked.map(|addr| (addr, None)).collect(),
             colocated: answer.serves.is_some(),
@@ -109,7 +109,7 @@ impl Link {
             addresses: known.chain(more).map(|(addr, at)| (addr, udp.destination(at))).collect(),
             inbox: Inbox::new(),
             begun: 0,
-            from: Addr::Switch(ShardId(0)),
+            from: Addr::Switch(TreeId(0)),
             left: Segments::default(),
             outbox: Outbox::new(),
             switch_last_told: Time::ZERO,

@@ -11,9 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use tributary_control::SwitchPlace;
-use tributary_proto::collective::tensor::Tensor;
 use tributary_proto::contract::host::SubmitError;
 use tributary_proto::contract::ids::{JobId, JobKey};
+use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::contract::time::Time;
 
 use super::engine::Engine;

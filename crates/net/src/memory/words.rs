@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::slice;
 
 use tributary_numeric::{BlockExponent, Scale};
-use tributary_proto::collective::tensor::{Spec, Tensor};
+use tributary_proto::contract::tensor::{Spec, Tensor};
 
 const WORD: usize = 4;
 

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use tributary_control::{JobName, Limits};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::asked::Asked;
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::{JobId, JobKey, Rank, ServerId};
 use tributary_proto::contract::packet::Addr;
+use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 
@@ -58,7 +58,7 @@ impl Job {
             world,
             slots: body.slots,
             elements_per_packet: body.elements_per_packet,
-            shards: body.servers,
+            trees: body.servers,
             levels: false,
             options: protocol.options.read(&body.options).ok()?,
         };

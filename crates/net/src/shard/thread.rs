@@ -5,13 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use tokio::sync::oneshot;
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, Parent, SwitchConfig};
-use tributary_proto::contract::ids::{GroupId, JobId, PortId, ShardId};
+use tributary_proto::contract::ids::{GroupId, JobId, PortId, TreeId};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::pipeline::InstalledJob;
 use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
 use tributary_proto::contract::time::Time;
+use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::{Common, kind};
 
 use super::forward::Forwarder;
@@ -35,7 +35,7 @@ pub enum Command {
 
 /// What a shard of a star adds to the loop.
 pub struct Star {
-    shard: ShardId,
+    shard: TreeId,
     /// What switches above know us by.
     incarnation: Option<u64>,
     ports: Ports,
@@ -146,7 +146,7 @@ impl Site for Star {
 
 impl Star {
     /// A shard without jobs.
-    pub fn new(shard: ShardId, incarnation: Option<u64>) -> Star {
+    pub fn new(shard: TreeId, incarnation: Option<u64>) -> Star {
         Star {
             shard,
             incarnation,
@@ -193,7 +193,7 @@ impl Star {
         }
         let others = above.iter().map(|parent| parent.port).collect();
         let config =
-            SwitchConfig { job: config, shard: self.shard, members: members.clone(), below, group, parent: above };
+            SwitchConfig { job: config, tree: self.shard, members: members.clone(), below, group, parent: above };
         let machine: Option<Box<dyn Switch>> = protocol.switch(Values::Elements, &config);
         let job = InstalledJob { protocol: protocol.code, key, members, others, machine };
         core.pipeline.install(id, job);
@@ -242,7 +242,7 @@ mod tests {
 
     /// A star with the sockets of a job's members, and its own.
     fn star(members: usize) -> (Star, Vec<UdpPort>, UdpPort) {
-        let (mut star, udp) = (Star::new(ShardId(0), None), socket());
+        let (mut star, udp) = (Star::new(TreeId(0), None), socket());
         let members: Vec<UdpPort> = (0..members).map(|_| socket()).collect();
         let named = members.iter().map(|member| {
             let address = member.local_addr();

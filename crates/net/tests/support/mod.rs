@@ -11,7 +11,7 @@ use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_proto::contract::config::JobConfig;
-use tributary_proto::contract::ids::{ChildId, JobId, JobKey, ShardId};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, TreeId};
 use tributary_proto::protocols;
 
 /// No test waits longer than this for what must come.
@@ -47,8 +47,7 @@ impl LocalSwitch {
         let open = |shard| {
             let listen = (ip, 0).into();
             let (receive_buffer, send_buffer) = (16 << 20, 16 << 20);
-            let options =
-                ShardOptions { shard: ShardId(shard), listen, receive_buffer, send_buffer, incarnation: None };
+            let options = ShardOptions { shard: TreeId(shard), listen, receive_buffer, send_buffer, incarnation: None };
             ShardHandle::start(&options).expect("a socket")
         };
         let shards = (0..shards).map(open).collect();
@@ -87,7 +86,7 @@ impl LocalSwitch {
                 world: peers.len() as u16,
                 slots,
                 elements_per_packet,
-                shards,
+                trees: shards,
                 levels: false,
                 options: requests[&0].protocol.options.defaults(),
             };

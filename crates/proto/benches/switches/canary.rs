@@ -4,13 +4,13 @@ use criterion::Criterion;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, proof};
-use tributary_proto::collective::tensor::Spec;
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, PortSet, Rank};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::Verdict;
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Time;
+use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::parts::look_ahead::LookAhead;
 
@@ -58,7 +58,7 @@ fn subject(k: u16, flushes_late: bool) -> Subject {
         world: hosts,
         slots: 1024,
         elements_per_packet: k,
-        shards: 1,
+        trees: 1,
         levels: false,
         options: PROTOCOL.options.defaults(),
     };

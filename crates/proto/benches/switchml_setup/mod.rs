@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host};
-use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::time::Time;
+use tributary_proto::contract::values::Values;
 use tributary_proto::switchml::PROTOCOL;
 use tributary_proto::switchml::wire::Header;
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 pub const WORLD: u16 = 8;
 /// SwitchML keeps two versions of each.
@@ -29,7 +29,7 @@ pub fn job(elements_per_packet: u16, numbers: &str) -> JobConfig {
         world: WORLD,
         slots: SLOTS,
         elements_per_packet,
-        shards: 1,
+        trees: 1,
         levels: false,
         options: PROTOCOL.options.read(&chosen).expect("an option of the protocol"),
     }
@@ -40,7 +40,7 @@ pub fn pipeline(job: &JobConfig) -> Pipeline {
     let members: Vec<PortId> = (0..WORLD).map(PortId).collect();
     let config = SwitchConfig {
         job: job.clone(),
-        shard: ShardId(0),
+        tree: TreeId(0),
         members: members.clone(),
         below: Below::workers(WORLD),
         group: GroupId(0),
@@ -48,13 +48,7 @@ pub fn pipeline(job: &JobConfig) -> Pipeline {
     };
     let machine = PROTOCOL.switch(Values::Elements, &config);
     let mut pipeline = Pipeline::default();
-    let installed = InstalledJob {
-        protocol: PROTOCOL.code,
-        key: job.key,
-        members,
-        others: Vec::new(),
-        machine,
-    };
+    let installed = InstalledJob { protocol: PROTOCOL.code, key: job.key, members, others: Vec::new(), machine };
     pipeline.install(job.job, installed);
     pipeline
 }

@@ -1,7 +1,7 @@
 //! Canary as a value of the registry.
 
 use super::{CanaryHost, CanarySwitch, options, wire};
-use crate::collective::encoding::Numbers;
+use crate::contract::numbers::Numbers;
 use crate::contract::protocol::{Placement, Protocol, Refusal, Shared};
 
 /// Canary (De Sensi et al., 2023): dynamic trees through all switches of a fabric.

@@ -4,8 +4,8 @@
 use tributary_numeric::{Combine, Fixed16, ReduceOp, Scale};
 
 use super::wire::{HEADER_LEN, Header};
-use crate::collective::values::Values;
 use crate::contract::drop_reason::DropReason;
+use crate::contract::values::Values;
 
 /// Bytes of an element in an accumulator, and of one in fixed point on the wire.
 const LANE: usize = size_of::<u32>();

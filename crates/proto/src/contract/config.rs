@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tributary_numeric::Scale;
 
-use crate::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ServerId, ShardId};
+use crate::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, ServerId, TreeId};
 use crate::contract::options::Options;
 use crate::contract::time::Span;
 use crate::contract::wire::Common;
@@ -20,12 +20,12 @@ pub struct JobConfig {
     pub protocol: u8,
     /// Ranks of the whole job, 1 to [`JobConfig::MAX_WORLD`]; a switch sums for as many children as it has `members`.
     pub world: u16,
-    /// Pool size `s` over all shards (SwitchML, appendix C); a multiple of `shards`.
+    /// Pool size `s` over all trees (SwitchML, appendix C); a multiple of `trees`.
     pub slots: u16,
     /// Elements of four bytes in a packet `k`, at most 16,128.
     pub elements_per_packet: u16,
-    /// Independent parts of the switch; shard `c` owns slots `[c * slots / shards, (c + 1) * slots / shards)`.
-    pub shards: u16,
+    /// Trees of the job, or shards of its one switch; tree `c` owns slots `[c * slots / trees, (c + 1) * slots / trees)`.
+    pub trees: u16,
     /// Switches in levels sum for the job: partial results travel between them.
     pub levels: bool,
     /// The protocol's options, as the members chose them.
@@ -81,10 +81,10 @@ impl WorkerPlace {
 }
 
 impl HostConfig {
-    /// The worker's place in what a shard sums. A job of several trees has one in each shard; the shards of one switch
+    /// The worker's place in what a tree sums. A job of several trees has one in each tree; the trees of one switch
     /// all know a worker by the same number.
-    pub fn place(&self, shard: ShardId) -> WorkerPlace {
-        self.trees[shard.index().min(self.trees.len() - 1)]
+    pub fn place(&self, tree: TreeId) -> WorkerPlace {
+        self.trees[tree.index().min(self.trees.len() - 1)]
     }
 }
 
@@ -121,13 +121,13 @@ impl Default for TimerConfig {
     }
 }
 
-/// What a switch machine is made from: one job in one shard of one switch.
+/// What a switch machine is made from: one job in one tree of one switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchConfig {
     /// The job.
     pub job: JobConfig,
     /// Which part of the slots this machine owns.
-    pub shard: ShardId,
+    pub tree: TreeId,
     /// The port of each child, by its `wid` here.
     pub members: Vec<PortId>,
     /// Who is behind each child, by its `wid` here.

@@ -41,7 +41,7 @@ reasons! {
     NotAMember = "not_a_member",
     /// From a member that claims to be another.
     WrongWorker = "wrong_worker",
-    /// A field outside its range: a slot, a shard, an element type.
+    /// A field outside its range: a slot, a tree, an element type.
     BadField = "bad_field",
     /// A vector whose length does not fit its block.
     BadLength = "bad_length",

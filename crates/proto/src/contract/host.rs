@@ -4,10 +4,10 @@
 //! `None`, then reads `poll_timeout` ([`super::drive::host`]). A machine does nothing between inputs. Same inputs, same
 //! outputs, always.
 
-use crate::collective::tensor::{Spec, Tensor};
 use crate::contract::drop_reason::{DropCounters, DropReason};
-use crate::contract::ids::{OpId, Rank, ServerId, ShardId};
+use crate::contract::ids::{OpId, Rank, ServerId, TreeId};
 use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::time::Time;
 
 /// One collective as the caller hands it over.
@@ -74,11 +74,11 @@ pub enum CollectiveError {
         /// The collective.
         op: OpId,
     },
-    /// Nothing came from the switch (part `shard`) since the collective's last progress.
-    #[error("the switch (shard {shard}) has not answered since block {block} of collective {op} was sent")]
+    /// Nothing came from the switch (its part `tree`) since the collective's last progress.
+    #[error("the switch (part {tree}) has not answered since block {block} of collective {op} was sent")]
     SwitchSilent {
         /// The silent part.
-        shard: ShardId,
+        tree: TreeId,
         /// The block that waits.
         block: u32,
         /// The collective.

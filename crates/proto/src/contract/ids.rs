@@ -55,8 +55,9 @@ id! {
     GroupId(u16)
 }
 id! {
-    /// One of the independent parts ("pipelines", cores) of a switch, each with its own share of the slots.
-    ShardId(u16)
+    /// One of the independent trees among which a job's slots are divided. In a star, each is a shard of the one switch (a
+    /// pipeline, a core); in a fabric, each has a root and switches of its own.
+    TreeId(u16)
 }
 id! {
     /// A server of a job: a host that sums or answers for the others, 0 to the number of servers - 1.

@@ -1,8 +1,9 @@
 //! The contract of the machines: what drivers and protocols share, and nothing of either.
 //!
 //! [`host`] and [`switch`] are the two traits, [`pipeline`] is what every packet at a switch passes first, [`packet`] and
-//! [`wire`] are packets and the header that all of them begin with, [`config`] is what a machine is made from. [`drive`] is
-//! what every driver does with a machine.
+//! [`wire`] are packets and the header that all of them begin with, [`config`] is what a machine is made from. [`tensor`] is
+//! a collective and its data, [`numbers`] how elements travel and [`values`] what a vector is in memory. [`drive`] is what
+//! every driver does with a machine.
 
 pub mod asked;
 pub mod config;
@@ -11,10 +12,13 @@ pub mod drop_reason;
 pub mod host;
 pub mod ids;
 pub mod metric;
+pub mod numbers;
 pub mod options;
 pub mod packet;
 pub mod pipeline;
 pub mod protocol;
 pub mod switch;
+pub mod tensor;
 pub mod time;
+pub mod values;
 pub mod wire;

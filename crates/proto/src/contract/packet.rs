@@ -4,7 +4,7 @@
 //! real elements, or a fingerprint of a few words. What it occupies on the wire is carried beside it as `wire_len`, so
 //! that a simulated link serialises the bytes that a real one would.
 
-use crate::contract::ids::{NodeId, Rank, ServerId, ShardId};
+use crate::contract::ids::{NodeId, Rank, ServerId, TreeId};
 
 /// The congestion bits of the IP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -26,7 +26,7 @@ pub enum Ecn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Addr {
     /// The aggregating switch of the job, and the part of it that owns the slot.
-    Switch(ShardId),
+    Switch(TreeId),
     /// Another worker of the job.
     Worker(Rank),
     /// A server of the job, which a host is besides a worker or instead of one.

@@ -6,15 +6,15 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::collective::encoding::Numbers;
-use crate::collective::tensor::Spec;
-use crate::collective::values::Values;
 use crate::contract::config::{HostConfig, JobConfig, SharedSwitchConfig, SwitchConfig};
 use crate::contract::host::Host;
-use crate::contract::ids::ShardId;
+use crate::contract::ids::TreeId;
+use crate::contract::numbers::Numbers;
 use crate::contract::options::{OptionSet, Options};
 use crate::contract::switch::{SharedSwitch, Switch};
+use crate::contract::tensor::Spec;
 use crate::contract::time::Span;
+use crate::contract::values::Values;
 
 /// Where a protocol's jobs have machines besides those at hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,7 +121,7 @@ pub struct Protocol {
     /// What a packet is whose common header was checked.
     pub describe: fn(&[u8]) -> Description,
     /// Which of the job's trees a packet is for whose common header was checked; `None` if it is for none of them.
-    pub tree_of: fn(&JobConfig, &[u8]) -> Option<ShardId>,
+    pub tree_of: fn(&JobConfig, &[u8]) -> Option<TreeId>,
 }
 
 impl Protocol {

@@ -7,10 +7,10 @@
 
 use tributary_numeric::{DType, ReduceOp};
 
-use crate::collective::tensor::{Primitive, Spec};
 use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, JobKey, Rank};
+use crate::contract::tensor::{Primitive, Spec};
 
 /// `TB`.
 pub const MAGIC: u16 = 0x5442;
@@ -234,7 +234,7 @@ mod tests {
             world: 2,
             slots: 1,
             elements_per_packet: 8,
-            shards: 1,
+            trees: 1,
             levels: false,
             options: Default::default(),
         };

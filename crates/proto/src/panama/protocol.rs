@@ -1,11 +1,11 @@
 //! PANAMA as a value of the registry.
 
 use super::{Panama, PanamaHost, options, switch, wire};
-use crate::collective::encoding::{Encoding, Numbers};
-use crate::collective::tensor::Spec;
-use crate::collective::values::Values;
+use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::options::Options;
 use crate::contract::protocol::{Placement, Protocol, Refusal};
+use crate::contract::tensor::Spec;
+use crate::contract::values::Values;
 
 /// PANAMA (Gebara et al., MLSys 2021): accelerators in the switches of one or several trees.
 pub static PROTOCOL: Protocol = Protocol {

@@ -8,11 +8,11 @@
 //! `vid`, `tid` and `flags` are first, so that they lie in one beat of a 64-bit bus; 38 bytes in all, so that the vector
 //! begins 80 bytes into an Ethernet frame, a whole number of beats.
 
-use crate::collective::tensor::Spec;
 use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
-use crate::contract::ids::{ChildId, ShardId};
+use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::protocol::Description;
+use crate::contract::tensor::Spec;
 use crate::contract::wire::{COMMON_LEN, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
 pub use crate::parts::mismatch::Mismatch;
 
@@ -114,8 +114,8 @@ impl Header {
     }
 
     /// The tree as drivers number it.
-    pub fn tree(&self) -> ShardId {
-        ShardId(self.tid.into())
+    pub fn tree(&self) -> TreeId {
+        TreeId(self.tid.into())
     }
 }
 
@@ -127,7 +127,7 @@ pub fn describe(bytes: &[u8]) -> Description {
 }
 
 /// The tree that a packet names.
-pub fn tree_of(job: &JobConfig, bytes: &[u8]) -> Option<ShardId> {
+pub fn tree_of(job: &JobConfig, bytes: &[u8]) -> Option<TreeId> {
     let tid = u16::from(Header::parse(bytes).ok()?.tid);
-    (tid < job.shards).then_some(ShardId(tid))
+    (tid < job.trees).then_some(TreeId(tid))
 }

@@ -1,6 +1,6 @@
 //! What a vector is on the wire: a host's, or a switch's partial result, which is wider where it would lose something.
 
-use crate::collective::encoding::Encoding;
+use crate::contract::numbers::Encoding;
 use crate::parts::ordered::OrderedAccumulator;
 
 /// What a vector is on the wire.

@@ -1,8 +1,8 @@
 //! The body of the packets that tell ranks that they disagree.
 
-use crate::collective::tensor::Spec;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::Rank;
+use crate::contract::tensor::Spec;
 use crate::contract::wire::{SPEC_LEN, put_spec, spec_at, u16};
 
 /// The body of a `Mismatch`: two ranks, and what each brings.

@@ -1,26 +1,26 @@
 //! When to send a packet again: results that overtake, timeouts, and patience with stragglers.
 //!
-//! * Where results of one shard come in the order of sending ([`Order::Sent`]), a slot that is overtaken by
+//! * Where results of one tree come in the order of sending ([`Order::Sent`]), a slot that is overtaken by
 //!   [`Recovery::reorder`] packets has probably lost one, and is sent again at once.
-//! * Every slot that waits is in a list of its shard and of the number of times it was sent, in the order of sending;
+//! * Every slot that waits is in a list of its tree and of the number of times it was sent, in the order of sending;
 //!   so the front of a list is the first to time out.
-//! * A shard that says nothing at all is *quiet*: either the last few packets of a collective are lost, or some rank is
+//! * A tree that says nothing at all is *quiet*: either the last few packets of a collective are lost, or some rank is
 //!   still computing. Then only [`PROBES`] slots at a time are sent again, soon at first and then ever more rarely; the
-//!   other timers rest until an answer comes. Ranks, and one rank's shards, probe apart from each other: at one moment,
+//!   other timers rest until an answer comes. Ranks, and one rank's trees, probe apart from each other: at one moment,
 //!   a short queue where they meet would take the same few packets each time, and some rank's never.
 
 use super::layout;
 use super::send_queue::SendQueue;
 use crate::contract::config::{JobConfig, TimerConfig};
-use crate::contract::ids::{Rank, ShardId};
+use crate::contract::ids::{Rank, TreeId};
 use crate::contract::time::{Span, Time};
 use crate::parts::rtt::RttEstimator;
 use crate::parts::slot_lists::SlotLists;
 use crate::splitmix::splitmix64;
 
-/// Slots of a quiet shard that are sent again at a time.
+/// Slots of a quiet tree that are sent again at a time.
 const PROBES: usize = 8;
-/// Distinct back-offs, and lists of one shard: a slot that was sent more often waits as long as one sent so often.
+/// Distinct back-offs, and lists of one tree: a slot that was sent more often waits as long as one sent so often.
 const BACK_OFFS: usize = 8;
 /// Packets that drivers hand to the network at a time, at most.
 const BATCH: u64 = 44;
@@ -32,21 +32,21 @@ const RESENDS_PER_ANSWER: usize = 4;
 #[derive(Clone, Copy, Default)]
 struct Flight {
     sent_at: Time,
-    /// The last sending's number among those of its shard.
+    /// The last sending's number among those of its tree.
     number: u64,
     sends: u32,
     in_step: bool,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Shard {
+struct TreeFlow {
     /// Packets sent.
     sent: u64,
     /// Slots that wait for an answer.
     waiting: u32,
     /// The last answer or probe, or the first sending after nothing was awaited.
     stirred_at: Time,
-    /// Probes since the last answer: the shard is quiet if there are any.
+    /// Probes since the last answer: the tree is quiet if there are any.
     probes: u32,
     /// The end of the last quiet: timeouts count from here.
     resumed_at: Time,
@@ -57,7 +57,7 @@ struct Shard {
 /// The order in which answers are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// That in which the shard's slots were sent: one that is overtaken has lost a packet.
+    /// That in which the tree's slots were sent: one that is overtaken has lost a packet.
     Sent,
     /// Any: only time tells.
     Any,
@@ -73,12 +73,12 @@ pub struct Recovery {
     /// The shortest time to an answer so far: a round trip without queues, or nearly.
     fastest: Option<Span>,
     flights: Vec<Flight>,
-    shards: Vec<Shard>,
+    trees: Vec<TreeFlow>,
     lists: SlotLists,
     /// The slot whose round trip is measured, and when it was first sent: one at a time, so that a straggler spoils one
     /// sample, not `s`.
     timed: Option<(u16, Time)>,
-    /// Times that a shard seemed quiet and then answered, since a round trip was measured. Patience doubles with each (the
+    /// Times that a tree seemed quiet and then answered, since a round trip was measured. Patience doubles with each (the
     /// second half of Karn's rule): a timeout that is too short spoils the very samples that would show it.
     doubt: u32,
 }
@@ -87,7 +87,7 @@ impl Recovery {
     /// Timers for all slots of a job; none runs.
     pub fn new(job: &JobConfig, rank: Rank, timers: TimerConfig, order: Order) -> Recovery {
         let job = job.clone();
-        let (shards, slots) = (usize::from(job.shards), job.slots);
+        let (trees, slots) = (usize::from(job.trees), job.slots);
         Recovery {
             job,
             rank,
@@ -96,23 +96,23 @@ impl Recovery {
             rtt: RttEstimator::new(timers),
             fastest: None,
             flights: vec![Flight::default(); usize::from(slots)],
-            shards: vec![Shard::default(); shards],
-            lists: SlotLists::new(shards * BACK_OFFS, slots),
+            trees: vec![TreeFlow::default(); trees],
+            lists: SlotLists::new(trees * BACK_OFFS, slots),
             timed: None,
             doubt: 0,
         }
     }
 
-    /// The shard that owns a slot.
-    pub fn shard_of(&self, slot: u16) -> ShardId {
-        layout::shard_of(&self.job, slot)
+    /// The tree that owns a slot.
+    pub fn tree_of_slot(&self, slot: u16) -> TreeId {
+        layout::tree_of_slot(&self.job, slot)
     }
 
     /// A packet leaves. `in_step`: the slot's last result has just come, so that this round trip measures the network
     /// and not the distance between ranks. True if the packet was sent before.
     pub fn sent(&mut self, now: Time, slot: u16, in_step: bool) -> bool {
-        let shard = self.shard_of(slot).index();
-        let (flight, state) = (&mut self.flights[usize::from(slot)], &mut self.shards[shard]);
+        let tree = self.tree_of_slot(slot).index();
+        let (flight, state) = (&mut self.flights[usize::from(slot)], &mut self.trees[tree]);
         if flight.sends == 0 {
             if state.waiting == 0 {
                 (state.stirred_at, state.probes) = (now, 0);
@@ -127,15 +127,15 @@ impl Recovery {
         state.sent += 1;
         let back_off = (flight.sends as usize - 1).min(BACK_OFFS - 1);
         let again = flight.sends > 1;
-        self.lists.push(shard * BACK_OFFS + back_off, slot);
+        self.lists.push(tree * BACK_OFFS + back_off, slot);
         again
     }
 
     /// A slot's answer came. Slots that it overtook are queued to be sent again.
     pub fn answered(&mut self, now: Time, slot: u16, queue: &mut SendQueue) {
-        let shard = self.shard_of(slot).index();
+        let tree = self.tree_of_slot(slot).index();
         let flight = self.flights[usize::from(slot)];
-        let state = &mut self.shards[shard];
+        let state = &mut self.trees[tree];
         state.stirred_at = now;
         if state.probes > 0 {
             (state.probes, state.resumed_at) = (0, now);
@@ -154,23 +154,23 @@ impl Recovery {
             self.doubt = 0;
         }
         self.forget(slot);
-        let front = self.lists.first(shard * BACK_OFFS);
+        let front = self.lists.first(tree * BACK_OFFS);
         if front.is_some_and(|front| self.flights[usize::from(front)].number > flight.number) {
-            self.shards[shard].in_order_at = now;
+            self.trees[tree].in_order_at = now;
         }
         if flight.sends == 1 {
             let took = now.since(flight.sent_at);
             self.fastest = Some(self.fastest.map_or(took, |fastest| fastest.min(took)));
             if self.order == Order::Sent {
-                self.resend_overtaken(shard, flight.number, queue);
+                self.resend_overtaken(tree, flight.number, queue);
             }
         }
     }
 
     /// A slot's answer came because it was asked for: the timeout was right, and says nothing about round trips.
     pub fn recovered(&mut self, now: Time, slot: u16) {
-        let shard = self.shard_of(slot).index();
-        let state = &mut self.shards[shard];
+        let tree = self.tree_of_slot(slot).index();
+        let state = &mut self.trees[tree];
         if std::mem::take(&mut state.probes) > 0 {
             state.resumed_at = now;
         }
@@ -180,10 +180,10 @@ impl Recovery {
 
     /// The slot waits no longer.
     pub fn forget(&mut self, slot: u16) {
-        let shard = self.shard_of(slot).index();
+        let tree = self.tree_of_slot(slot).index();
         let flight = &mut self.flights[usize::from(slot)];
         if std::mem::take(&mut flight.sends) > 0 {
-            self.shards[shard].waiting -= 1;
+            self.trees[tree].waiting -= 1;
         }
         self.lists.remove(slot);
         self.stop_timing(slot);
@@ -196,14 +196,14 @@ impl Recovery {
     }
 
     /// How many packets that were sent later may be answered earlier.
-    fn reorder(&self, shard: usize) -> u64 {
-        u64::from(self.shards[shard].waiting / 4).clamp(3, 3 * BATCH)
+    fn reorder(&self, tree: usize) -> u64 {
+        u64::from(self.trees[tree].waiting / 4).clamp(3, 3 * BATCH)
     }
 
-    fn resend_overtaken(&mut self, shard: usize, answered: u64, queue: &mut SendQueue) {
+    fn resend_overtaken(&mut self, tree: usize, answered: u64, queue: &mut SendQueue) {
         let mut resends = 0;
-        let reorder = self.reorder(shard);
-        for list in shard * BACK_OFFS..(shard + 1) * BACK_OFFS {
+        let reorder = self.reorder(tree);
+        for list in tree * BACK_OFFS..(tree + 1) * BACK_OFFS {
             while let Some(slot) = self.lists.first(list) {
                 if self.flights[usize::from(slot)].number + reorder >= answered || resends == RESENDS_PER_ANSWER {
                     break;
@@ -223,16 +223,16 @@ impl Recovery {
 
     /// Queues the slots whose time has come.
     pub fn handle_timeout(&mut self, now: Time, queue: &mut SendQueue) {
-        for shard in 0..self.shards.len() {
-            if self.shards[shard].waiting > 0 && self.probe_at(shard) <= now {
-                self.probe(now, shard, queue);
+        for tree in 0..self.trees.len() {
+            if self.trees[tree].waiting > 0 && self.probe_at(tree) <= now {
+                self.probe(now, tree, queue);
             }
-            if self.shards[shard].probes > 0 {
+            if self.trees[tree].probes > 0 {
                 continue;
             }
             for back_off in 0..BACK_OFFS {
-                while let Some(slot) = self.lists.first(shard * BACK_OFFS + back_off) {
-                    if self.due(shard, back_off, slot) > now {
+                while let Some(slot) = self.lists.first(tree * BACK_OFFS + back_off) {
+                    if self.due(tree, back_off, slot) > now {
                         break;
                     }
                     self.resend(slot, queue);
@@ -241,12 +241,12 @@ impl Recovery {
         }
     }
 
-    /// Sends some slots of a quiet shard again: those that were sent least often, the oldest first. Another one of them
+    /// Sends some slots of a quiet tree again: those that were sent least often, the oldest first. Another one of them
     /// leads each time: where a queue on the way holds one packet, the leader alone gets through.
-    fn probe(&mut self, now: Time, shard: usize, queue: &mut SendQueue) {
+    fn probe(&mut self, now: Time, tree: usize, queue: &mut SendQueue) {
         let mut probes = [0; PROBES];
         let mut count = 0;
-        for list in shard * BACK_OFFS..(shard + 1) * BACK_OFFS {
+        for list in tree * BACK_OFFS..(tree + 1) * BACK_OFFS {
             while count < PROBES
                 && let Some(slot) = self.lists.first(list)
             {
@@ -256,43 +256,43 @@ impl Recovery {
             }
         }
         let probes = &mut probes[..count];
-        probes.rotate_left(self.shards[shard].probes as usize % count.max(1));
+        probes.rotate_left(self.trees[tree].probes as usize % count.max(1));
         probes.iter().for_each(|&slot| queue.push(slot));
-        self.shards[shard].probes += 1;
-        self.shards[shard].stirred_at = now;
+        self.trees[tree].probes += 1;
+        self.trees[tree].stirred_at = now;
     }
 
-    /// A shard that says nothing for two undisturbed round trips, while no other shard says anything either, is quiet.
+    /// A tree that says nothing for two undisturbed round trips, while no other tree says anything either, is quiet.
     /// As long as others answer, its packets may stand in the same queue behind theirs: it has its whole timeout then.
-    fn probe_at(&self, shard: usize) -> Time {
-        let Shard { stirred_at, probes, .. } = self.shards[shard];
-        let stirred_last = self.shards.iter().map(|shard| shard.stirred_at).max().unwrap_or(stirred_at);
+    fn probe_at(&self, tree: usize) -> Time {
+        let TreeFlow { stirred_at, probes, .. } = self.trees[tree];
+        let stirred_last = self.trees.iter().map(|tree| tree.stirred_at).max().unwrap_or(stirred_at);
         let undisturbed = self.fastest.map_or(self.timers.initial_rto, |fastest| fastest.times(2));
         let undisturbed = undisturbed.max(self.timers.min_rto);
         let doublings = probes.saturating_add(self.doubt).min(16);
         let backed_off = |patience: Span| {
             let patience = patience.times(1 << doublings).min(self.timers.max_rto);
-            patience - self.apart(shard, patience)
+            patience - self.apart(tree, patience)
         };
         let alone = stirred_at + backed_off(undisturbed.max(self.rtt.rto(1)));
         alone.min(stirred_last + backed_off(undisturbed))
     }
 
-    /// How much earlier than others' this rank's next probe of a shard is, after the first one: up to a quarter.
-    fn apart(&self, shard: usize, patience: Span) -> Span {
-        let probes = self.shards[shard].probes;
+    /// How much earlier than others' this rank's next probe of a tree is, after the first one: up to a quarter.
+    fn apart(&self, tree: usize, patience: Span) -> Span {
+        let probes = self.trees[tree].probes;
         if probes == 0 {
             return Span::ZERO;
         }
-        let [job, rank, shard] = [self.job.job.0.into(), u64::from(self.rank.0), shard as u64];
-        let hash = splitmix64(splitmix64(job << 32 | rank << 16 | shard) ^ u64::from(probes));
+        let [job, rank, tree] = [self.job.job.0.into(), u64::from(self.rank.0), tree as u64];
+        let hash = splitmix64(splitmix64(job << 32 | rank << 16 | tree) ^ u64::from(probes));
         Span((patience.0 >> 18) * (hash % (1 << 16)))
     }
 
     /// When the front of a list times out. As long as answers come in order, a packet that was sent once is not late,
     /// however long the queue that it stands in.
-    fn due(&self, shard: usize, back_off: usize, slot: u16) -> Time {
-        let Shard { resumed_at, in_order_at, .. } = self.shards[shard];
+    fn due(&self, tree: usize, back_off: usize, slot: u16) -> Time {
+        let TreeFlow { resumed_at, in_order_at, .. } = self.trees[tree];
         let from = self.flights[usize::from(slot)].sent_at.max(resumed_at);
         let from = if back_off == 0 { from.max(in_order_at) } else { from };
         from + self.rtt.rto(back_off as u32 + 1 + self.doubt)
@@ -300,20 +300,20 @@ impl Recovery {
 
     /// When the first timer runs out.
     pub fn poll_timeout(&self) -> Option<Time> {
-        (0..self.shards.len()).filter_map(|shard| self.shard_timeout(shard)).min()
+        (0..self.trees.len()).filter_map(|tree| self.tree_timeout(tree)).min()
     }
 
-    fn shard_timeout(&self, shard: usize) -> Option<Time> {
-        if self.shards[shard].waiting == 0 {
+    fn tree_timeout(&self, tree: usize) -> Option<Time> {
+        if self.trees[tree].waiting == 0 {
             return None;
         }
-        let probe = self.probe_at(shard);
-        if self.shards[shard].probes > 0 {
+        let probe = self.probe_at(tree);
+        if self.trees[tree].probes > 0 {
             return Some(probe);
         }
         let front = |back_off| {
-            let slot = self.lists.first(shard * BACK_OFFS + back_off)?;
-            Some(self.due(shard, back_off, slot))
+            let slot = self.lists.first(tree * BACK_OFFS + back_off)?;
+            Some(self.due(tree, back_off, slot))
         };
         (0..BACK_OFFS).filter_map(front).chain([probe]).min()
     }
@@ -324,7 +324,7 @@ mod tests {
     use super::*;
     use crate::contract::ids::{JobId, JobKey};
 
-    fn recovery(rank: u16, shards: u16) -> Recovery {
+    fn recovery(rank: u16, trees: u16) -> Recovery {
         let job = JobConfig {
             job: JobId(1),
             key: JobKey(1),
@@ -332,16 +332,16 @@ mod tests {
             world: 2,
             slots: 8,
             elements_per_packet: 64,
-            shards,
+            trees,
             levels: false,
             options: Default::default(),
         };
         Recovery::new(&job, Rank(rank), TimerConfig::default(), Order::Sent)
     }
 
-    /// When the shards of a rank that never hears anything are probed, from the second time on.
-    fn probes(rank: u16, shards: u16, count: usize) -> Vec<(Time, u16)> {
-        let (mut recovery, mut queue) = (recovery(rank, shards), SendQueue::new(8));
+    /// When the trees of a rank that never hears anything are probed, from the second time on.
+    fn probes(rank: u16, trees: u16, count: usize) -> Vec<(Time, u16)> {
+        let (mut recovery, mut queue) = (recovery(rank, trees), SendQueue::new(8));
         (0..8).for_each(|slot| _ = recovery.sent(Time::ZERO, slot, false));
         let mut times = Vec::new();
         while times.len() < count {
@@ -350,20 +350,20 @@ mod tests {
             let mut probed = Vec::new();
             while let Some(slot) = queue.pop() {
                 recovery.sent(due, slot, false);
-                probed.push((due, recovery.shard_of(slot).0));
+                probed.push((due, recovery.tree_of_slot(slot).0));
             }
             probed.dedup();
             times.extend(probed);
         }
-        times.split_off(usize::from(shards))
+        times.split_off(usize::from(trees))
     }
 
     /// Where they meet, a short queue would take the packets of the same few for ever.
     #[test]
     fn ranks_and_shards_that_lost_all_at_one_time_do_not_probe_at_one_time_again() {
         let ranks: Vec<Time> = (0..10).flat_map(|rank| probes(rank, 1, 30)).map(|(time, _)| time).collect();
-        let shards: Vec<Time> = probes(0, 4, 200).into_iter().map(|(time, _)| time).collect();
-        for mut times in [ranks, shards] {
+        let trees: Vec<Time> = probes(0, 4, 200).into_iter().map(|(time, _)| time).collect();
+        for mut times in [ranks, trees] {
             let all = times.len();
             times.sort();
             times.dedup_by(|b, a| b.since(*a) < Span::from_micros(20));

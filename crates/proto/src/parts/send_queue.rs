@@ -1,5 +1,5 @@
 //! Slots whose packet is to be sent, first come first served: in slot order as long as nothing is lost, so that a
-//! driver finds runs of equal-sized packets for one shard.
+//! driver finds runs of equal-sized packets for one tree.
 
 use std::collections::VecDeque;
 

@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use tributary_numeric::{BlockExponent, Scale};
 
-use crate::collective::encoding::{Encoding, NarrowBlocks, Numbers};
-use crate::collective::tensor::{Spec, Tensor};
-use crate::collective::values::Values;
 use crate::contract::config::JobConfig;
 use crate::contract::ids::OpId;
+use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
+use crate::contract::tensor::{Spec, Tensor};
+use crate::contract::values::Values;
 
 /// A collective that is not complete.
 pub struct Op {

@@ -16,18 +16,18 @@ mod server;
 use self::farewell::Farewell;
 pub use self::protocol::PROTOCOL;
 use self::server::Server;
-use crate::collective::values::Values;
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
-use crate::contract::ids::{OpId, Rank, ServerId, ShardId};
+use crate::contract::ids::{OpId, Rank, ServerId, TreeId};
 use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::time::Time;
+use crate::contract::values::Values;
 use crate::contract::wire::Common;
 use crate::switchml::SwitchMlHost;
 use crate::switchml::wire::Kind;
 
-/// A worker, a server, or both. The server of shard `c` is server `c`.
+/// A worker, a server, or both. The server of tree `c` is server `c`.
 pub struct PsHost {
     values: Values,
     job: JobConfig,
@@ -45,7 +45,7 @@ pub struct PsHost {
 }
 
 impl PsHost {
-    /// A worker, which is a server besides where `config.serves` says so. `config.job.shards` is the number of servers.
+    /// A worker, which is a server besides where `config.serves` says so. `config.job.trees` is the number of servers.
     pub fn worker(values: Values, config: &HostConfig) -> PsHost {
         let farewell = farewell::is_needed(&config.job, config).then(|| Farewell::new(config));
         PsHost { worker: Some(SwitchMlHost::new(values, config)), farewell, ..PsHost::server(values, config) }
@@ -54,13 +54,13 @@ impl PsHost {
     /// A server that is no worker.
     pub fn server(values: Values, config: &HostConfig) -> PsHost {
         let job = config.job.clone();
-        let shard = config.serves.filter(|server| server.0 < job.shards).map(|server| ShardId(server.0));
+        let tree = config.serves.filter(|server| server.0 < job.trees).map(|server| TreeId(server.0));
         PsHost {
             values,
             rank: config.rank,
             serves: config.serves,
             worker: None,
-            server: shard.map(|shard| Server::new(values, &job, shard)),
+            server: tree.map(|tree| Server::new(values, &job, tree)),
             farewell: None,
             server_next: false,
             kept: 0,
@@ -86,7 +86,7 @@ impl PsHost {
                 server.receive(now, rank, packet)
             }
             (true, Addr::Server(server), Some(worker), _) => {
-                worker.handle_packet(now, Addr::Switch(ShardId(server.0)), packet)
+                worker.handle_packet(now, Addr::Switch(TreeId(server.0)), packet)
             }
             (_, Addr::Worker(_) | Addr::Server(_), _, _) => Err(DropReason::BadKind),
             _ => Err(DropReason::NotAMember),
@@ -97,8 +97,8 @@ impl PsHost {
     fn poll_worker(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         loop {
             let sent = self.worker.as_mut()?.poll_transmit(now, buf)?;
-            let Addr::Switch(shard) = sent.to else { return Some(sent) };
-            let to = ServerId(shard.0);
+            let Addr::Switch(tree) = sent.to else { return Some(sent) };
+            let to = ServerId(tree.0);
             if Some(to) != self.serves {
                 return Some(Transmit { to: Addr::Server(to), ..sent });
             }
@@ -121,7 +121,7 @@ impl PsHost {
             let packet = Packet { bytes: &buf[..sent.len], wire_len: sent.wire_len, ecn: sent.ecn };
             self.kept += 1;
             if let (Some(worker), Some(own)) = (&mut self.worker, self.serves) {
-                let _ = worker.handle_packet(now, Addr::Switch(ShardId(own.0)), packet);
+                let _ = worker.handle_packet(now, Addr::Switch(TreeId(own.0)), packet);
             }
         }
     }
@@ -222,8 +222,8 @@ impl Host for PsHost {
 /// What a worker says of the parts of its switch, which are servers here.
 fn of_servers(error: CollectiveError) -> CollectiveError {
     match error {
-        CollectiveError::SwitchSilent { shard, block, op } => {
-            CollectiveError::ServerSilent { server: ServerId(shard.0), block, op }
+        CollectiveError::SwitchSilent { tree, block, op } => {
+            CollectiveError::ServerSilent { server: ServerId(tree.0), block, op }
         }
         error => error,
     }

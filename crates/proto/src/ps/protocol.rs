@@ -1,7 +1,7 @@
 //! Parameter servers as a value of the registry.
 
 use super::{PsHost, farewell};
-use crate::collective::encoding::{NarrowBlocks, Numbers};
+use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::options::OptionSet;
 use crate::contract::protocol::{Description, Placement, Protocol};
 use crate::contract::wire::kind;

@@ -1,15 +1,15 @@
-//! A server: the switch's machine for one shard, whose multicast is a packet for each worker.
+//! A server: the switch's machine for one tree, whose multicast is a packet for each worker.
 
 use std::collections::VecDeque;
 
-use crate::collective::values::{FINGERPRINT_LEN, Values};
 use crate::contract::asked::Asked;
 use crate::contract::config::{Below, JobConfig, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
-use crate::contract::ids::{GroupId, PortId, Rank, ShardId};
+use crate::contract::ids::{GroupId, PortId, Rank, TreeId};
 use crate::contract::packet::{Addr, Ecn, Packet, PacketMut, Transmit};
 use crate::contract::switch::{MIN_TRANSMIT_LEN, NoQueues, Switch, Verdict};
 use crate::contract::time::Time;
+use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::kind;
 use crate::switchml::SwitchMl;
 use crate::switchml::wire::HEADER_LEN;
@@ -35,7 +35,7 @@ struct Outgoing {
 pub struct Server {
     machine: SwitchMl,
     world: u16,
-    shard: ShardId,
+    tree: TreeId,
     outgoing: VecDeque<Outgoing>,
     /// Buffers that are used again.
     free: Vec<Vec<u8>>,
@@ -45,15 +45,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// The server of one shard.
-    pub fn new(values: Values, job: &JobConfig, shard: ShardId) -> Server {
+    /// The server of one tree.
+    pub fn new(values: Values, job: &JobConfig, tree: TreeId) -> Server {
         let members = (0..job.world).map(PortId).collect();
         let below = Below::workers(job.world);
-        let config = SwitchConfig { job: job.clone(), shard, members, below, group: GroupId(0), parent: None };
+        let config = SwitchConfig { job: job.clone(), tree, members, below, group: GroupId(0), parent: None };
         Server {
             machine: SwitchMl::new(values, &config),
             world: job.world,
-            shard,
+            tree,
             outgoing: VecDeque::new(),
             free: Vec::new(),
             longest: longest(values, job),
@@ -89,7 +89,7 @@ impl Server {
     ) -> Result<(), DropReason> {
         let (next, left) = match verdict {
             // Each server begins with another worker, so that their results do not all meet at one.
-            Verdict::Group(_) => (self.shard.0 % self.world, self.world),
+            Verdict::Group(_) => (self.tree.0 % self.world, self.world),
             Verdict::Port(port) => (port.0, 1),
             Verdict::Drop(reason) => {
                 self.free.push(bytes);

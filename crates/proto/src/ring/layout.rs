@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::collective::tensor::Spec;
 use crate::contract::config::JobConfig;
+use crate::contract::tensor::Spec;
 
 /// A block's number: chunk by chunk, the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ mod tests {
             world,
             slots: 1,
             elements_per_packet: k,
-            shards: 1,
+            trees: 1,
             levels: false,
             options: Default::default(),
         };

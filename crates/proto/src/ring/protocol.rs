@@ -1,7 +1,7 @@
 //! The ring as a value of the registry.
 
 use super::{RingHost, wire};
-use crate::collective::encoding::Numbers;
+use crate::contract::numbers::Numbers;
 use crate::contract::options::OptionSet;
 use crate::contract::protocol::{Placement, Protocol, Refusal};
 

@@ -87,7 +87,7 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::tensor::Spec;
+    use crate::contract::tensor::Spec;
     use crate::ring::wire::Phase;
     use tributary_numeric::{DType, ReduceOp};
 

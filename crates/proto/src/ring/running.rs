@@ -3,11 +3,11 @@
 use super::item::PacketCopy;
 use super::layout::{Block, Layout};
 use super::wire::{DATA_LEN, Data, Phase};
-use crate::collective::tensor::{Spec, Tensor};
 use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::Collective;
 use crate::contract::ids::Rank;
+use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::time::Time;
 
 /// A set of blocks.

@@ -1,11 +1,11 @@
 //! The ring's packets behind the common header. Big-endian; `docs/protocols/ring.md` draws them.
 
-use crate::collective::tensor::Spec;
 use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
 use crate::contract::ids::{OpId, Rank};
 use crate::contract::protocol::Description;
+use crate::contract::tensor::Spec;
 use crate::contract::wire::{COMMON_LEN, Common, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
 
 /// To the successor: one block.

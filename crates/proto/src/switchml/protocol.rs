@@ -1,11 +1,11 @@
 //! SwitchML as a value of the registry.
 
 use super::{SwitchMl, SwitchMlHost, switch, wire};
-use crate::collective::encoding::{Encoding, NarrowBlocks, Numbers};
-use crate::collective::tensor::Spec;
-use crate::collective::values::Values;
+use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::{OptionSet, Options};
 use crate::contract::protocol::{Placement, Protocol, Refusal};
+use crate::contract::tensor::Spec;
+use crate::contract::values::Values;
 use crate::parts::layout;
 
 /// SwitchML (Sapio et al., NSDI 2021): self-clocked slots in one switch, or in levels of switches.

@@ -9,10 +9,10 @@
 
 use tributary_numeric::BlockExponent;
 
-use crate::collective::tensor::Spec;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::contract::protocol::Description;
+use crate::contract::tensor::Spec;
 use crate::contract::wire::{COMMON_LEN, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
 pub use crate::parts::look_ahead::LookAhead;
 pub use crate::parts::mismatch::Mismatch;
@@ -118,7 +118,7 @@ mod tests {
     use tributary_numeric::{DType, ReduceOp};
 
     use super::*;
-    use crate::collective::tensor::Primitive;
+    use crate::contract::tensor::Primitive;
 
     #[test]
     fn an_exponent_that_no_block_of_the_type_has_is_refused() {

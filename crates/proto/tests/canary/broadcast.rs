@@ -2,10 +2,10 @@
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::canary::wire::Kind;
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::contract::host::Collective;
 use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::fabric::{Fabric, Fate, bad_cables};
 use crate::reduce::to;

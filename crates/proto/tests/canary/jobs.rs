@@ -1,13 +1,13 @@
 //! Several applications at one switch (§3.4): what they share, what each is charged, and what is left of them.
 
 use tributary_proto::canary::wire::Kind;
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{JobId, PortId};
 use tributary_proto::contract::metric::named;
 use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::switch::{NoQueues, SharedSwitch, Verdict};
 use tributary_proto::contract::time::Time;
+use tributary_proto::contract::values::Values;
 
 use crate::setup::{TIMEOUT, plan, switch_config, switch_with};
 use crate::switch::{Bench, bench, contribution, packet, values};

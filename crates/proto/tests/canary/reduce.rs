@@ -2,10 +2,10 @@
 
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::canary::wire::Kind;
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::time::Span;
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::fabric::{Fabric, bad_cables};
 use crate::results::{collective, expected, input, output};

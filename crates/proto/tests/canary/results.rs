@@ -1,10 +1,10 @@
 //! Whole collectives: every rank gets the sum, the same to the bit, and switches hold nothing afterwards.
 
 use tributary_numeric::{BlockExponent, Element, ReduceOp};
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::fabric::{DELAY, Fabric};
 use crate::setup::{switch_config, switch_with};

@@ -36,7 +36,7 @@ pub fn job(world: u16, slots: u16) -> JobConfig {
         world,
         slots,
         elements_per_packet: 8,
-        shards: 1,
+        trees: 1,
         levels: false,
         options: PROTOCOL.options.defaults(),
     }

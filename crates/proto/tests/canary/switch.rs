@@ -2,8 +2,6 @@
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH};
-use tributary_proto::collective::tensor::Spec;
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::SharedSwitchConfig;
 use tributary_proto::contract::drive::record::SwitchRecorder;
 use tributary_proto::contract::drop_reason::DropReason;
@@ -11,7 +9,9 @@ use tributary_proto::contract::ids::{JobId, NodeId, PortId, PortSet, Rank};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::{Common, u32};
 use tributary_proto::parts::look_ahead::LookAhead;
 

@@ -8,15 +8,15 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::collective::encoding::Numbers;
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{JobId, JobKey, Rank};
+use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 pub const JOB: JobId = JobId(0x0102);
 pub const KEY: JobKey = JobKey(0xA1A2_A3A4_A5A6_A7A8);
@@ -62,7 +62,7 @@ pub fn job(protocol: &Protocol) -> JobConfig {
         world: 2,
         slots: 2,
         elements_per_packet: 4,
-        shards: 1,
+        trees: 1,
         levels: false,
         options: in_fixed_point(protocol),
     }

@@ -16,7 +16,7 @@ pub mod nodes;
 
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent, SubmitError};
-use tributary_proto::contract::ids::{GroupId, OpId, PortId, Rank, ServerId, ShardId};
+use tributary_proto::contract::ids::{GroupId, OpId, PortId, Rank, ServerId, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::Verdict;
@@ -39,7 +39,7 @@ pub struct Flight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// The pipeline of this shard in the next switch.
-    Shard(ShardId),
+    Shard(TreeId),
     /// A host, that sees it come from `from`.
     Host { to: usize, from: Addr },
 }
@@ -179,7 +179,7 @@ impl Network {
     }
 
     /// Any bytes reach a shard of a switch now, through `ingress`; a stranger's comes from [`PortId::UNKNOWN`].
-    pub fn inject_to_switch(&mut self, switch: usize, shard: ShardId, ingress: PortId, bytes: &[u8]) {
+    pub fn inject_to_switch(&mut self, switch: usize, shard: TreeId, ingress: PortId, bytes: &[u8]) {
         let route = Route::Shard(shard);
         let flight = Flight { route, bytes: bytes.to_vec(), wire_len: bytes.len(), ecn: Ecn::NotCapable };
         self.queue.push(self.now, Event::Arrive { node: Node::Switch(switch), port: ingress, flight });
@@ -228,7 +228,7 @@ impl Network {
                 if node.alive && node.timer.take_if(|due| *due == at).is_some() {
                     for shard in 0..node.pipelines.len() {
                         self.of_switches.timeout(&mut self.switches[switch].pipelines[shard], at);
-                        self.send_made(switch, ShardId(shard as u16));
+                        self.send_made(switch, TreeId(shard as u16));
                     }
                     self.arm_switch(switch);
                 }
@@ -260,7 +260,7 @@ impl Network {
             let route = match to {
                 Addr::Switch(shard) => Route::Shard(shard),
                 // The first of the switches on the way, all of which handle it.
-                Addr::Node(_) => Route::Shard(ShardId(0)),
+                Addr::Node(_) => Route::Shard(TreeId(0)),
                 Addr::Worker(worker) => Route::Host { to: worker.index(), from },
                 Addr::Server(server) => Route::Host { to: self.first_server + server.index(), from },
             };
@@ -293,7 +293,7 @@ impl Network {
         }
     }
 
-    fn process(&mut self, switch: usize, shard: ShardId, ingress: PortId, mut flight: Flight) {
+    fn process(&mut self, switch: usize, shard: TreeId, ingress: PortId, mut flight: Flight) {
         let node = &mut self.switches[switch];
         let Some(pipeline) = node.pipelines.get_mut(shard.index()) else { return };
         let len = flight.bytes.len();
@@ -308,7 +308,7 @@ impl Network {
     }
 
     /// Sends what the machines of a shard have made by themselves.
-    fn send_made(&mut self, switch: usize, shard: ShardId) {
+    fn send_made(&mut self, switch: usize, shard: TreeId) {
         for Made { to, bytes, wire_len, ecn } in self.of_switches.take() {
             self.carry_out(switch, shard, to, Flight { route: Route::Shard(shard), bytes, wire_len, ecn });
         }
@@ -325,7 +325,7 @@ impl Network {
     }
 
     /// Does what a verdict says with a packet that a shard let through.
-    fn carry_out(&mut self, switch: usize, shard: ShardId, verdict: Verdict, flight: Flight) {
+    fn carry_out(&mut self, switch: usize, shard: TreeId, verdict: Verdict, flight: Flight) {
         let ports: Vec<PortId> = match verdict {
             Verdict::Consume | Verdict::Drop(_) => return,
             Verdict::Port(port) => vec![port],

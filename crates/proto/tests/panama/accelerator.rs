@@ -1,14 +1,14 @@
 //! One accelerator, packet by packet (§5): what comes out for what goes in, as a hardware design would have it.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::Spec;
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, JobConfig, Parent, SwitchConfig};
 use tributary_proto::contract::drop_reason::DropReason;
-use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, TreeId};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Time;
+use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::panama::Panama;
 use tributary_proto::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
@@ -42,7 +42,7 @@ impl Bench {
     fn with_below(below: Vec<Below>, parent: Option<Parent>, first: u32) -> Bench {
         let job = job(below.len() as u16, 1, 4, 4);
         let members = (0..below.len() as u16).map(PortId).collect();
-        let config = SwitchConfig { job: job.clone(), shard: ShardId(0), members, below, group: GROUP, parent };
+        let config = SwitchConfig { job: job.clone(), tree: TreeId(0), members, below, group: GROUP, parent };
         Bench { machine: Panama::starting_at(Values::Elements, &config, first), job }
     }
 

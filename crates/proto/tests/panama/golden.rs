@@ -1,13 +1,13 @@
 //! The bytes of every kind of packet, as the machines write them, and the trace of figure 6a that another implementation of
 //! the accelerator can be held to.
 
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, SwitchConfig};
 use tributary_proto::contract::host::Host;
-use tributary_proto::contract::ids::{GroupId, PortId, ShardId};
+use tributary_proto::contract::ids::{GroupId, PortId, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 use tributary_proto::panama::PROTOCOL;
 use tributary_proto::panama::wire::Kind;
 
@@ -20,7 +20,7 @@ fn host(rank: u16) -> Box<dyn Host> {
 fn new_switch(ports: u16) -> Box<dyn Switch> {
     let config = SwitchConfig {
         job: job(&PROTOCOL),
-        shard: ShardId(0),
+        tree: TreeId(0),
         members: (0..ports).map(PortId).collect(),
         below: Below::workers(ports),
         group: GroupId(0),
@@ -44,7 +44,7 @@ fn notice(switch: &mut Box<dyn Switch>) -> Vec<u8> {
 
 fn hear(host: &mut Box<dyn Host>, bytes: &[u8]) {
     let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::Capable };
-    host.handle_packet(Time::ZERO, Addr::Switch(ShardId(0)), packet).unwrap();
+    host.handle_packet(Time::ZERO, Addr::Switch(TreeId(0)), packet).unwrap();
 }
 
 fn of_kind(kind: Kind, bytes: &[u8]) -> Vec<u8> {

@@ -1,15 +1,15 @@
 //! Jobs, hosts and pipelines for the tests.
 
 use tributary_numeric::{DType, Element, ReduceOp};
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
-use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 use tributary_proto::panama::{PROTOCOL, Reference, reference};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
@@ -29,7 +29,7 @@ pub fn job(world: u16, trees: u16, room: u16, elements_per_packet: u16) -> JobCo
         world,
         slots: trees * room,
         elements_per_packet,
-        shards: trees,
+        trees,
         levels: false,
         options: options(&[]),
     }
@@ -50,12 +50,12 @@ pub fn host(job: &JobConfig, rank: u16, child: u16) -> Box<dyn Host> {
 
 /// The pipelines of a switch whose children are behind the ports from 0 on, one a tree.
 pub fn pipelines(job: &JobConfig, below: &[Below], parent: Option<Parent>) -> Vec<Pipeline> {
-    (0..job.shards)
+    (0..job.trees)
         .map(|shard| {
             let mut pipeline = Pipeline::default();
             let members: Vec<PortId> = (0..below.len() as u16).map(PortId).collect();
             let (below, group) = (below.to_vec(), GroupId(0));
-            let config = SwitchConfig { job: job.clone(), shard: ShardId(shard), members, below, group, parent };
+            let config = SwitchConfig { job: job.clone(), tree: TreeId(shard), members, below, group, parent };
             let installed = InstalledJob {
                 protocol: PROTOCOL.code,
                 key: job.key,

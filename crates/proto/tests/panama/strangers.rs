@@ -1,9 +1,9 @@
 //! Bytes that nobody should have sent: counted under a reason, without a trace in any result.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::Spec;
-use tributary_proto::contract::ids::{ChildId, PortId, ShardId};
+use tributary_proto::contract::ids::{ChildId, PortId, TreeId};
 use tributary_proto::contract::packet::Addr;
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
 use tributary_proto::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
 use tributary_proto::panama::{PROTOCOL, Reference};
@@ -37,7 +37,7 @@ fn a_packet_belongs_to_the_tree_that_it_names_and_others_to_none() {
         contributors: 1,
     };
     header.emit(&mut bytes);
-    for (tid, tree) in [(0, Some(ShardId(0))), (1, Some(ShardId(1))), (2, None), (255, None)] {
+    for (tid, tree) in [(0, Some(TreeId(0))), (1, Some(TreeId(1))), (2, None), (255, None)] {
         bytes[20] = tid;
         assert_eq!((PROTOCOL.tree_of)(&job, &bytes), tree, "tree {tid}");
     }
@@ -55,7 +55,7 @@ fn garbage_from_strangers_and_without_the_key_changes_nothing() {
         }
         for us in 0..300u64 {
             network.run_until(tributary_proto::contract::time::Time(us * 5_000_000));
-            let shard = ShardId(rng.below(2) as u16);
+            let shard = TreeId(rng.below(2) as u16);
             let bytes = mutated(&mut rng, false);
             network.inject_to_switch(0, shard, PortId(rng.below(3) as u16), &bytes);
             network.inject_to_host(rng.below(3) as usize, Addr::Switch(shard), &bytes);
@@ -87,15 +87,12 @@ fn a_member_that_complains_without_reason_costs_time_and_no_bit() {
             let kind = kinds[rng.below(4) as usize];
             let mut bytes = vec![0; HEADER_LEN];
             Common { kind: kind as u8, ..job.common() }.emit(&mut bytes);
-            let spec = tributary_proto::collective::tensor::Spec::allreduce(
-                3_000,
-                tributary_numeric::DType::F32,
-                ReduceOp::Sum,
-            );
+            let spec =
+                tributary_proto::contract::tensor::Spec::allreduce(3_000, tributary_numeric::DType::F32, ReduceOp::Sum);
             let wid = tributary_proto::contract::ids::ChildId(port);
             let (vid, epoch) = (rng.below(100) as u32, rng.below(4) as u16);
             Header { vid, tid: tree as u8, wnd_cap: 0, epoch, wid, spec, contributors: 1 }.emit(&mut bytes);
-            network.inject_to_switch(0, ShardId(tree), PortId(port), &bytes);
+            network.inject_to_switch(0, TreeId(tree), PortId(port), &bytes);
         }
         let sum = output(network.run_until_idle(at_ms(1_000_000)), tributary_numeric::DType::F32, 3_000);
         assert!(sum == expected(&inputs, ReduceOp::Sum, &Reference::star(3)), "seed {seed}");

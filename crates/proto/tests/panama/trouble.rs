@@ -3,7 +3,7 @@
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent, SubmitError};
-use tributary_proto::contract::ids::{Rank, ShardId};
+use tributary_proto::contract::ids::{Rank, TreeId};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
@@ -81,7 +81,7 @@ fn a_switch_that_is_silent_is_named() {
     }
     for events in network.run_until_idle(at_ms(10_000)) {
         let silent =
-            CollectiveError::SwitchSilent { shard: ShardId(0), block: 0, op: tributary_proto::contract::ids::OpId(0) };
+            CollectiveError::SwitchSilent { tree: TreeId(0), block: 0, op: tributary_proto::contract::ids::OpId(0) };
         assert_eq!(error_of(&events), silent);
     }
 }

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use tributary_numeric::ReduceOp;
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::{Collective, Host, HostEvent, HostStats, SubmitError};
-use tributary_proto::contract::ids::{OpId, Rank, ShardId};
+use tributary_proto::contract::ids::{OpId, Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Packet, Transmit};
 use tributary_proto::contract::time::Time;
+use tributary_proto::contract::values::Values;
 use tributary_proto::panama::{PanamaHost, Reference};
 
 use crate::harness::Network;
@@ -36,7 +36,7 @@ impl Host for Watched {
     fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
         let outcome = self.machine.handle_packet(now, from, packet);
         for tree in 0..self.trees {
-            let (window, done) = self.machine.window(ShardId(tree)).unwrap();
+            let (window, done) = self.machine.window(TreeId(tree)).unwrap();
             self.log.lock().unwrap().insert((tree, done), window.size());
         }
         outcome
@@ -77,7 +77,7 @@ fn watched(seed: u64, link: LinkConfig, job: &JobConfig) -> (Network, Vec<Log>) 
             fabric: Default::default(),
         };
         let (machine, log) = (PanamaHost::new(Values::Elements, &config), logs[usize::from(rank)].clone());
-        Box::new(Watched { machine, trees: job.shards, log })
+        Box::new(Watched { machine, trees: job.trees, log })
     };
     let hosts = (0..job.world).map(host).collect();
     (Network::star(seed, link, hosts, pipelines(job, &Below::workers(job.world), None)), logs)

@@ -1,13 +1,13 @@
 //! Jobs with servers for the tests, their inputs, and the check of every rank's output.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::collective::tensors::{ElementTensor, VecStorage};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{JobId, JobKey, Rank, ServerId};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
+use tributary_proto::tensors::{ElementTensor, VecStorage};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
@@ -28,7 +28,7 @@ pub fn network(seed: u64, link: LinkConfig, world: u16, dedicated: u16) -> Netwo
         world,
         slots: 4 * servers,
         elements_per_packet: 64,
-        shards: servers,
+        trees: servers,
         levels: false,
         options: PS.options.defaults(),
     };

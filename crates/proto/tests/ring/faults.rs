@@ -1,9 +1,9 @@
 //! Trouble speaks: every rank hears in time what is wrong, and who it is.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent, SubmitError};
 use tributary_proto::contract::ids::{OpId, Rank};
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::harness::Network;

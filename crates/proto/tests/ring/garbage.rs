@@ -120,7 +120,7 @@ fn members_that_are_no_neighbours_are_not_listened_to() {
     for (from, reason) in [
         (Addr::Worker(Rank(2)), DropReason::WrongWorker),
         (Addr::Worker(Rank(9)), DropReason::NotAMember),
-        (Addr::Switch(tributary_proto::contract::ids::ShardId(0)), DropReason::NotAMember),
+        (Addr::Switch(tributary_proto::contract::ids::TreeId(0)), DropReason::NotAMember),
         (Addr::Worker(Rank(1)), DropReason::BadKind),
     ] {
         let before = net.hosts[0].machine.stats().drops.get(reason);

@@ -1,11 +1,11 @@
 //! Every header to the bit: written as the golden bytes, and read from them.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::{OpId, Rank};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Time;
 use tributary_proto::ring::wire::{self, Ack, DATA_LEN, Data, Fault, Notice, Phase};
 

@@ -1,13 +1,13 @@
 //! Rings for the tests: jobs, inputs, and the check of every rank's output.
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::collective::tensor::Tensor;
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage, VecStorage};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent};
 use tributary_proto::contract::ids::{JobId, JobKey, OpId, Rank};
+use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage, VecStorage};
 
 use crate::harness::Network;
 use crate::harness::link::{LinkConfig, SplitMix};
@@ -20,7 +20,7 @@ pub fn job(world: u16, elements_per_packet: u16) -> JobConfig {
         world,
         slots: 1,
         elements_per_packet,
-        shards: 1,
+        trees: 1,
         levels: false,
         options: Default::default(),
     }

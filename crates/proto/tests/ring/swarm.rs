@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::{Spec, Tensor};
-use tributary_proto::collective::tensors::{FingerprintTensor, Roster};
 use tributary_proto::contract::host::{Collective, HostEvent};
+use tributary_proto::contract::tensor::{Spec, Tensor};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::ring::layout::Layout;
+use tributary_proto::tensors::{FingerprintTensor, Roster};
 
 use crate::harness::Network;
 use crate::harness::link::{LinkConfig, SplitMix};

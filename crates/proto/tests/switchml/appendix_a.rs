@@ -1,14 +1,14 @@
 //! Appendix A of the paper, event by event: three workers, one slot, and two losses.
 
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::{Host, HostEvent};
-use tributary_proto::contract::ids::{GroupId, PortId, ShardId};
+use tributary_proto::contract::ids::{GroupId, PortId, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::Time;
+use tributary_proto::contract::values::Values;
 use tributary_proto::switchml::wire::{HEADER_LEN, Header, Kind};
 
 use crate::setup::{at_ms, collective, host, job, pipelines, sum};
@@ -31,7 +31,7 @@ impl Stage {
     fn sends(&mut self, worker: usize, now: Time) -> Vec<u8> {
         let mut buf = vec![0; 64];
         let transmit = self.workers[worker].poll_transmit(now, &mut buf).expect("a packet");
-        assert_eq!(transmit.to, Addr::Switch(ShardId(0)));
+        assert_eq!(transmit.to, Addr::Switch(TreeId(0)));
         assert!(self.workers[worker].poll_transmit(now, &mut [0; 64]).is_none(), "one packet only");
         buf.truncate(transmit.len);
         buf
@@ -55,7 +55,7 @@ impl Stage {
 
     fn receives(&mut self, worker: usize, now: Time, result: &[u8]) {
         let packet = Packet { bytes: result, wire_len: result.len(), ecn: Ecn::NotCapable };
-        self.workers[worker].handle_packet(now, Addr::Switch(ShardId(0)), packet).unwrap();
+        self.workers[worker].handle_packet(now, Addr::Switch(TreeId(0)), packet).unwrap();
     }
 }
 

@@ -1,15 +1,15 @@
 //! Who has lost a result gets it the first time it asks (Algorithm 3, line 20), however long ranks computed before: time
 //! in which nothing was under way is no round trip. Appendix A's t8, in steady use.
 
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, JobConfig, Parent};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::Host;
-use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 
 use crate::setup::{collective, host, job, pipelines, pipelines_in_tree};
 
@@ -67,7 +67,7 @@ impl Ranks {
     fn receive(&mut self, result: &[u8]) {
         for host in &mut self.hosts {
             let packet = Packet { bytes: result, wire_len: result.len(), ecn: Ecn::NotCapable };
-            host.handle_packet(self.now, Addr::Switch(ShardId(0)), packet).unwrap();
+            host.handle_packet(self.now, Addr::Switch(TreeId(0)), packet).unwrap();
             while host.poll_event().is_some() {}
         }
     }

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, JobConfig, SwitchConfig};
 use tributary_proto::contract::host::HostEvent;
-use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, ShardId};
+use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, TreeId};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::time::Span;
+use tributary_proto::contract::values::Values;
 
 use crate::harness::Network;
 use crate::harness::link::{LinkConfig, SplitMix};
@@ -56,7 +56,7 @@ fn two_hundred_collectives_of_random_sizes_stream_back_to_back() {
                 (rng.below(limit) as usize, rng.chance(0.7))
             })
             .collect();
-        let job = JobConfig { shards, ..job(4, 16, 64) };
+        let job = JobConfig { trees: shards, ..job(4, 16, 64) };
         let mut network = star(seed, LinkConfig { loss, ..LinkConfig::default() }, &job);
         let memory: Vec<usize> = memory_bytes(&network, &job);
         reduce(&mut network, &sizes, at_ms(1_000_000));
@@ -101,15 +101,15 @@ fn two_jobs_do_not_see_each_other() {
         world: 3,
         slots: 4,
         elements_per_packet: 32,
-        shards: 1,
+        trees: 1,
         levels: false,
         options: tributary_proto::switchml::PROTOCOL.options.defaults(),
     };
     let mut pipeline = Pipeline::default();
     let install = |pipeline: &mut _, job: &JobConfig, ports: Range<u16>, group| {
         let below = Below::workers(ports.len() as u16);
-        let (job, shard, members, parent) = (job.clone(), ShardId(0), ports.map(PortId).collect(), None);
-        install(Values::Elements, pipeline, &SwitchConfig { job, shard, members, below, group, parent });
+        let (job, shard, members, parent) = (job.clone(), TreeId(0), ports.map(PortId).collect(), None);
+        install(Values::Elements, pipeline, &SwitchConfig { job, tree: shard, members, below, group, parent });
     };
     install(&mut pipeline, &first, 0..2, GroupId(1));
     install(&mut pipeline, &second, 2..5, GroupId(2));

@@ -1,15 +1,15 @@
 //! The bytes of every kind of packet, as the machines write them.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, SwitchConfig};
 use tributary_proto::contract::host::{Collective, Host};
-use tributary_proto::contract::ids::{GroupId, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{GroupId, PortId, Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 use tributary_proto::switchml::PROTOCOL;
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::harness::golden::{check, f32s, job, sent, words};
 
@@ -20,7 +20,7 @@ fn host(rank: u16) -> Box<dyn Host> {
 fn new_switch() -> Box<dyn Switch> {
     let config = SwitchConfig {
         job: job(&PROTOCOL),
-        shard: ShardId(0),
+        tree: TreeId(0),
         members: vec![PortId(0), PortId(1)],
         below: Below::workers(2),
         group: GroupId(0),
@@ -60,7 +60,7 @@ fn every_kind() {
     hosts.iter_mut().for_each(|host| drop(sent(host, Time::ZERO)));
     for host in &mut hosts {
         let packet = Packet { bytes: &agreed, wire_len: agreed.len(), ecn: Ecn::NotCapable };
-        host.handle_packet(Time::ZERO, Addr::Switch(ShardId(0)), packet).unwrap();
+        host.handle_packet(Time::ZERO, Addr::Switch(TreeId(0)), packet).unwrap();
     }
     let updates = hosts.each_mut().map(|host| sent(host, Time::ZERO));
     packets.push(("UPDATE of rank 1: slot 0, phase 1; its next block is not finite", updates[1].clone()));

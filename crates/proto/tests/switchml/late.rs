@@ -1,14 +1,14 @@
 //! Packets that come too late: copies from two phases ago, which is why packets carry the whole phase and not only its
 //! last bit, the paper's `ver`; and packets that cross their result on the way.
 
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::Host;
-use tributary_proto::contract::ids::{GroupId, PortId, ShardId};
+use tributary_proto::contract::ids::{GroupId, PortId, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 
 use crate::setup::{collective, host, job, pipelines, sum};
 
@@ -53,8 +53,8 @@ fn a_copy_from_two_phases_ago_is_not_taken_for_a_contribution() {
         assert_eq!(verdict, Verdict::Group(GroupId(0)));
         for host in &mut hosts {
             let packet = Packet { bytes: &result, wire_len: result.len(), ecn: Ecn::NotCapable };
-            host.handle_packet(NOW, Addr::Switch(ShardId(0)), packet).unwrap();
-            let again = host.handle_packet(NOW, Addr::Switch(ShardId(0)), packet);
+            host.handle_packet(NOW, Addr::Switch(TreeId(0)), packet).unwrap();
+            let again = host.handle_packet(NOW, Addr::Switch(TreeId(0)), packet);
             assert_eq!(again, Err(DropReason::Stale), "nor does a host take a result twice");
         }
     }
@@ -92,7 +92,7 @@ fn a_packet_that_crosses_its_result_is_let_go_once() {
         }
         for host in &mut hosts {
             let packet = Packet { bytes: &result, wire_len: result.len(), ecn: Ecn::NotCapable };
-            host.handle_packet(NOW, Addr::Switch(ShardId(0)), packet).unwrap();
+            host.handle_packet(NOW, Addr::Switch(TreeId(0)), packet).unwrap();
         }
     }
 }

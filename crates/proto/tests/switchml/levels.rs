@@ -1,11 +1,11 @@
 //! §7: switches in levels. Each sums its children and hands one contribution up; loss is recovered through all levels.
 
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, JobConfig, Parent};
 use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent};
 use tributary_proto::contract::ids::{ChildId, PortId, Rank};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;

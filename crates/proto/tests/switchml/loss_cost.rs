@@ -42,7 +42,7 @@ fn a_pool_that_queues_for_longer_than_a_timeout_is_not_taken_for_lost() {
     // 512 packets of 9,000 bytes are 37 ms of a link whose empty round trip takes 0.3 ms. The timeout before the first
     // sample is 20 ms, and every timeout that fires too early spoils the sample that would have shown it.
     for (seed, shards) in [(3, 1), (4, 1), (5, 2), (6, 2)] {
-        let job = JobConfig { shards, ..job(4, 512, 2_240) };
+        let job = JobConfig { trees: shards, ..job(4, 512, 2_240) };
         let (seconds, again) = run(seed, &job, 0.01);
         println!("seed {seed}, {shards} shards: {:.3} Gbit/s, {:.1} % sent again", 0.2 / seconds, 100.0 * again);
         // 6 % are lost on one of the ways from four hosts and back to four. The rest only stood in the queue.

@@ -1,14 +1,14 @@
 //! Jobs, hosts and pipelines for the tests.
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
-use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, ShardId};
+use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
@@ -27,7 +27,7 @@ pub fn job(world: u16, slots: u16, elements_per_packet: u16) -> JobConfig {
         world,
         slots,
         elements_per_packet,
-        shards: 1,
+        trees: 1,
         levels: false,
         options: numbers("fixed"),
     }
@@ -57,12 +57,12 @@ pub fn pipelines(values: Values, job: &JobConfig, children: u16) -> Vec<Pipeline
 
 /// The pipelines of a switch whose children are behind the ports from 0 on, one a shard.
 pub fn pipelines_in_tree(values: Values, job: &JobConfig, below: &[Below], parent: Option<Parent>) -> Vec<Pipeline> {
-    (0..job.shards)
+    (0..job.trees)
         .map(|shard| {
             let mut pipeline = Pipeline::default();
             let members = (0..below.len() as u16).map(PortId).collect();
-            let (job, shard, below, group) = (job.clone(), ShardId(shard), below.to_vec(), GroupId(0));
-            install(values, &mut pipeline, &SwitchConfig { job, shard, members, below, group, parent });
+            let (job, shard, below, group) = (job.clone(), TreeId(shard), below.to_vec(), GroupId(0));
+            install(values, &mut pipeline, &SwitchConfig { job, tree: shard, members, below, group, parent });
             pipeline
         })
         .collect()

@@ -2,17 +2,17 @@
 //! hosts had encoded four.
 
 use tributary_numeric::{BlockExponent, DType, Element, ReduceOp, Scale, bf16, codec, f16};
-use tributary_proto::collective::tensor::{Spec, Tensor};
-use tributary_proto::collective::tensors::{FingerprintTensor, Roster};
-use tributary_proto::collective::values::{FINGERPRINT_LEN, SCALED_FINGERPRINTS, Values};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{ChildId, GroupId, PortId};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::switch::{NoQueues, Verdict};
+use tributary_proto::contract::tensor::{Spec, Tensor};
 use tributary_proto::contract::time::Time;
+use tributary_proto::contract::values::{FINGERPRINT_LEN, SCALED_FINGERPRINTS, Values};
 use tributary_proto::contract::wire::Common;
 use tributary_proto::switchml::wire::{HEADER_LEN, Header, Kind, LookAhead};
+use tributary_proto::tensors::{FingerprintTensor, Roster};
 
 use crate::floats::{floats, lossy, reduce};
 use crate::harness::Network;

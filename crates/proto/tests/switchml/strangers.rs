@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::JobConfig;
-use tributary_proto::contract::ids::{ChildId, PortId, ShardId};
+use tributary_proto::contract::ids::{ChildId, PortId, TreeId};
 use tributary_proto::contract::packet::Addr;
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
 use tributary_proto::switchml::wire::{HEADER_LEN, Header, LookAhead};
 
@@ -35,7 +35,7 @@ fn mutated(rng: &mut SplitMix, key_known: bool) -> Vec<u8> {
 #[test]
 fn a_packet_belongs_to_the_tree_that_owns_its_slot_and_short_ones_to_none() {
     let protocol = &tributary_proto::switchml::PROTOCOL;
-    let job = JobConfig { shards: 3, ..job(3, 12, 64) };
+    let job = JobConfig { trees: 3, ..job(3, 12, 64) };
     let packet = |slot: u16| {
         let mut bytes = vec![0; 40];
         Common { protocol: protocol.code, kind: 16, job: job.job, key: job.key }.emit(&mut bytes);
@@ -43,7 +43,7 @@ fn a_packet_belongs_to_the_tree_that_owns_its_slot_and_short_ones_to_none() {
         bytes
     };
     for (slot, tree) in [(0, Some(0)), (3, Some(0)), (4, Some(1)), (11, Some(2)), (12, None)] {
-        assert_eq!((protocol.tree_of)(&job, &packet(slot)), tree.map(ShardId), "slot {slot}");
+        assert_eq!((protocol.tree_of)(&job, &packet(slot)), tree.map(TreeId), "slot {slot}");
     }
     for len in COMMON_LEN..HEADER_LEN {
         assert_eq!((protocol.tree_of)(&job, &packet(4)[..len]), None, "{len} bytes");
@@ -67,10 +67,10 @@ fn garbage_from_strangers_and_without_the_key_changes_nothing() {
             let stranger = rng.chance(0.5);
             let bytes = mutated(&mut rng, stranger);
             let ingress = if stranger { PortId::UNKNOWN } else { PortId(rng.below(3) as u16) };
-            network.inject_to_switch(0, ShardId(0), ingress, &bytes);
+            network.inject_to_switch(0, TreeId(0), ingress, &bytes);
             // And to a host, without the key.
             let bytes = mutated(&mut rng, false);
-            network.inject_to_host(rng.below(3) as usize, Addr::Switch(ShardId(0)), &bytes);
+            network.inject_to_host(rng.below(3) as usize, Addr::Switch(TreeId(0)), &bytes);
             thrown += 1;
         }
         let events = network.run_until_idle(at_ms(100_000));
@@ -102,9 +102,9 @@ proptest! {
             let bytes = mutated(&mut rng, true);
             if rng.chance(0.5) {
                 let ingress = PortId(rng.below(3) as u16);
-                network.inject_to_switch(0, ShardId(0), ingress, &bytes);
+                network.inject_to_switch(0, TreeId(0), ingress, &bytes);
             } else {
-                network.inject_to_host(rng.below(3) as usize, Addr::Switch(ShardId(0)), &bytes);
+                network.inject_to_host(rng.below(3) as usize, Addr::Switch(TreeId(0)), &bytes);
             }
         }
         let events = network.run_until_idle(at_ms(100_000));

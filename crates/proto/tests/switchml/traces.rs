@@ -1,11 +1,11 @@
 //! Fingerprints in place of elements make the same packets at the same times; and the same seed the same bytes.
 
 use tributary_numeric::{DType, ReduceOp, bf16, f16};
-use tributary_proto::collective::tensor::{Spec, Tensor};
-use tributary_proto::collective::tensors::{FingerprintTensor, Roster};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::{Collective, HostEvent};
+use tributary_proto::contract::tensor::{Spec, Tensor};
+use tributary_proto::contract::values::Values;
+use tributary_proto::tensors::{FingerprintTensor, Roster};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
@@ -38,7 +38,7 @@ fn narrow<T>(rank: u16, op: usize, elements: usize, of: impl Fn(f32) -> T) -> Ve
 #[test]
 fn fingerprints_make_the_same_packets_as_elements() {
     for (shards, dtype) in [(1, DType::F32), (2, DType::F32), (2, DType::I32), (1, DType::F16), (2, DType::BF16)] {
-        let job = JobConfig { shards, ..job(4, 16, 64) };
+        let job = JobConfig { trees: shards, ..job(4, 16, 64) };
         let roster = Roster::new(job.world);
         let real = trace(Values::Elements, &job, |rank, op, elements| match dtype {
             DType::F16 => in_place(narrow(rank, op, elements, f16::from_f32), ReduceOp::Sum),

@@ -1,12 +1,12 @@
 //! What cannot succeed fails on every rank, in time, and with the reason.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::{Primitive, Spec};
-use tributary_proto::collective::tensors::{ElementTensor, InPlaceStorage};
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{HostConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent, SubmitError};
-use tributary_proto::contract::ids::{OpId, Rank, ShardId};
+use tributary_proto::contract::ids::{OpId, Rank, TreeId};
+use tributary_proto::contract::tensor::{Primitive, Spec};
+use tributary_proto::contract::values::Values;
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::harness::link::LinkConfig;
 use crate::setup::{at_ms, check_sums, collective, in_place, job, pipelines, reduce, star};
@@ -97,7 +97,7 @@ fn a_switch_that_dies_is_named_and_the_next_job_works() {
         for (rank, events) in events.iter().enumerate() {
             let error = error_of(events);
             assert!(
-                matches!(error, CollectiveError::SwitchSilent { shard: ShardId(0), .. }),
+                matches!(error, CollectiveError::SwitchSilent { tree: TreeId(0), .. }),
                 "rank {rank}, killed at {kill_at} ms: {error}"
             );
         }

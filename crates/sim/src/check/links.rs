@@ -6,8 +6,9 @@ use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::packets::{Name, PacketChecker, Place, in_order, name};
-use crate::net::{Happening, LinkId, LinkSpec, LossCause, Packet, TraceEvent};
+use crate::net::{Happening, LossCause, Packet, TraceEvent};
 use crate::topology::Graph;
+use crate::topology::{LinkId, LinkSpec};
 
 /// A packet in a queue or on a wire.
 struct Waiting {

@@ -8,8 +8,9 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 
 use super::packets::{Name, name};
-use crate::net::{Happening, LinkId, LossCause, TraceEvent};
+use crate::net::{Happening, LossCause, TraceEvent};
 use crate::topology::Graph;
+use crate::topology::LinkId;
 
 /// One link's far end, if that is a switch.
 struct Port {
@@ -39,7 +40,7 @@ fn rise(graph: &Graph, a: NodeId, b: NodeId) -> [i16; 2] {
 impl LosslessChecker {
     pub fn new(graph: &Graph) -> LosslessChecker {
         let links = graph.edges().iter().flat_map(|edge| [(edge.b, edge.a_to_b), (edge.a, edge.b_to_a)]);
-        let port = |(to, spec): (_, crate::net::LinkSpec)| {
+        let port = |(to, spec): (_, crate::topology::LinkSpec)| {
             graph.switch_index(to).map(|_| Port { room: spec.queue_bytes, held: 0 })
         };
         LosslessChecker {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use tributary_proto::contract::ids::NodeId;
 
-use crate::net::{Happening, LinkId, Packet, TraceEvent};
+use crate::net::{Happening, Packet, TraceEvent};
+use crate::topology::LinkId;
 
 /// Where one packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,10 @@ use super::quantity::{Bytes, DataRate, Duration, Share};
 use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, StarShape};
 use super::{ConfigError, invalid};
 use crate::driver::Holds;
-use crate::net::{Framing, LinkSpec, LosslessSpec, Rate, headroom};
+use crate::net::{Framing, LosslessSpec, headroom};
 use crate::routing::Balancing;
 use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
+use crate::topology::{LinkSpec, Rate};
 
 /// `[network]`: one shape, and what all links and switches have in common.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

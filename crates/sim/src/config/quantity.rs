@@ -6,7 +6,7 @@ use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
 use tributary_proto::contract::time::{Span, SpanError};
 
-use crate::net::Rate;
+use crate::topology::Rate;
 
 /// A number of bytes: a plain integer, or with one of `B kB MB GB KiB MiB GiB`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,7 +7,7 @@ use super::network::LinkOverride;
 use super::node::NodeName;
 use super::quantity::{Bytes, DataRate, Duration};
 use super::{ConfigError, invalid};
-use crate::net::LinkSpec;
+use crate::topology::LinkSpec;
 use crate::topology::{Clos, Graph};
 
 /// `[network.star]`

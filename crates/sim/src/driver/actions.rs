@@ -3,9 +3,9 @@
 use tributary_proto::contract::ids::NodeId;
 
 use super::simulation::Simulation;
-use crate::faults::{LinkTrouble, TroubleSpec};
-use crate::net::LinkId;
+use crate::net::{LinkTrouble, TroubleSpec};
 use crate::routing::Table;
+use crate::topology::LinkId;
 
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,14 +5,14 @@ use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::NodeId;
 
 use super::jobs::JobIndex;
-use super::seat::{Seat, SeatId};
+use super::seat::{HostSeat, HostSeatId};
 use super::simulation::{Simulation, Traffic};
 use crate::events::{EventId, EventKind};
 use crate::net::Packet;
 
 impl Simulation {
     /// A rank submits its next collective.
-    pub(super) fn submit(&mut self, id: SeatId) {
+    pub(super) fn submit(&mut self, id: HostSeatId) {
         let now = self.fabric.now;
         let Traffic { seats, jobs, .. } = &mut self.traffic;
         let seat = &mut seats[id.0 as usize];
@@ -52,7 +52,7 @@ impl Simulation {
     }
 
     /// The drain rule of `contract::host`: transmit as far as the NIC takes it, then events, then the timeout.
-    pub(super) fn drain(&mut self, seat: SeatId) {
+    pub(super) fn drain(&mut self, seat: HostSeatId) {
         let host = self.traffic.seats[seat.0 as usize].host;
         self.hosts[host.index()].fill_nic(&mut self.fabric, &mut self.traffic);
         self.hear(seat);
@@ -60,9 +60,9 @@ impl Simulation {
     }
 
     /// Takes what a machine says to its job.
-    pub(super) fn hear(&mut self, id: SeatId) {
+    pub(super) fn hear(&mut self, id: HostSeatId) {
         let Traffic { seats, jobs, .. } = &mut self.traffic;
-        let Seat { machine, job, rank, submitted, completed, open, .. } = &mut seats[id.0 as usize];
+        let HostSeat { machine, job, rank, submitted, completed, open, .. } = &mut seats[id.0 as usize];
         drive::host::tell(&mut **machine, |event| {
             let job = jobs.get_mut(*job);
             let done = matches!(event, HostEvent::Done { .. });

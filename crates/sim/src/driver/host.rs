@@ -8,10 +8,11 @@ use tributary_proto::contract::time::{Span, Time};
 
 use super::flows::FlowId;
 use super::noise::{Holds, Noise};
-use super::seat::SeatId;
+use super::seat::HostSeatId;
 use super::simulation::Traffic;
 use crate::events::{EventId, EventKind};
-use crate::net::{Fabric, LinkId, Packet, PacketFlags, PayloadId};
+use crate::net::{Fabric, Packet, PacketFlags, PayloadId};
+use crate::topology::LinkId;
 use crate::transport::{Endpoint, HEADER_LEN};
 use crate::workload::Uniform;
 
@@ -24,7 +25,7 @@ pub struct HostNode {
     /// Its cable.
     pub uplink: LinkId,
     /// Its parts in jobs.
-    pub seats: Vec<SeatId>,
+    pub seats: Vec<HostSeatId>,
     /// Its parts in background traffic.
     pub background: Vec<Uniform>,
     /// Its flows under DCTCP.

@@ -1,15 +1,15 @@
 //! Puts a job into the network: its trees into switches, its machines into hosts.
 
 use tributary_control::trees::{Tree, TreeError, TreeSwitch, Wish};
-use tributary_proto::collective::values::{FINGERPRINT_LEN, Values};
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
-use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, ShardId};
+use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, TreeId};
 use tributary_proto::contract::pipeline::InstalledJob;
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::switch::SwitchReport;
+use tributary_proto::contract::values::{FINGERPRINT_LEN, Values};
 
 use super::jobs::{Job, JobIndex, JobPlan};
-use super::seat::{Seat, SeatId};
+use super::seat::{HostSeat, HostSeatId};
 use super::simulation::Simulation;
 use super::switch::SwitchNode;
 use crate::events::{EventId, EventKind};
@@ -106,13 +106,13 @@ pub struct Program {
 impl Program {
     /// Bytes that it holds there.
     pub(super) fn memory_bytes(&self, switch: &SwitchNode) -> usize {
-        let report = switch.pipelines[self.config.shard.index()].report(self.config.job.job);
+        let report = switch.pipelines[self.config.tree.index()].report(self.config.job.job);
         report.map_or(0, |report| report.memory_bytes)
     }
 
     /// The state of its machine, and the bytes that it holds.
     pub(super) fn state(&self, switch: &SwitchNode) -> Option<(SwitchReport, usize)> {
-        let report = switch.pipelines[self.config.shard.index()].report(self.config.job.job)?;
+        let report = switch.pipelines[self.config.tree.index()].report(self.config.job.job)?;
         Some((report.machine?, report.memory_bytes))
     }
 
@@ -123,7 +123,7 @@ impl Program {
 
     /// Which of the job's trees it is part of.
     pub(super) fn lane(&self) -> usize {
-        self.config.shard.index()
+        self.config.tree.index()
     }
 
     /// It is at the top of its tree.
@@ -137,7 +137,7 @@ impl Program {
     }
 
     fn install(&self, switch: &mut SwitchNode) {
-        let (config, lane) = (&self.config, self.config.shard.index());
+        let (config, lane) = (&self.config, self.config.tree.index());
         while switch.pipelines.len() <= lane {
             switch.pipelines.push(Default::default());
         }
@@ -168,7 +168,7 @@ impl Simulation {
     }
 
     /// What the members and switches of a job agree on.
-    pub(super) fn job_config(&self, index: JobIndex, plan: &JobPlan, shards: usize) -> JobConfig {
+    pub(super) fn job_config(&self, index: JobIndex, plan: &JobPlan, trees: usize) -> JobConfig {
         JobConfig {
             job: JobId(index.0 + 1),
             protocol: plan.protocol.code,
@@ -176,7 +176,7 @@ impl Simulation {
             world: plan.members.len() as u16,
             slots: plan.slots,
             elements_per_packet: plan.elements_per_packet,
-            shards: shards as u16,
+            trees: trees as u16,
             levels: self.has_levels(plan),
             options: plan.options.clone(),
         }
@@ -251,7 +251,7 @@ impl Simulation {
         self.network.add_load(&trees, RATE);
         for (lane, tree) in trees.iter().enumerate() {
             for switch in &tree.switches {
-                self.install_switch(plan, config, ShardId(lane as u16), switch);
+                self.install_switch(plan, config, TreeId(lane as u16), switch);
             }
         }
         Ok(trees)
@@ -266,13 +266,13 @@ impl Simulation {
         }
     }
 
-    fn install_switch(&mut self, plan: &JobPlan, config: &JobConfig, shard: ShardId, place: &TreeSwitch) {
+    fn install_switch(&mut self, plan: &JobPlan, config: &JobConfig, tree: TreeId, place: &TreeSwitch) {
         let switch = &mut self.switches[(place.node.0 - self.graph.hosts()) as usize];
         let members: Vec<PortId> = place.children.iter().map(|child| child.port).collect();
         let group: GroupId = switch.exits.add_group(members.clone());
         let parent = place.parent.map(|parent| Parent { port: parent.port, child: parent.child });
         let below = place.children.iter().map(|child| child.below.clone()).collect();
-        let config = SwitchConfig { job: config.clone(), shard, members, below, group, parent };
+        let config = SwitchConfig { job: config.clone(), tree, members, below, group, parent };
         let program = Program { switch: switch.exits.index, protocol: plan.protocol, config };
         program.install(switch);
         self.programs.push(program);
@@ -287,19 +287,19 @@ impl Simulation {
     }
 
     fn seat(&mut self, job: JobIndex, rank: Rank, host: NodeId, plan: &JobPlan, config: &HostConfig) {
-        let id = SeatId(self.traffic.seats.len() as u32);
+        let id = HostSeatId(self.traffic.seats.len() as u32);
         let machine = plan.protocol.host(Values::Fingerprint, config);
-        self.take_seat(Seat::new(host, job, rank, machine, true));
+        self.take_seat(HostSeat::new(host, job, rank, machine, true));
         self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
     }
 
     /// Gives a machine its place at its host.
-    pub(super) fn take_seat(&mut self, seat: Seat) {
+    pub(super) fn take_seat(&mut self, seat: HostSeat) {
         let longest = seat.machine.max_packet_len().max(FINGERPRINT_LEN);
         let scratch = &mut self.traffic.scratch;
         scratch.resize(scratch.len().max(longest), 0);
         self.open += u64::from(seat.open);
-        self.hosts[seat.host.index()].seats.push(SeatId(self.traffic.seats.len() as u32));
+        self.hosts[seat.host.index()].seats.push(HostSeatId(self.traffic.seats.len() as u32));
         self.traffic.seats.push(seat);
         self.seat_timers.grow(self.traffic.seats.len());
     }

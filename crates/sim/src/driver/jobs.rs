@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tributary_proto::collective::tensor::Spec;
-use tributary_proto::collective::tensors::{FingerprintTensor, Roster, Verification};
 use tributary_proto::contract::host::{CollectiveError, HostEvent};
 use tributary_proto::contract::ids::{JobKey, NodeId, Rank, ServerId};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::tensors::{FingerprintTensor, Roster, Verification};
 
 use super::losses::Loss;
 

@@ -11,10 +11,10 @@ use tributary_proto::contract::time::{Span, Time};
 
 use super::actions::Action;
 use super::jobs::{Job, JobIndex};
-use super::seat::SeatId;
+use super::seat::HostSeatId;
 use super::simulation::Simulation;
 use crate::events::{EventId, EventKind};
-use crate::net::LinkId;
+use crate::topology::LinkId;
 
 /// Retransmission timeouts without progress that make a rank give up: four in a row, each twice as long as the last.
 const TIMEOUTS: u64 = 16;
@@ -183,7 +183,7 @@ impl Simulation {
     }
 
     /// Looks whether a rank gets on, and gives up for it if it does not.
-    pub(super) fn look(&mut self, id: SeatId) {
+    pub(super) fn look(&mut self, id: HostSeatId) {
         let seat = &mut self.traffic.seats[id.0 as usize];
         if !seat.open {
             return;

@@ -1,6 +1,6 @@
 //! Runs hosts and switches on the fabric: takes the next event, and lets whoever it concerns act.
 //!
-//! Start with [`Simulation`]. A host's machine in a job is a [`Seat`]; a switch's machines sit in pipelines, one for
+//! Start with [`Simulation`]. A host's machine in a job is a [`HostSeat`]; a switch's machines sit in pipelines, one for
 //! each tree of a job.
 
 mod actions;
@@ -29,6 +29,6 @@ pub use losses::Loss;
 pub use noise::{Holds, Noise};
 pub use occupancy::{Occupancy, SwitchMetrics};
 pub use parts::{deal_out, look_ahead, window_end};
-pub use seat::{Seat, SeatId};
+pub use seat::{HostSeat, HostSeatId};
 pub use shared::SharedSettings;
 pub use simulation::{Settings, Simulation, Traffic};

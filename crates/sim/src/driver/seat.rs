@@ -3,7 +3,7 @@
 use tributary_proto::contract::drive;
 use tributary_proto::contract::drive::host::Drain;
 use tributary_proto::contract::host::Host;
-use tributary_proto::contract::ids::{NodeId, Rank, ShardId};
+use tributary_proto::contract::ids::{NodeId, Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Packet as MachinePacket};
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::Time;
@@ -17,10 +17,10 @@ const FOR_SERVER: u8 = 1;
 
 /// A seat of [`super::Simulation`]; also its machine's timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SeatId(pub u32);
+pub struct HostSeatId(pub u32);
 
 /// One member of one job.
-pub struct Seat {
+pub struct HostSeat {
     /// Where it sits.
     pub host: NodeId,
     /// Its job ...
@@ -54,10 +54,10 @@ pub struct Progress {
 /// Where a host's machine writes its packets before the fabric has them.
 pub type Scratch = Vec<u8>;
 
-impl Seat {
+impl HostSeat {
     /// A member before its first collective; `open` if it has any to submit.
-    pub fn new(host: NodeId, job: JobIndex, rank: Rank, machine: Box<dyn Host>, open: bool) -> Seat {
-        Seat {
+    pub fn new(host: NodeId, job: JobIndex, rank: Rank, machine: Box<dyn Host>, open: bool) -> HostSeat {
+        HostSeat {
             host,
             job,
             rank,
@@ -103,7 +103,7 @@ impl Seat {
                 job.server_on(packet.src).expect("whoever is not spoken to as a server is answered by one"),
             ),
             Some(worker) => Addr::Worker(worker),
-            None => Addr::Switch(ShardId(u16::from(packet.lane))),
+            None => Addr::Switch(TreeId(u16::from(packet.lane))),
         };
         let (bytes, wire_len) = fabric.payloads.get(packet.payload);
         let packet = MachinePacket { bytes, wire_len, ecn: packet.flags.ecn() };

@@ -1,12 +1,12 @@
 //! Puts a job with servers into the network: hosts sum, switches only forward.
 
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{HostConfig, WorkerPlace};
 use tributary_proto::contract::ids::{NodeId, Rank, ServerId};
+use tributary_proto::contract::values::Values;
 
 use super::install::{InstallError, check};
 use super::jobs::{Job, JobIndex, JobPlan};
-use super::seat::{Seat, SeatId};
+use super::seat::{HostSeat, HostSeatId};
 use super::simulation::Simulation;
 use crate::events::{EventId, EventKind};
 
@@ -36,12 +36,12 @@ impl Simulation {
                 timers: plan.timers,
                 fabric: Default::default(),
             };
-            let id = SeatId(self.traffic.seats.len() as u32);
+            let id = HostSeatId(self.traffic.seats.len() as u32);
             // Only ranks bring something; their first collective is an event.
             let open = address < world;
             let make = if open { plan.protocol.host } else { server };
             let machine = make(Values::Fingerprint, &machine);
-            self.take_seat(Seat::new(host, index, rank, machine, open));
+            self.take_seat(HostSeat::new(host, index, rank, machine, open));
             if open {
                 self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
             }

@@ -1,13 +1,13 @@
 //! What every switch holds for all jobs of a protocol together, where a protocol's jobs share memory.
 
 use tributary_control::trees::Tree;
-use tributary_proto::collective::values::Values;
 use tributary_proto::contract::config::{FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, TreePlace};
 use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::SharedReport;
+use tributary_proto::contract::values::Values;
 use tributary_proto::switch_options::SwitchOptions;
 
 use super::install::InstallError;

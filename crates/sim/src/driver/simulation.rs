@@ -12,15 +12,16 @@ use super::install::Program;
 use super::jobs::{JobIndex, Jobs};
 use super::losses::Gone;
 use super::noise::Noise;
-use super::seat::{Scratch, Seat, SeatId};
+use super::seat::{HostSeat, HostSeatId, Scratch};
 use super::shared::{SharedSettings, Sharer};
 use super::switch::SwitchNode;
 use crate::events::{Event, EventId, EventKind, TimerTable};
-use crate::net::{Fabric, Framing, LinkId, LosslessSpec, Origin, Packet};
+use crate::net::{Fabric, Framing, LosslessSpec, Origin, Packet};
 use crate::routing::{Balancing, Chooser, Table, default_divisors};
 use crate::topology::Graph;
+use crate::topology::LinkId;
 use crate::transport::TransportSettings;
-use crate::workload::Uniform;
+use crate::workload::{Uniform, permutation};
 
 /// What a simulation needs to know besides its graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl Default for Settings {
 #[derive(Default)]
 pub struct Traffic {
     /// Members of jobs.
-    pub seats: Vec<Seat>,
+    pub seats: Vec<HostSeat>,
     /// Jobs.
     pub jobs: Jobs,
     /// Messages without a protocol.
@@ -150,6 +151,13 @@ impl Simulation {
         host.start_flow(flow);
         host.wake(&mut self.fabric);
         flow
+    }
+
+    /// The messages of a random permutation of the hosts, all at once: workload W.
+    pub fn send_permutation(&mut self, hosts: &[NodeId], seed: u64, bytes: u64, packet_bytes: u16) {
+        for (from, to) in permutation(hosts, seed) {
+            self.send_message(from, to, bytes, packet_bytes);
+        }
     }
 
     /// Gives a host background traffic to send, without end.
@@ -262,7 +270,7 @@ impl Simulation {
                     self.deliver(link, packet);
                 }
             }
-            EventKind::Source => self.submit(SeatId(event.id.number())),
+            EventKind::Source => self.submit(HostSeatId(event.id.number())),
             EventKind::Plan => self.act(event.id.number()),
             EventKind::Departure => {
                 let link = LinkId(event.id.number());
@@ -273,7 +281,7 @@ impl Simulation {
                 }
             }
             EventKind::Pause => self.fabric.heed(LinkId(event.id.number())),
-            EventKind::Look => self.look(SeatId(event.id.number())),
+            EventKind::Look => self.look(HostSeatId(event.id.number())),
         }
     }
 
@@ -338,7 +346,7 @@ impl Simulation {
     fn handle_timer(&mut self, now: Time) {
         if let Some(seat) = self.seat_timers.pop_due(now) {
             self.traffic.seats[seat as usize].handle_timeout(now);
-            self.drain(SeatId(seat));
+            self.drain(HostSeatId(seat));
         } else if let Some(node) = self.node_timers.pop_due(now) {
             match node.checked_sub(self.hosts.len() as u32) {
                 Some(switch) => self.handle_switch_timeout(switch),

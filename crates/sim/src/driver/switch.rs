@@ -14,8 +14,9 @@ use tributary_proto::protocols;
 use super::exits::Exits;
 use super::jobs::JobIndex;
 use super::seat::Scratch;
-use crate::net::{Fabric, LinkId, Origin, Packet, PacketFlags, Queues};
+use crate::net::{Fabric, Origin, Packet, PacketFlags, Queues};
 use crate::routing::{Chooser, Table};
+use crate::topology::LinkId;
 
 /// A switch's side of the driver.
 pub struct SwitchNode {

@@ -1,10 +1,10 @@
 //! Builds the simulation that a file describes.
 
 use tributary_control::option_text::{of_switches, texts};
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::protocol::Placement;
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_proto::switch_options::SwitchOptions;

@@ -4,9 +4,9 @@ use tributary_proto::contract::time::Time;
 
 use crate::config::{ConfigError, FaultSection, LinkSet, Links, invalid};
 use crate::driver::{Action, Simulation};
-use crate::faults::TroubleSpec;
-use crate::net::LinkId;
+use crate::net::TroubleSpec;
 use crate::topology::Graph;
+use crate::topology::LinkId;
 
 /// Plans what one section asks for.
 pub(super) fn plan(simulation: &mut Simulation, section: &FaultSection) -> Result<(), ConfigError> {

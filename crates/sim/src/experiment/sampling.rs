@@ -6,8 +6,8 @@ use tributary_proto::contract::time::{Span, Time};
 use super::faults::cables;
 use crate::config::{Config, ConfigError, Duration, Sample, SampleWord, invalid};
 use crate::driver::Simulation;
-use crate::net::LinkId;
 use crate::report::Samples;
+use crate::topology::LinkId;
 
 /// Most steps of a picture, and the first try of their length.
 const PICTURE_STEPS: usize = 512;

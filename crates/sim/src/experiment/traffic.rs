@@ -7,7 +7,7 @@ use super::hosts::Allocation;
 use crate::config::{Bytes, Config, ConfigError, Pattern, Routing, TrafficSection, Transport, invalid};
 use crate::driver::Simulation;
 use crate::transport::TransportSettings;
-use crate::workload::{PoissonGroup, SizeTable, UniformGroup, permutation, permutation_of_flows};
+use crate::workload::{PoissonGroup, SizeTable, UniformGroup, permutation};
 
 /// Where packets of a flow take several paths, one that is overtaken by fewer than so many is not lost.
 const SPRAYED_REORDERING: u16 = 64;
@@ -63,13 +63,14 @@ pub fn add_traffic(
             if section.start.0 > Span::ZERO {
                 return Err(wrong("a permutation under DCTCP begins at once: leave start out"));
             }
-            if !permutation_of_flows(simulation, &members, seed, bytes) {
+            let mut pairs = permutation(&members, seed);
+            if !pairs.all(|(from, to)| simulation.start_flow(from, to, bytes).is_some()) {
                 return Err(wrong("the message has more than 2^32 - 1 packets"));
             }
         }
         (Pattern::Permutation, _) => {
             let (packet, bytes) = plain(section).map_err(|error| wrong(&error))?;
-            permutation(simulation, &members, seed, bytes, packet);
+            simulation.send_permutation(&members, seed, bytes, packet);
         }
         (Pattern::Uniform, Some(Transport::Dctcp)) => {
             return Err(wrong("pattern = \"uniform\" fills the network whatever it loses: it has no transport"));

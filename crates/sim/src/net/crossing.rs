@@ -8,8 +8,9 @@ use std::sync::Arc;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 
-use super::{Fabric, LinkId, Packet};
+use super::{Fabric, Packet};
 use crate::events::{EventId, EventKind};
+use crate::topology::LinkId;
 
 /// Which part each node belongs to, and which one this is.
 #[derive(Clone, Debug)]

@@ -7,14 +7,14 @@ use tributary_proto::contract::switch::PortView;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::crossing::Crossing;
-use super::link::{Link, LinkCounters, LinkId, LinkSpec};
+use super::link::{Link, LinkCounters};
 use super::lossless::{Lossless, Origin};
 use super::packet::Framing;
 use super::trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};
+use super::trouble::LinkTrouble;
 use super::{Packet, Payloads};
 use crate::events::{EventId, EventKind, EventQueue};
-use crate::faults::LinkTrouble;
-use crate::topology::Graph;
+use crate::topology::{Graph, LinkId, LinkSpec};
 
 /// How many events ahead packets and payloads are fetched: time enough for main memory.
 const PACKETS_AHEAD: usize = 5;

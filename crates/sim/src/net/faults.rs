@@ -4,9 +4,10 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
 
 use super::trace::{Happening, LossCause};
-use super::{Fabric, LinkId, Packet};
+use super::trouble::LinkTrouble;
+use super::{Fabric, Packet};
 use crate::events::{EventId, EventKind};
-use crate::faults::LinkTrouble;
+use crate::topology::LinkId;
 
 impl Fabric {
     /// Takes a cable down, both ways, or brings it back. What is on it when it is down is lost.

@@ -9,56 +9,7 @@ use tributary_proto::contract::time::{Span, Time};
 
 use super::ring::Ring;
 use super::{LossCause, Packet, PacketFlags, PayloadId};
-
-/// One direction of a cable. The other direction is [`LinkId::reverse`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub u32);
-
-impl LinkId {
-    /// The same cable, the other way.
-    pub fn reverse(self) -> LinkId {
-        LinkId(self.0 ^ 1)
-    }
-
-    /// The number as an index.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// What a link is, in either direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkSpec {
-    /// Bits per second.
-    pub rate: Rate,
-    /// Propagation.
-    pub delay: Span,
-    /// Bytes that the output queue holds, the packet in transmission included.
-    pub queue_bytes: u64,
-    /// A packet that finds more bytes than this in the queue is marked, if its sender takes part in ECN.
-    pub mark_bytes: Option<u64>,
-}
-
-/// Bits per second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rate(pub u64);
-
-impl Rate {
-    /// The slowest rate at which the longest packet's time still fits: 10 kbit/s.
-    pub const MIN: Rate = Rate(10_000);
-    /// The fastest rate that the fixed point resolves to 0.02 %: 100 Tbit/s.
-    pub const MAX: Rate = Rate(100_000_000_000_000);
-
-    /// Picoseconds for a byte with 16 bits of fraction, rounded up so that no link ever exceeds its rate.
-    fn ps_per_byte(self) -> u64 {
-        ((8_000_000_000_000u128 << 16).div_ceil(u128::from(self.0))) as u64
-    }
-
-    /// Time that so many bytes take.
-    pub fn time_of(self, bytes: u64) -> Span {
-        Span(((u128::from(bytes) * u128::from(self.ps_per_byte())) >> 16).min(u128::from(u64::MAX)) as u64)
-    }
-}
+use crate::topology::LinkSpec;
 
 /// What went through one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,11 +14,10 @@ use std::collections::VecDeque;
 use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::time::Time;
 
-use super::link::{LinkId, Rate};
 use super::trace::{Happening, LossCause};
-use super::{Fabric, LinkSpec, Packet};
+use super::{Fabric, Packet};
 use crate::events::{EventId, EventKind};
-use crate::topology::Graph;
+use crate::topology::{Graph, LinkId, LinkSpec, Rate};
 
 /// Bytes of a PAUSE frame on a link: the shortest frame, preamble and gap.
 pub const PAUSE_BYTES: u64 = 84;

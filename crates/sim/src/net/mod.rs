@@ -12,11 +12,13 @@ mod payload;
 mod prefetch;
 mod ring;
 mod trace;
+mod trouble;
 
 pub use crossing::{Outbox, Share};
 pub use fabric::{Fabric, Queues};
-pub use link::{Link, LinkCounters, LinkId, LinkSpec, Rate};
+pub use link::{Link, LinkCounters};
 pub use lossless::{LosslessSpec, Origin, PAUSE_BYTES, headroom};
 pub use packet::{Framing, Packet, PacketFlags};
 pub use payload::{PayloadId, Payloads};
 pub use trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};
+pub use trouble::{Fate, LinkTrouble, TroubleSpec};

@@ -3,8 +3,9 @@
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 
-use super::{LinkId, Packet};
+use super::Packet;
 use crate::rng::mix;
+use crate::topology::LinkId;
 
 /// Why the network lost a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

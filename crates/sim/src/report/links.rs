@@ -5,8 +5,9 @@ use std::cmp::Ordering;
 use serde::Serialize;
 
 use crate::driver::Simulation;
-use crate::net::{LinkCounters, LinkId, LossCause};
+use crate::net::{LinkCounters, LossCause};
 use crate::topology::Graph;
+use crate::topology::LinkId;
 
 /// One direction of one link over a run.
 #[derive(Clone, Debug, PartialEq)]

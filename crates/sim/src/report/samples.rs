@@ -4,7 +4,7 @@ use serde::Serialize;
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::driver::Occupancy;
-use crate::net::LinkId;
+use crate::topology::LinkId;
 
 /// What was seen at each step, before anything happened in that instant. The first step is one from the beginning.
 #[derive(Clone, Debug, PartialEq)]

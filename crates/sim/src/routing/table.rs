@@ -4,8 +4,8 @@ use std::ops::Deref;
 
 use tributary_control::routes::Routes;
 
-use crate::net::LinkId;
 use crate::topology::Graph;
+use crate::topology::LinkId;
 
 pub use tributary_control::routes::NextHops;
 
@@ -30,8 +30,8 @@ impl Deref for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::{LinkSpec, Rate};
     use crate::topology::{Clos, leaf_spine};
+    use crate::topology::{LinkSpec, Rate};
     use tributary_proto::contract::ids::NodeId;
     use tributary_proto::contract::time::Span;
 

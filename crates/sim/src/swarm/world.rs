@@ -4,9 +4,9 @@ mod options;
 
 use tributary_control::option_text::{OptionTable, OptionText, texts};
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::encoding::Numbers;
-use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::protocol::{self, Protocol};
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
@@ -17,8 +17,8 @@ use crate::config::{
     Timeouts, TrafficSection,
 };
 use crate::driver::Holds;
-use crate::net::Rate;
 use crate::rng::{Purpose, Rng};
+use crate::topology::Rate;
 use crate::workload::FlowSizes;
 
 /// What must come of a world.

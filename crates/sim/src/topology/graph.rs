@@ -6,7 +6,7 @@ use tributary_control::routes::Cabling;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
 
-use crate::net::{LinkId, LinkSpec};
+use super::{LinkId, LinkSpec};
 
 /// A cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

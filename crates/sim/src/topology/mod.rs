@@ -3,7 +3,9 @@
 //! Hosts are the nodes `0..hosts`, switches follow. A host has one cable.
 
 mod graph;
+mod link;
 mod shapes;
 
 pub use graph::{Edge, Graph, GraphError};
+pub use link::{LinkId, LinkSpec, Rate};
 pub use shapes::{Clos, dumbbell, leaf_spine, star};

@@ -3,8 +3,7 @@
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
 
-use super::Graph;
-use crate::net::LinkSpec;
+use super::{Graph, LinkSpec};
 
 /// Hosts around one switch.
 pub fn star(hosts: u32, spec: LinkSpec, switch_latency: Span) -> Graph {
@@ -102,7 +101,7 @@ impl Clos {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::{LinkId, Rate};
+    use crate::topology::{LinkId, Rate};
 
     const SPEC: LinkSpec =
         LinkSpec { rate: Rate(100_000_000_000), delay: Span(1_000_000), queue_bytes: 1 << 20, mark_bytes: None };

@@ -5,7 +5,7 @@ mod poisson;
 mod sizes;
 mod uniform;
 
-pub use permutation::{permutation, permutation_of_flows};
+pub use permutation::permutation;
 pub use poisson::{PoissonGroup, PoissonSource};
 pub use sizes::{FlowSizes, SizeTable};
 pub use uniform::{Uniform, UniformGroup};

@@ -9,8 +9,8 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 
 use super::SizeTable;
-use crate::net::Rate;
 use crate::rng::{Purpose, Rng};
+use crate::topology::Rate;
 
 /// Hosts that send flows to each other.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Who takes part in a bench: a protocol with a type and a way to sum it, or Gloo.
 
 use tributary_numeric::DType;
-use tributary_proto::collective::encoding::Numbers;
+use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::protocol::Protocol;
 
 use crate::stage::job;

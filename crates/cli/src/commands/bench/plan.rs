@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use tributary_numeric::{DType, ReduceOp, has_fixed_point};
-use tributary_proto::collective::encoding::Numbers;
+use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::Kind;
 use tributary_testbed::Shaping;
 

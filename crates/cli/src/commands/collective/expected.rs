@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use half::{bf16, f16};
 use tributary_numeric::ReduceOp;
-use tributary_proto::collective::encoding::Numbers;
+use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
 

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_net::group::Group;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::tensor::Spec;
 
 use crate::failure::Failure;
 use crate::npy::{Array, Data, Destination, Stored, each};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tributary_proto::collective::encoding::Numbers;
+use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_testbed::{Shaping, Star, StarOptions};
 

@@ -1,7 +1,7 @@
 //! What the demo says at its end.
 
 use serde::Serialize;
-use tributary_proto::collective::encoding::Numbers;
+use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::protocol::Protocol;
 
 use super::arrays::Part;

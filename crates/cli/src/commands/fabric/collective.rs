@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use tributary_control::fabric::Fabric;
+use tributary_control::fabric::FabricLayout;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::tensor::Spec;
 
 use super::report::Report;
 use super::stage::FabricStage;
@@ -80,7 +80,7 @@ pub struct Plan {
 
 impl Plan {
     /// Finds the nodes that the flags name.
-    pub fn new(args: &Args, elements: usize, fabric: &Fabric) -> Result<Plan, Failure> {
+    pub fn new(args: &Args, elements: usize, fabric: &FabricLayout) -> Result<Plan, Failure> {
         let find = |name: &str, switch: bool| {
             let found = fabric.node_named(name).filter(|&node| fabric.is_switch(node) == switch);
             let kind = if switch { "switch" } else { "host" };

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tributary_control::fabric::{Fabric, FabricFile};
+use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_numeric::DType;
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
@@ -148,7 +148,7 @@ pub struct ChosenFile {
 
 impl ChosenFile {
     /// Reads and checks it.
-    pub fn read(&self) -> Result<Fabric, Failure> {
+    pub fn read(&self) -> Result<FabricLayout, Failure> {
         let path = self.path.display();
         let text = std::fs::read_to_string(&self.path);
         let text = text.map_err(|error| Failure::new(format!("cannot read '{path}': {error}")))?;

@@ -1,11 +1,11 @@
 //! The commands that start a fabric on real machines.
 
-use tributary_control::fabric::Fabric;
+use tributary_control::fabric::FabricLayout;
 
 use super::{ChosenFile, PROTOCOL};
 
 /// One line for each machine, and what must hold there.
-pub fn commands(fabric: &Fabric, chosen: &ChosenFile) -> String {
+pub fn commands(fabric: &FabricLayout, chosen: &ChosenFile) -> String {
     let file = chosen.path.display();
     let options: String = chosen.switch_options.iter().map(|option| format!(" --switch-option '{option}'")).collect();
     let mut lines = vec![

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tributary_control::fabric::Fabric;
+use tributary_control::fabric::FabricLayout;
 use tributary_net::client;
 use tributary_net::status::SwitchStatus;
 use tributary_proto::contract::ids::NodeId;
@@ -28,7 +28,7 @@ const MTU: u16 = 1_500;
 
 /// A fabric that runs.
 pub struct FabricStage {
-    pub fabric: Arc<Fabric>,
+    pub fabric: Arc<FabricLayout>,
     pub interrupt: Interrupt,
     program: Program,
     file: ChosenFile,
@@ -41,7 +41,7 @@ impl FabricStage {
     /// Builds the namespaces and starts a daemon for each switch.
     pub fn open(
         program: &Program,
-        fabric: Arc<Fabric>,
+        fabric: Arc<FabricLayout>,
         file: ChosenFile,
         interrupt: &Interrupt,
     ) -> Result<FabricStage, Failure> {
@@ -171,7 +171,7 @@ impl FabricStage {
     }
 }
 
-fn network_plan(fabric: &Fabric) -> Result<NetworkPlan, Failure> {
+fn network_plan(fabric: &FabricLayout) -> Result<NetworkPlan, Failure> {
     let v4 = |address: IpAddr| -> Result<Ipv4Addr, Failure> {
         match address {
             IpAddr::V4(address) => Ok(address),

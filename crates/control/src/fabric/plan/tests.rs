@@ -8,7 +8,7 @@ use super::*;
 const SECRET: &str = "secret = \"0123456789abcdef\"\n";
 const SMALL: &str = "[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n";
 
-fn parse(text: &str) -> Result<Fabric, String> {
+fn parse(text: &str) -> Result<FabricLayout, String> {
     FabricFile::parse(&format!("{SECRET}{text}")).map_err(|error| error.to_string())
 }
 

@@ -14,7 +14,7 @@ const UP: [PortId; 2] = [PortId(2), PortId(3)];
 /// The host of the other leaf whose own port is the first spine's.
 const FAR: NodeId = NodeId(2);
 
-fn fabric(balancing: &str) -> Arc<Fabric> {
+fn fabric(balancing: &str) -> Arc<FabricLayout> {
     let text = format!(
         "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nbalancing = \"{balancing}\"\nqueue_kib = 8\n\
          rate_mbps = 1\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n"

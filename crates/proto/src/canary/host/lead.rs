@@ -4,9 +4,9 @@ use tributary_numeric::{BlockExponent, ReduceOp};
 
 use crate::canary::vector::Form;
 use crate::canary::wire::NO_SWITCH;
-use crate::collective::tensor::Spec;
-use crate::collective::values::Values;
 use crate::contract::ids::{NodeId, PortId, Rank};
+use crate::contract::tensor::Spec;
+use crate::contract::values::Values;
 use crate::parts::look_ahead::LookAhead;
 use crate::parts::mismatch::Mismatch;
 

@@ -35,15 +35,15 @@ use self::place::{Place, Way};
 use self::steps::{Step, Steps};
 use super::vector::Form;
 use super::wire::{HEADER_LEN, Header, Kind, RankProof};
-use crate::collective::encoding::{NarrowBlocks, Numbers};
-use crate::collective::tensor::Spec;
-use crate::collective::values::{FINGERPRINT_LEN, Values};
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::{NodeId, OpId, Rank};
+use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
+use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::{COMMON_LEN, Common};
 use crate::parts::agreement::Stage;
 use crate::parts::deadlines::Due;
@@ -117,7 +117,7 @@ impl CanaryHost {
             places: (0..u64::from(window)).chain([0]).map(Place::new).collect(),
             queue: SendQueue::new(window + 1),
             recovery: Recovery::new(
-                &JobConfig { slots: window + 1, shards: 1, ..job.clone() },
+                &JobConfig { slots: window + 1, trees: 1, ..job.clone() },
                 config.rank,
                 config.timers,
                 Order::Any,

@@ -4,8 +4,8 @@ use tributary_numeric::BlockExponent;
 
 use super::steps::Step;
 use super::{CanaryHost, NOTICE, Stage};
-use crate::collective::tensor::{Primitive, Spec};
 use crate::contract::ids::{NodeId, Rank};
+use crate::contract::tensor::{Primitive, Spec};
 use crate::parts::look_ahead::LookAhead;
 use crate::parts::stream::Op;
 

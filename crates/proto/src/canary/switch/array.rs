@@ -1,13 +1,13 @@
 //! The static array of descriptors (§3.2): everything that a switch remembers. An entry is free, collects, or has sent
 //! what it collected and waits for the sum.
 
-use super::timeout::Step;
+use super::timeout::TimeoutStep;
 use crate::canary::vector::Form;
 use crate::canary::wire::Header;
-use crate::collective::values::Values;
 use crate::contract::config::SharedSwitchConfig;
 use crate::contract::ids::{JobId, PortId, PortSet};
 use crate::contract::time::{Span, Time};
+use crate::contract::values::Values;
 use crate::contract::wire::COMMON_LEN;
 use crate::parts::memory::heap_bytes;
 use crate::parts::slot_lists::SlotLists;
@@ -58,7 +58,7 @@ pub struct Descriptor {
     /// When its time is up, or its lease.
     pub due: Time,
     /// How long it waits for more.
-    pub wait: Step,
+    pub wait: TimeoutStep,
     /// When the first contribution came ...
     pub first_at: Time,
     /// ... and the last one.
@@ -73,7 +73,7 @@ const FULL: usize = 1;
 const OPEN: usize = 2;
 
 /// The list of those that collect for so long.
-fn open_list(wait: Step) -> usize {
+fn open_list(wait: TimeoutStep) -> usize {
     OPEN + wait.index()
 }
 

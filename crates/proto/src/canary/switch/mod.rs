@@ -16,7 +16,6 @@ use super::vector::Form;
 use super::wire::{
     HEADER_LEN, Header, Kind, NO_SWITCH, SHARD_PORTS, ports_of_shard, put_bypass, put_children, put_sum,
 };
-use crate::collective::values::Values;
 use crate::contract::config::{SharedJob, SharedSwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, NodeId, PortId, PortSet};
@@ -24,6 +23,7 @@ use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
+use crate::contract::values::Values;
 use crate::contract::wire::{COMMON_LEN, u16};
 use crate::parts::memory::heap_bytes;
 

@@ -27,9 +27,9 @@ const STEPS: u8 = 8;
 
 /// A step of the wait: 0 is the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Step(u8);
+pub struct TimeoutStep(u8);
 
-impl Step {
+impl TimeoutStep {
     /// The step as an index.
     pub fn index(self) -> usize {
         self.0.into()
@@ -38,11 +38,11 @@ impl Step {
 
 /// What a partial sum that begins now may hope for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outlook {
+pub struct TimeoutOutlook {
     /// With so many contributions nothing is missing here.
     pub full: u16,
     /// How long it waits for them.
-    pub wait: Step,
+    pub wait: TimeoutStep,
 }
 
 /// What was seen of one job's blocks that end in one root.
@@ -110,7 +110,7 @@ impl Timeout {
 
     /// How long a step is.
     #[inline]
-    pub fn span(&self, step: Step) -> Span {
+    pub fn span(&self, step: TimeoutStep) -> Span {
         match self.config {
             FlushTimeout::Fixed(wait) => wait,
             FlushTimeout::Adaptive { least, most } => Span(most.0 >> step.0).max(least),
@@ -118,23 +118,23 @@ impl Timeout {
     }
 
     /// The shortest step that is no shorter than this, if one is.
-    fn step(&self, wait: Span) -> Step {
-        let fits = |&step: &u8| self.span(Step(step)) >= wait;
-        Step((1..STEPS).take_while(fits).last().unwrap_or(0))
+    fn step(&self, wait: Span) -> TimeoutStep {
+        let fits = |&step: &u8| self.span(TimeoutStep(step)) >= wait;
+        TimeoutStep((1..STEPS).take_while(fits).last().unwrap_or(0))
     }
 
     /// What a block of `hosts` may hope for.
     #[inline]
-    pub fn outlook(&self, job: JobId, root: NodeId, hosts: u16) -> Outlook {
+    pub fn outlook(&self, job: JobId, root: NodeId, hosts: u16) -> TimeoutOutlook {
         let all = hosts - 1;
         if self.classes.is_empty() {
-            return Outlook { full: all, wait: Step(0) };
+            return TimeoutOutlook { full: all, wait: TimeoutStep(0) };
         }
         match &self.classes[place(job, root)] {
             Some(class) if (class.job, class.root) == (job, root) => {
-                Outlook { full: class.most.max(class.most_before).min(all), wait: self.step(class.wait()) }
+                TimeoutOutlook { full: class.most.max(class.most_before).min(all), wait: self.step(class.wait()) }
             }
-            _ => Outlook { full: all, wait: Step(STEPS - 1) },
+            _ => TimeoutOutlook { full: all, wait: TimeoutStep(STEPS - 1) },
         }
     }
 
@@ -156,7 +156,7 @@ impl Timeout {
 
     /// The longest wait of any partial sum that begins now.
     pub fn longest(&self) -> Span {
-        let shortest = Step(self.steps() as u8 - 1);
+        let shortest = TimeoutStep(self.steps() as u8 - 1);
         let known = self.classes.iter().flatten().map(|class| self.step(class.wait()));
         self.span(known.min().unwrap_or(shortest))
     }

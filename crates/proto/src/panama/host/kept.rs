@@ -3,7 +3,7 @@
 //! A result proves that every rank had sent its VID, and so had all results that lie a window before it. So of the
 //! contributions up to the highest result a window is enough.
 
-use crate::collective::tensor::Spec;
+use crate::contract::tensor::Spec;
 use crate::panama::vid;
 
 /// What is known of a contribution.

@@ -12,15 +12,15 @@ pub use self::window::Window;
 use super::options::Choices;
 use super::vid::{epoch, near};
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP};
-use crate::collective::encoding::{NarrowBlocks, Numbers};
-use crate::collective::tensor::Spec;
-use crate::collective::values::{FINGERPRINT_LEN, Values};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
-use crate::contract::ids::{OpId, ShardId};
+use crate::contract::ids::{OpId, TreeId};
+use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
+use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
+use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::{COMMON_LEN, Common};
 use crate::parts::deadlines::{Deadlines, Due};
 use crate::parts::layout;
@@ -63,10 +63,10 @@ impl PanamaHost {
         // A packet holds one element at least, however short the job has its packets.
         let stride =
             if values == Values::Elements { job.payload_bytes().max(size_of::<f64>()) } else { FINGERPRINT_LEN };
-        let tree = |shard| {
-            let room = layout::slots_of(job, shard).len().max(1);
+        let tree = |id| {
+            let room = layout::slots_of(job, id).len().max(1);
             Tree::new(
-                (shard, config.place(shard).child),
+                (id, config.place(id).child),
                 first.into(),
                 room,
                 stride,
@@ -79,7 +79,7 @@ impl PanamaHost {
             choices,
             stream: Stream::new(values, Numbers::Float, NarrowBlocks::fitting(job.levels), job),
             blocks: 0,
-            trees: (0..job.shards).map(|shard| tree(ShardId(shard))).collect(),
+            trees: (0..job.trees).map(|id| tree(TreeId(id))).collect(),
             turn: 0,
             stirred_at: None,
             deadlines: Deadlines::default(),
@@ -93,7 +93,7 @@ impl PanamaHost {
     }
 
     /// The window of a tree, and the first VID there whose result has never come.
-    pub fn window(&self, tree: ShardId) -> Option<(&Window, u64)> {
+    pub fn window(&self, tree: TreeId) -> Option<(&Window, u64)> {
         self.trees.get(tree.index()).map(|tree| (&tree.window, tree.done()))
     }
 
@@ -125,7 +125,7 @@ impl PanamaHost {
         let header = Header::parse(packet.bytes)?;
         let kind = Kind::of(packet.bytes)?;
         let tree = self.trees.get_mut(header.tree().index()).ok_or(DropReason::BadField)?;
-        if from != Addr::Switch(tree.shard) {
+        if from != Addr::Switch(tree.id) {
             return Err(DropReason::NotAMember);
         }
         if self.broken.is_some() {
@@ -217,11 +217,11 @@ impl PanamaHost {
     }
 
     fn header(&self, tree: usize, kind: Kind, vid: u64, spec: Spec, buf: &mut [u8]) {
-        let Tree { shard, child, epoch, .. } = &self.trees[tree];
+        let Tree { id, child, epoch, .. } = &self.trees[tree];
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
         let contributors = u16::from(kind == Kind::Contribution);
-        let (vid, tid, wid) = (vid as u32, shard.0 as u8, *child);
+        let (vid, tid, wid) = (vid as u32, id.0 as u8, *child);
         Header { vid, tid, wnd_cap: NO_CAP, epoch: *epoch, wid, spec, contributors }.emit(buf);
     }
 
@@ -247,7 +247,7 @@ impl PanamaHost {
         let said = |(index, tree): (usize, &mut Tree)| tree.poll_notice().map(|(kind, vid)| (index, kind, vid));
         let (index, kind, vid) = self.trees.iter_mut().enumerate().find_map(said)?;
         self.header(index, kind, vid, trouble::NOTHING, buf);
-        let to = Addr::Switch(self.trees[index].shard);
+        let to = Addr::Switch(self.trees[index].id);
         Some(Transmit { to, len: HEADER_LEN, wire_len: HEADER_LEN, ecn: Ecn::NotCapable })
     }
 }
@@ -325,7 +325,7 @@ impl Host for PanamaHost {
         self.stats.retransmissions += u64::from(tree.on_sent(now, in_step));
         self.stats.packets_sent += 1;
         let ecn = if self.choices.congestion_control { Ecn::Capable } else { Ecn::NotCapable };
-        Some(Transmit { to: Addr::Switch(tree.shard), len, wire_len, ecn })
+        Some(Transmit { to: Addr::Switch(tree.id), len, wire_len, ecn })
     }
 
     fn poll_event(&mut self) -> Option<HostEvent> {

@@ -3,7 +3,7 @@
 use super::kept::Kept;
 use super::window::Window;
 use crate::contract::config::TimerConfig;
-use crate::contract::ids::{ChildId, ShardId};
+use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::time::Time;
 use crate::panama::vid;
 use crate::panama::wire::Kind;
@@ -13,7 +13,7 @@ use crate::parts::rtt::RttEstimator;
 /// One tree.
 pub struct Tree {
     /// Its number.
-    pub shard: ShardId,
+    pub id: TreeId,
     /// This worker's number at its first switch.
     pub child: ChildId,
     /// How many times it went back.
@@ -76,7 +76,7 @@ pub enum Arrival {
 impl Tree {
     /// A tree in which nothing was sent, and whose first VID is `first`; `room` is at least 1.
     pub fn new(
-        (shard, child): (ShardId, ChildId),
+        (id, child): (TreeId, ChildId),
         first: u64,
         room: usize,
         stride: usize,
@@ -84,7 +84,7 @@ impl Tree {
         timers: TimerConfig,
     ) -> Tree {
         Tree {
-            shard,
+            id,
             child,
             epoch: 0,
             is_syncing: false,

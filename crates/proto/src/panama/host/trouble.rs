@@ -69,6 +69,6 @@ impl PanamaHost {
         let (local, op) = (op.local(block), op.id);
         let heard = tree.heard.as_ref().filter(|(vid, _)| *vid == tree.done());
         let blamed = heard.and_then(|(_, report)| report.blame(index as u32, local, op));
-        blamed.unwrap_or(CollectiveError::SwitchSilent { shard: tree.shard, block: local, op })
+        blamed.unwrap_or(CollectiveError::SwitchSilent { tree: tree.id, block: local, op })
     }
 }

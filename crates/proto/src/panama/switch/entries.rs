@@ -2,12 +2,12 @@
 
 use tributary_numeric::{DType, ReduceOp};
 
-use crate::collective::encoding::{Encoding, NarrowBlocks};
-use crate::collective::tensor::Spec;
-use crate::collective::values::Values;
 use crate::contract::ids::ChildId;
+use crate::contract::numbers::{Encoding, NarrowBlocks};
 use crate::contract::packet::Ecn;
 use crate::contract::protocol::JobShape;
+use crate::contract::tensor::Spec;
+use crate::contract::values::Values;
 use crate::panama::vid;
 use crate::panama::wire::{Header, Mismatch};
 use crate::parts::form::Form;

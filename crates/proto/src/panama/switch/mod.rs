@@ -19,16 +19,16 @@ use self::notices::{Audience, Notice, Notices};
 use self::recovery::Bases;
 use super::vid::{epoch, near};
 use super::wire::{HEADER_LEN, Header, Kind};
-use crate::collective::encoding::{Encoding, NarrowBlocks, Numbers};
-use crate::collective::values::Values;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, GroupId, PortId};
 use crate::contract::metric::Metric;
+use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
+use crate::contract::values::Values;
 use crate::contract::wire::Common;
 use crate::parts::form::Form;
 use crate::parts::inquiry::{Inquiry, Neighbour};
@@ -88,12 +88,12 @@ impl Panama {
 
     /// The same with another first VID, for those who want to see what happens where 32 bits end.
     pub fn starting_at(values: Values, config: &SwitchConfig, first: u32) -> Panama {
-        let (children, room) = (config.members.len(), layout::slots_of(&config.job, config.shard).len());
+        let (children, room) = (config.members.len(), layout::slots_of(&config.job, config.tree).len());
         let (payload_bytes, narrow) = (config.job.payload_bytes(), NarrowBlocks::fitting(config.job.levels));
         Panama {
             values,
             common: config.job.common(),
-            tid: config.shard.0 as u8,
+            tid: config.tree.0 as u8,
             members: config.members.clone(),
             below: config.below.iter().map(|below| below.ranks().len() as u16).collect(),
             group: config.group,

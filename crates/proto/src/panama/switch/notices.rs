@@ -62,7 +62,7 @@ impl Notices {
         Notices {
             waiting: VecDeque::with_capacity(SUBJECTS * (config.members.len() + 2)),
             common: config.job.common(),
-            tid: config.shard.0 as u8,
+            tid: config.tree.0 as u8,
             members: config.members.clone(),
             group: config.group,
             parent: config.parent,

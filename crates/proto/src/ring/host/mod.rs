@@ -12,13 +12,13 @@ use super::running::Running;
 use super::sender::Sender;
 use super::watch::Watch;
 use super::wire::{self, Ack, DATA_LEN, Data, MAX_CONTROL_LEN, Notice};
-use crate::collective::values::FINGERPRINT_LEN;
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::{OpId, Rank};
 use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::time::{Span, Time};
+use crate::contract::values::FINGERPRINT_LEN;
 
 /// Own blocks of so many collectives are under way at once; `op` in packets is 16 bits wide.
 const COLLECTIVES_UNDER_WAY: u64 = 1024;

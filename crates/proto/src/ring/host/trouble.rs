@@ -3,10 +3,10 @@
 use super::super::running::Running;
 use super::super::wire::Fault;
 use super::RingHost;
-use crate::collective::tensor::Spec;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{CollectiveError, HostEvent};
 use crate::contract::ids::{OpId, Rank};
+use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 
 /// A fault is told so many times in all.

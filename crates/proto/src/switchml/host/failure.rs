@@ -69,6 +69,6 @@ impl SwitchMlHost {
         let (block, op) = (op.local(slot.block), op.id);
         let slot_waits = |heard: &&Heard| heard.slot == idx && heard.phase == slot.phase;
         let blamed = self.heard.as_ref().filter(slot_waits).and_then(|heard| heard.report.blame(idx.into(), block, op));
-        blamed.unwrap_or(CollectiveError::SwitchSilent { shard: self.recovery.shard_of(idx), block, op })
+        blamed.unwrap_or(CollectiveError::SwitchSilent { tree: self.recovery.tree_of_slot(idx), block, op })
     }
 }

@@ -10,14 +10,14 @@ mod failure;
 
 use self::failure::Heard;
 use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch};
-use crate::collective::encoding::{NarrowBlocks, Numbers};
-use crate::collective::values::{FINGERPRINT_LEN, Values};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::OpId;
+use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
 use crate::contract::time::Time;
+use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::{COMMON_LEN, Common};
 use crate::parts::agreement::{Agreement, Stage};
 use crate::parts::deadlines::Due;
@@ -103,7 +103,7 @@ impl SwitchMlHost {
         Common::parse_kind(packet.bytes, &self.config.job)?;
         let header = Header::parse(packet.bytes)?;
         let slot = self.slots.get(usize::from(header.idx)).ok_or(DropReason::BadField)?;
-        if from != Addr::Switch(self.recovery.shard_of(header.idx)) {
+        if from != Addr::Switch(self.recovery.tree_of_slot(header.idx)) {
             return Err(DropReason::NotAMember);
         }
         match header.phase.wrapping_sub(slot.phase) as i32 {
@@ -182,7 +182,7 @@ impl SwitchMlHost {
         let scaled_by = slot.agreement.scaled_by(slot.stage);
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
-        let wid = self.config.place(self.recovery.shard_of(idx)).child;
+        let wid = self.config.place(self.recovery.tree_of_slot(idx)).child;
         Header { wid, idx, look_ahead, phase: slot.phase, spec: op.spec }.emit(buf);
         if kind == Kind::Query || slot.stage == Stage::Probe {
             return (HEADER_LEN, HEADER_LEN);
@@ -201,7 +201,7 @@ impl SwitchMlHost {
 
     fn transmit(&mut self, idx: u16, (len, wire_len): (usize, usize)) -> Transmit {
         self.stats.packets_sent += 1;
-        Transmit { to: Addr::Switch(self.recovery.shard_of(idx)), len, wire_len, ecn: Ecn::NotCapable }
+        Transmit { to: Addr::Switch(self.recovery.tree_of_slot(idx)), len, wire_len, ecn: Ecn::NotCapable }
     }
 }
 

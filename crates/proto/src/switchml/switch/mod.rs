@@ -1,4 +1,4 @@
-//! The switch's side: Algorithm 3 for one job in one shard, alone or in levels (§7).
+//! The switch's side: Algorithm 3 for one job in one tree, alone or in levels (§7).
 
 mod notices;
 mod pool;
@@ -10,17 +10,17 @@ use self::notices::{Audience, Notices};
 use self::pool::{Block, Pool, VersionId};
 use self::slot::{Action, Relation, State, on_contribution, on_mismatch, on_parent_result};
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, put_look_ahead, put_wid};
-use crate::collective::encoding::{Encoding, NarrowBlocks, Numbers};
-use crate::collective::tensor::Spec;
-use crate::collective::values::Values;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
 use crate::contract::metric::Metric;
+use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
+use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
+use crate::contract::values::Values;
 use crate::contract::wire::Common;
 use crate::parts::form::Form;
 use crate::parts::inquiry::{Inquiry, Neighbour};
@@ -28,12 +28,12 @@ use crate::parts::layout;
 use crate::parts::memory::heap_bytes;
 use crate::parts::report::Report;
 
-/// Bytes that a job of this shape takes in one shard.
+/// Bytes that a job of this shape takes in one tree.
 pub fn memory(shape: &JobShape<'_>) -> u64 {
     Pool::memory(shape)
 }
 
-/// One job's slots in one shard of one switch.
+/// One job's slots in one tree of one switch.
 pub struct SwitchMl {
     members: Vec<PortId>,
     group: GroupId,
@@ -71,7 +71,7 @@ struct Counters {
 impl SwitchMl {
     /// A machine with all its memory.
     pub fn new(values: Values, config: &SwitchConfig) -> SwitchMl {
-        let slots = layout::slots_of(&config.job, config.shard);
+        let slots = layout::slots_of(&config.job, config.tree);
         SwitchMl {
             members: config.members.clone(),
             group: config.group,

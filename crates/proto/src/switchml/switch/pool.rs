@@ -5,14 +5,14 @@ use std::ops::Range;
 use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
 
 use super::slot::{Relation, State};
-use crate::collective::encoding::{Encoding, NarrowBlocks, Numbers};
-use crate::collective::tensor::Spec;
-use crate::collective::values::Values;
 use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
+use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::protocol::JobShape;
+use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
+use crate::contract::values::Values;
 use crate::parts::agreement::{Agreement, Stage};
 use crate::parts::form::Form;
 use crate::parts::memory::heap_bytes;
@@ -65,7 +65,7 @@ pub struct Version {
 /// No turnaround was measured.
 const UNKNOWN: Span = Span(u64::MAX);
 
-/// Where a version lies in the pool: twice the slot within the shard, plus the parity of the phase.
+/// Where a version lies in the pool: twice the slot within the tree, plus the parity of the phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionId(usize);
 
@@ -77,7 +77,7 @@ fn width(numbers: Numbers, children: usize) -> usize {
     }
 }
 
-/// All slots of one job in one shard.
+/// All slots of one job in one tree.
 pub struct Pool {
     slots: Range<u16>,
     versions: Vec<Version>,
@@ -95,7 +95,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// New slots of a shard of a job, for `children` contributors.
+    /// New slots of a tree of a job, for `children` contributors.
     pub fn new(values: Values, job: &JobConfig, slots: Range<u16>, children: usize) -> Pool {
         let versions = 2 * slots.len();
         let words = children.div_ceil(64);

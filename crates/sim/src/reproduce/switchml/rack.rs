@@ -2,21 +2,22 @@
 
 use serde::Deserialize;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::collective::encoding::Numbers;
-use tributary_proto::collective::tensor::Spec;
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::host::HostStats;
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switchml::PROTOCOL;
 
 use crate::driver::{JobPlan, Settings, Simulation};
-use crate::faults::{LinkTrouble, TroubleSpec};
-use crate::net::{Framing, LinkId, LinkSpec, Rate};
+use crate::net::Framing;
+use crate::net::{LinkTrouble, TroubleSpec};
 use crate::reproduce::{ReproduceError, Watch};
 use crate::topology::star;
+use crate::topology::{LinkId, LinkSpec, Rate};
 
 /// How often a long run looks whether it shall stop.
 const LOOK_EVERY: Span = Span::from_millis(1);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use tributary_control::option_text::{OptionTable, OptionText, texts};
-use tributary_proto::collective::encoding::Numbers;
-use tributary_proto::collective::tensor::Spec;
+use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::{Defaults, Kind, OptionSet};
+use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 

@@ -2,7 +2,7 @@
 
 use tributary_proto::contract::time::Span;
 
-use crate::net::LossCause;
+use super::LossCause;
 use crate::rng::{Purpose, Rng};
 
 /// Probabilities, each for every packet on its own.

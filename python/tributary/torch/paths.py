@@ -1,4 +1,4 @@
-"""The two ways of an operation: through the network, or over the host path. What all operations share is here."""
+"""The two paths of an operation: through the network, or over the host path. What all operations share is here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Backend
 
-from tributary import _core
+from tributary import Pending
 from tributary.errors import Closed, Mismatch, Unsupported
 from tributary.torch import operators
 from tributary.torch.agreement import Agreement, said, words
@@ -30,7 +30,7 @@ from tributary.torch.work import Completer, HostWork, NetworkWork
 ALONE = "a group of one rank has nothing to sum"
 
 
-class Ways(Backend):
+class Paths(Backend):
     """The state of one process group, and how its operations begin."""
 
     #: What the program itself starts.
@@ -110,7 +110,7 @@ class Ways(Backend):
         with _profiled(name) as profile:
             with self._order:
                 title = self._next_title(name, lane)
-                pending: list[_core.Pending] = []
+                pending: list[Pending] = []
                 try:
                     for transfer in transfers:
                         if isinstance(transfer, Broadcast):

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::time::{Span, Time};
 
-use super::{Forming, Party, Quarrel, Seat};
 use crate::admission::{Free, Limits, grant};
 use crate::client::Client;
-use crate::control::{Control, Ticket};
+use crate::control::Control;
+use crate::forming::{Forming, Party, Quarrel, WaitingRank};
 use crate::levels::{Child, SwitchPlace, Uplink};
 use crate::memory::JobShape;
 use crate::name::JobName;
-use crate::plan::Plan;
+use crate::plan::{Plan, Ticket};
 use crate::refusal::Refusal;
 use crate::running::Running;
 use crate::servers::Servers;
@@ -277,7 +277,7 @@ impl Control {
         }
     }
 
-    fn vacate(&mut self, now: Time, name: &JobName, goes: impl Fn(&Seat) -> bool) {
+    fn vacate(&mut self, now: Time, name: &JobName, goes: impl Fn(&WaitingRank) -> bool) {
         let Some(forming) = self.forming.get_mut(name) else { return };
         forming.full_since = None;
         forming.seats.retain(|_, seat| !goes(seat));

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tributary_numeric::{DType, ReduceOp};
 
 use super::*;
-use crate::collective::values::Values;
+use crate::contract::values::Values;
 
 const SPEC: Spec = Spec::allreduce(100, DType::F32, ReduceOp::Sum);
 

@@ -9,14 +9,14 @@ import torch
 
 from tributary.torch.tensors import Tensors
 from tributary.torch.untraced import untraced
-from tributary.torch.ways import Ways
+from tributary.torch.paths import Paths
 
 #: Why these operations take the host path.
 MOVES = "moves data, sums nothing"
 
 
 @untraced
-class Movement(Ways):
+class HostOnly(Paths):
     """The operations of c10d that bring tensors from rank to rank as they are."""
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:

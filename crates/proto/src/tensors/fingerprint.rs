@@ -14,9 +14,9 @@ use std::sync::Arc;
 use tributary_numeric::{BlockExponent, Scale};
 
 use super::ledger::Ledger;
-use crate::collective::tensor::{Primitive, Spec, Tensor};
-use crate::collective::values::{FINGERPRINT_LEN, scale_factor};
 use crate::contract::ids::Rank;
+use crate::contract::tensor::{Primitive, Spec, Tensor};
+use crate::contract::values::{FINGERPRINT_LEN, scale_factor};
 use crate::splitmix::splitmix64;
 
 /// The three words of a contribution or of a sum of several.

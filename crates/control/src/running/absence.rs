@@ -1,11 +1,10 @@
 //! Switches of a fabric that cannot be reached. Ranks behind one are cut off, and perhaps not for long: it may be started
 //! again. So they are not lost as soon as ranks whose processes die, and the others are told the switch that is gone.
 
-use tributary_proto::contract::ids::{ChildId, JobId};
+use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::time::Time;
 
 use crate::admission::Timers;
-use crate::control::Control;
 use crate::levels::SwitchPlace;
 use crate::report::MemberState;
 use crate::running::{Member, Running};
@@ -13,30 +12,8 @@ use crate::watch::Departed;
 
 /// A switch that cannot be reached, and the ranks that it connects.
 pub(crate) struct Absence {
-    place: SwitchPlace,
-    since: Time,
-}
-
-impl Control {
-    /// All switches that cannot be reached now and that a job has ranks behind; with them the signs of life since the last
-    /// call were asked for in vain.
-    pub fn absent(&mut self, now: Time, id: JobId, absent: &[SwitchPlace]) {
-        let Some(job) = self.running.get_mut(&id) else { return };
-        let (stay, back): (Vec<Absence>, Vec<Absence>) =
-            std::mem::take(&mut job.absences).into_iter().partition(|absence| absent.contains(&absence.place));
-        job.absences = stay;
-        for place in absent {
-            if !job.absences.iter().any(|absence| absence.place == *place) {
-                job.absences.push(Absence { place: place.clone(), since: now });
-            }
-        }
-        // Its ranks have their time to be heard through it again.
-        for rank in back.into_iter().flat_map(|absence| absence.place.ranks) {
-            if let Some(member) = job.members.get_mut(usize::from(rank)) {
-                member.watch.forgive(now);
-            }
-        }
-    }
+    pub place: SwitchPlace,
+    pub since: Time,
 }
 
 impl Running {

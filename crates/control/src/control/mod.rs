@@ -4,30 +4,31 @@
 //! [`Control::poll_timeout`]. Before [`Control::handle_timeout`] it tells the newest signs of life. Nobody's silence is
 //! judged but there, so that nobody is called lost on old news. Same inputs, same outputs, always.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
-use std::sync::Arc;
+mod absence;
+mod adopt;
+mod ascending;
+mod contest;
+mod rendezvous;
+mod report;
+mod servers;
+mod watch;
 
-use tributary_proto::contract::config::{Below, JobConfig};
-use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
-use tributary_proto::contract::protocol::Protocol;
+use std::collections::{BTreeMap, VecDeque};
+
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::Time;
 
 use crate::admission::Limits;
-use crate::forming::{Forming, Party, Quarrel, Seat};
-use crate::levels::{Child, SwitchJoin, SwitchSeat};
-use crate::memory::JobShape;
+use crate::control::contest::Contender;
+use crate::control::servers::Offered;
+use crate::forming::{Forming, Party, Quarrel, WaitingRank};
+use crate::levels::{SwitchJoin, SwitchSeat};
 use crate::name::JobName;
-use crate::plan::{Admitted, Effect, Plan};
+use crate::plan::{Admitted, Effect, Ticket};
 use crate::refusal::Refusal;
 use crate::request::JoinRequest;
-use crate::running::{Contender, Running};
-use crate::servers::{Offered, Servers};
+use crate::running::Running;
 use crate::watch::Suspect;
-
-/// One pending join.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
 
 /// All jobs of one switch.
 pub struct Control {
@@ -92,7 +93,7 @@ impl Control {
         let outcome = match self.stopping {
             true => Err(Refusal::Stopping),
             false => self.check(&request).and_then(|()| {
-                let seat = Seat { ticket, request, fresh_key, since: now, via: None };
+                let seat = WaitingRank { ticket, request, fresh_key, since: now, via: None };
                 self.seat(now, name, Party { seats: vec![seat], switch: None })
             }),
         };
@@ -144,11 +145,12 @@ impl Control {
             self.withdraw_switch(now, name, incarnation, question);
             return Err(Refusal::AskedAgain { job: name.clone(), rank: 0 });
         }
-        let mut seats: BTreeMap<u16, Seat> = BTreeMap::new();
+        let mut seats: BTreeMap<u16, WaitingRank> = BTreeMap::new();
         for (request, waited) in ranks {
             let since = Time(now.0.saturating_sub(waited.0));
             let rank = request.rank;
-            if let Some(twice) = seats.insert(rank, Seat { ticket, request, fresh_key, since, via: Some(incarnation) })
+            if let Some(twice) =
+                seats.insert(rank, WaitingRank { ticket, request, fresh_key, since, via: Some(incarnation) })
             {
                 return Err(Refusal::RankTaken { job: name.clone(), rank, holder: twice.request.addr });
             }
@@ -322,56 +324,6 @@ impl Control {
         for contender in std::mem::take(&mut self.contenders) {
             self.answer(contender.party.ticket(), Err(Refusal::Stopping));
         }
-    }
-
-    /// Takes a job over that runs already, all of whose ranks are workers here: this control plane was started anew.
-    pub fn adopt(
-        &mut self,
-        now: Time,
-        name: &JobName,
-        protocol: &'static Protocol,
-        config: JobConfig,
-        workers: Vec<SocketAddr>,
-    ) {
-        let id = config.job;
-        let world = workers.len() as u16;
-        let child = |(rank, &addr): (usize, &SocketAddr)| Child {
-            below: Below::Worker(Rank(rank as u16)),
-            addrs: vec![addr],
-            asked_at: addr.ip(),
-            incarnation: None,
-            control: None,
-        };
-        let shape = JobShape {
-            protocol,
-            slots: config.slots,
-            elements_per_packet: config.elements_per_packet,
-            world,
-            children: world,
-            neighbours: 0,
-            shards: config.shards,
-            servers: 0,
-            options: config.options.clone(),
-        };
-        let plan = Plan {
-            name: name.clone(),
-            protocol,
-            config,
-            children: workers.iter().enumerate().map(child).collect(),
-            trees: None,
-            workers,
-            servers: Servers::None,
-            switches: Vec::new(),
-            uplink: None,
-            memory_bytes: shape.bytes(),
-        };
-        // Of two jobs of a name, the one with the higher id is most likely the newer.
-        let former = self.owners.insert(name.clone(), id).and_then(|former| self.running.get_mut(&former));
-        if let Some(former) = former {
-            former.superseded = true;
-        }
-        self.last_id = self.last_id.max(id);
-        self.running.insert(id, Running::adopted(now, Arc::new(plan)));
     }
 
     /// The world of the largest running job of a name; `None` if there is none.

@@ -2,8 +2,8 @@
 
 use tributary_proto::contract::time::{Span, Time};
 
-use super::Forming;
 use crate::control::Control;
+use crate::forming::Forming;
 use crate::levels::{Ascent, Uplink};
 use crate::memory::JobShape;
 use crate::name::JobName;

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use tributary_numeric::{BlockExponent, Element, ReduceOp, Scale, codec};
 
-use crate::collective::tensor::{Primitive, Spec, Tensor};
 use crate::contract::ids::Rank;
+use crate::contract::tensor::{Primitive, Spec, Tensor};
 
 /// The same block of input and output.
 pub enum Operands<'a, T> {

@@ -3,9 +3,9 @@
 
 use tributary_numeric::{self as numeric, Combine, DType, Fixed16, ReduceOp};
 
-use crate::collective::tensor::Spec;
-use crate::collective::values::{FINGERPRINT_LEN, FINGERPRINTS, Values};
 use crate::contract::options::{Kind, OptionSpec, Options};
+use crate::contract::tensor::Spec;
+use crate::contract::values::{FINGERPRINT_LEN, FINGERPRINTS, Values};
 
 /// What a job sums floats as. Integers are integers either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,69 @@
+//! Jobs that were installed before this control plane was started.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tributary_proto::contract::config::{Below, JobConfig};
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::time::Time;
+
+use crate::control::Control;
+use crate::levels::Child;
+use crate::memory::JobShape;
+use crate::name::JobName;
+use crate::plan::Plan;
+use crate::running::Running;
+use crate::servers::Servers;
+
+impl Control {
+    /// Takes a job over that runs already, all of whose ranks are workers here: this control plane was started anew.
+    pub fn adopt(
+        &mut self,
+        now: Time,
+        name: &JobName,
+        protocol: &'static Protocol,
+        config: JobConfig,
+        workers: Vec<SocketAddr>,
+    ) {
+        let id = config.job;
+        let world = workers.len() as u16;
+        let child = |(rank, &addr): (usize, &SocketAddr)| Child {
+            below: Below::Worker(Rank(rank as u16)),
+            addrs: vec![addr],
+            asked_at: addr.ip(),
+            incarnation: None,
+            control: None,
+        };
+        let shape = JobShape {
+            protocol,
+            slots: config.slots,
+            elements_per_packet: config.elements_per_packet,
+            world,
+            children: world,
+            neighbours: 0,
+            shards: config.trees,
+            servers: 0,
+            options: config.options.clone(),
+        };
+        let plan = Plan {
+            name: name.clone(),
+            protocol,
+            config,
+            children: workers.iter().enumerate().map(child).collect(),
+            trees: None,
+            workers,
+            servers: Servers::None,
+            switches: Vec::new(),
+            uplink: None,
+            memory_bytes: shape.bytes(),
+        };
+        // Of two jobs of a name, the one with the higher id is most likely the newer.
+        let former = self.owners.insert(name.clone(), id).and_then(|former| self.running.get_mut(&former));
+        if let Some(former) = former {
+            former.superseded = true;
+        }
+        self.last_id = self.last_id.max(id);
+        self.running.insert(id, Running::adopted(now, Arc::new(plan)));
+    }
+}

@@ -1,0 +1,226 @@
+//! Servers that offer themselves: who is there, who serves which job, and who of them is gone.
+//!
+//! A server keeps a connection to the control plane while it lives, and asks again as soon as it is answered. One whose
+//! connection is closed is lost soon; one that vanishes with its host, by the lease.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tributary_proto::contract::ids::{JobId, ServerId};
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::time::Time;
+
+use crate::admission::Timers;
+use crate::client::Client;
+use crate::control::Control;
+use crate::plan::Plan;
+use crate::refusal::Refusal;
+use crate::report::{JobServerView, MemberState, OfferView};
+use crate::running::Running;
+use crate::servers::{JobServer, ServerOffer, Servers};
+use crate::watch::Watch;
+
+/// A server that has offered itself.
+pub(crate) struct Offered {
+    offer: ServerOffer,
+    state: MemberState,
+    /// When it last opened a connection.
+    heard: Time,
+    watch: Watch,
+    /// Changes whenever its jobs do.
+    changes: u64,
+}
+
+impl Offered {
+    fn is_present(&self) -> bool {
+        self.state == MemberState::Present
+    }
+
+    /// When it is lost unless it asks again.
+    fn due(&self, timers: &Timers) -> Option<Time> {
+        let lease = self.heard + timers.lease;
+        let closed = self.watch.closed().map(|closed| closed + timers.bereavement());
+        self.is_present().then(|| closed.map_or(lease, |closed| closed.min(lease)))
+    }
+}
+
+impl Control {
+    /// Servers that one switch knows at most.
+    pub const MAX_SERVERS: usize = 1_024;
+
+    /// Servers of one client.
+    pub const MAX_SERVERS_OF_A_CLIENT: usize = 256;
+
+    /// Whether a process may offer itself that asks `from` there at our address `asked_at`. Whoever serves a job reads its
+    /// tensors, and can end it: a tenant's servers serve that tenant alone; without tokens, servers serve everybody, and are
+    /// on the switch's own machine or where the operator has said.
+    pub fn may_serve(&self, offer: &ServerOffer, from: IpAddr, asked_at: IpAddr) -> Result<(), Refusal> {
+        let is_own = |address: IpAddr| address == asked_at || address.is_loopback();
+        let is_named = |address| self.limits.servers.iter().any(|network| network.contains(address));
+        let trusted = |address: IpAddr| is_own(address.to_canonical()) || is_named(address);
+        match offer.client {
+            Client::Tenant(_) => Ok(()),
+            Client::Address(_) if trusted(from) && trusted(offer.addr.ip()) => Ok(()),
+            Client::Address(_) => {
+                let at = if trusted(from) { offer.addr.ip() } else { from };
+                Err(Refusal::NotAServer { at })
+            }
+        }
+    }
+
+    /// A server has opened a connection: it is there, for jobs to come and for those that it serves.
+    pub fn offer(&mut self, now: Time, offer: ServerOffer) -> Result<(), Refusal> {
+        if self.stopping {
+            return Err(Refusal::Stopping);
+        }
+        if self.has_parent {
+            return Err(Refusal::OfferBelow);
+        }
+        // One socket, one process: whoever had it before is gone.
+        let former = |other: &&Offered| other.is_present() && other.offer.addr == offer.addr;
+        let formers = self.servers.values().filter(former).map(|other| other.offer.incarnation);
+        for former in formers.filter(|&former| former != offer.incarnation).collect::<Vec<_>>() {
+            self.lose_server(now, former, MemberState::Lost);
+        }
+        if !self.servers.contains_key(&offer.incarnation) {
+            self.has_room_for(&offer.client)?;
+        }
+        let server = self.servers.entry(offer.incarnation).or_insert_with(|| {
+            let (state, watch) = (MemberState::Present, Watch::default());
+            Offered { offer: offer.clone(), state, heard: now, watch, changes: 0 }
+        });
+        let incarnation = offer.incarnation;
+        (server.offer, server.heard) = (offer, now);
+        if !server.watch.open() {
+            return Err(Refusal::OfferOver);
+        }
+        if !server.is_present() {
+            server.state = MemberState::Present;
+            self.mark_server(now, incarnation, MemberState::Present);
+        }
+        Ok(())
+    }
+
+    fn has_room_for(&self, client: &Client) -> Result<(), Refusal> {
+        let own = self.servers.values().filter(|server| server.offer.client == *client).count();
+        if own >= Control::MAX_SERVERS_OF_A_CLIENT {
+            return Err(Refusal::TooManyServers { most: Control::MAX_SERVERS_OF_A_CLIENT, of: Some(client.clone()) });
+        }
+        if self.servers.len() >= Control::MAX_SERVERS {
+            return Err(Refusal::TooManyServers { most: Control::MAX_SERVERS, of: None });
+        }
+        Ok(())
+    }
+
+    /// A server's connection is closed, whoever closed it.
+    pub fn close_offer(&mut self, now: Time, incarnation: u64) {
+        if let Some(server) = self.servers.get_mut(&incarnation) {
+            server.watch.close(now);
+        }
+    }
+
+    /// A server ends in good order.
+    pub fn retire(&mut self, now: Time, incarnation: u64) {
+        self.lose_server(now, incarnation, MemberState::Left);
+    }
+
+    /// A number that changes whenever a server's jobs do; `None` if it is not known.
+    pub fn server_changes(&self, incarnation: u64) -> Option<u64> {
+        self.servers.get(&incarnation).filter(|server| server.is_present()).map(|server| server.changes)
+    }
+
+    /// The jobs that a process serves, each with its number there.
+    pub fn served_by(&self, incarnation: u64) -> Vec<(Arc<Plan>, ServerId)> {
+        let number = |job: &Running| {
+            let mut servers = job.plan.servers.dedicated().iter();
+            servers.position(|server| server.incarnation == Some(incarnation))
+        };
+        let jobs = self.running.values();
+        jobs.filter_map(|job| Some((Arc::clone(&job.plan), ServerId(number(job)? as u16)))).collect()
+    }
+
+    /// All servers that are there, or serve a job that is not over yet, by address.
+    pub fn offers(&self) -> Vec<OfferView> {
+        let view = |server: &Offered| OfferView {
+            addr: server.offer.addr,
+            state: server.state,
+            heard: server.heard,
+            jobs: self.served_by(server.offer.incarnation).iter().map(|(plan, _)| plan.name.clone()).collect(),
+        };
+        let mut views: Vec<OfferView> = self.servers.values().map(view).collect();
+        views.sort_by_key(|view| view.addr);
+        views
+    }
+
+    /// True if a server is there that has made this offer before.
+    pub fn knows_server(&self, offer: &ServerOffer) -> bool {
+        let server = self.servers.get(&offer.incarnation).filter(|server| server.is_present());
+        server.is_some_and(|server| server.offer.addr == offer.addr && server.offer.client == offer.client)
+    }
+
+    /// The servers that a job of a protocol and a client would get now, and the least of their receive buffers.
+    pub fn servers_for(&self, protocol: &Protocol, client: &Client) -> (Servers, Option<u64>) {
+        if protocol.server.is_none() {
+            return (Servers::None, None);
+        }
+        let own = |server: &&Offered| server.is_present() && !server.offer.client.excludes(client);
+        let present = || self.servers.values().filter(own).map(|server| &server.offer);
+        let of = |offer: &ServerOffer| JobServer { addr: offer.addr, incarnation: Some(offer.incarnation) };
+        let mut servers: Vec<JobServer> = present().map(of).collect();
+        servers.sort_by_key(|server| server.addr);
+        let buffer = present().map(|offer| offer.receive_buffer).min();
+        (if servers.is_empty() { Servers::Colocated } else { Servers::Dedicated(servers) }, buffer)
+    }
+
+    /// Calls every server lost that has not asked again in time.
+    pub(crate) fn expire_servers(&mut self, now: Time) {
+        let timers = self.limits.timers;
+        let over = self.servers.values().filter(|server| server.due(&timers).is_some_and(|due| due <= now));
+        for incarnation in over.map(|server| server.offer.incarnation).collect::<Vec<_>>() {
+            self.lose_server(now, incarnation, MemberState::Lost);
+        }
+    }
+
+    /// When [`Control::expire_servers`] has something to do.
+    pub(crate) fn servers_due(&self) -> Option<Time> {
+        self.servers.values().filter_map(|server| server.due(&self.limits.timers)).min()
+    }
+
+    fn lose_server(&mut self, now: Time, incarnation: u64, state: MemberState) {
+        if let Some(server) = self.servers.get_mut(&incarnation).filter(|server| server.is_present()) {
+            server.state = state;
+            self.mark_server(now, incarnation, state);
+            self.forget_idle_servers();
+        }
+    }
+
+    fn mark_server(&mut self, now: Time, incarnation: u64, state: MemberState) {
+        for job in self.running.values_mut() {
+            job.mark_server(now, incarnation, state);
+        }
+        self.urgent |= self.awaits_signs();
+    }
+
+    /// A job came or went.
+    pub(crate) fn servers_changed(&mut self, plan: &Plan) {
+        for incarnation in plan.servers.dedicated().iter().filter_map(|server| server.incarnation) {
+            if let Some(server) = self.servers.get_mut(&incarnation) {
+                server.changes += 1;
+            }
+        }
+        self.forget_idle_servers();
+    }
+
+    /// A server that is gone is remembered as long as a job is that it served: it may come back to it.
+    fn forget_idle_servers(&mut self) {
+        let idle = |server: &Offered| !server.is_present() && self.served_by(server.offer.incarnation).is_empty();
+        let idle: Vec<u64> =
+            self.servers.values().filter(|server| idle(server)).map(|server| server.offer.incarnation).collect();
+        idle.iter().for_each(|incarnation| drop(self.servers.remove(incarnation)));
+    }
+
+    /// The servers of an installed job as an operator sees them.
+    pub fn job_servers(&self, id: JobId) -> Vec<JobServerView> {
+        self.running.get(&id).map(Running::server_views).unwrap_or_default()
+    }
+}

@@ -1,0 +1,62 @@
+//! What the package asks of protocols by name: which there are, what they need, what they can.
+
+use std::collections::BTreeMap;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::contract::protocol::{Placement, Protocol, Refusal};
+use tributary_proto::contract::tensor::Spec;
+use tributary_proto::protocols as known;
+
+/// The protocols' names.
+#[pyfunction]
+pub(crate) fn protocols() -> Vec<&'static str> {
+    known::names().collect()
+}
+
+/// Whether a protocol needs a fabric of switches, each of which handles its packets.
+#[pyfunction]
+pub(crate) fn needs_fabric(protocol: &str) -> bool {
+    known::named(protocol).is_some_and(|protocol| protocol.placement == Placement::EveryHop)
+}
+
+/// Checks options of a protocol, by name, as text.
+#[pyfunction]
+pub(crate) fn check_options(protocol: &str, options: BTreeMap<String, String>) -> PyResult<()> {
+    let protocol = named(protocol)?;
+    protocol.options.read(&options).map(drop).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Why a protocol with these options cannot reduce elements of this type so, as a sentence; None where it can.
+#[pyfunction]
+pub(crate) fn refusal(
+    protocol: &str,
+    options: BTreeMap<String, String>,
+    dtype: &str,
+    op: &str,
+) -> PyResult<Option<String>> {
+    let protocol = named(protocol)?;
+    let options = protocol.options.read(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let spec = Spec::allreduce(0, dtype_named(dtype)?, op_named(op)?);
+    let refusal = (protocol.can)(&spec, &options).err();
+    Ok(refusal.map(|Refusal { protocol, spec: Spec { dtype, op, .. }, why, instead }| {
+        format!("{protocol} cannot do a {op} of {dtype}{why}: {instead}")
+    }))
+}
+
+pub(crate) fn dtype_named(name: &str) -> PyResult<DType> {
+    DType::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no type {name}")))
+}
+
+pub(crate) fn op_named(name: &str) -> PyResult<ReduceOp> {
+    ReduceOp::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
+}
+
+/// The protocol of this name.
+pub(crate) fn named(name: &str) -> PyResult<&'static Protocol> {
+    known::named(name).ok_or_else(|| {
+        let names: Vec<&str> = known::ALL.iter().map(|protocol| protocol.name).collect();
+        PyValueError::new_err(format!("there is no protocol '{name}'; use {}", names.join(" or ")))
+    })
+}

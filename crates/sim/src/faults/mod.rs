@@ -1,5 +1,0 @@
-//! What goes wrong, and when.
-
-mod trouble;
-
-pub use trouble::{Fate, LinkTrouble, TroubleSpec};
