@@ -175,7 +175,7 @@ pub fn put_spec(bytes: &mut [u8], spec: &Spec) {
 }
 
 /// Reads what [`put_spec`] wrote. A broadcast moves 32-bit words, whatever they mean.
-#[inline]
+#[inline(always)]
 pub fn parse_spec(bytes: &[u8; SPEC_LEN]) -> Result<Spec, DropReason> {
     let elements = u32(bytes, 0);
     let dtype = DType::from_code(bytes[4]).ok_or(DropReason::BadField)?;
@@ -192,7 +192,7 @@ pub fn parse_spec(bytes: &[u8; SPEC_LEN]) -> Result<Spec, DropReason> {
 }
 
 /// The [`SPEC_LEN`] bytes at `at`.
-#[inline]
+#[inline(always)]
 pub fn spec_at(bytes: &[u8], at: usize) -> Result<Spec, DropReason> {
     parse_spec(bytes.get(at..).and_then(|rest| rest.first_chunk()).ok_or(DropReason::Truncated)?)
 }

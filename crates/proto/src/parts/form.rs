@@ -31,27 +31,6 @@ impl Form {
         }
     }
 
-    /// The elements of a vector of so many bytes on the wire, if it is that of a block of a collective of `total` whose full
-    /// blocks have `full`: a full one, or the last. One without a vector is right for a barrier, or where `may_lack` it.
-    #[inline]
-    pub fn block_elements(
-        self,
-        encoding: &Encoding,
-        bytes: usize,
-        full: u32,
-        total: u32,
-        may_lack: bool,
-    ) -> Option<u32> {
-        let last = total % full;
-        let elements = [full, last, 0].into_iter().find(|&elements| self.wire_len(encoding, elements) == bytes)?;
-        let fits = match elements {
-            0 if may_lack => true,
-            _ if elements == full => total >= full,
-            _ => elements == last && (elements > 0 || total == 0),
-        };
-        fits.then_some(elements)
-    }
-
     /// Brings a child's vector of a block to its place.
     #[inline]
     pub fn add(self, sums: &mut OrderedAccumulator, block: usize, child: usize, vector: &[u8]) -> bool {

@@ -1,6 +1,7 @@
 //! What protocols share.
 
 pub mod agreement;
+pub mod block_sizes;
 pub mod deadlines;
 pub mod form;
 pub mod inquiry;

@@ -17,6 +17,7 @@ use tributary_numeric::{Combine, Fixed16, Lanes, ReduceOp, Scale};
 /// A node begins at a multiple of this, where the kernels are fastest.
 const ALIGNMENT: usize = 64;
 /// Children whose arrival one word remembers.
+const UNBEGUN: &str = "a block begins before its vectors come";
 const WORD_BITS: usize = u64::BITS as usize;
 
 /// The most nodes of one block that wait at the same time, of so many children.
@@ -142,15 +143,28 @@ pub struct OrderedAccumulator {
     /// Bytes from a node to the next, and so the most that a block's lanes may be.
     stride: usize,
     nodes: Lanes,
-    /// By blocks.
-    rules: Box<[Option<Rule>]>,
-    /// Who has arrived, a bit for each child; by blocks, each of so many words.
-    arrived: Box<[u64]>,
-    words: usize,
-    /// How many have; by blocks.
-    counts: Box<[u16]>,
-    /// Elements of each block, once a vector of it is there.
-    elements: Box<[u32]>,
+    blocks: Box<[Block]>,
+    /// Who has arrived of the children from the 65th on: so many words for each block.
+    more_arrived: Box<[u64]>,
+    more_words: usize,
+}
+
+/// Words of bits beyond the first that so many children take.
+fn more_words(children: usize) -> usize {
+    children.div_ceil(WORD_BITS) - 1
+}
+
+/// What a packet needs to know of its block: one line of the cache.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Block {
+    rule: Option<Rule>,
+    /// Who has arrived of the first 64 children, a bit for each.
+    arrived: u64,
+    /// Elements of its vectors, once one is there.
+    elements: u32,
+    /// How many have arrived.
+    count: u16,
 }
 
 impl OrderedAccumulator {
@@ -164,29 +178,22 @@ impl OrderedAccumulator {
             width,
             stride,
             nodes: Lanes::zeroed(blocks * width * stride),
-            rules: vec![None; blocks].into(),
-            arrived: vec![0; blocks * children.div_ceil(WORD_BITS)].into(),
-            words: children.div_ceil(WORD_BITS),
-            counts: vec![0; blocks].into(),
-            elements: vec![0; blocks].into(),
+            blocks: vec![Block::default(); blocks].into(),
+            more_arrived: vec![0; blocks * more_words(children)].into(),
+            more_words: more_words(children),
         }
     }
 
     /// What [`OrderedAccumulator::memory_bytes`] will be.
     pub fn memory_needed(children: usize, width: usize, blocks: usize, lane_bytes: usize) -> usize {
         let nodes = Lanes::memory_needed(blocks * width * lane_bytes.next_multiple_of(ALIGNMENT));
-        let words = children.div_ceil(WORD_BITS) * size_of::<u64>();
-        let block = words + size_of::<u16>() + size_of::<u32>() + size_of::<Option<Rule>>();
-        let state = blocks * block;
+        let state = blocks * (size_of::<Block>() + more_words(children) * size_of::<u64>());
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + nodes + state
     }
 
     /// Bytes that it has taken.
     pub fn memory_bytes(&self) -> usize {
-        let state = size_of_val(&*self.arrived)
-            + size_of_val(&*self.counts)
-            + size_of_val(&*self.elements)
-            + size_of_val(&*self.rules);
+        let state = size_of_val(&*self.blocks) + size_of_val(&*self.more_arrived);
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + self.nodes.memory_bytes() + state
     }
 
@@ -208,12 +215,12 @@ impl OrderedAccumulator {
 
     /// True if the child's vector of the block has arrived.
     pub fn has(&self, block: usize, child: usize) -> bool {
-        self.arrived[block * self.words + child / WORD_BITS] >> (child % WORD_BITS) & 1 == 1
+        self.arrived(block, child / WORD_BITS) >> (child % WORD_BITS) & 1 == 1
     }
 
     /// True if every child's vector of the block has arrived.
     pub fn is_complete(&self, block: usize) -> bool {
-        usize::from(self.counts[block]) == self.children
+        usize::from(self.blocks[block].count) == self.children
     }
 
     /// The lanes of a complete block, as long as its vectors were; of another they mean nothing.
@@ -245,22 +252,24 @@ impl OrderedAccumulator {
     /// Keeps what whoever has all contributions says, in place of them and as it is: a vector of a host's size.
     pub fn replace(&mut self, block: usize, vector: &[u8]) {
         let size = self.rule(block).size(Form::Host);
-        self.elements[block] = (vector.len() / size) as u32;
+        self.blocks[block].elements = (vector.len() / size) as u32;
         let start = self.lanes(block, 0).start;
         self.nodes[start..start + vector.len()].copy_from_slice(vector);
-        self.rules[block].iter_mut().for_each(|rule| rule.is_replaced = true);
+        self.blocks[block].rule.iter_mut().for_each(|rule| rule.is_replaced = true);
     }
 
     fn rule(&self, block: usize) -> &Rule {
-        self.rules[block].as_ref().expect("a block begins before its vectors come")
+        self.blocks[block].rule.as_ref().expect(UNBEGUN)
     }
 
     /// Forgets the block's vectors, so that others may come; these are combined by the rule.
     pub fn begin(&mut self, block: usize, rule: Rule) {
         debug_assert!(!rule.is_ordered || self.width == nodes_needed(self.children), "a tree needs its nodes");
-        self.rules[block] = Some(rule);
-        self.arrived[block * self.words..][..self.words].fill(0);
-        (self.counts[block], self.elements[block]) = (0, 0);
+        self.blocks[block] = Block { rule: Some(rule), ..Block::default() };
+        // Not of nothing: where there is no memory, processors take long to find that nothing is to be written.
+        if self.more_words > 0 {
+            self.more_arrived[block * self.more_words..][..self.more_words].fill(0);
+        }
     }
 
     /// Nodes of the block that wait for another, or the result; never more than [`nodes_needed`].
@@ -287,18 +296,26 @@ impl OrderedAccumulator {
         if self.has(block, child) {
             return self.is_complete(block);
         }
-        let rule = *self.rule(block);
-        let elements = vector.len() / rule.size(form);
-        assert!(elements * rule.combine.lane_size <= self.stride, "a block has room for {} bytes", self.stride);
-        self.arrived[block * self.words + child / WORD_BITS] |= 1 << (child % WORD_BITS);
-        self.counts[block] += 1;
-        self.elements[block] = elements as u32;
-        if !rule.is_ordered {
-            let alone = self.counts[block] == 1;
-            let lanes = self.lanes(block, 0);
-            rule.step(form, if alone { Step::Store } else { Step::Right }, &mut self.nodes[lanes], vector);
-            return self.is_complete(block);
+        let held = &mut self.blocks[block];
+        let rule = held.rule.as_ref().expect(UNBEGUN);
+        if held.count == 0 {
+            held.elements = (vector.len() / rule.size(form)) as u32;
+            let lane_bytes = held.elements as usize * rule.combine.lane_size;
+            assert!(lane_bytes <= self.stride, "a block has room for {} bytes", self.stride);
         }
+        held.count += 1;
+        match child / WORD_BITS {
+            0 => held.arrived |= 1 << child,
+            word => self.more_arrived[block * self.more_words + word - 1] |= 1 << (child % WORD_BITS),
+        }
+        if !rule.is_ordered {
+            let step = if held.count == 1 { Step::Store } else { Step::Right };
+            let start = block * self.width * self.stride;
+            let lanes = &mut self.nodes[start..start + held.elements as usize * rule.combine.lane_size];
+            rule.step(form, step, lanes, vector);
+            return usize::from(held.count) == self.children;
+        }
+        let rule = *rule;
 
         // A leaf whose sibling is there is combined straight from its packet.
         let leaf = self.raised(Node { level: 0, start: child });
@@ -351,25 +368,32 @@ impl OrderedAccumulator {
     }
 
     fn have_arrived(&self, block: usize, places: Range<usize>) -> bool {
-        let arrived = &self.arrived[block * self.words..][..self.words];
         let (first, last) = (places.start / WORD_BITS, (places.end - 1) / WORD_BITS);
         (first..=last).all(|word| {
             let from = places.start.saturating_sub(word * WORD_BITS);
             let to = WORD_BITS.min(places.end - word * WORD_BITS);
             let mask = (u64::MAX >> (WORD_BITS - (to - from))) << from;
-            arrived[word] & mask == mask
+            self.arrived(block, word) & mask == mask
         })
     }
 
     /// The bytes of a node, as many as the block's vectors need.
     fn lanes(&self, block: usize, slot: usize) -> Range<usize> {
         let start = (block * self.width + slot) * self.stride;
-        start..start + self.elements[block] as usize * self.rule(block).combine.lane_size
+        start..start + self.blocks[block].elements as usize * self.rule(block).combine.lane_size
     }
 
     /// Children whose vector of the block has arrived.
     pub fn count(&self, block: usize) -> usize {
-        self.counts[block].into()
+        self.blocks[block].count.into()
+    }
+
+    /// A word of the bits of those who have arrived.
+    fn arrived(&self, block: usize, word: usize) -> u64 {
+        match word {
+            0 => self.blocks[block].arrived,
+            word => self.more_arrived[block * self.more_words + word - 1],
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! The paper's `ver` is `phase mod 2`; its `off` follows from the phase, which every host keeps for each slot.
 
-use tributary_numeric::BlockExponent;
+use tributary_numeric::{BlockExponent, DType, ReduceOp};
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
@@ -58,9 +58,26 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header behind a common header that was checked.
+    /// A header that says nothing.
+    pub const BLANK: Header = Header {
+        wid: ChildId(0),
+        idx: 0,
+        look_ahead: LookAhead::UNKNOWN,
+        phase: 0,
+        spec: Spec::allreduce(0, DType::I32, ReduceOp::Sum),
+    };
+
+    /// The header behind a common header that was checked.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Header, DropReason> {
+        let mut header = Header::BLANK;
+        header.read(bytes)?;
+        Ok(header)
+    }
+
+    /// The same in place: to hand a header on takes a switch longer than to check it.
+    #[inline(always)]
+    pub fn read(&mut self, bytes: &[u8]) -> Result<(), DropReason> {
         let bytes: &[u8; HEADER_LEN] = bytes.first_chunk().ok_or(DropReason::Truncated)?;
         let flags = bytes[FLAGS_AT];
         if flags & !(NON_FINITE | UNKNOWN) != 0 {
@@ -72,13 +89,12 @@ impl Header {
         if flags & UNKNOWN == 0 && exponent.exponent > BlockExponent::largest(spec.dtype) {
             return Err(DropReason::BadField);
         }
-        Ok(Header {
-            wid: ChildId(u16(bytes, WID_AT)),
-            idx: u16(bytes, 26),
-            look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
-            phase: u32(bytes, 28),
-            spec,
-        })
+        self.wid = ChildId(u16(bytes, WID_AT));
+        self.idx = u16(bytes, 26);
+        self.look_ahead = LookAhead { exponent, unknown: flags & UNKNOWN != 0 };
+        self.phase = u32(bytes, 28);
+        self.spec = spec;
+        Ok(())
     }
 
     /// Writes the header behind the common one.
@@ -115,8 +131,6 @@ pub fn describe(bytes: &[u8]) -> Description {
 
 #[cfg(test)]
 mod tests {
-    use tributary_numeric::{DType, ReduceOp};
-
     use super::*;
     use crate::contract::tensor::Primitive;
 

@@ -30,6 +30,7 @@ use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict}
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
+use crate::parts::block_sizes::BlockSizes;
 use crate::parts::form::Form;
 use crate::parts::inquiry::{Inquiry, Neighbour};
 use crate::parts::layout;
@@ -45,7 +46,6 @@ const FIRST: u64 = 1 << 33;
 
 /// One job's part of one accelerator, for one tree.
 pub struct Panama {
-    values: Values,
     common: Common,
     tid: u8,
     members: Vec<PortId>,
@@ -53,8 +53,7 @@ pub struct Panama {
     below: Vec<u16>,
     group: GroupId,
     parent: Option<Parent>,
-    narrow: NarrowBlocks,
-    payload_bytes: usize,
+    sizes: BlockSizes,
     /// Packets that each port has room for: what this accelerator says in `wnd_cap`.
     room: u16,
     epoch: u16,
@@ -91,15 +90,13 @@ impl Panama {
         let (children, room) = (config.members.len(), layout::slots_of(&config.job, config.tree).len());
         let (payload_bytes, narrow) = (config.job.payload_bytes(), NarrowBlocks::fitting(config.job.levels));
         Panama {
-            values,
             common: config.job.common(),
             tid: config.tree.0 as u8,
             members: config.members.clone(),
             below: config.below.iter().map(|below| below.ranks().len() as u16).collect(),
             group: config.group,
             parent: config.parent,
-            narrow,
-            payload_bytes,
+            sizes: BlockSizes::new(values, Numbers::Float, narrow, payload_bytes, HEADER_LEN),
             room: room as u16,
             epoch: 0,
             phase: Phase::Active,
@@ -174,11 +171,11 @@ impl Panama {
         let place = self.heads.place(child, vid);
         on_contribution(epoch(header.epoch, self.epoch), self.phase, place, self.heads.is_new())?;
         let form = if self.inquiry.is_switch(Neighbour::Child(child)) { Form::Partial } else { Form::Host };
-        let encoding = Encoding::new(self.values, Numbers::Float, &header.spec).ok_or(DropReason::BadField)?;
+        let &sizes = self.sizes.of(&header.spec)?;
         if header.contributors != self.below[child.index()] {
             return Err(DropReason::BadField);
         }
-        let elements = self.elements(header, packet, &encoding, form)?;
+        let (encoding, elements) = (sizes.encoding, sizes.elements(form, packet, false)?);
         let held = *self.entries.get(vid);
         if self.entries.mismatch(vid).is_some() {
             self.tell(Audience::One(Neighbour::Child(child)), Kind::Mismatch, header.vid);
@@ -196,23 +193,6 @@ impl Panama {
         }
         let brought = Contribution { header: *header, vid, elements, encoding, form };
         Ok(self.queue(&brought, packet))
-    }
-
-    /// The length of the packet's vector, if it is that of a block of its collective.
-    #[inline]
-    fn elements(
-        &self,
-        header: &Header,
-        packet: &PacketMut<'_>,
-        encoding: &Encoding,
-        form: Form,
-    ) -> Result<u32, DropReason> {
-        let full = encoding.block_elements(self.payload_bytes, self.narrow);
-        let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
-        let elements = form.block_elements(encoding, bytes, full, header.spec.elements, false);
-        let elements = elements.ok_or(DropReason::BadLength)?;
-        let fits = packet.len == HEADER_LEN + form.buffer_len(encoding, elements);
-        if fits { Ok(elements) } else { Err(DropReason::BadLength) }
     }
 
     #[inline]
@@ -309,7 +289,7 @@ impl Panama {
         let parent = self.parent?;
         let (vid, ingress) = self.partials.pop_front()?;
         let entry = *self.entries.get(vid);
-        let encoding = Encoding::new(self.values, Numbers::Float, &entry.spec)?;
+        let encoding = self.sizes.of(&entry.spec).ok()?.encoding;
         self.common.emit(buf);
         let header = self.header(vid, &entry);
         let brought = Contribution { header, vid, elements: entry.elements, encoding, form: Form::Partial };

@@ -14,14 +14,14 @@ use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
 use crate::contract::metric::Metric;
-use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
+use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
-use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
+use crate::parts::block_sizes::{BlockSizes, Sizes};
 use crate::parts::form::Form;
 use crate::parts::inquiry::{Inquiry, Neighbour};
 use crate::parts::layout;
@@ -38,9 +38,7 @@ pub struct SwitchMl {
     members: Vec<PortId>,
     group: GroupId,
     parent: Option<Parent>,
-    numbers: Numbers,
-    narrow: NarrowBlocks,
-    payload_bytes: usize,
+    sizes: BlockSizes,
     common: Common,
     pool: Pool,
     /// Versions whose partial result is to be sent up, though no packet of the right size is at hand, and where the
@@ -49,16 +47,23 @@ pub struct SwitchMl {
     notices: Notices,
     inquiry: Inquiry,
     counters: Counters,
-    values: Values,
 }
 
 /// What a child's UPDATE or PROBE brings.
-struct Contribution {
-    header: Header,
-    block: Block,
-    encoding: Encoding,
+struct Contribution<'a> {
+    header: &'a Header,
+    kind: Kind,
+    elements: u32,
     form: Form,
     ingress: PortId,
+}
+
+/// What becomes of a packet: the verdicts that this switch gives, small enough to stay in a register.
+#[derive(Clone, Copy)]
+enum Answer {
+    Consume,
+    Port(PortId),
+    Group(GroupId),
 }
 
 #[derive(Default)]
@@ -76,21 +81,26 @@ impl SwitchMl {
             members: config.members.clone(),
             group: config.group,
             parent: config.parent,
-            numbers: Numbers::chosen(&config.job.options),
-            narrow: NarrowBlocks::chosen(&config.job.options, config.job.levels),
-            payload_bytes: config.job.payload_bytes(),
+            sizes: BlockSizes::new(
+                values,
+                Numbers::chosen(&config.job.options),
+                NarrowBlocks::chosen(&config.job.options, config.job.levels),
+                config.job.payload_bytes(),
+                HEADER_LEN,
+            ),
             common: config.job.common(),
             partials: VecDeque::with_capacity(if config.parent.is_some() { 2 * slots.len() } else { 0 }),
             pool: Pool::new(values, &config.job, slots, config.members.len()),
             notices: Notices::new(config),
             inquiry: Inquiry::new(config),
             counters: Counters::default(),
-            values,
         }
     }
 
-    fn receive(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
-        let header = Header::parse(&packet.bytes[..packet.len])?;
+    #[inline]
+    fn receive(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>) -> Result<Answer, DropReason> {
+        let mut header = Header::BLANK;
+        header.read(&packet.bytes[..packet.len])?;
         let kind = Kind::of(packet.bytes)?;
         let version = self.pool.version(header.idx, header.phase).ok_or(DropReason::BadField)?;
         if self.parent.is_some_and(|parent| parent.port == ingress) {
@@ -109,10 +119,13 @@ impl SwitchMl {
         match kind {
             Kind::Update | Kind::Probe => {
                 let form = if self.inquiry.is_switch(child) { Form::Partial } else { Form::Host };
-                let encoding = self.encoding(&header.spec)?;
-                let elements = self.vector_elements(kind, &header, packet, &encoding, form)?;
-                let block = Block { kind, spec: header.spec, elements };
-                self.contribution(now, version, &Contribution { header, block, encoding, form, ingress }, packet)
+                let elements = self.sizes.of(&header.spec)?.elements(form, packet, kind == Kind::Probe)?;
+                self.contribution(
+                    now,
+                    version,
+                    &Contribution { header: &header, kind, elements, form, ingress },
+                    packet,
+                )
             }
             Kind::Query => Ok(self.query(child, header)),
             Kind::Mismatch if self.inquiry.is_switch(child) => {
@@ -123,50 +136,27 @@ impl SwitchMl {
         }
     }
 
-    /// How a collective's elements travel, if it can be summed here.
-    #[inline]
-    fn encoding(&self, spec: &Spec) -> Result<Encoding, DropReason> {
-        Encoding::new(self.values, self.numbers, spec).ok_or(DropReason::BadField)
-    }
-
-    /// The length of the packet's vector, if it is that of a block of its collective.
-    #[inline]
-    fn vector_elements(
-        &self,
-        kind: Kind,
-        header: &Header,
-        packet: &PacketMut<'_>,
-        encoding: &Encoding,
-        form: Form,
-    ) -> Result<u32, DropReason> {
-        let full = encoding.block_elements(self.payload_bytes, self.narrow);
-        let bytes = packet.wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
-        let elements = form.block_elements(encoding, bytes, full, header.spec.elements, kind == Kind::Probe);
-        let elements = elements.ok_or(DropReason::BadLength)?;
-        let fits = packet.len == HEADER_LEN + form.buffer_len(encoding, elements);
-        if fits { Ok(elements) } else { Err(DropReason::BadLength) }
-    }
-
     /// A contribution whose fields are in range.
     #[inline]
     fn contribution(
         &mut self,
         now: Time,
         version: VersionId,
-        brought: &Contribution,
+        brought: &Contribution<'_>,
         packet: &mut PacketMut<'_>,
-    ) -> Result<Verdict, DropReason> {
-        let Contribution { header, block, encoding, ingress, .. } = brought;
+    ) -> Result<Answer, DropReason> {
+        let &Contribution { header, kind, elements, ingress, .. } = brought;
         let held = self.pool.get(version);
         let (relation, state) = (Relation::of(header.phase, held.phase), held.state);
-        let same_spec = held.block.spec == block.spec && held.block.kind == block.kind;
-        let same_block = same_spec && held.block.elements == block.elements;
+        let same_spec = held.block.spec == header.spec && held.block.kind == kind;
+        let same_block = same_spec && held.block.elements == elements;
         let shadow_complete = self.pool.shadow_complete(version, header.phase);
         let seen = self.pool.has_seen(version, header.wid);
         let crossed = relation == Relation::Same && self.pool.crossed(now, version, header.wid);
         match on_contribution(relation, state, seen, shadow_complete, crossed) {
             Action::Begin => {
-                self.pool.begin(now, version, header.phase, *block, encoding)?;
+                let block = Block { kind, spec: header.spec, elements };
+                self.pool.begin(now, version, header.phase, block, &self.sizes.of(&header.spec)?.encoding)?;
                 Ok(self.add(now, version, brought, packet))
             }
             Action::Add if same_block => Ok(self.add(now, version, brought, packet)),
@@ -181,8 +171,8 @@ impl SwitchMl {
             Action::ResendResult | Action::ResendPartial if !same_block => Err(DropReason::BadLength),
             Action::ResendResult => {
                 self.counters.unicast_resends += 1;
-                self.write(version, Kind::Result, encoding, Form::Host, packet);
-                Ok(Verdict::Port(*ingress))
+                self.write(version, Kind::Result, Form::Host, packet);
+                Ok(Answer::Port(ingress))
             }
             Action::ResendPartial => Ok(self.send_to_parent(version, brought, packet)),
             Action::Drop(reason) => Err(reason),
@@ -190,12 +180,13 @@ impl SwitchMl {
     }
 
     /// Lines 6 to 17.
-    fn add(&mut self, now: Time, version: VersionId, brought: &Contribution, packet: &mut PacketMut<'_>) -> Verdict {
-        let &Contribution { ref header, ref encoding, form, .. } = brought;
+    #[inline]
+    fn add(&mut self, now: Time, version: VersionId, brought: &Contribution<'_>, packet: &mut PacketMut<'_>) -> Answer {
+        let &Contribution { header, form, .. } = brought;
         let count = self.pool.add(version, header, &packet.bytes[HEADER_LEN..packet.len], form);
         self.counters.contributions += 1;
         if usize::from(count) < self.members.len() {
-            return Verdict::Consume;
+            return Answer::Consume;
         }
         if self.parent.is_some() {
             self.pool.await_parent(now, version);
@@ -203,13 +194,14 @@ impl SwitchMl {
         }
         self.counters.blocks_completed += 1;
         self.pool.complete(now, version);
-        self.write(version, Kind::Result, encoding, Form::Host, packet);
-        Verdict::Group(self.group)
+        self.write(version, Kind::Result, Form::Host, packet);
+        Answer::Group(self.group)
     }
 
     /// Makes the packet, which is no shorter, one that carries what the version holds.
-    fn write(&self, version: VersionId, kind: Kind, encoding: &Encoding, form: Form, packet: &mut PacketMut<'_>) {
+    fn write(&mut self, version: VersionId, kind: Kind, form: Form, packet: &mut PacketMut<'_>) {
         let held = self.pool.get(version);
+        let Sizes { encoding, .. } = self.sizes.of(&held.block.spec).expect("a block that is held can be summed");
         kind.put(packet.bytes);
         put_look_ahead(packet.bytes, held.look_ahead);
         packet.len = HEADER_LEN + form.buffer_len(encoding, held.block.elements);
@@ -218,18 +210,18 @@ impl SwitchMl {
     }
 
     /// Sends the partial result up: in the packet, where that is one of the same size.
-    fn send_to_parent(&mut self, version: VersionId, brought: &Contribution, packet: &mut PacketMut<'_>) -> Verdict {
-        let &Contribution { ref encoding, form, ingress, .. } = brought;
+    fn send_to_parent(&mut self, version: VersionId, brought: &Contribution<'_>, packet: &mut PacketMut<'_>) -> Answer {
+        let &Contribution { header, form, ingress, .. } = brought;
         let parent = self.parent.expect("only a switch with a parent awaits it");
-        if form == Form::Host && encoding.is_wide() {
+        if form == Form::Host && self.sizes.of(&header.spec).is_ok_and(|sizes| sizes.encoding.is_wide()) {
             if !self.partials.iter().any(|&(waiting, _)| waiting == version) {
                 self.partials.push_back((version, ingress));
             }
-            return Verdict::Consume;
+            return Answer::Consume;
         }
-        self.write(version, self.pool.get(version).block.kind, encoding, Form::Partial, packet);
+        self.write(version, self.pool.get(version).block.kind, Form::Partial, packet);
         put_wid(packet.bytes, parent.child);
-        Verdict::Port(parent.port)
+        Answer::Port(parent.port)
     }
 
     /// The next partial result for which no packet was at hand.
@@ -238,7 +230,6 @@ impl SwitchMl {
         loop {
             let (version, ingress) = self.partials.pop_front()?;
             let held = *self.pool.get(version);
-            let Ok(encoding) = self.encoding(&held.block.spec) else { continue };
             if held.state != State::AwaitsParent {
                 continue;
             }
@@ -246,7 +237,7 @@ impl SwitchMl {
             let (idx, spec) = (self.pool.slot_of(version), held.block.spec);
             Header { wid: parent.child, idx, look_ahead: held.look_ahead, phase: held.phase, spec }.emit(buf);
             let mut packet = PacketMut::new(buf, Ecn::NotCapable);
-            self.write(version, held.block.kind, &encoding, Form::Partial, &mut packet);
+            self.write(version, held.block.kind, Form::Partial, &mut packet);
             let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
             return Some(Emission { len, wire_len, ecn, verdict: Verdict::Port(parent.port), ingress: Some(ingress) });
         }
@@ -259,13 +250,13 @@ impl SwitchMl {
         version: VersionId,
         header: &Header,
         packet: &PacketMut<'_>,
-    ) -> Result<Verdict, DropReason> {
+    ) -> Result<Answer, DropReason> {
         let held = self.pool.get(version);
         on_parent_result(Relation::of(header.phase, held.phase), held.state)?;
         if header.spec != held.block.spec {
             return Err(DropReason::Mismatch);
         }
-        let (elements, encoding) = (held.block.elements as usize, self.encoding(&header.spec)?);
+        let (elements, encoding) = (held.block.elements as usize, self.sizes.of(&header.spec)?.encoding);
         if packet.len != HEADER_LEN + encoding.buffer_len(elements)
             || packet.wire_len != HEADER_LEN + encoding.wire_len(elements)
         {
@@ -273,7 +264,7 @@ impl SwitchMl {
         }
         self.pool.finish(now, version, header.look_ahead, &packet.bytes[HEADER_LEN..packet.len]);
         self.counters.blocks_completed += 1;
-        Ok(Verdict::Group(self.group))
+        Ok(Answer::Group(self.group))
     }
 
     /// Ranks below this switch disagree: all of them are told, and the switch above tells all others.
@@ -296,25 +287,25 @@ impl SwitchMl {
         header: &Header,
         packet: &PacketMut<'_>,
         from_above: bool,
-    ) -> Result<Verdict, DropReason> {
+    ) -> Result<Answer, DropReason> {
         let mismatch = Mismatch::parse(packet.bytes.get(HEADER_LEN..packet.len).ok_or(DropReason::Truncated)?)?;
         let held = self.pool.get(version);
         let relation = Relation::of(header.phase, held.phase);
         on_mismatch(relation, held.state, self.pool.shadow_complete(version, header.phase))?;
         if relation == Relation::Next {
             let (block, encoding) =
-                (Block { kind: Kind::Probe, spec: header.spec, elements: 0 }, self.encoding(&header.spec)?);
+                (Block { kind: Kind::Probe, spec: header.spec, elements: 0 }, self.sizes.of(&header.spec)?.encoding);
             self.pool.begin(now, version, header.phase, block, &encoding)?;
         }
         self.pool.note(version, mismatch);
         if !from_above {
             self.notices.tell_parent(*header);
         }
-        Ok(Verdict::Group(self.group))
+        Ok(Answer::Group(self.group))
     }
 
     /// Who is missing? What is known is told at once; other switches may know more.
-    fn query(&mut self, by: Neighbour, header: Header) -> Verdict {
+    fn query(&mut self, by: Neighbour, header: Header) -> Answer {
         let (pool, question) = (&self.pool, (header.idx, header.phase));
         self.inquiry.ask(by, question);
         self.notices.push(Audience::One(by), Kind::Report, header);
@@ -324,11 +315,11 @@ impl SwitchMl {
                 self.notices.push(Audience::One(other), Kind::Query, header);
             }
         }
-        Verdict::Consume
+        Answer::Consume
     }
 
     /// Another switch says who is missing.
-    fn report(&mut self, from: Neighbour, header: &Header, packet: &PacketMut<'_>) -> Result<Verdict, DropReason> {
+    fn report(&mut self, from: Neighbour, header: &Header, packet: &PacketMut<'_>) -> Result<Answer, DropReason> {
         let report = Report::parse(&packet.bytes[HEADER_LEN..packet.len])?;
         let question = (header.idx, header.phase);
         if self.inquiry.hear(from, question, report) {
@@ -336,13 +327,18 @@ impl SwitchMl {
                 self.notices.push(Audience::One(asker), Kind::Report, *header);
             }
         }
-        Ok(Verdict::Consume)
+        Ok(Answer::Consume)
     }
 }
 
 impl Switch for SwitchMl {
     fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, _ports: &dyn PortView) -> Verdict {
-        self.receive(now, ingress, packet).unwrap_or_else(Verdict::Drop)
+        match self.receive(now, ingress, packet) {
+            Ok(Answer::Consume) => Verdict::Consume,
+            Ok(Answer::Port(port)) => Verdict::Port(port),
+            Ok(Answer::Group(group)) => Verdict::Group(group),
+            Err(reason) => Verdict::Drop(reason),
+        }
     }
 
     fn handle_timeout(&mut self, _now: Time) {}

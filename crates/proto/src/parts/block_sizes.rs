@@ -1,0 +1,95 @@
+//! How long the packets of a collective's blocks are: worked out once, and compared with each packet.
+
+use crate::contract::drop_reason::DropReason;
+use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
+use crate::contract::packet::PacketMut;
+use crate::contract::tensor::Spec;
+use crate::contract::values::Values;
+use crate::parts::form::Form;
+
+/// The sizes of the collective whose packet came last. Packets of one collective come one after the other, so that a switch
+/// hardly ever has to divide.
+pub struct BlockSizes {
+    values: Values,
+    numbers: Numbers,
+    narrow: NarrowBlocks,
+    payload_bytes: usize,
+    header_len: usize,
+    last: Option<(Spec, Sizes)>,
+}
+
+/// One collective's.
+#[derive(Clone, Copy)]
+pub struct Sizes {
+    /// How its elements travel.
+    pub encoding: Encoding,
+    header_len: usize,
+    /// It has no elements.
+    is_barrier: bool,
+    /// A full block, where it has one, and the rest behind the last full block, where there is one: of hosts ...
+    host: [Option<Size>; 2],
+    /// ... and of switches.
+    partial: [Option<Size>; 2],
+}
+
+#[derive(Clone, Copy)]
+struct Size {
+    elements: u32,
+    wire_len: usize,
+    buffer_len: usize,
+}
+
+impl BlockSizes {
+    /// Of a job's packets, with a header of so many bytes.
+    pub fn new(
+        values: Values,
+        numbers: Numbers,
+        narrow: NarrowBlocks,
+        payload_bytes: usize,
+        header_len: usize,
+    ) -> BlockSizes {
+        BlockSizes { values, numbers, narrow, payload_bytes, header_len, last: None }
+    }
+
+    /// The sizes of a collective, if it can be summed.
+    #[inline]
+    pub fn of(&mut self, spec: &Spec) -> Result<&Sizes, DropReason> {
+        if self.last.as_ref().is_none_or(|(last, _)| last != spec) {
+            self.last = Some((*spec, self.work_out(spec)?));
+        }
+        self.last.as_ref().map(|(_, sizes)| sizes).ok_or(DropReason::BadField)
+    }
+
+    #[cold]
+    fn work_out(&self, spec: &Spec) -> Result<Sizes, DropReason> {
+        let encoding = Encoding::new(self.values, self.numbers, spec).ok_or(DropReason::BadField)?;
+        let (header_len, full) = (self.header_len, encoding.block_elements(self.payload_bytes, self.narrow));
+        let size = |form: Form, elements: u32| Size {
+            elements,
+            wire_len: header_len + form.wire_len(&encoding, elements),
+            buffer_len: header_len + form.buffer_len(&encoding, elements),
+        };
+        let rest = spec.elements % full;
+        let sizes = |form| [(spec.elements >= full).then(|| size(form, full)), (rest > 0).then(|| size(form, rest))];
+        let (host, partial) = (sizes(Form::Host), sizes(Form::Partial));
+        Ok(Sizes { encoding, header_len, is_barrier: spec.elements == 0, host, partial })
+    }
+}
+
+impl Sizes {
+    /// The elements of the packet's vector, if it is that of a block of the collective. A packet without a vector is right for
+    /// a barrier, or where it `may_lack` one.
+    #[inline]
+    pub fn elements(&self, form: Form, packet: &PacketMut<'_>, may_lack: bool) -> Result<u32, DropReason> {
+        let known = match form {
+            Form::Host => &self.host,
+            Form::Partial => &self.partial,
+        };
+        let fits = |size: &&Size| size.wire_len == packet.wire_len && size.buffer_len == packet.len;
+        if let Some(size) = known.iter().flatten().find(fits) {
+            return Ok(size.elements);
+        }
+        let is_bare = packet.wire_len == self.header_len && packet.len == self.header_len;
+        if is_bare && (may_lack || self.is_barrier) { Ok(0) } else { Err(DropReason::BadLength) }
+    }
+}
