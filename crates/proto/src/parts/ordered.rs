@@ -10,9 +10,14 @@
 //! searched for: a node lies where the first pair of places that it covers does. No two waiting nodes share a pair:
 //! two halves of one pair are siblings at once and do not wait.
 
+mod rule;
+
 use std::ops::Range;
 
-use tributary_numeric::{Combine, Fixed16, Lanes, ReduceOp, Scale};
+use tributary_numeric::{Combine, Lanes};
+
+use self::rule::{Form, Step};
+pub use self::rule::{Rule, Scaled};
 
 /// A node begins at a multiple of this, where the kernels are fastest.
 const ALIGNMENT: usize = 64;
@@ -45,93 +50,6 @@ impl Node {
     /// Where it lies among the nodes of its block.
     fn slot(self) -> usize {
         self.start / 2
-    }
-}
-
-/// What a vector is on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// A host's.
-    Host,
-    /// A partial result of a switch below.
-    Partial,
-}
-
-/// What becomes of a vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// `lanes <- vector`.
-    Store,
-    /// `lanes <- lanes o vector`.
-    Right,
-    /// `lanes <- vector o lanes`.
-    Left,
-}
-
-/// 16-bit floats that travel as they are and are added in fixed point (SwitchML §4.6).
-#[derive(Clone, Copy)]
-pub struct Scaled {
-    /// What brings them there and back.
-    pub kernels: &'static Fixed16,
-    /// The block's scale, on which its ranks have agreed.
-    pub scale: Scale,
-    /// The sum or the average.
-    pub op: ReduceOp,
-}
-
-/// How the vectors of one block are combined.
-#[derive(Clone, Copy)]
-pub struct Rule {
-    combine: &'static Combine,
-    /// Along the tree; otherwise in the order of arrival, which makes no difference to the result.
-    is_ordered: bool,
-    scaled: Option<Scaled>,
-    /// The lanes hold what whoever has all contributions says, as it came.
-    is_replaced: bool,
-}
-
-impl Rule {
-    /// Along the tree, or in any order where that makes no difference.
-    pub fn native(combine: &'static Combine, is_ordered: bool) -> Rule {
-        Rule { is_ordered, ..Rule::in_any_order(combine) }
-    }
-
-    /// Along the tree.
-    pub fn along_the_tree(combine: &'static Combine) -> Rule {
-        Rule { is_ordered: true, ..Rule::in_any_order(combine) }
-    }
-
-    /// As vectors come, where that makes no difference to the result.
-    pub fn in_any_order(combine: &'static Combine) -> Rule {
-        Rule { combine, is_ordered: false, scaled: None, is_replaced: false }
-    }
-
-    /// The same, of hosts' vectors that are brought to fixed point here; partial results are in fixed point.
-    pub fn in_fixed_point(combine: &'static Combine, scaled: Scaled) -> Rule {
-        Rule { scaled: Some(scaled), ..Rule::in_any_order(combine) }
-    }
-
-    /// Bytes of an element on the wire.
-    fn size(&self, form: Form) -> usize {
-        match form {
-            Form::Host => self.scaled.map_or(self.combine.wire_size, |scaled| scaled.kernels.wire_size),
-            Form::Partial => self.combine.partial_size,
-        }
-    }
-
-    fn step(&self, form: Form, step: Step, lanes: &mut [u8], vector: &[u8]) {
-        let combine = self.combine;
-        let combined = match (form, step, &self.scaled) {
-            (Form::Host, Step::Store, Some(scaled)) => return (scaled.kernels.store)(lanes, vector, scaled.scale),
-            (Form::Host, _, Some(scaled)) => return (scaled.kernels.add)(lanes, vector, scaled.scale),
-            (Form::Host, Step::Store, None) => combine.store,
-            (Form::Host, Step::Right, None) => combine.add,
-            (Form::Host, Step::Left, None) => combine.add_left,
-            (Form::Partial, Step::Store, _) => combine.store_partial,
-            (Form::Partial, Step::Right, _) => combine.add_partial,
-            (Form::Partial, Step::Left, _) => combine.add_left_partial,
-        };
-        combined(lanes, vector);
     }
 }
 
