@@ -89,8 +89,7 @@ impl Member {
 
     /// The protocol's options.
     pub fn protocol_options(&self) -> Result<Options, Failure> {
-        let given = self.options.iter().cloned().collect();
-        self.protocol.options.read(&given).map_err(|error| Failure::usage(error.to_string()))
+        read_options(self.protocol, &self.options)
     }
 
     /// How it joins.
@@ -134,4 +133,10 @@ fn protocol(text: &str) -> Result<&'static Protocol, String> {
 
 fn one_of(names: impl IntoIterator<Item = &'static str>) -> String {
     format!("it is one of {}", names.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+/// A protocol's options as flags give them.
+pub fn read_options(protocol: &Protocol, given: &[(String, String)]) -> Result<Options, Failure> {
+    let given = given.iter().cloned().collect();
+    protocol.options.read(&given).map_err(|error| Failure::usage(error.to_string()))
 }

@@ -23,8 +23,8 @@ use crate::stage::cpu;
 
 use expected::Expected;
 use made_up::Plan;
-pub use member::dtype;
 use member::{Member, reduce_op};
+pub use member::{dtype, read_options};
 use report::{Report, median};
 
 const ALLREDUCE_HELP: &str = "\

@@ -11,6 +11,7 @@ use tributary_proto::contract::tensor::Spec;
 use super::report::Report;
 use super::stage::FabricStage;
 use super::{Args, protocol};
+use crate::commands::collective::read_options;
 use crate::failure::Failure;
 use crate::stage::{Process, WorkerReport};
 
@@ -67,6 +68,7 @@ pub fn parse_kill(text: &str) -> Result<Kill, String> {
 /// What the hosts do.
 pub struct Plan {
     pub protocol: &'static Protocol,
+    options: Vec<(String, String)>,
     trees: Option<u16>,
     pub elements: usize,
     pub dtype: DType,
@@ -101,9 +103,11 @@ impl Plan {
         let kill = args.kill.clone().map(|kill| Ok::<_, Failure>((find(&kill.switch, true)?, kill))).transpose()?;
         let protocol = protocol(&args.protocol)?;
         let spec = Spec::allreduce(elements as u32, args.dtype, ReduceOp::Sum);
-        (protocol.can)(&spec, &protocol.options.defaults()).map_err(Failure::usage)?;
+        let options = read_options(protocol, &args.options)?;
+        (protocol.can)(&spec, &options).map_err(Failure::usage)?;
         Ok(Plan {
             protocol,
+            options: args.options.clone(),
             trees: args.trees,
             elements,
             dtype: args.dtype,
@@ -188,6 +192,9 @@ fn start_worker(stage: &FabricStage, plan: &Plan, rank: usize, host: NodeId) -> 
         .args(["--rank", &rank.to_string(), "--world", &plan.workers.len().to_string()])
         .args(["--elements", &plan.elements.to_string(), "--iters", &plan.iters.to_string()])
         .args(["--timeout", &plan.timeout.as_secs().to_string()]);
+    for (name, value) in &plan.options {
+        command.args(["--option", &format!("{name}={value}")]);
+    }
     if let Some(trees) = plan.trees {
         command.args(["--trees", &trees.to_string()]);
     }
@@ -223,6 +230,40 @@ fn await_first_blocks(stage: &FabricStage) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tributary_proto::protocols;
+
+    use crate::commands::fabric::ChosenFile;
+
+    #[derive(clap::Parser)]
+    struct Flags {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn sentence(failure: Failure) -> String {
+        match failure {
+            Failure::Usage(sentence) => sentence,
+            other => panic!("no mistake in the flags: {}", other.report(false)),
+        }
+    }
+
+    #[test]
+    fn options_of_the_protocol_are_checked_before_anything_starts() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fabric.toml");
+        let has_numbers = |protocol: &&&Protocol| protocol.options.specs.iter().any(|option| option.name == "numbers");
+        let name = protocols::ALL.iter().find(has_numbers).expect("some protocol sums floats as it is told").name;
+        let plan = |flags: &[&str]| {
+            let common = ["fabric", example, "--allreduce", "1000", "--protocol", name];
+            let args = <Flags as clap::Parser>::parse_from(common.iter().chain(flags)).args;
+            let layout = ChosenFile { path: args.file.clone(), switch_options: Vec::new() }.read().unwrap();
+            Plan::new(&args, 1000, &layout).map(|plan| plan.options).map_err(sentence)
+        };
+        assert_eq!(plan(&["--option", "numbers=fixed"]), Ok(vec![("numbers".to_owned(), "fixed".to_owned())]));
+        let unknown = plan(&["--option", "number=fixed"]).unwrap_err();
+        assert!(unknown.contains("number") && unknown.contains(name), "{unknown}");
+        let impossible = plan(&["--option", "numbers=fixed", "--dtype", "f64"]).unwrap_err();
+        assert!(impossible.contains("f64"), "{impossible}");
+    }
 
     #[test]
     fn traffic_and_deaths_are_read_as_they_are_written() {

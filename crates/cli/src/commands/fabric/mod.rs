@@ -18,6 +18,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_numeric::DType;
+use tributary_proto::contract::options::name_and_value;
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 use tributary_proto::switch_options::{self, SwitchOptionError};
@@ -72,6 +73,9 @@ pub struct Args {
     /// Who sums
     #[arg(long, value_name = "NAME", default_value = PROTOCOL, requires = "allreduce")]
     pub protocol: String,
+    /// An option of the protocol, for example numbers=fixed; may be given several times
+    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value, requires = "allreduce")]
+    pub options: Vec<(String, String)>,
     /// Aggregation trees, of protocols whose trees are planned [default: as many as are of use, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), requires = "allreduce")]
     pub trees: Option<u16>,
