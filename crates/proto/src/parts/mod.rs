@@ -3,6 +3,7 @@
 pub mod agreement;
 pub mod block_sizes;
 pub mod deadlines;
+pub mod farewell;
 pub mod form;
 pub mod inquiry;
 pub mod layout;
@@ -12,6 +13,7 @@ pub mod memory;
 pub mod mismatch;
 pub mod ordered;
 pub mod pacer;
+pub mod ranks;
 pub mod recovery;
 pub mod report;
 pub mod rtt;
