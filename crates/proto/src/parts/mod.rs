@@ -1,6 +1,7 @@
 //! What protocols share.
 
 pub mod agreement;
+pub mod best_effort;
 pub mod block_sizes;
 pub mod deadlines;
 pub mod farewell;
