@@ -5,8 +5,10 @@
 //! for each, `docs/wire.md` every header.
 #![forbid(unsafe_code)]
 
+pub mod atp;
 pub mod canary;
 pub mod contract;
+pub mod pa_atp;
 pub mod panama;
 pub mod parts;
 pub mod protocols;

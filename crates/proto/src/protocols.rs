@@ -10,6 +10,8 @@ pub static ALL: &[&Protocol] = &[
     &crate::canary::PROTOCOL,
     &crate::ps::PROTOCOL,
     &crate::panama::PROTOCOL,
+    &crate::atp::PROTOCOL,
+    &crate::pa_atp::PROTOCOL,
 ];
 
 /// The protocol with this name.

@@ -1,5 +1,6 @@
 //! The protocols: every parser of their wire formats, and the machines behind them.
 
+pub mod best_effort;
 pub mod canary;
 pub mod panama;
 pub mod ring;

@@ -12,12 +12,14 @@ struct Protocol {
     alone: bool,
 }
 
-const PROTOCOLS: [Protocol; 5] = [
+const PROTOCOLS: [Protocol; 7] = [
     Protocol { name: "switchml", words: &[&["switchml"], &["switch", "ml"]], alone: false },
     Protocol { name: "canary", words: &[&["canary"]], alone: false },
     Protocol { name: "ring", words: &[&["ring"]], alone: false },
     Protocol { name: "ps", words: &[&["ps"]], alone: true },
     Protocol { name: "panama", words: &[&["panama"]], alone: false },
+    Protocol { name: "atp", words: &[&["atp"]], alone: true },
+    Protocol { name: "pa_atp", words: &[&["pa", "atp"]], alone: false },
 ];
 
 /// Where each protocol may be named, `*` for its name: its folder, tests, benches and fuzz targets.
@@ -40,8 +42,9 @@ const LISTS: [(&str, usize); 4] = [
     ("crates/proto/tests/fuzz/main.rs", 1),
     ("crates/proto/benches/switches/main.rs", 2),
 ];
-/// Words that mean something else: where, and which. Packets in a ring; a picosecond; the command that offers a server.
-const OTHER_MEANINGS: [(&str, &str); 7] = [
+/// Words that mean something else: where, and which. Packets in a ring; a picosecond; the command that offers a server; a
+/// part of another protocol's name.
+const OTHER_MEANINGS: [(&str, &str); 8] = [
     ("crates/sim/src/net/", "ring"),
     ("crates/sim/src/net/", "ps"),
     ("crates/sim/src/config/quantity.rs", "ps"),
@@ -49,6 +52,7 @@ const OTHER_MEANINGS: [(&str, &str); 7] = [
     ("crates/net/src/fabric/egress.rs", "ps"),
     ("crates/proto/src/contract/time.rs", "ps"),
     ("crates/cli/src/commands/", "ps"),
+    ("crates/proto/src/pa_atp/", "atp"),
 ];
 
 /// Notes the lines that name a protocol outside its rooms.

@@ -1,8 +1,10 @@
 //! What protocols share.
 
 pub mod agreement;
+pub mod best_effort;
 pub mod block_sizes;
 pub mod deadlines;
+pub mod farewell;
 pub mod form;
 pub mod inquiry;
 pub mod layout;
@@ -12,6 +14,7 @@ pub mod memory;
 pub mod mismatch;
 pub mod ordered;
 pub mod pacer;
+pub mod ranks;
 pub mod recovery;
 pub mod report;
 pub mod rtt;

@@ -13,7 +13,6 @@ mod farewell;
 mod protocol;
 mod server;
 
-use self::farewell::Farewell;
 pub use self::protocol::PROTOCOL;
 use self::server::Server;
 use crate::contract::config::{HostConfig, JobConfig};
@@ -24,6 +23,7 @@ use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
+use crate::parts::farewell::Farewell;
 use crate::switchml::SwitchMlHost;
 use crate::switchml::wire::Kind;
 
@@ -71,8 +71,9 @@ impl PsHost {
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
         let code = Common::parse_kind(packet.bytes, &self.job)?;
-        if let (farewell::LEAVING | farewell::PARTED, Some(farewell)) = (code, &mut self.farewell) {
-            return farewell.receive(now, code, from, packet.bytes);
+        if let (Some(word), Some(farewell)) = (farewell::word(code), &mut self.farewell) {
+            let (rank, count) = farewell::parse(from, packet.bytes)?;
+            return farewell.receive(now, word, rank, count);
         }
         let kind = Kind::of(packet.bytes)?;
         let is_answer = matches!(kind, Kind::Result | Kind::Report | Kind::Mismatch);
@@ -170,9 +171,9 @@ impl Host for PsHost {
     }
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
-        if let Some(sent) = self.farewell.as_mut().and_then(|farewell| farewell.poll_transmit(buf)) {
+        if let Some(said) = self.farewell.as_mut().and_then(Farewell::poll) {
             self.stats.packets_sent += 1;
-            return Some(sent);
+            return Some(farewell::emit(&self.job, said, buf));
         }
         // What one half keeps here may give the other something to send: until both in turn have nothing for anybody.
         let mut idle = 0;

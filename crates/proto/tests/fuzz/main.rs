@@ -3,6 +3,7 @@
 #[path = "../../../../fuzz/src/machines/mod.rs"]
 mod entries;
 
+mod best_effort;
 mod canary;
 mod panama;
 mod ring;

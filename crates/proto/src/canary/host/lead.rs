@@ -9,45 +9,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
 use crate::parts::look_ahead::LookAhead;
 use crate::parts::mismatch::Mismatch;
-
-/// A set of ranks.
-#[derive(Clone, Debug, Default)]
-pub struct Ranks {
-    words: Vec<u64>,
-    count: u16,
-}
-
-impl Ranks {
-    /// Of a job of so many.
-    pub fn new(world: u16) -> Ranks {
-        Ranks { words: vec![0; usize::from(world).div_ceil(64)], count: 0 }
-    }
-
-    /// Adds a rank of the job; false if it was there.
-    pub fn insert(&mut self, rank: Rank) -> bool {
-        let (word, bit) = (&mut self.words[rank.index() / 64], 1 << (rank.index() % 64));
-        let fresh = *word & bit == 0;
-        *word |= bit;
-        self.count += u16::from(fresh);
-        fresh
-    }
-
-    /// True if the rank is in the set.
-    pub fn contains(&self, rank: Rank) -> bool {
-        self.words[rank.index() / 64] >> (rank.index() % 64) & 1 != 0
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> u16 {
-        self.count
-    }
-
-    /// Takes all out.
-    pub fn clear(&mut self) {
-        self.words.fill(0);
-        self.count = 0;
-    }
-}
+use crate::parts::ranks::Ranks;
 
 /// How far a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

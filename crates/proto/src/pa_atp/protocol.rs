@@ -1,0 +1,98 @@
+//! PA-ATP as a value of the registry.
+
+use super::windows::{Choices, Progress, Windows};
+use crate::contract::numbers::{Encoding, Numbers};
+use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
+use crate::contract::protocol::{Placement, Protocol, Refusal, Shared};
+use crate::contract::tensor::Spec;
+use crate::contract::time::Span;
+use crate::contract::values::Values;
+use crate::parts::best_effort::host::BestEffortHost;
+use crate::parts::best_effort::options::{LEVELS_OPTION, SIMULATED_SWITCH, SWITCH};
+use crate::parts::best_effort::switch::BestEffortSwitch;
+use crate::parts::best_effort::{Rules, wire};
+
+const NAME: &str = "pa-atp";
+
+/// What is PA-ATP's own: gradients are acknowledged at once, and two windows follow what that says.
+pub const RULES: Rules =
+    Rules { acknowledges: true, windows: |options, places| Box::new(Windows::new(choices(options), places)) };
+
+/// PA-ATP (2024).
+pub static PROTOCOL: Protocol = Protocol {
+    code: 7,
+    name: NAME,
+    about: "ATP whose leading ranks go ahead of stragglers, and make way for them",
+    header_len: wire::HEADER_LEN,
+    placement: Placement::EveryHop,
+    passes_results_on: false,
+    options: OptionSet::new(
+        NAME,
+        &[
+            LEVELS_OPTION,
+            OptionSpec {
+                name: "progress",
+                kind: Kind::Choice(&["printed", "relative", "off"]),
+                default: "printed",
+                help: "how leaders cut their windows: as the paper prints it, by the average of all ranks, or as others do",
+            },
+            OptionSpec {
+                name: "limit",
+                kind: Kind::Flag,
+                default: "true",
+                help: "AECN marks bound how far a rank goes ahead (the paper's AWD)",
+            },
+            OptionSpec {
+                name: "initial_window",
+                kind: Kind::Count { least: 2, most: u16::MAX as u64 },
+                default: "10",
+                help: "packets that a worker may have unacknowledged at first (the paper's CWD)",
+            },
+            OptionSpec {
+                name: "initial_ahead",
+                kind: Kind::Count { least: 0, most: u16::MAX as u64 },
+                default: "0",
+                help: "blocks that a worker may be ahead at first (the paper's AWD); 0: as many as it has slots",
+            },
+        ],
+    ),
+    numbers: |_| Numbers::Fixed,
+    can,
+    memory: |_| 0,
+    host: |values, config| Box::new(BestEffortHost::new(values, RULES, config)),
+    switch: None,
+    shared: Some(Shared {
+        machine: |values, config| Box::new(BestEffortSwitch::new(values, RULES, config)),
+        options: OptionSet { simulated: SIMULATED_SWITCH, ..OptionSet::new(NAME, SWITCH) },
+        longest_wait: |_| Span::ZERO,
+        room: |options| options.count("aggregators"),
+    }),
+    server: None,
+    describe: wire::describe,
+    tree_of: |_, _| None,
+};
+
+fn choices(options: &Options) -> Choices {
+    Choices {
+        progress: match options.choice("progress") {
+            "relative" => Progress::Relative,
+            "off" => Progress::Off,
+            _ => Progress::Printed,
+        },
+        limit: options.flag("limit"),
+        initial_window: options.count("initial_window"),
+        initial_ahead: options.count("initial_ahead"),
+    }
+}
+
+/// Integers as they are, and floats in fixed point.
+fn can(spec: &Spec, _options: &Options) -> Result<(), Refusal> {
+    match Encoding::new(Values::Elements, Numbers::Fixed, spec) {
+        Some(_) => Ok(()),
+        None => {
+            let why = ": its aggregators add integers in any order";
+            let instead = "sum or average f32, f16 or bf16, or take a protocol that sums floats as floats";
+            Err(Refusal { protocol: NAME, spec: *spec, why, instead })
+        }
+    }
+}

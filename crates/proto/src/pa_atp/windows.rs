@@ -1,0 +1,192 @@
+//! A worker's two windows (section III-B): CWD, which gradient ACKs clock, and AWD, which bounds how far ahead of the
+//! last result a rank may be.
+
+use crate::contract::time::{Span, Time};
+use crate::parts::best_effort::windows::{self, Ack};
+
+/// The weight `f` of a round's marks (section V-A) ...
+const MARK_WEIGHT: f64 = 0.125;
+/// ... and `w` of a round's AECN marks.
+const AECN_WEIGHT: f64 = 0.125;
+/// Neither window is ever smaller (A15, A17).
+const FEWEST: f64 = 2.0;
+
+/// How a cut of CWD depends on progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Equation 1: the exponent is `1 - p / p_max`. Progress of others cancels out of it.
+    Printed,
+    /// Ours: the exponent is `1 - p / 2`, one half of a worker that is as far as all on average.
+    Relative,
+    /// Not at all: DCTCP's cut, as in StrawAsyn.
+    Off,
+}
+
+/// What a job's members have chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choices {
+    /// How cuts depend on progress.
+    pub progress: Progress,
+    /// AWD is there.
+    pub limit: bool,
+    /// CWD at first.
+    pub initial_window: u64,
+    /// AWD at first; 0 for all places.
+    pub initial_ahead: u64,
+}
+
+/// A count of marks among acknowledgements.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Round {
+    all: f64,
+    marked: f64,
+}
+
+impl Round {
+    fn count(&mut self, marked: bool) {
+        self.all += 1.0;
+        self.marked += f64::from(u8::from(marked));
+    }
+
+    /// The share that was marked; what was marked twice counts once.
+    fn share(self) -> f64 {
+        (self.marked / self.all.max(1.0)).min(1.0)
+    }
+}
+
+/// CWD and AWD.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Windows {
+    choices: Choices,
+    most: f64,
+    /// CWD ...
+    window: f64,
+    slow_start: bool,
+    /// ... and its congestion level.
+    alpha: f64,
+    round: Round,
+    /// A round ends with the ACK of a transmission from here on.
+    round_end: u64,
+    /// Losses of transmissions before this one were answered.
+    answered_before: u64,
+    /// AWD ...
+    ahead: f64,
+    /// ... and how often memory was short.
+    beta: f64,
+    results: Round,
+    /// A round of results ends with the first one after this.
+    results_until: Option<Time>,
+}
+
+impl Windows {
+    /// Of a worker with so many places.
+    pub fn new(choices: Choices, places: u16) -> Windows {
+        let most = f64::from(places.max(1));
+        let ahead = if choices.initial_ahead == 0 { most } else { (choices.initial_ahead as f64).min(most) };
+        Windows {
+            choices,
+            most,
+            window: (choices.initial_window as f64).min(most),
+            slow_start: true,
+            alpha: 0.0,
+            round: Round::default(),
+            round_end: 0,
+            answered_before: 0,
+            ahead,
+            beta: 0.0,
+            results: Round::default(),
+            results_until: None,
+        }
+    }
+
+    /// CWD and AWD as they are counted.
+    pub fn sizes(&self) -> (f64, f64) {
+        (self.window, self.ahead)
+    }
+
+    /// What a marked round leaves of CWD: `1 - d / 2` (equation 1).
+    fn kept(&self, progress: windows::Progress) -> f64 {
+        // p / p_max = (p_l / p_avg) / (AWD / p_avg): p_avg cancels, and a rank that no average is known of must not divide.
+        let printed = || (progress.own / self.ahead).min(1.0);
+        let relative = || if progress.average > 0.0 { (progress.own / progress.average / 2.0).min(1.0) } else { 0.0 };
+        let lead = match self.choices.progress {
+            Progress::Printed => printed(),
+            Progress::Relative => relative(),
+            Progress::Off => 0.0,
+        };
+        1.0 - self.alpha.powf(1.0 - lead) / 2.0
+    }
+
+    fn end_round(&mut self, ack: &Ack) {
+        let share = self.round.share();
+        self.alpha = (1.0 - MARK_WEIGHT) * self.alpha + MARK_WEIGHT * share;
+        // Without a mark there is no cut, although the printed formula has one of p = p_max: 0^0 = 1 (A21).
+        if share > 0.0 {
+            self.window = (self.window * self.kept(ack.progress)).max(FEWEST);
+            self.slow_start = false;
+        } else if !self.slow_start {
+            self.window = (self.window + 1.0).min(self.most.max(FEWEST));
+        }
+        (self.round, self.round_end) = (Round::default(), ack.next);
+    }
+
+    fn end_results(&mut self) {
+        let share = self.results.share();
+        self.beta = (1.0 - AECN_WEIGHT) * self.beta + AECN_WEIGHT * share;
+        self.ahead = match share > 0.0 {
+            true => (self.ahead * (1.0 - self.beta / 2.0)).max(FEWEST),
+            false => self.ahead + 1.0,
+        };
+        self.ahead = self.ahead.min(self.most);
+        self.results = Round::default();
+    }
+}
+
+impl windows::Windows for Windows {
+    fn packets(&self) -> u64 {
+        self.window as u64
+    }
+
+    fn ahead(&self) -> u64 {
+        if self.choices.limit { self.ahead as u64 } else { self.most as u64 }
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.round.count(ack.marked);
+        if self.slow_start && !ack.marked {
+            self.window = (self.window + 1.0).min(self.most.max(FEWEST));
+        }
+        if ack.transmission >= self.round_end {
+            self.end_round(ack);
+        }
+    }
+
+    fn on_mark(&mut self) {
+        self.round.marked += 1.0;
+    }
+
+    /// A round lasts a round trip of gradient ACKs: of results a leader's would last as long as the straggler takes (A18).
+    fn on_result(&mut self, now: Time, short: bool, round_trip: Span) {
+        let until = *self.results_until.get_or_insert(now + round_trip);
+        self.results.count(short);
+        if now >= until {
+            self.end_results();
+            self.results_until = Some(now + round_trip);
+        }
+    }
+
+    fn on_loss(&mut self, transmission: u64, next: u64) {
+        if transmission >= self.answered_before {
+            self.answered_before = next;
+            self.window = (self.window / 2.0).max(FEWEST);
+            self.slow_start = false;
+        }
+    }
+
+    fn on_silence(&mut self) {
+        (self.window, self.slow_start) = (FEWEST, false);
+    }
+}
+
+#[cfg(test)]
+mod tests;

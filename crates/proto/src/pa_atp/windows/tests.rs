@@ -1,0 +1,138 @@
+//! The windows against the paper's examples and formulas.
+
+use super::windows::{Ack, Progress as How, Windows as _};
+use super::*;
+
+const PAPER: Choices = Choices { progress: Progress::Printed, limit: true, initial_window: 10, initial_ahead: 0 };
+
+/// Windows that are fed a whole round of acknowledgements at a time.
+struct Bench {
+    windows: Windows,
+    sent: u64,
+}
+
+impl Bench {
+    fn new(choices: Choices, places: u16) -> Bench {
+        Bench { windows: Windows::new(choices, places), sent: 0 }
+    }
+
+    /// A round of as many packets as the window holds, of which the first ones are marked.
+    fn round(&mut self, marked: u64, progress: How) {
+        let packets = self.windows.packets();
+        self.sent += packets;
+        for number in 0..packets {
+            let (transmission, marked) = (self.sent - packets + number, number < marked);
+            self.windows.on_ack(&Ack { transmission, next: self.sent, marked, progress });
+        }
+    }
+
+    fn of(window: f64, ahead: f64, alpha: f64, progress: Progress) -> Windows {
+        let mut windows = Windows::new(Choices { progress, ..PAPER }, 1000);
+        (windows.window, windows.ahead, windows.alpha, windows.slow_start) = (window, ahead, alpha, false);
+        windows
+    }
+}
+
+fn alone(own: f64) -> How {
+    How { own, average: own }
+}
+
+#[test]
+fn a_round_of_clear_acks_doubles_the_window_until_the_first_mark_and_adds_one_from_then_on() {
+    let mut bench = Bench::new(PAPER, 1000);
+    for expected in [20, 40, 80] {
+        bench.round(0, alone(0.0));
+        assert_eq!(bench.windows.packets(), expected);
+    }
+    bench.round(1, alone(0.0));
+    let after = bench.windows.packets();
+    for more in 1..=3 {
+        bench.round(0, alone(0.0));
+        bench.round(0, alone(0.0));
+        assert!(bench.windows.packets() >= after, "{} after {after} and {more}", bench.windows.packets());
+    }
+}
+
+#[test]
+fn the_straggler_cuts_as_dctcp_does_and_the_leader_at_the_end_of_its_window_halves() {
+    // Figure 4: CWD 3, AWD 6; the straggler goes down to 2, the leader to 1, where a window of ours keeps 2 packets.
+    for alpha in [0.1, 0.5, 1.0] {
+        let windows = Bench::of(100.0, 60.0, alpha, Progress::Printed);
+        let kept = |own| windows.kept(How { own, average: 1.0 });
+        assert!((kept(0.0) - (1.0 - alpha / 2.0)).abs() < 1e-12, "p = 0: DCTCP");
+        assert!((kept(60.0) - 0.5).abs() < 1e-12, "p = p_max: half, whatever alpha");
+        assert!((kept(90.0) - 0.5).abs() < 1e-12, "AWD has shrunk below p_l");
+        assert!(kept(30.0) < kept(0.0) || alpha == 1.0);
+    }
+    assert!((Bench::of(3.0, 6.0, 2.0 / 3.0, Progress::Printed).kept(alone(0.0)) * 3.0 - 2.0).abs() < 1e-12);
+}
+
+/// The printed formula: p / p_max = (p_l / p_avg) / (AWD / p_avg) = p_l / AWD, whatever the others' progress.
+#[test]
+fn the_others_progress_cancels_out_of_the_printed_formula_and_not_out_of_the_relative_one() {
+    let after = |progress, average| {
+        let mut bench = Bench::new(Choices { progress, ..PAPER }, 1000);
+        for round in 0..100 {
+            bench.round(u64::from(round % 10 == 9), How { own: 40.0, average });
+        }
+        bench.windows.sizes()
+    };
+    assert_eq!(after(Progress::Printed, 1.0), after(Progress::Printed, 1e6));
+    assert_ne!(after(Progress::Relative, 40.0), after(Progress::Relative, 1e6));
+    assert_eq!(after(Progress::Off, 1.0), after(Progress::Off, 1e6));
+    let windows = Bench::of(100.0, 60.0, 0.25, Progress::Relative);
+    assert!(
+        (windows.kept(alone(7.0)) - (1.0 - 0.25f64.sqrt() / 2.0)).abs() < 1e-12,
+        "average: an exponent of one half"
+    );
+    assert!(
+        (windows.kept(How { own: 7.0, average: 0.0 }) - 0.875).abs() < 1e-12,
+        "nobody waits: nothing is divided by 0"
+    );
+}
+
+#[test]
+fn a_round_without_a_mark_never_cuts_although_0_to_the_power_of_0_is_1() {
+    let mut bench = Bench::new(PAPER, 100);
+    bench.windows.slow_start = false;
+    for _ in 0..50 {
+        let before = bench.windows.packets();
+        bench.round(0, How { own: 100.0, average: 50.0 });
+        assert!(bench.windows.packets() >= before);
+    }
+}
+
+#[test]
+fn awd_adds_one_in_a_round_trip_without_a_mark_and_is_cut_by_half_of_beta_in_one_with() {
+    let mut windows = Windows::new(Choices { initial_ahead: 100, ..PAPER }, 1000);
+    let trip = Span::from_micros(10);
+    let mut now = Time::ZERO;
+    let mut round = |windows: &mut Windows, short: bool| {
+        for _ in 0..10 {
+            now += Span::from_micros(1);
+            windows.on_result(now, short, trip);
+        }
+    };
+    for _ in 0..20 {
+        round(&mut windows, false);
+    }
+    let (_, grown) = windows.sizes();
+    assert!((115.0..=120.0).contains(&grown), "{grown}");
+    round(&mut windows, true);
+    round(&mut windows, true);
+    let (_, cut) = windows.sizes();
+    assert!(cut < grown && cut > grown * 0.8, "beta is small yet: {cut}");
+    (0..500).for_each(|_| round(&mut windows, true));
+    assert_eq!(windows.ahead(), FEWEST as u64);
+}
+
+#[test]
+fn without_a_limit_awd_stops_nobody_and_losses_halve_cwd_once_a_round_trip() {
+    let mut windows = Windows::new(Choices { limit: false, initial_ahead: 3, ..PAPER }, 500);
+    assert_eq!(windows.ahead(), 500);
+    windows.window = 64.0;
+    (0..10).for_each(|number| windows.on_loss(number, 100));
+    assert_eq!(windows.packets(), 32);
+    windows.on_loss(100, 200);
+    assert_eq!(windows.packets(), 16);
+}

@@ -1,0 +1,179 @@
+//! What a worker does about losses, without harm to those who are only late (A7, A8).
+//!
+//! A gradient that nobody acknowledged is sent again, past all aggregators. One that was acknowledged is never sent again
+//! for its age: others may be late for as long as they like. When nothing is heard for long, or a later result of the
+//! same server has come, the worker asks; switches on the way say what they hold, and the server what it lacks.
+
+use super::BestEffortHost;
+use crate::contract::config::TimerConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::time::{Span, Time};
+use crate::parts::best_effort::wire::Header;
+
+/// Results of one server that overtake another's before something is done (A7) ...
+const PATIENCE: u32 = 3;
+/// ... and the most, of a path where they were late and not lost.
+const MOST_PATIENCE: u32 = 256;
+/// After so many timeouts without a result a worker asks.
+const SILENT_TIMEOUTS: u64 = 4;
+/// The longest time between two questions, in longest timeouts: a rank may be late for as long as it likes.
+const LONGEST_WAIT: u64 = 8;
+/// Where one block was lost, so many more are asked about at once.
+const MORE_QUESTIONS: usize = 16;
+
+/// How long a worker has heard nothing, and how much it bears.
+pub(super) struct Recovery {
+    timers: TimerConfig,
+    patience: u32,
+    /// Since when no result has come, nor a question was asked; none while nothing is awaited.
+    since: Option<Time>,
+    wait: Span,
+    /// The shortest time from a gradient to its answer: others' lateness makes it longer, and losses do.
+    least: Option<Span>,
+}
+
+impl Recovery {
+    /// Nothing is awaited.
+    pub(super) fn new(timers: TimerConfig) -> Recovery {
+        Recovery { timers, patience: PATIENCE, since: None, wait: timers.initial_rto, least: None }
+    }
+
+    /// Something is awaited.
+    pub(super) fn begin(&mut self, now: Time) {
+        if self.since.is_none() {
+            self.heard(now);
+        }
+    }
+
+    /// So long after it was sent for the only time, a gradient was answered.
+    pub(super) fn sample(&mut self, span: Span) {
+        self.least = Some(self.least.map_or(span, |least| least.min(span)));
+    }
+
+    /// A result has come.
+    fn heard(&mut self, now: Time) {
+        let timeout = self.least.map_or(self.timers.initial_rto, |least| least.max(self.timers.min_rto));
+        (self.since, self.wait) = (Some(now), timeout.times(SILENT_TIMEOUTS));
+    }
+
+    /// A question has left: it, or its answer, may be lost.
+    fn asked(&mut self, now: Time) {
+        (self.since, self.wait) = (Some(now), self.wait.times(2).min(self.timers.max_rto.max(self.wait)));
+    }
+
+    /// Nothing is lost, was the answer: others are late.
+    pub(super) fn told_to_wait(&mut self) {
+        self.wait = self.wait.times(2).min(self.timers.max_rto.times(LONGEST_WAIT).max(self.wait));
+    }
+}
+
+impl BestEffortHost {
+    /// When the oldest gradient that nobody has acknowledged counts as lost.
+    pub(super) fn loss_due(&self) -> Option<Time> {
+        let place = self.window.first_flying().filter(|_| self.rules.acknowledges)?;
+        Some(place.sent_at + self.rtt.rto(place.sends))
+    }
+
+    /// Sends again what nobody has acknowledged for a timeout.
+    pub(super) fn resend_lost(&mut self, now: Time) {
+        if self.loss_due().is_none_or(|due| due > now) {
+            return;
+        }
+        let Some(place) = self.window.oldest_flying() else { return };
+        let (block, transmission) = (place.block, place.transmission);
+        if let Some(place) = self.window.waiting_mut(block) {
+            // It leaves in the same drain.
+            place.sent_at = now;
+        }
+        self.window.send_again(block, true);
+        let next = self.window.transmissions;
+        self.windows.on_loss(transmission, next);
+        if self.window.waiting(block).is_some_and(|place| place.sends > 1) {
+            self.windows.on_silence();
+        }
+    }
+
+    /// When to ask, if nothing comes.
+    pub(super) fn silence_due(&self) -> Option<Time> {
+        let waits = self.window.first < self.window.next && self.life.broken().is_none();
+        self.recovery.since.filter(|_| waits).map(|since| since + self.recovery.wait)
+    }
+
+    pub(super) fn ask_if_silent(&mut self, now: Time) {
+        if self.silence_due().is_some_and(|due| due <= now) {
+            self.ask_oldest();
+            self.recovery.asked(now);
+        }
+    }
+
+    /// Asks about the oldest block that waits at another host.
+    pub(super) fn ask_oldest(&mut self) {
+        let oldest = self.window.all_waiting().map(|place| place.block).find(|&block| !self.serves(block));
+        if let Some(block) = oldest.filter(|block| !self.questions.contains(block)) {
+            self.questions.push_back(block);
+        }
+    }
+
+    /// Something has come of a block.
+    pub(super) fn heard(&mut self, now: Time) {
+        self.recovery.heard(now);
+        if self.window.first == self.window.next {
+            self.recovery.since = None;
+        }
+    }
+
+    /// The result of a block has come before those of earlier blocks of the same server: packets of one server do not
+    /// overtake each other by themselves.
+    pub(super) fn overtake(&mut self, block: u64, multicast: bool) {
+        if self.recovery_was_hasty(block, multicast) {
+            self.recovery.patience = (2 * self.recovery.patience).min(MOST_PATIENCE);
+        }
+        let step = u64::from(self.places.servers());
+        let (first, patience, next) = (self.window.first, self.recovery.patience, self.window.transmissions);
+        let mut earlier = block;
+        while let Some(other) = earlier.checked_sub(step).filter(|&other| other >= first) {
+            earlier = other;
+            let Some(place) = self.window.waiting_mut(other) else { continue };
+            place.overtaken += 1;
+            if place.overtaken < patience || std::mem::replace(&mut place.asked, true) {
+                continue;
+            }
+            if place.acked {
+                self.questions.push_back(other);
+                continue;
+            }
+            let transmission = place.transmission;
+            self.window.send_again(other, true);
+            self.windows.on_loss(transmission, next);
+        }
+    }
+
+    /// True if something was done about a block whose result then came as if nothing was.
+    fn recovery_was_hasty(&self, block: u64, multicast: bool) -> bool {
+        multicast && self.window.was_asked(block)
+    }
+
+    /// The server lacks this rank's part of a block, and no switch has it.
+    pub(super) fn needed(&mut self, now: Time, block: u64, header: &Header) -> Result<(), DropReason> {
+        let place = self.window.waiting(block).ok_or(DropReason::Stale)?;
+        if place.attempt != header.attempt {
+            return Err(DropReason::Stale);
+        }
+        if place.queued && place.resend || place.sends > 1 && now.since(place.sent_at) < self.rtt.rto(1) {
+            return Err(DropReason::Duplicate);
+        }
+        let transmission = place.transmission;
+        self.window.send_again(block, true);
+        let next = self.window.transmissions;
+        self.windows.on_loss(transmission, next);
+        let may_be_lost = |place: &&super::window::Place| {
+            place.block != block && !place.queued && now.since(place.sent_at) >= self.rtt.rto(1)
+        };
+        let others = self.window.all_waiting().filter(may_be_lost).map(|place| place.block);
+        let others: Vec<u64> = others.filter(|&block| !self.serves(block)).take(MORE_QUESTIONS).collect();
+        if self.questions.is_empty() {
+            self.questions.extend(others);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! The blocks that a worker works on: a ring of places, and how far it is.
+
+use std::collections::VecDeque;
+
+use tributary_numeric::BlockExponent;
+
+use crate::contract::time::Time;
+
+/// One block of the window.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Which.
+    pub block: u64,
+    /// It waits for its result.
+    pub waits: bool,
+    /// Its gradient was acknowledged.
+    pub acked: bool,
+    /// Its gradient is on its way, and counts against the window.
+    pub flies: bool,
+    /// Its number among all that was sent ...
+    pub transmission: u64,
+    /// ... and when.
+    pub sent_at: Time,
+    /// How often this attempt was sent.
+    pub sends: u32,
+    /// It is to be sent again.
+    pub queued: bool,
+    /// What is sent again is to pass all aggregators.
+    pub resend: bool,
+    /// How often it was summed in vain.
+    pub attempt: u8,
+    /// What it is scaled by, as far as somebody knows.
+    pub scale: Option<BlockExponent>,
+    /// The magnitude that the last block here had that was not all zeros.
+    pub base: Option<BlockExponent>,
+    /// Moves of this position in switches.
+    pub index: u32,
+    /// Results, and acknowledgements, of later blocks that came before its own.
+    pub overtaken: u32,
+    /// Something was done about that.
+    pub asked: bool,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place {
+            block: 0,
+            waits: false,
+            acked: false,
+            flies: false,
+            transmission: 0,
+            sent_at: Time::ZERO,
+            sends: 0,
+            queued: false,
+            resend: false,
+            attempt: 0,
+            scale: None,
+            base: None,
+            index: 0,
+            overtaken: 0,
+            asked: false,
+        }
+    }
+
+    /// The block is to be sent for the first time in this attempt.
+    pub fn restart(&mut self, attempt: u8, scale: Option<BlockExponent>) {
+        (self.attempt, self.scale, self.acked, self.sends) = (attempt, scale, false, 0);
+        (self.overtaken, self.asked, self.resend) = (0, false, false);
+    }
+}
+
+/// A worker's blocks between the last result and the last gradient.
+pub struct Window {
+    places: Vec<Place>,
+    /// The first block that has no result: the paper's `last_AACK`, since sequence numbers begin at 1.
+    pub first: u64,
+    /// The first block that was not acknowledged: the paper's `last_GACK`.
+    pub acked: u64,
+    /// The first block that was never sent.
+    pub next: u64,
+    /// Gradients on their way.
+    pub flying: u64,
+    /// Transmissions so far.
+    pub transmissions: u64,
+    /// Blocks and their transmissions in the order of sending, as far as they may fly still.
+    flight: VecDeque<(u64, u64)>,
+    /// Blocks to be sent again.
+    queue: VecDeque<u64>,
+}
+
+impl Window {
+    /// Of so many places.
+    pub fn new(places: u16) -> Window {
+        Window {
+            places: vec![Place::new(); usize::from(places.max(1))],
+            first: 0,
+            acked: 0,
+            next: 0,
+            flying: 0,
+            transmissions: 0,
+            flight: VecDeque::new(),
+            queue: VecDeque::new(),
+        }
+    }
+
+    fn index(&self, block: u64) -> usize {
+        (block % self.places.len() as u64) as usize
+    }
+
+    /// The place of a block that waits for its result.
+    pub fn waiting(&self, block: u64) -> Option<&Place> {
+        let place = &self.places[self.index(block)];
+        (place.block == block && place.waits).then_some(place)
+    }
+
+    /// The same, to write to.
+    pub fn waiting_mut(&mut self, block: u64) -> Option<&mut Place> {
+        let index = self.index(block);
+        let place = &mut self.places[index];
+        (place.block == block && place.waits).then_some(place)
+    }
+
+    /// True if something was done about the block that was last at its place, since it was overtaken.
+    pub fn was_asked(&self, block: u64) -> bool {
+        let place = &self.places[self.index(block)];
+        place.block == block && place.asked
+    }
+
+    /// The next block takes its place.
+    pub fn begin(&mut self) -> &mut Place {
+        let (block, index) = (self.next, self.index(self.next));
+        self.next += 1;
+        let place = &mut self.places[index];
+        debug_assert!(!place.waits, "the block a window before has its result");
+        (place.block, place.waits, place.queued) = (block, true, false);
+        place.restart(0, None);
+        place
+    }
+
+    /// A block's gradient leaves; gives the number of its transmission.
+    pub fn sent(&mut self, now: Time, block: u64) -> u64 {
+        let number = self.transmissions;
+        self.transmissions += 1;
+        let index = self.index(block);
+        let place = &mut self.places[index];
+        (place.transmission, place.sent_at, place.sends) = (number, now, place.sends + 1);
+        self.flying += u64::from(!place.flies && !place.acked);
+        place.flies |= !place.acked;
+        self.flight.push_back((block, number));
+        number
+    }
+
+    /// A block's gradient is acknowledged, by its result or before; false if it was so already.
+    pub fn ack(&mut self, block: u64) -> bool {
+        let index = self.index(block);
+        let place = &mut self.places[index];
+        self.flying -= u64::from(place.flies);
+        place.flies = false;
+        let fresh = !place.acked;
+        place.acked = true;
+        while self.acked < self.next && self.waiting(self.acked).is_none_or(|place| place.acked) {
+            self.acked += 1;
+        }
+        fresh
+    }
+
+    /// A block's result has come.
+    pub fn conclude(&mut self, block: u64) {
+        let index = self.index(block);
+        self.places[index].waits = false;
+        while self.first < self.next && self.waiting(self.first).is_none() {
+            self.first += 1;
+        }
+        self.acked = self.acked.max(self.first);
+    }
+
+    /// A block is sent again, past all aggregators or not.
+    pub fn send_again(&mut self, block: u64, resend: bool) {
+        let index = self.index(block);
+        let place = &mut self.places[index];
+        place.resend |= resend;
+        if !std::mem::replace(&mut place.queued, true) {
+            self.queue.push_back(block);
+        }
+    }
+
+    /// The next block that is to be sent again. No window holds it up: all ranks wait for it, and each takes the place of a
+    /// packet that has come or is lost.
+    pub fn pop_again(&mut self) -> Option<u64> {
+        while let Some(block) = self.queue.pop_front() {
+            let index = self.index(block);
+            let place = &mut self.places[index];
+            if place.block == block && place.waits && std::mem::take(&mut place.queued) {
+                return Some(block);
+            }
+        }
+        None
+    }
+
+    /// The oldest gradient that flies.
+    pub fn oldest_flying(&mut self) -> Option<&Place> {
+        loop {
+            let &(block, transmission) = self.flight.front()?;
+            let index = self.index(block);
+            let place = &self.places[index];
+            if place.block == block && place.flies && place.transmission == transmission {
+                return Some(&self.places[index]);
+            }
+            self.flight.pop_front();
+        }
+    }
+
+    /// The oldest gradient that flies, without forgetting those that do no more.
+    pub fn first_flying(&self) -> Option<&Place> {
+        self.flight.iter().find_map(|&(block, transmission)| {
+            let place = &self.places[self.index(block)];
+            (place.block == block && place.flies && place.transmission == transmission).then_some(place)
+        })
+    }
+
+    /// Blocks that wait for their result, the oldest first.
+    pub fn all_waiting(&self) -> impl Iterator<Item = &Place> {
+        (self.first..self.next).filter_map(|block| self.waiting(block))
+    }
+
+    /// Nothing waits any more.
+    pub fn clear(&mut self) {
+        self.places.iter_mut().for_each(|place| (place.waits, place.flies, place.queued) = (false, false, false));
+        self.flight.clear();
+        self.queue.clear();
+        (self.flying, self.first, self.acked) = (0, self.next, self.next);
+    }
+}

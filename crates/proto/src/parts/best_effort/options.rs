@@ -1,0 +1,108 @@
+//! What may be chosen: by the members of a job, and by the operator of the switches, whose aggregators all jobs share.
+
+use crate::contract::options::{Kind, OptionSpec, Options};
+use crate::contract::time::Span;
+
+/// The name of the option that says which switches sum.
+pub const LEVELS: &str = "levels";
+
+/// Which switches sum.
+pub const LEVELS_OPTION: OptionSpec = OptionSpec {
+    name: LEVELS,
+    kind: Kind::Choice(&["1", "2"]),
+    default: "2",
+    help: "the switch next to the server sums, or the one next to the workers besides",
+};
+
+/// What the operator of the switches chooses.
+pub const SWITCH: &[OptionSpec] = &[
+    OptionSpec {
+        name: "aggregators",
+        kind: Kind::Count { least: 0, most: 1 << 20 },
+        default: "4096",
+        help: "entries of a switch's memory, for the blocks of all jobs; with 0 servers sum everything",
+    },
+    OptionSpec {
+        name: "placement",
+        kind: Kind::Choice(&["any", "hash"]),
+        default: "any",
+        help: "a block takes any free aggregator, or only the one that a hash of its position names",
+    },
+    OptionSpec {
+        name: "lease",
+        kind: Kind::Time { least: Span::from_micros(1), most: Span::from_millis(3_600_000) },
+        default: "1 s",
+        help: "an aggregator that nobody has touched for so long passes on what it holds and is free",
+    },
+    OptionSpec {
+        name: "path_packets",
+        kind: Kind::Count { least: 1, most: 1 << 20 },
+        default: "64",
+        help: "packets that the longest path holds (the paper's BDP), for the threshold of AECN marks",
+    },
+    OptionSpec {
+        name: "eta_permille",
+        kind: Kind::Count { least: 0, most: 1000 },
+        default: "0",
+        help: "AECN marks begin at this share of aggregators and path (the paper's eta); 0: as high as eq. 9 allows",
+    },
+];
+
+/// Other defaults of the switches where links are as fast as the paper's: 10 MB of memory, 100 Gbit/s and 10 us (section III-C).
+pub const SIMULATED_SWITCH: &[(&str, &str)] = &[("aggregators", "40000"), ("lease", "100 ms"), ("path_packets", "416")];
+
+/// What a switch was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Entries.
+    pub aggregators: u32,
+    /// A block's entry follows from its position.
+    pub by_hash: bool,
+    /// How long an entry is kept for nobody.
+    pub lease: Span,
+    path_packets: u64,
+    eta_permille: u64,
+}
+
+impl Memory {
+    /// Reads the operator's choice.
+    pub fn of(options: &Options) -> Memory {
+        Memory {
+            aggregators: options.count("aggregators") as u32,
+            by_hash: options.choice("placement") == "hash",
+            lease: options.time("lease"),
+            path_packets: options.count("path_packets"),
+            eta_permille: options.count("eta_permille"),
+        }
+    }
+
+    /// More entries held and gradients on their way unsummed than this are marked: `eta (M + BDP)`. Where nobody has chosen
+    /// `eta`, the largest that eq. 9 allows with at most a path's packets summed in a round trip, and at least a half.
+    pub fn threshold(&self, jobs: usize) -> u64 {
+        let whole = u64::from(self.aggregators) + self.path_packets;
+        match self.eta_permille {
+            0 => whole.saturating_sub(self.path_packets + jobs as u64).max(whole / 2),
+            eta => whole * eta / 1000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_threshold_is_that_of_eq_9_unless_it_is_chosen() {
+        let memory = |aggregators, eta_permille| Memory {
+            aggregators,
+            by_hash: false,
+            lease: Span::from_millis(1),
+            path_packets: 416,
+            eta_permille,
+        };
+        assert_eq!(memory(40_000, 0).threshold(1), 39_999, "eta = 0.990");
+        assert_eq!(memory(8_064, 0).threshold(8), 8_056, "eta = 0.950");
+        assert_eq!(memory(100, 0).threshold(8), 258, "never below a half");
+        assert_eq!(memory(40_000, 500).threshold(1), 20_208);
+    }
+}

@@ -1,0 +1,226 @@
+//! A server: sums what switches have not, answers all ranks with the result, and keeps it for those who ask.
+//!
+//! It is on the host of one rank, whose own part it adds last. Contributions come by themselves or in sums of switches: a
+//! sum that brings nobody twice is added, one that has all that came before replaces it, any other is of no use, and
+//! those who are missing then are asked by name. Whoever asks for a block that is complete gets its result.
+
+mod gather;
+pub mod served;
+
+use std::collections::VecDeque;
+
+use tributary_numeric::BlockExponent;
+
+use self::served::{Blocks, Served, State};
+use super::Rules;
+use super::form::{Form, widest_lanes};
+use super::plan::Places;
+use super::wire::{Flags, Header};
+use crate::contract::config::HostConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::Rank;
+use crate::contract::values::Values;
+use crate::parts::mismatch::Mismatch;
+use crate::parts::ranks::Ranks;
+
+/// Something that the server has to say. Packets are written when they leave, from what is known then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outgoing {
+    /// A gradient has arrived.
+    Gack {
+        /// Its header.
+        header: Header,
+        /// It was marked on its way.
+        marked: bool,
+    },
+    /// The result, or the word to send again: to all behind a rank's switch.
+    Tell(u64, Rank),
+    /// The same to one rank.
+    Answer(u64, Rank),
+    /// Who has not been heard of.
+    Report(u64, Rank),
+    /// Send it again.
+    Need(u64, Rank),
+    /// Ranks disagree.
+    Mismatch(u64, Rank),
+}
+
+/// One server of a job.
+pub struct Server {
+    values: Values,
+    rules: Rules,
+    own: Rank,
+    world: u16,
+    blocks: Blocks,
+    /// What is to be said, first come first served.
+    pub outbox: VecDeque<Outgoing>,
+    /// Blocks that may be complete.
+    pub ready: VecDeque<u64>,
+    /// Gradients that have come because its switch had no room, modulo 2^32.
+    received: u32,
+    /// The first block of its own that is not complete.
+    first_open: u64,
+    /// By rank: a set for the ranks of one packet.
+    scratch: Ranks,
+}
+
+impl Server {
+    /// The server of a rank.
+    pub fn new(values: Values, rules: Rules, config: &HostConfig, places: &Places) -> Server {
+        let job = &config.job;
+        let lane_bytes = widest_lanes(values, job.elements_per_packet);
+        Server {
+            values,
+            rules,
+            own: config.rank,
+            world: job.world,
+            blocks: Blocks::new(job.slots.max(1), places.servers(), job.world, lane_bytes),
+            outbox: VecDeque::new(),
+            ready: VecDeque::new(),
+            received: 0,
+            first_open: config.rank.0.into(),
+            scratch: Ranks::new(job.world),
+        }
+    }
+
+    /// Ranks besides the server's own.
+    fn others(&self) -> impl Iterator<Item = Rank> + use<> {
+        let own = self.own;
+        (0..self.world).map(Rank).filter(move |&rank| rank != own)
+    }
+
+    /// What is known of a block.
+    pub fn get(&self, block: u64) -> Option<&Served> {
+        self.blocks.get(block)
+    }
+
+    /// The same, to write to.
+    pub fn get_mut(&mut self, block: u64) -> Option<&mut Served> {
+        self.blocks.get_mut(block)
+    }
+
+    /// How many gradients have come because the switch had no room.
+    pub fn received(&self) -> u32 {
+        self.received
+    }
+
+    /// A block is complete, may be, or ranks disagree on it: what is to be done.
+    pub fn standing(&self, block: u64) -> Standing {
+        match self.blocks.get(block) {
+            Some(served) if served.own => match served.state {
+                State::Refused(mismatch) => Standing::Refused(mismatch),
+                State::Gathering if served.have.len() + 1 == self.world => Standing::Complete,
+                State::Gathering | State::Done => Standing::Waits,
+            },
+            Some(Served { state: State::Refused(mismatch), .. }) => Standing::Refused(*mismatch),
+            _ => Standing::Waits,
+        }
+    }
+
+    /// Everything is there: the sum with the own rank's vector, written to `vector`, and told to all.
+    pub fn finish(&mut self, block: u64, form: &Form, own: &[u8], vector: &mut [u8], places: &Places) {
+        let world = self.world;
+        let Some(served) = self.blocks.get_mut(block) else { return };
+        if served.elements > 0 {
+            let elements = served.elements;
+            served.add(form, own, elements);
+        }
+        served.finish(form, world, vector);
+        self.tell(block, places);
+        self.look_back(block);
+    }
+
+    /// The block was summed in vain: all send again, scaled by what they have agreed on now. Gives attempt and scale.
+    pub fn again(&mut self, block: u64, places: &Places) -> Option<(u8, BlockExponent)> {
+        let served = self.blocks.get_mut(block)?;
+        let agreed = served.exponent;
+        served.attempt = served.attempt.saturating_add(1);
+        served.restart();
+        served.scale = agreed;
+        let said = (served.attempt, agreed);
+        self.tell(block, places);
+        Some(said)
+    }
+
+    /// One packet for each switch with ranks behind it other than the server's own.
+    fn tell(&mut self, block: u64, places: &Places) {
+        let own = self.own;
+        let listens = |rack: &Rank| places.neighbours(*rack).any(|rank| rank != own);
+        self.outbox.extend(places.racks().filter(listens).map(|rack| Outgoing::Tell(block, rack)));
+    }
+
+    /// A block is complete that came after others which are not: those have lost something, if it happens often (A7).
+    fn look_back(&mut self, block: u64) {
+        let step = u64::from(self.world);
+        while self.blocks.get(self.first_open).is_some_and(|served| served.state != State::Gathering) {
+            self.first_open += step;
+        }
+        let mut earlier = self.first_open;
+        while earlier < block {
+            if let Some(served) = self.blocks.get_mut(earlier)
+                && served.state == State::Gathering
+            {
+                served.later += 1;
+                if served.later >= served.patience {
+                    (served.later, served.patience) = (0, served.patience.saturating_mul(2));
+                    self.ask(earlier);
+                }
+            }
+            earlier += step;
+        }
+    }
+
+    /// Asks everybody whose part is missing for it.
+    fn ask(&mut self, block: u64) {
+        let Some(served) = self.blocks.get(block) else { return };
+        let missing = self.others().filter(|&rank| !served.have.contains(rank));
+        self.outbox.extend(missing.map(|rank| Outgoing::Need(block, rank)));
+    }
+
+    /// Somebody waits for a block, and a switch may hold its part of it.
+    pub fn query(&mut self, block: u64, header: &Header) -> Result<(), DropReason> {
+        let rank = header.wid;
+        let served = self.blocks.open(block).ok_or(DropReason::Stale)?;
+        let answer = match served.state {
+            State::Done => Outgoing::Answer(block, rank),
+            State::Refused(_) => Outgoing::Mismatch(block, rank),
+            State::Gathering if header.attempt > served.attempt => return Err(DropReason::Ahead),
+            State::Gathering if header.attempt < served.attempt => Outgoing::Answer(block, rank),
+            State::Gathering => {
+                served.heard.insert(rank);
+                let is_safe = served.have.contains(rank) || header.flags.has(Flags::HELD);
+                if is_safe { Outgoing::Report(block, rank) } else { Outgoing::Need(block, rank) }
+            }
+        };
+        self.outbox.push_back(answer);
+        Ok(())
+    }
+
+    /// The ranks that nothing is known of.
+    pub fn missing(&self, block: u64) -> Vec<Rank> {
+        let served = self.blocks.get(block);
+        let known =
+            |rank: &Rank| served.is_some_and(|served| served.have.contains(*rank) || served.heard.contains(*rank));
+        self.others().filter(|rank| !known(rank)).collect()
+    }
+
+    /// Ranks disagree on a block: all are told.
+    pub fn dispute(&mut self, block: u64, mismatch: Mismatch) {
+        if let Some(served) = self.blocks.open(block) {
+            served.state = State::Refused(mismatch);
+        }
+        self.outbox.extend(self.others().map(|rank| Outgoing::Mismatch(block, rank)));
+        self.ready.push_back(block);
+    }
+}
+
+/// What is to be done about a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing yet, or nothing more.
+    Waits,
+    /// All have contributed.
+    Complete,
+    /// Ranks disagree.
+    Refused(Mismatch),
+}

@@ -1,0 +1,277 @@
+//! The memory of a switch: aggregators that any block of any job may take, each with an accumulator.
+
+use tributary_numeric::BlockExponent;
+
+use super::super::form::{Form, widest_lanes};
+use super::super::options::Memory;
+use crate::contract::ids::{JobId, PortId, Rank};
+use crate::contract::tensor::Spec;
+use crate::contract::time::{Span, Time};
+use crate::contract::values::Values;
+use crate::parts::memory::heap_bytes;
+use crate::parts::slot_lists::SlotLists;
+use crate::splitmix::splitmix64;
+
+/// An aggregator in use.
+#[derive(Clone)]
+pub struct Aggregator {
+    /// The job ...
+    pub job: JobId,
+    /// ... and where the block is in its table.
+    pub position: u16,
+    /// Elements of each vector.
+    pub elements: u16,
+    /// Some rank's block did not fit the scale: there is no sum.
+    pub overflow: bool,
+    /// Nobody brought a vector: ranks tell their exponents.
+    pub probe: bool,
+    /// A contribution was marked.
+    pub ecn: bool,
+    /// Vectors are in the accumulator.
+    pub filled: bool,
+    /// Ranks that have contributed ...
+    pub count: u16,
+    /// ... of those that the switch sums for.
+    pub expected: u16,
+    /// It is free as soon as what it holds has left.
+    pub leaves: bool,
+    /// Who asked for that.
+    pub resender: Rank,
+    /// Where the last contribution came in.
+    pub last_from: PortId,
+    /// What the vectors are scaled by ...
+    pub scale: BlockExponent,
+    /// ... and the largest magnitude of all.
+    pub exponent: BlockExponent,
+    /// The block's collective.
+    pub spec: Spec,
+    /// Moves of the position, as the contributions say.
+    pub index: u32,
+    /// When its lease is over.
+    pub due: Time,
+    /// When its sum last left.
+    pub sent_at: Option<Time>,
+    /// The hash's place, where there is one.
+    place: u32,
+}
+
+impl Aggregator {
+    /// All have contributed.
+    pub fn is_complete(&self) -> bool {
+        self.count >= self.expected
+    }
+}
+
+/// Aggregators in use, in the order of their leases.
+const KEPT: usize = 0;
+/// Those that have something to send.
+const LEAVING: usize = 1;
+
+/// No aggregator.
+const FREE: u32 = u32::MAX;
+
+/// All aggregators of a switch.
+pub struct Aggregators {
+    memory: Memory,
+    /// Room for all; those that were ever in use.
+    entries: Vec<Aggregator>,
+    lanes: Vec<u8>,
+    lane_bytes: usize,
+    spare: Vec<u32>,
+    lists: SlotLists<u32>,
+    /// By place: true if it is taken. Empty unless blocks are placed by a hash.
+    taken: Vec<bool>,
+    /// In use.
+    pub held: u32,
+    /// The most that were in use at once.
+    pub peak: u32,
+}
+
+impl Aggregators {
+    /// None is in use.
+    pub fn new(values: Values, memory: Memory, elements_per_packet: u16) -> Aggregators {
+        let count = memory.aggregators as usize;
+        let lane_bytes = widest_lanes(values, elements_per_packet);
+        Aggregators {
+            memory,
+            entries: Vec::with_capacity(count),
+            lanes: Vec::with_capacity(count * lane_bytes),
+            lane_bytes,
+            spare: Vec::with_capacity(count),
+            lists: SlotLists::new(2, memory.aggregators),
+            taken: if memory.by_hash { vec![false; count] } else { Vec::new() },
+            held: 0,
+            peak: 0,
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        self.memory.aggregators
+    }
+
+    /// Bytes of an accumulator.
+    pub fn lane_bytes(&self) -> usize {
+        self.lane_bytes
+    }
+
+    /// One that is in use.
+    #[inline]
+    pub fn get(&self, entry: u32) -> &Aggregator {
+        &self.entries[entry as usize]
+    }
+
+    /// The same, to write to.
+    #[inline]
+    pub fn get_mut(&mut self, entry: u32) -> &mut Aggregator {
+        &mut self.entries[entry as usize]
+    }
+
+    /// Takes a free one; none if there is none, or if the position's place is taken.
+    pub fn take(&mut self, aggregator: Aggregator) -> Option<u32> {
+        if self.held == self.memory.aggregators {
+            return None;
+        }
+        let mut place = FREE;
+        if self.memory.by_hash {
+            place = self.place(&aggregator);
+            if std::mem::replace(&mut self.taken[place as usize], true) {
+                return None;
+            }
+        }
+        let aggregator = Aggregator { place, ..aggregator };
+        let entry = match self.spare.pop() {
+            Some(entry) => {
+                self.entries[entry as usize] = aggregator;
+                entry
+            }
+            None => {
+                self.entries.push(aggregator);
+                self.lanes.resize(self.entries.len() * self.lane_bytes, 0);
+                self.entries.len() as u32 - 1
+            }
+        };
+        self.held += 1;
+        self.peak = self.peak.max(self.held);
+        Some(entry)
+    }
+
+    /// ATP's workers choose a place by a hash of job and position, and another one when the server has told them of a
+    /// collision; here the switch does, by the same numbers.
+    fn place(&self, aggregator: &Aggregator) -> u32 {
+        let Aggregator { job, position, index, .. } = aggregator;
+        let key = u64::from(job.0) << 48 | u64::from(*position) << 32 | u64::from(*index);
+        (splitmix64(key) % u64::from(self.memory.aggregators.max(1))) as u32
+    }
+
+    /// Frees one.
+    pub fn free(&mut self, entry: u32) {
+        self.lists.remove(entry);
+        let place = self.entries[entry as usize].place;
+        if place != FREE {
+            self.taken[place as usize] = false;
+        }
+        self.spare.push(entry);
+        self.held -= 1;
+    }
+
+    /// Somebody needs it still. Leases end at few distinct times, so that a driver's timer is rarely set anew.
+    #[inline]
+    pub fn renew(&mut self, now: Time, entry: u32) {
+        let lease = self.memory.lease;
+        let grain = (lease.0 / 8).max(1);
+        self.entries[entry as usize].due = Time((now + lease).0.div_ceil(grain).saturating_mul(grain));
+        self.lists.push(KEPT, entry);
+    }
+
+    /// So long after it has left a sum is not sent again.
+    pub fn pause(&self) -> Span {
+        Span(self.memory.lease.0 / 8)
+    }
+
+    /// What it holds is to be sent.
+    pub fn send(&mut self, entry: u32) {
+        self.lists.push(LEAVING, entry);
+    }
+
+    /// The next one that has something to send.
+    pub fn first_leaving(&self) -> Option<u32> {
+        self.lists.first(LEAVING)
+    }
+
+    /// The first whose lease is over.
+    pub fn expired(&self, now: Time) -> Option<u32> {
+        self.lists.first(KEPT).filter(|&entry| self.get(entry).due <= now)
+    }
+
+    /// When the first lease is over.
+    pub fn next_due(&self) -> Option<Time> {
+        self.lists.first(KEPT).map(|entry| self.get(entry).due)
+    }
+
+    fn lanes(&mut self, entry: u32, bytes: usize) -> &mut [u8] {
+        &mut self.lanes[entry as usize * self.lane_bytes..][..bytes]
+    }
+
+    /// Adds a rank's vector.
+    #[inline]
+    pub fn add(&mut self, entry: u32, form: &Form, vector: &[u8], elements: usize) {
+        let fresh = !std::mem::replace(&mut self.get_mut(entry).filled, true);
+        form.take(self.lanes(entry, form.lane_bytes(elements)), fresh, vector);
+    }
+
+    /// Adds another switch's sum.
+    pub fn add_partial(&mut self, entry: u32, form: &Form, vector: &[u8], elements: usize) {
+        let fresh = !std::mem::replace(&mut self.get_mut(entry).filled, true);
+        form.take_partial(self.lanes(entry, form.lane_bytes(elements)), fresh, vector);
+    }
+
+    /// Writes the sum.
+    pub fn load(&self, entry: u32, form: &Form, elements: usize, vector: &mut [u8]) {
+        form.load_partial(&self.lanes[entry as usize * self.lane_bytes..][..form.lane_bytes(elements)], vector);
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        heap_bytes(&self.entries)
+            + heap_bytes(&self.lanes)
+            + heap_bytes(&self.spare)
+            + heap_bytes(&self.taken)
+            + self.lists.memory_bytes()
+    }
+
+    /// An aggregator that nobody has contributed to.
+    #[expect(clippy::too_many_arguments, reason = "what a block is, taken from its first packet")]
+    pub fn fresh(
+        job: JobId,
+        position: u16,
+        elements: usize,
+        expected: u16,
+        scale: BlockExponent,
+        spec: Spec,
+        index: u32,
+        probe: bool,
+    ) -> Aggregator {
+        Aggregator {
+            job,
+            position,
+            elements: elements as u16,
+            overflow: false,
+            probe,
+            ecn: false,
+            filled: false,
+            count: 0,
+            expected,
+            leaves: false,
+            resender: super::super::wire::NOBODY,
+            last_from: PortId::UNKNOWN,
+            scale,
+            exponent: BlockExponent::ZERO,
+            spec,
+            index,
+            due: Time::ZERO,
+            sent_at: None,
+            place: FREE,
+        }
+    }
+}

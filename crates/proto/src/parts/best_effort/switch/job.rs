@@ -1,0 +1,344 @@
+//! What a switch knows of one job: which block is at each of its positions, how far its ranks are, and what has gone on
+//! unsummed.
+
+use super::super::plan::{Level, Places};
+use super::super::seq::is_after;
+use super::super::wire::{Header, Kind, PROG_MASK};
+use crate::contract::config::SharedJob;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{JobId, NodeId, PortId, PortSet, Rank};
+use crate::contract::switch::Verdict;
+use crate::contract::time::Time;
+use crate::contract::wire::COMMON_LEN;
+use crate::parts::memory::heap_bytes;
+
+/// What a position's block has come to at this switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The position has had no block yet.
+    Unused,
+    /// Nothing of it was seen.
+    Free,
+    /// An aggregator has some of it.
+    Held,
+    /// The aggregator's sum is about to leave, and then all else goes on unsummed.
+    Releasing,
+    /// Some of it went on unsummed, so that no sum made here could be complete: all else goes on unsummed, too.
+    Passed,
+    /// Its result went by.
+    Over,
+}
+
+/// One block, and which of its attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The block.
+    pub seq: u32,
+    /// The attempt.
+    pub attempt: u8,
+}
+
+impl Key {
+    /// True if it comes after another of the same position.
+    pub fn is_after(self, other: Key) -> bool {
+        is_after(self.seq, other.seq) || self.seq == other.seq && self.attempt > other.attempt
+    }
+}
+
+/// One position of a job's window.
+#[derive(Clone, Copy)]
+pub struct Position {
+    /// Its block.
+    pub key: Key,
+    /// How far that is.
+    pub state: State,
+    /// Its aggregator, while one is held.
+    pub entry: u32,
+}
+
+/// What has happened of one job.
+#[derive(Clone, Copy, Default)]
+pub struct Counters {
+    /// Contributions that were added.
+    pub contributions: u64,
+    /// Results that went by.
+    pub results: u64,
+    /// Of those, results that were marked with AECN.
+    pub marked: u64,
+    /// Contributions that found no room.
+    pub overflowed: u64,
+    /// Aggregators that left before they were complete.
+    pub released: u64,
+}
+
+/// A job at one switch.
+pub struct Job {
+    /// Which.
+    pub id: JobId,
+    /// Where its ranks and servers are.
+    pub places: Places,
+    /// By rank: the port of its host, if that is connected here.
+    ports: Vec<Option<PortId>>,
+    /// Those ports.
+    local: PortSet,
+    /// How many they are.
+    behind: u16,
+    /// The common header of its packets.
+    pub common: [u8; COMMON_LEN],
+    positions: Vec<Position>,
+    /// Who has contributed, position by position.
+    seen: Vec<u64>,
+    words: usize,
+    /// By rank: the newest sequence number (the paper's `S_n`), and whether there was any.
+    newest: Vec<(u32, bool)>,
+    /// Their sum (the paper's `S_sum`).
+    sum: u32,
+    /// Ranks of which nothing was heard.
+    unheard: u32,
+    /// The newest result that went by.
+    floor: u32,
+    /// No rank can be further than this, as far as was looked.
+    horizon: u32,
+    /// By server: what went to it unsummed, and what it says has come.
+    sent: Vec<(u32, u32)>,
+    /// The differences' sum.
+    pub outstanding: u64,
+    /// Aggregators that it holds.
+    pub held: u32,
+    /// When one was last held, or something went on for want of room.
+    pub busy_at: Time,
+    /// What has happened.
+    pub counters: Counters,
+}
+
+impl Job {
+    /// A job that begins.
+    pub fn new(plan: &SharedJob) -> Job {
+        let world = usize::from(plan.job.world);
+        let places = Places::new(&plan.job, &plan.fabric);
+        let mut local = PortSet::EMPTY;
+        for &port in plan.ports.iter().flatten() {
+            local.insert(port);
+        }
+        let mut common = [0; COMMON_LEN];
+        plan.job.common().emit(&mut common);
+        let window = usize::from(plan.job.slots.max(1));
+        let words = world.div_ceil(64);
+        let free = Position { key: Key { seq: 0, attempt: 0 }, state: State::Unused, entry: 0 };
+        Job {
+            id: plan.job.job,
+            behind: plan.ports.iter().flatten().count() as u16,
+            ports: (0..world).map(|rank| plan.ports.get(rank).copied().flatten()).collect(),
+            local,
+            common,
+            positions: vec![free; window],
+            seen: vec![0; window * words],
+            words,
+            newest: vec![(0, false); world],
+            sum: 0,
+            unheard: world as u32,
+            floor: 0,
+            horizon: 0,
+            sent: vec![(0, 0); usize::from(places.servers())],
+            outstanding: 0,
+            held: 0,
+            busy_at: Time::ZERO,
+            counters: Counters::default(),
+            places,
+        }
+    }
+
+    /// Where a sequence number's position is.
+    #[inline]
+    pub fn position_of(&self, seq: u32) -> usize {
+        seq as usize % self.positions.len()
+    }
+
+    /// A position.
+    #[inline]
+    pub fn position(&mut self, at: usize) -> &mut Position {
+        &mut self.positions[at]
+    }
+
+    /// All positions.
+    pub fn positions(&self) -> &[Position] {
+        &self.positions
+    }
+
+    /// Nobody has contributed to the block of a position.
+    pub fn clear(&mut self, at: usize) {
+        self.seen[at * self.words..][..self.words].fill(0);
+    }
+
+    /// True if the rank has contributed.
+    #[inline]
+    pub fn has_seen(&self, at: usize, rank: Rank) -> bool {
+        self.seen[at * self.words + rank.index() / 64] >> (rank.index() % 64) & 1 != 0
+    }
+
+    /// How many of those whose blocks are in a packet have contributed before, and how many have not.
+    pub fn seen_of(&self, at: usize, kind: Kind, header: &Header) -> (u16, u16) {
+        contributors(&self.places, kind, header).fold((0, 0), |(seen, unseen), rank| match self.has_seen(at, rank) {
+            true => (seen + 1, unseen),
+            false => (seen, unseen + 1),
+        })
+    }
+
+    /// Notes that those have contributed whose blocks are in a packet; gives their number.
+    #[inline]
+    pub fn see(&mut self, at: usize, kind: Kind, header: &Header) -> u16 {
+        let words = &mut self.seen[at * self.words..][..self.words];
+        let mut count = 0;
+        for rank in contributors(&self.places, kind, header) {
+            words[rank.index() / 64] |= 1 << (rank.index() % 64);
+            count += 1;
+        }
+        count
+    }
+
+    /// Writes who has contributed as the bitmap that a sum carries.
+    pub fn put_seen(&self, at: usize, bytes: &mut [u8]) {
+        let words = &self.seen[at * self.words..][..self.words];
+        for (place, byte) in bytes.iter_mut().zip(words.iter().flat_map(|word| word.to_le_bytes())) {
+            *place = byte;
+        }
+    }
+
+    /// A packet of a rank must come from its port, or from no rank's.
+    #[inline]
+    pub fn check_sender(&self, ingress: PortId, rank: Rank) -> Result<(), DropReason> {
+        match self.ports.get(rank.index()).ok_or(DropReason::BadField)? {
+            Some(port) if *port == ingress => Ok(()),
+            None if !self.is_local(ingress) => Ok(()),
+            _ => Err(DropReason::WrongWorker),
+        }
+    }
+
+    /// True if a rank's host is behind the port.
+    pub fn is_local(&self, port: PortId) -> bool {
+        port.index() < PortSet::CAPACITY && self.local.contains(port)
+    }
+
+    /// The way to a rank.
+    #[inline]
+    pub fn way_to(&self, rank: Rank) -> Verdict {
+        match self.ports[rank.index()] {
+            Some(port) => Verdict::Port(port),
+            None => Verdict::Route(self.places.node_of(rank)),
+        }
+    }
+
+    /// The ports of all ranks behind this switch but one.
+    pub fn all_but(&self, rank: Rank) -> PortSet {
+        let mut ports = self.local;
+        if let Some(port) = self.ports[rank.index()] {
+            ports.remove(port);
+        }
+        ports
+    }
+
+    /// What this switch, `node`, does for a server's blocks, and for how many ranks.
+    #[inline]
+    pub fn level(&self, node: NodeId, server: Rank) -> (Level, u16) {
+        let level = self.places.level(node, server, self.behind);
+        let ranks = if level == Level::Edge { self.places.world() - 1 } else { self.behind };
+        (level, ranks)
+    }
+
+    /// A rank has sent a block: `S_n` and `S_sum` follow, but never backwards. No rank can be two windows ahead of another,
+    /// as far as those behind this switch tell: others' gradients come by only now and then.
+    #[inline]
+    pub fn advance(&mut self, rank: Rank, seq: u32) -> Result<(), DropReason> {
+        let window = self.positions.len() as u32;
+        if is_after(seq, self.horizon) {
+            let local = self.newest.iter().zip(&self.ports).filter(|((_, heard), port)| *heard && port.is_some());
+            let last = local.map(|(&(newest, _), _)| newest).reduce(|a, b| if is_after(a, b) { b } else { a });
+            if let Some(last) = last {
+                self.horizon = last.wrapping_add(window.saturating_mul(2));
+                if is_after(seq, self.horizon) {
+                    return Err(DropReason::Ahead);
+                }
+            }
+        }
+        let (newest, heard) = &mut self.newest[rank.index()];
+        if !*heard {
+            (*newest, *heard) = (seq, true);
+            self.unheard -= 1;
+            self.sum = self.sum.wrapping_add(seq);
+        } else if is_after(seq, *newest) {
+            self.sum = self.sum.wrapping_add(seq.wrapping_sub(*newest));
+            *newest = seq;
+        }
+        Ok(())
+    }
+
+    /// The result of a block went by: all ranks have sent it.
+    pub fn complete(&mut self, seq: u32) {
+        if is_after(seq, self.floor) {
+            self.floor = seq;
+        }
+    }
+
+    /// The sum of all ranks' newest numbers (the paper's PROG). Those that never came by have sent what has a result.
+    #[inline]
+    pub fn progress(&self) -> u32 {
+        self.sum.wrapping_add(self.unheard.wrapping_mul(self.floor)) & PROG_MASK
+    }
+
+    /// The rank that is furthest behind the first, and by how many blocks, of those that were heard.
+    pub fn last(&self) -> Option<(Rank, u32)> {
+        let heard = || (0..).map(Rank).zip(&self.newest).filter(|(_, (_, heard))| *heard);
+        let first = heard().map(|(_, &(newest, _))| newest).reduce(|a, b| if is_after(b, a) { b } else { a })?;
+        heard().map(|(rank, &(newest, _))| (rank, first.wrapping_sub(newest))).max_by_key(|&(_, behind)| behind)
+    }
+
+    /// A gradient goes to a server because there was no room.
+    pub fn overflow(&mut self, now: Time, server: Rank) {
+        let (sent, _) = &mut self.sent[server.index()];
+        *sent = sent.wrapping_add(1);
+        self.counters.overflowed += 1;
+        self.outstanding += 1;
+        self.busy_at = now;
+    }
+
+    /// A server says how many such gradients have come.
+    pub fn received(&mut self, server: Rank, received: u32) {
+        let (sent, known) = &mut self.sent[server.index()];
+        if is_after(received, *sent) {
+            // The switch was started again, and has sent fewer than the server has had of it before.
+            self.outstanding -= u64::from(sent.wrapping_sub(*known));
+            (*sent, *known) = (received, received);
+        } else if is_after(received, *known) {
+            self.outstanding -= u64::from(received.wrapping_sub(*known));
+            *known = received;
+        }
+    }
+
+    /// Nothing was held for a lease: what has not come by now is lost.
+    pub fn settle(&mut self) {
+        self.sent.iter_mut().for_each(|(sent, known)| *known = *sent);
+        self.outstanding = 0;
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        heap_bytes(&self.ports)
+            + heap_bytes(&self.positions)
+            + heap_bytes(&self.seen)
+            + heap_bytes(&self.newest)
+            + heap_bytes(&self.sent)
+    }
+}
+
+/// Whose blocks are in a packet: one rank's, those of all behind its switch, or all but the server's.
+fn contributors(places: &Places, kind: Kind, header: &Header) -> impl Iterator<Item = Rank> {
+    let (server, wid) = (places.server_of(header.seq), header.wid);
+    let is_all = header.count.saturating_add(1) == places.world();
+    let ranks = if kind == Kind::Sum { 0..places.world() } else { wid.0..wid.0 + 1 };
+    let switch = places.switch_of(wid);
+    ranks.map(Rank).filter(move |&rank| match (kind, is_all) {
+        (Kind::Sum, true) => rank != server,
+        (Kind::Sum, false) => places.switch_of(rank) == switch,
+        _ => true,
+    })
+}

@@ -1,0 +1,89 @@
+//! What a switch tells people: of the memory that jobs share, and of each job.
+
+use super::BestEffortSwitch;
+use super::job::{Counters, Job, State};
+use crate::contract::config::SharedJob;
+use crate::contract::ids::{ChildId, JobId};
+use crate::contract::metric::Metric;
+use crate::contract::switch::{SharedReport, SharedSwitch, SwitchReport};
+
+/// What its figures are called and what they say.
+fn figures(counters: &Counters, held: u32, outstanding: u64) -> Vec<Metric> {
+    let Counters { results, marked, overflowed, released, .. } = *counters;
+    vec![
+        Metric::gauge("held", held.into(), "Aggregators that are held now."),
+        Metric::gauge("outstanding", outstanding as f64, "Gradients that went on unsummed and have not come yet."),
+        Metric::counter("results", results, "Results that went by."),
+        Metric::counter("overflowed", overflowed, "Gradients that went on unsummed: there was no room."),
+        Metric::counter("released", released, "Aggregators that left before they were complete."),
+        Metric::counter("aecn_marks", marked, "Results that were marked because memory is short."),
+    ]
+}
+
+impl BestEffortSwitch {
+    /// What the jobs that are meant hold together.
+    pub(super) fn account(&self, of: impl Fn(JobId) -> bool) -> SwitchReport {
+        let mut report = SwitchReport::default();
+        for job in self.jobs.iter().filter(|job| of(job.id)) {
+            report.slots += job.held;
+            report.slots_waiting += job.held;
+            report.blocks_completed += job.counters.results;
+            report.contributions += job.counters.contributions;
+        }
+        report
+    }
+
+    /// Ranks that some sum here waits for: those that lag behind another, while something is held.
+    fn missing(job: &Job) -> Vec<ChildId> {
+        let lags = job.last().filter(|&(_, behind)| behind > 0 && job.held > 0);
+        lags.map(|(rank, _)| ChildId(rank.0)).into_iter().collect()
+    }
+}
+
+impl SharedSwitch for BestEffortSwitch {
+    fn add_job(&mut self, plan: &SharedJob) {
+        self.remove_job(plan.job.job);
+        let at = self.jobs.partition_point(|job| job.id < plan.job.job);
+        self.jobs.insert(at, Job::new(plan));
+    }
+
+    fn remove_job(&mut self, job: JobId) {
+        let Ok(at) = self.job_at(job) else { return };
+        for position in self.jobs[at].positions() {
+            if matches!(position.state, State::Held | State::Releasing) {
+                self.aggregators.free(position.entry);
+            }
+        }
+        self.jobs.remove(at);
+    }
+
+    fn report_job(&self, job: JobId) -> SwitchReport {
+        let mut report = self.account(|other| other == job);
+        let Ok(at) = self.job_at(job) else { return report };
+        let job = &self.jobs[at];
+        report.missing = BestEffortSwitch::missing(job);
+        report.metrics = figures(&job.counters, job.held, job.outstanding);
+        let behind = job.last().map_or(0, |(_, behind)| behind);
+        report.metrics.push(Metric::gauge("behind_blocks", behind.into(), "Blocks from the first rank to the last."));
+        report
+    }
+
+    fn report_shared(&self) -> SharedReport {
+        let mut all = Counters::default();
+        for job in &self.jobs {
+            all.results += job.counters.results;
+            all.marked += job.counters.marked;
+            all.overflowed += job.counters.overflowed;
+            all.released += job.counters.released;
+        }
+        let outstanding = self.jobs.iter().map(|job| job.outstanding).sum();
+        let mut metrics = figures(&all, self.aggregators.held, outstanding);
+        metrics.push(Metric::counter("expired", self.expired, "Aggregators that nobody touched for a lease."));
+        SharedReport {
+            slots: self.aggregators.len(),
+            slots_held: self.aggregators.held,
+            slots_peak: self.aggregators.peak,
+            metrics,
+        }
+    }
+}

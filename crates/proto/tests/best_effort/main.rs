@@ -1,0 +1,15 @@
+//! Best-effort aggregation, with the machines of every protocol of that family, in virtual time.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod cables;
+mod exchanges;
+mod fabric;
+mod floats;
+mod golden;
+mod losses;
+mod setup;
+mod strangers;
+mod sums;
+mod windows;
