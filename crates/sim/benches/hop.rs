@@ -36,7 +36,7 @@ fn run(mut simulation: Simulation) -> Simulation {
 
 fn hop(c: &mut Criterion) {
     let random = Settings { balancing: Balancing::Random, ..Settings::default() };
-    let lossless = Settings { lossless: Some(LosslessSpec { xoff: 500_000, xon: 490_000 }), ..random.clone() };
+    let lossless = Settings { lossless: Some(LosslessSpec::new(500_000, 490_000)), ..random.clone() };
     let least_queued = Settings { balancing: Balancing::LeastQueued, ..random.clone() };
     let cases = [
         ("random", 8, random.clone()),

@@ -25,6 +25,8 @@ pub enum Purpose {
     Keys = 9,
     /// When background flows start and how long they are.
     Arrivals = 10,
+    /// Elements of tensors, where they are real numbers; what a training draws.
+    Numbers = 11,
 }
 
 /// A generator.

@@ -24,7 +24,7 @@ fn spec() -> LinkSpec {
 }
 
 fn simulation(graph: &Graph, lossless: bool) -> Simulation {
-    let lossless = lossless.then_some(LosslessSpec { xoff: XOFF, xon: XOFF - 4000 });
+    let lossless = lossless.then_some(LosslessSpec::new(XOFF, XOFF - 4000));
     Simulation::new(graph.clone(), Settings { lossless, balancing: Balancing::Random, ..Settings::default() })
 }
 
@@ -236,27 +236,45 @@ fn sums_take_the_room_of_what_they_are_made_of() {
     assert_eq!(sim.fabric.held_bytes(), 0, "all room is given back");
 }
 
-/// Each leaf has one host, so that a timer of the leaf sends every sum of Canary's, into a link a tenth as fast.
-#[test]
-fn sums_that_a_timer_sends_take_the_room_of_what_they_are_made_of() {
-    let text = r#"
+/// Orders to stop that leaves give their hosts in a reduce into links a tenth as fast, if this takes room.
+fn stops(protocol: &str, hosts_per_leaf: u32, charges: &str) -> u64 {
+    let text = format!(
+        r#"
         [network]
-        leaf_spine = { leaves = 4, spines = 1, hosts_per_leaf = 1 }
-        core = { rate = "10 Gbit/s" }
-        lossless = { xoff = "40 kB", xon = "30 kB" }
+        leaf_spine = {{ leaves = 4, spines = 1, hosts_per_leaf = {hosts_per_leaf} }}
+        core = {{ rate = "10 Gbit/s" }}
+        lossless = {{ xoff = "40 kB", xon = "30 kB", charges = "{charges}" }}
         [[job]]
-        protocol = "canary"
+        protocol = "{protocol}"
         hosts = "all"
         collective = "reduce"
         tensor = "1 MiB"
         slots = 512
-    "#;
-    let report = tributary_sim::run(&Config::parse(text).unwrap()).unwrap();
+    "#
+    );
+    let report = tributary_sim::run(&Config::parse(&text).unwrap()).unwrap();
     assert_eq!(report.failure(), None, "{report}");
     assert_eq!(report.lossless_drops, Some(0));
     let host_up = &report.links[0];
     assert_eq!(host_up.name, "host up");
-    assert!(host_up.pauses > 0, "leaves stopped their hosts: {report}");
+    host_up.pauses
+}
+
+/// Timers send its sums where each leaf has one host.
+const BY_TIMERS: &str = "canary";
+
+#[test]
+fn sums_that_a_timer_sends_take_the_room_of_what_they_are_made_of() {
+    assert!(stops(BY_TIMERS, 1, "all") > 0);
+}
+
+#[test]
+fn whether_sums_take_room_in_ports_can_be_chosen() {
+    assert_eq!(stops(BY_TIMERS, 1, "all_but_timers"), 0);
+    let of_trees = ["all", "all_but_timers", "forwarded"].map(|charges| stops("switchml", 2, charges));
+    assert_eq!(of_trees[0], of_trees[1], "the last contribution's packet carries a tree's");
+    assert!(of_trees[0] > 0);
+    assert_eq!(of_trees[2], 0);
 }
 
 /// Results wait for one host's link, which other traffic fills, and so for room where the last contributions came in. Nobody
@@ -265,7 +283,7 @@ fn sums_that_a_timer_sends_take_the_room_of_what_they_are_made_of() {
 fn results_that_find_no_room_are_dropped_and_counted_like_everything_else() {
     let run = |room: u64| {
         let link = LinkSpec { queue_bytes: room, ..spec() };
-        let lossless = Some(LosslessSpec { xoff: 1 << 20, xon: 1 << 20 });
+        let lossless = Some(LosslessSpec::new(1 << 20, 1 << 20));
         let mut sim = Simulation::new(star(16, link, Span::ZERO), Settings { lossless, ..Settings::default() });
         let members = (0..8).map(NodeId).collect();
         sim.install(JobPlan { members, roots: vec![0], ..plan(1 << 17) }).unwrap();
@@ -290,7 +308,7 @@ fn trees_that_turn_at_both_ends_of_a_link_do_not_wait_in_a_circle() {
     let host = LinkSpec { rate: Rate(10_000_000_000), delay: Span::ZERO, ..spec() };
     let core = LinkSpec { rate: Rate(1_000_000_000), ..host };
     let graph = dumbbell(2, 2, host, core, Span::from_nanos(300));
-    let lossless = Some(LosslessSpec { xoff: 10_000, xon: 10_000 });
+    let lossless = Some(LosslessSpec::new(10_000, 10_000));
     let mut sim = Simulation::new(graph, Settings { lossless, ..Settings::default() });
     let members = (0..4).map(NodeId).collect();
     sim.install(JobPlan { members, slots: 64, roots: vec![0, 1], ..plan(1 << 17) }).unwrap();

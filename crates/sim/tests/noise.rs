@@ -18,7 +18,7 @@ const DELAY: Span = Span::from_micros(1);
 fn simulation(probability: f64, holds: Holds, lossless: bool) -> Simulation {
     let link =
         LinkSpec { rate: Rate(100_000_000_000), delay: Span::from_micros(1), queue_bytes: 1 << 20, mark_bytes: None };
-    let lossless = lossless.then_some(LosslessSpec { xoff: 500_000, xon: 400_000 });
+    let lossless = lossless.then_some(LosslessSpec::new(500_000, 400_000));
     let mut sim = Simulation::new(star(2, link, Span::ZERO), Settings { lossless, ..Settings::default() });
     sim.set_noise(NodeId(0), Some(Noise::new(probability, DELAY, holds, Rng::new(7, Purpose::HostNoise, 0))));
     sim.send_message(NodeId(0), NodeId(1), PACKETS * u64::from(PACKET), PACKET);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tributary_sim::reproduce::{Entry, Memory, Outcome, ReproduceError, Verdict, Watch, catalogue, find};
+use tributary_sim::reproduce::{Basis, Entry, Memory, Outcome, ReproduceError, Tally, Verdict, Watch, catalogue, find};
 
 fn run(entry: &Entry, quick: bool) -> Result<Outcome, ReproduceError> {
     let stop = AtomicBool::new(false);
@@ -54,7 +54,7 @@ fn every_experiment_measures_what_its_file_publishes() {
 
 #[test]
 fn what_is_exact_is_exact() {
-    for id in ["switchml-s3", "switchml-s7"] {
+    for id in ["switchml-s3", "switchml-s7", "switchml-appA", "switchml-theorem1"] {
         for row in outcome(id).rows {
             assert_eq!(row.verdict, Verdict::Agrees, "{id}: {} is {}", row.published.what, row.ours_text());
         }
@@ -139,8 +139,21 @@ fn rows_that_a_change_leaves_unmeasured_are_left_out_and_named() {
     let mut entry = find("canary-fig8").unwrap();
     entry.change("points=[{ x = 5, hosts = 10, congested = true }]").unwrap();
     let outcome = run(&entry, true).unwrap();
-    assert_eq!(outcome.rows.len(), 3);
-    assert_eq!(outcome.left_out.len(), entry.published.len() - 3);
+    assert_eq!(outcome.rows.len(), 4);
+    assert_eq!(outcome.left_out.len(), entry.published.len() - 4);
+}
+
+#[test]
+fn rows_of_each_kind_are_counted_apart() {
+    let mut tally = Tally::default();
+    for id in ["switchml-s3", "switchml-s7", "switchml-appA"] {
+        tally.add(&outcome(id));
+    }
+    assert_eq!(tally.count(Basis::Published, Verdict::Agrees), 10);
+    assert_eq!(
+        tally.to_string(),
+        "published and measured: 10 of 10 agree, 0 in part, 0 differ; by construction: 2 of 2 agree, 0 in part, 0 differ"
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use tributary_sim::reproduce::{Change, Entry, Memory, Outcome, Verdict, Watch, catalogue, find};
+use tributary_sim::reproduce::{Basis, Change, Entry, Memory, Outcome, Row, Tally, Verdict, Watch, catalogue, find};
 
 use crate::failure::Failure;
 use crate::output::{self, Table};
@@ -22,6 +22,12 @@ Examples:
   tributary reproduce switchml-fig6 --seeds 10 --out figures
   tributary reproduce all --quick
   tributary reproduce canary-fig7a --set 'network.lossless.xoff=128 KiB' --set 'network.queue=256 KiB'
+  tributary reproduce all --vary --seeds 1
+
+A number is the median over seeds, with the least and the greatest beside it. A row agrees if that whole
+range keeps the rule, and agrees in part if some of it does. Limits that the paper does not print are
+said to be ours. Rows by construction (a formula of the paper, or parameters that were chosen for them)
+and rows of our own questions say so, and are counted apart.
 
 --set changes a parameter of the experiment files (experiments/*.toml: keys below [parameters], list
 elements by number), to see what it moves. Every verdict then says that it is not the file's.
@@ -48,6 +54,9 @@ pub struct Args {
     /// Change a parameter of every experiment that is named, as in 'network.queue=64 KiB' or 'lines.2.slots=64'
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "list")]
     pub set: Vec<String>,
+    /// Run it again with each of the other values that its file names of what was fitted, and say where verdicts hold
+    #[arg(long, conflicts_with_all = ["list", "set"])]
+    pub vary: bool,
     /// Write data (JSON, CSV) and pictures (PNG) into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -68,6 +77,9 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
             entry.change(setting)?;
         }
         runs += entry.runs(args.quick, args.seeds)?;
+        if args.vary {
+            runs += entry.runs_of_others(args.quick, args.seeds)?;
+        }
     }
     if let Some(out) = &args.out {
         fs::create_dir_all(out).map_err(|error| Failure::new(format!("{} cannot be made: {error}", out.display())))?;
@@ -75,6 +87,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let interrupt = Interrupt::on_signals()?;
     let memory = Memory::default();
     let progress = progress(runs);
+    let mut tally = Tally::default();
     for (index, entry) in entries.iter().enumerate() {
         progress.set_message(entry.id.clone());
         let watch = Watch {
@@ -83,10 +96,17 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
             traced: &|_| {},
             stop: interrupt.flag(),
         };
-        let outcome = entry.run(args.quick, args.seeds, &watch, &memory)?;
+        let mut outcome = entry.run(args.quick, args.seeds, &watch, &memory)?;
+        if args.vary {
+            entry.vary(&mut outcome, args.seeds, &watch, &memory)?;
+        }
+        tally.add(&outcome);
         progress.suspend(|| show(&outcome, index > 0, &args, program))?;
     }
     progress.finish_and_clear();
+    if entries.len() > 1 && !args.json {
+        output::line(&format!("\n{tally}"))?;
+    }
     Ok(())
 }
 
@@ -155,26 +175,34 @@ fn render(outcome: &Outcome) -> String {
         let file = file.as_ref().map_or("nothing".to_string(), |file| format!("\"{file}\""));
         let _ = write!(text, "\nchanged: {key} is \"{value}\", in the file {file}");
     }
+    for fitted in &outcome.fitted {
+        let _ = write!(text, "\nfitted: {}: {}", fitted.what, fitted.because);
+    }
     let is_changed = if outcome.changes.is_empty() { "" } else { ", changed" };
-    let mut table = Table::new(["", "published", "ours", "ratio", "verdict"]);
+    let mut table = Table::new(["", "published", "ours", "ratio", "agrees if", "verdict"]);
     for row in &outcome.rows {
-        let verdict = match row.verdict {
-            Verdict::Agrees => "agrees",
-            Verdict::Differs => "differs",
-        };
         let ratio = row.ratio.map_or("-".to_string(), |ratio| format!("{ratio:.3}"));
         table.row([
             &*row.published.what,
             &row.published_text(),
             &row.ours_text(),
             &ratio,
-            &format!("{verdict}{is_changed}"),
+            &row.published.rule_text(),
+            &format!("{}{is_changed}", verdict_text(row)),
         ]);
     }
     let _ = write!(text, "\n{}", table.render());
-    for row in outcome.rows.iter().filter(|row| row.verdict == Verdict::Differs) {
+    for row in outcome.rows.iter().filter(|row| row.verdict != Verdict::Agrees) {
         let cause = row.cause.as_deref().unwrap_or("the run has measured no cause");
-        let _ = write!(text, "\ndiffers: {}: {cause}", row.published.what);
+        let _ = write!(text, "\n{}: {}: {cause}", word(row.verdict), row.published.what);
+    }
+    for row in &outcome.rows {
+        if let Some(construction) = &row.published.construction {
+            let _ = write!(text, "\nby construction: {}: {construction}", row.published.what);
+        }
+        if !row.elsewhere.is_empty() {
+            let _ = write!(text, "\nholds: {}: {}", row.published.what, where_it_holds(row));
+        }
     }
     for note in &outcome.notes {
         let _ = write!(text, "\nnote: {note}");
@@ -183,6 +211,43 @@ fn render(outcome: &Outcome) -> String {
         let _ = write!(text, "\nleft out: {left_out}");
     }
     text
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Agrees => "agrees",
+        Verdict::Part => "in part",
+        Verdict::Differs => "differs",
+    }
+}
+
+/// The verdict, and what kind of row it is on.
+fn verdict_text(row: &Row) -> String {
+    let basis = match row.basis {
+        Basis::Published => "",
+        Basis::Construction => ", by construction",
+        Basis::Own => ", our question",
+    };
+    format!("{}{basis}", word(row.verdict))
+}
+
+/// With which other values of what was fitted the verdict is the same, and with which it is another.
+fn where_it_holds(row: &Row) -> String {
+    let with = |same: bool| {
+        let of = row.elsewhere.iter().filter(|other| (other.verdict == row.verdict) == same);
+        of.map(|other| match same {
+            true => other.with.clone(),
+            false => format!("{} ({})", other.with, word(other.verdict)),
+        })
+        .collect::<Vec<_>>()
+        .join(", ")
+    };
+    let (same, other) = (with(true), with(false));
+    match (same.is_empty(), other.is_empty()) {
+        (false, true) => format!("the same with {same}"),
+        (true, false) => format!("not with {other}"),
+        _ => format!("the same with {same}; not with {other}"),
+    }
 }
 
 /// Writes data and pictures; says what is where.

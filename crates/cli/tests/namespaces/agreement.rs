@@ -1,8 +1,9 @@
 //! Real and simulated agree: the same experiment on a star of namespaces and in the simulator, side by side.
 //!
-//! `cargo test -p tributary-cli --test namespaces agreement -- --ignored --nocapture --test-threads 1` prints the tables of
-//! `docs/validation.md`. The links are slow beside the machine, and of several tries the fastest counts: others that use
-//! the machine can only make a try longer.
+//! What is held is the ratio of the two times. The links are slow beside the machine, and of several tries the fastest
+//! counts: others that use the machine can only make a try longer. Every run of the tests holds a few cases, tries until
+//! one is as near as on a machine at rest, and gives the fastest room for noise. `cargo test -p tributary-cli --test
+//! namespaces agreement -- --ignored --nocapture --test-threads 1` prints the tables of `docs/validation.md`, without room.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
@@ -22,8 +23,56 @@ use crate::network::{Network, checked, turn};
 
 /// Bits per second of every link.
 const RATES: [u64; 2] = [200_000_000, 1_000_000_000];
-/// Real runs, of which the fastest counts.
-const TRIES: usize = 3;
+/// How near a real time must come to the simulated one.
+struct Nearness {
+    /// The ratio of the two on a machine at rest: who has reached it need not try again.
+    aim: RangeInclusive<f64>,
+    /// The ratio that the fastest try must reach.
+    room: RangeInclusive<f64>,
+    /// Real runs at most.
+    tries: usize,
+}
+
+impl Nearness {
+    /// On a machine with little else to do.
+    fn at_rest(aim: RangeInclusive<f64>) -> Nearness {
+        Nearness { room: aim.clone(), aim, tries: 3 }
+    }
+
+    /// On any machine. Links set the least time, so that room is for longer ones alone.
+    fn with_room(aim: RangeInclusive<f64>, most: f64) -> Nearness {
+        Nearness { room: *aim.start()..=most, aim, tries: 6 }
+    }
+
+    /// The fastest of some tries; `None` if the first one is none.
+    fn fastest<T: Copy>(
+        &self,
+        simulated: f64,
+        seconds: impl Fn(T) -> f64,
+        one: impl Fn(usize) -> Option<T>,
+    ) -> Option<T> {
+        let mut fastest: Option<T> = None;
+        for number in 0..self.tries {
+            let tried = one(number)?;
+            if fastest.is_none_or(|fastest| seconds(tried) < seconds(fastest)) {
+                fastest = Some(tried);
+            }
+            if fastest.is_some_and(|fastest| self.aim.contains(&(seconds(fastest) / simulated))) {
+                break;
+            }
+        }
+        fastest
+    }
+
+    /// Prints a line, and says whether the two are as near as they must be.
+    fn compare(&self, what: &str, real: f64, simulated: f64) -> bool {
+        let ratio = real / simulated;
+        let verdict = if self.room.contains(&ratio) { "" } else { "  <-- does not agree" };
+        println!("| {what} | {:.2} ms | {:.2} ms | {ratio:.3} |{verdict}", real * 1e3, simulated * 1e3);
+        verdict.is_empty()
+    }
+}
+
 /// Bytes that Ethernet, IPv4 and UDP add to a datagram, as a token bucket counts them.
 const FRAMING: u64 = 42;
 /// Datagrams of full frames.
@@ -79,34 +128,43 @@ fn real(network: &Network, job: &str, world: usize, elements: u64) -> (Measure, 
     (Measure { seconds, again }, slots)
 }
 
-/// Prints a line, and says whether the two are as near as they must be.
-fn compare(what: &str, real: f64, simulated: f64, bounds: RangeInclusive<f64>) -> bool {
-    let ratio = real / simulated;
-    let verdict = if bounds.contains(&ratio) { "" } else { "  <-- does not agree" };
-    println!("| {what} | {:.2} ms | {:.2} ms | {ratio:.3} |{verdict}", real * 1e3, simulated * 1e3);
-    verdict.is_empty()
-}
-
-#[test]
-#[ignore = "compares times: run it by hand, on a machine that has little else to do"]
-fn completion_times_agree_within_5_percent() {
+/// A table of collectives; true if all are as near as they must be, or this machine cannot run them.
+fn star_agrees(rates: &[u64], sizes: &[u64], nearness: &Nearness) -> bool {
     let mut agree = true;
     println!("| hosts, rate, elements, slots | sent again | real | simulated | ratio |\n|---|---|---:|---:|---:|");
-    for rate in RATES {
+    for &rate in rates {
         for hosts in [4, 8] {
             let shaping = Shaping::BitsPerSecond(rate);
-            let Some(network) = Network::build_with(hosts, shaping, Faults::default()) else { return };
-            for elements in [250_000, 1_000_000, 2_000_000] {
-                let tries = (0..TRIES).map(|number| real(&network, &format!("{elements}-{number}"), hosts, elements));
-                let (real, slots) = tries.min_by(|a, b| a.0.seconds.total_cmp(&b.0.seconds)).unwrap();
+            let Some(network) = Network::build_with(hosts, shaping, Faults::default()) else { return true };
+            for &elements in sizes {
+                // How many slots a job has is known when it runs.
+                let first = real(&network, &format!("{elements}-first"), hosts, elements);
+                let slots = first.1;
                 let simulated = simulated(hosts, rate, elements, slots);
+                let one = |number: usize| match number {
+                    0 => Some(first.0),
+                    _ => Some(real(&network, &format!("{elements}-{number}"), hosts, elements).0),
+                };
+                let Some(real) = nearness.fastest(simulated.seconds, |measure| measure.seconds, one) else { continue };
                 let again = format!("{:.1} %, {:.1} %", real.again * 100.0, simulated.again * 100.0);
                 let what = format!("{hosts}, {} Mbit/s, {elements}, {slots} | {again}", rate / 1_000_000);
-                agree &= compare(&what, real.seconds, simulated.seconds, 0.95..=1.05);
+                agree &= nearness.compare(&what, real.seconds, simulated.seconds);
             }
         }
     }
-    assert!(agree, "see the table");
+    agree
+}
+
+#[test]
+fn completion_times_agree_but_for_noise() {
+    assert!(star_agrees(&RATES[..1], &[250_000, 1_000_000], &Nearness::with_room(0.95..=1.05, 1.3)), "see the table");
+}
+
+#[test]
+#[ignore = "no room for noise: run it by hand, on a machine that has little else to do"]
+fn completion_times_agree_within_5_percent() {
+    let sizes = [250_000, 1_000_000, 2_000_000];
+    assert!(star_agrees(&RATES, &sizes, &Nearness::at_rest(0.95..=1.05)), "see the table");
 }
 
 /// Every other host sends so many datagrams to host 0 at once; seconds from the first sender's start until the last has
@@ -158,24 +216,36 @@ fn simulated_incast(hosts: usize, rate: u64, datagrams: usize) -> f64 {
     ends.max().unwrap().since(Time::ZERO).as_secs_f64()
 }
 
-#[test]
-#[ignore = "compares times: run it by hand, on a machine that has little else to do"]
-fn an_incast_agrees_within_10_percent() {
+/// A table of incasts.
+fn incast_agrees(rates: &[u64], nearness: &Nearness) -> bool {
     let mut agree = true;
     println!("| senders, rate, bytes of each | real | simulated | ratio |\n|---|---:|---:|---:|");
-    for rate in RATES {
+    for &rate in rates {
         for hosts in [5, 9] {
             // 3.3 MB in all: less than the queue before the receiver holds.
             let datagrams = 2_200 / (hosts - 1);
             let shaping = Shaping::BitsPerSecond(rate);
-            let Some(network) = Network::build_with(hosts, shaping, Faults::default()) else { return };
-            let tries = (0..2 * TRIES).map(|_| real_incast(&network.star, hosts, datagrams));
-            let real = tries.min_by(f64::total_cmp).unwrap();
+            let Some(network) = Network::build_with(hosts, shaping, Faults::default()) else { return true };
+            let simulated = simulated_incast(hosts, rate, datagrams);
+            let one = |_| Some(real_incast(&network.star, hosts, datagrams));
+            let Some(real) = nearness.fastest(simulated, |seconds| seconds, one) else { continue };
             let what = format!("{}, {} Mbit/s, {}", hosts - 1, rate / 1_000_000, datagrams * DATAGRAM);
-            agree &= compare(&what, real, simulated_incast(hosts, rate, datagrams), 0.9..=1.1);
+            agree &= nearness.compare(&what, real, simulated);
         }
     }
-    assert!(agree, "see the table");
+    agree
+}
+
+#[test]
+fn an_incast_agrees_but_for_noise() {
+    assert!(incast_agrees(&RATES[..1], &Nearness::with_room(0.9..=1.1, 1.4)), "see the table");
+}
+
+#[test]
+#[ignore = "no room for noise: run it by hand, on a machine that has little else to do"]
+fn an_incast_agrees_within_10_percent() {
+    let nearness = Nearness { tries: 6, ..Nearness::at_rest(0.9..=1.1) };
+    assert!(incast_agrees(&RATES, &nearness), "see the table");
 }
 
 /// The file of a fabric, and the same in the simulator.
@@ -216,18 +286,28 @@ fn simulated_fabric(elements: u64, iters: u64) -> (f64, f64) {
     (report.jobs[0].seconds.unwrap(), down.packets as f64 / (down.links as u64 * iters) as f64)
 }
 
-#[test]
-#[ignore = "compares times: run it by hand, on a machine that has little else to do"]
-fn a_fabric_agrees_within_15_percent() {
+/// A table of Canary's sums on the fabric.
+fn fabric_agrees(mebibytes: &[u64], nearness: &Nearness) -> bool {
     let mut agree = true;
     println!("| tensor | packets to a host, real, simulated | real | simulated | ratio |\n|---|---|---:|---:|---:|");
-    for mebibytes in [1, 4, 16] {
+    for mebibytes in mebibytes {
         let (elements, iters) = (mebibytes << 18, 9);
-        let tries = (0..TRIES).map_while(|_| real_fabric(elements, iters));
-        let Some((real, packets)) = tries.min_by(|a, b| a.0.total_cmp(&b.0)) else { return };
         let (simulated, expected) = simulated_fabric(elements, iters);
+        let one = |_| real_fabric(elements, iters);
+        let Some((real, packets)) = nearness.fastest(simulated, |(seconds, _)| seconds, one) else { return true };
         let what = format!("{mebibytes} MiB | {packets:.0}, {expected:.0}");
-        agree &= compare(&what, real, simulated, 0.85..=1.15);
+        agree &= nearness.compare(&what, real, simulated);
     }
-    assert!(agree, "see the table");
+    agree
+}
+
+#[test]
+fn a_fabric_agrees_but_for_noise() {
+    assert!(fabric_agrees(&[1, 4], &Nearness::with_room(0.85..=1.15, 1.6)), "see the table");
+}
+
+#[test]
+#[ignore = "no room for noise: run it by hand, on a machine that has little else to do"]
+fn a_fabric_agrees_within_15_percent() {
+    assert!(fabric_agrees(&[1, 4, 16], &Nearness::at_rest(0.85..=1.15)), "see the table");
 }

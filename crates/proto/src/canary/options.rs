@@ -55,6 +55,12 @@ pub const SWITCH: OptionSet = OptionSet {
                 help: "how long a partial sum waits at least, if the wait is adaptive",
             },
             OptionSpec {
+                name: "collect_stragglers",
+                kind: Kind::Flag,
+                default: "true",
+                help: "stragglers that closely follow another are summed; false: each goes on by itself, as in the paper",
+            },
+            OptionSpec {
                 name: "lease",
                 kind: Kind::Time { least: Span::from_micros(1), most: Span::from_millis(3_600_000) },
                 default: "1 s",

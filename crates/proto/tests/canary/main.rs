@@ -13,5 +13,6 @@ mod reduce;
 mod results;
 mod setup;
 mod sixteen_bits;
+mod stragglers;
 mod switch;
 mod trouble;

@@ -18,7 +18,7 @@ use tributary_proto::parts::look_ahead::LookAhead;
 use crate::setup::{KEY, LEASE, TIMEOUT, figure, install, switch_config, switch_with};
 
 const SELF: NodeId = NodeId(100);
-const ROOT: NodeId = NodeId(101);
+pub const ROOT: NodeId = NodeId(101);
 const LEADER: NodeId = NodeId(3);
 
 pub struct Bench {

@@ -7,7 +7,7 @@ use super::quantity::{Bytes, DataRate, Duration, Share};
 use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, StarShape};
 use super::{ConfigError, invalid};
 use crate::driver::Holds;
-use crate::net::{Framing, LosslessSpec, headroom};
+use crate::net::{Charges, Framing, LosslessSpec, headroom};
 use crate::routing::Balancing;
 use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
 use crate::topology::{LinkSpec, Rate};
@@ -83,6 +83,9 @@ pub struct LosslessSection {
     /// The sender goes on when it is no more than this; two packets of 1,538 bytes less than `xoff` if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xon: Option<Bytes>,
+    /// What takes room in a port; everything if left out. The others show what PAUSE does to programs' sums.
+    #[serde(skip_serializing_if = "Charges::is_default")]
+    pub charges: Charges,
 }
 
 /// `noise`: operating system noise (Canary §5.2.5).
@@ -252,7 +255,7 @@ impl Network {
                 )));
             }
         }
-        Ok(Some(LosslessSpec { xoff, xon }))
+        Ok(Some(LosslessSpec { xoff, xon, charges: section.charges }))
     }
 
     /// How switches choose.

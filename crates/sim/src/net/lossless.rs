@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
 use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::time::Time;
 
@@ -30,6 +31,36 @@ pub struct LosslessSpec {
     pub xoff: u64,
     /// ... until it is no more than this.
     pub xon: u64,
+    /// What takes room in a port.
+    pub charges: Charges,
+}
+
+impl LosslessSpec {
+    /// All packets take room in ports.
+    pub fn new(xoff: u64, xon: u64) -> LosslessSpec {
+        LosslessSpec { xoff, xon, charges: Charges::All }
+    }
+}
+
+/// Which packets take room in the port where they, or what they are made of, came in. What takes none waits in memory
+/// without bounds, and stops nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Charges {
+    /// All.
+    #[default]
+    All,
+    /// All but what a program sends when a timer runs out.
+    AllButTimers,
+    /// What is forwarded; nothing that a program makes.
+    Forwarded,
+}
+
+impl Charges {
+    /// True for what is charged where nobody says otherwise.
+    pub fn is_default(&self) -> bool {
+        *self == Charges::default()
+    }
 }
 
 /// Bytes that may still come in after `xoff` is exceeded, over a cable with this link towards the switch and the same
@@ -193,10 +224,19 @@ impl Lossless {
     /// of room in a port: it stays in the program's memory, and PAUSE has been told.
     fn resolve(&self, origin: Origin, over: LinkId, bytes: u16) -> Origin {
         match origin {
-            Origin::Made(from) if self.may_wait(from, over) => Origin::Link(from),
-            Origin::Collected(from) if self.may_wait(from, over) && self.has_room(from, bytes) => Origin::Link(from),
+            Origin::Made(from) if self.charges_made() && self.may_wait(from, over) => Origin::Link(from),
+            Origin::Collected(from)
+                if self.spec.charges == Charges::All && self.may_wait(from, over) && self.has_room(from, bytes) =>
+            {
+                Origin::Link(from)
+            }
             origin => origin,
         }
+    }
+
+    /// What a program makes of a packet that has just come in takes that packet's room.
+    fn charges_made(&self) -> bool {
+        self.spec.charges != Charges::Forwarded
     }
 
     fn has_room(&self, from: LinkId, bytes: u16) -> bool {
@@ -279,7 +319,9 @@ impl Fabric {
         let links = &self.ports[first..self.first_port[node.index() + 1] as usize];
         let Some(lossless) = &mut self.lossless else { return Some(Origin::Own) };
         // By rule, and not for want of room: see `may_wait`.
-        if !ports.all(|port| links.get(port.index()).is_none_or(|&over| lossless.may_wait(from, over))) {
+        let mut may_wait =
+            || ports.all(|port| links.get(port.index()).is_none_or(|&over| lossless.may_wait(from, over)));
+        if !lossless.charges_made() || !may_wait() {
             return Some(Origin::Own);
         }
         let count = count as u32;

@@ -17,7 +17,7 @@ mod trouble;
 pub use crossing::{Outbox, Share};
 pub use fabric::{Fabric, Queues};
 pub use link::{Link, LinkCounters};
-pub use lossless::{LosslessSpec, Origin, PAUSE_BYTES, headroom};
+pub use lossless::{Charges, LosslessSpec, Origin, PAUSE_BYTES, headroom};
 pub use packet::{Framing, Packet, PacketFlags};
 pub use payload::{PayloadId, Payloads};
 pub use trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};

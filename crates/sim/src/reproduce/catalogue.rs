@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
+use super::fitted::Fitted;
 use super::goodput::Goodput;
 use super::judge::{Outcome, Published};
 use super::paper::{Experiment, Paper, Read, read};
@@ -34,6 +35,8 @@ pub struct Entry {
     pub published: Vec<Published>,
     /// What was published besides, and why no row shows it.
     pub left_out: Vec<String>,
+    /// Parameters that were chosen with the rows in sight.
+    pub fitted: Vec<Fitted>,
     parameters: toml::Table,
     quick: toml::Table,
     changes: Vec<(String, Value)>,
@@ -61,6 +64,8 @@ struct File {
     about: String,
     #[serde(default)]
     left_out: Vec<String>,
+    #[serde(default)]
+    fitted: Vec<Fitted>,
     parameters: toml::Table,
     #[serde(default)]
     quick: toml::Table,
@@ -72,6 +77,8 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Base {
     about: String,
+    #[serde(default)]
+    fitted: Vec<Fitted>,
     parameters: toml::Table,
     quick: toml::Table,
 }
@@ -104,9 +111,10 @@ impl Entry {
     pub fn parse(id: &str, text: &str) -> Result<Entry, ReproduceError> {
         let bad = |error: toml::de::Error| ReproduceError::Bad(format!("{id}: {}", error.to_string().trim()));
         let file: File = toml::from_str(text).map_err(bad)?;
-        let Base { about, mut parameters, mut quick } = Base::parse(id, file.base.as_deref())?;
+        let Base { about, mut fitted, mut parameters, mut quick } = Base::parse(id, file.base.as_deref())?;
         overlay(&mut parameters, file.parameters);
         overlay(&mut quick, file.quick);
+        fitted.extend(file.fitted);
         let entry = Entry {
             id: id.to_string(),
             title: file.title,
@@ -114,11 +122,14 @@ impl Entry {
             about: [about, file.about].join("\n").trim().to_string(),
             published: file.published,
             left_out: file.left_out,
+            fitted,
             parameters,
             quick,
             changes: Vec::new(),
         };
-        entry.experiment(false).and_then(|_| entry.experiment(true))?;
+        for (_, entry) in entry.others().into_iter().chain([(String::new(), entry.clone())]) {
+            entry.experiment(false).and_then(|_| entry.experiment(true))?;
+        }
         Ok(entry)
     }
 
@@ -132,8 +143,13 @@ impl Entry {
             .ok()
             .and_then(|mut table: toml::Table| table.remove("value"))
             .unwrap_or_else(|| Value::String(value.into()));
-        self.changes.push((key.into(), value));
+        self.change_to(key, value);
         Ok(())
+    }
+
+    /// Changes a parameter to a value.
+    pub(super) fn change_to(&mut self, key: &str, value: Value) {
+        self.changes.push((key.into(), value));
     }
 
     /// The parameters, with the small inputs or without, and what was changed.

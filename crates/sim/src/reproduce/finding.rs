@@ -6,25 +6,36 @@ use serde::Serialize;
 
 pub use crate::figure::{Figure, Series};
 
-/// A measured number: one value, or the range that several readings or seeds span.
+/// A measured number: one value, or the median and the range of several, over seeds, workers or readings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// The least ...
     pub low: f64,
+    /// ... the one in the middle ...
+    pub median: f64,
     /// ... and the greatest.
     pub high: f64,
+    /// What the range is over; nothing where there is one value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<&'static str>,
 }
 
 impl Finding {
-    /// The value nearest to another.
-    pub fn nearest(self, value: f64) -> f64 {
-        value.clamp(self.low, self.high)
+    /// Median and range of some numbers, of which there is at least one.
+    pub fn over(over: &'static str, values: &[f64]) -> Finding {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let median =
+            if sorted.len().is_multiple_of(2) { (sorted[middle - 1] + sorted[middle]) / 2.0 } else { sorted[middle] };
+        let over = (sorted.len() > 1).then_some(over);
+        Finding { low: sorted[0], median, high: sorted[sorted.len() - 1], over }
     }
 }
 
 impl From<f64> for Finding {
     fn from(value: f64) -> Finding {
-        Finding { low: value, high: value }
+        Finding { low: value, median: value, high: value, over: None }
     }
 }
 
@@ -58,10 +69,20 @@ impl Findings {
     }
 }
 
-/// The mean, the least and the greatest of some numbers; there is at least one.
-pub fn spread(values: &[f64]) -> (f64, Finding) {
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    (mean, Finding { low, high })
+/// The mean of some numbers; there is at least one.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_its_median_whatever_the_order() {
+        let seeds = Finding::over("seeds", &[3.0, 1.0, 10.0]);
+        assert_eq!((seeds.low, seeds.median, seeds.high, seeds.over), (1.0, 3.0, 10.0, Some("seeds")));
+        assert_eq!(Finding::over("seeds", &[4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert_eq!(Finding::over("seeds", &[4.0]), Finding::from(4.0));
+    }
 }

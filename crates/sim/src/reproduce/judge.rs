@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalogue::{Change, Entry};
 use super::finding::{Figure, Finding, Findings};
+use super::fitted::{Elsewhere, Fitted};
 
 /// How a measured number is held against a published one.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
@@ -39,32 +40,96 @@ pub struct Published {
     pub says: Option<String>,
     /// When ours agrees.
     pub rule: Rule,
+    /// The limit is ours: the paper's words give none. (A share that a number may be off is always ours.)
+    #[serde(default)]
+    pub own_limit: bool,
+    /// Why the row follows from a formula of the paper or from how its parameters were chosen, where it does.
+    #[serde(default)]
+    pub construction: Option<String>,
+    /// The question is ours: the paper does not ask it.
+    #[serde(default)]
+    pub own: bool,
+}
+
+/// What kind of row it is. Rows of each kind are counted apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// A statement of the paper, measured.
+    Published,
+    /// It follows from a formula of the paper, or from how parameters were chosen.
+    Construction,
+    /// A question of our own.
+    Own,
 }
 
 /// What came of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Ours keeps the rule.
+    /// All of ours, from the least to the greatest, keeps the rule.
     Agrees,
-    /// It does not.
+    /// Some of it does.
+    Part,
+    /// None does.
     Differs,
 }
 
 impl Rule {
+    /// The least and the greatest number that keep the rule, where that is a range.
+    fn bounds(self, published: f64) -> (f64, f64) {
+        match self {
+            Rule::Exact => (published, published),
+            Rule::Rounded(decimals) => {
+                let half = 0.5 / 10f64.powi(decimals as i32);
+                (published - half, published + half)
+            }
+            Rule::Within(share) => (published - share * published.abs(), published + share * published.abs()),
+            Rule::AtLeast => (published, f64::INFINITY),
+            Rule::AtMost => (f64::NEG_INFINITY, published),
+        }
+    }
+
     fn judge(self, published: f64, ours: Finding) -> Verdict {
-        let nearest = ours.nearest(published);
-        let agrees = match self {
-            Rule::Exact => ours.low == published && ours.high == published,
+        let (least, most) = self.bounds(published);
+        let keeps = |value: f64| match self {
+            // As it is printed, so that a half is rounded as printing does.
             Rule::Rounded(decimals) => {
                 let scale = 10f64.powi(decimals as i32);
-                (nearest * scale).round() == (published * scale).round()
+                (value * scale).round() == (published * scale).round()
             }
-            Rule::Within(share) => (nearest - published).abs() <= share * published.abs(),
-            Rule::AtLeast => ours.low >= published,
-            Rule::AtMost => ours.high <= published,
+            _ => value >= least && value <= most,
         };
-        if agrees { Verdict::Agrees } else { Verdict::Differs }
+        match (keeps(ours.low) && keeps(ours.high), ours.low <= most && ours.high >= least) {
+            (true, _) => Verdict::Agrees,
+            (false, true) => Verdict::Part,
+            (false, false) => Verdict::Differs,
+        }
+    }
+}
+
+impl Published {
+    /// What kind of row it is.
+    pub fn basis(&self) -> Basis {
+        match (self.own, &self.construction) {
+            (true, _) => Basis::Own,
+            (false, Some(_)) => Basis::Construction,
+            (false, None) => Basis::Published,
+        }
+    }
+
+    /// The rule in words, and whose its limit is.
+    pub fn rule_text(&self) -> String {
+        let limit = with_unit(&number(self.value), &self.unit);
+        let own = if self.own_limit { ", limit ours" } else { "" };
+        match self.rule {
+            Rule::Exact => "exact".into(),
+            Rule::Rounded(0) => "rounded".into(),
+            Rule::Rounded(decimals) => format!("rounded to {decimals}"),
+            Rule::Within(share) => format!("within {} %, ours", number(100.0 * share)),
+            Rule::AtLeast => format!("at least {limit}{own}"),
+            Rule::AtMost => format!("at most {limit}{own}"),
+        }
     }
 }
 
@@ -74,14 +139,19 @@ pub struct Row {
     /// What was published, and the rule.
     #[serde(flatten)]
     pub published: Published,
+    /// What kind of row it is.
+    pub basis: Basis,
     /// What we measured.
     pub ours: Finding,
-    /// Ours over theirs; of a range the value nearest to theirs.
+    /// Our median over theirs, where theirs is a number and no limit.
     pub ratio: Option<f64>,
     /// Whether they agree.
     pub verdict: Verdict,
     /// Why not, as far as the run could measure it.
     pub cause: Option<String>,
+    /// The verdict with other values of what was fitted, where that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<Elsewhere>,
 }
 
 impl Row {
@@ -93,11 +163,11 @@ impl Row {
         }
     }
 
-    /// Our number as it is printed.
+    /// Our number as it is printed: the median, and from the least to the greatest.
     pub fn ours_text(&self) -> String {
         let (low, high) = (number(self.ours.low), number(self.ours.high));
-        let text = if low == high { low } else { format!("{low} to {high}") };
-        with_unit(&text, &self.published.unit)
+        let median = with_unit(&number(self.ours.median), &self.published.unit);
+        if low == high { median } else { format!("{median} ({low} to {high})") }
     }
 }
 
@@ -110,7 +180,9 @@ fn number(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e15 {
         return thousands(value as i64);
     }
-    let digits = value.abs().log10().floor() as i32;
+    // Of the rounded number: 0.99999 has one digit before the point.
+    let rounded = format!("{value:.3e}");
+    let digits = rounded.rsplit_once('e').and_then(|(_, digits)| digits.parse().ok()).unwrap_or(0);
     format!("{value:.*}", (3 - digits).clamp(0, 9) as usize)
 }
 
@@ -139,6 +211,8 @@ pub struct Outcome {
     pub quick: bool,
     /// Parameters that were not what the file says: then no row tells anything about the file.
     pub changes: Vec<Change>,
+    /// Parameters that were chosen with the rows in sight.
+    pub fitted: Vec<Fitted>,
     /// The comparison.
     pub rows: Vec<Row>,
     /// What a reader must know.
@@ -159,9 +233,11 @@ impl Outcome {
         let row = |published: &Published| {
             let ours = *findings.values.get(&published.key).ok_or_else(|| published.key.clone())?;
             let verdict = published.rule.judge(published.value, ours);
-            let cause = findings.causes.get(&published.key).filter(|_| verdict == Verdict::Differs).cloned();
-            let ratio = (published.value != 0.0).then(|| ours.nearest(published.value) / published.value);
-            Ok(Row { published: published.clone(), ours, ratio, verdict, cause })
+            let cause = findings.causes.get(&published.key).filter(|_| verdict != Verdict::Agrees).cloned();
+            let is_limit = matches!(published.rule, Rule::AtLeast | Rule::AtMost);
+            let ratio = (published.value != 0.0 && !is_limit).then(|| ours.median / published.value);
+            let (published, basis) = (published.clone(), published.basis());
+            Ok(Row { published, basis, ours, ratio, verdict, cause, elsewhere: Vec::new() })
         };
         Ok(Outcome {
             id: entry.id.clone(),
@@ -171,9 +247,41 @@ impl Outcome {
             rows: shown.into_iter().map(row).collect::<Result<_, String>>()?,
             left_out: entry.left_out.iter().cloned().chain(unknown).collect(),
             changes,
+            fitted: entry.fitted.clone(),
             notes: findings.notes,
             figures: findings.figures,
         })
+    }
+}
+
+/// How many rows of each kind agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally([[usize; 3]; 3]);
+
+impl Tally {
+    /// Adds an experiment's rows.
+    pub fn add(&mut self, outcome: &Outcome) {
+        for row in &outcome.rows {
+            self.0[row.basis as usize][row.verdict as usize] += 1;
+        }
+    }
+
+    /// So many rows of a kind with a verdict.
+    pub fn count(&self, basis: Basis, verdict: Verdict) -> usize {
+        self.0[basis as usize][verdict as usize]
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kinds = ["published and measured", "by construction", "our own questions"];
+        let texts = kinds.iter().zip(&self.0).filter(|(_, counts)| counts.iter().sum::<usize>() > 0).map(
+            |(kind, counts @ [agree, part, differ])| {
+                let all = counts.iter().sum::<usize>();
+                format!("{kind}: {agree} of {all} agree, {part} in part, {differ} differ")
+            },
+        );
+        write!(f, "{}", texts.collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -188,17 +296,30 @@ mod tests {
         assert!(judge(Rule::Rounded(0), 63.0, 62.7) && !judge(Rule::Rounded(0), 63.0, 63.6));
         // A quarter is exact in binary, so this is the very edge.
         assert!(judge(Rule::Within(0.25), 1.0, 1.25) && !judge(Rule::Within(0.25), 1.0, 1.26));
+        assert!(judge(Rule::Within(0.25), -40.0, -50.0) && !judge(Rule::Within(0.25), -40.0, -51.0));
         assert!(judge(Rule::AtLeast, 98.0, 98.0) && !judge(Rule::AtLeast, 98.0, 97.9));
         assert!(judge(Rule::AtMost, 1.1, 1.0) && !judge(Rule::AtMost, 1.1, 1.2));
     }
 
     #[test]
-    fn a_range_agrees_where_it_comes_near_enough_but_keeps_limits_as_a_whole() {
-        let range = Finding { low: 1.0, high: 2.0 };
-        assert_eq!(Rule::Within(0.05).judge(1.5, range), Verdict::Agrees);
-        assert_eq!(Rule::Within(0.05).judge(2.05, range), Verdict::Agrees);
-        assert_eq!(Rule::Within(0.05).judge(2.5, range), Verdict::Differs);
-        assert_eq!(Rule::AtLeast.judge(1.5, range), Verdict::Differs);
+    fn a_range_agrees_as_a_whole_or_in_part() {
+        let range = Finding::over("seeds", &[1.0, 2.0]);
+        for (rule, published, verdict) in [
+            (Rule::Within(0.5), 1.5, Verdict::Agrees),
+            (Rule::Within(0.05), 1.5, Verdict::Part),
+            (Rule::Within(0.05), 2.05, Verdict::Part),
+            (Rule::Within(0.05), 2.5, Verdict::Differs),
+            (Rule::AtLeast, 1.0, Verdict::Agrees),
+            (Rule::AtLeast, 1.5, Verdict::Part),
+            (Rule::AtLeast, 2.5, Verdict::Differs),
+            (Rule::AtMost, 1.5, Verdict::Part),
+            (Rule::AtMost, 0.5, Verdict::Differs),
+            (Rule::Exact, 2.0, Verdict::Part),
+            (Rule::Rounded(0), 1.0, Verdict::Part),
+            (Rule::Rounded(0), 3.0, Verdict::Differs),
+        ] {
+            assert_eq!(rule.judge(published, range), verdict, "{rule:?} of {published}");
+        }
     }
 
     #[test]
@@ -207,5 +328,17 @@ mod tests {
         assert_eq!(number(104857600.0), "104,857,600");
         assert_eq!(number(62.7451), "62.75");
         assert_eq!(number(0.0123456), "0.01235");
+        assert_eq!((&*number(0.99999), &*number(-12.345)), ("1.000", "-12.35"));
+    }
+
+    #[test]
+    fn a_rule_in_words_says_whose_its_limit_is() {
+        let text = "key = \"k\"\nwhat = \"w\"\nvalue = 2\nunit = \"%\"\nrule = \"at_most\"";
+        let row = |more: &str| toml::from_str::<Published>(&format!("{text}\n{more}")).unwrap();
+        assert_eq!((row("").rule_text(), row("").basis()), ("at most 2 %".into(), Basis::Published));
+        assert_eq!(row("own_limit = true").rule_text(), "at most 2 %, limit ours");
+        assert_eq!(row("construction = \"a formula\"").basis(), Basis::Construction);
+        assert_eq!(row("own = true").basis(), Basis::Own);
+        assert_eq!(Published { rule: Rule::Within(0.05), ..row("") }.rule_text(), "within 5 %, ours");
     }
 }

@@ -8,6 +8,7 @@
 
 mod catalogue;
 mod finding;
+mod fitted;
 mod goodput;
 mod judge;
 mod paper;
@@ -18,8 +19,9 @@ mod switchml;
 
 pub use catalogue::{Change, Entry, catalogue, find};
 pub use finding::{Figure, Finding, Findings, Series};
+pub use fitted::{Elsewhere, Fitted, Other};
 pub use goodput::Memory;
-pub use judge::{Outcome, Published, Row, Rule, Verdict};
+pub use judge::{Basis, Outcome, Published, Row, Rule, Tally, Verdict};
 pub use paper::Experiment;
 pub use parallel::Watch;
 

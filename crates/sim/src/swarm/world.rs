@@ -327,7 +327,7 @@ impl Draw {
         if network.graph.is_none() && self.0.chance(0.25) {
             network.queue = Bytes(2_000_000);
             let xoff = self.of(&[10_000, 100_000, 1_000_000]);
-            network.lossless = Some(LosslessSection { xoff: Some(Bytes(xoff)), xon: None });
+            network.lossless = Some(LosslessSection { xoff: Some(Bytes(xoff)), ..LosslessSection::default() });
         }
     }
 

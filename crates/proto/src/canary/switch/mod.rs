@@ -1,8 +1,8 @@
 //! The switch's side (§3.1, §3.2): sums what meets here by chance, and remembers where it came from.
 //!
 //! A contribution finds its entry free (it opens a descriptor), its own block's that still collects (it is added), its
-//! own block's that was sent (a straggler, passed on; those that follow it closely are collected again, or one early
-//! bird would undo the whole sum), or another block's (a collision: passed on to the leader, who restores the subtree).
+//! own block's that was sent (a straggler, passed on; those that follow it closely are collected again, unless the
+//! operator wants the paper's switch: one early bird would undo the whole sum), or another block's (a collision: passed on to the leader, who restores the subtree).
 //! The sum on its way back goes to the descriptor's children and frees it. Nothing else is remembered: a switch that
 //! restarts has lost the blocks that it held, and hosts issue them again.
 
@@ -33,6 +33,8 @@ pub struct CanarySwitch {
     elements_per_packet: usize,
     array: Array,
     timeout: Timeout,
+    /// Stragglers that closely follow another are summed.
+    collects_stragglers: bool,
     /// Ascending by job.
     jobs: Vec<(JobId, JobCounters)>,
     counters: Counters,
@@ -85,6 +87,7 @@ impl CanarySwitch {
             elements_per_packet: config.elements_per_packet.into(),
             array: Array::new(values, config, timeout.steps()),
             timeout,
+            collects_stragglers: config.options.flag("collect_stragglers"),
             jobs: Vec::new(),
             counters: Counters::default(),
             values,
@@ -143,7 +146,7 @@ impl CanarySwitch {
         if entry.state == State::Sent {
             self.counters.stragglers += 1;
             counters.stragglers += 1;
-            if is_last || entry.alone_until <= now {
+            if is_last || !self.collects_stragglers || entry.alone_until <= now {
                 entry.wait = self.timeout.outlook(block.job, header.root, header.hosts).wait;
                 entry.alone_until = now + self.timeout.span(entry.wait);
                 self.array.renew(now, place);

@@ -26,7 +26,7 @@ pub struct Descriptors {
 }
 
 impl Experiment for Descriptors {
-    /// Findings `memory` (kB, thousands of bytes) and `groups` (entries of the multicast table).
+    /// Findings `memory` (KiB) and `groups` (entries of the multicast table).
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         if self.shards == 0 || self.ports / self.shards > 32 {
             return Err(ReproduceError::Bad("a shard of the children bitmap has 1 to 32 ports".into()));
@@ -35,7 +35,9 @@ impl Experiment for Descriptors {
         let held = seconds + self.leader.0.as_secs_f64();
         let bytes = self.rate.0.0 as f64 / 8.0 * held;
         let mut findings = Findings::default();
-        findings.value("memory", bytes / 1e3);
+        findings.value("memory", bytes / 1024.0);
+        let told = format!("{bytes:.0} bytes are {:.1} KiB: the paper's KiB are thousands of bytes", bytes / 1024.0);
+        findings.cause("memory", told);
         findings.value("groups", f64::from(self.shards) * 2f64.powi((self.ports / self.shards) as i32));
         findings.note(format!(
             "A descriptor is held for 2d(l + t) + r = {:.1} us, in which {bytes:.0} bytes come in at full rate.",

@@ -18,6 +18,9 @@ pub static PAPER: Paper = Paper {
         "canary-fig9"
         "canary-fig10"
         "canary-fig11"
+        "canary-windows"
+        "canary-collisions"
+        "canary-timeouts"
         "canary-s322"
         "canary-s42"
     },

@@ -1,79 +1,107 @@
 //! What follows from several lines, points and states together.
 
+use super::samples::Samples;
 use super::{Goodput, Line, Point};
 use crate::reproduce::Findings;
-use crate::reproduce::finding::Finding;
 
 impl Goodput {
     /// The findings that follow from others.
-    pub(super) fn compare(&self, findings: &mut Findings) {
-        let mean = |findings: &Findings, key: String| findings.values.get(&key).map(|value| value.low);
+    pub(super) fn compare(&self, samples: &mut Samples, findings: &mut Findings) {
         for line in &self.lines {
-            let at = |findings: &Findings, point: Option<&Point>| {
-                point.and_then(|point| mean(findings, format!("{}-{}-idle", line.name, point.x)))
-            };
-            if let (Some(first), Some(last)) = (at(findings, self.points.first()), at(findings, self.points.last())) {
-                findings.value(format!("{}-change", line.name), 100.0 * (last / first - 1.0));
-                let told = format!("{first:.1} Gbit/s at the first point, {last:.1} at the last");
-                let again = self.points.last().map_or(String::new(), |point| again(findings, &[line], point, "idle"));
-                findings.cause(format!("{}-change", line.name), format!("{told}{again}"));
-            }
+            self.compare_ends(samples, findings, line);
             for state in ["idle", "congested"] {
-                let all =
-                    self.points.iter().filter_map(|point| mean(findings, format!("{}-{}-{state}", line.name, point.x)));
-                let (least, most) = all.fold((f64::INFINITY, 0.0f64), |(l, m), value| (l.min(value), m.max(value)));
-                for point in &self.points {
-                    let time = |point: &Point| mean(findings, format!("{}-{}-{state}-time", line.name, point.x));
-                    if let (Some(first), Some(later)) = (self.points.first().and_then(time), time(point)) {
-                        findings.value(format!("{}-{}-over-first-{state}-time", line.name, point.x), later / first);
-                    }
-                }
-                if most > 0.0 {
-                    findings.value(format!("{}-spread-{state}", line.name), most / least);
-                }
+                self.compare_points(samples, findings, line, state);
             }
             for point in &self.points {
-                let key = format!("{}-{}", line.name, point.x);
-                let (idle, congested) =
-                    (mean(findings, format!("{key}-idle")), mean(findings, format!("{key}-congested")));
-                if let (Some(idle), Some(congested)) = (idle, congested) {
-                    findings.value(format!("{key}-drop"), Finding::from(100.0 * (1.0 - congested / idle)));
+                let drop = format!("{}-{}-drop", line.name, point.x);
+                let [idle, congested] = ["idle", "congested"].map(|state| line.key(point, state));
+                if samples.combine(&drop, [&idle, &congested], |idle, congested| 100.0 * (1.0 - congested / idle)) {
+                    let [idle, congested] = [idle, congested].map(|key| samples.median(&key).unwrap_or(f64::NAN));
                     let told = format!("{idle:.1} Gbit/s idle, {congested:.1} congested");
-                    let again = again(findings, &[line], point, "congested");
-                    findings.cause(format!("{key}-drop"), format!("{told}{again}"));
+                    findings.cause(drop, told + &again(samples, &[line], point, "congested"));
                 }
                 for state in ["idle", "congested"] {
-                    self.compare_with_best(findings, line, point, state);
-                }
-                for other in self.lines.iter().filter(|other| *other != line) {
-                    for state in ["idle", "congested"] {
-                        let ours = mean(findings, format!("{key}-{state}"));
-                        let theirs = mean(findings, format!("{}-{}-{state}", other.name, point.x));
-                        if let (Some(ours), Some(theirs)) = (ours, theirs) {
-                            let key = format!("{}-over-{}-{}-{state}", line.name, other.name, point.x);
-                            let told = format!("{} {ours:.1} Gbit/s, {} {theirs:.1}", line.name, other.name);
-                            let told = told + &again(findings, &[line, other], point, state);
-                            let told = told + &self.steps_of(other, point, theirs);
-                            findings.cause(&*key, told);
-                            findings.value(key, ours / theirs);
-                        }
+                    self.compare_with_best(samples, findings, line, point, state);
+                    for other in self.lines.iter().filter(|other| *other != line) {
+                        self.compare_lines(samples, findings, [line, other], point, state);
                     }
                 }
             }
         }
     }
 
-    /// Notes a line over the best of the others of its protocol.
-    fn compare_with_best(&self, findings: &mut Findings, line: &Line, point: &Point, state: &str) {
-        let mean = |line: &Line| findings.values.get(&format!("{}-{}-{state}", line.name, point.x)).map(|v| v.low);
+    /// The last point against the first.
+    fn compare_ends(&self, samples: &mut Samples, findings: &mut Findings, line: &Line) {
+        let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else { return };
+        let change = format!("{}-change", line.name);
+        let of = [last, first].map(|point| line.key(point, "idle"));
+        if samples.combine(&change, [&of[0], &of[1]], |last, first| 100.0 * (last / first - 1.0)) {
+            let [last_gbps, first_gbps] = of.map(|key| samples.median(&key).unwrap_or(f64::NAN));
+            let told = format!("{first_gbps:.1} Gbit/s at the first point, {last_gbps:.1} at the last");
+            findings.cause(change, told + &again(samples, &[line], last, "idle"));
+        }
+    }
+
+    /// The greatest over the least of a line's points, each point over each other, and its time over the first one's.
+    fn compare_points(&self, samples: &mut Samples, findings: &mut Findings, line: &Line, state: &str) {
+        let all = self.points.iter().filter_map(|point| samples.median(&line.key(point, state)));
+        let (least, most) = all.fold((f64::INFINITY, 0.0f64), |(l, m), value| (l.min(value), m.max(value)));
+        if most > 0.0 {
+            findings.value(format!("{}-spread-{state}", line.name), most / least);
+        }
+        for point in &self.points {
+            for other in self.points.iter().filter(|other| *other != point) {
+                let key = format!("{}-{}-over-{}-{state}", line.name, point.x, other.x);
+                samples.combine(&key, [&line.key(point, state), &line.key(other, state)], |ours, theirs| ours / theirs);
+            }
+        }
+        let Some(first) = self.points.first() else { return };
+        let first = format!("{}-time", line.key(first, state));
+        for point in &self.points {
+            let key = format!("{}-{}-over-first-{state}-time", line.name, point.x);
+            samples.combine(&key, [&format!("{}-time", line.key(point, state)), &first], |time, first| time / first);
+        }
+    }
+
+    /// A line over another.
+    fn compare_lines(
+        &self,
+        samples: &mut Samples,
+        findings: &mut Findings,
+        [line, other]: [&Line; 2],
+        point: &Point,
+        state: &str,
+    ) {
+        let key = format!("{}-over-{}-{}-{state}", line.name, other.name, point.x);
+        let of = [line, other].map(|line| line.key(point, state));
+        if !samples.combine(&key, [&of[0], &of[1]], |ours, theirs| ours / theirs) {
+            return;
+        }
+        let [ours, theirs] = of.map(|key| samples.median(&key).unwrap_or(f64::NAN));
+        let told = format!("{} {ours:.1} Gbit/s, {} {theirs:.1}", line.name, other.name);
+        let told = told + &again(samples, &[line, other], point, state);
+        findings.cause(key, told + &self.steps_of(other, point, theirs));
+    }
+
+    /// A line over the best of the others of its protocol.
+    fn compare_with_best(
+        &self,
+        samples: &mut Samples,
+        findings: &mut Findings,
+        line: &Line,
+        point: &Point,
+        state: &str,
+    ) {
         let rivals = self.lines.iter().filter(|other| *other != line && other.protocol == line.protocol);
-        let best = rivals.filter_map(|rival| Some((mean(rival)?, rival))).max_by(|(a, _), (b, _)| a.total_cmp(b));
-        if let (Some(ours), Some((theirs, best))) = (mean(line), best) {
-            let key = format!("{}-over-best-{}-{state}", line.name, point.x);
+        let rivals = rivals.filter_map(|rival| Some((samples.median(&rival.key(point, state))?, rival)));
+        let Some((theirs, best)) = rivals.max_by(|(a, _), (b, _)| a.total_cmp(b)) else { return };
+        let key = format!("{}-over-best-{}-{state}", line.name, point.x);
+        let of = [line, best].map(|line| line.key(point, state));
+        if samples.combine(&key, [&of[0], &of[1]], |ours, theirs| ours / theirs) {
+            let ours = samples.median(&of[0]).unwrap_or(f64::NAN);
             let told =
                 format!("{} {ours:.1} Gbit/s, {} is the best of the others with {theirs:.1}", line.name, best.name);
-            findings.cause(&*key, told);
-            findings.value(key, ours / theirs);
+            findings.cause(key, told);
         }
     }
 
@@ -95,11 +123,11 @@ impl Goodput {
 }
 
 /// What was sent again, if anything. The paper tells of no drops in its simulated network.
-fn again(findings: &Findings, lines: &[&Line], point: &Point, state: &str) -> String {
+fn again(samples: &Samples, lines: &[&Line], point: &Point, state: &str) -> String {
     let shares: Vec<String> = lines
         .iter()
         .filter_map(|line| {
-            let share = findings.values.get(&format!("{}-{}-{state}-again", line.name, point.x))?.low;
+            let share = samples.median(&format!("{}-again", line.key(point, state)))?;
             (share >= 0.005).then(|| format!("{share:.1} % of {}'s packets", line.name))
         })
         .collect();

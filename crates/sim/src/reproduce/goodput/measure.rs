@@ -9,8 +9,11 @@ use super::{Goodput, Line, Point};
 use crate::config::{Bytes, Config, Duration, Hosts, JobSection, Share, TrafficSection};
 use crate::experiment::{RunError, run_watched};
 use crate::report::Report;
-use crate::reproduce::finding::spread;
+use crate::reproduce::finding::mean;
 use crate::reproduce::{Context, ReproduceError};
+
+/// Bytes on a link around a background packet's payload, where the file gives none.
+const OWN_FRAMING: u64 = 98;
 
 /// One run.
 pub(super) struct Run<'a> {
@@ -41,6 +44,10 @@ pub(super) struct Measured {
     pub stragglers: Option<f64>,
     /// Bytes of vectors that the fullest switch held at once.
     pub held_bytes: Option<f64>,
+    /// Packets that found their place in a switch taken ...
+    pub collisions: Option<f64>,
+    /// ... and those that made up for it on the way back.
+    pub restorations: Option<f64>,
 }
 
 impl Goodput {
@@ -77,27 +84,29 @@ impl Goodput {
             .iter()
             .fold((0, 0), |(sent, again), job| (sent + job.packets_sent, again + job.retransmissions));
         let uses: Vec<f64> = report.link_rows.iter().map(|row| row.utilisation).collect();
-        let (mean_use, range) = spread(&uses);
+        let most_use = uses.iter().copied().fold(0.0, f64::max);
         let mean_of = |at_host: bool| {
             let rows = report.link_rows.iter().filter(|row| (row.from_level == 0 || row.to_level == 0) == at_host);
             let uses: Vec<f64> = rows.map(|row| row.utilisation).collect();
-            if uses.is_empty() { 0.0 } else { spread(&uses).0 }
+            if uses.is_empty() { 0.0 } else { mean(&uses) }
         };
         let ranks: usize = report.jobs.iter().map(|job| job.ranks).sum();
         let senders = (report.hosts as usize).saturating_sub(ranks).max(1) as f64;
         let vector = 4.0 * f64::from(self.elements_per_packet);
         let blocks = (bits / 8.0 / vector).ceil() * f64::from(point.jobs);
         Measured {
-            goodput: spread(&goodputs).0,
-            runtime_us: spread(&runtimes).0,
+            goodput: mean(&goodputs),
+            runtime_us: mean(&runtimes),
             again: again as f64 / sent.max(1) as f64,
-            mean_use,
-            most_use: range.high,
+            mean_use: mean(&uses),
+            most_use,
             host_use: mean_of(true),
             core_use: mean_of(false),
             background_gbps: report.background.as_ref().map(|background| background.received_gbps / senders),
             stragglers: report.shared_figure("stragglers").map(|stragglers| stragglers / blocks),
             held_bytes: report.shared_figure("slots_peak").map(|peak| peak * vector),
+            collisions: report.shared_figure("collisions"),
+            restorations: report.shared_figure("restorations"),
         }
     }
 
@@ -128,7 +137,7 @@ impl Goodput {
             compute: Duration::default(),
             options: Default::default(),
             elements_per_packet: self.elements_per_packet,
-            slots: run.line.slots.or(self.slots),
+            slots: run.point.slots.or(run.line.slots).or(self.slots),
             trees: run.line.trees,
             roots: None,
             root_choice: Default::default(),
@@ -144,7 +153,7 @@ impl Goodput {
             transport: None,
             message: Some(self.message),
             sizes: None,
-            packet: Bytes(4 * u64::from(self.elements_per_packet) + 98),
+            packet: Bytes(4 * u64::from(self.elements_per_packet) + self.framing.map_or(OWN_FRAMING, |bytes| bytes.0)),
             load: Share(1.0),
             exchange: self.exchange,
             start: Duration::default(),
@@ -152,6 +161,17 @@ impl Goodput {
         };
         let mut network = self.network.clone();
         network.noise = run.point.noise.clone().or(network.noise);
+        if let Some(framing) = self.framing {
+            let header = protocol.header_len as u64;
+            network.overhead = Bytes(framing.0.checked_sub(header).ok_or_else(|| {
+                bad(format!("framing = {framing} leaves no room for the {header} bytes of {protocol}'s header"))
+            })?);
+        }
+        let mut switches = run.line.switches.clone();
+        for (protocol, options) in &run.point.switches {
+            let over = switches.entry(protocol.clone()).or_default();
+            over.extend(options.clone());
+        }
         Ok(Config {
             seed: run.seed,
             end: self.end,
@@ -160,7 +180,7 @@ impl Goodput {
             traffic: if run.congested { vec![background] } else { Vec::new() },
             faults: Vec::new(),
             transport: Default::default(),
-            switches: run.line.switches.clone(),
+            switches,
             report: Default::default(),
         })
     }

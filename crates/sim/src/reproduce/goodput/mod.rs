@@ -3,6 +3,7 @@
 mod compare;
 mod measure;
 mod memory;
+mod samples;
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,8 @@ use serde::Deserialize;
 use tributary_control::option_text::OptionTable;
 
 use self::measure::{Measured, Run};
-use super::finding::{Figure, Finding, Series, spread};
+use self::samples::Samples;
+use super::finding::{Figure, Finding, Series, mean};
 use super::{Context, Experiment, Findings, ReproduceError};
 use crate::config::{Bytes, Config, Duration, Network, NoiseSection, Timeouts};
 
@@ -31,6 +33,9 @@ pub struct Goodput {
     /// Pool size of a job over all trees; what the bandwidth-delay product needs if left out.
     #[serde(default)]
     pub slots: Option<u16>,
+    /// Bytes on a link around each vector, whatever a line's protocol; what ours takes if left out.
+    #[serde(default)]
+    pub framing: Option<Bytes>,
     /// Retransmission timeouts.
     pub rto: Timeouts,
     /// Bytes of a background message, on links; then the peer changes.
@@ -85,6 +90,13 @@ pub struct Line {
     pub switches: BTreeMap<String, OptionTable>,
 }
 
+impl Line {
+    /// Under which its goodput at a point is found.
+    fn key(&self, point: &Point, state: &str) -> String {
+        format!("{}-{}-{state}", self.name, point.x)
+    }
+}
+
 fn one() -> u16 {
     1
 }
@@ -108,6 +120,12 @@ pub struct Point {
     /// What its hosts put before packets.
     #[serde(default)]
     pub noise: Option<NoiseSection>,
+    /// Pool size of a job, where the points differ in it.
+    #[serde(default)]
+    pub slots: Option<u16>,
+    /// What switches hold, where the points differ in it: over the line's options.
+    #[serde(default)]
+    pub switches: BTreeMap<String, OptionTable>,
 }
 
 impl Experiment for Goodput {
@@ -115,12 +133,14 @@ impl Experiment for Goodput {
     /// (microseconds) and `-use` (percent of all links; `-use-hosts` and `-use-core` of some), `<line>-<x>-drop` (percent
     /// lost to congestion) and, for each pair of lines, `<line>-over-<other>-<x>-idle` and `-congested`, with `best` for
     /// the best of the other lines of its protocol; `<line>-change` is the last point's idle goodput against the first's,
-    /// `<line>-<x>-over-first-idle-time` and so on its time over the first point's, `<line>-spread-idle` and
-    /// `-congested` the greatest over the least of all points.
+    /// `<line>-<x>-over-<y>-idle` and so on one point's over another's, `<line>-<x>-over-first-idle-time` and so on its
+    /// time over the first point's, `<line>-spread-idle` and `-congested` the greatest over the least of all points.
+    /// Where switches of a line share memory among jobs, there are `-stragglers` (for each block), `-held` (bytes of
+    /// vectors), `-collisions` and `-restorations` too. Ranges are over seeds.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let runs = self.runs(context.seeds);
         let results = self.results(context, &runs)?;
-        let mut findings = Findings::default();
+        let (mut findings, mut samples) = (Findings::default(), Samples::default());
         for (congested, title) in [(false, "without background traffic"), (true, "under background traffic")] {
             let mut series = Vec::new();
             for line in &self.lines {
@@ -129,10 +149,13 @@ impl Experiment for Goodput {
                     let of = |run: &Run<'_>| run.line == line && run.point == point && run.congested == congested;
                     let found: Vec<&Measured> =
                         runs.iter().zip(&results).filter(|(run, _)| of(run)).map(|(_, r)| r).collect();
-                    if let Some((mean, range)) = self.note(&mut findings, line, point, congested, &found) {
-                        drawn.points.push([point.x, mean]);
-                        drawn.ranges.push([range.low, range.high]);
+                    if found.is_empty() {
+                        continue;
                     }
+                    let state = if congested { "congested" } else { "idle" };
+                    let bar = self.note(&mut findings, &mut samples, line, point, state, &found);
+                    drawn.points.push([point.x, bar.median]);
+                    drawn.ranges.push([bar.low, bar.high]);
                 }
                 if !drawn.points.is_empty() {
                     series.push(drawn);
@@ -142,7 +165,8 @@ impl Experiment for Goodput {
                 findings.figures.push(self.figure(title, series));
             }
         }
-        self.compare(&mut findings);
+        self.compare(&mut samples, &mut findings);
+        samples.tell(&mut findings);
         Ok(findings)
     }
 
@@ -191,64 +215,77 @@ impl Goodput {
         Figure { title, x, y: y.into(), log_x: self.log_x, series, marks }
     }
 
-    /// Keeps one bar of the figure; gives its mean and its range.
+    /// Keeps one bar of the figure; gives its median and its range.
     fn note(
         &self,
         findings: &mut Findings,
+        samples: &mut Samples,
         line: &Line,
         point: &Point,
-        congested: bool,
+        state: &str,
         found: &[&Measured],
-    ) -> Option<(f64, Finding)> {
-        if found.is_empty() {
-            return None;
-        }
-        let each = |figure: fn(&Measured) -> f64| spread(&found.iter().map(|r| figure(r)).collect::<Vec<_>>());
-        let (mean, range) = each(|r| r.goodput);
-        let time = each(|r| r.runtime_us);
-        let state = if congested { "congested" } else { "idle" };
-        let key = format!("{}-{}-{state}", line.name, point.x);
-        findings.value(format!("{key}-again"), 100.0 * each(|r| r.again).0);
-        findings.value(format!("{key}-time"), time.0);
-        findings.value(format!("{key}-use"), 100.0 * each(|r| r.mean_use).0);
-        findings.value(format!("{key}-use-hosts"), 100.0 * each(|r| r.host_use).0);
-        findings.value(format!("{key}-use-core"), 100.0 * each(|r| r.core_use).0);
+    ) -> Finding {
+        let each = |figure: fn(&Measured) -> f64| found.iter().map(|r| figure(r)).collect::<Vec<_>>();
+        let percent = |figure: fn(&Measured) -> f64| found.iter().map(|r| 100.0 * figure(r)).collect::<Vec<_>>();
+        let known = |figure: fn(&Measured) -> Option<f64>| found.iter().filter_map(|r| figure(r)).collect::<Vec<_>>();
+        let key = line.key(point, state);
+        let goodput = Finding::over("seeds", &each(|r| r.goodput));
+        let uses = [percent(|r| r.mean_use), percent(|r| r.host_use), percent(|r| r.core_use)];
+        let most_use = percent(|r| r.most_use).into_iter().fold(0.0, f64::max);
+        let [all, hosts, core] = [0, 1, 2].map(|place| mean(&uses[place]));
         findings.cause(
             format!("{key}-use"),
             format!(
-                "{:.1} % of hosts' links, {:.1} % of those between switches, at {mean:.1} Gbit/s",
-                100.0 * each(|r| r.host_use).0,
-                100.0 * each(|r| r.core_use).0,
+                "{hosts:.1} % of hosts' links, {core:.1} % of those between switches, at {:.1} Gbit/s",
+                goodput.median
             ),
         );
-        findings.value(&*key, mean);
         let mut told = format!(
-            "{}, {} {}, {state}: {mean:.1} Gbit/s ({:.1} to {:.1} over {} seeds), {:.1} us; {:.2} % of packets sent again; \
-             links {:.1} % busy on average, {:.1} % at hosts, {:.1} % between switches, {:.1} % at most",
+            "{}, {} {}, {state}: {:.1} Gbit/s ({:.1} to {:.1} over {} seeds), {:.1} us; {:.2} % of packets sent again; \
+             links {all:.1} % busy on average, {hosts:.1} % at hosts, {core:.1} % between switches, {most_use:.1} % at \
+             most",
             line.name,
             self.axis,
             point.x,
-            range.low,
-            range.high,
+            goodput.median,
+            goodput.low,
+            goodput.high,
             found.len(),
-            time.0,
-            100.0 * each(|r| r.again).0,
-            100.0 * each(|r| r.mean_use).0,
-            100.0 * each(|r| r.host_use).0,
-            100.0 * each(|r| r.core_use).0,
-            100.0 * each(|r| r.most_use).1.high,
+            mean(&each(|r| r.runtime_us)),
+            mean(&percent(|r| r.again)),
         );
-        let of_arrays = |figure: fn(&Measured) -> Option<f64>| found.iter().filter_map(|r| figure(r)).reduce(f64::max);
-        if let (Some(stragglers), Some(held)) = (of_arrays(|r| r.stragglers), of_arrays(|r| r.held_bytes)) {
-            findings.value(format!("{key}-stragglers"), stragglers);
-            findings.value(format!("{key}-held"), held);
+        let greatest = |values: &[f64]| values.iter().copied().reduce(f64::max);
+        let (stragglers, held) = (known(|r| r.stragglers), known(|r| r.held_bytes));
+        if let (Some(stragglers), Some(held)) = (greatest(&stragglers), greatest(&held)) {
             told += &format!("; up to {stragglers:.1} stragglers a block, {:.0} kB held in a switch", held / 1e3);
         }
-        let background: Vec<f64> = found.iter().filter_map(|r| r.background_gbps).collect();
+        let [collisions, restorations] = [known(|r| r.collisions), known(|r| r.restorations)];
+        if let Some(most) = greatest(&collisions).filter(|&most| most > 0.0) {
+            let restored = greatest(&restorations).unwrap_or(0.0);
+            told += &format!("; up to {most:.0} collisions, {restored:.0} packets that restored a subtree");
+        }
+        let background = known(|r| r.background_gbps);
         if !background.is_empty() {
-            told += &format!("; a background host receives {:.1} Gbit/s", spread(&background).0);
+            told += &format!("; a background host receives {:.1} Gbit/s", mean(&background));
         }
         findings.note(told + ".");
-        Some(if self.shows == Shows::Runtime { time } else { (mean, range) })
+        let time = each(|r| r.runtime_us);
+        let bar = if self.shows == Shows::Runtime { Finding::over("seeds", &time) } else { goodput };
+        let [all, hosts, core] = uses;
+        for (of, values) in [("-use", all), ("-use-hosts", hosts), ("-use-core", core), ("-time", time)] {
+            samples.put(format!("{key}{of}"), values);
+        }
+        samples.put(format!("{key}-again"), percent(|r| r.again));
+        let of_arrays = [
+            ("-stragglers", stragglers),
+            ("-held", held),
+            ("-collisions", collisions),
+            ("-restorations", restorations),
+        ];
+        for (of, values) in of_arrays.into_iter().filter(|(_, values)| !values.is_empty()) {
+            samples.put(format!("{key}{of}"), values);
+        }
+        samples.put(key, each(|r| r.goodput));
+        bar
     }
 }

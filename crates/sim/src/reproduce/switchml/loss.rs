@@ -6,7 +6,7 @@ use tributary_proto::switchml::PROTOCOL;
 
 use super::rack::LossyRack;
 use super::ring;
-use crate::reproduce::finding::{Figure, Series, spread};
+use crate::reproduce::finding::{Figure, Finding, Series, mean};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// What is run.
@@ -72,24 +72,26 @@ impl Loss {
         for protocol in [&PROTOCOL, ring] {
             let Some(without) = at(protocol, 0.0) else { continue };
             let base = without.tat[0];
-            let mut line = vec![];
+            let mut line = Series::new(protocol.name, Vec::new());
             for point in points.iter().filter(|point| point.protocol == protocol && point.loss > 0.0) {
                 let inflation: Vec<f64> = point.tat.iter().map(|tat| tat / base).collect();
                 let key = format!("{}-{}", protocol.name, point.loss);
                 findings.cause(&*key, self.cause(point, base));
-                let (mean, range) = spread(&inflation);
+                let range = Finding::over("seeds", &inflation);
                 findings.value(key, range);
-                line.push([point.loss, mean]);
+                line.points.push([point.loss, range.median]);
+                line.ranges.push([range.low, range.high]);
             }
             findings.note(format!("{} without loss takes {:.3} ms.", protocol.name, 1e3 * base));
-            lines.push(Series::new(protocol.name, line));
+            lines.push(line);
         }
         for &loss in &self.losses {
             if let (Some(ours), Some(ring)) = (at(&PROTOCOL, loss), at(ring, loss)) {
-                let (ours, ring) = (spread(&ours.tat).0, spread(&ring.tat).0);
                 let key = format!("ring-over-switchml-{loss}");
-                findings.cause(&*key, format!("ring takes {:.3} ms, SwitchML {:.3} ms", 1e3 * ring, 1e3 * ours));
-                findings.value(key, ring / ours);
+                let ratios: Vec<f64> = ring.tat.iter().zip(&ours.tat).map(|(ring, ours)| ring / ours).collect();
+                findings.value(&*key, Finding::over("seeds", &ratios));
+                let [ring, ours] = [ring, ours].map(|point| 1e3 * mean(&point.tat));
+                findings.cause(key, format!("ring takes {ring:.3} ms, SwitchML {ours:.3} ms"));
             }
         }
         findings.note(
@@ -109,7 +111,7 @@ impl Loss {
     }
 
     fn cause(&self, point: &Point, base: f64) -> String {
-        let (tat, again) = (spread(&point.tat).0, spread(&point.again).0);
+        let (tat, again) = (mean(&point.tat), mean(&point.again));
         format!(
             "{:.3} ms instead of {:.3} ms; {again:.0} packets sent again, {:.2} timeouts' worth of time lost",
             1e3 * tat,

@@ -1,6 +1,8 @@
 //! SwitchML's evaluation (Sapio et al., NSDI 2021): its experiments, on the rack of its testbed.
 
+mod bench;
 mod conversion;
+mod example;
 mod levels;
 mod loss;
 mod payload;
@@ -8,7 +10,9 @@ mod pool;
 mod rack;
 mod replay;
 mod scaling;
+mod theorem;
 mod timeline;
+mod training;
 mod volume;
 
 use tributary_proto::contract::protocol::Protocol;
@@ -29,7 +33,10 @@ pub static PAPER: Paper = Paper {
         "switchml-fig7"
         "switchml-fig9"
         "switchml-fig11"
+        "switchml-fig2-12"
+        "switchml-theorem1"
         "switchml-s7"
+        "switchml-appA"
     },
     kinds: &[
         ("volume", read::<volume::Volume>),
@@ -40,6 +47,9 @@ pub static PAPER: Paper = Paper {
         ("timeline", read::<timeline::Timeline>),
         ("pool", read::<pool::Pool>),
         ("conversion", read::<conversion::Conversion>),
+        ("training", read::<training::Training>),
+        ("theorem", read::<theorem::Theorem>),
+        ("example", read::<example::Example>),
         ("levels", read::<levels::Levels>),
     ],
 };

@@ -52,7 +52,7 @@ impl Profile {
     fn speed_up_over_ring(&self, ring: f64) -> Finding {
         let (c, o) = (self.comm / 100.0, self.overlap / 100.0);
         let more = (ring - 1.0) * c;
-        Finding { low: 1.0 + more * (1.0 - o), high: 1.0 + more }
+        Finding::over("readings", &[1.0 + more * (1.0 - o), 1.0 + more])
     }
 
     /// The other reading, that the profile's communication is the ring's: the speed-up with the same overlap, and with
@@ -83,15 +83,16 @@ impl Experiment for Replay {
                 ),
             );
         }
+        let times = Finding::over("profiles", &passes);
         let slow: Vec<&Profile> = self.profiles.iter().filter(|profile| profile.passes() < 1.4).collect();
         findings.note(format!(
             "What Table 1's communication is: its time is {:.2} to {:.2} times (median {:.2}) what the gradients take \
              once over the link, in {} of {} rows below 1.4. A ring of {} moves them {ring:.2} times, in-network \
              aggregation once; so the profile is read as in-network, and the ring's communication as {ring:.2} times as \
              long.",
-            least(&passes),
-            greatest(&passes),
-            median(&passes),
+            times.low,
+            times.high,
+            times.median,
             slow.len(),
             passes.len(),
             self.workers
@@ -111,18 +112,4 @@ impl Experiment for Replay {
         );
         Ok(findings)
     }
-}
-
-fn least(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
-fn greatest(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }

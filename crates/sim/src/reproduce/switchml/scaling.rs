@@ -5,7 +5,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
 use super::rack::{Elements, Rack, RackJob, Servers};
-use crate::reproduce::finding::{Figure, Series, spread};
+use crate::reproduce::finding::{Figure, Finding, Series};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// What is run.
@@ -65,8 +65,9 @@ struct Measured<'a> {
 }
 
 impl Experiment for Scaling {
-    /// For each line and rate the findings `<line>-<gbit>-share` (least percentage of the achievable rate over workers)
-    /// and `<line>-<gbit>-spread` (greatest over least ATE/s); and `<line>-<gbit>-over-<other>` for each pair.
+    /// For each line and rate the findings `<line>-<gbit>-share` (percentage of the achievable rate) and
+    /// `<line>-<gbit>-spread` (greatest over least ATE/s); and `<line>-<gbit>-over-<other>` for each pair. Ranges are over
+    /// the numbers of workers.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut jobs = Vec::new();
         for rate in &self.rates {
@@ -92,14 +93,15 @@ impl Scaling {
         let mut findings = Findings::default();
         for one in measured {
             let name = format!("{}-{}", one.line.name, one.gbit);
-            let (_, range) = spread(&one.ate);
-            findings.value(format!("{name}-share"), 100.0 * range.low / one.best);
+            let range = Finding::over("workers", &one.ate);
+            let shares: Vec<f64> = one.ate.iter().map(|ate| 100.0 * ate / one.best).collect();
+            findings.value(format!("{name}-share"), Finding::over("workers", &shares));
             findings.value(format!("{name}-spread"), range.high / range.low);
             for other in measured.iter().filter(|other| other.gbit == one.gbit && other.line != one.line) {
                 let ratios: Vec<f64> = one.ate.iter().zip(&other.ate).map(|(a, b)| a / b).collect();
                 let key = format!("{name}-over-{}", other.line.name);
                 findings.cause(&*key, self.cause(one.line, &ratios));
-                findings.value(key, spread(&ratios).1);
+                findings.value(key, Finding::over("workers", &ratios));
             }
         }
         for rate in &self.rates {

@@ -5,7 +5,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switchml::PROTOCOL;
 
 use super::rack::LossyRack;
-use crate::reproduce::finding::{Figure, Series};
+use crate::reproduce::finding::{Figure, Finding, Series, mean};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// What is run.
@@ -52,21 +52,30 @@ impl Recorded {
 
 impl Experiment for Timeline {
     /// Findings `steady-<percent>` (packets while the first 80 % are sent, percent of the line rate) and
-    /// `tail-<percent>` (intervals at the end below half of it).
+    /// `tail-<percent>` (intervals at the end below half of it). Ranges are over seeds; the figure has the first one.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
-        let runs = context.watch.all(&self.losses, |&loss| self.record(context, loss))?;
+        let seeds = |loss: f64| 1..=if loss > 0.0 { context.seeds } else { 1 };
+        let points: Vec<(f64, u64)> =
+            self.losses.iter().flat_map(|&loss| seeds(loss).map(move |seed| (loss, seed))).collect();
+        let runs = context.watch.all(&points, |&(loss, seed)| self.record(context, loss, seed))?;
         let mut findings = Findings::default();
         let packet = f64::from(self.setup.rack.framing_bytes()) + 4.0 * f64::from(self.setup.elements_per_packet);
         let interval = self.interval_us as f64 * 1e-6;
         let ideal = self.setup.gbit as f64 * 1e9 / 8.0 / packet * interval;
         let mut series = Vec::new();
-        for (&loss, run) in self.losses.iter().zip(&runs) {
-            findings.value(format!("steady-{loss}"), run.steady(ideal, 0.8));
-            findings.value(format!("tail-{loss}"), run.tail(ideal) as f64);
+        for &loss in &self.losses {
+            let of = |&(&(lossy, _), _): &(&(f64, u64), _)| lossy == loss;
+            let found: Vec<&Recorded> = points.iter().zip(&runs).filter(of).map(|(_, run)| run).collect();
+            let over = |figure: &dyn Fn(&Recorded) -> f64| {
+                Finding::over("seeds", &found.iter().map(|run| figure(run)).collect::<Vec<_>>())
+            };
+            findings.value(format!("steady-{loss}"), over(&|run| run.steady(ideal, 0.8)));
+            findings.value(format!("tail-{loss}"), over(&|run| run.tail(ideal) as f64));
+            let [ms, again] = [|run: &Recorded| 1e3 * run.tat.as_secs_f64(), |run: &Recorded| run.again as f64]
+                .map(|figure| mean(&found.iter().map(|run| figure(run)).collect::<Vec<_>>()));
+            let run = found[0];
             let told = format!(
-                "{:.1} ms in all, {} packets of worker 0 sent again; the last bars: {:?}",
-                1e3 * run.tat.as_secs_f64(),
-                run.again,
+                "{ms:.1} ms in all, {again:.0} packets of worker 0 sent again; the last bars of the first seed: {:?}",
                 &run.packets[run.packets.len().saturating_sub(4)..]
             );
             findings.cause(format!("steady-{loss}"), &*told);
@@ -94,14 +103,14 @@ impl Timeline {
         let waits = run.again as f64 * self.setup.rto_us as f64 * 1e-3 / f64::from(self.setup.slots);
         let longer = 1e3 * (run.tat.as_secs_f64() - without.tat.as_secs_f64());
         format!(
-            "{told}. Had each packet that worker 0 sent again waited for the timeout, its slots would have stood still for \
-             {waits:.1} ms each on average; the run is only {longer:.1} ms longer than without loss: ours sends again as \
+            "{told}. With the first seed, had each packet that worker 0 sent again waited for the timeout, its slots would have \
+             stood still for {waits:.1} ms each on average; the run is only {longer:.1} ms longer than without loss: ours sends again as \
              soon as later results overtake, so losses cost slots about a round trip and none falls far behind"
         )
     }
 
-    fn record(&self, context: &Context<'_>, loss: f64) -> Result<Recorded, ReproduceError> {
-        let job = self.setup.job(&PROTOCOL, loss, 1);
+    fn record(&self, context: &Context<'_>, loss: f64, seed: u64) -> Result<Recorded, ReproduceError> {
+        let job = self.setup.job(&PROTOCOL, loss, seed);
         let mut sim = job.build()?;
         let (mut packets, mut before) = (Vec::new(), 0);
         let mut until = Time::ZERO;

@@ -66,11 +66,11 @@ impl Experiment for Volume {
         let counts = context.watch.all(&jobs, |job| count(job, context.watch))?;
         let mut findings = Findings::default();
         for (job, counts) in jobs.iter().zip(counts) {
-            let least = *counts.iter().min().expect("there are workers") as f64;
-            let greatest = *counts.iter().max().expect("there are workers") as f64;
+            let bytes: Vec<f64> = counts.iter().map(|&bytes| bytes as f64).collect();
+            let range = Finding::over("workers", &bytes);
             let key = format!("{}-{}", job.protocol.name, job.workers);
-            findings.cause(&*key, format!("workers send and receive {least} to {greatest} bytes of vectors"));
-            findings.value(key, Finding { low: least, high: greatest });
+            findings.cause(&*key, format!("workers send and receive {} to {} bytes of vectors", range.low, range.high));
+            findings.value(key, range);
         }
         findings.note(format!(
             "Counted on every worker's cable, both ways: the vectors alone, without headers and acknowledgements, of a \
