@@ -4,23 +4,33 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
+use tributary_numeric::{BlockExponent, DType, ReduceOp};
 use tributary_proto::contract::config::{
     Below, FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig,
 };
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, PortId, Rank, TreeId};
 use tributary_proto::contract::numbers::{NarrowBlocks, Numbers};
 use tributary_proto::contract::options::{Defaults, name_and_value};
+use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::protocol::{JobShape, Protocol};
+use tributary_proto::contract::switch::{NoQueues, Switch};
+use tributary_proto::contract::tensor::Spec;
+use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
+use tributary_proto::parts::best_effort::options::LEVELS_OPTION;
+use tributary_proto::parts::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 use tributary_proto::protocols;
 
 thread_local! {
     /// Bytes that this thread has allocated and not given back.
     static HELD: Cell<isize> = const { Cell::new(0) };
+    /// How often it has asked for memory.
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
 fn count(bytes: isize) {
     HELD.with(|held| held.set(held.get() + bytes));
+    ALLOCATIONS.with(|times| times.set(times.get() + usize::from(bytes > 0)));
 }
 
 /// The system's allocator, and a count.
@@ -157,5 +167,56 @@ fn accumulators_are_as_wide_as_the_jobs_widest_block() {
     for given in [&[][..], &["numbers=fixed"]] {
         let said = [given, &["narrow_blocks=half"]].concat();
         assert_eq!(held(given, true), held(&said, false), "in levels a packet holds partial sums");
+    }
+}
+
+/// Packets of a job of four ranks round a switch: gradients of block after block, again and again, and results.
+#[test]
+fn no_packet_takes_memory_in_a_switch_that_jobs_share_and_sums_or_passes_on() {
+    // The processor's features are looked up once in a process.
+    tributary_numeric::native(DType::I32, ReduceOp::Sum).expect("integers are summed");
+    let family = protocols::ALL.iter().filter(|protocol| protocol.options.specs.contains(&LEVELS_OPTION));
+    for (protocol, aggregators) in family.flat_map(|protocol| [(protocol, "64"), (protocol, "2")]) {
+        let shared = protocol.shared.as_ref().expect("the family's jobs share");
+        let given = [("aggregators", aggregators)].map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let options = shared.options.read(&given.into_iter().collect()).unwrap();
+        let config = SharedSwitchConfig { node: NodeId(9), elements_per_packet: 64, options };
+        let mut machine = (shared.machine)(Values::Elements, &config);
+        let mut plan = shared_job(protocol, JobId(1));
+        plan.job.world = 4;
+        plan.fabric.hosts = (0..4).map(NodeId).collect();
+        plan.fabric.switches = [NodeId(9); 4].into();
+        plan.ports = (0..4).map(|port| Some(PortId(port))).collect();
+        machine.add_job(&plan);
+        let (mut bytes, mut buf) = (vec![0; 2048], vec![0; 2048]);
+        let mut packet = |kind: Kind, seq: u32, wid: u16, flags: Flags, port: u16| {
+            let (exponent, spec) = (BlockExponent::ZERO, Spec::allreduce(1 << 20, DType::I32, ReduceOp::Sum));
+            let (prog, index, received, wid, attempt) = (0, 0, 0, Rank(wid), 0);
+            let count = u16::from(kind == Kind::Gradient);
+            let scale = exponent;
+            plan.job.common().emit(&mut bytes);
+            Header { seq, prog, index, received, flags, wid, count, attempt, exponent, scale, spec }
+                .emit(kind, &mut bytes);
+            let len = HEADER_LEN + 4 * 64;
+            let mut packet = PacketMut { bytes: &mut bytes[..len], len, wire_len: len, ecn: Ecn::Capable };
+            let before = ALLOCATIONS.get();
+            machine.process(Time::ZERO, PortId(port), &mut packet, &NoQueues);
+            while machine.poll_transmit(Time::ZERO, &mut buf).is_some() {}
+            machine.handle_timeout(Time::ZERO);
+            assert_eq!(ALLOCATIONS.get(), before, "{}: {kind:?} {seq} of {wid}", protocol.name);
+        };
+        for seq in 1..1000u32 {
+            let server = ((seq - 1) % 4) as u16;
+            for wid in (0..4).filter(|&wid| wid != server) {
+                packet(Kind::Gradient, seq, wid, Flags::default(), wid);
+            }
+            let again = if seq % 7 == 0 { Flags::RESEND } else { Flags::default() };
+            packet(Kind::Gradient, seq, (server + 1) % 4, again, (server + 1) % 4);
+            packet(Kind::Query, seq, (server + 1) % 4, Flags::default(), (server + 1) % 4);
+            if seq > 20 {
+                packet(Kind::Aack, seq - 20, server, Flags::MULTICAST, ((seq - 21) % 4) as u16);
+            }
+        }
+        assert!(machine.report().contributions > 100);
     }
 }
