@@ -14,6 +14,7 @@ mod paper;
 mod parallel;
 
 mod canary;
+mod panama;
 mod switchml;
 
 pub use catalogue::{Change, Entry, catalogue, find};
