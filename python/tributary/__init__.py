@@ -5,7 +5,7 @@
 ...     total = group.allreduce(np.ones(1_000_000, np.float32))
 """
 
-from tributary import sim
+from tributary import panama, sim
 from tributary._core import Pending, __version__
 from tributary.errors import (
     Closed,
@@ -46,5 +46,6 @@ __all__ = [
     "Unsupported",
     "__version__",
     "connect",
+    "panama",
     "sim",
 ]

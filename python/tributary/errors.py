@@ -68,7 +68,7 @@ class Closed(TributaryError):
 
 
 class ConfigError(TributaryError, ValueError):
-    """A file or a dict that describes no experiment for the simulator."""
+    """What is described wrongly: an experiment for the simulator, or a sum that is to be computed at home."""
 
 
 class SimulationError(TributaryError):

@@ -30,6 +30,8 @@ pub struct Limits {
     pub servers: Vec<Network>,
     /// When silence means absence.
     pub timers: Timers,
+    /// Jobs divide the memory anew as they come and go, where their protocols can.
+    pub divides: bool,
 }
 
 impl Limits {
@@ -52,6 +54,7 @@ impl Limits {
             tenants: BTreeMap::new(),
             servers: Vec::new(),
             timers: Timers::default(),
+            divides: true,
         }
     }
 
@@ -63,6 +66,11 @@ impl Limits {
     /// Fewest slots of one job.
     pub fn min_slots(&self) -> u16 {
         least_slots(self.shards)
+    }
+
+    /// True if a job's slots may change while it runs.
+    pub(crate) fn resizes(&self, shape: &JobShape) -> bool {
+        self.divides && shape.protocol.resizes && shape.neighbours == 0
     }
 
     pub(crate) fn quota(&self, name: &JobName) -> Option<&Quota> {
@@ -90,12 +98,12 @@ fn most_slots(parts: u16) -> u16 {
 }
 
 /// Fewest slots of such a job.
-fn least_slots(parts: u16) -> u16 {
+pub(crate) fn least_slots(parts: u16) -> u16 {
     slots_of(Limits::MIN_SLOTS.div_ceil(parts), parts)
 }
 
 /// A wish rounded up to what can be dealt out: a power of two in every part.
-fn round(wish: u16, parts: u16) -> u16 {
+pub(crate) fn round(wish: u16, parts: u16) -> u16 {
     slots_of(wish.min(Limits::MAX_SLOTS).div_ceil(parts), parts).clamp(least_slots(parts), most_slots(parts))
 }
 
@@ -178,15 +186,15 @@ pub(crate) struct Free {
 }
 
 /// A rule that bounds a job, and the refusal that names it.
-struct Rule<'a> {
-    max_slots: Option<u16>,
-    max_world: Option<u16>,
+pub(crate) struct Rule<'a> {
+    pub max_slots: Option<u16>,
+    pub max_world: Option<u16>,
     left: Option<u64>,
-    over: Box<dyn Fn(String, String) -> Refusal + 'a>,
+    pub over: Box<dyn Fn(String, String) -> Refusal + 'a>,
 }
 
 /// What bounds a job of this name and client.
-fn rules<'a>(limits: &'a Limits, name: &'a JobName, client: &'a Client, free: Free) -> Vec<Rule<'a>> {
+pub(crate) fn rules<'a>(limits: &'a Limits, name: &'a JobName, client: &'a Client, free: Free) -> Vec<Rule<'a>> {
     let share = limits.share_of(client);
     let of_client =
         move |allowed, needed| Refusal::OverShare { job: name.clone(), client: client.clone(), allowed, needed };

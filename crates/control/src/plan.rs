@@ -39,7 +39,9 @@ pub struct Plan {
     pub switches: Vec<SwitchPlace>,
     /// The way to the switch above, if there is one.
     pub uplink: Option<Uplink>,
-    /// What it is charged, in bytes over all shards.
+    /// Slots over all shards that this switch has for it when it is installed: those of the job, or its share of them.
+    pub slots: u16,
+    /// What it is charged for them, in bytes over all shards.
     pub memory_bytes: u64,
 }
 
@@ -67,6 +69,8 @@ pub type Admitted = Result<Arc<Plan>, Refusal>;
 pub enum Effect {
     /// Install the job in every shard, then call [`Control::installed`](crate::Control::installed).
     Install(Arc<Plan>),
+    /// Give the job other slots, over all shards, in every shard.
+    Resize(JobId, u16),
     /// Take the job out of every shard.
     Remove(JobId),
     /// Ask the switch above, in place of any earlier question for this name, and bring

@@ -80,6 +80,7 @@ impl Tree {
                         self.installed[RACKS].insert(id, plan);
                         self.above.installed(self.now, id, Ok(()));
                     }
+                    Effect::Resize(..) => panic!("slots of jobs in levels never change"),
                     Effect::Remove(id) => drop(self.installed[RACKS].remove(&id)),
                     Effect::Answer { ticket, admitted } => self.answer_below(ticket, admitted),
                     Effect::Ascend { .. } | Effect::Descend { .. } => panic!("nothing is above"),
@@ -104,6 +105,7 @@ impl Tree {
                 assert!(self.installed[rack].insert(id, plan).is_none(), "id {id} is in use");
                 self.racks[rack].installed(self.now, id, Ok(()));
             }
+            Effect::Resize(..) => panic!("slots of jobs in levels never change"),
             Effect::Remove(id) => drop(self.installed[rack].remove(&id)),
             Effect::Answer { ticket, admitted } => drop(self.answers.insert((rack, ticket), admitted)),
             Effect::Ascend { name, question, ranks, most_slots, switches } => {

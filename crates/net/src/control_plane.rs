@@ -327,7 +327,8 @@ impl ControlPlane {
                     }
                 }
                 Effect::Install(plan) => self.install(plan).await,
-                Effect::Remove(id) => self.remove(id).await,
+                Effect::Resize(id, slots) => shards::resize(&self.shards, id, slots).await,
+                Effect::Remove(id) => shards::remove(&self.shards, id).await,
                 Effect::Ascend { name, question, mut ranks, most_slots, switches } => {
                     if let Some(ascender) = &self.ascender {
                         let here = ranks.len() as u16;
@@ -365,19 +366,6 @@ impl ControlPlane {
             shard.install(&plan.name, job_in_shard(plan, number)).come().await??;
         }
         Ok(())
-    }
-
-    async fn remove(&self, id: JobId) {
-        // Every shard is asked, whatever another says.
-        let asked: Vec<_> = self.shards.iter().map(|shard| shard.remove(id)).collect();
-        let mut failed = None;
-        for answer in asked {
-            failed = answer.come().await.err().or(failed);
-        }
-        match failed {
-            None => tracing::info!(id = id.0, "job removed"),
-            Some(error) => tracing::warn!(id = id.0, %error, "job not removed everywhere"),
-        }
     }
 
     /// What the shards say, at most [`FRESH`] old.

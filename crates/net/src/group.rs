@@ -13,6 +13,7 @@ mod options;
 mod outlook;
 mod pending;
 mod shared;
+mod survey;
 mod watch;
 
 use std::io;
@@ -30,6 +31,7 @@ pub use self::options::{ConnectOptions, GroupInfo, GroupStats};
 pub use self::outlook::News;
 pub use self::pending::Pending;
 use self::shared::Shared;
+pub use self::survey::Survey;
 use crate::client::HttpRendezvous;
 use crate::memory;
 use crate::rendezvous::Rendezvous;
@@ -63,6 +65,13 @@ impl Group {
             ConnectError::Option(format!("cannot start the threads of a worker of job {}: {error}", group.info.job))
         })?;
         Ok(group)
+    }
+
+    /// Joins a job of one rank, asks its switch what the way there does to congestion marks and to the order of packets, and
+    /// leaves.
+    pub fn survey(options: &ConnectOptions) -> Result<Survey, ConnectError> {
+        let switch = connect::resolve(&options.switch)?;
+        survey::survey(options, &HttpRendezvous::new(switch)?)
     }
 
     fn start_threads(&mut self) -> io::Result<()> {

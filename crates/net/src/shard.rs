@@ -143,6 +143,12 @@ impl ShardHandle {
         self.0.ask(|reply| Command::Install(Box::new(job), reply))
     }
 
+    /// Gives a job other slots in this shard; false if it has no machine of its own. Orders are carried out one after the
+    /// other: who asks for another job's installation next has the memory for it.
+    pub fn resize(&self, job: JobId, slots: u16) -> Answer<bool> {
+        self.0.ask(|reply| Command::Resize(job, slots, reply))
+    }
+
     /// Takes a job out and frees its memory; false if there was none.
     pub fn remove(&self, job: JobId) -> Answer<bool> {
         self.0.ask(|reply| Command::Remove(job, reply))

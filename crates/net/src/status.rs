@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::metric::{Metric, MetricValue};
+use tributary_proto::contract::switch::OrderReport;
 
 /// A switch and its jobs at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -278,7 +279,8 @@ pub struct JobStatus {
     pub ate_per_s: f64,
     /// Packets with the job's id that were of no use, by reason; reasons that never occurred are left out.
     pub drops: BTreeMap<String, u64>,
-    /// Its static trees through a fabric, by number; none elsewhere.
+    /// Its trees by number: static ones through a fabric, and this switch's own part of them where packets are summed in
+    /// their order; none elsewhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<TreeStatus>,
     /// Why it can never go on: a tree has lost a switch or a cable.
@@ -304,6 +306,44 @@ pub struct TreeSwitchStatus {
     pub node: String,
     /// Its children in their order: workers by rank, switches by name.
     pub children: Vec<TreeChildStatus>,
+    /// What it holds, where the tree's packets are summed in their order and this switch was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderStatus>,
+}
+
+/// What a switch holds of a tree whose packets are summed in their order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrderStatus {
+    /// The number of the packet that is summed next, modulo 2^32.
+    pub expected_vid: u32,
+    /// How often the tree went back, modulo 2^16.
+    pub epoch: u16,
+    /// Packets that it has room for at each child's port.
+    pub wnd_cap: u16,
+    /// Packets that wait, by child.
+    pub held: Vec<u16>,
+    /// Children that the next packet waits for.
+    pub waits_for: Vec<String>,
+    /// The ranks behind them.
+    pub waits_for_ranks: Vec<u16>,
+}
+
+impl OrderStatus {
+    /// Of a machine's report, with what is known of its children.
+    pub(crate) fn new(report: &OrderReport, children: &[TreeChildStatus]) -> OrderStatus {
+        let waits_for = || report.waits_for.iter().filter_map(|child| children.get(child.index()));
+        let mut waits_for_ranks: Vec<u16> = waits_for().flat_map(|child| child.ranks.iter().copied()).collect();
+        waits_for_ranks.sort_unstable();
+        OrderStatus {
+            expected_vid: report.expected,
+            epoch: report.epoch,
+            wnd_cap: report.cap,
+            held: report.held.clone(),
+            waits_for: waits_for().map(|child| child.node.clone()).collect(),
+            waits_for_ranks,
+        }
+    }
 }
 
 /// A child of a switch of a static tree.

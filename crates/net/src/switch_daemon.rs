@@ -86,6 +86,7 @@ impl SwitchOptions {
             tenants: self.tenants().map(|tenant| (tenant.name.clone(), tenant.share)).collect(),
             servers: self.servers.clone(),
             timers: self.timers,
+            divides: true,
         }
     }
 

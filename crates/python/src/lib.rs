@@ -5,6 +5,7 @@ mod errors;
 mod group;
 mod pending;
 mod protocol;
+mod recompute;
 mod simulation;
 mod sweep;
 mod switch;
@@ -29,6 +30,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(protocol::needs_fabric, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::check_options, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::refusal, module)?)?;
+    module.add_function(wrap_pyfunction!(recompute::recompute, module)?)?;
     module.add_class::<group::Group>()?;
     module.add_class::<pending::Pending>()?;
     module.add_class::<switch::Switch>()?;

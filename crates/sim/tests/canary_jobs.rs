@@ -32,6 +32,8 @@ static SPY: Protocol = Protocol {
     memory: |shape| 100 * u64::from(shape.children) + u64::from(shape.slots),
     host: PROTOCOL.host,
     switch: None,
+    resizes: false,
+    recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(Spy { node: config.node, canary: CanarySwitch::new(values, config) }),
         options: tributary_proto::canary::options::SWITCH,

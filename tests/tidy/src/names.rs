@@ -23,24 +23,29 @@ const PROTOCOLS: [Protocol; 7] = [
 ];
 
 /// Where each protocol may be named, `*` for its name: its folder, tests, benches and fuzz targets.
-const ROOMS: [&str; 8] = [
+const ROOMS: [&str; 12] = [
     "crates/proto/src/*/",
     "crates/proto/tests/*",
     "crates/proto/tests/fuzz/*.rs",
     "crates/proto/benches/*",
     "crates/proto/benches/switches/*.rs",
+    "crates/net/tests/*",
     "crates/sim/tests/*",
     "fuzz/fuzz_targets/*",
     "fuzz/src/machines/*.rs",
+    "python/tributary/*.py",
+    "tests/test_*.py",
+    "tests/rank_*.py",
 ];
 /// Where all may be: published figures have protocols' names, and so has this rule.
 const COMMON_ROOMS: [&str; 3] = ["crates/sim/src/reproduce/", "experiments/", "tests/tidy/"];
 /// Files that hold lines for each protocol, and how many: `mod NAME;`, and a line of a list.
-const LISTS: [(&str, usize); 4] = [
+const LISTS: [(&str, usize); 5] = [
     ("crates/proto/src/lib.rs", 1),
     ("crates/proto/src/protocols.rs", 1),
     ("crates/proto/tests/fuzz/main.rs", 1),
     ("crates/proto/benches/switches/main.rs", 2),
+    ("python/tributary/__init__.py", 2),
 ];
 /// Words that mean something else: where, and which. Packets in a ring; a picosecond; the command that offers a server; a
 /// part of another protocol's name.

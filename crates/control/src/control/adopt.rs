@@ -56,6 +56,7 @@ impl Control {
             servers: Servers::None,
             switches: Vec::new(),
             uplink: None,
+            slots: shape.slots,
             memory_bytes: shape.bytes(),
         };
         // Of two jobs of a name, the one with the higher id is most likely the newer.

@@ -11,6 +11,7 @@ mod contest;
 mod rendezvous;
 mod report;
 mod servers;
+mod shares;
 mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -338,7 +339,7 @@ impl Control {
 
     /// Bytes that jobs hold.
     pub fn memory_used(&self) -> u64 {
-        self.running.values().map(|job| job.plan.memory_bytes).sum()
+        self.running.values().map(Running::memory_bytes).sum()
     }
 
     pub(crate) fn answer(&mut self, ticket: Ticket, admitted: Admitted) {
@@ -367,6 +368,7 @@ impl Control {
             self.owners.remove(&job.plan.name);
         }
         self.effects.push_back(Effect::Remove(id));
+        self.spread_out();
         self.servers_changed(&job.plan);
         if let Some(uplink) = &job.plan.uplink {
             let (name, key, wid) = (job.plan.name.clone(), job.plan.config.key, uplink.wid);

@@ -10,13 +10,14 @@ use tributary_proto::contract::time::{Span, Time};
 use crate::admission::{Free, Limits, grant};
 use crate::client::Client;
 use crate::control::Control;
+use crate::control::shares::Division;
 use crate::forming::{Forming, Party, Quarrel, WaitingRank};
 use crate::levels::{Child, SwitchPlace, Uplink};
 use crate::memory::JobShape;
 use crate::name::JobName;
 use crate::plan::{Plan, Ticket};
 use crate::refusal::Refusal;
-use crate::running::Running;
+use crate::running::{Running, Sharing};
 use crate::servers::Servers;
 
 impl Control {
@@ -144,12 +145,26 @@ impl Control {
     }
 
     fn admit(&mut self, now: Time, name: &JobName, shape: JobShape) {
+        let Some(forming) = self.forming.get(name) else { return };
+        let most = match self.limits.resizes(&shape) {
+            true => self.division(name, &forming.client, self.wish(forming), false).ok(),
+            false => None,
+        };
         let Some(forming) = self.forming.remove(name) else { return };
         let key = forming.seats.values().next().expect("a seat").fresh_key;
-        let config = shape.config(self.next_id(), key);
+        // Members agree on the most slots that the job may ever have.
+        let agreed = most.as_ref().map_or(&shape, |division| &division.most);
+        let config = agreed.config(self.next_id(), key);
         let workers = forming.seats.values().map(|seat| seat.request.addr).collect();
         let (servers, _) = self.servers_for(shape.protocol, &forming.client);
+        let id = config.job;
+        if let Some(division) = &most {
+            self.resize(&division.others);
+        }
         self.install_formed(now, name, forming, &shape, config, workers, servers, None);
+        if let (Some(Division { most, slots, .. }), Some(job)) = (most, self.running.get_mut(&id)) {
+            job.sharing = Some(Sharing { most, slots });
+        }
     }
 
     /// What the ranks so far ask for, with the servers that there are now.
@@ -179,10 +194,11 @@ impl Control {
         let ticket = |child: &Child| forming.seats[&child.below.ranks()[0].0].ticket;
         let tickets = children.iter().map(ticket).collect();
         let (uplink, switches) = above.map_or((None, forming.places()), |(uplink, all)| (Some(uplink), all));
-        let (protocol, memory_bytes) = (shape.protocol, shape.bytes());
+        let (protocol, slots, memory_bytes) = (shape.protocol, shape.slots, shape.bytes());
         let trees = forming.trees();
         let name = name.clone();
-        let plan = Plan { name, protocol, config, children, trees, workers, servers, switches, uplink, memory_bytes };
+        let plan =
+            Plan { name, protocol, config, children, trees, workers, servers, switches, uplink, slots, memory_bytes };
         self.install(Running::new(now, Arc::new(plan), forming.client, tickets));
     }
 
@@ -194,20 +210,24 @@ impl Control {
         wish: JobShape,
         succeeding: bool,
     ) -> Result<JobShape, Refusal> {
+        if self.limits.resizes(&wish) {
+            let Division { most, slots, .. } = self.division(name, client, wish, succeeding)?;
+            return Ok(JobShape { slots, ..most });
+        }
         grant(&self.limits, name, client, wish, self.free(name, client, succeeding))
     }
 
     /// Free memory for a job of this name and client; with `succeeding` as if its predecessors were gone already.
     pub(super) fn free(&self, name: &JobName, client: &Client, succeeding: bool) -> Free {
         let counted = |job: &&Running| !(succeeding && job.plan.name == *name);
-        let used: u64 = self.running.values().filter(counted).map(|job| job.plan.memory_bytes).sum();
+        let used: u64 = self.running.values().filter(counted).map(Running::memory_bytes).sum();
         let quota = self.limits.quota(name).and_then(|quota| {
             let same = self.running.values().filter(counted).filter(|job| job.plan.name.matches(&quota.jobs));
-            Some(quota.memory_bytes?.saturating_sub(same.map(|job| job.plan.memory_bytes).sum()))
+            Some(quota.memory_bytes?.saturating_sub(same.map(Running::memory_bytes).sum()))
         });
         let share = self.limits.share_of(client).memory_bytes.map(|most| {
             let own = self.running.values().filter(counted).filter(|job| job.client == *client);
-            most.saturating_sub(own.map(|job| job.plan.memory_bytes).sum())
+            most.saturating_sub(own.map(Running::memory_bytes).sum())
         });
         Free { switch: self.limits.memory_bytes.saturating_sub(used), quota, share }
     }

@@ -13,6 +13,7 @@ use tributary_proto::contract::time::{Span, Time};
 pub(crate) use self::absence::Absence;
 use crate::admission::Timers;
 use crate::client::Client;
+use crate::memory::JobShape;
 use crate::plan::{Plan, Ticket};
 use crate::report::MemberState;
 use crate::watch::{Departed, Suspicion, Watch};
@@ -83,11 +84,21 @@ pub(crate) struct ServerSeat {
     pub since: Time,
 }
 
+/// What a job has of the memory that jobs divide.
+pub(crate) struct Sharing {
+    /// The job with the most slots that it may ever have.
+    pub most: JobShape,
+    /// What it has now.
+    pub slots: u16,
+}
+
 /// A job that holds memory.
 pub(crate) struct Running {
     pub plan: Arc<Plan>,
     /// Whom it is charged to.
     pub client: Client,
+    /// What it has now of the memory that jobs divide; `None` if its slots never change.
+    pub sharing: Option<Sharing>,
     /// By `wid`.
     pub members: Vec<Member>,
     /// The switch above, if there is one.
@@ -111,7 +122,19 @@ impl Running {
         let seat = ServerSeat { state: MemberState::Present, since: now };
         let servers = vec![seat; plan.servers.dedicated().len()];
         let (absences, departures) = (Vec::new(), 0);
-        Running { plan, client, members, above, started: None, superseded: false, servers, absences, departures }
+        let sharing = None;
+        Running {
+            plan,
+            client,
+            sharing,
+            members,
+            above,
+            started: None,
+            superseded: false,
+            servers,
+            absences,
+            departures,
+        }
     }
 
     /// A job that was installed before this control plane was started; its members have their lease to be heard.
@@ -119,6 +142,17 @@ impl Running {
         let members = plan.children.iter().map(|_| Member::new(now, None)).collect();
         let client = Client::at(plan.workers.first().map_or(Ipv4Addr::UNSPECIFIED.into(), |first| first.ip()));
         Running { members, started: Some(now), ..Running::new(now, plan, client, Vec::new()) }
+    }
+
+    /// Slots over all shards that it has here now.
+    pub fn slots(&self) -> u16 {
+        self.sharing.as_ref().map_or(self.plan.slots, |sharing| sharing.slots)
+    }
+
+    /// What it is charged now.
+    pub fn memory_bytes(&self) -> u64 {
+        let of_share = |sharing: &Sharing| JobShape { slots: sharing.slots, ..sharing.most.clone() }.bytes();
+        self.sharing.as_ref().map_or(self.plan.memory_bytes, of_share)
     }
 
     /// The job is installed: leases begin. Returns the joins to answer.

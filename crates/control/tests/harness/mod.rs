@@ -52,6 +52,8 @@ pub struct World {
     pub now: Time,
     pub answers: BTreeMap<Ticket, Admitted>,
     pub installed: BTreeMap<JobId, Arc<Plan>>,
+    /// The slots that each job has now.
+    pub slots: BTreeMap<JobId, u16>,
     next_key: u64,
 }
 
@@ -66,6 +68,7 @@ impl World {
             now: Time::ZERO,
             answers: BTreeMap::new(),
             installed: BTreeMap::new(),
+            slots: BTreeMap::new(),
             next_key: 1,
         }
     }
@@ -148,10 +151,16 @@ impl World {
             match effect {
                 Effect::Install(plan) => {
                     let id = plan.config.job;
+                    self.slots.insert(id, plan.slots);
                     assert!(self.installed.insert(id, plan).is_none(), "id {id} is in use");
                     self.control.installed(self.now, id, Ok(()));
                 }
+                Effect::Resize(id, slots) => {
+                    let before = self.slots.insert(id, slots);
+                    assert!(before.is_some_and(|before| before != slots), "id {id} is resized for nothing");
+                }
                 Effect::Remove(id) => {
+                    self.slots.remove(&id);
                     assert!(self.installed.remove(&id).is_some(), "id {id} is not installed");
                 }
                 Effect::Ascend { .. } | Effect::Descend { .. } => panic!("there is no switch above"),

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use tributary_control::{JobName, Plan};
+use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::time::Time;
 
@@ -12,6 +13,11 @@ use crate::shard::{Answer, JobInstall, ShardError, ShardHandle, ShardReport};
 pub(crate) trait Shard: Send + Sync {
     /// Installs a job, in place of any with its id; answers when packets will find it.
     fn install(&self, name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>>;
+    /// Gives a job other slots in this shard; false if it has no machine of its own there. Never asked of a fabric, whose jobs
+    /// keep theirs.
+    fn resize(&self, _job: JobId, _slots: u16) -> Answer<bool> {
+        Answer::ready(false)
+    }
     /// Takes a job out and frees its memory; false if there was none.
     fn remove(&self, job: JobId) -> Answer<bool>;
     /// Whether the process with this incarnation, which asked at our address `asked_at`, is at a UDP address: asks it there,
@@ -39,6 +45,9 @@ impl Shard for ShardHandle {
     fn install(&self, _name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>> {
         ShardHandle::install(self, job)
     }
+    fn resize(&self, job: JobId, slots: u16) -> Answer<bool> {
+        ShardHandle::resize(self, job, slots)
+    }
     fn remove(&self, job: JobId) -> Answer<bool> {
         ShardHandle::remove(self, job)
     }
@@ -53,6 +62,30 @@ impl Shard for ShardHandle {
     }
     fn receive_buffer(&self) -> usize {
         ShardHandle::receive_buffer(self)
+    }
+}
+
+/// Gives a job other slots, over all shards.
+pub(super) async fn resize(shards: &[Box<dyn Shard>], id: JobId, slots: u16) {
+    let own = slots / shards.len().max(1) as u16;
+    let asked: Vec<_> = shards.iter().map(|shard| shard.resize(id, own)).collect();
+    for answer in asked {
+        if let Err(error) = answer.come().await {
+            tracing::warn!(id = id.0, %error, "job not resized everywhere");
+        }
+    }
+}
+
+/// Takes a job out of every shard, whatever another says.
+pub(super) async fn remove(shards: &[Box<dyn Shard>], id: JobId) {
+    let asked: Vec<_> = shards.iter().map(|shard| shard.remove(id)).collect();
+    let mut failed = None;
+    for answer in asked {
+        failed = answer.come().await.err().or(failed);
+    }
+    match failed {
+        None => tracing::info!(id = id.0, "job removed"),
+        Some(error) => tracing::warn!(id = id.0, %error, "job not removed everywhere"),
     }
 }
 
@@ -99,7 +132,7 @@ pub(super) fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
     let uplink = plan.uplink.as_ref();
     JobInstall {
         protocol: plan.protocol,
-        config: plan.config.clone(),
+        config: JobConfig { slots: plan.slots, ..plan.config.clone() },
         members: plan.children.iter().filter_map(|child| child.addr(number)).collect(),
         asked_at: plan.children.iter().map(|child| child.asked_at).collect(),
         below: plan.children.iter().map(|child| child.below.clone()).collect(),

@@ -68,7 +68,9 @@ impl RunningFabricSwitch {
             Some(seat) => Box::new(seat),
             None => Box::new(Onlooker(Arc::clone(&handle))),
         };
-        let plane = Arc::new(ControlPlane::new(Limits::new(fabric.memory_bytes, 1), vec![shard]));
+        // Trees take their memory in many switches, of which only the seat has a control plane.
+        let limits = Limits { divides: false, ..Limits::new(fabric.memory_bytes, 1) };
+        let plane = Arc::new(ControlPlane::new(limits, vec![shard]));
         let view = SwitchView { fabric: Arc::clone(fabric), node, handle: Arc::clone(&handle) };
         let identity = Identity { listen: udp, http: control.get(1).copied() };
         let viewer = Arc::new(Viewer::new(Arc::clone(&plane), identity, Some(Box::new(view))));

@@ -101,6 +101,7 @@ impl Planted {
         sum.blocks_completed += part.blocks_completed;
         sum.contributions += part.contributions;
         metric::combine(&mut sum.metrics, &part.metrics);
+        sum.orders.extend(part.orders);
         let ranks = part.missing.iter().filter_map(|child| self.ranks.get(child.index())).flatten();
         sum.missing.extend(ranks.map(|&rank| ChildId::of_rank(rank)));
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::{Tree, TreeChild, TreeSwitch};
-use tributary_proto::contract::ids::NodeId;
-use tributary_proto::contract::switch::SharedReport;
+use tributary_proto::contract::ids::{JobId, NodeId};
+use tributary_proto::contract::switch::{OrderReport, SharedReport};
 use tributary_proto::protocols;
 
 use super::api::JobSign;
@@ -16,8 +16,8 @@ use super::job::FabricJob;
 use super::thread::FabricReport;
 use crate::http::view::{FabricPart, FabricView, PlannedJob, by_reason};
 use crate::status::{
-    FabricStatus, JobStatus, MemberStatus, MetricStatus, PortStatus, SharedStatus, TreeChildStatus, TreeStatus,
-    TreeSwitchStatus,
+    FabricStatus, JobStatus, MemberStatus, MetricStatus, OrderStatus, PortStatus, SharedStatus, TreeChildStatus,
+    TreeStatus, TreeSwitchStatus,
 };
 
 /// Makes the view of one switch.
@@ -34,10 +34,12 @@ impl FabricView for SwitchView {
             let report = self.handle.report().come().await.ok()?;
             // The seat's own control plane knows its jobs better.
             let jobs = if self.node == self.fabric.seat { Vec::new() } else { jobs(&report) };
-            let planned = report.installed.iter().map(|(job, broken)| PlannedJob {
-                id: job.job.config.job.0,
-                trees: job.trees.iter().map(|tree| self.tree(tree)).collect(),
-                broken: broken.clone(),
+            let planned = report.installed.iter().map(|(job, broken)| {
+                let id = job.job.config.job;
+                let orders = orders(&report, id);
+                let tree = |(number, tree)| self.tree(tree, orders.iter().find(|order| order.tree.index() == number));
+                let trees = job.trees.iter().enumerate().map(tree).collect();
+                PlannedJob { id: id.0, trees, broken: broken.clone() }
             });
             let planned = planned.collect();
             Some(FabricPart { status: self.status(&report), shared: shared(&report), jobs, planned })
@@ -46,15 +48,17 @@ impl FabricView for SwitchView {
 }
 
 impl SwitchView {
-    fn tree(&self, tree: &Tree) -> TreeStatus {
+    /// A tree, with what this switch holds of it.
+    fn tree(&self, tree: &Tree, order: Option<&OrderReport>) -> TreeStatus {
         let name = |node: NodeId| self.fabric.name(node).to_owned();
         let child = |child: &TreeChild| TreeChildStatus {
             node: name(child.node),
             ranks: child.below.ranks().iter().map(|rank| rank.0).collect(),
         };
-        let switch = |switch: &TreeSwitch| TreeSwitchStatus {
-            node: name(switch.node),
-            children: switch.children.iter().map(child).collect(),
+        let switch = |switch: &TreeSwitch| {
+            let children: Vec<TreeChildStatus> = switch.children.iter().map(child).collect();
+            let order = order.filter(|_| switch.node == self.node).map(|order| OrderStatus::new(order, &children));
+            TreeSwitchStatus { node: name(switch.node), children, order }
         };
         TreeStatus { root: name(tree.root()), switches: tree.switches.iter().map(switch).collect() }
     }
@@ -81,6 +85,12 @@ impl SwitchView {
             ports: report.ports.iter().enumerate().map(port).collect(),
         }
     }
+}
+
+/// What a job's machines hold here, tree by tree.
+fn orders(report: &FabricReport, job: JobId) -> &[OrderReport] {
+    let own = report.shard.jobs.iter().find(|own| own.id == job);
+    own.and_then(|own| own.report.machine.as_ref()).map_or(&[], |machine| &machine.orders)
 }
 
 /// What jobs share here, protocol by protocol.

@@ -29,7 +29,7 @@ use crate::udp::probe::{self, SHORTEST};
 use crate::wake::{self, Waker};
 
 /// What a worker asks the kernel for, each way.
-const SOCKET_BUFFER: usize = 8 << 20;
+pub(super) const SOCKET_BUFFER: usize = 8 << 20;
 /// Between two tries of the way.
 const PING_AGAIN: Span = Span::from_millis(100);
 /// How long the way is tried with packets of full length, and then how long with short ones.
@@ -94,7 +94,7 @@ pub fn connect(
 }
 
 /// Joins, and answers meanwhile what the switch asks at the socket.
-fn join(
+pub(super) fn join(
     rendezvous: &dyn Rendezvous,
     request: &JoinRequest,
     udp: &UdpPort,
@@ -111,7 +111,7 @@ pub fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
     addresses.next().ok_or_else(|| error(io::ErrorKind::NotFound.into()))
 }
 
-fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, udp: &UdpPort) -> JoinRequest {
+pub(super) fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, udp: &UdpPort) -> JoinRequest {
     let max_elements =
         pool_size::elements_in(options.protocol, Path { mtu: path.mtu.min(pool_size::MAX_MTU), ..*path }.max_payload());
     let elements = options.elements_per_packet.unwrap_or(max_elements);

@@ -1,6 +1,7 @@
 //! Puts together what the control plane decided and what the shards counted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -8,15 +9,16 @@ use tributary_control::{JobView, MemberView, OfferView};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::metric;
-use tributary_proto::contract::switch::SwitchReport;
+use tributary_proto::contract::switch::{OrderReport, SwitchReport};
 use tributary_proto::contract::time::Time;
 
 use crate::control_plane::{ControlPlane, Sighting, Sightings};
 use crate::http::Identity;
 use crate::shard::ShardJob;
 use crate::status::{
-    AboveStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, MetricStatus, ServerStatus, ShardStatus,
-    SharedStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus, TreeStatus,
+    AboveStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, MetricStatus, OrderStatus, ServerStatus,
+    ShardStatus, SharedStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus, TreeChildStatus, TreeStatus,
+    TreeSwitchStatus,
 };
 
 /// What a fabric's switch shows beyond what every switch does.
@@ -102,7 +104,7 @@ impl Viewer {
                 shared: Vec::new(),
                 fabric: None,
             },
-            jobs: views.into_iter().map(|view| job_status(now, view, &sightings)).collect(),
+            jobs: views.into_iter().map(|view| job_status(now, view, &sightings, self.identity.listen)).collect(),
         }
     }
 }
@@ -143,7 +145,7 @@ pub(crate) fn by_reason<'a>(counters: impl Iterator<Item = &'a DropCounters>) ->
     sum
 }
 
-fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
+fn job_status(now: Time, view: JobView, sightings: &Sightings, listen: SocketAddr) -> JobStatus {
     let reports = sightings.shards.iter().filter_map(|sighting| sighting.report.as_ref());
     let parts: Vec<&ShardJob> = reports.flat_map(|report| &report.jobs).filter(|job| Some(job.id) == view.id).collect();
     let machines = || parts.iter().filter_map(|part| part.report.machine.as_ref());
@@ -155,6 +157,7 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
     let waiting_for: BTreeSet<ChildId> = machines().flat_map(|machine| machine.missing.iter().copied()).collect();
     let ranks_of = |wid: ChildId| view.ranks_of.get(wid.index()).cloned().unwrap_or_default();
     let waiting_for: BTreeSet<u16> = waiting_for.into_iter().flat_map(ranks_of).collect();
+    let trees = machines().flat_map(|machine| &machine.orders).map(|order| own_tree(&view, order, listen)).collect();
     let ago = |heard: Option<Time>| heard.map(|heard| now.since(heard).as_secs_f64());
     let below = view.switches.iter().map(|switch| SwitchBelowStatus {
         addr: switch.addr,
@@ -195,9 +198,22 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings) -> JobStatus {
         goodput_gbps: ate_per_s * 32.0 / 1e9,
         ate_per_s,
         drops: by_reason(parts.iter().map(|part| &part.report.drops)),
-        trees: Vec::new(),
+        trees,
         broken: None,
     }
+}
+
+/// This switch's part of a tree whose packets are summed in their order: what its children are, and what it holds.
+fn own_tree(view: &JobView, order: &OrderReport, listen: SocketAddr) -> TreeStatus {
+    let child = |ranks: &Vec<u16>| {
+        let worker = view.members.iter().find(|member| *ranks == [member.rank]).map(|member| member.addr);
+        let below = || view.switches.iter().find(|switch| switch.ranks == *ranks).and_then(|switch| switch.addr);
+        let node = worker.or_else(below).map_or("?".to_owned(), |addr| addr.to_string());
+        TreeChildStatus { node, ranks: ranks.clone() }
+    };
+    let children: Vec<TreeChildStatus> = view.ranks_of.iter().map(child).collect();
+    let (root, order) = (listen.to_string(), Some(OrderStatus::new(order, &children)));
+    TreeStatus { root: root.clone(), switches: vec![TreeSwitchStatus { node: root, children, order }] }
 }
 
 /// The figures of a job's machines in all shards together.

@@ -28,6 +28,7 @@ use crate::udp::{Message, Reassembly, UdpPort};
 /// What a handle asks of the thread, with the way back for the answer.
 pub enum Command {
     Install(Box<JobInstall>, oneshot::Sender<Result<(), ShardError>>),
+    Resize(JobId, u16, oneshot::Sender<bool>),
     Remove(JobId, oneshot::Sender<bool>),
     Report(oneshot::Sender<ShardReport>),
     Challenge { whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32, reply: oneshot::Sender<bool> },
@@ -57,6 +58,7 @@ impl Site for Star {
         // An answer that nobody waits for any more is of no use to anyone.
         match command {
             Command::Install(job, reply) => drop(reply.send(self.install(*job, core))),
+            Command::Resize(job, slots, reply) => drop(reply.send(core.pipeline.resize(job, slots))),
             Command::Remove(job, reply) => drop(reply.send(self.remove(job, core))),
             Command::Report(reply) => drop(reply.send(self.report(core))),
             Command::Challenge { whom, asked_at, incarnation, questions, reply } => {

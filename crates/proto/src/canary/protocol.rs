@@ -27,6 +27,8 @@ pub static PROTOCOL: Protocol = Protocol {
     memory: |_| 0,
     host: |values, config| Box::new(CanaryHost::new(values, config)),
     switch: None,
+    resizes: false,
+    recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(CanarySwitch::new(values, config)),
         options: options::SWITCH,

@@ -17,6 +17,7 @@ pub mod options;
 pub mod packet;
 pub mod pipeline;
 pub mod protocol;
+pub mod sum_tree;
 pub mod switch;
 pub mod tensor;
 pub mod time;

@@ -135,6 +135,12 @@ impl Pipeline {
         true
     }
 
+    /// Gives a job's own machine another number of slots; false if there is none. See [`Switch::resize`].
+    pub fn resize(&mut self, id: JobId, slots: u16) -> bool {
+        let machine = self.jobs.get_mut(&id).and_then(|entry| entry.job.machine.as_mut());
+        machine.map(|machine| machine.resize(slots)).is_some()
+    }
+
     /// One packet through the pipeline.
     pub fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, ports: &dyn PortView) -> Verdict {
         let common = match Common::parse(&packet.bytes[..packet.len]) {

@@ -6,11 +6,14 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use tributary_numeric::{DType, ReduceOp};
+
 use crate::contract::config::{HostConfig, JobConfig, SharedSwitchConfig, SwitchConfig};
 use crate::contract::host::Host;
 use crate::contract::ids::TreeId;
 use crate::contract::numbers::Numbers;
 use crate::contract::options::{OptionSet, Options};
+use crate::contract::sum_tree::SumTree;
 use crate::contract::switch::{SharedSwitch, Switch};
 use crate::contract::tensor::Spec;
 use crate::contract::time::Span;
@@ -76,6 +79,10 @@ pub type MakeSwitch = fn(Values, &SwitchConfig) -> Box<dyn Switch>;
 /// Makes the machine that all jobs of a protocol share in one switch.
 pub type MakeShared = fn(Values, &SharedSwitchConfig) -> Box<dyn SharedSwitch>;
 
+/// The bits of a sum over ranks whose data these are, by rank, as big-endian elements of one length. `None` of what has no
+/// meaning: an operator that the type does not take, a rank that is not there, a switch without children.
+pub type Recompute = fn(DType, ReduceOp, &[Vec<u8>], &SumTree) -> Option<Vec<u8>>;
+
 /// The machine that all jobs of a protocol share in one switch, and what an operator may choose for it.
 pub struct Shared {
     /// Makes it.
@@ -114,6 +121,11 @@ pub struct Protocol {
     pub host: MakeHost,
     /// A switch's machine for one job; only where the placement is [`Placement::Trees`].
     pub switch: Option<MakeSwitch>,
+    /// Its machines in switches may be given other numbers of slots while their jobs run ([`Switch::resize`]), so that
+    /// jobs divide a switch's memory anew as they come and go.
+    pub resizes: bool,
+    /// The bits of its sums of floats, where they follow from the inputs and the tree alone.
+    pub recompute: Option<Recompute>,
     /// What jobs share in each switch; only where the placement is [`Placement::EveryHop`].
     pub shared: Option<Shared>,
     /// A server's machine, where hosts sum or answer for others.

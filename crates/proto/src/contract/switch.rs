@@ -5,7 +5,7 @@
 
 use crate::contract::config::SharedJob;
 use crate::contract::drop_reason::DropReason;
-use crate::contract::ids::{ChildId, GroupId, JobId, NodeId, PortId, PortSet};
+use crate::contract::ids::{ChildId, GroupId, JobId, NodeId, PortId, PortSet, TreeId};
 use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::time::Time;
@@ -83,6 +83,25 @@ pub struct SwitchReport {
     pub contributions: u64,
     /// What the protocol counts and measures of its own for the job.
     pub metrics: Vec<Metric>,
+    /// By tree, what waits, where a tree's packets are summed in their order; empty where they are not.
+    pub orders: Vec<OrderReport>,
+}
+
+/// The state of a tree whose packets are summed in their order, each when all children have brought it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrderReport {
+    /// The tree.
+    pub tree: TreeId,
+    /// The number of the packet that is summed next.
+    pub expected: u32,
+    /// How often the tree went back.
+    pub epoch: u16,
+    /// Packets that the switch has room for at each child's port.
+    pub cap: u16,
+    /// Packets that wait at each child's port.
+    pub held: Vec<u16>,
+    /// Children that the next packet waits for, ascending; none where nothing waits.
+    pub waits_for: Vec<ChildId>,
 }
 
 /// A switch's side of a protocol for one job, or for several that share its memory: see [`SharedSwitch`].
@@ -99,6 +118,10 @@ pub trait Switch: Send {
     fn memory_bytes(&self) -> usize;
     /// The state of the job, for people.
     fn report(&self) -> SwitchReport;
+    /// The machine has so many slots from now on, at least one for each tree; only where the protocol says that it
+    /// [`resizes`](crate::contract::protocol::Protocol::resizes). Its memory follows at once. What it held may be gone: then its
+    /// members bring it again, and the driver drains `poll_transmit` as after every input.
+    fn resize(&mut self, _slots: u16) {}
     /// The kinds of packets that are questions, a bit for each: one costs the switch more than its bytes, and a member
     /// that needs many has gone wrong. The pipeline bounds how often each member asks.
     fn questions(&self) -> u64 {

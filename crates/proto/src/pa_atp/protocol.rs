@@ -61,6 +61,8 @@ pub static PROTOCOL: Protocol = Protocol {
     memory: |_| 0,
     host: |values, config| Box::new(BestEffortHost::new(values, RULES, config)),
     switch: None,
+    resizes: false,
+    recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(BestEffortSwitch::new(values, RULES, config)),
         options: OptionSet { simulated: SIMULATED_SWITCH, ..OptionSet::new(NAME, SWITCH) },

@@ -15,5 +15,5 @@ pub mod wire;
 
 pub use host::PanamaHost;
 pub use protocol::PROTOCOL;
-pub use reference::{Reference, reference};
+pub use reference::reference;
 pub use switch::Panama;

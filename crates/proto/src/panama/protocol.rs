@@ -1,6 +1,6 @@
 //! PANAMA as a value of the registry.
 
-use super::{Panama, PanamaHost, options, switch, wire};
+use super::{Panama, PanamaHost, options, reference, switch, wire};
 use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::options::Options;
 use crate::contract::protocol::{Placement, Protocol, Refusal};
@@ -21,6 +21,8 @@ pub static PROTOCOL: Protocol = Protocol {
     memory: switch::memory,
     host: |values, config| Box::new(PanamaHost::new(values, config)),
     switch: Some(|values, config| Box::new(Panama::new(values, config))),
+    resizes: true,
+    recompute: Some(reference),
     shared: None,
     server: None,
     describe: wire::describe,

@@ -21,6 +21,8 @@ pub static PROTOCOL: Protocol = Protocol {
     memory: |_| 0,
     host: |values, config| Box::new(PsHost::worker(values, config)),
     switch: None,
+    resizes: false,
+    recompute: None,
     shared: None,
     server: Some(|values, config| Box::new(PsHost::server(values, config))),
     describe,

@@ -25,6 +25,8 @@ pub static PROTOCOL: Protocol = Protocol {
     memory: |_| 0,
     host: |_, config| Box::new(RingHost::new(config)),
     switch: None,
+    resizes: false,
+    recompute: None,
     shared: None,
     server: None,
     describe: wire::describe,

@@ -22,6 +22,8 @@ pub static PROTOCOL: Protocol = Protocol {
     memory: switch::memory,
     host: |values, config| Box::new(SwitchMlHost::new(values, config)),
     switch: Some(|values, config| Box::new(SwitchMl::new(values, config))),
+    resizes: false,
+    recompute: None,
     shared: None,
     server: None,
     describe: wire::describe,

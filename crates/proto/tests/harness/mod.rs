@@ -16,7 +16,7 @@ pub mod nodes;
 
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent, SubmitError};
-use tributary_proto::contract::ids::{GroupId, OpId, PortId, Rank, ServerId, TreeId};
+use tributary_proto::contract::ids::{GroupId, JobId, OpId, PortId, Rank, ServerId, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::Verdict;
@@ -168,6 +168,17 @@ impl Network {
     pub fn restart_switch(&mut self, switch: usize, pipelines: Vec<Pipeline>) {
         self.switches[switch].alive = true;
         self.switches[switch].pipelines = pipelines;
+        self.arm_switch(switch);
+    }
+
+    /// The job has so many slots in each shard of a switch from here on.
+    pub fn resize(&mut self, switch: usize, job: JobId, slots: u16) {
+        for shard in 0..self.switches[switch].pipelines.len() {
+            let pipeline = &mut self.switches[switch].pipelines[shard];
+            assert!(pipeline.resize(job, slots), "it is installed");
+            self.of_switches.timeout(pipeline, self.now);
+            self.send_made(switch, TreeId(shard as u16));
+        }
         self.arm_switch(switch);
     }
 

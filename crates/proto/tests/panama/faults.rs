@@ -3,7 +3,7 @@
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
-use tributary_proto::panama::Reference;
+use tributary_proto::contract::sum_tree::SumTree;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
@@ -62,7 +62,7 @@ fn heavy_loss_is_survived_in_levels_and_with_several_trees() {
 fn a_switch_that_is_started_again_finds_its_place() {
     let job = job(3, 2, 8, 16);
     let inputs: Vec<Vec<f32>> = (0..3).map(|rank| floats(rank, 20_000)).collect();
-    let right = expected(&inputs, ReduceOp::Sum, &Reference::star(3));
+    let right = expected(&inputs, ReduceOp::Sum, &SumTree::star(3));
     for at_us in [200, 1_000, 3_000] {
         let mut network = star(1, LinkConfig::default(), &job);
         for (rank, input) in inputs.iter().enumerate() {

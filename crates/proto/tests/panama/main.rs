@@ -7,6 +7,7 @@ mod accelerator;
 mod faults;
 mod golden;
 mod leaving;
+mod rooms;
 mod setup;
 mod strangers;
 mod sums;

@@ -6,9 +6,10 @@ use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
-use tributary_proto::panama::{PROTOCOL, Reference, reference};
+use tributary_proto::panama::{PROTOCOL, reference};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::harness::Network;
@@ -95,9 +96,9 @@ pub fn racks_of(seed: u64, link: LinkConfig, racks: u16, job: &JobConfig, at: &[
 }
 
 /// The tree of [`racks`].
-pub fn reference_of_racks(racks: u16, world: u16) -> Reference {
-    let rack = |rack| Reference::Switch((0..world).filter(|rank| rank % racks == rack).map(Reference::Rank).collect());
-    Reference::Switch((0..racks).map(rack).collect())
+pub fn reference_of_racks(racks: u16, world: u16) -> SumTree {
+    let rack = |rack| SumTree::Switch((0..world).filter(|rank| rank % racks == rack).map(SumTree::Rank).collect());
+    SumTree::Switch((0..racks).map(rack).collect())
 }
 
 pub fn at_ms(ms: u64) -> Time {
@@ -135,7 +136,7 @@ pub fn vector<T: Element>(input: &[T]) -> Vec<u8> {
 }
 
 /// The bits that the sum must have.
-pub fn expected<T: Element>(inputs: &[Vec<T>], op: ReduceOp, tree: &Reference) -> Vec<u8> {
+pub fn expected<T: Element>(inputs: &[Vec<T>], op: ReduceOp, tree: &SumTree) -> Vec<u8> {
     let vectors: Vec<Vec<u8>> = inputs.iter().map(|input| vector(input)).collect();
     reference(T::DTYPE, op, &vectors, tree).expect("it has a meaning")
 }

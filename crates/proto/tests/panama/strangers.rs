@@ -3,10 +3,11 @@
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::ids::{ChildId, PortId, TreeId};
 use tributary_proto::contract::packet::Addr;
+use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
+use tributary_proto::panama::PROTOCOL;
 use tributary_proto::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
-use tributary_proto::panama::{PROTOCOL, Reference};
 
 use crate::harness::link::{LinkConfig, SplitMix};
 use crate::setup::{at_ms, expected, floats, in_place, job, output, star};
@@ -64,7 +65,7 @@ fn garbage_from_strangers_and_without_the_key_changes_nothing() {
             network.inject_to_switch(0, shard, PortId::UNKNOWN, &bytes);
         }
         let sum = output(network.run_until_idle(at_ms(1_000_000)), tributary_numeric::DType::F32, 3_000);
-        assert!(sum == expected(&inputs, ReduceOp::Sum, &Reference::star(3)), "seed {seed}");
+        assert!(sum == expected(&inputs, ReduceOp::Sum, &SumTree::star(3)), "seed {seed}");
         assert!(crate::setup::retransmissions(&network) == 0);
     }
 }
@@ -95,6 +96,6 @@ fn a_member_that_complains_without_reason_costs_time_and_no_bit() {
             network.inject_to_switch(0, TreeId(tree), PortId(port), &bytes);
         }
         let sum = output(network.run_until_idle(at_ms(1_000_000)), tributary_numeric::DType::F32, 3_000);
-        assert!(sum == expected(&inputs, ReduceOp::Sum, &Reference::star(3)), "seed {seed}");
+        assert!(sum == expected(&inputs, ReduceOp::Sum, &SumTree::star(3)), "seed {seed}");
     }
 }

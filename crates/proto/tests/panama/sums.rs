@@ -2,7 +2,7 @@
 
 use tributary_numeric::{DType, Element, ReduceOp, bf16, f16};
 use tributary_proto::contract::config::JobConfig;
-use tributary_proto::panama::Reference;
+use tributary_proto::contract::sum_tree::SumTree;
 
 use crate::harness::link::{LinkConfig, SplitMix};
 use crate::setup::{
@@ -17,7 +17,7 @@ fn the_bits_are_those_of_the_tree_in_every_world_and_size() {
             let inputs: Vec<Vec<f32>> = (0..usize::from(world)).map(|rank| floats(rank, elements)).collect();
             let mut network = star(1, LinkConfig::default(), &job(world, 2, 16, 64));
             let sum = reduce(&mut network, &inputs, ReduceOp::Sum);
-            assert!(sum == expected(&inputs, ReduceOp::Sum, &Reference::star(world)), "{elements} over {world}");
+            assert!(sum == expected(&inputs, ReduceOp::Sum, &SumTree::star(world)), "{elements} over {world}");
             assert_eq!(retransmissions(&network), 0);
         }
     }
@@ -28,7 +28,7 @@ fn twenty_runs_with_faults_and_random_beginnings_give_one_result() {
     for world in [1u16, 2, 3, 8, 32] {
         let elements = 3_001;
         let inputs: Vec<Vec<f32>> = (0..usize::from(world)).map(|rank| floats(rank, elements)).collect();
-        let right = expected(&inputs, ReduceOp::Sum, &Reference::star(world));
+        let right = expected(&inputs, ReduceOp::Sum, &SumTree::star(world));
         let mut sent_again = 0;
         for seed in 0..20 {
             let mut network = star(seed, faulty(), &job(world, 3, 12, 64));
@@ -48,7 +48,7 @@ fn twenty_runs_with_faults_and_random_beginnings_give_one_result() {
 fn in_levels_the_bits_are_those_of_the_levels() {
     let inputs: Vec<Vec<f32>> = (0..6).map(|rank| floats(rank, 1_000)).collect();
     let right = expected(&inputs, ReduceOp::Sum, &reference_of_racks(2, 6));
-    assert!(right != expected(&inputs, ReduceOp::Sum, &Reference::star(6)), "the tree is in the bits");
+    assert!(right != expected(&inputs, ReduceOp::Sum, &SumTree::star(6)), "the tree is in the bits");
     for (seed, link) in [(1, LinkConfig::default()), (2, faulty()), (3, faulty()), (4, faulty())] {
         let job = JobConfig { levels: true, ..job(6, 2, 8, 16) };
         assert!(reduce(&mut racks(seed, link, 2, &job), &inputs, ReduceOp::Sum) == right, "seed {seed}");
@@ -62,7 +62,7 @@ fn every_type_and_operator_is_summed_under_faults_and_in_levels() {
         let inputs: Vec<Vec<T>> = (0..4).map(|rank| floats(rank, 100).into_iter().map(&make).collect()).collect();
         for op in ReduceOp::ALL.into_iter().filter(|&op| op.takes(T::DTYPE)) {
             let sum = reduce(&mut star(7, faulty(), &job(4, 2, 8, 16)), &inputs, op);
-            assert!(sum == expected(&inputs, op, &Reference::star(4)), "{op} of {}", T::DTYPE);
+            assert!(sum == expected(&inputs, op, &SumTree::star(4)), "{op} of {}", T::DTYPE);
             let levels = JobConfig { levels: true, ..job(4, 2, 8, 16) };
             let sum = reduce(&mut racks(7, faulty(), 2, &levels), &inputs, op);
             assert!(sum == expected(&inputs, op, &reference_of_racks(2, 4)), "{op} of {} in levels", T::DTYPE);

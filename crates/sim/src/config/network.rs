@@ -49,6 +49,9 @@ pub struct Network {
     /// What a packet spends in a switch before it reaches an output queue.
     #[serde(default)]
     pub switch_latency: Duration,
+    /// What each switch has for jobs' machines; as much as they ask for if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch_memory: Option<Bytes>,
     /// How switches choose among equally short paths.
     #[serde(default)]
     pub routing: Routing,

@@ -1,5 +1,6 @@
 //! Puts a job into the network: its trees into switches, its machines into hosts.
 
+use tributary_control::JobShape;
 use tributary_control::trees::{Tree, TreeError, TreeSwitch, Wish};
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, TreeId};
@@ -134,6 +135,33 @@ impl Program {
     /// The ports that lead to its children and to its parent.
     pub(super) fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
         self.config.members.iter().copied().chain(self.config.parent.iter().map(|parent| parent.port))
+    }
+
+    /// Its share of the switch's memory may change.
+    pub(super) fn resizes(&self) -> bool {
+        self.protocol.resizes
+    }
+
+    /// What it is charged for at a real switch: one tree, with the elements that a simulated packet stands for.
+    pub(super) fn shape(&self) -> JobShape {
+        let JobConfig { world, slots, elements_per_packet, trees, levels, ref options, .. } = self.config.job;
+        JobShape {
+            protocol: self.protocol,
+            slots: slots / trees,
+            elements_per_packet,
+            world,
+            children: self.config.members.len() as u16,
+            neighbours: u16::from(levels),
+            shards: 1,
+            servers: 0,
+            options: options.clone(),
+        }
+    }
+
+    /// It has room for so many packets of its tree, and begins anew.
+    pub(super) fn set_room(&mut self, room: u16, switch: &mut SwitchNode) {
+        self.config.job.slots = room * self.config.job.trees;
+        self.install(switch);
     }
 
     fn install(&self, switch: &mut SwitchNode) {

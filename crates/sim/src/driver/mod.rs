@@ -18,6 +18,7 @@ mod seat;
 mod segments;
 mod servers;
 mod shared;
+mod shares;
 mod simulation;
 mod switch;
 
@@ -31,4 +32,5 @@ pub use occupancy::{Occupancy, SwitchMetrics};
 pub use parts::{deal_out, look_ahead, window_end};
 pub use seat::{HostSeat, HostSeatId};
 pub use shared::SharedSettings;
+pub use shares::TooLittleMemory;
 pub use simulation::{Settings, Simulation, Traffic};

@@ -60,6 +60,9 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         let job = installed.map_err(|error| invalid(error.to_string()))?;
         simulation.traffic.jobs.get_mut(job).late = late;
     }
+    if let Some(memory) = config.network.switch_memory {
+        simulation.share_memory(memory.0).map_err(|error| invalid(error.to_string()))?;
+    }
     for (index, section) in config.traffic.iter().enumerate() {
         add_traffic(&mut simulation, config, index, section, &mut hosts)?;
     }

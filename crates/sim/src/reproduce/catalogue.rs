@@ -15,6 +15,7 @@ const PAPERS: &[&Paper] = &[
     // One line each.
     &super::switchml::PAPER,
     &super::canary::PAPER,
+    &super::panama::PAPER,
 ];
 
 /// The kinds of experiments that belong to no paper.

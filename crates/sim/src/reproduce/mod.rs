@@ -15,6 +15,7 @@ mod paper;
 mod parallel;
 
 mod canary;
+mod panama;
 mod switchml;
 
 pub use catalogue::{Change, Entry, catalogue, find};

@@ -118,6 +118,7 @@ impl Draw {
             queue: Bytes(self.of(&[9_000, 30_000, 100_000, 1_000_000])),
             mark_above: self.0.chance(0.5).then_some(Bytes(20_000)),
             core: Default::default(),
+            switch_memory: None,
             switch_latency: Duration(Span::from_nanos(self.of(&[0, 1, 300, 2000]))),
             routing: self.of(&[
                 Routing::Ecmp,

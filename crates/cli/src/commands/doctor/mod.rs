@@ -1,11 +1,12 @@
 //! `tributary doctor`: what is wrong, and the command that mends it.
 //!
-//! Checks of the machine are in `machine.rs`, of the network in `network.rs`, and the proof that sums come out right
-//! in `smoke.rs`.
+//! Checks of the machine are in `machine.rs`, of the network in `network.rs`, the proof that sums come out right in
+//! `smoke.rs`, and what the way to a switch does to packets besides carrying them in `way.rs`.
 
 mod machine;
 mod network;
 mod smoke;
+mod way;
 
 use serde::Serialize;
 
@@ -108,6 +109,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             add(reach)?;
             if reached {
                 add(vec![smoke::at(switch)])?;
+                add(way::checks(switch))?;
             }
         }
     }

@@ -27,11 +27,32 @@ pub fn embedded() -> Check {
     }
 }
 
+/// A job's name of its own, so that two doctors do not meet.
+pub fn job() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("doctor-{}-{}", std::process::id(), now.as_nanos())
+}
+
+/// Who comes to a job of the doctor's.
+pub fn options(switch: &str, job: &str, rank: u16, world: u16) -> Result<ConnectOptions, String> {
+    let protocol = stage::job::protocols().next().ok_or("this build has no protocol for one switch and its workers")?;
+    Ok(ConnectOptions {
+        switch: switch.to_string(),
+        job: job.to_string(),
+        rank,
+        world,
+        timeout: TIMEOUT,
+        protocol,
+        options: protocol.options.defaults(),
+        elements_per_packet: None,
+        slots: None,
+        trees: None,
+    })
+}
+
 /// Two ranks in this process, at a switch.
 pub fn at(switch: &str) -> Check {
-    // A name of its own, so that two doctors do not meet.
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let job = format!("doctor-{}-{}", std::process::id(), now.as_nanos());
+    let job = job();
     let start = Instant::now();
     let outcome = thread::scope(|scope| {
         let ranks = [0, 1].map(|rank| {
@@ -58,20 +79,7 @@ pub fn at(switch: &str) -> Check {
 
 /// Returns the elements that a packet carries on this way.
 fn one_rank(switch: &str, job: &str, rank: u16) -> Result<u16, String> {
-    let protocol = stage::job::protocols().next().ok_or("this build has no protocol for one switch and its workers")?;
-    let options = ConnectOptions {
-        switch: switch.to_string(),
-        job: job.to_string(),
-        rank,
-        world: 2,
-        timeout: TIMEOUT,
-        protocol,
-        options: protocol.options.defaults(),
-        elements_per_packet: None,
-        slots: None,
-        trees: None,
-    };
-    let group = Group::connect(&options).map_err(|error| error.to_string())?;
+    let group = Group::connect(&options(switch, job, rank, 2)?).map_err(|error| error.to_string())?;
     let elements_per_packet = group.info().elements_per_packet;
     let input: Vec<i32> = (0..ELEMENTS as i32).map(|i| i + i32::from(rank)).collect();
     let mut output = vec![0; ELEMENTS];

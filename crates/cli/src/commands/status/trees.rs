@@ -1,17 +1,33 @@
 //! The trees of a job through a fabric, drawn with lines.
 
-use tributary_net::status::{JobStatus, TreeStatus};
+use tributary_net::status::{JobStatus, OrderStatus, TreeStatus, TreeSwitchStatus};
 
 use crate::output::list;
 
-/// A few lines for each tree.
+/// A few lines for each tree, and for one that is no more than a switch where it waits for somebody.
 pub fn draw(job: &JobStatus) -> Vec<String> {
+    let waits = |switch: &TreeSwitchStatus| switch.order.as_ref().is_none_or(|order| !order.waits_for.is_empty());
+    let is_drawn = |tree: &TreeStatus| tree.switches.len() != 1 || tree.switches.iter().any(waits);
     let tree = |(number, tree): (usize, &TreeStatus)| {
-        let mut lines = vec![String::new(), format!("{}, tree {number}:", job.name), tree.root.clone()];
+        let mut lines = vec![String::new(), format!("{}, tree {number}:", job.name), named(tree, &tree.root)];
         below(tree, &tree.root, "", tree.switches.len(), &mut lines);
         lines
     };
-    job.trees.iter().enumerate().flat_map(tree).collect()
+    job.trees.iter().enumerate().filter(|(_, tree)| is_drawn(tree)).flat_map(tree).collect()
+}
+
+/// A node, and what it holds if it is a switch that has said so.
+fn named(tree: &TreeStatus, node: &str) -> String {
+    let switch = tree.switches.iter().find(|switch| switch.node == node);
+    let Some(order) = switch.and_then(|switch| switch.order.as_ref()) else { return node.to_string() };
+    let OrderStatus { expected_vid, epoch, wnd_cap, held, waits_for, waits_for_ranks } = order;
+    let held: Vec<String> = held.iter().map(u16::to_string).collect();
+    let waits = match waits_for.as_slice() {
+        [] => String::new(),
+        ports => format!(", WAITS FOR {} (rank {})", ports.join(", "), list(waits_for_ranks)),
+    };
+    let held = held.join(", ");
+    format!("{node}: VID {expected_vid} is next, epoch {epoch}, holds {held} of {wnd_cap} at its ports{waits}")
 }
 
 /// What hangs below a switch; at most `deep` levels, whatever the switch has sent.
@@ -22,7 +38,7 @@ fn below(tree: &TreeStatus, node: &str, indent: &str, deep: usize, lines: &mut V
         let (branch, stem) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         let is_switch = tree.switches.iter().any(|switch| switch.node == child.node);
         let ranks = format!("{} {}", if child.ranks.len() == 1 { "rank" } else { "ranks" }, list(&child.ranks));
-        lines.push(format!("{indent}{branch}{}: {ranks}", child.node));
+        lines.push(format!("{indent}{branch}{}: {ranks}", named(tree, &child.node)));
         if is_switch {
             below(tree, &child.node, &format!("{indent}{stem}"), deep - 1, lines);
         }
@@ -31,14 +47,14 @@ fn below(tree: &TreeStatus, node: &str, indent: &str, deep: usize, lines: &mut V
 
 #[cfg(test)]
 mod tests {
-    use tributary_net::status::{TreeChildStatus, TreeSwitchStatus};
+    use tributary_net::status::TreeChildStatus;
 
     use super::*;
 
     #[test]
     fn a_tree_is_drawn_from_its_root_with_children_in_their_order() {
         let child = |node: &str, ranks: &[u16]| TreeChildStatus { node: node.into(), ranks: ranks.to_vec() };
-        let switch = |node: &str, children| TreeSwitchStatus { node: node.into(), children };
+        let switch = |node: &str, children| TreeSwitchStatus { node: node.into(), children, order: None };
         let tree = TreeStatus {
             root: "spine1".into(),
             switches: vec![
@@ -52,5 +68,30 @@ mod tests {
         let wanted =
             "├─ leaf1: rank 0\n│  └─ host4: rank 0\n└─ leaf0: ranks 1, 2\n   ├─ host0: rank 1\n   └─ host1: rank 2";
         assert_eq!(lines.join("\n"), wanted);
+    }
+
+    #[test]
+    fn a_switch_says_what_it_holds_and_whom_its_next_packet_waits_for() {
+        let child = |node: &str, rank| TreeChildStatus { node: node.into(), ranks: vec![rank] };
+        let order = |waits_for: &[&str], ranks: &[u16]| OrderStatus {
+            expected_vid: 7,
+            epoch: 1,
+            wnd_cap: 64,
+            held: vec![3, 0],
+            waits_for: waits_for.iter().map(ToString::to_string).collect(),
+            waits_for_ranks: ranks.to_vec(),
+        };
+        let star = |order| TreeStatus {
+            root: "switch".into(),
+            switches: vec![TreeSwitchStatus {
+                node: "switch".into(),
+                children: vec![child("a", 0), child("b", 1)],
+                order: Some(order),
+            }],
+        };
+        let says = named(&star(order(&["b"], &[1])), "switch");
+        assert_eq!(says, "switch: VID 7 is next, epoch 1, holds 3, 0 of 64 at its ports, WAITS FOR b (rank 1)");
+        assert_eq!(named(&star(order(&[], &[])), "switch").find("WAITS"), None);
+        assert_eq!(named(&star(order(&[], &[])), "a"), "a");
     }
 }

@@ -33,9 +33,9 @@ impl Window {
     /// The window of a tree that has sent nothing, whose accelerators have room for `cap`.
     pub fn new(cap: u16, follows_marks: bool) -> Window {
         let cap = cap.max(1);
-        let packets = if follows_marks { FEWEST } else { cap.into() };
         let mut window = Window {
-            packets,
+            // Also without congestion control: no result has told yet what accelerators have room for.
+            packets: FEWEST,
             threshold: THRESHOLD,
             marked_share: 1.0,
             received: 0,
@@ -96,13 +96,11 @@ impl Window {
         (self.received, self.marked, self.fresh) = (0, 0, 0);
     }
 
-    /// The tree goes back: as after a timeout of DCTCP.
+    /// The tree goes back: as after a timeout of DCTCP. Accelerators may have less room than before.
     pub fn on_rewind(&mut self) {
-        if self.follows_marks {
-            self.threshold = (self.packets / 2.0).max(FEWEST);
-            (self.packets, self.received, self.marked, self.fresh, self.cut_before) = (FEWEST, 0, 0, 0, 0);
-            self.bound();
-        }
+        self.threshold = (self.packets / 2.0).max(FEWEST);
+        (self.packets, self.received, self.marked, self.fresh, self.cut_before) = (FEWEST, 0, 0, 0, 0);
+        self.bound();
     }
 
     /// The floor yields to the cap, but a tree never stops.
@@ -222,10 +220,12 @@ mod tests {
     #[test]
     fn without_congestion_control_the_window_is_the_cap() {
         let mut window = Window::new(40, false);
-        assert_eq!(window.packets(), 40);
+        assert_eq!(window.packets(), 2, "nobody has told yet what there is room for");
         window.on_result(0, true, 30);
         assert_eq!(window.packets(), 30);
         window.on_rewind();
-        assert_eq!(window.packets(), 30);
+        assert_eq!(window.packets(), 2, "there may be less room in the new epoch");
+        window.on_result(1, true, 20);
+        assert_eq!(window.packets(), 20);
     }
 }

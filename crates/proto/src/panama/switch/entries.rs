@@ -42,17 +42,28 @@ pub struct Entries {
     entries: Vec<Entry>,
     sums: OrderedAccumulator,
     mismatches: Vec<Option<Mismatch>>,
+    /// Bytes of a vector as it is summed.
+    lane_bytes: usize,
 }
 
 impl Entries {
     /// For `room` VIDs of `children` contributions each.
     pub fn new(values: Values, narrow: NarrowBlocks, payload_bytes: usize, room: usize, children: usize) -> Entries {
-        let lane_bytes = narrow.lane_bytes(values, payload_bytes);
+        Entries::with_lanes(narrow.lane_bytes(values, payload_bytes), room, children)
+    }
+
+    fn with_lanes(lane_bytes: usize, room: usize, children: usize) -> Entries {
         Entries {
             entries: vec![FREE; room],
             sums: OrderedAccumulator::new(children, nodes_needed(children), room, lane_bytes),
             mismatches: vec![None; room],
+            lane_bytes,
         }
+    }
+
+    /// Room for so many VIDs from now on; what was there is gone.
+    pub fn resize(&mut self, room: usize) {
+        *self = Entries::with_lanes(self.lane_bytes, room, self.sums.children());
     }
 
     /// Bytes that [`Entries::new`] takes for a job of this shape, whose values are real elements.

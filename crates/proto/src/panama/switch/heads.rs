@@ -7,6 +7,7 @@
 //! bits. A FIFO is then no more than the VID behind its newest packet, since VIDs within it ascend.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
@@ -129,6 +130,17 @@ impl Heads {
     pub fn restart(&mut self, expected: u64) {
         (self.expected, self.ready, self.is_new) = (expected, 0, false);
         self.next.fill(expected);
+    }
+
+    /// All FIFOs are empty, and ports have room for so many packets.
+    pub fn resize(&mut self, room: u64) {
+        self.room = room;
+        self.restart(self.expected);
+    }
+
+    /// The VIDs that may wait at a port.
+    pub fn queued(&self, port: ChildId) -> Range<u64> {
+        self.expected..self.next[port.index()]
     }
 
     /// Ports without a packet, while another has one.

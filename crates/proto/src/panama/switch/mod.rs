@@ -6,6 +6,8 @@ mod farewell;
 mod heads;
 mod notices;
 mod recovery;
+mod resize;
+mod state;
 mod trouble;
 
 use std::collections::VecDeque;
@@ -22,7 +24,6 @@ use super::wire::{HEADER_LEN, Header, Kind};
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, GroupId, PortId};
-use crate::contract::metric::Metric;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
@@ -58,6 +59,8 @@ pub struct Panama {
     room: u16,
     epoch: u16,
     phase: Phase,
+    /// The tree must go back and the switch above has not begun to: it is asked again whenever somebody asks here.
+    asks_above: bool,
     heads: Heads,
     entries: Entries,
     /// VIDs whose sums are to be sent up, though no packet of the right size is at hand, and the ports of the last
@@ -100,6 +103,7 @@ impl Panama {
             room: room as u16,
             epoch: 0,
             phase: Phase::Active,
+            asks_above: false,
             heads: Heads::new(children, room as u64, FIRST + u64::from(first)),
             entries: Entries::new(values, narrow, payload_bytes, room, children),
             partials: VecDeque::with_capacity(if config.parent.is_some() { room } else { 0 }),
@@ -348,24 +352,23 @@ impl Switch for Panama {
             + self.inquiry.memory_bytes()
     }
 
+    fn resize(&mut self, slots: u16) {
+        self.set_room(slots.max(1));
+    }
+
     fn questions(&self) -> u64 {
         [Kind::Lost, Kind::Gone, Kind::Query, Kind::Fin].into_iter().fold(0, |kinds, kind| kinds | 1 << kind as u8)
     }
 
     fn report(&self) -> SwitchReport {
-        let mut metrics = self.counters.metrics();
-        metrics.extend([
-            Metric::gauge("expected_vid", f64::from(self.expected()), "The VID that is summed next, modulo 2^32."),
-            Metric::gauge("epoch", f64::from(self.epoch), "How often the tree went back, modulo 2^16."),
-            Metric::gauge("wnd_cap", f64::from(self.room), "Packets of a tree that each port has room for."),
-        ]);
         SwitchReport {
             slots: self.room.into(),
             slots_waiting: self.heads.waiting() as u32,
             missing: self.heads.missing().collect(),
             blocks_completed: self.counters.blocks_completed,
             contributions: self.counters.contributions,
-            metrics,
+            metrics: self.metrics(),
+            orders: vec![self.order()],
         }
     }
 }

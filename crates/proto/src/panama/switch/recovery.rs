@@ -37,7 +37,7 @@ impl Bases {
     }
 
     /// Nobody has said anything yet.
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.said.fill(None);
         self.missing = self.said.len();
     }
@@ -99,6 +99,10 @@ impl Panama {
         let one = Audience::One(Neighbour::Child(child));
         match (epoch(header.epoch, self.epoch), self.phase) {
             (Ordering::Greater, _) => return Ok(self.out_of_step(header.epoch)),
+            (_, Phase::Syncing) if self.asks_above => {
+                self.ask_above_again();
+                return Ok(Verdict::Consume);
+            }
             (Ordering::Less, _) | (Ordering::Equal, Phase::Syncing) => {
                 self.tell(one, Kind::Sync, 0);
                 return Ok(Verdict::Consume);
@@ -137,14 +141,16 @@ impl Panama {
     pub(super) fn gone(&mut self, child: ChildId, header: &Header) -> Verdict {
         match (epoch(header.epoch, self.epoch), self.phase) {
             (Ordering::Greater, _) => return self.out_of_step(header.epoch),
-            (Ordering::Equal, Phase::Active) => self.go_back(header.vid),
-            _ => self.tell(Audience::One(Neighbour::Child(child)), Kind::Sync, 0),
+            (_, Phase::Syncing) if self.asks_above => self.ask_above_again(),
+            // Also while the epoch begins: a switch below, given another room, has forgotten what it had said.
+            (Ordering::Equal, _) => self.go_back(header.vid),
+            (Ordering::Less, _) => self.tell(Audience::One(Neighbour::Child(child)), Kind::Sync, 0),
         }
         Verdict::Consume
     }
 
     /// The tree must go back: the root sees to it.
-    fn go_back(&mut self, vid: u32) {
+    pub(super) fn go_back(&mut self, vid: u32) {
         match self.parent {
             Some(_) => self.tell(Audience::One(Neighbour::Parent), Kind::Gone, vid),
             None => self.begin_epoch(self.epoch.wrapping_add(1)),
@@ -165,7 +171,7 @@ impl Panama {
     }
 
     fn begin_epoch(&mut self, epoch: u16) {
-        (self.epoch, self.phase) = (epoch, Phase::Syncing);
+        (self.epoch, self.phase, self.asks_above) = (epoch, Phase::Syncing, false);
         self.counters.rewinds += 1;
         self.entries.clear();
         self.partials.clear();
@@ -180,6 +186,11 @@ impl Panama {
         match (epoch(of_packet, self.epoch), self.phase) {
             (Ordering::Less, _) => Err(DropReason::StaleEpoch),
             (Ordering::Equal, Phase::Active) => Err(DropReason::Stale),
+            (Ordering::Equal, Phase::Syncing) if self.asks_above => {
+                // It lost a result in this epoch; this switch needs the next.
+                self.ask_above_again();
+                Ok(Verdict::Consume)
+            }
             (Ordering::Equal, Phase::Syncing) => {
                 self.urge();
                 Ok(Verdict::Consume)
@@ -206,6 +217,10 @@ impl Panama {
     pub(super) fn base(&mut self, child: ChildId, header: &Header) -> Result<Verdict, DropReason> {
         match (epoch(header.epoch, self.epoch), self.phase) {
             (Ordering::Greater, _) => return Ok(self.out_of_step(header.epoch)),
+            (_, Phase::Syncing) if self.asks_above => {
+                self.ask_above_again();
+                return Ok(Verdict::Consume);
+            }
             (Ordering::Less, _) => {
                 self.tell(Audience::One(Neighbour::Child(child)), Kind::Sync, 0);
                 return Err(DropReason::StaleEpoch);
@@ -235,7 +250,7 @@ impl Panama {
         match (epoch(header.epoch, self.epoch), self.phase) {
             (Ordering::Less, _) => Err(DropReason::StaleEpoch),
             (Ordering::Equal, Phase::Active) => Err(DropReason::Stale),
-            (Ordering::Equal, Phase::Syncing) if self.bases.least().is_some() => {
+            (Ordering::Equal, Phase::Syncing) if !self.asks_above && self.bases.least().is_some() => {
                 self.begin(header.vid);
                 Ok(Verdict::Group(self.group))
             }

@@ -377,6 +377,7 @@ impl Switch for SwitchMl {
                 self.counters.unicast_resends,
                 "Results sent again to single members.",
             )],
+            orders: Vec::new(),
         }
     }
 }

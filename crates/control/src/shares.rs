@@ -1,0 +1,105 @@
+//! How jobs divide a switch's memory whose machines can be resized: equally, as far as each has use for its part, so that
+//! who comes first does not take all (PANAMA §4.2.2: `packet_memory / num_jobs`).
+
+use crate::memory::JobShape;
+
+/// The fewest slots of a job in each part of the switch: windows begin with two packets, before any result has told what
+/// there is room for.
+const FEWEST: u16 = 2;
+
+/// The fewest slots that a job is given.
+pub(crate) fn least(shape: &JobShape) -> u16 {
+    (FEWEST * shape.parts()).min(shape.slots)
+}
+
+/// The same job with other slots.
+pub(crate) fn with(shape: &JobShape, slots: u16) -> JobShape {
+    JobShape { slots, ..shape.clone() }
+}
+
+/// The most slots, the same in every part of the switch, for which a job takes no more than `bytes`; no fewer than its least.
+fn slots_within(shape: &JobShape, bytes: u64) -> u16 {
+    let parts = shape.parts();
+    let (mut fits, mut most) = (least(shape) / parts, shape.slots / parts);
+    while fits < most {
+        let middle = (fits + most).div_ceil(2);
+        match with(shape, middle * parts).bytes() <= bytes {
+            true => fits = middle,
+            false => most = middle - 1,
+        }
+    }
+    fits * parts
+}
+
+/// Each job's slots, of so much memory for all: as many as the same number of bytes for each job gives, or as the job may
+/// have. `None` if not even the fewest fit.
+pub fn divide(memory: u64, jobs: &[JobShape]) -> Option<Vec<u16>> {
+    let slots = |bytes: u64| -> Vec<u16> { jobs.iter().map(|shape| slots_within(shape, bytes)).collect() };
+    let taken = |slots: &[u16]| jobs.iter().zip(slots).map(|(shape, &slots)| with(shape, slots).bytes()).sum::<u64>();
+    let fewest = slots(0);
+    if taken(&fewest) > memory {
+        return None;
+    }
+    // What each may take: found bit by bit from above.
+    let mut level = 0;
+    for bit in (0..u64::BITS - memory.leading_zeros()).rev() {
+        let higher = level | 1 << bit;
+        if taken(&slots(higher)) <= memory {
+            level = higher;
+        }
+    }
+    Some(slots(level))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_proto::protocols;
+
+    fn job(slots: u16, shards: u16) -> JobShape {
+        let protocol = protocols::ALL.iter().find(|protocol| protocol.resizes).expect("one of them does");
+        JobShape {
+            protocol,
+            slots,
+            elements_per_packet: 358,
+            world: 4,
+            children: 4,
+            neighbours: 0,
+            shards,
+            servers: 0,
+            options: protocol.options.defaults(),
+        }
+    }
+
+    fn taken(jobs: &[JobShape], slots: &[u16]) -> u64 {
+        jobs.iter().zip(slots).map(|(shape, &slots)| with(shape, slots).bytes()).sum()
+    }
+
+    #[test]
+    fn equal_jobs_have_equal_shares_which_add_up_to_the_memory() {
+        for (count, shards) in [(1, 1), (2, 1), (8, 1), (8, 2), (3, 4)] {
+            let jobs = vec![job(4_096, shards); count];
+            let slots = divide(1 << 20, &jobs).unwrap();
+            assert!(slots.iter().all(|&own| own == slots[0] && own.is_multiple_of(shards)), "{slots:?}");
+            let (all, one_more) = (taken(&jobs, &slots), vec![slots[0] + shards; count]);
+            assert!(all <= 1 << 20 && taken(&jobs, &one_more) > 1 << 20, "{all} of {} for {count}", 1 << 20);
+        }
+    }
+
+    #[test]
+    fn what_one_has_no_use_for_the_others_have() {
+        let jobs = [job(8, 1), job(4_096, 1), job(4_096, 1)];
+        let slots = divide(1 << 20, &jobs).unwrap();
+        let two = divide((1 << 20) - jobs[0].bytes(), &jobs[1..]).unwrap();
+        assert_eq!(slots, [8, two[0], two[1]]);
+    }
+
+    #[test]
+    fn each_has_two_packets_in_every_part_or_nobody_has_anything() {
+        let jobs = vec![job(64, 2); 5];
+        let fewest = taken(&jobs, &[4; 5]);
+        assert_eq!(divide(fewest, &jobs), Some(vec![4; 5]));
+        assert_eq!(divide(fewest - 1, &jobs), None);
+        assert_eq!(divide(0, &[]), Some(Vec::new()));
+    }
+}

@@ -1,0 +1,206 @@
+//! PANAMA over real sockets on the loopback interface: the bits of the tree, on every rank and in every run.
+
+mod support;
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use support::{LocalSwitch, PATIENCE, on_every_rank, speak};
+use tributary_net::client;
+use tributary_net::group::{ConnectOptions, Group};
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+use tributary_numeric::{DType, ReduceOp, bf16, codec};
+use tributary_proto::contract::sum_tree::SumTree;
+use tributary_proto::panama::{PROTOCOL, reference};
+
+/// A rank's floats: of all magnitudes, so that the order of a sum is seen in its bits.
+fn input(rank: u16, len: usize) -> Vec<f32> {
+    let value = |i: usize| match (usize::from(rank) * 31 + i * 7) % 101 {
+        0 => -0.0,
+        1 => f32::from_bits(7),
+        odd => (odd as f32 - 50.5) * 10f32.powi((i + usize::from(rank)) as i32 % 9 - 4),
+    };
+    (0..len).map(value).collect()
+}
+
+/// What every rank must get, to the bit.
+fn expected(world: u16, len: usize) -> Vec<u8> {
+    let vector = |rank| {
+        let mut bytes = vec![0; 4 * len];
+        codec::write_native(&input(rank, len), &mut bytes);
+        bytes
+    };
+    let vectors: Vec<Vec<u8>> = (0..world).map(vector).collect();
+    reference(DType::F32, ReduceOp::Sum, &vectors, &SumTree::star(world)).expect("a sum of floats has a meaning")
+}
+
+fn bytes(output: &[f32]) -> Vec<u8> {
+    let mut bytes = vec![0; 4 * output.len()];
+    codec::write_native(output, &mut bytes);
+    bytes
+}
+
+#[test]
+fn the_bits_are_those_of_the_tree_in_worlds_of_1_2_3_and_8_for_every_size() {
+    for (world, shards) in [(1, 1), (2, 2), (3, 1), (8, 4)] {
+        let switch = LocalSwitch::start(shards);
+        let adjust = |options: &mut ConnectOptions| speak(options, &PROTOCOL);
+        on_every_rank(&switch, "bits", world, adjust, |group, rank| {
+            for len in [0, 1, 63, 64, 65, 60_007, 0, 400_003, 5] {
+                let mut data = input(rank, len);
+                group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+                assert!(bytes(&data) == expected(world, len), "{len} elements, {world} ranks, {shards} trees");
+            }
+            assert_eq!(group.stats().unwrap().in_network(), 1.0);
+        });
+    }
+}
+
+#[test]
+fn a_late_rank_makes_nobody_send_again() {
+    let switch = LocalSwitch::start(2);
+    let adjust = |options: &mut ConnectOptions| speak(options, &PROTOCOL);
+    let sent_again = on_every_rank(&switch, "late", 3, adjust, |group, rank| {
+        if rank == 1 {
+            thread::sleep(Duration::from_millis(700));
+        }
+        let mut data = input(rank, 10_000);
+        group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+        assert!(bytes(&data) == expected(3, 10_000));
+        group.stats().unwrap().host.retransmissions
+    });
+    assert_eq!(sent_again, [0, 0, 0]);
+}
+
+/// Two racks of two ranks below one switch: whole switches, to the nearest of which each rank goes.
+#[test]
+fn in_levels_all_ranks_have_the_same_bits_and_sums_are_rounded_once() {
+    let start = |parent: Option<&RunningSwitch>| {
+        let any = SwitchOptions::new("127.0.0.1:0".parse().unwrap());
+        RunningSwitch::start(&SwitchOptions { parent: parent.map(RunningSwitch::listen_addr), ..any }).unwrap()
+    };
+    let root = start(None);
+    let racks = [start(Some(&root)), start(Some(&root))];
+    let work = |rank: u16| {
+        let mut options = ConnectOptions {
+            switch: racks[usize::from(rank / 2)].listen_addr().to_string(),
+            job: "levels".to_string(),
+            rank,
+            world: 4,
+            timeout: PATIENCE,
+            protocol: &PROTOCOL,
+            options: PROTOCOL.options.defaults(),
+            elements_per_packet: None,
+            slots: None,
+            trees: None,
+        };
+        speak(&mut options, &PROTOCOL);
+        let group = Group::connect(&options).unwrap();
+        let mut floats = input(rank, 100_003);
+        group.allreduce_in_place(&mut floats, ReduceOp::Sum, PATIENCE).unwrap();
+        // 256 and three ones are 259, which is 260 in bfloat16; one at a time they would be 256.
+        let mut narrow = vec![bf16::from_f32(if rank == 0 { 256.0 } else { 1.0 }); 10_001];
+        group.allreduce_in_place(&mut narrow, ReduceOp::Sum, PATIENCE).unwrap();
+        assert!(narrow.iter().all(|&sum| sum == bf16::from_f32(259.0)));
+        bytes(&floats)
+    };
+    let sums: Vec<Vec<u8>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|rank| {
+                scope.spawn({
+                    let work = &work;
+                    move || work(rank)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("the rank ends well")).collect()
+    });
+    assert!(sums.iter().all(|sum| *sum == sums[0]));
+    let rack = |ranks: [u16; 2]| SumTree::Switch(ranks.map(SumTree::Rank).to_vec());
+    let vectors: Vec<Vec<u8>> = (0..4).map(|rank| bytes(&input(rank, 100_003))).collect();
+    let tree = SumTree::Switch(vec![rack([0, 1]), rack([2, 3])]);
+    // Additions commute, so that the order of two racks, or of two ranks, is not seen in the bits.
+    assert!(sums[0] == reference(DType::F32, ReduceOp::Sum, &vectors, &tree).unwrap());
+}
+
+fn at(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectOptions {
+    ConnectOptions {
+        switch: switch.listen_addr().to_string(),
+        job: job.to_string(),
+        rank,
+        world,
+        timeout: PATIENCE,
+        protocol: &PROTOCOL,
+        options: PROTOCOL.options.defaults(),
+        elements_per_packet: Some(358),
+        slots: None,
+        trees: None,
+    }
+}
+
+fn small_switch(memory_bytes: usize) -> RunningSwitch {
+    let any = SwitchOptions::new("127.0.0.1:0".parse().unwrap());
+    RunningSwitch::start(&SwitchOptions { memory_bytes, shards: 2, ..any }).unwrap()
+}
+
+/// All jobs here are one client's, who may have half of a switch's memory.
+#[test]
+fn eight_jobs_divide_a_small_switch_while_they_sum_and_nothing_overflows() {
+    const JOBS: usize = 8;
+    let switch = small_switch(1 << 20);
+    let (all_run, looked) = (Barrier::new(2 * JOBS + 1), Barrier::new(2 * JOBS + 1));
+    let sum = |group: &mut Group, rank: u16, times: u32| {
+        for _ in 0..times {
+            let mut data = input(rank, 20_011);
+            group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+            assert!(bytes(&data) == expected(2, 20_011));
+        }
+    };
+    let status = || client::status(switch.listen_addr()).unwrap();
+    thread::scope(|scope| {
+        for job in 0..JOBS {
+            for rank in 0..2 {
+                let (switch, all_run, looked, sum) = (&switch, &all_run, &looked, &sum);
+                scope.spawn(move || {
+                    thread::sleep(Duration::from_millis(20 * job as u64));
+                    let mut group = Group::connect(&at(switch, &format!("job{job}"), rank, 2)).unwrap();
+                    // Others come meanwhile, and take their part of what this job has.
+                    sum(&mut group, rank, 20);
+                    all_run.wait();
+                    looked.wait();
+                    sum(&mut group, rank, 20);
+                });
+            }
+        }
+        all_run.wait();
+        let seen = status();
+        looked.wait();
+        assert_eq!(seen.jobs.len(), JOBS);
+        let slots: Vec<u16> = seen.jobs.iter().map(|job| job.slots).collect();
+        assert!(slots.iter().all(|&own| own == slots[0]), "{slots:?}");
+        let held: u64 = seen.jobs.iter().map(|job| job.memory_bytes).sum();
+        assert!(held <= 512 << 10 && held > 460 << 10, "{held} bytes");
+        let overflows = seen.jobs.iter().filter_map(|job| job.drops.get("overflow"));
+        assert_eq!(overflows.sum::<u64>(), 0);
+        for job in &seen.jobs {
+            let caps: Vec<u16> =
+                job.trees.iter().map(|tree| tree.switches[0].order.as_ref().unwrap().wnd_cap).collect();
+            assert_eq!(caps, [slots[0] / 2; 2], "what results say is what the job is charged for");
+        }
+    });
+}
+
+#[test]
+fn a_job_that_does_not_fit_beside_the_others_least_is_refused_in_a_sentence() {
+    let switch = small_switch(96 << 10);
+    let mut groups = Vec::new();
+    let refused = loop {
+        match Group::connect(&at(&switch, &format!("job{}", groups.len()), 0, 1)) {
+            Ok(group) => groups.push(group),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(groups.len() >= 2, "{} jobs", groups.len());
+    assert!(refused.contains("48.0 KiB for all of its jobs"), "{refused}");
+}

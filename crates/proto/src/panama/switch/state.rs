@@ -1,0 +1,42 @@
+//! What an accelerator tells of itself: what it counts, and what waits at which port.
+
+use super::Panama;
+use crate::contract::ids::{ChildId, TreeId};
+use crate::contract::metric::Metric;
+use crate::contract::switch::OrderReport;
+
+impl Panama {
+    /// Packets that wait at a port.
+    fn held_at(&self, port: ChildId) -> u16 {
+        self.heads.queued(port).filter(|&vid| self.entries.has(vid, port)).count() as u16
+    }
+
+    /// Packets that wait at all ports.
+    fn held(&self) -> u32 {
+        (0..self.members.len() as u16).map(|port| u32::from(self.held_at(ChildId(port)))).sum()
+    }
+
+    /// What it counts and measures of its own.
+    pub(super) fn metrics(&self) -> Vec<Metric> {
+        let mut metrics = self.counters.metrics();
+        metrics.extend([
+            Metric::gauge("expected_vid", f64::from(self.expected()), "The VID that is summed next, modulo 2^32."),
+            Metric::gauge("epoch", f64::from(self.epoch), "How often the tree went back, modulo 2^16."),
+            Metric::gauge("wnd_cap", f64::from(self.room), "Packets of a tree that each port has room for."),
+            Metric::gauge("held_packets", self.held().into(), "Packets that wait at the ports of a tree."),
+        ]);
+        metrics
+    }
+
+    /// What waits at which port.
+    pub(super) fn order(&self) -> OrderReport {
+        OrderReport {
+            tree: TreeId(self.tid.into()),
+            expected: self.expected(),
+            epoch: self.epoch,
+            cap: self.room,
+            held: (0..self.members.len() as u16).map(|port| self.held_at(ChildId(port))).collect(),
+            waits_for: self.heads.missing().collect(),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! PANAMA's evaluation (Gebara et al., MLSys 2021): its experiments, and the arithmetic of its hardware.
+
+mod hardware;
+mod machines;
+mod speedup;
+
+use super::paper::{Paper, embedded, read};
+
+/// Its files, and the kinds that only they have.
+pub static PAPER: Paper = Paper {
+    bases: embedded! {
+        "panama-hardware-base"
+    },
+    files: embedded! {
+        "panama-fig1"
+        "panama-s41"
+        "panama-fig6a"
+        "panama-table2"
+        "panama-appA"
+    },
+    kinds: &[
+        ("speedup", read::<speedup::Speedup>),
+        ("turns", read::<machines::Turns>),
+        ("accelerator", read::<machines::Accelerator>),
+        ("hardware", read::<hardware::Hardware>),
+    ],
+};

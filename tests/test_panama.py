@@ -1,0 +1,158 @@
+"""What PANAMA promises of its sums: the same bits in every run, which a user can compute at home."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import rank
+import tributary
+from conftest import Ranks
+from program import ENVIRONMENT, PROGRAM, Daemon
+
+HERE = Path(__file__).parent
+
+
+def watched(own: int, world: int, switch: str, job: str) -> tuple[list[str], Any]:
+    """Sum, and keep the job until the switch has told its trees: rank 0 asks."""
+    with rank.connect(own, world, switch, job, protocol="panama") as group:
+        digests = [rank.digest(group.allreduce(rank.data(own, 60_007, dtype), op=op)) for dtype, op in KINDS]
+        told = subprocess.run(
+            [PROGRAM, "status", "--switch", switch, "--json"],
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        group.barrier()
+        jobs = json.loads(told.stdout)["jobs"]
+    return digests, next(entry for entry in jobs if entry["name"] == job)["trees"]
+
+
+KINDS = [("f32", "sum"), ("f16", "sum"), ("bf16", "avg"), ("f32", "avg"), ("i32", "sum")]
+
+
+@pytest.mark.parametrize("world", [1, 3, 8])
+def test_the_reference_along_the_tree_of_status_has_the_bits_of_every_rank(
+    ranks: Ranks, daemon: Daemon, job: str, world: int
+) -> None:
+    told = ranks(watched, world, daemon.address, job)
+    for number, (dtype, op) in enumerate(KINDS):
+        arrays = [rank.data(own, 60_007, dtype) for own in range(world)]
+        right = rank.digest(tributary.panama.reference(arrays, told[0][1], op))
+        assert right == rank.digest(tributary.panama.reference(arrays, op=op)), (
+            "one switch over all ranks in their order"
+        )
+        assert [digests[number] for digests, _ in told] == [right] * world, (dtype, op)
+
+
+def test_the_bits_follow_from_the_tree() -> None:
+    arrays = [np.float32([value]) for value in (1e9, 3.0, -1e9, 5.0)]
+    left = tributary.panama.reference(arrays, [[0, 1], [2, 3]])
+    right = tributary.panama.reference(arrays, [[0, 2], [1, 3]])
+    assert right == 8.0
+    assert left != right
+    zeros = [np.float32([-0.0])] * 3
+    assert np.signbit(tributary.panama.reference(zeros)).all(), "nothing is added to them"
+
+
+def test_every_type_and_layout_comes_back_as_it_was() -> None:
+    for dtype in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int32, np.uint8):
+        arrays = [np.asfortranarray(np.arange(6).reshape(2, 3)).astype(dtype)] * 2
+        total = tributary.panama.reference(arrays)
+        assert total.dtype == dtype
+        assert total.shape == (2, 3)
+        np.testing.assert_array_equal(total.astype(float), 2.0 * np.arange(6).reshape(2, 3))
+
+
+def status_tree(root: str, **switches: list[tuple[str, list[int]]]) -> dict[str, Any]:
+    """A tree as `tributary status --json` tells it."""
+    children = {node: [{"node": child, "ranks": ranks} for child, ranks in below] for node, below in switches.items()}
+    return {"root": root, "switches": [{"node": node, "children": below} for node, below in children.items()]}
+
+
+def test_a_tree_of_status_is_read_in_the_order_of_its_children() -> None:
+    told = status_tree("top", left=[("a", [0]), ("b", [2])], top=[("left", [0, 2]), ("c", [1])])
+    arrays = [np.float32([value]) for value in (1e8, 1.0, 3.0)]
+    nested = tributary.panama.reference(arrays, [[0, 2], 1])
+    assert tributary.panama.reference(arrays, told) == nested
+    assert tributary.panama.reference(arrays, [told, told]) == nested
+
+
+def test_what_has_no_bits_is_refused_in_a_sentence() -> None:
+    two = [np.float32([1.0]), np.float32([2.0])]
+    deep = status_tree("top", top=[("below", [0, 1])])
+    other = status_tree("top", top=[("b", [1]), ("a", [0])])
+    for arrays, tree, op, sentence in [
+        ([], None, "sum", "no ranks"),
+        ([two[0], np.float64([2.0])], None, "sum", "rank 1 brings float64"),
+        ([two[0], np.float32([2.0, 3.0])], None, "sum", r"shape \(2,\)"),
+        (two, [0], "sum", "the tree adds the ranks"),
+        (two, [0, 0], "sum", "the tree adds the ranks"),
+        (two, "star", "sum", "is no tree"),
+        (two, deep, "sum", "an order that only its own status tells"),
+        (two, [status_tree("top", top=[("a", [0]), ("b", [1])]), other], "sum", "different orders"),
+        (two, None, "bxor", "no meaning"),
+    ]:
+        with pytest.raises(tributary.ConfigError, match=sentence):
+            tributary.panama.reference(arrays, tree, op)
+    with pytest.raises(tributary.Unsupported):
+        tributary.panama.reference(two, op="median")
+
+
+#: Loses one train of packets in a hundred, and lets one in twenty wait behind the others: on the loopback interface of
+#: a network namespace.
+FAULTS = """
+set -e
+ip -n $NS link set lo up
+ip netns exec $NS tc qdisc add dev lo root handle 1: htb default 1
+ip netns exec $NS tc class add dev lo parent 1: classid 1:1 htb rate 10gbit quantum 60000
+ip netns exec $NS tc class add dev lo parent 1: classid 1:2 htb rate 50mbit burst 1600 cburst 1600 quantum 1600
+ip netns exec $NS nft -f - <<END
+table ip faults {
+    chain out {
+        type filter hook output priority 0
+        meta l4proto udp udp length > 200 numgen random mod 100 0 drop
+        meta l4proto udp numgen random mod 20 0 meta priority set 1:2
+    }
+}
+END
+"""
+
+
+@pytest.fixture
+def faulty() -> Iterator[str]:
+    """A network namespace whose loopback interface loses and reorders packets."""
+    name = f"pnm-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run(["sh", "-c", FAULTS], check=True, env=os.environ | {"NS": name}, capture_output=True)
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or any(shutil.which(tool) is None for tool in ("ip", "tc", "nft")),
+    reason="network namespaces with faults need root, iproute2 and nftables",
+)
+def test_twenty_runs_over_lossy_reordering_links_have_the_bits_of_the_reference(faulty: str) -> None:
+    inside = ["ip", "netns", "exec", faulty]
+    command = [*inside, sys.executable, str(HERE / "rank_panama.py"), "20"]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert len(told["digests"]) == 20 * 3
+    assert set(told["digests"]) == {told["reference"]}
+    assert told["sent_again"] > 0, "nothing was lost: the faults are not in force"
