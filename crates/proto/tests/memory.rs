@@ -13,7 +13,7 @@ use tributary_proto::contract::numbers::{NarrowBlocks, Numbers};
 use tributary_proto::contract::options::{Defaults, name_and_value};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::protocol::{JobShape, Protocol};
-use tributary_proto::contract::switch::{NoQueues, Switch};
+use tributary_proto::contract::switch::NoQueues;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
