@@ -11,66 +11,14 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
 use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::time::Time;
 
+use super::pause::{Charges, LosslessSpec, PAUSE_BYTES};
 use super::trace::{Happening, LossCause};
 use super::{Fabric, Packet};
 use crate::events::{EventId, EventKind};
-use crate::topology::{Graph, LinkId, LinkSpec, Rate};
-
-/// Bytes of a PAUSE frame on a link: the shortest frame, preamble and gap.
-pub const PAUSE_BYTES: u64 = 84;
-
-/// When to stop senders, in bytes of each port where packets come in. The port's whole buffer is its cable's
-/// `queue_bytes`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LosslessSpec {
-    /// More than this stops the sender ...
-    pub xoff: u64,
-    /// ... until it is no more than this.
-    pub xon: u64,
-    /// What takes room in a port.
-    pub charges: Charges,
-}
-
-impl LosslessSpec {
-    /// All packets take room in ports.
-    pub fn new(xoff: u64, xon: u64) -> LosslessSpec {
-        LosslessSpec { xoff, xon, charges: Charges::All }
-    }
-}
-
-/// Which packets take room in the port where they, or what they are made of, came in. What takes none waits in memory
-/// without bounds, and stops nobody.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Charges {
-    /// All.
-    #[default]
-    All,
-    /// All but what a program sends when a timer runs out.
-    AllButTimers,
-    /// What is forwarded; nothing that a program makes.
-    Forwarded,
-}
-
-impl Charges {
-    /// True for what is charged where nobody says otherwise.
-    pub fn is_default(&self) -> bool {
-        *self == Charges::default()
-    }
-}
-
-/// Bytes that may still come in after `xoff` is exceeded, over a cable with this link towards the switch and the same
-/// back: a packet that has just begun on the way back, the order, what is on its way, and the packet that the sender
-/// has just begun; and the packet that exceeded it.
-pub fn headroom(link: &LinkSpec, longest_packet: u64) -> u64 {
-    let Rate(bits) = link.rate;
-    let round_trip = u128::from(link.delay.0) * 2 * u128::from(bits) / 8_000_000_000_000;
-    round_trip as u64 + PAUSE_BYTES + 3 * longest_packet
-}
+use crate::topology::{Graph, LinkId};
 
 /// Whose packets those in a queue are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

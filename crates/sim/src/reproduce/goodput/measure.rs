@@ -3,10 +3,11 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
 use super::{Goodput, Line, Point};
-use crate::config::{Bytes, Config, Duration, Hosts, JobSection, Share, TrafficSection};
+use crate::config::{Bytes, Config, Duration, Hosts, JobSection, Network, Share, TrafficSection};
 use crate::experiment::{RunError, run_watched};
 use crate::report::Report;
 use crate::reproduce::finding::mean;
@@ -122,7 +123,28 @@ impl Goodput {
             .ok_or_else(|| bad(format!("\"{}\" is no protocol", run.line.protocol)))?;
         let graph = self.network.build().map_err(|error| bad(error.to_string()))?;
         let hosts = (f64::from(graph.hosts()) * run.point.hosts / 100.0).round() as u32 / u32::from(run.point.jobs);
-        let section = JobSection {
+        let section = self.job(run, protocol, hosts);
+        let network = self.network_of(run, protocol)?;
+        let mut switches = run.line.switches.clone();
+        for (protocol, options) in &run.point.switches {
+            let over = switches.entry(protocol.clone()).or_default();
+            over.extend(options.clone());
+        }
+        Ok(Config {
+            seed: run.seed,
+            end: self.end,
+            network,
+            jobs: vec![section; usize::from(run.point.jobs)],
+            traffic: if run.congested { vec![self.background()] } else { Vec::new() },
+            faults: Vec::new(),
+            transport: Default::default(),
+            switches,
+            report: Default::default(),
+        })
+    }
+
+    fn job(&self, run: &Run<'_>, protocol: &'static Protocol, hosts: u32) -> JobSection {
+        JobSection {
             name: None,
             protocol,
             hosts: Hosts::Count(hosts.max(2)),
@@ -145,8 +167,12 @@ impl Goodput {
             stragglers: None,
             rto: self.rto,
             timeout: None,
-        };
-        let background = TrafficSection {
+        }
+    }
+
+    /// What all other hosts do in a congested run.
+    fn background(&self) -> TrafficSection {
+        TrafficSection {
             pattern: crate::config::Pattern::Uniform,
             hosts: Hosts::Rest,
             placement: Default::default(),
@@ -158,30 +184,21 @@ impl Goodput {
             exchange: self.exchange,
             start: Duration::default(),
             until: None,
-        };
+        }
+    }
+
+    /// The network, in which a packet of every protocol has as many bytes around its vector where the file says how many.
+    fn network_of(&self, run: &Run<'_>, protocol: &Protocol) -> Result<Network, ReproduceError> {
         let mut network = self.network.clone();
         network.noise = run.point.noise.clone().or(network.noise);
         if let Some(framing) = self.framing {
             let header = protocol.header_len as u64;
             network.overhead = Bytes(framing.0.checked_sub(header).ok_or_else(|| {
-                bad(format!("framing = {framing} leaves no room for the {header} bytes of {protocol}'s header"))
+                ReproduceError::Bad(format!(
+                    "framing = {framing} leaves no room for the {header} bytes of {protocol}'s header"
+                ))
             })?);
         }
-        let mut switches = run.line.switches.clone();
-        for (protocol, options) in &run.point.switches {
-            let over = switches.entry(protocol.clone()).or_default();
-            over.extend(options.clone());
-        }
-        Ok(Config {
-            seed: run.seed,
-            end: self.end,
-            network,
-            jobs: vec![section; usize::from(run.point.jobs)],
-            traffic: if run.congested { vec![background] } else { Vec::new() },
-            faults: Vec::new(),
-            transport: Default::default(),
-            switches,
-            report: Default::default(),
-        })
+        Ok(network)
     }
 }

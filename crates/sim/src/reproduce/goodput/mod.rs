@@ -254,20 +254,7 @@ impl Goodput {
             mean(&each(|r| r.runtime_us)),
             mean(&percent(|r| r.again)),
         );
-        let greatest = |values: &[f64]| values.iter().copied().reduce(f64::max);
-        let (stragglers, held) = (known(|r| r.stragglers), known(|r| r.held_bytes));
-        if let (Some(stragglers), Some(held)) = (greatest(&stragglers), greatest(&held)) {
-            told += &format!("; up to {stragglers:.1} stragglers a block, {:.0} kB held in a switch", held / 1e3);
-        }
-        let [collisions, restorations] = [known(|r| r.collisions), known(|r| r.restorations)];
-        if let Some(most) = greatest(&collisions).filter(|&most| most > 0.0) {
-            let restored = greatest(&restorations).unwrap_or(0.0);
-            told += &format!("; up to {most:.0} collisions, {restored:.0} packets that restored a subtree");
-        }
-        let background = known(|r| r.background_gbps);
-        if !background.is_empty() {
-            told += &format!("; a background host receives {:.1} Gbit/s", mean(&background));
-        }
+        told += &rest(found);
         findings.note(told + ".");
         let time = each(|r| r.runtime_us);
         let bar = if self.shows == Shows::Runtime { Finding::over("seeds", &time) } else { goodput };
@@ -277,10 +264,10 @@ impl Goodput {
         }
         samples.put(format!("{key}-again"), percent(|r| r.again));
         let of_arrays = [
-            ("-stragglers", stragglers),
-            ("-held", held),
-            ("-collisions", collisions),
-            ("-restorations", restorations),
+            ("-stragglers", known(|r| r.stragglers)),
+            ("-held", known(|r| r.held_bytes)),
+            ("-collisions", known(|r| r.collisions)),
+            ("-restorations", known(|r| r.restorations)),
         ];
         for (of, values) in of_arrays.into_iter().filter(|(_, values)| !values.is_empty()) {
             samples.put(format!("{key}{of}"), values);
@@ -288,4 +275,25 @@ impl Goodput {
         samples.put(key, each(|r| r.goodput));
         bar
     }
+}
+
+/// What a note says besides, where it was measured.
+fn rest(found: &[&Measured]) -> String {
+    let known = |figure: fn(&Measured) -> Option<f64>| found.iter().filter_map(|r| figure(r)).collect::<Vec<_>>();
+    let mut told = String::new();
+    let greatest = |values: &[f64]| values.iter().copied().reduce(f64::max);
+    let (stragglers, held) = (known(|r| r.stragglers), known(|r| r.held_bytes));
+    if let (Some(stragglers), Some(held)) = (greatest(&stragglers), greatest(&held)) {
+        told += &format!("; up to {stragglers:.1} stragglers a block, {:.0} kB held in a switch", held / 1e3);
+    }
+    let [collisions, restorations] = [known(|r| r.collisions), known(|r| r.restorations)];
+    if let Some(most) = greatest(&collisions).filter(|&most| most > 0.0) {
+        let restored = greatest(&restorations).unwrap_or(0.0);
+        told += &format!("; up to {most:.0} collisions, {restored:.0} packets that restored a subtree");
+    }
+    let background = known(|r| r.background_gbps);
+    if !background.is_empty() {
+        told += &format!("; a background host receives {:.1} Gbit/s", mean(&background));
+    }
+    told
 }

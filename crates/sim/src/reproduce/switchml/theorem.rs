@@ -50,7 +50,8 @@ impl Experiment for Theorem {
         };
         let each: Vec<Seen> = self.workers.iter().map(|&n| greatest(n)).collect();
         let mut findings = Findings::default();
-        let figures: [(&str, &str, fn(&Seen) -> f64); 3] = [
+        type Reading = fn(&Seen) -> f64;
+        let figures: [(&str, &str, Reading); 3] = [
             ("error", "error over n/f", |seen| seen.error),
             ("sum", "greatest sum over 2^31", |seen| seen.sum),
             ("scale", "f over its limit", |seen| seen.scale),
