@@ -11,9 +11,9 @@ from torch._C._distributed_c10d import Backend
 
 from tributary.errors import SwitchLost
 from tributary.torch.host import HostPath
+from tributary.torch.host_only import HostOnly
 from tributary.torch.lane import Lane
 from tributary.torch.ledger import Stats
-from tributary.torch.host_only import HostOnly
 from tributary.torch.network import Network, together
 from tributary.torch.options import Options
 from tributary.torch.reductions import Reductions

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from tributary.torch.paths import Paths
 from tributary.torch.tensors import Tensors
 from tributary.torch.untraced import untraced
-from tributary.torch.paths import Paths
 
 #: Why these operations take the host path.
 MOVES = "moves data, sums nothing"

@@ -9,10 +9,10 @@ import torch
 from tributary.errors import Unsupported
 from tributary.torch.network import Broadcast, Transfer
 from tributary.torch.operators import op_name, premultiplied, scaled_copy
+from tributary.torch.paths import ALONE, Paths
 from tributary.torch.tensors import Tensors, flat, in_order, part_of, refuse_unfit, words
 from tributary.torch.transit import Finish
 from tributary.torch.untraced import untraced
-from tributary.torch.paths import ALONE, Paths
 
 
 @untraced
