@@ -216,7 +216,10 @@ macro_rules! sixteen_bits {
                 let distance = |c: $type| (f64::from(c) - x).abs();
                 let best = finite
                     .min_by(|&a, &b| distance(a).total_cmp(&distance(b)).then((a.to_bits() & 1).cmp(&(b.to_bits() & 1))));
-                best.filter(|c| near.is_finite() || distance(*c) < f64::from(<$type>::MAX) * U).unwrap_or(near)
+                // From half a step beyond the greatest number on, the nearest is infinity.
+                let below = <$type>::from_bits(<$type>::MAX.to_bits() - 1);
+                let half_step = (f64::from(<$type>::MAX) - f64::from(below)) / 2.0;
+                best.filter(|c| near.is_finite() || distance(*c) < half_step).unwrap_or(near)
             }
 
             proptest! {
