@@ -58,12 +58,12 @@ def test_the_reference_along_the_tree_of_status_has_the_bits_of_every_rank(
 
 
 def test_the_bits_follow_from_the_tree() -> None:
-    arrays = [np.float32([value]) for value in (1e9, 3.0, -1e9, 5.0)]
+    arrays = [np.array([value], np.float32) for value in (1e9, 3.0, -1e9, 5.0)]
     left = tributary.panama.reference(arrays, [[0, 1], [2, 3]])
     right = tributary.panama.reference(arrays, [[0, 2], [1, 3]])
     assert right == 8.0
     assert left != right
-    zeros = [np.float32([-0.0])] * 3
+    zeros = [np.array([-0.0], np.float32)] * 3
     assert np.signbit(tributary.panama.reference(zeros)).all(), "nothing is added to them"
 
 
@@ -84,27 +84,28 @@ def status_tree(root: str, **switches: list[tuple[str, list[int]]]) -> dict[str,
 
 def test_a_tree_of_status_is_read_in_the_order_of_its_children() -> None:
     told = status_tree("top", left=[("a", [0]), ("b", [2])], top=[("left", [0, 2]), ("c", [1])])
-    arrays = [np.float32([value]) for value in (1e8, 1.0, 3.0)]
+    arrays = [np.array([value], np.float32) for value in (1e8, 1.0, 3.0)]
     nested = tributary.panama.reference(arrays, [[0, 2], 1])
     assert tributary.panama.reference(arrays, told) == nested
     assert tributary.panama.reference(arrays, [told, told]) == nested
 
 
 def test_what_has_no_bits_is_refused_in_a_sentence() -> None:
-    two = [np.float32([1.0]), np.float32([2.0])]
+    two = [np.array([1.0], np.float32), np.array([2.0], np.float32)]
     deep = status_tree("top", top=[("below", [0, 1])])
     other = status_tree("top", top=[("b", [1]), ("a", [0])])
-    for arrays, tree, op, sentence in [
+    refused: list[tuple[list[Any], Any, str, str]] = [
         ([], None, "sum", "no ranks"),
-        ([two[0], np.float64([2.0])], None, "sum", "rank 1 brings float64"),
-        ([two[0], np.float32([2.0, 3.0])], None, "sum", r"shape \(2,\)"),
+        ([two[0], np.array([2.0], np.float64)], None, "sum", "rank 1 brings float64"),
+        ([two[0], np.array([2.0, 3.0], np.float32)], None, "sum", r"shape \(2,\)"),
         (two, [0], "sum", "the tree adds the ranks"),
         (two, [0, 0], "sum", "the tree adds the ranks"),
         (two, "star", "sum", "is no tree"),
         (two, deep, "sum", "an order that only its own status tells"),
         (two, [status_tree("top", top=[("a", [0]), ("b", [1])]), other], "sum", "different orders"),
         (two, None, "bxor", "no meaning"),
-    ]:
+    ]
+    for arrays, tree, op, sentence in refused:
         with pytest.raises(tributary.ConfigError, match=sentence):
             tributary.panama.reference(arrays, tree, op)
     with pytest.raises(tributary.Unsupported):
