@@ -14,7 +14,10 @@ local OPERATORS = {
     [0] = "broadcast", [1] = "sum", [2] = "avg", [3] = "min", [4] = "max", [5] = "prod",
     [6] = "band", [7] = "bor", [8] = "bxor",
 }
-local PROTOCOLS = { [1] = "SwitchML", [2] = "ring", [3] = "Canary", [4] = "parameter servers", [5] = "PANAMA" }
+local PROTOCOLS = {
+    [1] = "SwitchML", [2] = "ring", [3] = "Canary", [4] = "parameter servers", [5] = "PANAMA",
+    [6] = "ATP", [7] = "PA-ATP",
+}
 local CAUSES = { [1] = "silent", [2] = "mismatch" }
 
 -- Each list has a packet's fields in order: name, offset, bytes, what it is, and where they exist names of values, a value
@@ -126,6 +129,20 @@ local PANAMA = {
     { "panama.contributors", 36, 2, "Ranks in the vector" },
 }
 
+local ATP = {
+    { "atp.seq", 16, 4, "Number of the block in the job's stream" },
+    { "atp.prog", 20, 4, "Sum of all ranks' newest numbers (PROG); the first bit: GACK", hex = true },
+    { "atp.index", 24, 4, "Times that the position was moved" },
+    { "atp.received", 28, 4, "Gradients that came to the server unsummed" },
+    { "atp.flags", 32, 2, "Flags", hex = true },
+    { "atp.wid", 34, 2, "Rank that speaks, or is meant (wid)" },
+    { "atp.count", 36, 2, "Ranks in the vector" },
+    { "atp.attempt", 38, 1, "Attempt" },
+    { "atp.marks", 39, 1, "Marks", bits = { { 0x01, "EXPONENT_NON_FINITE" }, { 0x02, "SCALE_NON_FINITE" } } },
+    { "atp.exponent", 40, 2, "Exponent of the block", signed = true, special = { -0x8000, "zero or none" } },
+    { "atp.scale_exponent", 42, 2, "Exponent of the scale", signed = true, special = { -0x8000, "none" } },
+}
+
 local fields = {}
 
 local function declare(list)
@@ -152,7 +169,7 @@ end
 
 for _, list in ipairs({
     COMMON, COLLECTIVE, PING, CHALLENGE, PIECE, HELLO, ADVERT, CARRY, SLOT, REPORT, MISMATCH,
-    RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, PARTING, CANARY, PANAMA,
+    RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, PARTING, CANARY, PANAMA, ATP,
 }) do
     declare(list)
 end
@@ -329,7 +346,29 @@ for kind, name in pairs({
     PANAMA_KINDS[kind] = panama_kind(name, vector_at(38))
 end
 
-local KINDS = { [1] = SLOT_KINDS, [2] = RING_KINDS, [3] = CANARY_KINDS, [4] = PS_KINDS, [5] = PANAMA_KINDS }
+local function atp_kind(name, body)
+    return { name, function(tree, tvb)
+        add(tree, tvb, ATP)
+        collective(tree, tvb, 44)
+        body(tree, tvb)
+    end }
+end
+local ATP_KINDS = {
+    [21] = atp_kind("REPORT", function(tree, tvb) report(tree, tvb, 16) end),
+    [23] = atp_kind("MISMATCH", function(tree, tvb) mismatch(tree, tvb, 52) end),
+    [24] = atp_kind("LEAVING", function(tree, tvb) add(tree, tvb, PARTING, 36) end),
+    [25] = atp_kind("PARTED", function(tree, tvb) add(tree, tvb, PARTING, 36) end),
+}
+for kind, name in pairs({
+    [16] = "GRADIENT", [17] = "SUM", [18] = "GACK", [19] = "AACK", [20] = "QUERY", [22] = "NEED",
+}) do
+    ATP_KINDS[kind] = atp_kind(name, vector_at(52))
+end
+
+local KINDS = {
+    [1] = SLOT_KINDS, [2] = RING_KINDS, [3] = CANARY_KINDS, [4] = PS_KINDS, [5] = PANAMA_KINDS, [6] = ATP_KINDS,
+    [7] = ATP_KINDS,
+}
 
 local function is_ours(tvb)
     return tvb:len() >= 16 and tvb(0, 2):uint() == 0x5442

@@ -61,7 +61,7 @@ def test_every_operation_goes_over_a_fabric(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["Canary", "gloo", ""])
 def test_a_protocol_that_there_is_not_is_refused_with_those_that_there_are(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"TRIBUTARY_PROTOCOL is \w+( or \w+)+, not '{name}'"):
+    with pytest.raises(ValueError, match=rf"TRIBUTARY_PROTOCOL is [\w-]+( or [\w-]+)+, not '{name}'"):
         Options(protocol=name)
 
 
