@@ -19,6 +19,8 @@ from tributary.torch.transit import Finish, StillUnderWay, Transit, entitle
 from tributary.torch.untraced import untraced
 
 _NO_TIMEOUT = timedelta(0)
+#: How long the word of the others is waited for after Gloo has failed: it is under way, or its sender is dead.
+_LAST_WORDS = timedelta(seconds=2)
 
 
 class Result(list[torch.Tensor]):
@@ -285,8 +287,10 @@ class HostWork(_Work):
             error = failed
         # The error is the caller's, through our futures.
         with contextlib.suppress(Exception):
-            if error is None:
-                self._agree(_NO_TIMEOUT)
+            # A rank that hears first that ranks disagree may be gone before the others have heard: what all have said
+            # tells more than its closed connection.
+            with contextlib.suppress(StillUnderWay):
+                self._agree(_NO_TIMEOUT if error is None else _LAST_WORDS)
             self._conclude(error)
 
     def _source_rank(self) -> int:
