@@ -63,6 +63,9 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// A collective without elements: what packets and slots say that are about none.
+    pub const NOTHING: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
+
     /// An allreduce.
     pub const fn allreduce(elements: u32, dtype: DType, op: ReduceOp) -> Spec {
         Spec { elements, dtype, op, primitive: Primitive::Allreduce }

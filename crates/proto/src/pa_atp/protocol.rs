@@ -1,14 +1,12 @@
 //! PA-ATP as a value of the registry.
 
 use super::windows::{Choices, Progress, Windows};
-use crate::contract::numbers::{Encoding, Numbers};
+use crate::contract::numbers::Numbers;
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
-use crate::contract::protocol::{Placement, Protocol, Refusal, Shared};
-use crate::contract::tensor::Spec;
+use crate::contract::protocol::{Placement, Protocol, Shared};
 use crate::contract::time::Span;
-use crate::contract::values::Values;
 use crate::parts::best_effort::host::BestEffortHost;
-use crate::parts::best_effort::options::{LEVELS_OPTION, SIMULATED_SWITCH, SWITCH};
+use crate::parts::best_effort::options::{LEVELS_OPTION, SIMULATED_SWITCH, SWITCH, can};
 use crate::parts::best_effort::switch::BestEffortSwitch;
 use crate::parts::best_effort::{Rules, wire};
 
@@ -57,7 +55,7 @@ pub static PROTOCOL: Protocol = Protocol {
         ],
     ),
     numbers: |_| Numbers::Fixed,
-    can,
+    can: |spec, _| can(NAME, spec),
     memory: |_| 0,
     host: |values, config| Box::new(BestEffortHost::new(values, RULES, config)),
     switch: None,
@@ -84,17 +82,5 @@ fn choices(options: &Options) -> Choices {
         limit: options.flag("limit"),
         initial_window: options.count("initial_window"),
         initial_ahead: options.count("initial_ahead"),
-    }
-}
-
-/// Integers as they are, and floats in fixed point.
-fn can(spec: &Spec, _options: &Options) -> Result<(), Refusal> {
-    match Encoding::new(Values::Elements, Numbers::Fixed, spec) {
-        Some(_) => Ok(()),
-        None => {
-            let why = ": its aggregators add integers in any order";
-            let instead = "sum or average f32, f16 or bf16, or take a protocol that sums floats as floats";
-            Err(Refusal { protocol: NAME, spec: *spec, why, instead })
-        }
     }
 }

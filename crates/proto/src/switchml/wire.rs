@@ -7,7 +7,7 @@
 //!
 //! The paper's `ver` is `phase mod 2`; its `off` follows from the phase, which every host keeps for each slot.
 
-use tributary_numeric::{BlockExponent, DType, ReduceOp};
+use tributary_numeric::BlockExponent;
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
@@ -59,13 +59,8 @@ pub struct Header {
 
 impl Header {
     /// A header that says nothing.
-    pub const BLANK: Header = Header {
-        wid: ChildId(0),
-        idx: 0,
-        look_ahead: LookAhead::UNKNOWN,
-        phase: 0,
-        spec: Spec::allreduce(0, DType::I32, ReduceOp::Sum),
-    };
+    pub const BLANK: Header =
+        Header { wid: ChildId(0), idx: 0, look_ahead: LookAhead::UNKNOWN, phase: 0, spec: Spec::NOTHING };
 
     /// The header behind a common header that was checked.
     #[inline]
@@ -131,6 +126,8 @@ pub fn describe(bytes: &[u8]) -> Description {
 
 #[cfg(test)]
 mod tests {
+    use tributary_numeric::{DType, ReduceOp};
+
     use super::*;
     use crate::contract::tensor::Primitive;
 

@@ -1,10 +1,9 @@
 //! Best-effort aggregation.
 
-use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::collective;
 use super::entries::best_effort as entries;
-use super::{collective, input};
 
 /// A plausible packet, without its vector.
 fn header() -> impl Strategy<Value = Vec<u8>> {
@@ -27,24 +26,4 @@ fn header() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
-
-    #[test]
-    fn wire(header in header(), body in vec(any::<u8>(), 0..140), cut in 0..200usize) {
-        let mut bytes = header;
-        bytes.extend(body);
-        bytes.truncate(cut);
-        entries::wire(&bytes);
-    }
-
-    #[test]
-    fn switch(bytes in input(header())) {
-        entries::switch(&bytes);
-    }
-
-    #[test]
-    fn host(bytes in input(header())) {
-        entries::host(&bytes);
-    }
-}
+targets!(entries, header(), switch);

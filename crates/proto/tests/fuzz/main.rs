@@ -3,6 +3,37 @@
 #[path = "../../../../fuzz/src/machines/mod.rs"]
 mod entries;
 
+/// The targets of a protocol, fed with its nearly right packets: its wire, its machine in switches, its host.
+macro_rules! targets {
+    ($entries:ident, $header:expr, $switch:ident) => {
+        proptest::prelude::proptest! {
+            #![proptest_config(proptest::prelude::ProptestConfig::with_cases(1000))]
+
+            #[test]
+            fn wire(
+                header in $header,
+                body in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..140),
+                cut in 0..200usize,
+            ) {
+                let mut bytes = header;
+                bytes.extend(body);
+                bytes.truncate(cut);
+                $entries::wire(&bytes);
+            }
+
+            #[test]
+            fn $switch(bytes in $crate::input($header)) {
+                $entries::$switch(&bytes);
+            }
+
+            #[test]
+            fn host(bytes in $crate::input($header)) {
+                $entries::host(&bytes);
+            }
+        }
+    };
+}
+
 mod best_effort;
 mod canary;
 mod panama;

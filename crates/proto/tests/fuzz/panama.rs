@@ -1,10 +1,9 @@
 //! PANAMA.
 
-use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::collective;
 use super::entries::panama as entries;
-use super::{collective, input};
 
 /// A plausible packet, without its vector.
 fn header() -> impl Strategy<Value = Vec<u8>> {
@@ -33,24 +32,4 @@ fn header() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
-
-    #[test]
-    fn wire(header in header(), body in vec(any::<u8>(), 0..140), cut in 0..200usize) {
-        let mut bytes = header;
-        bytes.extend(body);
-        bytes.truncate(cut);
-        entries::wire(&bytes);
-    }
-
-    #[test]
-    fn pipeline(bytes in input(header())) {
-        entries::pipeline(&bytes);
-    }
-
-    #[test]
-    fn host(bytes in input(header())) {
-        entries::host(&bytes);
-    }
-}
+targets!(entries, header(), pipeline);

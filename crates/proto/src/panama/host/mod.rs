@@ -246,7 +246,7 @@ impl PanamaHost {
     fn poll_notice(&mut self, buf: &mut [u8]) -> Option<Transmit> {
         let said = |(index, tree): (usize, &mut Tree)| tree.poll_notice().map(|(kind, vid)| (index, kind, vid));
         let (index, kind, vid) = self.trees.iter_mut().enumerate().find_map(said)?;
-        self.header(index, kind, vid, trouble::NOTHING, buf);
+        self.header(index, kind, vid, Spec::NOTHING, buf);
         let to = Addr::Switch(self.trees[index].id);
         Some(Transmit { to, len: HEADER_LEN, wire_len: HEADER_LEN, ecn: Ecn::NotCapable })
     }

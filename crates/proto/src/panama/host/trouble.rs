@@ -9,8 +9,6 @@ use crate::panama::wire::{Header, Mismatch};
 use crate::parts::report::Report;
 use crate::parts::stream::Op;
 
-pub(super) use crate::panama::switch::NOTHING;
-
 impl Tree {
     /// Later reports count, unless the switch has forgotten meanwhile what others told it.
     pub(super) fn hear(&mut self, vid: u64, report: Report) {

@@ -1,6 +1,6 @@
 //! The packet memory of one tree: for each VID that may wait, what its contributions say together and their sum.
 
-use tributary_numeric::{DType, ReduceOp};
+use tributary_numeric::ReduceOp;
 
 use crate::contract::ids::ChildId;
 use crate::contract::numbers::{Encoding, NarrowBlocks};
@@ -13,9 +13,6 @@ use crate::panama::wire::{Header, Mismatch};
 use crate::parts::form::Form;
 use crate::parts::memory::heap_bytes;
 use crate::parts::ordered::{OrderedAccumulator, Rule, nodes_needed};
-
-/// A collective of nothing, for packets that are about none.
-pub const NOTHING: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
 
 /// What the contributions to one VID say together.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +32,7 @@ pub struct Entry {
 }
 
 const FREE: Entry =
-    Entry { spec: NOTHING, elements: 0, count: 0, contributors: 0, wnd_cap: u16::MAX, ecn: Ecn::NotCapable };
+    Entry { spec: Spec::NOTHING, elements: 0, count: 0, contributors: 0, wnd_cap: u16::MAX, ecn: Ecn::NotCapable };
 
 /// Entries for as many VIDs as a port has room for.
 pub struct Entries {

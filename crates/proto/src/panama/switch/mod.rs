@@ -13,7 +13,6 @@ mod trouble;
 use std::collections::VecDeque;
 
 pub use self::counters::Counters;
-pub(super) use self::entries::NOTHING;
 use self::entries::{Entries, Entry};
 use self::farewell::Floors;
 use self::heads::{Heads, Phase, on_contribution};

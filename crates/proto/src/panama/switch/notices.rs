@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::entries::NOTHING;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::ids::{ChildId, GroupId, PortId};
 use crate::contract::packet::Ecn;
 use crate::contract::switch::{Emission, Verdict};
+use crate::contract::tensor::Spec;
 use crate::contract::wire::Common;
 use crate::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
 use crate::parts::inquiry::Neighbour;
@@ -104,7 +104,7 @@ impl Notices {
             let len = HEADER_LEN + body;
             Common { kind: notice.kind as u8, ..self.common }.emit(buf);
             let Notice { vid, epoch, .. } = notice;
-            Header { vid, tid: self.tid, wnd_cap: NO_CAP, epoch, wid, spec: NOTHING, contributors: 0 }.emit(buf);
+            Header { vid, tid: self.tid, wnd_cap: NO_CAP, epoch, wid, spec: Spec::NOTHING, contributors: 0 }.emit(buf);
             return Some(Emission { len, wire_len: len, ecn: Ecn::NotCapable, verdict, ingress: None });
         }
     }

@@ -1,7 +1,11 @@
 //! What may be chosen: by the members of a job, and by the operator of the switches, whose aggregators all jobs share.
 
+use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::options::{Kind, OptionSpec, Options};
+use crate::contract::protocol::Refusal;
+use crate::contract::tensor::Spec;
 use crate::contract::time::Span;
+use crate::contract::values::Values;
 
 /// The name of the option that says which switches sum.
 pub const LEVELS: &str = "levels";
@@ -83,6 +87,18 @@ impl Memory {
         match self.eta_permille {
             0 => whole.saturating_sub(self.path_packets + jobs as u64).max(whole / 2),
             eta => whole * eta / 1000,
+        }
+    }
+}
+
+/// Integers as they are, and floats in fixed point.
+pub fn can(protocol: &'static str, spec: &Spec) -> Result<(), Refusal> {
+    match Encoding::new(Values::Elements, Numbers::Fixed, spec) {
+        Some(_) => Ok(()),
+        None => {
+            let why = ": its aggregators add integers in any order";
+            let instead = "sum or average f32, f16 or bf16, or take a protocol that sums floats as floats";
+            Err(Refusal { protocol, spec: *spec, why, instead })
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
+use tributary_numeric::{BlockExponent, ReduceOp, Scale};
 
 use super::slot::{Relation, State};
 use crate::contract::config::JobConfig;
@@ -102,13 +102,12 @@ impl Pool {
         let numbers = Numbers::chosen(&job.options);
         let narrow = NarrowBlocks::chosen(&job.options, job.levels);
         let lane_bytes = narrow.lane_bytes(values, job.payload_bytes());
-        let nothing = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
         let unused = |version: usize| Version {
             // Phases 0 and 1 come next.
             phase: (version as u32 % 2).wrapping_sub(2),
             state: State::Unused,
             look_ahead: LookAhead::UNKNOWN,
-            block: Block { kind: Kind::Probe, spec: nothing, elements: 0 },
+            block: Block { kind: Kind::Probe, spec: Spec::NOTHING, elements: 0 },
             agreement: Agreement::default(),
             completed_at: Time::ZERO,
             turnaround: UNKNOWN,

@@ -1,6 +1,6 @@
 //! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
 
-use tributary_numeric::{BlockExponent, DType, ReduceOp};
+use tributary_numeric::BlockExponent;
 
 use super::BestEffortHost;
 use crate::contract::drop_reason::DropReason;
@@ -9,9 +9,6 @@ use crate::contract::ids::Rank;
 use crate::contract::tensor::Spec;
 use crate::parts::best_effort::wire::{Flags, Header};
 use crate::parts::mismatch::Mismatch;
-
-/// What a packet reduces that is about no collective.
-pub(super) const NOTHING: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
 
 /// The header of a packet that is about no block.
 pub(super) const NO_BLOCK: Header = Header {
@@ -25,7 +22,7 @@ pub(super) const NO_BLOCK: Header = Header {
     attempt: 0,
     exponent: BlockExponent::ZERO,
     scale: BlockExponent::ZERO,
-    spec: NOTHING,
+    spec: Spec::NOTHING,
 };
 
 impl BestEffortHost {

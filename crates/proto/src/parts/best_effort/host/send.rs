@@ -4,6 +4,7 @@ use super::BestEffortHost;
 use super::scaling::Magnitude;
 use crate::contract::ids::{NodeId, Rank};
 use crate::contract::packet::{Addr, Ecn, Transmit};
+use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::wire::COMMON_LEN;
 use crate::parts::best_effort::form::Form;
@@ -17,8 +18,8 @@ use crate::parts::report::Report;
 use crate::parts::stream::Op;
 
 /// A header that says nothing but which block and rank are meant.
-fn bare(served: &Served, block: u64, wid: Rank) -> Option<Header> {
-    Some(Header {
+fn bare(served: &Served, block: u64, wid: Rank) -> Header {
+    Header {
         seq: seq::of_block(block),
         prog: 0,
         index: 0,
@@ -29,8 +30,9 @@ fn bare(served: &Served, block: u64, wid: Rank) -> Option<Header> {
         attempt: served.attempt,
         exponent: served.exponent,
         scale: served.scale,
-        spec: served.what?.1,
-    })
+        // Nobody may have said yet what the block is of.
+        spec: served.what.map_or(Spec::NOTHING, |(_, spec)| spec),
+    }
 }
 
 impl BestEffortHost {
@@ -161,12 +163,12 @@ impl BestEffortHost {
             Outgoing::Answer(block, rank) => self.write_result(block, rank, Flags::default(), to(rank), buf),
             Outgoing::Need(block, rank) => {
                 let served = self.server.get(block).filter(|served| served.state == State::Gathering)?;
-                let header = bare(served, block, rank).or_else(|| self.unknown(block, rank))?;
+                let header = bare(served, block, rank);
                 Some(self.emit(Kind::Need, &header, (0, 0), to(rank), buf))
             }
             Outgoing::Report(block, rank) => {
                 let served = self.server.get(block).filter(|served| served.state == State::Gathering)?;
-                let header = bare(served, block, rank).or_else(|| self.unknown(block, rank))?;
+                let header = bare(served, block, rank);
                 let mut report = Report::NOBODY;
                 self.server.missing(block).into_iter().for_each(|rank| report.miss(rank));
                 if !served.own {
@@ -178,29 +180,11 @@ impl BestEffortHost {
             Outgoing::Mismatch(block, rank) => {
                 let served = self.server.get(block)?;
                 let State::Refused(mismatch) = served.state else { return None };
-                let header = bare(served, block, rank).or_else(|| self.unknown(block, rank))?;
+                let header = bare(served, block, rank);
                 mismatch.emit(&mut buf[HEADER_LEN..]);
                 Some(self.emit(Kind::Mismatch, &header, (Mismatch::LEN, Mismatch::LEN), to(rank), buf))
             }
         }
-    }
-
-    /// A header about a block of which nobody has said what it is.
-    fn unknown(&self, block: u64, wid: Rank) -> Option<Header> {
-        let served = self.server.get(block)?;
-        Some(Header {
-            seq: seq::of_block(block),
-            prog: 0,
-            index: 0,
-            received: 0,
-            flags: Flags::default(),
-            wid,
-            count: 0,
-            attempt: served.attempt,
-            exponent: served.exponent,
-            scale: served.scale,
-            spec: super::failing::NOTHING,
-        })
     }
 
     /// The result, or the word to send again.
@@ -210,7 +194,7 @@ impl BestEffortHost {
         if matches!(served.state, State::Refused(_)) || is_again && served.attempt == 0 {
             return None;
         }
-        let header = bare(served, block, wid).or_else(|| self.unknown(block, wid))?;
+        let header = bare(served, block, wid);
         let header = Header {
             flags: flags.with_if(served.ecn, Flags::ECN).with_if(is_again, Flags::AGAIN),
             index: served.index.wrapping_add(served.collided.into()),
