@@ -27,6 +27,15 @@ fn lossless_worlds_with_trees_that_turn_at_both_ends_of_a_cable_end() {
     }
 }
 
+/// Best-effort aggregation over queues of one gradient: questions came before what was sent again, and took its room; a
+/// burst was sent again at once; and one block at a time was asked about, after longer and longer waits.
+#[test]
+fn worlds_whose_queues_have_room_for_one_gradient_end() {
+    for seed in [404, 1006, 4023, 4682, 7036, 8497] {
+        assert_eq!(run_seed(seed).failures, [""; 0], "seed {seed}");
+    }
+}
+
 #[test]
 fn a_seed_gives_the_same_trace_again() {
     for seed in [3, 14, 15] {

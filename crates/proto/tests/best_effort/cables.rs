@@ -1,7 +1,7 @@
 //! What becomes of packets on cables.
 
 use tributary_proto::contract::ids::NodeId;
-use tributary_proto::contract::time::Span;
+use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::parts::best_effort::wire::{Header, Kind};
 
 /// What becomes of a packet on a cable.
@@ -17,6 +17,7 @@ pub enum Fate {
 
 /// A packet on a cable.
 pub struct Sent {
+    pub at: Time,
     pub from: NodeId,
     pub to: NodeId,
     pub kind: Kind,

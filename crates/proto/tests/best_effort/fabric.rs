@@ -342,7 +342,7 @@ impl Fabric {
     fn send(&mut self, from: NodeId, to: NodeId, bytes: Vec<u8>, ecn: Ecn) {
         let kind = Kind::of(&bytes).expect("a kind of the family's");
         let header = Header::parse(&bytes).expect("a header of the family's");
-        let sent = Sent { from, to, kind, header, len: bytes.len() };
+        let sent = Sent { at: self.now, from, to, kind, header, len: bytes.len() };
         let fate = (self.fate)(&sent);
         self.sent.push(sent);
         let at = self.now + DELAY;

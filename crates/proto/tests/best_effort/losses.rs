@@ -2,12 +2,12 @@
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent};
-use tributary_proto::contract::ids::Rank;
-use tributary_proto::contract::time::Span;
+use tributary_proto::contract::ids::{NodeId, Rank};
+use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::parts::best_effort::wire::{Flags, Kind};
 
 use crate::fabric::{Choice, Fabric, Fate, Sent};
-use crate::setup::{LEASE, at_us, collective, expected, family, input, output};
+use crate::setup::{LEASE, at_us, clocked_by_results, collective, expected, family, input, output};
 
 fn whole(fabric: &mut Fabric, elements: usize) {
     let world = fabric.hosts.len();
@@ -54,6 +54,65 @@ fn a_switch_that_was_started_again_in_the_middle_of_a_stream_delays_it() {
             assert_eq!(fabric.held(), 0, "{protocol}");
         }
     }
+}
+
+/// Each block lacks one rank's part, of which only that rank's question would tell; the others are told to wait.
+#[test]
+fn losses_of_one_part_of_every_block_are_made_good_together() {
+    for protocol in family() {
+        let mut fabric = Fabric::star(4, &Choice::of(protocol));
+        fabric.fate = Box::new(|sent: &Sent| {
+            let is_first = sent.kind == Kind::Gradient && !sent.header.flags.has(Flags::RESEND);
+            // Not the server's, which is rank `block mod 4`, but the next one's.
+            if is_first && sent.header.seq % 4 == u32::from(sent.header.wid.0) { Fate::IsLost } else { Fate::Arrives }
+        });
+        (0..4).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 16), ReduceOp::Sum)));
+        fabric.run(Span::from_millis(8));
+        whole(&mut fabric, 8 * 16);
+    }
+}
+
+/// A queue that has room for a gradient, or for questions.
+#[test]
+fn questions_do_not_take_the_room_of_what_is_sent_again() {
+    for protocol in family() {
+        let mut fabric = Fabric::star(4, &Choice::of(protocol));
+        let mut questioned = [Time::ZERO; 4];
+        fabric.fate = Box::new(move |sent: &Sent| {
+            let (header, sender) = (&sent.header, usize::from(sent.header.wid.0));
+            match sent.kind {
+                Kind::Query => questioned[sender] = sent.at,
+                Kind::Gradient if header.wid != Rank(1) => {}
+                Kind::Gradient if !header.flags.has(Flags::RESEND) => return Fate::IsLost,
+                Kind::Gradient if questioned[sender] == sent.at => return Fate::IsLost,
+                _ => {}
+            }
+            Fate::Arrives
+        });
+        (0..4).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 16), ReduceOp::Sum)));
+        fabric.run(Span::from_millis(20));
+        whole(&mut fabric, 8 * 16);
+    }
+}
+
+/// Fourteen packets of a window of sixteen blocks are lost, which halves it: no more than that are sent again at once.
+#[test]
+fn what_is_sent_again_keeps_to_the_window() {
+    let choice = Choice { slots: 64, job: &[("initial_window", "16")], ..Choice::of(clocked_by_results()) };
+    let mut fabric = Fabric::star(8, &choice);
+    fabric.fate = Box::new(|sent: &Sent| {
+        let is_first = sent.kind == Kind::Gradient && !sent.header.flags.has(Flags::RESEND);
+        if is_first && sent.from == NodeId(1) { Fate::IsLost } else { Fate::Arrives }
+    });
+    (0..8).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 16), ReduceOp::Sum)));
+    fabric.run(Span::from_millis(20));
+    whole(&mut fabric, 8 * 16);
+    let resent = |sent: &&Sent| sent.from == NodeId(1) && sent.header.flags.has(Flags::RESEND);
+    let resent: Vec<Time> = fabric.sent.iter().filter(resent).map(|sent| sent.at).collect();
+    assert_eq!(resent.len(), 14);
+    // The first alone, which makes the rank ask about the others.
+    let most_at_once = resent.chunk_by(|a, b| a == b).map(<[Time]>::len).max();
+    assert_eq!(most_at_once, Some(7), "{resent:?}");
 }
 
 fn with_deadline(rank: usize, elements: usize) -> Collective {

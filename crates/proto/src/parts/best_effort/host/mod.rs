@@ -53,6 +53,8 @@ pub struct BestEffortHost {
     prog: Option<u32>,
     rtt: RttEstimator,
     recovery: Recovery,
+    /// Since when what is sent again is counted, and how much it was since.
+    resent: (Time, u64),
     /// Blocks to ask about.
     questions: VecDeque<u64>,
     server: Server,
@@ -85,6 +87,7 @@ impl BestEffortHost {
             prog: None,
             rtt: RttEstimator::new(config.timers),
             recovery: Recovery::new(config.timers),
+            resent: (Time::ZERO, 0),
             questions: VecDeque::new(),
             server: Server::new(values, rules, config, &places),
             farewell: Farewell::new(config),
@@ -185,8 +188,8 @@ impl Host for BestEffortHost {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let timers = [self.loss_due(), self.silence_due(), self.life.next_deadline(), self.farewell.poll_timeout()];
-        timers.into_iter().flatten().min()
+        let timers = [self.loss_due(), self.pace_due(), self.silence_due(), self.life.next_deadline()];
+        timers.into_iter().flatten().chain(self.farewell.poll_timeout()).min()
     }
 
     fn max_packet_len(&self) -> usize {

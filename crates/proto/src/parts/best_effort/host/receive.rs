@@ -49,8 +49,13 @@ impl BestEffortHost {
             Kind::Need => self.needed(now, block, &header),
             Kind::Report => {
                 self.window.waiting(block).ok_or(DropReason::Stale)?;
-                self.heard = Some((block, Report::parse(&packet.bytes[HEADER_LEN..])?));
-                self.recovery.told_to_wait();
+                let report = Report::parse(&packet.bytes[HEADER_LEN..])?;
+                if report.missing.named().contains(&self.own()) {
+                    self.prompted(now, block);
+                } else {
+                    self.heard = Some((block, report));
+                    self.told_to_wait(block);
+                }
                 Ok(())
             }
             Kind::Mismatch => self.mismatch(block, Mismatch::parse(&packet.bytes[HEADER_LEN..])?),

@@ -8,6 +8,7 @@ use super::BestEffortHost;
 use crate::contract::config::TimerConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::time::{Span, Time};
+use crate::parts::best_effort::host::window::Place;
 use crate::parts::best_effort::wire::Header;
 
 /// Results of one server that overtake another's before something is done (A7) ...
@@ -18,8 +19,8 @@ const MOST_PATIENCE: u32 = 256;
 const SILENT_TIMEOUTS: u64 = 4;
 /// The longest time between two questions, in longest timeouts: a rank may be late for as long as it likes.
 const LONGEST_WAIT: u64 = 8;
-/// Where one block was lost, so many more are asked about at once.
-const MORE_QUESTIONS: usize = 16;
+/// Where one block was lost, so many more are asked about at once, up to a window after it: losses come together.
+const MOST_QUESTIONS: usize = 16;
 
 /// How long a worker has heard nothing, and how much it bears.
 pub(super) struct Recovery {
@@ -28,6 +29,10 @@ pub(super) struct Recovery {
     /// Since when no result has come, nor a question was asked; none while nothing is awaited.
     since: Option<Time>,
     wait: Span,
+    /// Nothing was lost, said somebody who was asked last.
+    told_to_wait: bool,
+    /// A window beyond the last block of which this rank's part was lost.
+    lossy_up_to: u64,
     /// The shortest time from a gradient to its answer: others' lateness makes it longer, and losses do.
     least: Option<Span>,
 }
@@ -35,7 +40,7 @@ pub(super) struct Recovery {
 impl Recovery {
     /// Nothing is awaited.
     pub(super) fn new(timers: TimerConfig) -> Recovery {
-        Recovery { timers, patience: PATIENCE, since: None, wait: timers.initial_rto, least: None }
+        Recovery { timers, patience: PATIENCE, since: None, wait: timers.initial_rto, told_to_wait: false, lossy_up_to: 0, least: None }
     }
 
     /// Something is awaited.
@@ -45,6 +50,11 @@ impl Recovery {
         }
     }
 
+    /// After so long what nobody delays has been answered.
+    fn timeout(&self) -> Span {
+        self.least.map_or(self.timers.initial_rto, |least| least.max(self.timers.min_rto))
+    }
+
     /// So long after it was sent for the only time, a gradient was answered.
     pub(super) fn sample(&mut self, span: Span) {
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
@@ -52,18 +62,14 @@ impl Recovery {
 
     /// A result has come.
     fn heard(&mut self, now: Time) {
-        let timeout = self.least.map_or(self.timers.initial_rto, |least| least.max(self.timers.min_rto));
-        (self.since, self.wait) = (Some(now), timeout.times(SILENT_TIMEOUTS));
+        (self.since, self.wait, self.told_to_wait) = (Some(now), self.timeout().times(SILENT_TIMEOUTS), false);
     }
 
-    /// A question has left: it, or its answer, may be lost.
+    /// Questions leave: they, or their answers, may be lost; or the last answer was that others are late.
     fn asked(&mut self, now: Time) {
-        (self.since, self.wait) = (Some(now), self.wait.times(2).min(self.timers.max_rto.max(self.wait)));
-    }
-
-    /// Nothing is lost, was the answer: others are late.
-    pub(super) fn told_to_wait(&mut self) {
-        self.wait = self.wait.times(2).min(self.timers.max_rto.times(LONGEST_WAIT).max(self.wait));
+        let longest = self.timers.max_rto.times(if self.told_to_wait { LONGEST_WAIT } else { 1 });
+        (self.since, self.wait) = (Some(now), self.wait.times(2).min(longest.max(self.wait)));
+        self.told_to_wait = false;
     }
 }
 
@@ -72,6 +78,25 @@ impl BestEffortHost {
     pub(super) fn loss_due(&self) -> Option<Time> {
         let place = self.window.first_flying().filter(|_| self.rules.acknowledges)?;
         Some(place.sent_at + self.rtt.rto(place.sends))
+    }
+
+    /// Whether something may be sent again now: in each timeout, as much as the window has packets. All of a burst but the
+    /// first would be lost once more at a queue that is short.
+    pub(super) fn may_resend(&mut self, now: Time) -> bool {
+        if self.resend_due(now) {
+            self.resent = (now, 0);
+        }
+        self.resent.1 < self.windows.packets()
+    }
+
+    fn resend_due(&self, now: Time) -> bool {
+        now >= self.resent.0 + self.recovery.timeout()
+    }
+
+    /// When something that waits may be sent again.
+    pub(super) fn pace_due(&self) -> Option<Time> {
+        let is_held = self.window.has_again() && self.resent.1 >= self.windows.packets();
+        is_held.then(|| self.resent.0 + self.recovery.timeout())
     }
 
     /// Sends again what nobody has acknowledged for a timeout.
@@ -102,6 +127,9 @@ impl BestEffortHost {
     pub(super) fn ask_if_silent(&mut self, now: Time) {
         if self.silence_due().is_some_and(|due| due <= now) {
             self.ask_oldest();
+            if self.window.first < self.recovery.lossy_up_to {
+                self.ask_more(now);
+            }
             self.recovery.asked(now);
         }
     }
@@ -111,6 +139,45 @@ impl BestEffortHost {
         let oldest = self.window.all_waiting().map(|place| place.block).find(|&block| !self.serves(block));
         if let Some(block) = oldest.filter(|block| !self.questions.contains(block)) {
             self.questions.push_back(block);
+        }
+    }
+
+    /// Asks about the oldest blocks besides of which this rank's part may be lost.
+    fn ask_more(&mut self, now: Time) {
+        let may_be_lost = |place: &&Place| !place.has_arrived && self.may_ask(now, place);
+        let blocks = self.window.all_waiting().filter(may_be_lost).map(|place| place.block);
+        let blocks: Vec<u64> = blocks.take(MOST_QUESTIONS).collect();
+        blocks.into_iter().for_each(|block| self.ask(now, block));
+    }
+
+    /// True if neither the block nor a question about it was sent for a timeout.
+    fn may_ask(&self, now: Time, place: &Place) -> bool {
+        let long_ago = |at: Time| now.since(at) >= self.recovery.timeout();
+        let is_quiet = long_ago(place.sent_at) && place.questioned_at.is_none_or(long_ago);
+        is_quiet && !place.queued && !self.serves(place.block) && !self.questions.contains(&place.block)
+    }
+
+    fn ask(&mut self, now: Time, block: u64) {
+        self.questions.push_back(block);
+        if let Some(place) = self.window.waiting_mut(block) {
+            place.questioned_at = Some(now);
+        }
+    }
+
+    /// The block's server lacks this rank's part, and others wait for it: a switch may have it.
+    pub(super) fn prompted(&mut self, now: Time, block: u64) {
+        let Some(place) = self.window.waiting_mut(block) else { return };
+        place.has_arrived = false;
+        if self.window.waiting(block).is_some_and(|place| self.may_ask(now, place)) {
+            self.ask(now, block);
+        }
+    }
+
+    /// This rank's part of a block has arrived, says its server: others' are late, or lost.
+    pub(super) fn told_to_wait(&mut self, block: u64) {
+        self.recovery.told_to_wait = true;
+        if let Some(place) = self.window.waiting_mut(block) {
+            place.has_arrived = true;
         }
     }
 
@@ -159,20 +226,16 @@ impl BestEffortHost {
         if place.attempt != header.attempt {
             return Err(DropReason::Stale);
         }
-        if place.queued && place.resend || place.sends > 1 && now.since(place.sent_at) < self.rtt.rto(1) {
+        if place.queued && place.resend || place.sends > 1 && now.since(place.sent_at) < self.recovery.timeout() {
             return Err(DropReason::Duplicate);
         }
         let transmission = place.transmission;
         self.window.send_again(block, true);
         let next = self.window.transmissions;
         self.windows.on_loss(transmission, next);
-        let may_be_lost = |place: &&super::window::Place| {
-            place.block != block && !place.queued && now.since(place.sent_at) >= self.rtt.rto(1)
-        };
-        let others = self.window.all_waiting().filter(may_be_lost).map(|place| place.block);
-        let others: Vec<u64> = others.filter(|&block| !self.serves(block)).take(MORE_QUESTIONS).collect();
+        self.recovery.lossy_up_to = self.window.next + u64::from(self.config.job.slots);
         if self.questions.is_empty() {
-            self.questions.extend(others);
+            self.ask_more(now);
         }
         Ok(())
     }

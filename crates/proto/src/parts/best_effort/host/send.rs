@@ -1,4 +1,5 @@
-//! What a host sends: what its server has to say first, then what is sent again, then as much as its windows allow.
+//! What a host sends: what its server has to say first, then what is sent again, then questions, then as much as its
+//! windows allow.
 
 use super::BestEffortHost;
 use super::scaling::Magnitude;
@@ -46,13 +47,18 @@ impl BestEffortHost {
                 return Some(transmit);
             }
         }
-        if let Some(question) = self.next_question(buf) {
-            return Some(question);
-        }
-        if let Some(block) = self.window.pop_again() {
+        if let Some((block, is_resend)) = self.window.next_again()
+            && (!is_resend || self.may_resend(now))
+        {
+            self.window.pop_again();
+            self.resent.1 += u64::from(is_resend);
             let is_repetition = self.window.waiting(block).is_some_and(|place| place.sends > 0);
             self.stats.retransmissions += u64::from(is_repetition);
             return Some(self.write_gradient(now, block, buf));
+        }
+        // After what is sent again, which is longer: questions that came first would fill a short queue, at each try.
+        if let Some(question) = self.next_question(buf) {
+            return Some(question);
         }
         let next = self.window.next;
         if self.window.flying >= self.windows.packets() || !self.may_begin(next) {
@@ -167,15 +173,17 @@ impl BestEffortHost {
                 Some(self.emit(Kind::Need, &header, (0, 0), to(rank), buf))
             }
             Outgoing::Report(block, rank) => {
-                let served = self.server.get(block).filter(|served| served.state == State::Gathering)?;
-                let header = bare(served, block, rank);
                 let mut report = Report::NOBODY;
                 self.server.missing(block).into_iter().for_each(|rank| report.miss(rank));
-                if !served.own {
+                if self.server.get(block).is_some_and(|served| !served.own) {
                     report.miss(self.own());
                 }
-                let len = report.emit(&mut buf[HEADER_LEN..]);
-                Some(self.emit(Kind::Report, &header, (len, len), to(rank), buf))
+                self.write_report(block, &report, rank, buf)
+            }
+            Outgoing::Prompt(block, rank) => {
+                let mut report = Report::NOBODY;
+                report.miss(rank);
+                self.write_report(block, &report, rank, buf)
             }
             Outgoing::Mismatch(block, rank) => {
                 let served = self.server.get(block)?;
@@ -185,6 +193,14 @@ impl BestEffortHost {
                 Some(self.emit(Kind::Mismatch, &header, (Mismatch::LEN, Mismatch::LEN), to(rank), buf))
             }
         }
+    }
+
+    /// Whom a block waits for.
+    fn write_report(&self, block: u64, report: &Report, to: Rank, buf: &mut [u8]) -> Option<Transmit> {
+        let served = self.server.get(block).filter(|served| served.state == State::Gathering)?;
+        let header = bare(served, block, to);
+        let len = report.emit(&mut buf[HEADER_LEN..]);
+        Some(self.emit(Kind::Report, &header, (len, len), self.places.node_of(to), buf))
     }
 
     /// The result, or the word to send again.

@@ -39,6 +39,10 @@ pub struct Place {
     pub overtaken: u32,
     /// Something was done about that.
     pub asked: bool,
+    /// When it was asked about last.
+    pub questioned_at: Option<Time>,
+    /// Its server or a switch has it, says the server.
+    pub has_arrived: bool,
 }
 
 impl Place {
@@ -59,6 +63,8 @@ impl Place {
             index: 0,
             overtaken: 0,
             asked: false,
+            questioned_at: None,
+            has_arrived: false,
         }
     }
 
@@ -66,6 +72,7 @@ impl Place {
     pub fn restart(&mut self, attempt: u8, scale: Option<BlockExponent>) {
         (self.attempt, self.scale, self.acked, self.sends) = (attempt, scale, false, 0);
         (self.overtaken, self.asked, self.resend) = (0, false, false);
+        (self.questioned_at, self.has_arrived) = (None, false);
     }
 }
 
@@ -184,17 +191,29 @@ impl Window {
         }
     }
 
-    /// The next block that is to be sent again. No window holds it up: all ranks wait for it, and each takes the place of a
-    /// packet that has come or is lost.
-    pub fn pop_again(&mut self) -> Option<u64> {
-        while let Some(block) = self.queue.pop_front() {
-            let index = self.index(block);
-            let place = &mut self.places[index];
-            if place.block == block && place.waits && std::mem::take(&mut place.queued) {
-                return Some(block);
+    /// The next block that is to be sent again, and whether past all aggregators.
+    pub fn next_again(&mut self) -> Option<(u64, bool)> {
+        while let Some(&block) = self.queue.front() {
+            if let Some(place) = self.waiting(block).filter(|place| place.queued) {
+                return Some((block, place.resend));
             }
+            self.queue.pop_front();
         }
         None
+    }
+
+    /// That block leaves.
+    pub fn pop_again(&mut self) {
+        if let Some(block) = self.queue.pop_front()
+            && let Some(place) = self.waiting_mut(block)
+        {
+            place.queued = false;
+        }
+    }
+
+    /// True if something is to be sent again.
+    pub fn has_again(&self) -> bool {
+        !self.queue.is_empty()
     }
 
     /// The oldest gradient that flies.

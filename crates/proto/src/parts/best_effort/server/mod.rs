@@ -39,6 +39,8 @@ pub enum Outgoing {
     Answer(u64, Rank),
     /// Who has not been heard of.
     Report(u64, Rank),
+    /// The server lacks this rank's part, and others wait for it.
+    Prompt(u64, Rank),
     /// Send it again.
     Need(u64, Rank),
     /// Ranks disagree.
@@ -193,7 +195,23 @@ impl Server {
             }
         };
         self.outbox.push_back(answer);
+        if let Outgoing::Report(..) = answer {
+            self.prompt(block);
+        }
         Ok(())
+    }
+
+    /// The first who waits for a block, and then one in as many as there are ranks, makes the server prompt those of whom
+    /// it knows nothing: they ask seldom themselves, if all that they wait for was late before.
+    fn prompt(&mut self, block: u64) {
+        let world = u32::from(self.world);
+        let Some(served) = self.blocks.get_mut(block) else { return };
+        let is_due = served.questions % world == 0;
+        served.questions = served.questions.wrapping_add(1);
+        if is_due {
+            let missing = self.missing(block);
+            self.outbox.extend(missing.into_iter().map(|rank| Outgoing::Prompt(block, rank)));
+        }
     }
 
     /// The ranks that nothing is known of.

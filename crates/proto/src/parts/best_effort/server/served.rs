@@ -57,6 +57,8 @@ pub struct Served {
     pub later: u32,
     /// ... and as many of them make it ask for what is missing.
     pub patience: u32,
+    /// Questions of ranks that wait for others.
+    pub questions: u32,
     /// Bytes of the result, as it travels, at the beginning of the accumulator.
     pub result_len: usize,
     filled: bool,
@@ -87,6 +89,7 @@ impl Served {
             ecn: false,
             later: 0,
             patience: PATIENCE,
+            questions: 0,
             result_len: 0,
             filled: false,
             lanes: vec![0; lane_bytes],
@@ -96,7 +99,7 @@ impl Served {
     fn begin(&mut self, block: u64) {
         (self.block, self.attempt, self.state, self.what) = (block, 0, State::Gathering, None);
         (self.index, self.collided, self.ecn) = (0, false, false);
-        (self.later, self.patience, self.result_len) = (0, PATIENCE, 0);
+        (self.later, self.patience, self.questions, self.result_len) = (0, PATIENCE, 0, 0);
         self.restart();
     }
 
