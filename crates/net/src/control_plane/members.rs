@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch::Receiver;
 use tributary_control::{Control, Departed, JobName, Refusal};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 
@@ -50,32 +51,42 @@ impl ControlPlane {
         look: impl Fn(&Control, ChildId) -> Option<Departed>,
         known: Departed,
     ) -> Result<(Departed, OpenWatch), Refusal> {
-        let mut departures = self.departures.subscribe();
+        let departures = self.departures.subscribe();
         let wid = open(&mut self.state().control)?;
         let open = OpenWatch { plane: Arc::clone(self), id, wid };
         // What it has said may be news to others.
         self.changed.notify_one();
-        let wait = async {
-            let mut seen = None;
-            loop {
-                departures.mark_unchanged();
-                let newest = self.with_control(|control| control.departures(id));
-                if newest.is_none() || newest != seen {
-                    seen = newest;
-                    let gone = self.with_control(|control| look(control, wid));
-                    if gone.as_ref() != Some(&known) {
-                        return gone;
-                    }
-                }
-                // Fails only if the control plane is gone, and then this future is too.
-                let _ = departures.changed().await;
-            }
-        };
-        match tokio::time::timeout(LONGEST, wait).await {
+        let newest = || self.with_control(|control| control.departures(id));
+        let gone = || self.with_control(|control| look(control, wid));
+        match tokio::time::timeout(LONGEST, until_news(departures, newest, gone, &known)).await {
             Ok(Some(gone)) => Ok((gone, open)),
             Ok(None) => Err(Refusal::UnknownJob { job: name.clone() }),
             Err(_) => Ok((known, open)),
         }
+    }
+}
+
+/// Waits until who is gone differs from `known`. It looks through all members only where the number of their departures
+/// is a new one: the control plane wakes every watch of every job at each of its turns.
+async fn until_news(
+    mut turns: Receiver<()>,
+    newest: impl Fn() -> Option<u32>,
+    gone: impl Fn() -> Option<Departed>,
+    known: &Departed,
+) -> Option<Departed> {
+    let mut seen = None;
+    loop {
+        turns.mark_unchanged();
+        let newest = newest();
+        if newest.is_none() || newest != seen {
+            seen = newest;
+            let gone = gone();
+            if gone.as_ref() != Some(known) {
+                return gone;
+            }
+        }
+        // Fails only if the control plane is gone, and then this future is too.
+        let _ = turns.changed().await;
     }
 }
 
@@ -90,5 +101,42 @@ impl Drop for OpenWatch {
     fn drop(&mut self) {
         self.plane.state().control.unwatch(self.plane.now(), self.id, self.wid);
         self.plane.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use tokio::sync::watch;
+
+    use super::*;
+
+    #[test]
+    fn a_watch_looks_through_all_members_only_when_somebody_of_its_job_may_be_gone() {
+        let (turns, departures, looks) = (watch::Sender::new(()), Cell::new(Some(1)), Cell::new(0));
+        let known = Departed::default();
+        let gone = || {
+            looks.set(looks.get() + 1);
+            departures.get().map(|_| Departed::default())
+        };
+        let mut wait = pin!(until_news(turns.subscribe(), || departures.get(), gone, &known));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut turn = || {
+            turns.send_replace(());
+            wait.as_mut().poll(&mut context)
+        };
+        for _ in 0..100 {
+            assert!(turn().is_pending());
+        }
+        assert_eq!(looks.get(), 1);
+        departures.set(Some(2));
+        assert!(turn().is_pending());
+        assert_eq!(looks.get(), 2);
+        // The job has ended.
+        departures.set(None);
+        assert!(turn().is_ready());
     }
 }
