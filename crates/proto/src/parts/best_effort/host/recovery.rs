@@ -40,7 +40,15 @@ pub(super) struct Recovery {
 impl Recovery {
     /// Nothing is awaited.
     pub(super) fn new(timers: TimerConfig) -> Recovery {
-        Recovery { timers, patience: PATIENCE, since: None, wait: timers.initial_rto, told_to_wait: false, lossy_up_to: 0, least: None }
+        Recovery {
+            timers,
+            patience: PATIENCE,
+            since: None,
+            wait: timers.initial_rto,
+            told_to_wait: false,
+            lossy_up_to: 0,
+            least: None,
+        }
     }
 
     /// Something is awaited.
