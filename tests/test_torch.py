@@ -41,6 +41,11 @@ def test_reductions_are_right_and_take_the_way_that_knows_them(
     assert digests[0] == digests[1] == digests[2]
 
 
+def test_two_ranks_that_name_no_protocol_get_the_default_ones_bits(ranks: Ranks, meet: str) -> None:
+    own, switchs = (ranks(torch_rank.roundings, 2, meet + name, name) for name in ("auto", "switchml"))
+    assert own[0] == own[1] == switchs[0] == switchs[1]
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_tensors_of_every_layout(ranks: Ranks, meet: str, size: int) -> None:
     ranks(torch_rank.layouts, size, meet)
@@ -176,6 +181,13 @@ def test_options_come_from_variables_and_typing_mistakes_are_told() -> None:
     ]:
         with pytest.raises(ValueError, match=word):
             Options.from_environment({name: value})
+
+
+def test_two_ranks_over_rank_0s_own_switch_use_the_ring_and_all_others_switchml() -> None:
+    assert Options().of_group(2).protocol == "ring"
+    for options, size in [(Options(), 3), (Options(switch="a:1"), 2), (Options(options="numbers=fixed"), 2)]:
+        assert options.of_group(size).protocol == "switchml"
+    assert Options(protocol="switchml").of_group(2).protocol == "switchml"
 
 
 def test_a_pytorch_that_is_too_old_is_refused_with_a_sentence() -> None:

@@ -62,6 +62,19 @@ def reductions(rank: int, size: int, meet: str, options: str, in_network: int) -
     return seen
 
 
+def roundings(rank: int, size: int, meet: str, protocol: str) -> list[str]:
+    """Floats whose sums and products are rounded; the bits of the results."""
+    seen = []
+    with world(rank, size, meet, protocol=protocol):
+        for dtype in FLOATS:
+            draw = torch.Generator().manual_seed(rank)
+            for op in ("SUM", "AVG", "PRODUCT"):
+                tensor = (torch.randn(3001, generator=draw) * torch.logspace(-6, 4, 3001)).to(dtype)
+                dist.all_reduce(tensor, op=getattr(dist.ReduceOp, op))
+                seen.append(digest(tensor))
+    return seen
+
+
 def layouts(rank: int, size: int, meet: str) -> None:
     """Tensors of every shape and memory layout."""
     with world(rank, size, meet):

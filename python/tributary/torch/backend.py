@@ -43,7 +43,8 @@ class TributaryBackend(Reductions, HostOnly):
     ) -> None:
         super().__init__(rank, size, name)
         self._on_end = on_end
-        self._chosen = options or Options.from_environment()
+        self._given = options or Options.from_environment()
+        self._chosen = self._given.of_group(size)
         self._options = Backend.Options(NAME, timeout=timeout)
         self._options.global_ranks_in_group = list(global_ranks)
         self._options.group_name = name

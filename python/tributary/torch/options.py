@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from tributary import _core
@@ -13,6 +13,9 @@ from tributary import _core
 TORCH_DEFAULT = timedelta(minutes=30)
 
 FALLBACKS = ("gloo", "error")
+
+#: The protocol of who names none, what it stands for, and between two ranks alone.
+AUTO, _DEFAULT, _OF_TWO = "auto", "switchml", "ring"
 
 #: The variables that the options come from; any other TRIBUTARY_* variable but the program's own is a typing mistake.
 VARIABLES = {
@@ -39,9 +42,10 @@ class Options:
     fallback: str = "gloo"
     #: Seconds until missing ranks are given up, for groups whose script gives no timeout.
     timeout: float | None = None
-    #: "switchml" (the switch sums), "canary" (the switches of a fabric do), "ring" (the hosts do) or "ps"
-    #: (parameter servers do: those on offer, or one beside each rank).
-    protocol: str = "switchml"
+    #: "switchml" or "panama" (the switch sums), "canary", "atp" or "pa-atp" (the switches of a fabric do), "ring" (the
+    #: hosts do) or "ps" (parameter servers do: those on offer, or one beside each rank). "auto": "switchml"; but "ring"
+    #: between two ranks over the switch in rank 0's process, which gives the same bits with half as many bytes.
+    protocol: str = AUTO
     #: Options of the protocol: "name=value", several with commas between.
     options: str = ""
 
@@ -51,13 +55,15 @@ class Options:
             raise ValueError(f"TRIBUTARY_FALLBACK is {' or '.join(FALLBACKS)}, not '{self.fallback}'")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"TRIBUTARY_TIMEOUT is a number of seconds above 0, not {self.timeout}")
-        if self.protocol not in _core.protocols():
-            raise ValueError(f"TRIBUTARY_PROTOCOL is {' or '.join(_core.protocols())}, not '{self.protocol}'")
+        protocols = _core.protocols()
+        if self.protocol not in (AUTO, *protocols):
+            raise ValueError(f"TRIBUTARY_PROTOCOL is {' or '.join((AUTO, *protocols))}, not '{self.protocol}'")
+        protocol = _DEFAULT if self.protocol == AUTO else self.protocol
         try:
-            _core.check_options(self.protocol, self.protocol_options)
+            _core.check_options(protocol, self.protocol_options)
         except ValueError as error:
             raise ValueError(f"TRIBUTARY_OPTIONS: {error}") from None
-        if _core.needs_fabric(self.protocol) and self.switch is None:
+        if _core.needs_fabric(protocol) and self.switch is None:
             raise ValueError(
                 f"TRIBUTARY_PROTOCOL={self.protocol} needs a fabric of switches: TRIBUTARY_SWITCH names the one next "
                 "to this rank"
@@ -67,6 +73,14 @@ class Options:
             raise ValueError(f"TRIBUTARY_SWITCH is HOST:PORT[,HOST:PORT...], not '{self.switch}'")
         if len(set(switches)) < len(switches):
             raise ValueError(f"TRIBUTARY_SWITCH names a switch twice: {self.switch}")
+
+    def of_group(self, size: int) -> Options:
+        """Choose the protocol for a group of so many ranks, if nobody has."""
+        if self.protocol != AUTO:
+            return self
+        # Options are those of the default protocol.
+        has_half_the_bytes = size == 2 and self.switch is None and not self.options
+        return replace(self, protocol=_OF_TWO if has_half_the_bytes else _DEFAULT)
 
     @property
     def protocol_options(self) -> dict[str, str]:

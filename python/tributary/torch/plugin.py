@@ -27,7 +27,7 @@ def _create(opts: Any, pg_options: object | None) -> TributaryBackend:
     options = pg_options or Options.from_environment()
     default = next((group for group in groups.values() if group.is_default()), None)
     if pg_options is None and default is not None:
-        options = default._chosen
+        options = default._given
     name = opts.group_id
     backend = TributaryBackend(
         opts.store,
