@@ -1,0 +1,104 @@
+//! When slots are sent again, in virtual time.
+
+use super::*;
+use crate::contract::ids::{JobId, JobKey};
+
+fn recovery(rank: u16, trees: u16) -> Recovery {
+    let job = JobConfig {
+        job: JobId(1),
+        key: JobKey(1),
+        protocol: 1,
+        world: 2,
+        slots: 8,
+        elements_per_packet: 64,
+        trees,
+        levels: false,
+        options: Default::default(),
+    };
+    Recovery::new(&job, Rank(rank), TimerConfig::default(), Order::Sent)
+}
+
+/// When the trees of a rank that never hears anything are probed, from the second time on.
+fn probes(rank: u16, trees: u16, count: usize) -> Vec<(Time, u16)> {
+    let (mut recovery, mut queue) = (recovery(rank, trees), SendQueue::new(8));
+    (0..8).for_each(|slot| _ = recovery.sent(Time::ZERO, slot, false));
+    let mut times = Vec::new();
+    while times.len() < count {
+        let due = recovery.poll_timeout().unwrap();
+        recovery.handle_timeout(due, &mut queue);
+        let mut probed = Vec::new();
+        while let Some(slot) = queue.pop() {
+            recovery.sent(due, slot, false);
+            probed.push((due, recovery.tree_of_slot(slot).0));
+        }
+        probed.dedup();
+        times.extend(probed);
+    }
+    times.split_off(usize::from(trees))
+}
+
+/// Where they meet, a short queue would take the packets of the same few for ever.
+#[test]
+fn ranks_and_shards_that_lost_all_at_one_time_do_not_probe_at_one_time_again() {
+    let ranks: Vec<Time> = (0..10).flat_map(|rank| probes(rank, 1, 30)).map(|(time, _)| time).collect();
+    let trees: Vec<Time> = probes(0, 4, 200).into_iter().map(|(time, _)| time).collect();
+    for mut times in [ranks, trees] {
+        let all = times.len();
+        times.sort();
+        times.dedup_by(|b, a| b.since(*a) < Span::from_micros(20));
+        assert!(times.len() > all * 9 / 10, "{} of {all} apart", times.len());
+    }
+}
+
+/// One packet, answered after `took`; how often it was sent again meanwhile.
+fn round(recovery: &mut Recovery, sent_at: Time, took: Span) -> usize {
+    let (mut queue, mut again) = (SendQueue::new(8), 0);
+    recovery.sent(sent_at, 0, false);
+    while let Some(due) = recovery.poll_timeout().filter(|&due| due < sent_at + took) {
+        recovery.handle_timeout(due, &mut queue);
+        while let Some(slot) = queue.pop() {
+            recovery.sent(due, slot, false);
+            again += 1;
+        }
+    }
+    recovery.answered(sent_at + took, 0, &mut queue);
+    again
+}
+
+/// A run of 44 packets takes 5.4 ms at 0.1 Gbit/s: its answers come together, after as long again nothing comes.
+#[test]
+fn answers_that_come_in_runs_make_nobody_send_again() {
+    let job = JobConfig { slots: 512, ..recovery(0, 1).job };
+    let mut recovery = Recovery::new(&job, Rank(0), TimerConfig::default(), Order::Sent);
+    let (mut queue, mut again, mut now) = (SendQueue::new(512), 0, Time::ZERO);
+    (0..512).for_each(|slot| _ = recovery.sent(now, slot, false));
+    for run in 0..100 {
+        let next = now + Span::from_micros(if run == 0 { 300 } else { 5_400 });
+        while let Some(due) = recovery.poll_timeout().filter(|&due| due < next) {
+            recovery.handle_timeout(due, &mut queue);
+            while let Some(slot) = queue.pop() {
+                recovery.sent(due, slot, false);
+                again += 1;
+            }
+        }
+        now = next;
+        for slot in (0..44).map(|place| (run * 44 + place) % 512) {
+            recovery.answered(now, slot, &mut queue);
+            recovery.sent(now, slot, true);
+        }
+    }
+    // The first gap is not known beforehand.
+    assert!(again <= 2 * PROBES, "{again}");
+}
+
+#[test]
+fn a_quiet_that_was_none_makes_the_next_one_wait_for_longer() {
+    let mut recovery = recovery(0, 1);
+    assert_eq!(round(&mut recovery, Time::ZERO, Span::from_micros(300)), 0, "the fastest so far");
+    // From now on answers take a hundred times as long, and none of them is a sample.
+    let start = Time::ZERO + Span::from_millis(100);
+    let again: Vec<usize> =
+        (0..10).map(|i| round(&mut recovery, start + Span::from_millis(100 * i), Span::from_millis(30))).collect();
+    assert!(again[0] > 1, "{again:?}");
+    assert!(again[5..].iter().all(|&again| again <= 1), "{again:?}");
+}
