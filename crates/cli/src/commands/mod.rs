@@ -5,6 +5,7 @@ mod collective;
 mod demo;
 mod doctor;
 mod fabric;
+mod manual;
 mod ps;
 mod reproduce;
 mod sim;
@@ -70,6 +71,10 @@ pub enum Command {
     Reproduce(reproduce::Args),
     /// Run protocols on simulated networks of any size
     Sim(sim::Args),
+    /// Print what makes a shell complete this program's words
+    Completions(manual::CompletionsArgs),
+    /// Write manual pages, one for each command
+    Man(manual::ManArgs),
 }
 
 impl Command {
@@ -87,7 +92,7 @@ impl Command {
             Command::Traffic(_) => false,
             Command::Bench(args) => args.json,
             Command::Demo(args) => args.json,
-            Command::Star(_) => false,
+            Command::Star(_) | Command::Completions(_) | Command::Man(_) => false,
             Command::Reproduce(args) => args.json,
             Command::Sim(args) => args.json(),
         }
@@ -110,6 +115,8 @@ impl Command {
             Command::Star(args) => star::run(&args, program),
             Command::Reproduce(args) => reproduce::run(args, program),
             Command::Sim(args) => sim::run(args, program),
+            Command::Completions(args) => manual::completions(&args),
+            Command::Man(args) => manual::man(&args),
         }
     }
 }
