@@ -165,3 +165,9 @@ fn without_congestion_control_the_flow_starves() {
     let (job, flow) = shares("options = { congestion_control = \"off\" }");
     assert!(flow < 0.2, "the job {job}, the flow {flow}");
 }
+
+#[test]
+fn beside_a_flow_under_dctcp_each_gets_its_share() {
+    let (job, flow) = shares("");
+    assert!((0.8..1.25).contains(&job) && (0.8..1.25).contains(&flow), "the job {job}, the flow {flow}");
+}
