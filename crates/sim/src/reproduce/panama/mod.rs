@@ -2,6 +2,7 @@
 
 mod hardware;
 mod machines;
+mod shares;
 mod speedup;
 
 use super::paper::{Paper, embedded, read};
@@ -15,6 +16,7 @@ pub static PAPER: Paper = Paper {
         "panama-fig1"
         "panama-s41"
         "panama-fig6a"
+        "panama-fig10"
         "panama-table2"
         "panama-appA"
     },
@@ -22,6 +24,7 @@ pub static PAPER: Paper = Paper {
         ("speedup", read::<speedup::Speedup>),
         ("turns", read::<machines::Turns>),
         ("accelerator", read::<machines::Accelerator>),
+        ("shares", read::<shares::Shares>),
         ("hardware", read::<hardware::Hardware>),
     ],
 };
