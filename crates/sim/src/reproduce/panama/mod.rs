@@ -4,6 +4,7 @@ mod hardware;
 mod machines;
 mod shares;
 mod speedup;
+mod trees;
 
 use super::paper::{Paper, embedded, read};
 
@@ -16,6 +17,7 @@ pub static PAPER: Paper = Paper {
         "panama-fig1"
         "panama-s41"
         "panama-fig6a"
+        "panama-fig9"
         "panama-fig10"
         "panama-table2"
         "panama-appA"
@@ -25,6 +27,7 @@ pub static PAPER: Paper = Paper {
         ("turns", read::<machines::Turns>),
         ("accelerator", read::<machines::Accelerator>),
         ("shares", read::<shares::Shares>),
+        ("trees", read::<trees::Trees>),
         ("hardware", read::<hardware::Hardware>),
     ],
 };
