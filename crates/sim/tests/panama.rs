@@ -111,13 +111,42 @@ fn a_switch_that_cannot_hold_its_jobs_is_refused_in_a_sentence() {
     assert!(error.contains("switch 0") && error.contains("give switches more"), "{error}");
 }
 
+/// Sums that leave a rack at half of the rate at which they are made there, and a window longer than the queues.
+fn overloaded(lossless: &str) -> String {
+    format!(
+        "end = \"2 s\"\n[network]\nleaf_spine = {{ leaves = 4, spines = 1, hosts_per_leaf = 4 }}\nrate = \"10 Gbit/s\"\n\
+         delay = \"1 us\"\nqueue = \"1 MiB\"\ncore = {{ rate = \"5 Gbit/s\" }}\n{lossless}\n[[job]]\nprotocol = \"panama\"\n\
+         hosts = \"all\"\ntensor = \"16 MiB\"\nslots = 4096\noptions = {{ congestion_control = \"off\" }}\n\
+         rto = {{ initial = \"10 ms\", min = \"1 ms\", max = \"200 ms\" }}\n"
+    )
+}
+
+/// Packets that were dropped, and PAUSEs, of all links.
+fn drops_and_pauses(sim: &Simulation) -> (u64, u64) {
+    let links = (0..sim.fabric.links().len() as u32).map(|link| sim.fabric.counters(LinkId(link)));
+    links.fold((0, 0), |(drops, pauses), link| (drops + link.losses.iter().sum::<u64>(), pauses + link.pauses))
+}
+
+/// §4.2.1, R4.
+#[test]
+fn pause_keeps_queues_from_dropping_where_twice_as_much_comes_as_can_leave() {
+    let mut lossy = build(&Config::parse(&overloaded("")).unwrap()).unwrap();
+    lossy.run(Time::ZERO + Span::from_millis(20));
+    let (drops, pauses) = drops_and_pauses(&lossy);
+    assert!(drops > 0 && pauses == 0, "without PAUSE: {drops} packets dropped");
+    let sim = run(&overloaded("lossless = {}"));
+    let (drops, pauses) = drops_and_pauses(&sim);
+    assert!(drops == 0 && pauses > 0, "{drops} packets dropped, {pauses} PAUSEs");
+    assert_eq!(sent_again(&sim), 0);
+}
+
 /// Figure 10: two ranks on each side of one cable, and a flow under DCTCP that was there before. The shares of both in the
-/// last half, of half of the cable.
+/// last half, of half of the cable. Windows count packets, and the packets of both have 1,500 bytes.
 fn shares(option: &str) -> (f64, f64) {
     let text = format!(
         "[network]\ndumbbell = {{ left = 3, right = 3 }}\nrate = \"10 Gbit/s\"\ndelay = \"5 us\"\nqueue = \"1 MiB\"\n\
          mark_above = \"128 KiB\"\n[[job]]\nprotocol = \"panama\"\nhosts = [0, 1, 3, 4]\nroots = [1]\nslots = 512\n\
-         tensor = \"512 MiB\"\nstart = \"50 ms\"\n{option}\n"
+         elements_per_packet = 358\ntensor = \"512 MiB\"\nstart = \"50 ms\"\n{option}\n"
     );
     let mut sim = build(&Config::parse(&text).unwrap()).unwrap();
     let (rank, sender) = (NodeId(0), NodeId(2));
@@ -135,4 +164,10 @@ fn shares(option: &str) -> (f64, f64) {
 fn without_congestion_control_the_flow_starves() {
     let (job, flow) = shares("options = { congestion_control = \"off\" }");
     assert!(flow < 0.2, "the job {job}, the flow {flow}");
+}
+
+#[test]
+fn beside_a_flow_under_dctcp_each_gets_its_share() {
+    let (job, flow) = shares("");
+    assert!((0.8..1.25).contains(&job) && (0.8..1.25).contains(&flow), "the job {job}, the flow {flow}");
 }

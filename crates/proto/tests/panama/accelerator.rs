@@ -120,6 +120,18 @@ fn one_port_alone_gives_back_what_it_brings() {
 }
 
 #[test]
+fn a_port_that_is_not_there_is_bypassed_and_not_added_as_zero() {
+    for ports in [1, 2, 3, 5, 6, 7] {
+        let mut bench = Bench::new(ports, None, 0);
+        let mut sum = None;
+        for port in 0..ports {
+            sum = bench.contribute(port, 0, -0.0).unwrap();
+        }
+        assert_eq!(sum.unwrap().value.to_bits(), (-0.0f32).to_bits(), "{ports} ports: -0 and nothing else is -0");
+    }
+}
+
+#[test]
 fn sums_are_in_the_order_of_ports_whatever_the_order_of_arrival() {
     // (2^24 + 1) + (1 + -2^24): each pair is rounded first.
     let brings = [16_777_216.0, 1.0, 1.0, -16_777_216.0f32];
@@ -279,6 +291,26 @@ fn a_tree_goes_back_to_the_least_that_anybody_lacks_where_32_bits_end_too() {
         let says = Header { epoch: 1, ..bench.header(1, at(3)) };
         bench.packet(1, Kind::Base, says, 0.0, Ecn::NotCapable);
         assert_eq!(bench.notices(), [(Verdict::Port(PortId(1)), Kind::Rewind, at(1))]);
+    }
+}
+
+/// Child 0 asks for VID 2, child 1 lacks VID 1, and child 2 lacks nothing.
+#[test]
+fn a_tree_goes_back_to_the_least_whoever_asked_and_whoever_spoke_last() {
+    let bases = [2, 1, 4];
+    for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1]] {
+        let mut bench = Bench::new(3, None, 0);
+        for (vid, port) in (0..4).flat_map(|vid| (0..3).map(move |port| (vid, port))) {
+            bench.contribute(port, vid, 1.0).unwrap();
+        }
+        bench.packet(0, Kind::Gone, bench.header(0, bases[0]), 0.0, Ecn::NotCapable);
+        assert_eq!(bench.notices(), [(Verdict::Group(GROUP), Kind::Sync, 0)]);
+        for port in order {
+            let says = Header { epoch: 1, ..bench.header(port, bases[usize::from(port)]) };
+            bench.packet(port, Kind::Base, says, 0.0, Ecn::NotCapable);
+        }
+        assert_eq!(bench.notices(), [(Verdict::Group(GROUP), Kind::Rewind, 1)], "{order:?}");
+        assert_eq!(bench.machine.expected(), 1);
     }
 }
 

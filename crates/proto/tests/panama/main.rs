@@ -13,3 +13,4 @@ mod strangers;
 mod sums;
 mod trouble;
 mod windows;
+mod worker;

@@ -2,7 +2,9 @@
 
 mod hardware;
 mod machines;
+mod shares;
 mod speedup;
+mod trees;
 
 use super::paper::{Paper, embedded, read};
 
@@ -15,6 +17,8 @@ pub static PAPER: Paper = Paper {
         "panama-fig1"
         "panama-s41"
         "panama-fig6a"
+        "panama-fig9"
+        "panama-fig10"
         "panama-table2"
         "panama-appA"
     },
@@ -22,6 +26,8 @@ pub static PAPER: Paper = Paper {
         ("speedup", read::<speedup::Speedup>),
         ("turns", read::<machines::Turns>),
         ("accelerator", read::<machines::Accelerator>),
+        ("shares", read::<shares::Shares>),
+        ("trees", read::<trees::Trees>),
         ("hardware", read::<hardware::Hardware>),
     ],
 };
