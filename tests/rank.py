@@ -84,6 +84,21 @@ def sums(rank: int, world: int, switch: str, job: str, protocol: str) -> list[st
     return digests
 
 
+def shared_sums(rank: int, world: int, switch: str, job: str, protocol: str) -> list[str]:
+    """Integers exactly, floats within four times the bound of Theorem 1; who sums depends on the switch's room."""
+    digests = []
+    with connect(rank, world, switch, job, protocol=protocol) as group:
+        for size in (0, 1, 65, 200_003):
+            integers = group.allreduce(data(rank, size, "i32"), op="sum")
+            assert np.array_equal(integers, expected(world, size, "i32", "sum")[0])
+            floats = group.allreduce(data(rank, size, "f32"), op="sum")
+            exact, bound = expected(world, size, "f32", "sum")
+            assert np.all(np.abs(floats.astype(np.float64) - exact) <= 4 * bound)
+            digests += [digest(integers), digest(floats)]
+        assert 0.0 <= group.stats().in_network <= 1.0
+    return digests
+
+
 def rooted(rank: int, world: int, switch: str, job: str, protocol: str) -> None:
     """A reduce to each rank, a broadcast from each, of every layout; a barrier."""
     with connect(rank, world, switch, job, protocol=protocol) as group:

@@ -9,8 +9,10 @@ from conftest import Ranks
 from program import Daemon
 from tributary import _core
 
-#: Those that need no fabric of switches. Where servers sum, each rank is one besides: nobody has offered another.
-PROTOCOLS = [protocol for protocol in _core.protocols() if not _core.needs_fabric(protocol)]
+#: Where servers sum, each rank is one besides: nobody has offered another.
+PROTOCOLS = [protocol for protocol in _core.protocols() if not _core.sums_on_the_way(protocol)]
+#: Those whose jobs share the switch's memory.
+SHARING = [protocol for protocol in _core.protocols() if _core.sums_on_the_way(protocol)]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -18,6 +20,15 @@ PROTOCOLS = [protocol for protocol in _core.protocols() if not _core.needs_fabri
 def test_every_rank_gets_the_same_right_bits(ranks: Ranks, daemon: Daemon, job: str, world: int, protocol: str) -> None:
     digests = ranks(rank.sums, world, daemon.address, job, protocol)
     assert len(digests[0]) == len(rank.SIZES) * len(rank.DTYPES) * 2
+    assert all(other == digests[0] for other in digests)
+
+
+@pytest.mark.parametrize("protocol", SHARING)
+@pytest.mark.parametrize("world", [1, 2, 5])
+def test_jobs_that_share_the_switchs_memory_get_the_same_right_bits(
+    ranks: Ranks, daemon: Daemon, job: str, world: int, protocol: str
+) -> None:
+    digests = ranks(rank.shared_sums, world, daemon.address, job, protocol)
     assert all(other == digests[0] for other in digests)
 
 

@@ -21,12 +21,14 @@ use tributary_proto::contract::config::{
 use tributary_proto::contract::drive::record::{HostRecorder, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
+use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::protocols;
+use tributary_proto::switch_options::SwitchOptions;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 use tributary_sim::config::Config;
 use tributary_sim::experiment;
@@ -162,8 +164,14 @@ fn tap(
 /// One collective over the real driver: the record, and each rank's sum.
 fn real(world: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
-    let options =
-        ShardOptions { shard: TreeId(0), listen, receive_buffer: 8 << 20, send_buffer: 8 << 20, incarnation: None };
+    let options = ShardOptions {
+        shard: TreeId(0),
+        listen,
+        receive_buffer: 8 << 20,
+        send_buffer: 8 << 20,
+        incarnation: None,
+        switch_options: SwitchOptions::defaults(Defaults::Real),
+    };
     let handle = ShardHandle::start(&options).unwrap();
     let sockets = || (0..world).map(|_| socket()).collect::<Vec<UdpSocket>>();
     let (to_workers, to_shard) = (sockets(), sockets());

@@ -1,12 +1,16 @@
 //! The switch's file: every setting that an operator may write, as TOML. `docs/switch.toml` shows all of them.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::Deserialize;
+use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::time::Span;
+use tributary_proto::switch_options::{self, SwitchOptionError, SwitchOptions};
 
 use crate::admission::{Limits, Quota, Timers};
 use crate::network::Network;
+use crate::option_text::{OptionTable, of_switches};
 
 /// Why a switch's file is no good: one sentence that names the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +57,9 @@ pub struct SwitchConfigFile {
     /// What jobs of certain names may have; the first that fits counts.
     #[serde(default, rename = "quota")]
     pub quotas: Vec<QuotaFile>,
+    /// What the switch holds for jobs that share its memory, by protocol: `[switches.NAME]`.
+    #[serde(default)]
+    pub switches: BTreeMap<String, OptionTable>,
 }
 
 /// A quota in the file.
@@ -97,10 +104,20 @@ impl SwitchConfigFile {
                 return fail(format!("{name} = {seconds}: it may be {least} to 86400 seconds"));
             }
         }
+        if let Err(error) = self.switch_options(&[]) {
+            return fail(error.to_string());
+        }
         match self.quotas.iter().find(|quota| quota.jobs.is_empty()) {
             Some(_) => fail("quota: 'jobs' is an empty pattern; '*' stands for all jobs".into()),
             None => Ok(()),
         }
+    }
+
+    /// What jobs share at the switch: as the file says, or as `PROTOCOL.NAME=VALUE` in its place, the last one first.
+    pub fn switch_options(&self, flags: &[String]) -> Result<SwitchOptions, SwitchOptionError> {
+        let mut given = of_switches(&self.switches);
+        flags.iter().try_for_each(|flag| switch_options::add(&mut given, flag))?;
+        SwitchOptions::read(&given, Defaults::Real)
     }
 
     /// Puts what the file sets in the place of what `limits` has.
@@ -170,6 +187,7 @@ mod tests {
             ("grace_s = nan", "grace_s = NaN"),
             ("[[quota]]\njobs = \"\"", "empty pattern"),
             ("cores = ", "line 1: "),
+            ("[switches.pigeon]\nwings = 2", "switches have no options for \"pigeon\", but for "),
         ];
         for (text, sentence) in cases {
             let error = SwitchConfigFile::parse(text).unwrap_err().to_string();

@@ -27,7 +27,7 @@ use tributary_proto::contract::time::Time;
 use self::above::{News, WatchesAbove};
 pub(crate) use self::members::OpenWatch;
 use self::shards::job_in_shard;
-pub(crate) use self::shards::{Shard, Sighting, Sightings};
+pub(crate) use self::shards::{Shard, Sighting, Sightings, used_by};
 use crate::ascent::{Ascender, Question, Said};
 use crate::clock::{Clock, duration};
 use crate::pool_size;
@@ -182,8 +182,8 @@ impl ControlPlane {
                 pool_size::largest(buffer, count, senders, packet_bytes)
             });
         }
-        let buffer = self.shards.iter().map(|shard| shard.receive_buffer()).min().unwrap_or(0);
-        pool_size::largest(buffer, self.shards.len(), senders, packet_bytes)
+        let (buffer, used) = shards::buffers(&self.shards, request.protocol);
+        pool_size::largest(buffer, used, senders, packet_bytes)
     }
 
     /// A member has ended its part of the job.
@@ -362,7 +362,7 @@ impl ControlPlane {
     }
 
     async fn install_everywhere(&self, plan: &Plan) -> Result<(), ShardError> {
-        for (number, shard) in self.shards.iter().enumerate() {
+        for (number, shard) in self.shards.iter().enumerate().take(used_by(plan.protocol)) {
             shard.install(&plan.name, job_in_shard(plan, number)).come().await??;
         }
         Ok(())

@@ -36,6 +36,12 @@ pub fn elements_in(protocol: &'static Protocol, payload: usize) -> u16 {
     (elements / 2 * 2) as u16
 }
 
+/// The most elements of four bytes that any job of the protocol has in a packet.
+pub fn longest_elements(protocol: &'static Protocol) -> u16 {
+    const IP_AND_UDP: usize = 28;
+    elements_in(protocol, MAX_MTU as usize - IP_AND_UDP)
+}
+
 /// The pool size over all shards that keeps one worker's link busy.
 pub fn suggested(link_bits_per_s: Option<u64>, round_trip: Duration, packet_bytes: usize) -> u16 {
     let bytes_per_s = link_bits_per_s.unwrap_or(UNKNOWN_LINK_BITS_PER_S) / 8;

@@ -13,10 +13,12 @@ use std::net::{IpAddr, SocketAddr};
 use tributary_control::SwitchPlace;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::drop_reason::DropCounters;
-use tributary_proto::contract::ids::{ChildId, JobId, TreeId};
+use tributary_proto::contract::ids::{ChildId, JobId, PortSet, TreeId};
 use tributary_proto::contract::pipeline::{JobReport, Pipeline};
 use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::switch::SharedReport;
 use tributary_proto::contract::time::Time;
+use tributary_proto::switch_options::SwitchOptions;
 
 pub(crate) use self::rates::Rates;
 use self::thread::{Command, Star};
@@ -37,6 +39,8 @@ pub struct ShardOptions {
     pub send_buffer: usize,
     /// What the switch's process is known by at the switch above, if there is one.
     pub incarnation: Option<u64>,
+    /// What the operator has chosen for the machines that jobs share.
+    pub switch_options: SwitchOptions,
 }
 
 /// A job for one shard.
@@ -100,6 +104,8 @@ pub struct ShardReport {
     pub unroutable: u64,
     /// The socket's account.
     pub socket: SocketCounters,
+    /// What jobs share here: the protocol's code, the state, and its bytes.
+    pub shared: Vec<(u8, SharedReport, usize)>,
 }
 
 /// Why a call to a shard failed.
@@ -122,6 +128,12 @@ pub enum ShardError {
     /// More members than a shard has ports.
     #[error("shard {0} of the switch has no free ports")]
     NoPorts(TreeId),
+    /// More members than a machine that jobs share can tell apart.
+    #[error(
+        "{0} tells the first {most} workers of a switch apart, those of all its jobs together, and they are there: wait \
+         until a job has ended, or start another switch", most = PortSet::CAPACITY
+    )]
+    Crowded(&'static str),
 }
 
 /// The control plane's end of one shard. Dropping it stops the shard.
@@ -130,10 +142,11 @@ pub struct ShardHandle(Handle<Command>);
 impl ShardHandle {
     /// Opens the socket and starts the thread.
     pub fn start(options: &ShardOptions) -> Result<ShardHandle, ShardError> {
-        let &ShardOptions { shard, listen, receive_buffer, send_buffer, incarnation } = options;
+        let &ShardOptions { shard, listen, receive_buffer, send_buffer, incarnation, ref switch_options } = options;
         let open = || {
             let udp = UdpPort::open(listen, receive_buffer, send_buffer)?;
-            Handle::start(format!("shard-{shard}"), shard, udp, Pipeline::default(), Star::new(shard, incarnation))
+            let star = Star::new(shard, incarnation, switch_options.clone());
+            Handle::start(format!("shard-{shard}"), shard, udp, Pipeline::default(), star)
         };
         open().map(ShardHandle).map_err(|source| ShardError::Open { listen, source })
     }

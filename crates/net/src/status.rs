@@ -1,5 +1,7 @@
 //! The state of a switch for people and programs: what `GET /status` answers and `tributary status` prints.
 
+pub mod lag;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -256,6 +258,9 @@ pub struct JobStatus {
     pub slots_waiting: u32,
     /// Ranks that some incomplete sum waits for, ascending; for a switch below, all of its ranks.
     pub waiting_for: Vec<u16>,
+    /// The rank that is furthest behind the first, where results wait for it and the protocol tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<lag::LagStatus>,
     /// Elements per packet.
     pub elements_per_packet: u16,
     /// Bytes that it is charged.

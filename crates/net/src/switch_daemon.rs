@@ -7,6 +7,8 @@ use std::sync::Arc;
 use tributary_control::tokens::{Tenant, Tokens};
 use tributary_control::{Limits, Network, Quota, Share, Timers};
 use tributary_proto::contract::ids::TreeId;
+use tributary_proto::contract::options::Defaults;
+use tributary_proto::switch_options;
 
 use crate::control_plane::{ControlPlane, Shard};
 use crate::http::HttpServer;
@@ -39,6 +41,8 @@ pub struct SwitchOptions {
     pub servers: Vec<Network>,
     /// When silence means absence.
     pub timers: Timers,
+    /// What jobs of some protocols share, protocol by protocol.
+    pub switch_options: switch_options::SwitchOptions,
     /// Bytes of receive buffer to ask the kernel for, for each shard.
     pub receive_buffer: usize,
     /// Bytes of send buffer to ask the kernel for, for each shard.
@@ -66,6 +70,7 @@ impl SwitchOptions {
             open: false,
             servers: limits.servers,
             timers: limits.timers,
+            switch_options: switch_options::SwitchOptions::defaults(Defaults::Real),
             receive_buffer: SOCKET_BUFFER,
             send_buffer: SOCKET_BUFFER,
         }
@@ -236,7 +241,8 @@ fn open_shard(
     let (receive_buffer, send_buffer) = (options.receive_buffer, options.send_buffer);
     // Only switches above have questions.
     let incarnation = options.parent.map(|_| incarnation);
-    let shard_options = ShardOptions { shard, listen, receive_buffer, send_buffer, incarnation };
+    let switch_options = options.switch_options.clone();
+    let shard_options = ShardOptions { shard, listen, receive_buffer, send_buffer, incarnation, switch_options };
     ShardHandle::start(&shard_options).map_err(|error| match error {
         ShardError::Open { listen, source } => StartError::new("UDP", listen, "--listen", source),
         other => StartError::System { addr: listen, source: io::Error::other(other) },

@@ -98,8 +98,8 @@ fn each_job_is_told_once_when_it_begins_and_once_when_it_ends() {
     let take = || std::mem::take(&mut *told.lock().unwrap());
     let mut pipeline = Pipeline::default();
     pipeline.share(PROTOCOL, Box::new(Scribe(Arc::clone(&told))));
-    pipeline.install_shared(&plan(1));
-    pipeline.install_shared(&plan(2));
+    pipeline.install_shared(&plan(1), Vec::new());
+    pipeline.install_shared(&plan(2), Vec::new());
     assert_eq!(take(), [Told::Added(plan(1)), Told::Added(plan(2))]);
     // What only passes, or has a machine of its own, is not the shared machine's.
     let (members, others) = (Vec::new(), Vec::new());
@@ -108,7 +108,7 @@ fn each_job_is_told_once_when_it_begins_and_once_when_it_ends() {
     assert!(pipeline.remove(JobId(1)) && !pipeline.remove(JobId(1)) && pipeline.remove(JobId(3)));
     assert_eq!(take(), [Told::Removed(JobId(1))]);
     // A new job with an old one's id takes its place.
-    pipeline.install_shared(&plan(2));
+    pipeline.install_shared(&plan(2), Vec::new());
     assert_eq!(take(), [Told::Removed(JobId(2)), Told::Added(plan(2))]);
 }
 
@@ -118,10 +118,27 @@ fn packets_of_a_job_before_it_begins_and_after_it_has_ended_are_counted_and_go_n
     let mut pipeline = Pipeline::default();
     pipeline.share(PROTOCOL, Box::new(Scribe(Arc::clone(&told))));
     assert_eq!(send(&mut pipeline, 1), Verdict::Drop(DropReason::UnknownJob));
-    pipeline.install_shared(&plan(1));
+    pipeline.install_shared(&plan(1), Vec::new());
     assert_eq!(send(&mut pipeline, 1), Verdict::Consume);
     pipeline.remove(JobId(1));
     assert_eq!(send(&mut pipeline, 1), Verdict::Drop(DropReason::UnknownJob));
     assert_eq!(pipeline.strangers().get(DropReason::UnknownJob), 2);
     assert_eq!(*told.lock().unwrap(), [Told::Added(plan(1)), Told::Packet(JobId(1)), Told::Removed(JobId(1))]);
+}
+
+#[test]
+fn where_all_members_are_connected_to_the_switch_nobody_else_is_heard() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut pipeline = Pipeline::default();
+    pipeline.share(PROTOCOL, Box::new(Scribe(Arc::clone(&told))));
+    // In a fabric a job's packets come in on whichever port is best.
+    pipeline.install_shared(&plan(1), Vec::new());
+    assert_eq!(send(&mut pipeline, 1), Verdict::Consume);
+    // In a star port 0 is somebody else's.
+    pipeline.install_shared(&plan(2), vec![PortId(3), PortId(4)]);
+    assert_eq!(send(&mut pipeline, 2), Verdict::Drop(DropReason::NotAMember));
+    assert_eq!(pipeline.report(JobId(2)).unwrap().last_seen, [None, None]);
+    pipeline.install_shared(&plan(2), vec![PortId(3), PortId(0)]);
+    assert_eq!(send(&mut pipeline, 2), Verdict::Consume);
+    assert_eq!(pipeline.report(JobId(2)).unwrap().last_seen, [None, Some(Time::ZERO)]);
 }

@@ -27,7 +27,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::protocols, module)?)?;
-    module.add_function(wrap_pyfunction!(protocol::needs_fabric, module)?)?;
+    module.add_function(wrap_pyfunction!(protocol::sums_on_the_way, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::check_options, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::refusal, module)?)?;
     module.add_function(wrap_pyfunction!(recompute::recompute, module)?)?;

@@ -15,9 +15,10 @@ pub(crate) fn protocols() -> Vec<&'static str> {
     known::names().collect()
 }
 
-/// Whether a protocol needs a fabric of switches, each of which handles its packets.
+/// Whether every switch on the way handles a protocol's packets, so that in a fabric each rank speaks to the switch next to
+/// it.
 #[pyfunction]
-pub(crate) fn needs_fabric(protocol: &str) -> bool {
+pub(crate) fn sums_on_the_way(protocol: &str) -> bool {
     known::named(protocol).is_some_and(|protocol| protocol.placement == Placement::EveryHop)
 }
 

@@ -55,7 +55,7 @@ fn drive(protocol: &'static Protocol, bytes: &[u8]) {
     let mut pipeline = Pipeline::default();
     pipeline.share(protocol.code, (shared.machine)(Values::Elements, &config));
     let (fabric, ports, trees) = (fabric(), vec![Some(PortId(0)), Some(PortId(1)), None], Vec::new());
-    pipeline.install_shared(&SharedJob { job: job(protocol), fabric, ports, trees, share_bytes: 0 });
+    pipeline.install_shared(&SharedJob { job: job(protocol), fabric, ports, trees, share_bytes: 0 }, Vec::new());
     let memory = |pipeline: &Pipeline| pipeline.all_shared().map(|(.., bytes)| bytes).sum::<usize>();
     let before = memory(&pipeline);
     let (mut now, mut recorder) = (Time::ZERO, SwitchRecorder::default());

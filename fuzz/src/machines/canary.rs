@@ -40,7 +40,7 @@ pub fn switch(bytes: &[u8]) {
     let mut pipeline = Pipeline::default();
     pipeline.share(PROTOCOL.code, (shared.machine)(Values::Elements, &config));
     let (fabric, ports, trees) = (FabricPlan::default(), Vec::new(), Vec::new());
-    pipeline.install_shared(&SharedJob { job, fabric, ports, trees, share_bytes: 0 });
+    pipeline.install_shared(&SharedJob { job, fabric, ports, trees, share_bytes: 0 }, Vec::new());
     let (mut now, mut recorder) = (Time::ZERO, SwitchRecorder::default());
     for (from, mut bytes) in packets(&PROTOCOL, bytes) {
         now += Span::from_nanos(u64::from(from));

@@ -42,9 +42,9 @@ class Options:
     fallback: str = "gloo"
     #: Seconds until missing ranks are given up, for groups whose script gives no timeout.
     timeout: float | None = None
-    #: "switchml" or "panama" (the switch sums), "canary", "atp" or "pa-atp" (the switches of a fabric do), "ring" (the
-    #: hosts do) or "ps" (parameter servers do: those on offer, or one beside each rank). "auto": "switchml"; but "ring"
-    #: between two ranks over the switch in rank 0's process, which gives the same bits with half as many bytes.
+    #: "switchml" or "panama" (the switch sums), "canary", "atp" or "pa-atp" (a switch or those of a fabric do), "ring"
+    #: (the hosts do) or "ps" (parameter servers do: those on offer, or one beside each rank). "auto": "switchml"; but
+    #: "ring" between two ranks over the switch in rank 0's process, which gives the same bits with half as many bytes.
     protocol: str = AUTO
     #: Options of the protocol: "name=value", several with commas between.
     options: str = ""
@@ -63,11 +63,6 @@ class Options:
             _core.check_options(protocol, self.protocol_options)
         except ValueError as error:
             raise ValueError(f"TRIBUTARY_OPTIONS: {error}") from None
-        if _core.needs_fabric(protocol) and self.switch is None:
-            raise ValueError(
-                f"TRIBUTARY_PROTOCOL={self.protocol} needs a fabric of switches: TRIBUTARY_SWITCH names the one next "
-                "to this rank"
-            )
         switches = self.switches
         if self.switch is not None and not all(switches):
             raise ValueError(f"TRIBUTARY_SWITCH is HOST:PORT[,HOST:PORT...], not '{self.switch}'")

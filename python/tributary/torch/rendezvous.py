@@ -76,10 +76,10 @@ class Rendezvous:
         if "error" in answer:
             raise ConnectError(answer["error"])
         meeting = Meeting(**answer)
-        if not _core.needs_fabric(options.protocol):
+        own, first = options.switches, meeting.switches
+        if meeting.embedded or not own or not _core.sums_on_the_way(options.protocol):
             return meeting
         # In a fabric every rank speaks to the switch next to it.
-        own, first = options.switches, meeting.switches
         if len(own) != len(first):
             raise ConnectError(
                 f"rank 0 names {len(first)} switches ({','.join(first)}) and this rank {len(own)} ({','.join(own)}): "

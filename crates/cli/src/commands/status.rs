@@ -5,6 +5,7 @@ mod trees;
 use std::collections::BTreeMap;
 
 use tributary_net::client;
+use tributary_net::status::lag::LagStatus;
 use tributary_net::status::{
     FabricStatus, JobServerStatus, JobStatus, MetricNumber, MetricStatus, ServerStatus, ShardStatus, SharedStatus,
     SwitchInfo, SwitchStatus,
@@ -59,6 +60,7 @@ fn text(status: &SwitchStatus) -> String {
     lines.push(jobs(&status.jobs));
     lines.extend(status.jobs.iter().flat_map(levels));
     lines.extend(status.jobs.iter().flat_map(servers));
+    lines.extend(status.jobs.iter().filter_map(slowest));
     for job in &status.jobs {
         lines.extend(trees::draw(job));
         lines.extend(job.broken.iter().map(|why| format!("{} CANNOT GO ON: {why}", job.name)));
@@ -238,6 +240,22 @@ fn servers(job: &JobStatus) -> Vec<String> {
     job.servers.iter().map(line).collect()
 }
 
+/// Whom a job waits for while that rank is merely slow.
+fn slowest(job: &JobStatus) -> Option<String> {
+    let LagStatus { rank, blocks } = job.lag?;
+    Some(format!("{} waits for rank {rank}, {} blocks behind", job.name, grouped(blocks)))
+}
+
+/// A whole number with a comma before each three digits.
+fn grouped(number: u32) -> String {
+    let digits = number.to_string();
+    let comma = |(at, digit)| {
+        let is_first_of_three = at > 0 && (digits.len() - at) % 3 == 0;
+        is_first_of_three.then_some(',').into_iter().chain([digit])
+    };
+    digits.chars().enumerate().flat_map(comma).collect()
+}
+
 fn counts(counts: &BTreeMap<String, u64>) -> String {
     counts.iter().map(|(reason, count)| format!("{reason} {count}")).collect::<Vec<_>>().join(", ")
 }
@@ -262,6 +280,13 @@ mod tests {
 
     fn metric(name: &str, value: MetricNumber) -> MetricStatus {
         MetricStatus { name: name.into(), help: String::new(), value }
+    }
+
+    #[test]
+    fn thousands_are_told_apart_by_commas() {
+        let texts =
+            [(0, "0"), (12, "12"), (999, "999"), (4_210, "4,210"), (100_000, "100,000"), (1 << 31, "2,147,483,648")];
+        assert!(texts.iter().all(|&(number, text)| grouped(number) == text), "{texts:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tributary_control::tokens::Tokens;
 use tributary_control::{Limits, Network};
 use tributary_net::heap;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+use tributary_proto::protocols;
 
 use super::fabric;
 use crate::address::{parse_switch, resolve};
@@ -27,6 +28,7 @@ Examples:
   tributary switch --config /etc/tributary.toml
   tributary switch --servers 10.0.0.7,10.1.0.0/16    where hosts may sum for everybody: tributary ps --help
   tributary switch --tokens /etc/tributary-tokens.toml     only for those who have one in TRIBUTARY_TOKEN
+  tributary switch --aggregators 16384               of memory that the jobs of some protocols share
   tributary switch --fabric fabric.toml --node leaf0     one of many: tributary fabric --help
 
 The file has these keys; flags win over it:
@@ -44,10 +46,14 @@ The file has these keys; flags win over it:
   memory_mib = 64
   max_slots = 512
   max_world = 16
+  [switches.PROTOCOL]        what its jobs share: docs/protocols
 
 Packets come by UDP and control by TCP at the same port; with --cores above 1 the further threads
 receive at UDP ports that the system assigns. /status, /jobs and /metrics are served there too.
 Ends on SIGTERM or Ctrl-C with exit code 0.";
+
+/// The option of protocols whose jobs share aggregators.
+const AGGREGATORS: &str = "aggregators";
 
 /// The flags of `tributary switch`.
 #[derive(clap::Args)]
@@ -86,9 +92,12 @@ pub struct Args {
         conflicts_with_all = ["listen", "parent", "cores", "memory", "http", "config", "tokens", "open", "servers"]
     )]
     pub fabric: Option<PathBuf>,
-    /// An option of the fabric's switches, in place of the file's; the same at all of them
-    #[arg(long = "switch-option", value_name = "PROTOCOL.NAME=VALUE", value_parser = fabric::switch_option, requires = "fabric")]
+    /// What jobs of a protocol share here, in place of the file's; in a fabric the same at all switches
+    #[arg(long = "switch-option", value_name = "PROTOCOL.NAME=VALUE", value_parser = fabric::switch_option)]
     pub switch_options: Vec<String>,
+    /// Aggregators for the jobs of each protocol that has some: the memory that all of its jobs share
+    #[arg(long, value_name = "N")]
+    pub aggregators: Option<u32>,
     /// Which of the fabric's switches
     #[arg(long, value_name = "NAME", requires = "fabric")]
     pub node: Option<String>,
@@ -105,7 +114,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let signal = match (&args.fabric, &args.node) {
         (Some(file), Some(node)) => {
-            let file = fabric::ChosenFile { path: file.clone(), switch_options: args.switch_options.clone() };
+            let file = fabric::ChosenFile { path: file.clone(), switch_options: args.switch_options() };
             let switch = fabric::daemon::start(&file, node)?;
             fabric::daemon::tell_ready(&switch, node, args.json)?;
             let signal = signals.forever().next();
@@ -140,6 +149,19 @@ fn allow_many_connections() {
     }
 }
 
+impl Args {
+    /// As `PROTOCOL.NAME=VALUE`; what is said of one protocol comes after what is said of all.
+    fn switch_options(&self) -> Vec<String> {
+        let shared = protocols::ALL.iter().filter_map(|protocol| protocol.shared.as_ref());
+        let has_some = shared.filter(|shared| shared.options.specs.iter().any(|spec| spec.name == AGGREGATORS));
+        let of_all = self.aggregators.into_iter().flat_map(|count| {
+            let all = has_some.clone().map(|shared| shared.options.protocol);
+            all.map(move |protocol| format!("{protocol}.{AGGREGATORS}={count}"))
+        });
+        of_all.chain(self.switch_options.iter().cloned()).collect()
+    }
+}
+
 /// Defaults, then the file, then the flags.
 fn options(args: &Args) -> Result<SwitchOptions, Failure> {
     let file = match &args.config {
@@ -164,6 +186,7 @@ fn options(args: &Args) -> Result<SwitchOptions, Failure> {
     options.tokens = args.tokens.as_deref().map(read_tokens).transpose()?;
     options.open = args.open;
     options.servers = args.servers.clone().unwrap_or(limits.servers);
+    options.switch_options = file.switch_options(&args.switch_options()).map_err(Failure::usage)?;
     Ok(options)
 }
 

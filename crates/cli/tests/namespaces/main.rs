@@ -5,6 +5,7 @@ mod agreement;
 mod crowds;
 mod fabric;
 mod fabric_deaths;
+mod fabric_memory;
 mod fabric_trees;
 mod faults;
 mod guests;

@@ -38,14 +38,14 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "wire_version", error)
     }
 
-    /// A protocol that sums at every switch on the way, at a switch that stands alone.
-    pub fn needs_fabric(protocol: &'static Protocol) -> ApiError {
+    /// A protocol whose jobs share a switch's memory, at a switch in levels.
+    pub fn not_in_levels(protocol: &'static Protocol) -> ApiError {
         let error = format!(
-            "{} sums at every switch of a fabric, and this switch stands alone: name a switch of a fabric \
-             (docs/fabric.md), or take another protocol",
+            "{} sums in a switch that stands alone or in a fabric, and this switch is one of several in levels: name one \
+             that stands alone or a switch of a fabric (docs/fabric.md), or take another protocol",
             protocol.name
         );
-        ApiError::new(StatusCode::BAD_REQUEST, "needs_fabric", error)
+        ApiError::new(StatusCode::BAD_REQUEST, "not_in_levels", error)
     }
 
     /// A protocol of lone switches, in a fabric.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use tributary_control::{JobName, Plan};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
 use crate::shard::{Answer, JobInstall, ShardError, ShardHandle, ShardReport};
@@ -63,6 +64,17 @@ impl Shard for ShardHandle {
     fn receive_buffer(&self) -> usize {
         ShardHandle::receive_buffer(self)
     }
+}
+
+/// How many of a switch's shards have a job's machines: the first one, where jobs share memory, and all of them elsewhere.
+pub(crate) fn used_by(protocol: &Protocol) -> usize {
+    if protocol.shared.is_some() { 1 } else { usize::MAX }
+}
+
+/// The smallest receive buffer of the shards that have a job's machines, and how many they are.
+pub(super) fn buffers(shards: &[Box<dyn Shard>], protocol: &Protocol) -> (usize, usize) {
+    let used = &shards[..used_by(protocol).min(shards.len())];
+    (used.iter().map(|shard| shard.receive_buffer()).min().unwrap_or(0), used.len())
 }
 
 /// Gives a job other slots, over all shards.

@@ -17,6 +17,7 @@ use super::tree_body::TreeBody;
 use crate::api::{FabricReply, from_hex, hex};
 use crate::shard::JobInstall;
 use crate::status::MetricStatus;
+use crate::status::lag::LagStatus;
 
 /// The fabric's secret: what only its switches send.
 pub const SECRET_HEADER: &str = "x-tributary-fabric";
@@ -163,6 +164,9 @@ pub struct JobSign {
     pub metrics: Vec<MetricStatus>,
     /// Seconds since each member was heard there, by rank; none for those that are elsewhere.
     pub heard_s_ago: Vec<Option<f64>>,
+    /// The rank there that results wait for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<LagStatus>,
 }
 
 impl JobSign {
@@ -182,6 +186,7 @@ impl JobSign {
                 waiting: machine.slots_waiting,
                 metrics: MetricStatus::all(&machine.metrics),
                 heard_s_ago: job.report.last_seen.iter().map(ago).collect(),
+                lag: machine.lag.map(LagStatus::from),
             }
         };
         report.shard.jobs.iter().map(sign).collect()

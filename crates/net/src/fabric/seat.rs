@@ -14,6 +14,7 @@ use tributary_control::trees::Tree;
 use tributary_control::{JobName, SwitchPlace};
 use tributary_proto::contract::ids::{JobId, NodeId};
 use tributary_proto::contract::protocol::Placement;
+use tributary_proto::contract::switch::Lag;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::api::{BrokenBody, FoundReply, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply};
@@ -373,6 +374,7 @@ fn add(now: Time, jobs: &mut [ShardJob], sign: &JobSign) {
     machine.blocks_completed = machine.blocks_completed.max(sign.blocks);
     machine.contributions += sign.contributions;
     machine.slots_waiting += sign.waiting;
+    machine.lag = machine.lag.into_iter().chain(sign.lag.map(Lag::from)).max_by_key(|lag| lag.blocks);
     // The job's machine is the same at all switches, and so are its figures' names.
     for metric in &mut machine.metrics {
         if let Some(other) = sign.metrics.iter().find(|other| other.name == metric.name) {

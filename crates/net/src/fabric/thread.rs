@@ -13,7 +13,7 @@ use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId};
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::contract::switch::{SharedReport, Verdict};
+use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
@@ -50,8 +50,6 @@ pub struct FabricReport {
     pub ready: bool,
     /// Its ports, by number.
     pub ports: Vec<PortReport>,
-    /// What jobs share here: the protocol's code, the state, and its bytes.
-    pub shared: Vec<(u8, SharedReport, usize)>,
     /// The installed jobs, and why those can never go on that cannot.
     pub installed: Vec<(FabricJob, Option<String>)>,
     /// The cables that somebody calls dead.
@@ -205,7 +203,7 @@ impl FabricSite {
         self.crossbar.add_job(id, &placed, &core.udp);
         if job.trees.is_empty() {
             // Who may send is checked by socket before the pipeline; there all ports of the fabric are alike.
-            core.pipeline.install_shared(&self.plan(protocol, config, &job.hosts));
+            core.pipeline.install_shared(&self.plan(protocol, config, &job.hosts), Vec::new());
         } else if let Some(planted) = planted::plant(&job, &mut self.crossbar) {
             core.pipeline.install(id, planted);
         } else {
@@ -282,10 +280,10 @@ impl FabricSite {
                 strangers,
                 unroutable: self.crossbar.unroutable(),
                 socket: *core.udp.counters(),
+                shared: core.pipeline.all_shared().collect(),
             },
             ready: self.ready,
             ports: self.crossbar.report(now),
-            shared: core.pipeline.all_shared().collect(),
             installed: self.jobs.values().map(|job| (job.job.clone(), job.broken.clone())).collect(),
             dead_cables: self.crossbar.link_state().dead_cables(),
         }

@@ -6,18 +6,17 @@ use std::sync::Arc;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::{Tree, TreeChild, TreeSwitch};
 use tributary_proto::contract::ids::{JobId, NodeId};
-use tributary_proto::contract::switch::{OrderReport, SharedReport};
-use tributary_proto::protocols;
+use tributary_proto::contract::switch::OrderReport;
 
 use super::api::JobSign;
 use super::crossbar::PortReport;
 use super::handle::FabricHandle;
 use super::job::FabricJob;
 use super::thread::FabricReport;
-use crate::http::view::{FabricPart, FabricView, PlannedJob, by_reason};
+use crate::http::view::{FabricPart, FabricView, PlannedJob, by_reason, shared};
+use crate::status::lag::LagStatus;
 use crate::status::{
-    FabricStatus, JobStatus, MemberStatus, MetricStatus, OrderStatus, PortStatus, SharedStatus, TreeChildStatus,
-    TreeStatus, TreeSwitchStatus,
+    FabricStatus, JobStatus, MemberStatus, OrderStatus, PortStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus,
 };
 
 /// Makes the view of one switch.
@@ -42,7 +41,7 @@ impl FabricView for SwitchView {
                 PlannedJob { id: id.0, trees, broken: broken.clone() }
             });
             let planned = planned.collect();
-            Some(FabricPart { status: self.status(&report), shared: shared(&report), jobs, planned })
+            Some(FabricPart { status: self.status(&report), shared: shared(&report.shard), jobs, planned })
         })
     }
 }
@@ -93,21 +92,6 @@ fn orders(report: &FabricReport, job: JobId) -> &[OrderReport] {
     own.and_then(|own| own.report.machine.as_ref()).map_or(&[], |machine| &machine.orders)
 }
 
-/// What jobs share here, protocol by protocol.
-fn shared(report: &FabricReport) -> Vec<SharedStatus> {
-    let status = |(code, shared, bytes): &(u8, SharedReport, usize)| {
-        Some(SharedStatus {
-            protocol: protocols::with_code(*code)?.name.to_owned(),
-            slots: shared.slots,
-            slots_held: shared.slots_held,
-            slots_peak: shared.slots_peak,
-            bytes: *bytes as u64,
-            metrics: MetricStatus::all(&shared.metrics),
-        })
-    };
-    report.shared.iter().filter_map(status).collect()
-}
-
 /// The jobs that were formed at the seat, as far as this switch knows them.
 fn jobs(report: &FabricReport) -> Vec<JobStatus> {
     let signs = JobSign::all(report);
@@ -136,6 +120,7 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             slots: config.slots,
             slots_waiting: sign.waiting,
             waiting_for: Vec::new(),
+            lag: own.and_then(|own| own.report.machine.as_ref()?.lag).map(LagStatus::from),
             elements_per_packet: config.elements_per_packet,
             memory_bytes: 0,
             packets: sign.packets,

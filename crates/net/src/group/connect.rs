@@ -22,7 +22,7 @@ use super::shared::{Identity, Shared};
 use crate::challenge;
 use crate::clock::{self, Clock};
 use crate::pool_size;
-use crate::rendezvous::{FabricAnswer, JoinAnswer, JoinError, JoinRequest, Rendezvous};
+use crate::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous};
 use crate::udp::UdpPort;
 use crate::udp::path::Path;
 use crate::udp::probe::{self, SHORTEST};
@@ -147,18 +147,19 @@ fn control_round_trip(switch: SocketAddr) -> Duration {
     (0..HANDSHAKES).map_while(|_| handshake().ok()).min().unwrap_or(Duration::ZERO)
 }
 
-/// A protocol that addresses nodes must know the node of every rank.
+/// A protocol that addresses nodes must know the node of every rank: a fabric says it, and in a star it is plain.
 fn check_fabric(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
-    let whole = |fabric: &FabricAnswer| {
-        let world = usize::from(options.world);
-        fabric.hosts.len() == world && fabric.leaves.len() == world
+    let world = usize::from(options.world);
+    let is_known = match &answer.fabric {
+        Some(fabric) => fabric.hosts.len() == world && fabric.leaves.len() == world,
+        None => answer.switches.len() <= 1 && answer.shards.len() == 1,
     };
-    if options.protocol.placement != Placement::EveryHop || answer.fabric.as_ref().is_some_and(whole) {
+    if options.protocol.placement != Placement::EveryHop || is_known {
         return Ok(());
     }
     Err(JoinError::Refused(format!(
-        "{} needs a fabric of switches, and the switch {} does not say where the ranks are in one: name a switch of a \
-         fabric",
+        "{} needs one switch or a fabric of switches, and the switch {} does not say where the ranks are in one: name a \
+         switch that stands alone, or one of a fabric",
         options.protocol.name, options.switch
     )))
 }
@@ -199,11 +200,15 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
         trees: if trees.is_empty() { vec![WorkerPlace { child: answer.wid }] } else { trees.to_vec() },
         serves: answer.serves,
         timers: TimerConfig::default(),
-        fabric: answer.fabric.as_ref().map_or_else(FabricPlan::default, |fabric| FabricPlan {
-            hosts: fabric.hosts.as_slice().into(),
-            switches: fabric.leaves.as_slice().into(),
-            roots: [].into(),
-        }),
+        fabric: match &answer.fabric {
+            Some(fabric) => FabricPlan {
+                hosts: fabric.hosts.as_slice().into(),
+                switches: fabric.leaves.as_slice().into(),
+                roots: [].into(),
+            },
+            None if options.protocol.placement == Placement::EveryHop => FabricPlan::star(options.world),
+            None => FabricPlan::default(),
+        },
     }
 }
 

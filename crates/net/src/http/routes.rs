@@ -19,7 +19,7 @@ use crate::api::{
     Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, OfferBody, OfferReply, RetireBody, ServedBody,
     StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, WatchBody, from_hex,
 };
-use crate::control_plane::{ControlPlane, OpenWatch};
+use crate::control_plane::{ControlPlane, OpenWatch, used_by};
 use crate::http::body::{read, read_long};
 use crate::http::door::Visit;
 use crate::http::view::Viewer;
@@ -107,8 +107,8 @@ async fn join(
     let client = visit.access().client(peer.from, &headers)?;
     let name = JobName::new(&name)?;
     let request = read::<JoinBody>(body).await?.request(peer.from, peer.asked_at, client)?;
-    if request.protocol.placement == Placement::EveryHop {
-        return Err(ApiError::needs_fabric(request.protocol));
+    if request.protocol.shared.is_some() && api.plane.parent().is_some() {
+        return Err(ApiError::not_in_levels(request.protocol));
     }
     if let Some(asked) = request.trees.filter(|&asked| asked != 1) {
         return Err(ApiError::no_trees(asked, "one switch is one tree; several are for a fabric of switches"));
@@ -121,7 +121,9 @@ async fn join(
     // Its machine knows a worker by its place among the children; without one, packets go from rank to rank.
     let aggregates = plan.protocol.placement == Placement::Trees;
     let wid = plan.child_of(rank).filter(|_| aggregates).unwrap_or(ChildId(rank));
-    Ok(Json(JoinReply::new(&plan, wid, api.listen, api.shard_ports())))
+    let mut ports = api.shard_ports();
+    ports.truncate(used_by(plan.protocol));
+    Ok(Json(JoinReply::new(&plan, wid, api.listen, ports)))
 }
 
 async fn join_switch(
@@ -136,6 +138,9 @@ async fn join_switch(
     let name = JobName::new(&name)?;
     let join = read_long::<SwitchJoinBody>(&visit, body, MAX_SWITCH_BODY).await?;
     let join = join.join(peer.from, peer.asked_at, &client)?;
+    if let Some((request, _)) = join.ranks.iter().find(|(request, _)| request.protocol.shared.is_some()) {
+        return Err(ApiError::not_in_levels(request.protocol));
+    }
     let (ranks, incarnation) = (join.ranks.len(), join.incarnation);
     let from = peer.from;
     tracing::debug!(job = %name, ranks, %from, "a switch below joins");

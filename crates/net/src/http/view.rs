@@ -9,12 +9,14 @@ use tributary_control::{JobView, MemberView, OfferView};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::metric;
-use tributary_proto::contract::switch::{OrderReport, SwitchReport};
+use tributary_proto::contract::switch::{OrderReport, SharedReport, SwitchReport};
 use tributary_proto::contract::time::Time;
+use tributary_proto::protocols;
 
 use crate::control_plane::{ControlPlane, Sighting, Sightings};
 use crate::http::Identity;
-use crate::shard::ShardJob;
+use crate::shard::{ShardJob, ShardReport};
+use crate::status::lag::LagStatus;
 use crate::status::{
     AboveStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, MetricStatus, OrderStatus, ServerStatus,
     ShardStatus, SharedStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus, TreeChildStatus, TreeStatus,
@@ -101,12 +103,32 @@ impl Viewer {
                 shards: shards.map(|(shard, (udp, sighting))| shard_status(shard as u16, udp, sighting)).collect(),
                 strangers: strangers(&sightings),
                 servers: servers.into_iter().map(|server| server_status(now, server)).collect(),
-                shared: Vec::new(),
+                shared: first_shard(&sightings).map(shared).unwrap_or_default(),
                 fabric: None,
             },
             jobs: views.into_iter().map(|view| job_status(now, view, &sightings, self.identity.listen)).collect(),
         }
     }
+}
+
+/// Jobs that share memory do so in the first shard, to which all their packets go.
+fn first_shard(sightings: &Sightings) -> Option<&ShardReport> {
+    sightings.shards.first().and_then(|sighting| sighting.report.as_ref())
+}
+
+/// What jobs share in a shard, protocol by protocol.
+pub(crate) fn shared(report: &ShardReport) -> Vec<SharedStatus> {
+    let status = |(code, shared, bytes): &(u8, SharedReport, usize)| {
+        Some(SharedStatus {
+            protocol: protocols::with_code(*code)?.name.to_owned(),
+            slots: shared.slots,
+            slots_held: shared.slots_held,
+            slots_peak: shared.slots_peak,
+            bytes: *bytes as u64,
+            metrics: MetricStatus::all(&shared.metrics),
+        })
+    };
+    report.shared.iter().filter_map(status).collect()
 }
 
 fn shard_status(shard: u16, udp: std::net::SocketAddr, sighting: &Sighting) -> ShardStatus {
@@ -187,6 +209,7 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings, listen: SocketAdd
         slots: view.slots,
         slots_waiting: machines().map(|machine| machine.slots_waiting).sum(),
         waiting_for: waiting_for.into_iter().collect(),
+        lag: machines().filter_map(|machine| machine.lag).max_by_key(|lag| lag.blocks).map(LagStatus::from),
         elements_per_packet: view.elements_per_packet,
         memory_bytes: view.memory_bytes,
         packets: parts.iter().map(|part| part.report.packets).sum(),

@@ -64,7 +64,7 @@ fn send(verdict: Verdict, run: &Run, memory: &[u8], ports: &Ports, udp: &mut Udp
         Verdict::Port(port) => send(port),
         Verdict::Multicast(set) => set.iter().for_each(send),
         Verdict::Group(group) => ports.group(group).iter().for_each(|&port| send(port)),
-        // A software switch is a star: it knows addresses, and no way to other nodes.
+        // A star knows the nodes of its own jobs alone.
         Verdict::Route(_) | Verdict::Consume | Verdict::Drop(_) => {}
     }
     if reached == 0 { run.packets() as u64 } else { 0 }

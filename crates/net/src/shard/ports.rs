@@ -1,6 +1,6 @@
 //! The ports of a shard: remote UDP addresses that some job has named, and the groups that jobs multicast to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
 use tributary_proto::contract::ids::{GroupId, PortId};
@@ -39,7 +39,8 @@ pub struct Member {
 #[derive(Default)]
 pub struct Ports {
     ports: Vec<Option<Port>>,
-    free: Vec<PortId>,
+    /// The lowest is taken first: some machines tell only the first ports apart.
+    free: BTreeSet<PortId>,
     by_address: HashMap<(IpAddr, u16), PortId>,
     groups: BTreeMap<GroupId, Vec<PortId>>,
     /// The ports to the switches above, by the group of their job.
@@ -108,7 +109,7 @@ impl Ports {
                     self.by_address.remove(&used.key);
                 }
                 *entry = None;
-                self.free.push(port);
+                self.free.insert(port);
                 gone.push(port);
             }
         }
@@ -134,7 +135,7 @@ impl Ports {
             }
             used.destination = None;
         }
-        let port = self.free.pop().unwrap_or_else(|| {
+        let port = self.free.pop_first().unwrap_or_else(|| {
             self.ports.push(None);
             PortId((self.ports.len() - 1) as u16)
         });

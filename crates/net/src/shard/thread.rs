@@ -5,14 +5,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use tokio::sync::oneshot;
-use tributary_proto::contract::config::{Below, Parent, SwitchConfig};
-use tributary_proto::contract::ids::{GroupId, JobId, PortId, TreeId};
+use tributary_proto::contract::config::{
+    Below, FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig,
+};
+use tributary_proto::contract::ids::{GroupId, JobId, PortId, PortSet, TreeId};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::pipeline::InstalledJob;
+use tributary_proto::contract::protocol::{Protocol, Shared};
 use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::{Common, kind};
+use tributary_proto::switch_options::SwitchOptions;
 
 use super::forward::Forwarder;
 use super::ports::{Member, Ports};
@@ -21,7 +25,7 @@ use super::uplink::Uplinks;
 use super::{JobInstall, ShardError, ShardJob, ShardReport};
 use crate::challenge::{self, Challenges};
 use crate::event_loop::{Core, Site};
-use crate::pool_size::packet_bytes;
+use crate::pool_size::{longest_elements, packet_bytes};
 use crate::udp::probe;
 use crate::udp::{Message, Reassembly, UdpPort};
 
@@ -48,6 +52,8 @@ pub struct Star {
     /// Pieces of packets that have come, until the burst is over.
     cut: Vec<(PortId, Ecn, Vec<u8>)>,
     pieces: Reassembly<PortId>,
+    /// What the operator has chosen for the machines that jobs share.
+    switch_options: SwitchOptions,
 }
 
 impl Site for Star {
@@ -112,6 +118,7 @@ impl Site for Star {
         {
             self.ports.set_limit(port, limit);
         }
+        let verdict = self.way(verdict, &memory[place.clone()]);
         self.forwarder.push(place, ecn, verdict, memory, &self.ports, udp);
         !self.forwarder.is_empty()
     }
@@ -130,6 +137,7 @@ impl Site for Star {
             let mut packet = PacketMut::new(&mut whole, *ecn);
             let verdict = core.pipeline.process(now, *ingress, &mut packet, &NoQueues);
             let (len, ecn) = (packet.len, packet.ecn);
+            let verdict = self.way(verdict, &whole[..len]);
             self.forwarder.push(0..len, ecn, verdict, &whole, &self.ports, &mut core.udp);
             self.forwarder.flush(&whole, &self.ports, &mut core.udp);
         }
@@ -148,7 +156,7 @@ impl Site for Star {
 
 impl Star {
     /// A shard without jobs.
-    pub fn new(shard: TreeId, incarnation: Option<u64>) -> Star {
+    pub fn new(shard: TreeId, incarnation: Option<u64>, switch_options: SwitchOptions) -> Star {
         Star {
             shard,
             incarnation,
@@ -159,7 +167,18 @@ impl Star {
             challenges: Challenges::default(),
             cut: Vec::new(),
             pieces: Reassembly::default(),
+            switch_options,
         }
+    }
+
+    /// A star knows ports. What goes to a node goes to the member of the packet's job that has this node's number.
+    #[inline]
+    fn way(&self, verdict: Verdict, packet: &[u8]) -> Verdict {
+        let Verdict::Route(node) = verdict else { return verdict };
+        let Ok(common) = Common::parse(packet) else { return verdict };
+        let rank = FabricPlan::rank_in_star(node);
+        let port = rank.and_then(|rank| self.ports.group(group_of(common.job)).get(rank.index()));
+        port.map_or(verdict, |&port| Verdict::Port(port))
     }
 
     /// Answers a question of a switch above, and takes answers to ours; false if the packet is neither.
@@ -183,6 +202,9 @@ impl Star {
         };
         let members = members.iter().zip(&asked_at).zip(&below).map(to).collect();
         let Some(members) = self.ports.add_group(group, members) else { return Err(no_ports) };
+        if let Some(shared) = &protocol.shared {
+            return self.install_shared(protocol, shared, config, members, core);
+        }
         let mut above = None;
         if let Some((addr, child)) = parent {
             let Some(port) = self.ports.add_uplink(group, addr, core.udp.destination(addr)) else {
@@ -199,9 +221,45 @@ impl Star {
         let machine: Option<Box<dyn Switch>> = protocol.switch(Values::Elements, &config);
         let job = InstalledJob { protocol: protocol.code, key, members, others, machine };
         core.pipeline.install(id, job);
+        self.begin(id);
+        Ok(())
+    }
+
+    /// A job that uses the machine that its protocol's jobs share. The first one brings the machine, which then stays: what
+    /// it has counted is of all jobs.
+    fn install_shared(
+        &mut self,
+        protocol: &'static Protocol,
+        shared: &Shared,
+        job: JobConfig,
+        members: Vec<PortId>,
+        core: &mut Core,
+    ) -> Result<(), ShardError> {
+        let id = job.job;
+        if members.iter().any(|port| port.index() >= PortSet::CAPACITY) {
+            self.ports.remove_group(group_of(id));
+            return Err(ShardError::Crowded(protocol.name));
+        }
+        if !core.pipeline.has_shared(protocol.code) {
+            let (elements_per_packet, options) = (longest_elements(protocol), self.switch_options.of(shared));
+            let config = SharedSwitchConfig { node: FabricPlan::STAR, elements_per_packet, options };
+            core.pipeline.share(protocol.code, (shared.machine)(Values::Elements, &config));
+        }
+        let plan = SharedJob {
+            fabric: FabricPlan::star(job.world),
+            ports: members.iter().copied().map(Some).collect(),
+            trees: Vec::new(),
+            share_bytes: protocol.share_bytes(&job, job.world),
+            job,
+        };
+        core.pipeline.install_shared(&plan, members);
+        self.begin(id);
+        Ok(())
+    }
+
+    fn begin(&mut self, id: JobId) {
         let at = self.jobs.partition_point(|(other, _)| *other < id);
         self.jobs.insert(at, (id, Rates::default()));
-        Ok(())
     }
 
     fn remove(&mut self, job: JobId, core: &mut Core) -> bool {
@@ -224,7 +282,8 @@ impl Star {
         });
         let jobs = jobs.collect();
         let (strangers, socket) = (core.pipeline.strangers().clone(), *core.udp.counters());
-        ShardReport { now, jobs, strangers, unroutable: self.forwarder.unroutable(), socket }
+        let shared = core.pipeline.all_shared().collect();
+        ShardReport { now, jobs, strangers, unroutable: self.forwarder.unroutable(), socket, shared }
     }
 }
 
@@ -235,6 +294,8 @@ fn group_of(job: JobId) -> GroupId {
 
 #[cfg(test)]
 mod tests {
+    use tributary_proto::contract::options::Defaults;
+
     use super::*;
     use crate::event_loop::talker::{heard, socket, talk};
     use crate::udp::MAX_RUN;
@@ -244,7 +305,7 @@ mod tests {
 
     /// A star with the sockets of a job's members, and its own.
     fn star(members: usize) -> (Star, Vec<UdpPort>, UdpPort) {
-        let (mut star, udp) = (Star::new(TreeId(0), None), socket());
+        let (mut star, udp) = (Star::new(TreeId(0), None, SwitchOptions::defaults(Defaults::Real)), socket());
         let members: Vec<UdpPort> = (0..members).map(|_| socket()).collect();
         let named = members.iter().map(|member| {
             let address = member.local_addr();

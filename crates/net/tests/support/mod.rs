@@ -12,7 +12,9 @@ use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinReque
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, TreeId};
+use tributary_proto::contract::options::Defaults;
 use tributary_proto::protocols;
+use tributary_proto::switch_options::SwitchOptions;
 
 /// No test waits longer than this for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -47,7 +49,15 @@ impl LocalSwitch {
         let open = |shard| {
             let listen = (ip, 0).into();
             let (receive_buffer, send_buffer) = (16 << 20, 16 << 20);
-            let options = ShardOptions { shard: TreeId(shard), listen, receive_buffer, send_buffer, incarnation: None };
+            let switch_options = SwitchOptions::defaults(Defaults::Real);
+            let options = ShardOptions {
+                shard: TreeId(shard),
+                listen,
+                receive_buffer,
+                send_buffer,
+                incarnation: None,
+                switch_options,
+            };
             ShardHandle::start(&options).expect("a socket")
         };
         let shards = (0..shards).map(open).collect();

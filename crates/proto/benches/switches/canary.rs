@@ -63,7 +63,7 @@ fn subject(k: u16, flushes_late: bool) -> Subject {
         options: PROTOCOL.options.defaults(),
     };
     let (fabric, ports, trees) = (FabricPlan::default(), Vec::new(), Vec::new());
-    pipeline.install_shared(&SharedJob { job, fabric, ports, trees, share_bytes: 0 });
+    pipeline.install_shared(&SharedJob { job, fabric, ports, trees, share_bytes: 0 }, Vec::new());
 
     let stages: Vec<Vec<u8>> = (0..WORLD).map(|rank| packet(rank, hosts, k)).collect();
     Subject {

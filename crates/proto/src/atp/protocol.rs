@@ -6,7 +6,7 @@ use crate::contract::options::{Kind, OptionSet, OptionSpec};
 use crate::contract::protocol::{Placement, Protocol, Shared};
 use crate::contract::time::Span;
 use crate::parts::best_effort::host::BestEffortHost;
-use crate::parts::best_effort::options::{LEVELS_OPTION, SIMULATED_SWITCH, SWITCH, can};
+use crate::parts::best_effort::options::{LEVELS_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere};
 use crate::parts::best_effort::switch::BestEffortSwitch;
 use crate::parts::best_effort::{Rules, wire};
 
@@ -50,6 +50,7 @@ pub static PROTOCOL: Protocol = Protocol {
         options: OptionSet { simulated: SIMULATED_SWITCH, ..OptionSet::new(NAME, SWITCH) },
         longest_wait: |_| Span::ZERO,
         room: |options| options.count("aggregators"),
+        elsewhere,
     }),
     server: None,
     describe: wire::describe,

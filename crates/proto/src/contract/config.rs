@@ -99,6 +99,27 @@ pub struct FabricPlan {
     pub roots: Arc<[NodeId]>,
 }
 
+impl FabricPlan {
+    /// The one switch of a star.
+    pub const STAR: NodeId = NodeId(0);
+
+    /// A switch that stands alone, with all ranks of a job behind it. Hosts and switch make the same plan of it.
+    pub fn star(world: u16) -> FabricPlan {
+        let hosts = (0..world).map(|rank| FabricPlan::in_star(Rank(rank))).collect();
+        FabricPlan { hosts, switches: vec![FabricPlan::STAR; world.into()].into(), roots: [].into() }
+    }
+
+    /// A rank's node in a star.
+    pub fn in_star(rank: Rank) -> NodeId {
+        NodeId(u32::from(rank.0) + 1)
+    }
+
+    /// The rank at a node of a star, if it is a host of any job.
+    pub fn rank_in_star(node: NodeId) -> Option<Rank> {
+        node.0.checked_sub(1).and_then(|rank| u16::try_from(rank).ok()).map(Rank)
+    }
+}
+
 /// The timers of a host machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerConfig {

@@ -73,8 +73,7 @@ pub struct JobReport {
 }
 
 impl Pipeline {
-    /// Installs a machine that all jobs of a protocol share, before any of these jobs. Their packets may then come in
-    /// on every known port: over other switches, by ways that nobody knows in advance.
+    /// Installs a machine that all jobs of a protocol share, before any of these jobs.
     pub fn share(&mut self, protocol: u8, machine: Box<dyn SharedSwitch>) {
         debug_assert!(self.jobs.values().all(|entry| entry.job.protocol != protocol), "a job was there before");
         self.shared.insert(protocol, machine);
@@ -93,15 +92,15 @@ impl Pipeline {
     }
 
     /// Installs a job that uses the machine that its protocol's jobs share, in place of any that had its id; tells the
-    /// machine of it.
-    pub fn install_shared(&mut self, plan: &SharedJob) {
+    /// machine of it. `members` are the ports of its members, by rank, where all are connected to this switch: then nobody
+    /// else is heard. In a fabric there are none, and its packets may come in on every known port.
+    pub fn install_shared(&mut self, plan: &SharedJob, members: Vec<PortId>) {
         let JobConfig { job: id, key, protocol, .. } = plan.job;
         self.remove(id);
         let machine = self.shared.get_mut(&protocol);
         debug_assert!(machine.is_some(), "the shared machine comes first");
         let shares = machine.map(|machine| machine.add_job(plan)).is_some();
-        let (members, others) = (Vec::new(), Vec::new());
-        self.insert(id, InstalledJob { protocol, key, members, others, machine: None }, shares);
+        self.insert(id, InstalledJob { protocol, key, members, others: Vec::new(), machine: None }, shares);
     }
 
     fn insert(&mut self, id: JobId, job: InstalledJob, shares: bool) {
@@ -240,6 +239,11 @@ impl Pipeline {
         })
     }
 
+    /// True if there is a machine that a protocol's jobs share.
+    pub fn has_shared(&self, protocol: u8) -> bool {
+        self.shared.contains_key(&protocol)
+    }
+
     /// The memory that a protocol's jobs share, if they do.
     pub fn shared(&self, protocol: u8) -> Option<SharedReport> {
         self.shared.get(&protocol).map(|machine| machine.report_shared())
@@ -265,7 +269,7 @@ impl Entry {
             self.last_seen[worker.index()] = Some(now);
         } else if self.job.others.contains(&ingress) {
             self.others_last_seen = Some(now);
-        } else if !(self.shares && ingress != PortId::UNKNOWN) {
+        } else if !(self.shares && self.job.members.is_empty() && ingress != PortId::UNKNOWN) {
             return Err(DropReason::NotAMember);
         }
         if common.protocol != self.job.protocol {

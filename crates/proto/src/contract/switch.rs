@@ -5,7 +5,7 @@
 
 use crate::contract::config::SharedJob;
 use crate::contract::drop_reason::DropReason;
-use crate::contract::ids::{ChildId, GroupId, JobId, NodeId, PortId, PortSet, TreeId};
+use crate::contract::ids::{ChildId, GroupId, JobId, NodeId, PortId, PortSet, Rank, TreeId};
 use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::time::Time;
@@ -77,6 +77,8 @@ pub struct SwitchReport {
     pub slots_waiting: u32,
     /// Members that some incomplete sum waits for, ascending.
     pub missing: Vec<ChildId>,
+    /// The member that is furthest behind, where results wait for it and the machine can tell.
+    pub lag: Option<Lag>,
     /// Sums completed since the job was installed.
     pub blocks_completed: u64,
     /// Contributions added since the job was installed.
@@ -85,6 +87,15 @@ pub struct SwitchReport {
     pub metrics: Vec<Metric>,
     /// By tree, what waits, where a tree's packets are summed in their order; empty where they are not.
     pub orders: Vec<OrderReport>,
+}
+
+/// A member that others are ahead of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lag {
+    /// Which.
+    pub rank: Rank,
+    /// Blocks from the first rank to this one.
+    pub blocks: u32,
 }
 
 /// The state of a tree whose packets are summed in their order, each when all children have brought it.

@@ -252,3 +252,16 @@ fn single_blocks_partial_and_full_sums_are_right_in_every_order() {
         }
     }
 }
+
+#[test]
+fn what_was_counted_of_a_job_stays_counted_when_the_job_is_gone() {
+    for protocol in family() {
+        let mut fabric =
+            one_block(&Choice { switch: &[("aggregators", "0")], ..Choice::of(protocol) }, &[], |_| Fate::Arrives);
+        finishes(&mut fabric);
+        let counted = |fabric: &Fabric| ["results", "overflowed"].map(|name| fabric.figure(0, name));
+        assert_eq!(counted(&fabric), [1.0, 3.0], "three gradients found no room");
+        fabric.remove_job(0);
+        assert_eq!(counted(&fabric), [1.0, 3.0], "{}", protocol.name);
+    }
+}

@@ -15,7 +15,7 @@ use tributary_proto::contract::metric::named;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::contract::switch::{NoQueues, Verdict};
+use tributary_proto::contract::switch::{Lag, NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::parts::best_effort::wire::{Header, Kind};
@@ -143,7 +143,7 @@ impl Fabric {
         let mut pipeline = Pipeline::default();
         let machine = self.protocol.shared_switch(Values::Elements, &config).expect("jobs share");
         pipeline.share(self.protocol.code, machine);
-        pipeline.install_shared(&self.shared_job(node, self.job.clone()));
+        pipeline.install_shared(&self.shared_job(node, self.job.clone()), Vec::new());
         pipeline
     }
 
@@ -183,6 +183,11 @@ impl Fabric {
     pub fn figure(&self, switch: usize, name: &str) -> f64 {
         let report = self.switches[switch].shared(self.protocol.code).expect("it is shared");
         named(&report.metrics, name).unwrap_or_else(|| panic!("it has no {name}"))
+    }
+
+    /// The rank that a switch says its results wait for.
+    pub fn lag(&self, switch: usize) -> Option<Lag> {
+        self.switches[switch].report(JobId(1)).expect("the job").machine.expect("it is shared").lag
     }
 
     pub fn submit(&mut self, host: usize, collective: Collective) {

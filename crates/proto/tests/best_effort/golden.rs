@@ -36,7 +36,7 @@ fn switch_of_three() -> Pipeline {
     let mut pipeline = Pipeline::default();
     pipeline.share(protocol.code, protocol.shared_switch(Values::Elements, &config).expect("jobs share"));
     let ports = (0..3).map(|port| Some(PortId(port))).collect();
-    pipeline.install_shared(&SharedJob { job, fabric, ports, trees: Vec::new(), share_bytes: 0 });
+    pipeline.install_shared(&SharedJob { job, fabric, ports, trees: Vec::new(), share_bytes: 0 }, Vec::new());
     pipeline
 }
 

@@ -10,6 +10,7 @@ mod floats;
 mod golden;
 mod losses;
 mod setup;
+mod slow;
 mod strangers;
 mod sums;
 mod windows;

@@ -60,5 +60,5 @@ pub fn plan(id: JobId) -> SharedJob {
 
 /// Installs it.
 pub fn install(pipeline: &mut Pipeline, id: JobId) {
-    pipeline.install_shared(&plan(id));
+    pipeline.install_shared(&plan(id), Vec::new());
 }

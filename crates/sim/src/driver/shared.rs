@@ -117,7 +117,7 @@ impl Simulation {
                 };
                 pipeline.share(protocol.code, (shared.machine)(Values::Fingerprint, &config));
             }
-            pipeline.install_shared(&plan);
+            pipeline.install_shared(&plan, Vec::new());
         }
     }
 

@@ -48,8 +48,8 @@ always does, and so sums and averages f32, f16, bf16 and i32 only.
 
 With --json the last line is one object: collective, protocol, job, rank, world, elements, dtype,
 op, iters, seconds (median), goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent,
-retransmissions, in_network (fraction), elements_per_packet, cpu_seconds (of the collectives),
-checked.";
+retransmissions, in_network (fraction), blocks_at_hosts, elements_per_packet, cpu_seconds (of the
+collectives), checked.";
 
 const REDUCE_HELP: &str = "\
 Examples:
@@ -234,6 +234,8 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
         packets_sent: stats.host.packets_sent,
         retransmissions: stats.host.retransmissions,
         in_network: stats.in_network(),
+        blocks_at_hosts: stats.host.blocks_at_hosts,
+        elsewhere: member.protocol.shared.as_ref().map(|shared| (shared.elsewhere)(member.world)),
         elements_per_packet,
         cpu_seconds,
         checked,

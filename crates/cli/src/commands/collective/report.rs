@@ -41,6 +41,11 @@ pub struct Report {
     pub retransmissions: u64,
     /// Fraction of the blocks whose sum was made in the network.
     pub in_network: f64,
+    /// Blocks whose sum was made at hosts.
+    pub blocks_at_hosts: u64,
+    /// Where that was, and why, if the protocol has memory in switches for all.
+    #[serde(skip)]
+    pub elsewhere: Option<String>,
     /// Elements of one packet.
     pub elements_per_packet: u16,
     /// CPU time of this process, user and system, over all collectives.
@@ -71,11 +76,25 @@ impl Report {
             ("goodput", format!("{:.3} Gbit/s", self.goodput_gbps)),
             ("ATE/s", format!("{:.3} million", self.ate_per_s / 1e6)),
             ("packets", format!("{} sent, {} of them again", self.packets_sent, self.retransmissions)),
-            ("in network", format!("{:.1} % of the blocks", self.in_network * 100.0)),
+            ("in network", self.where_summed()),
             ("result", result.to_string()),
         ];
         let filled = rows.iter().filter(|(_, value)| !value.is_empty());
         filled.map(|(name, value)| format!("{name:<12}{value}")).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Report {
+    /// Which part of the blocks the network has summed, and what became of the others.
+    fn where_summed(&self) -> String {
+        let network = format!("{:.1} % of the blocks", self.in_network * 100.0);
+        match &self.elsewhere {
+            Some(elsewhere) if self.blocks_at_hosts > 0 => {
+                let share = (1.0 - self.in_network) * 100.0;
+                format!("{network}, {share:.1} % ({} blocks) {elsewhere}", self.blocks_at_hosts)
+            }
+            _ => network,
+        }
     }
 }
 

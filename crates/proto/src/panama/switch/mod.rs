@@ -364,6 +364,7 @@ impl Switch for Panama {
             slots: self.room.into(),
             slots_waiting: self.heads.waiting() as u32,
             missing: self.heads.missing().collect(),
+            lag: None,
             blocks_completed: self.counters.blocks_completed,
             contributions: self.counters.contributions,
             metrics: self.metrics(),

@@ -103,6 +103,14 @@ pub fn can(protocol: &'static str, spec: &Spec) -> Result<(), Refusal> {
     }
 }
 
+/// Where blocks are summed that switches do not sum, and why.
+pub fn elsewhere(world: u16) -> String {
+    match world {
+        0..=2 => "at the ranks' own servers: on the way to the other one a rank's block meets no third".to_owned(),
+        _ => format!("at {world} parameter servers: the memory of a switch was full, or a part of them was sent again"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -370,6 +370,7 @@ impl Switch for SwitchMl {
             slots: self.pool.slots(),
             slots_waiting: self.pool.slots_waiting(),
             missing,
+            lag: None,
             blocks_completed: self.counters.blocks_completed,
             contributions: self.counters.contributions,
             metrics: vec![Metric::counter(

@@ -95,7 +95,7 @@ impl Aggregators {
         Aggregators {
             memory,
             entries: Vec::with_capacity(count),
-            lanes: Vec::with_capacity(count * lane_bytes),
+            lanes: vec![0; count * lane_bytes],
             lane_bytes,
             spare: Vec::with_capacity(count),
             lists: SlotLists::new(2, memory.aggregators),
@@ -147,7 +147,6 @@ impl Aggregators {
             }
             None => {
                 self.entries.push(aggregator);
-                self.lanes.resize(self.entries.len() * self.lane_bytes, 0);
                 self.entries.len() as u32 - 1
             }
         };

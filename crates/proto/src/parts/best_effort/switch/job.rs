@@ -7,7 +7,7 @@ use super::super::wire::{Header, Kind, PROG_MASK};
 use crate::contract::config::SharedJob;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, NodeId, PortId, PortSet, Rank};
-use crate::contract::switch::Verdict;
+use crate::contract::switch::{Lag, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::COMMON_LEN;
 use crate::parts::memory::heap_bytes;
@@ -69,6 +69,17 @@ pub struct Counters {
     pub overflowed: u64,
     /// Aggregators that left before they were complete.
     pub released: u64,
+}
+
+impl Counters {
+    /// Both together.
+    pub fn add(&mut self, other: &Counters) {
+        self.contributions += other.contributions;
+        self.results += other.results;
+        self.marked += other.marked;
+        self.overflowed += other.overflowed;
+        self.released += other.released;
+    }
 }
 
 /// A job at one switch.
@@ -285,11 +296,22 @@ impl Job {
         self.sum.wrapping_add(self.unheard.wrapping_mul(self.floor)) & PROG_MASK
     }
 
-    /// The rank that is furthest behind the first, and by how many blocks, of those that were heard.
+    /// Of the ranks behind this switch the one that is furthest behind the first of all, and by how many blocks. What has a
+    /// result all ranks have sent; how far others are beyond that, only their own switches know.
     pub fn last(&self) -> Option<(Rank, u32)> {
-        let heard = || (0..).map(Rank).zip(&self.newest).filter(|(_, (_, heard))| *heard);
-        let first = heard().map(|(_, &(newest, _))| newest).reduce(|a, b| if is_after(b, a) { b } else { a })?;
-        heard().map(|(rank, &(newest, _))| (rank, first.wrapping_sub(newest))).max_by_key(|&(_, behind)| behind)
+        let later = |a, b| if is_after(b, a) { b } else { a };
+        let reached = |&(newest, heard): &(u32, bool)| if heard { later(newest, self.floor) } else { self.floor };
+        let first = self.newest.iter().map(reached).reduce(later)?;
+        let ranks = (0..).map(Rank).zip(&self.newest).zip(&self.ports);
+        let local = ranks.filter(|(_, port)| port.is_some());
+        local.map(|((rank, at), _)| (rank, first.wrapping_sub(reached(at)))).max_by_key(|&(_, behind)| behind)
+    }
+
+    /// The same, where results wait for that rank. Ranks that go side by side differ by fewer blocks than there are ranks,
+    /// since nobody sends what its own host serves.
+    pub fn lag(&self) -> Option<Lag> {
+        let (rank, blocks) = self.last()?;
+        (blocks >= u32::from(self.places.world())).then_some(Lag { rank, blocks })
     }
 
     /// A gradient goes to a server because there was no room.

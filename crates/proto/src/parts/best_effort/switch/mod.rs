@@ -13,7 +13,7 @@ mod reports;
 
 use self::adding::Misfit;
 use self::aggregators::Aggregators;
-use self::job::{Job, Key, State};
+use self::job::{Counters, Job, Key, State};
 use super::Rules;
 use super::options::Memory;
 use super::plan::Level;
@@ -39,6 +39,8 @@ pub struct BestEffortSwitch {
     jobs: Vec<Job>,
     /// Aggregators that nobody touched for a lease.
     expired: u64,
+    /// What has happened of jobs that are gone.
+    departed: Counters,
 }
 
 /// A contribution, taken apart.
@@ -65,6 +67,7 @@ impl BestEffortSwitch {
             aggregators: Aggregators::new(values, memory, config.elements_per_packet),
             jobs: Vec::new(),
             expired: 0,
+            departed: Counters::default(),
         }
     }
 

@@ -32,12 +32,6 @@ impl BestEffortSwitch {
         }
         report
     }
-
-    /// Ranks that some sum here waits for: those that lag behind another, while something is held.
-    fn missing(job: &Job) -> Vec<ChildId> {
-        let lags = job.last().filter(|&(_, behind)| behind > 0 && job.held > 0);
-        lags.map(|(rank, _)| ChildId(rank.0)).into_iter().collect()
-    }
 }
 
 impl SharedSwitch for BestEffortSwitch {
@@ -54,14 +48,16 @@ impl SharedSwitch for BestEffortSwitch {
                 self.aggregators.free(position.entry);
             }
         }
-        self.jobs.remove(at);
+        let job = self.jobs.remove(at);
+        self.departed.add(&job.counters);
     }
 
     fn report_job(&self, job: JobId) -> SwitchReport {
         let mut report = self.account(|other| other == job);
         let Ok(at) = self.job_at(job) else { return report };
         let job = &self.jobs[at];
-        report.missing = BestEffortSwitch::missing(job);
+        report.lag = job.lag();
+        report.missing = report.lag.map(|lag| ChildId::of_rank(lag.rank)).into_iter().collect();
         report.metrics = figures(&job.counters, job.held, job.outstanding);
         let behind = job.last().map_or(0, |(_, behind)| behind);
         report.metrics.push(Metric::gauge("behind_blocks", behind.into(), "Blocks from the first rank to the last."));
@@ -69,13 +65,8 @@ impl SharedSwitch for BestEffortSwitch {
     }
 
     fn report_shared(&self) -> SharedReport {
-        let mut all = Counters::default();
-        for job in &self.jobs {
-            all.results += job.counters.results;
-            all.marked += job.counters.marked;
-            all.overflowed += job.counters.overflowed;
-            all.released += job.counters.released;
-        }
+        let mut all = self.departed;
+        self.jobs.iter().for_each(|job| all.add(&job.counters));
         let outstanding = self.jobs.iter().map(|job| job.outstanding).sum();
         let mut metrics = figures(&all, self.aggregators.held, outstanding);
         metrics.push(Metric::counter("expired", self.expired, "Aggregators that nobody touched for a lease."));

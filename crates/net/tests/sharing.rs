@@ -1,0 +1,264 @@
+//! Jobs that share a switch's memory, on a switch that stands alone: exact sums whatever room there is, and refusals by
+//! name. Real sockets on the loopback interface.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{LocalSwitch, PATIENCE, speak};
+use tributary_net::client;
+use tributary_net::group::{ConnectOptions, Group, GroupStats};
+use tributary_net::shard::JobInstall;
+use tributary_net::status::{MetricNumber, SwitchStatus};
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+use tributary_numeric::ReduceOp;
+use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::ids::{JobId, JobKey, PortSet};
+use tributary_proto::contract::options::Defaults;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::{protocols, switch_options};
+
+/// The protocols whose jobs share memory.
+fn sharing() -> impl Iterator<Item = &'static Protocol> {
+    protocols::ALL.iter().copied().filter(|protocol| protocol.shared.is_some())
+}
+
+/// Those of them that sum at servers what finds no aggregator.
+fn with_aggregators() -> impl Iterator<Item = &'static Protocol> {
+    let specs = |protocol: &&Protocol| protocol.shared.as_ref().map_or(&[][..], |shared| shared.options.specs);
+    sharing().filter(move |protocol| specs(protocol).iter().any(|spec| spec.name == "aggregators"))
+}
+
+fn any_port() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// A switch of two shards whose protocols have so many aggregators.
+fn switch_with(aggregators: u32) -> RunningSwitch {
+    let mut given = switch_options::Given::new();
+    for protocol in with_aggregators() {
+        switch_options::add(&mut given, &format!("{}.aggregators={aggregators}", protocol.name)).unwrap();
+    }
+    let switch_options = switch_options::SwitchOptions::read(&given, Defaults::Real).unwrap();
+    RunningSwitch::start(&SwitchOptions { shards: 2, switch_options, ..SwitchOptions::new(any_port()) }).unwrap()
+}
+
+fn options(switch: &RunningSwitch, protocol: &'static Protocol, job: &str, rank: u16, world: u16) -> ConnectOptions {
+    ConnectOptions {
+        switch: switch.listen_addr().to_string(),
+        job: job.to_owned(),
+        rank,
+        world,
+        timeout: PATIENCE,
+        protocol,
+        options: protocol.options.defaults(),
+        elements_per_packet: Some(352),
+        slots: None,
+        trees: None,
+    }
+}
+
+/// Runs `work` on every rank of a job, each on a thread of its own.
+fn on_ranks<T: Send>(
+    switch: &RunningSwitch,
+    protocol: &'static Protocol,
+    job: &str,
+    world: u16,
+    work: impl Fn(&Group, u16) -> T + Sync,
+) -> Vec<T> {
+    thread::scope(|scope| {
+        let rank = |rank| {
+            let work = &work;
+            scope.spawn(move || {
+                let group = Group::connect(&options(switch, protocol, job, rank, world)).expect("the rank joins");
+                let result = work(&group, rank);
+                group.close();
+                result
+            })
+        };
+        let threads: Vec<_> = (0..world).map(rank).collect();
+        threads.into_iter().map(|thread| thread.join().expect("the rank ends well")).collect()
+    })
+}
+
+fn input(rank: u16, len: usize) -> Vec<i32> {
+    (0..len).map(|i| (i as i32).wrapping_mul(0x3779_b1) ^ (i32::from(rank) << 20)).collect()
+}
+
+/// One sum of integers, every element of which is compared with what it must be.
+fn sum(group: &Group, rank: u16, world: u16, len: usize) {
+    let mut data = input(rank, len);
+    group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+    let inputs: Vec<Vec<i32>> = (0..world).map(|rank| input(rank, len)).collect();
+    let expected = |i: usize| inputs.iter().map(|input| input[i]).fold(0, i32::wrapping_add);
+    assert!(data.iter().enumerate().all(|(i, &sum)| sum == expected(i)), "{len} elements, {world} ranks");
+}
+
+fn stats(group: &Group) -> GroupStats {
+    group.stats().unwrap()
+}
+
+fn until(switch: &RunningSwitch, what: &str, wanted: impl Fn(&SwitchStatus) -> bool) -> SwitchStatus {
+    let start = Instant::now();
+    loop {
+        let status = client::status(switch.listen_addr()).unwrap();
+        if wanted(&status) {
+            return status;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what} does not come: {status:#?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What a protocol counts there of all jobs.
+fn counted(status: &SwitchStatus, protocol: &Protocol, name: &str) -> u64 {
+    let shared = status.switch.shared.iter().find(|shared| shared.protocol == protocol.name).expect("a machine");
+    match shared.metrics.iter().find(|metric| metric.name == name).expect("a figure").value {
+        MetricNumber::Counter(count) => count,
+        MetricNumber::Gauge(value) => panic!("{name} is no counter: {value}"),
+    }
+}
+
+fn nothing_held(status: &SwitchStatus) -> bool {
+    status.jobs.is_empty() && status.switch.shared.iter().all(|shared| shared.slots_held == 0)
+}
+
+#[test]
+fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size_and_nothing_stays_held() {
+    let switch = switch_with(4096);
+    for protocol in sharing() {
+        for world in [1, 2, 3, 8] {
+            on_ranks(&switch, protocol, protocol.name, world, |group, rank| {
+                for len in [0, 1, 351, 352, 353, 60_007, 0, 200_003, 5] {
+                    sum(group, rank, world, len);
+                }
+            });
+        }
+    }
+    until(&switch, "the end", nothing_held);
+}
+
+#[test]
+fn floats_have_the_same_bits_on_every_rank() {
+    let switch = switch_with(4096);
+    for protocol in sharing() {
+        let sums = on_ranks(&switch, protocol, protocol.name, 4, |group, rank| {
+            let mut data: Vec<f32> = (0..100_003).map(|i| (i as f32 * 0.37 + f32::from(rank)).sin()).collect();
+            group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+            data.iter().map(|x| x.to_bits()).collect::<Vec<u32>>()
+        });
+        assert!(sums.iter().all(|sum| *sum == sums[0]), "{}", protocol.name);
+    }
+}
+
+#[test]
+fn with_room_for_all_blocks_the_switch_sums_and_with_room_for_none_servers_do() {
+    for protocol in with_aggregators() {
+        for (aggregators, in_network) in [(1 << 14, true), (0, false)] {
+            let switch = switch_with(aggregators);
+            let shares = on_ranks(&switch, protocol, "room", 4, |group, rank| {
+                sum(group, rank, 4, 100_003);
+                stats(group).host
+            });
+            let blocks = 100_003_u64.div_ceil(352);
+            for host in shares {
+                assert_eq!(host.blocks_in_network + host.blocks_at_hosts, blocks);
+                if host.retransmissions == 0 {
+                    assert_eq!(host.blocks_in_network > 0, in_network, "{} with {aggregators}", protocol.name);
+                }
+            }
+            let status = until(&switch, "the end", nothing_held);
+            // Every rank but the block's own server's has sent it, and each of these found no room.
+            let overflowed = counted(&status, protocol, "overflowed");
+            assert_eq!(overflowed >= 3 * blocks, !in_network, "{overflowed} of {}", protocol.name);
+        }
+    }
+}
+
+#[test]
+fn two_jobs_share_one_aggregator_and_both_are_served() {
+    for protocol in with_aggregators() {
+        let switch = switch_with(1);
+        thread::scope(|scope| {
+            for job in ["one", "other"] {
+                let switch = &switch;
+                scope.spawn(move || on_ranks(switch, protocol, job, 3, |group, rank| sum(group, rank, 3, 50_021)));
+            }
+        });
+        let status = until(&switch, "the end", nothing_held);
+        assert_eq!(status.switch.shared[0].slots_peak, 1, "{}", protocol.name);
+        assert!(counted(&status, protocol, "overflowed") > 0, "{}", protocol.name);
+    }
+}
+
+#[test]
+fn members_are_heard_while_their_job_stands_still() {
+    let switch = switch_with(16);
+    for protocol in sharing() {
+        on_ranks(&switch, protocol, "idle", 2, |group, rank| {
+            sum(group, rank, 2, 10);
+            let heard = |status: &SwitchStatus| {
+                let job = status.jobs.iter().find(|job| job.protocol == protocol.name).expect("the job");
+                job.members.len() == 2 && job.members.iter().all(|member| member.heard_s_ago.is_some())
+            };
+            until(&switch, "signs of life of both", heard);
+            // Nobody leaves before the other one has seen it.
+            sum(group, rank, 2, 10);
+        });
+    }
+}
+
+#[test]
+fn in_levels_such_jobs_are_refused_with_a_sentence() {
+    let root = switch_with(16);
+    let parent = Some(root.listen_addr());
+    let rack = RunningSwitch::start(&SwitchOptions { parent, ..SwitchOptions::new(any_port()) }).unwrap();
+    for protocol in sharing() {
+        let refusal = Group::connect(&options(&rack, protocol, "levels", 0, 2)).err().expect("a refusal").to_string();
+        let name = protocol.name;
+        let expected = format!("{name} sums in a switch that stands alone or in a fabric, and this switch is one of");
+        assert!(refusal.contains(&expected), "{refusal}");
+    }
+}
+
+#[test]
+fn more_workers_than_a_set_of_ports_holds_are_refused_with_a_sentence_and_leave_nothing_behind() {
+    for protocol in sharing() {
+        let switch = LocalSwitch::start(1);
+        let shard = &switch.shards[0];
+        let install = |id: u16, members: u16| {
+            let config = JobConfig {
+                job: JobId(id),
+                key: JobKey(7),
+                protocol: protocol.code,
+                world: members,
+                slots: 8,
+                elements_per_packet: 352,
+                trees: 1,
+                levels: false,
+                options: protocol.options.defaults(),
+            };
+            let members = (0..members).map(|rank| ([127, 0, 0, 1], 1_024 + 512 * id + rank).into()).collect();
+            shard.install(JobInstall::of_workers(protocol, config, members, [127, 0, 0, 1].into())).wait().unwrap()
+        };
+        let (most, few) = (PortSet::CAPACITY as u16, 2);
+        install(1, most - 1).expect("as many as there may be, but for one");
+        let refusal = install(2, few).expect_err("one too many").to_string();
+        let expected = format!("{} tells the first {most} workers of a switch apart", protocol.name);
+        assert!(refusal.starts_with(&expected), "{refusal}");
+        install(3, 1).expect("the last one finds its port");
+        let ids: Vec<u16> = shard.report().wait().unwrap().jobs.iter().map(|job| job.id.0).collect();
+        assert_eq!(ids, [1, 3]);
+    }
+}
+
+#[test]
+fn a_rank_that_speaks_through_a_rendezvous_of_its_own_needs_no_more_than_one_shard() {
+    for protocol in sharing() {
+        let switch = LocalSwitch::start(1);
+        let adjust = |options: &mut ConnectOptions| speak(options, protocol);
+        support::on_every_rank(&switch, "own", 3, adjust, |group, rank| sum(&group, rank, 3, 30_011));
+    }
+}
