@@ -250,7 +250,7 @@ fn slowest(job: &JobStatus) -> Option<String> {
 fn grouped(number: u32) -> String {
     let digits = number.to_string();
     let comma = |(at, digit)| {
-        let is_first_of_three = at > 0 && (digits.len() - at) % 3 == 0;
+        let is_first_of_three = at > 0 && (digits.len() - at).is_multiple_of(3);
         is_first_of_three.then_some(',').into_iter().chain([digit])
     };
     digits.chars().enumerate().flat_map(comma).collect()
