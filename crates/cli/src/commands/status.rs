@@ -249,7 +249,7 @@ fn slowest(job: &JobStatus) -> Option<String> {
 /// A whole number with a comma before each three digits.
 fn grouped(number: u32) -> String {
     let digits = number.to_string();
-    let comma = |(at, digit)| {
+    let comma = |(at, digit): (usize, char)| {
         let is_first_of_three = at > 0 && (digits.len() - at).is_multiple_of(3);
         is_first_of_three.then_some(',').into_iter().chain([digit])
     };
