@@ -84,7 +84,7 @@ fn on_ranks<T: Send>(
 }
 
 fn input(rank: u16, len: usize) -> Vec<i32> {
-    (0..len).map(|i| (i as i32).wrapping_mul(0x3779_b1) ^ (i32::from(rank) << 20)).collect()
+    (0..len).map(|i| (i as i32).wrapping_mul(0x0037_79b1) ^ (i32::from(rank) << 20)).collect()
 }
 
 /// One sum of integers, every element of which is compared with what it must be.
