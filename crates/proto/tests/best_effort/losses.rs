@@ -7,7 +7,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::parts::best_effort::wire::{Flags, Kind};
 
 use crate::fabric::{Choice, Fabric, Fate, Sent};
-use crate::setup::{LEASE, at_us, clocked_by_results, collective, expected, family, input, output};
+use crate::setup::{LEASE, acknowledging, at_us, clocked_by_results, collective, expected, family, input, output};
 
 fn whole(fabric: &mut Fabric, elements: usize) {
     let world = fabric.hosts.len();
@@ -113,6 +113,31 @@ fn what_is_sent_again_keeps_to_the_window() {
     // The first alone, which makes the rank ask about the others.
     let most_at_once = resent.chunk_by(|a, b| a == b).map(<[Time]>::len).max();
     assert_eq!(most_at_once, Some(7), "{resent:?}");
+}
+
+/// A thread of a switch sleeps: no acknowledgement comes for ten timeouts, and then all come. What is sent again goes past
+/// all aggregators, so it is one block at a timeout that grows, and not a window.
+#[test]
+fn a_pause_of_all_acknowledgements_sends_few_blocks_to_their_servers() {
+    let pause = at_us(200)..at_us(1_200);
+    let mut fabric = Fabric::star(4, &Choice { slots: 64, ..Choice::of(acknowledging()) });
+    let asleep = pause.clone();
+    fabric.fate = Box::new(move |sent: &Sent| match asleep.contains(&sent.at) && sent.from == NodeId(4) {
+        true => Fate::IsLate(asleep.end.since(sent.at)),
+        false => Fate::Arrives,
+    });
+    (0..4).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 8000), ReduceOp::Sum)));
+    fabric.run(Span::from_millis(20));
+    whole(&mut fabric, 8 * 8000);
+    let resent = |rank: u32| {
+        let is_resent = |sent: &&Sent| {
+            sent.kind == Kind::Gradient && sent.from == NodeId(rank) && sent.header.flags.has(Flags::RESEND)
+        };
+        fabric.sent.iter().filter(is_resent).count()
+    };
+    for rank in 0..4 {
+        assert!((1..=8).contains(&resent(rank)), "rank {rank}: {}", resent(rank));
+    }
 }
 
 fn with_deadline(rank: usize, elements: usize) -> Collective {

@@ -100,12 +100,13 @@ impl BestEffortHost {
         if place.acked {
             return Err(DropReason::Duplicate);
         }
-        if place.sends == 1 {
-            let rtt = now.since(place.sent_at);
+        let (sends, sent_at, transmission) = (place.sends, place.sent_at, place.transmission);
+        self.stirred(now);
+        if sends == 1 {
+            let rtt = now.since(sent_at);
             self.rtt.sample(rtt);
             self.recovery.sample(rtt);
         }
-        let transmission = place.transmission;
         self.window.ack(block);
         self.tell_windows(transmission, header.flags.has(Flags::ECN));
         Ok(())

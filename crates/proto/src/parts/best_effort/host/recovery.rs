@@ -31,6 +31,8 @@ pub(super) struct Recovery {
     wait: Span,
     /// Nothing was lost, said somebody who was asked last.
     told_to_wait: bool,
+    /// When a gradient was last acknowledged, or sent again because none was; and how many were since.
+    stirred: (Time, u32),
     /// A window beyond the last block of which this rank's part was lost.
     lossy_up_to: u64,
     /// The shortest time from a gradient to its answer: others' lateness makes it longer, and losses do.
@@ -46,6 +48,7 @@ impl Recovery {
             since: None,
             wait: timers.initial_rto,
             told_to_wait: false,
+            stirred: (Time::ZERO, 0),
             lossy_up_to: 0,
             least: None,
         }
@@ -82,10 +85,17 @@ impl Recovery {
 }
 
 impl BestEffortHost {
-    /// When the oldest gradient that nobody has acknowledged counts as lost.
+    /// When the oldest gradient that nobody has acknowledged counts as lost: a timeout after it was sent, and after the
+    /// last acknowledgement of any, behind which it may queue.
     pub(super) fn loss_due(&self) -> Option<Time> {
         let place = self.window.first_flying().filter(|_| self.rules.acknowledges)?;
-        Some(place.sent_at + self.rtt.rto(place.sends))
+        let (stirred_at, silences) = self.recovery.stirred;
+        Some(place.sent_at.max(stirred_at) + self.rtt.rto(place.sends.max(silences + 1)))
+    }
+
+    /// Acknowledgements come: what flies is not late yet.
+    pub(super) fn stirred(&mut self, now: Time) {
+        self.recovery.stirred = (now, 0);
     }
 
     /// Whether something may be sent again now: in each timeout, as much as the window has packets. All of a burst but the
@@ -107,17 +117,15 @@ impl BestEffortHost {
         is_held.then(|| self.resent.0 + self.recovery.timeout())
     }
 
-    /// Sends again what nobody has acknowledged for a timeout.
+    /// Sends the oldest gradient again that nobody has acknowledged for a timeout, and no other before twice that timeout:
+    /// where nothing was lost, because a thread slept, few blocks go to their servers for it.
     pub(super) fn resend_lost(&mut self, now: Time) {
         if self.loss_due().is_none_or(|due| due > now) {
             return;
         }
         let Some(place) = self.window.oldest_flying() else { return };
         let (block, transmission) = (place.block, place.transmission);
-        if let Some(place) = self.window.waiting_mut(block) {
-            // It leaves in the same drain.
-            place.sent_at = now;
-        }
+        self.recovery.stirred = (now, self.recovery.stirred.1 + 1);
         self.window.send_again(block, true);
         let next = self.window.transmissions;
         self.windows.on_loss(transmission, next);
