@@ -11,9 +11,14 @@ pub struct Program {
 }
 
 impl Program {
-    /// This process's own executable; wrong inside an interpreter.
+    /// This process's own executable, or its name where no /proc tells the path; wrong inside an interpreter.
     pub fn this_binary() -> io::Result<Program> {
-        Ok(Program { launcher: vec![std::env::current_exe()?.into_os_string()] })
+        let path = match (std::env::current_exe(), std::env::args_os().next()) {
+            (Ok(path), _) => path.into_os_string(),
+            (Err(_), Some(name)) => name,
+            (Err(error), None) => return Err(error),
+        };
+        Ok(Program { launcher: vec![path] })
     }
 
     /// What the embedding interpreter says; never empty.
