@@ -236,7 +236,7 @@ def test_a_switch_ends_cleanly_on(number: int) -> None:
 
 
 def test_a_port_in_use_is_a_sentence(daemon: Daemon) -> None:
-    sentence = program.sentence(program.run("switch", "--listen", daemon.address))
+    sentence = program.sentence(program.run("switch", "--listen", daemon.address), code=2)
     assert daemon.address in sentence
     assert "in use" in sentence
 
@@ -251,7 +251,7 @@ def test_a_switch_reads_its_file_and_flags_win(tmp_path: Path) -> None:
     assert daemon.address != "127.0.0.1:1"
     daemon.stop()
     file.write_text("speed = 11\n")
-    sentence = program.sentence(program.run("switch", "--config", str(file)))
+    sentence = program.sentence(program.run("switch", "--config", str(file)), code=2)
     assert "speed" in sentence
     assert str(file) in sentence
 

@@ -31,14 +31,22 @@ impl Failure {
         Failure::Usage(sentence.to_string())
     }
 
+    /// What is wrong, and what to do about it.
+    pub fn sentence(&self) -> &str {
+        match self {
+            Failure::Usage(sentence) | Failure::Failed(sentence) | Failure::Told(sentence) => sentence,
+            Failure::ReaderGone => "nobody reads the output any more",
+        }
+    }
+
     /// Tells the person (and, with `--json`, the script) and returns the exit code.
     pub fn report(&self, json: bool) -> i32 {
-        let (code, sentence) = match self {
-            Failure::Usage(sentence) => (2, sentence.as_str()),
-            Failure::Failed(sentence) => (1, sentence.as_str()),
-            Failure::Told(sentence) => (1, sentence.as_str()),
+        let code = match self {
+            Failure::Usage(_) => 2,
+            Failure::Failed(_) | Failure::Told(_) => 1,
             Failure::ReaderGone => return 0,
         };
+        let sentence = self.sentence();
         if json && !matches!(self, Failure::Told(_)) {
             // The sentence goes to stderr whatever becomes of stdout.
             let _ = output::json(&json!({ "error": sentence }));

@@ -122,6 +122,8 @@ pub struct Timers {
     pub grace: Span,
     /// Longest time that a rank may wait for the others.
     pub max_wait: Span,
+    /// What is being summed when the switch is asked to stop may take so long to end.
+    pub finish: Span,
 }
 
 impl Timers {
@@ -157,6 +159,7 @@ impl Default for Timers {
             lease: Span::from_secs_f64(10.0),
             grace: Span::from_secs_f64(30.0),
             max_wait: Span::from_secs_f64(3_600.0),
+            finish: Span::from_secs_f64(10.0),
         }
     }
 }

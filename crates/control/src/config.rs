@@ -54,6 +54,8 @@ pub struct SwitchConfigFile {
     pub lease_s: Option<f64>,
     /// Seconds from a loss to the removal of its job.
     pub grace_s: Option<f64>,
+    /// Seconds that what is being summed has when the switch is asked to stop.
+    pub finish_s: Option<f64>,
     /// What jobs of certain names may have; the first that fits counts.
     #[serde(default, rename = "quota")]
     pub quotas: Vec<QuotaFile>,
@@ -99,7 +101,8 @@ impl SwitchConfigFile {
             return fail(format!("max_jobs = {jobs}: it may be 1 to {}", Limits::MAX_JOBS));
         }
         let least = Timers::default().succession().as_secs_f64() * 2.0;
-        for (name, seconds, least) in [("lease_s", self.lease_s, least), ("grace_s", self.grace_s, 0.0)] {
+        let all = [("lease_s", self.lease_s, least), ("grace_s", self.grace_s, 0.0), ("finish_s", self.finish_s, 0.0)];
+        for (name, seconds, least) in all {
             if let Some(seconds) = seconds.filter(|seconds| !(least..=86_400.0).contains(seconds)) {
                 return fail(format!("{name} = {seconds}: it may be {least} to 86400 seconds"));
             }
@@ -128,6 +131,7 @@ impl SwitchConfigFile {
         limits.servers = self.servers.clone().unwrap_or_else(|| std::mem::take(&mut limits.servers));
         limits.timers.lease = self.lease_s.map_or(limits.timers.lease, Span::from_secs_f64);
         limits.timers.grace = self.grace_s.map_or(limits.timers.grace, Span::from_secs_f64);
+        limits.timers.finish = self.finish_s.map_or(limits.timers.finish, Span::from_secs_f64);
         if !self.quotas.is_empty() {
             limits.quotas = self.quotas.iter().map(QuotaFile::quota).collect();
         }
@@ -154,7 +158,8 @@ mod tests {
         let example = SwitchConfigFile::parse(include_str!("../../../docs/switch.toml")).unwrap();
         let default = Limits::new(64 << 20, 1);
         let mut limits = Limits { shards: 7, memory_bytes: 7, max_jobs: 7, ..default.clone() };
-        (limits.timers.lease, limits.timers.grace) = (Span::ZERO, Span::ZERO);
+        let timers = &mut limits.timers;
+        (timers.lease, timers.grace, timers.finish) = (Span::ZERO, Span::ZERO, Span::ZERO);
         example.apply(&mut limits);
         assert_eq!(Limits { quotas: Vec::new(), ..limits }, default);
         let SwitchConfigFile { listen, http, quotas, .. } = example;
@@ -185,6 +190,7 @@ mod tests {
             ("max_jobs = 5000", "max_jobs = 5000: it may be 1 to 4096"),
             ("lease_s = 0.5", "lease_s = 0.5: it may be 3 to 86400"),
             ("grace_s = nan", "grace_s = NaN"),
+            ("finish_s = -1.0", "finish_s = -1: it may be 0 to 86400"),
             ("[[quota]]\njobs = \"\"", "empty pattern"),
             ("cores = ", "line 1: "),
             ("[switches.pigeon]\nwings = 2", "switches have no options for \"pigeon\", but for "),

@@ -7,6 +7,7 @@
 mod above;
 mod addresses;
 mod alibi;
+mod finish;
 mod members;
 mod servers;
 mod shards;
@@ -242,6 +243,11 @@ impl ControlPlane {
         if let Some(ascender) = &self.ascender {
             ascender.settle().await;
         }
+    }
+
+    /// Takes over what operators have written anew.
+    pub fn renew(&self, limits: Limits) {
+        self.state().control.renew(limits);
     }
 
     /// The task: runs until it is dropped.

@@ -219,6 +219,24 @@ impl RunningSwitch {
         self.plane.shard_addrs()
     }
 
+    /// Takes over quotas and tokens that operators have written anew. No job is touched.
+    pub fn renew(&self, options: &SwitchOptions) {
+        self.plane.renew(options.limits(options.shards as u16));
+        self.server.change_access(&options.access());
+        tracing::info!(
+            quotas = options.quotas.len(),
+            tenants = options.tenants().count(),
+            "quotas and tokens taken over"
+        );
+    }
+
+    /// Refuses joins from now on, and waits until nothing is being summed any more, for as long as the timers say or until
+    /// `hurry` says so. True if nothing is being summed.
+    pub fn finish(&self, hurry: impl FnMut() -> bool) -> io::Result<bool> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        Ok(runtime.block_on(self.plane.finish(hurry)))
+    }
+
     /// Refuses the joins that wait, removes every job, ends every thread and closes every socket.
     pub fn stop(self) {
         let RunningSwitch { listen, server, plane, .. } = self;

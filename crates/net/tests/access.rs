@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use tributary_control::Quota;
 use tributary_control::tokens::Tokens;
 use tributary_net::challenge;
 use tributary_net::client::{self, HttpRendezvous};
@@ -70,6 +71,25 @@ fn with_tokens_only_tenants_have_jobs_and_each_its_own() {
     let second = refusal("b", Some(OURS));
     assert!(second.contains("tenant 'ours'") && second.contains("1 jobs at a time"), "{second}");
     join(addr, "b", Some(THEIRS), None).unwrap();
+}
+
+#[test]
+fn new_tokens_and_quotas_hold_for_who_joins_from_now_on() {
+    let file = |name, token| Tokens::parse(&format!("[[tenant]]\nname = \"{name}\"\ntoken = \"{token}\"\n")).unwrap();
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let mut options = SwitchOptions { tokens: Some(file("ours", OURS)), ..SwitchOptions::new(listen) };
+    let switch = RunningSwitch::start(&options).unwrap();
+    let addr = switch.listen_addr();
+    join(addr, "a", Some(OURS), None).unwrap();
+    options.tokens = Some(file("theirs", THEIRS));
+    let small = Quota { jobs: "small-*".into(), memory_bytes: None, max_slots: Some(16), max_world: None };
+    options.quotas = vec![small];
+    switch.renew(&options);
+    assert!(join(addr, "b", Some(OURS), None).unwrap_err().to_string().contains("is none of this switch's"));
+    join(addr, "b", Some(THEIRS), None).unwrap();
+    assert_eq!(join(addr, "small-c", Some(THEIRS), None).unwrap().slots, 16);
+    let jobs = client::status(addr).unwrap().jobs;
+    assert!(jobs.iter().any(|job| job.name == "a"), "the job of a token that is gone runs on: {jobs:?}");
 }
 
 #[test]

@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tributary_control::config::SwitchConfigFile;
 use tributary_control::tokens::Tokens;
 use tributary_control::{Limits, Network};
 use tributary_net::heap;
-use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
 use tributary_proto::protocols;
 
 use super::fabric;
@@ -41,6 +41,7 @@ The file has these keys; flags win over it:
   servers = [\"10.0.0.7\", \"10.1.0.0/16\"]
   lease_s = 10.0             a member that is silent for so long is lost
   grace_s = 30.0             a job with a lost member is removed so long after
+  finish_s = 10.0            what is being summed when it is asked to stop has so long to end
   [[quota]]                  the first whose pattern fits the job's name counts
   jobs = \"team-a-*\"
   memory_mib = 64
@@ -50,7 +51,9 @@ The file has these keys; flags win over it:
 
 Packets come by UDP and control by TCP at the same port; with --cores above 1 the further threads
 receive at UDP ports that the system assigns. /status, /jobs and /metrics are served there too.
-Ends on SIGTERM or Ctrl-C with exit code 0.";
+On SIGHUP it reads quotas and tokens anew; running jobs stay. On SIGTERM it takes no more joins and ends when
+nothing is being summed any more, or after finish_s; on Ctrl-C, and on a second signal, at once.
+Exit codes: 0 when it was asked to stop; 2 for settings that a person has to mend, a port that is taken among them.";
 
 /// The option of protocols whose jobs share aggregators.
 const AGGREGATORS: &str = "aggregators";
@@ -111,21 +114,22 @@ pub fn run(args: Args) -> Result<(), Failure> {
     heap::return_slots_to_the_kernel();
     allow_many_connections();
     // Before the ports are open: a signal that comes then is kept, not lost.
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let signal = match (&args.fabric, &args.node) {
         (Some(file), Some(node)) => {
             let file = fabric::ChosenFile { path: file.clone(), switch_options: args.switch_options() };
             let switch = fabric::daemon::start(&file, node)?;
             fabric::daemon::tell_ready(&switch, node, args.json)?;
-            let signal = signals.forever().next();
+            // It has no quotas and no tokens.
+            let signal = signals.forever().find(|&signal| signal != SIGHUP);
             switch.stop();
             signal
         }
         _ => {
             let options = options(&args)?;
-            let switch = RunningSwitch::start(&options)?;
+            let switch = RunningSwitch::start(&options).map_err(not_started)?;
             tell_ready(&switch, &options, args.json)?;
-            let signal = signals.forever().next();
+            let signal = serve(&mut signals, &args, options, &switch)?;
             switch.stop();
             signal
         }
@@ -134,6 +138,57 @@ pub fn run(args: Args) -> Result<(), Failure> {
     match args.json {
         true => output::json(&json!({ "event": "stopped", "signal": name }))?,
         false => output::line(&format!("stopped by {name}"))?,
+    }
+    Ok(())
+}
+
+/// What a person has to mend before the same call can succeed is a wrong call: a service is not started again for it.
+fn not_started(error: StartError) -> Failure {
+    match error {
+        StartError::System { .. } => Failure::new(error),
+        _ => Failure::usage(error),
+    }
+}
+
+/// Until a signal asks to stop, and then until nothing is being summed.
+fn serve(
+    signals: &mut Signals,
+    args: &Args,
+    mut running: SwitchOptions,
+    switch: &RunningSwitch,
+) -> Result<Option<i32>, Failure> {
+    loop {
+        match signals.forever().next() {
+            Some(SIGHUP) => renew(args, &mut running, switch)?,
+            Some(SIGTERM) => {
+                switch.finish(|| signals.pending().any(|signal| signal != SIGHUP))?;
+                return Ok(Some(SIGTERM));
+            }
+            other => return Ok(other),
+        }
+    }
+}
+
+/// Reads quotas and tokens anew. Files that are no good change nothing.
+fn renew(args: &Args, running: &mut SwitchOptions, switch: &RunningSwitch) -> Result<(), Failure> {
+    let sentence = match options(args) {
+        Ok(new) => {
+            let same = SwitchOptions { quotas: running.quotas.clone(), tokens: running.tokens.clone(), ..new.clone() };
+            let others =
+                if same == *running { "" } else { "; what else has changed holds when the switch starts anew" };
+            (running.quotas, running.tokens) = (new.quotas, new.tokens);
+            switch.renew(running);
+            format!("read quotas and tokens anew{others}")
+        }
+        Err(failure) => {
+            let sentence = format!("quotas and tokens stay as they were: {}", failure.sentence());
+            output::complain(&format!("tributary: error: {sentence}"));
+            sentence
+        }
+    };
+    match args.json {
+        true => output::json(&json!({ "event": "renewed", "sentence": sentence }))?,
+        false => output::line(&sentence)?,
     }
     Ok(())
 }
@@ -168,8 +223,8 @@ fn options(args: &Args) -> Result<SwitchOptions, Failure> {
         None => SwitchConfigFile::default(),
         Some(path) => {
             let text = fs::read_to_string(path);
-            let text = text.map_err(|error| Failure::new(format!("cannot read '{}': {error}", path.display())))?;
-            SwitchConfigFile::parse(&text).map_err(|error| Failure::new(format!("'{}': {error}", path.display())))?
+            let text = text.map_err(|error| Failure::usage(format!("cannot read '{}': {error}", path.display())))?;
+            SwitchConfigFile::parse(&text).map_err(|error| Failure::usage(format!("'{}': {error}", path.display())))?
         }
     };
     let everywhere = (Ipv4Addr::UNSPECIFIED, SwitchOptions::DEFAULT_PORT).into();
@@ -192,8 +247,8 @@ fn options(args: &Args) -> Result<SwitchOptions, Failure> {
 
 fn read_tokens(path: &Path) -> Result<Tokens, Failure> {
     let text = fs::read_to_string(path);
-    let text = text.map_err(|error| Failure::new(format!("cannot read '{}': {error}", path.display())))?;
-    Tokens::parse(&text).map_err(|error| Failure::new(format!("'{}': {error}", path.display())))
+    let text = text.map_err(|error| Failure::usage(format!("cannot read '{}': {error}", path.display())))?;
+    Tokens::parse(&text).map_err(|error| Failure::usage(format!("'{}': {error}", path.display())))
 }
 
 /// Whom the switch serves, in words.

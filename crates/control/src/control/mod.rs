@@ -332,6 +332,12 @@ impl Control {
         self.running.values().filter(|job| job.plan.name == *name).map(|job| job.plan.config.world).max()
     }
 
+    /// Quotas and tenants' shares, as operators have written them anew: they hold for who joins from now on, and where memory
+    /// is divided next. No job is touched.
+    pub fn renew(&mut self, limits: Limits) {
+        (self.limits.quotas, self.limits.tenants) = (limits.quotas, limits.tenants);
+    }
+
     /// The switch's limits.
     pub fn limits(&self) -> &Limits {
         &self.limits

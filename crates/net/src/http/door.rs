@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tributary_control::Client;
 
@@ -41,7 +41,7 @@ struct Rooms {
 
 /// The rooms of one listening address.
 pub struct Door {
-    access: Access,
+    access: RwLock<Arc<Access>>,
     rooms: Mutex<Rooms>,
 }
 
@@ -67,12 +67,17 @@ impl Full {
 impl Door {
     /// A door that everybody with access may pass.
     pub fn new(access: Access) -> Arc<Door> {
-        Arc::new(Door { access, rooms: Mutex::default() })
+        Arc::new(Door { access: RwLock::new(Arc::new(access)), rooms: Mutex::default() })
     }
 
     /// Who may use the switch.
-    pub fn access(&self) -> &Access {
-        &self.access
+    pub fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.access.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Others may use it from now on.
+    pub fn change_access(&self, access: Access) {
+        *self.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(access);
     }
 
     /// Lets a connection in; `has_members` says, if asked, whether there are members of running jobs at the address.
@@ -125,7 +130,7 @@ pub struct Visit {
 
 impl Visit {
     /// Who may use the switch.
-    pub fn access(&self) -> &Access {
+    pub fn access(&self) -> Arc<Access> {
         self.door.access()
     }
 

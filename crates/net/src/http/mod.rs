@@ -74,6 +74,7 @@ pub(crate) struct Identity {
 /// The server and its thread. Dropping it stops both.
 pub(crate) struct HttpServer {
     stop: watch::Sender<bool>,
+    doors: Vec<Arc<Door>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -106,12 +107,18 @@ impl HttpServer {
             listener.set_nonblocking(true)?;
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let doors = served.iter().map(|(.., door)| Arc::clone(door)).collect();
         let (stop, stopped) = watch::channel(false);
         let thread = Builder::new().name("control".into()).spawn(move || {
             // Answers that are still under way when this ends have had their time.
             runtime.block_on(serve(plane, served, stopped));
         })?;
-        Ok(HttpServer { stop, thread: Some(thread) })
+        Ok(HttpServer { stop, doors, thread: Some(thread) })
+    }
+
+    /// Lets others in from now on.
+    pub fn change_access(&self, access: &Access) {
+        self.doors.iter().for_each(|door| door.change_access(access.clone()));
     }
 }
 

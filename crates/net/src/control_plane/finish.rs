@@ -1,0 +1,53 @@
+//! The end of a switch that lets what is being summed end first.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::ControlPlane;
+use crate::clock::duration;
+
+/// Nothing must have moved for so long: results may be lost on the way, and ranks ask again.
+const REST: Duration = Duration::from_millis(200);
+
+/// What the shards have done and what waits in them.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Work {
+    jobs: usize,
+    waiting: u32,
+    contributions: u64,
+}
+
+impl ControlPlane {
+    /// Refuses joins from now on; returns when nothing is being summed any more (true), or when the time for that is over
+    /// or `hurry` says so.
+    pub async fn finish(&self, mut hurry: impl FnMut() -> bool) -> bool {
+        self.state().control.stop_joining();
+        self.changed.notify_one();
+        let end = Instant::now() + duration(self.with_control(|control| control.limits().timers.finish));
+        let mut before = self.work().await;
+        while before.jobs > 0 {
+            if hurry() || Instant::now() >= end {
+                return false;
+            }
+            tokio::time::sleep(REST.min(end.saturating_duration_since(Instant::now()))).await;
+            let now = self.work().await;
+            if now.waiting == 0 && now == before {
+                break;
+            }
+            before = now;
+        }
+        true
+    }
+
+    async fn work(&self) -> Work {
+        let sightings = self.look(Duration::ZERO).await;
+        let jobs = sightings.shards.iter().filter_map(|shard| shard.report.as_ref()).flat_map(|report| &report.jobs);
+        // Jobs without a machine here sum elsewhere.
+        jobs.filter_map(|job| job.report.machine.as_ref()).fold(Work::default(), |work, machine| Work {
+            jobs: work.jobs + 1,
+            waiting: work.waiting + machine.slots_waiting,
+            contributions: work.contributions + machine.contributions,
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! A switch that is asked to stop lets what is being summed end first. Real sockets on the loopback interface.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use tributary_net::group::{ConnectOptions, Group};
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+use tributary_numeric::ReduceOp;
+use tributary_proto::protocols;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const ELEMENTS: usize = 100_000;
+
+fn start() -> RunningSwitch {
+    RunningSwitch::start(&SwitchOptions { shards: 2, ..SwitchOptions::new("127.0.0.1:0".parse().unwrap()) }).unwrap()
+}
+
+fn options(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectOptions {
+    let protocol = protocols::named("switchml").unwrap();
+    ConnectOptions {
+        switch: switch.listen_addr().to_string(),
+        job: job.to_owned(),
+        rank,
+        world,
+        timeout: PATIENCE,
+        protocol,
+        options: protocol.options.defaults(),
+        elements_per_packet: None,
+        slots: None,
+        trees: None,
+    }
+}
+
+/// Two ranks that have joined a job.
+fn pair(switch: &RunningSwitch) -> [Group; 2] {
+    let join = |rank| Group::connect(&options(switch, "pair", rank, 2)).expect("the rank joins");
+    thread::scope(|scope| {
+        let other = scope.spawn(|| join(1));
+        [join(0), other.join().expect("the other joins")]
+    })
+}
+
+fn sum(group: &Group) -> bool {
+    let mut data = vec![1i32; ELEMENTS];
+    group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).is_ok() && data.iter().all(|&sum| sum == 2)
+}
+
+#[test]
+fn a_sum_that_waits_for_a_rank_is_complete_before_the_switch_ends() {
+    let switch = start();
+    let [early, late] = pair(&switch);
+    let (asked, is_asked) = mpsc::channel();
+    thread::scope(|scope| {
+        let early = scope.spawn(move || sum(&early));
+        let late = scope.spawn(move || {
+            is_asked.recv_timeout(PATIENCE).expect("the switch is asked to stop");
+            sum(&late)
+        });
+        let mut looks = 0;
+        let rested = switch.finish(|| {
+            looks += 1;
+            if looks == 3 {
+                asked.send(()).expect("the late rank waits");
+            }
+            false
+        });
+        assert!(rested.unwrap(), "nothing is being summed any more");
+        switch.stop();
+        assert!(early.join().unwrap() && late.join().unwrap(), "both ranks have the sum");
+    });
+}
+
+#[test]
+fn a_rank_that_never_comes_does_not_hold_a_switch_that_is_asked_twice_and_nobody_joins_meanwhile() {
+    let switch = start();
+    let [early, absent] = pair(&switch);
+    thread::scope(|scope| {
+        let early = scope.spawn(move || sum(&early));
+        let mut looks = 0;
+        let rested = switch.finish(|| {
+            looks += 1;
+            if looks == 1 {
+                let refused = Group::connect(&options(&switch, "another", 0, 1)).err().expect("no joins any more");
+                assert!(refused.to_string().contains("stopping"), "{refused}");
+            }
+            looks == 3
+        });
+        assert!(!rested.unwrap(), "one rank still waits");
+        switch.stop();
+        assert!(!early.join().unwrap(), "its sum has failed");
+    });
+    drop(absent);
+}
+
+#[test]
+fn a_switch_without_jobs_ends_at_once() {
+    let switch = start();
+    assert!(switch.finish(|| panic!("there is nothing to wait for")).unwrap());
+    switch.stop();
+}
