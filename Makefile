@@ -12,7 +12,7 @@ export PIP_QUIET := 1
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
-.PHONY: help build test test-tools check without-protocol demo bench bench-sim torch train ddp-step test-torch test-torch-oldest conformance static clean
+.PHONY: help build test test-tools check without-protocol demo bench bench-sim torch train ddp-step test-torch test-torch-oldest conformance static wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ without-protocol: check ## That a protocol is a folder: without NAME's (canary's
 test-tools: $(VENV)/.test-tools
 
 $(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
-	scripts/apt-install iproute2 nftables tshark
+	scripts/apt-install iproute2 nftables tshark systemd
 	$(PYTHON) -m pip install --quiet 'pytest>=8' 'ruff>=0.12' 'mypy>=1.16' 'ml_dtypes>=0.4' \
 	    'matplotlib>=3.7' 'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1'
 	@touch $@
@@ -97,6 +97,11 @@ conformance: build torch ## All of PyTorch's conformance suite against our backe
 
 static: ## dist/tributary, one file without dependencies, tried in an empty folder as its root
 	scripts/static dist
+
+wheel: $(VENV)/.tools ## dist/*.whl and the source distribution; as root the wheel is tried in a fresh Debian
+	scripts/wheel dist $(PYTHON)
+	@if [ "$$(id -u)" != 0 ]; then echo "as root, make wheel also tries it in a fresh Debian"; exit; fi; \
+	scripts/try-wheel dist/tributary_ina-*.whl
 
 clean: ## Remove what was built
 	rm -rf target $(VENV) .venv-oldest dist python/tributary/*.so

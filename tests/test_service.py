@@ -1,0 +1,115 @@
+"""What ``deploy/`` promises: the unit, what a service may do, and what its signals do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import program
+from program import Daemon
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+UNIT = DEPLOY / "tributary-switch.service"
+TENANT = '[[tenant]]\nname = "{name}"\ntoken = "{token}"\n'
+
+#: `systemd-analyze security` rates what a service may do from 0 to 10.
+MOST_EXPOSED = 2.0
+
+
+def systemd_analyze(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run systemd's own judge of units."""
+    tool = shutil.which("systemd-analyze")
+    if tool is None:
+        pytest.skip("systemd-analyze is missing: apt-get install systemd")
+    return subprocess.run([tool, *words], capture_output=True, text=True, check=False)
+
+
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text().replace("/usr/local/bin/tributary", program.PROGRAM))
+    result = systemd_analyze("verify", str(unit))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_the_service_may_do_little() -> None:
+    result = systemd_analyze("security", "--offline=true", str(UNIT))
+    exposure = re.search(r"Overall exposure level for \S+: ([\d.]+)", result.stdout)
+    assert exposure is not None, result.stderr
+    assert float(exposure[1]) <= MOST_EXPOSED
+
+
+def test_the_unit_gives_up_on_settings_that_a_person_has_to_mend(tmp_path: Path) -> None:
+    assert "\nRestartPreventExitStatus=2\n" in UNIT.read_text()
+    missing = tmp_path / "missing.toml"
+    bad = tmp_path / "bad.toml"
+    bad.write_text("[[tenant]]\n")
+    for words in (
+        ["--config", str(missing)],
+        ["--config", str(bad)],
+        ["--tokens", str(missing)],
+        ["--tokens", str(bad)],
+    ):
+        sentence = program.sentence(program.run("switch", "--listen", "127.0.0.1:0", *words), code=2)
+        assert words[1] in sentence
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_a_switch_needs_no_privilege(job: str) -> None:
+    unprivileged = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--no-new-privs",
+        "--bounding-set=-all",
+    ]
+    switch = subprocess.Popen(
+        [*unprivileged, program.PROGRAM, "switch", "--listen", "127.0.0.1:0", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=program.ENVIRONMENT,
+    )
+    assert switch.stdout is not None
+    ready = json.loads(switch.stdout.readline())
+    rank = ["allreduce", "--switch", ready["listen"], "--job", job, "--world", "2", "--elements", "9", "--rank"]
+    results = program.run_all(*([*rank, str(number)] for number in range(2)))
+    switch.terminate()
+    assert program.finish(switch).returncode == 0
+    assert [result.returncode for result in results] == [0, 0], results
+
+
+def test_tokens_are_read_anew_on_sighup_and_bad_files_change_nothing(tmp_path: Path, job: str) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text(TENANT.format(name="ours", token="0123456789abcdef-ours"))
+    daemon = Daemon("--tokens", str(file))
+    rank = ["allreduce", "--switch", daemon.address, "--job", job, "--rank", "0", "--world", "1", "--elements", "9"]
+
+    def renewed() -> str:
+        daemon.process.send_signal(signal.SIGHUP)
+        assert daemon.process.stdout is not None
+        event = json.loads(daemon.process.stdout.readline())
+        assert event["event"] == "renewed"
+        return str(event["sentence"])
+
+    def join(token: str) -> subprocess.CompletedProcess[str]:
+        environment = {**program.ENVIRONMENT, "TRIBUTARY_TOKEN": token}
+        command = [program.PROGRAM, *rank]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=60)
+
+    assert join("0123456789abcdef-ours").returncode == 0
+    file.write_text(TENANT.format(name="theirs", token="0123456789abcdef-theirs"))
+    assert "anew" in renewed()
+    assert "is none of this switch's" in program.sentence(join("0123456789abcdef-ours"))
+    assert join("0123456789abcdef-theirs").returncode == 0
+    file.write_text("nothing")
+    assert str(file) in renewed()
+    assert join("0123456789abcdef-theirs").returncode == 0, "the tokens before the bad file hold"
+    assert daemon.stop().returncode == 0
