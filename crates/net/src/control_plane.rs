@@ -7,8 +7,8 @@
 mod above;
 mod addresses;
 mod alibi;
-mod finish;
 mod members;
+mod operator;
 mod servers;
 mod shards;
 
@@ -231,23 +231,6 @@ impl ControlPlane {
         if adopted > 0 || self.shards.iter().any(|shard| shard.outlives()) {
             self.look(Duration::ZERO).await;
         }
-    }
-
-    /// Refuses what waits, and removes every job but those that outlive us; the task then ends by itself.
-    pub async fn stop(&self) {
-        match self.shards.iter().any(|shard| shard.outlives()) {
-            true => self.state().control.stop_joining(),
-            false => self.state().control.stop(),
-        }
-        self.carry_out().await;
-        if let Some(ascender) = &self.ascender {
-            ascender.settle().await;
-        }
-    }
-
-    /// Takes over what operators have written anew.
-    pub fn renew(&self, limits: Limits) {
-        self.state().control.renew(limits);
     }
 
     /// The task: runs until it is dropped.

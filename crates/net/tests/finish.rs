@@ -7,6 +7,7 @@ use std::time::Duration;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
+use tributary_proto::contract::protocol::Placement;
 use tributary_proto::protocols;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -17,7 +18,7 @@ fn start() -> RunningSwitch {
 }
 
 fn options(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectOptions {
-    let protocol = protocols::named("switchml").unwrap();
+    let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.placement == Placement::Trees).unwrap();
     ConnectOptions {
         switch: switch.listen_addr().to_string(),
         job: job.to_owned(),

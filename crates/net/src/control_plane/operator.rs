@@ -1,8 +1,9 @@
-//! The end of a switch that lets what is being summed end first.
+//! What an operator asks of a running switch: to take over other quotas, and to end, what is being summed first.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tributary_control::Limits;
 
 use super::ControlPlane;
 use crate::clock::duration;
@@ -19,6 +20,11 @@ struct Work {
 }
 
 impl ControlPlane {
+    /// Takes over what operators have written anew.
+    pub fn renew(&self, limits: Limits) {
+        self.state().control.renew(limits);
+    }
+
     /// Refuses joins from now on; returns when nothing is being summed any more (true), or when the time for that is over
     /// or `hurry` says so.
     pub async fn finish(&self, mut hurry: impl FnMut() -> bool) -> bool {
@@ -38,6 +44,18 @@ impl ControlPlane {
             before = now;
         }
         true
+    }
+
+    /// Refuses what waits, and removes every job but those that outlive us; the task then ends by itself.
+    pub async fn stop(&self) {
+        match self.shards.iter().any(|shard| shard.outlives()) {
+            true => self.state().control.stop_joining(),
+            false => self.state().control.stop(),
+        }
+        self.carry_out().await;
+        if let Some(ascender) = &self.ascender {
+            ascender.settle().await;
+        }
     }
 
     async fn work(&self) -> Work {
