@@ -72,6 +72,26 @@ fn losses_of_one_part_of_every_block_are_made_good_together() {
     }
 }
 
+/// A queue was full for long: one rank lacks the results of many blocks, and the first answers to its questions too.
+#[test]
+fn results_and_answers_that_are_lost_together_are_made_good_together() {
+    for protocol in family() {
+        let mut fabric = Fabric::star(4, &Choice { slots: 256, ..Choice::of(protocol) });
+        let mut told = [0; 256];
+        fabric.fate = Box::new(move |sent: &Sent| {
+            let seq = sent.header.seq as usize;
+            if sent.kind != Kind::Aack || sent.to != NodeId(0) || !(8..100).contains(&seq) {
+                return Fate::Arrives;
+            }
+            told[seq] += 1;
+            if told[seq] <= 2 { Fate::IsLost } else { Fate::Arrives }
+        });
+        (0..4).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 120), ReduceOp::Sum)));
+        fabric.run(Span::from_millis(8));
+        whole(&mut fabric, 8 * 120);
+    }
+}
+
 /// A queue that has room for a gradient, or for questions.
 #[test]
 fn questions_do_not_take_the_room_of_what_is_sent_again() {
