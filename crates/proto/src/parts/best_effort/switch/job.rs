@@ -150,7 +150,7 @@ impl Job {
             unheard: world as u32,
             floor: 0,
             horizon: 0,
-            sent: vec![(0, 0); usize::from(places.servers())],
+            sent: vec![(0, 0); world],
             outstanding: 0,
             held: 0,
             busy_at: Time::ZERO,
