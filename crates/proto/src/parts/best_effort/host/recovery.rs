@@ -158,9 +158,11 @@ impl BestEffortHost {
         }
     }
 
-    /// Asks about the oldest blocks besides of which this rank's part may be lost.
+    /// Asks about the oldest blocks besides of which this rank's part may be lost, or the result is: later ones have come.
     fn ask_more(&mut self, now: Time) {
-        let may_be_lost = |place: &&Place| !place.has_arrived && self.may_ask(now, place);
+        let patience = self.recovery.patience;
+        let lacks = |place: &Place| !place.has_arrived || place.overtaken >= patience;
+        let may_be_lost = |place: &&Place| lacks(place) && self.may_ask(now, place);
         let blocks = self.window.all_waiting().filter(may_be_lost).map(|place| place.block);
         let blocks: Vec<u64> = blocks.take(MOST_QUESTIONS).collect();
         blocks.into_iter().for_each(|block| self.ask(now, block));

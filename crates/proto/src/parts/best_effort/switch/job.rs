@@ -323,6 +323,16 @@ impl Job {
         self.busy_at = now;
     }
 
+    /// A rank sends such a gradient again: it was lost, and is not counted twice. Where it was not, the server will say that
+    /// more have come than were sent, and both begin anew.
+    pub fn resent(&mut self, server: Rank) {
+        let (sent, known) = &mut self.sent[server.index()];
+        if *sent != *known {
+            *sent = sent.wrapping_sub(1);
+            self.outstanding -= 1;
+        }
+    }
+
     /// A server says how many such gradients have come.
     pub fn received(&mut self, server: Rank, received: u32) {
         let (sent, known) = &mut self.sent[server.index()];
