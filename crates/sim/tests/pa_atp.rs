@@ -42,7 +42,7 @@ fn windows_of_ranks_and_what_switches_hold_for_jobs_are_sampled() {
     };
     assert_eq!(of(1, "window_packets").len(), samples.steps);
     let most = |rank, name| of(rank, name).into_iter().fold(0.0, f64::max);
-    assert!(most(1, "leads_blocks") > 100.0 && most(0, "leads_blocks") < 50.0, "rank 0 is the straggler");
+    assert!(most(1, "leads_blocks") > 2.0 * most(0, "leads_blocks"), "rank 0 is the straggler");
     let last = report.tables().into_iter().find(|table| table.name == "job_samples").unwrap();
     assert_eq!(last.columns[0].values.len(), samples.steps * (1 + 4 * 4), "the job, and four figures of each rank");
 }

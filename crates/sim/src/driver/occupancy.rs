@@ -75,7 +75,14 @@ impl Simulation {
             let gauge = |name| Gauge { job: seat.job, rank: Some(seat.rank), name };
             seat.machine.metrics().into_iter().map(move |metric| (gauge(metric.name), metric.value.as_f64()))
         });
-        jobs.iter().map(held).chain(of_ranks).collect()
+        jobs.iter().filter(|job| self.is_counted(job)).map(held).chain(of_ranks).collect()
+    }
+
+    /// A machine that jobs share may have to look at all of its entries to count one job's, at each step: it is asked only
+    /// where ranks measure something too.
+    fn is_counted(&self, job: &Job) -> bool {
+        let first = self.traffic.seats.iter().find(|seat| seat.job == job.index);
+        job.plan.protocol.shared.is_none() || first.is_some_and(|seat| !seat.machine.metrics().is_empty())
     }
 
     /// Slots with a sum of a job that is not complete, in all switches.

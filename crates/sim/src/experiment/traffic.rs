@@ -100,7 +100,7 @@ pub fn add_traffic(
             simulation.send_permutation(members, seed, bytes, packet);
         }
         (Pattern::Uniform | Pattern::Stream, Some(Transport::Dctcp)) => {
-            return Err(wrong("uniform and stream fill the network whatever it loses: they have no transport"));
+            return Err(wrong("such a pattern fills the network whatever it loses: it has no transport"));
         }
         (Pattern::Uniform, _) => {
             let (packet, bytes) = plain(section).map_err(|error| wrong(&error))?;
