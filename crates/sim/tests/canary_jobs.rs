@@ -39,7 +39,7 @@ static SPY: Protocol = Protocol {
         options: tributary_proto::canary::options::SWITCH,
         longest_wait: |_| Span::ZERO,
         room: |_| 1,
-        elsewhere: |_| String::new(),
+        elsewhere: |_, _| String::new(),
     }),
     server: None,
     describe: PROTOCOL.describe,

@@ -200,10 +200,11 @@ fn poisson_arrivals_finish_after_their_end_and_repeat_with_their_seed() {
         let graph = leaf_spine(4, 4, 4, spec, spec, Span::ZERO);
         let mut sim = Simulation::new(graph, Settings { seed, ..Settings::default() });
         let group = PoissonGroup {
-            hosts: (0..16).map(NodeId).collect(),
+            senders: (0..16).map(NodeId).collect(),
+            receivers: (0..16).map(NodeId).collect(),
             sizes: FlowSizes::WebSearch.table(),
             load: 0.5,
-            rate: spec.rate,
+            rate: spec.rate.0 as f64,
             start: Time::ZERO,
             until: Some(Time::ZERO + Span::from_millis(20)),
         };

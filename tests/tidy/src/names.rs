@@ -49,7 +49,7 @@ const LISTS: [(&str, usize); 5] = [
 ];
 /// Words that mean something else: where, and which. Packets in a ring; a picosecond; the command that offers a server; a
 /// part of another protocol's name.
-const OTHER_MEANINGS: [(&str, &str); 8] = [
+const OTHER_MEANINGS: [(&str, &str); 9] = [
     ("crates/sim/src/net/", "ring"),
     ("crates/sim/src/net/", "ps"),
     ("crates/sim/src/config/quantity.rs", "ps"),
@@ -58,6 +58,7 @@ const OTHER_MEANINGS: [(&str, &str); 8] = [
     ("crates/proto/src/contract/time.rs", "ps"),
     ("crates/cli/src/commands/", "ps"),
     ("crates/proto/src/pa_atp/", "atp"),
+    ("crates/sim/tests/pa_atp.rs", "atp"),
 ];
 
 /// Notes the lines that name a protocol outside its rooms.

@@ -33,7 +33,7 @@ pub static PROTOCOL: Protocol = Protocol {
         machine: |values, config| Box::new(CanarySwitch::new(values, config)),
         options: options::SWITCH,
         longest_wait: |options| options.time("timeout"),
-        elsewhere: |_| "at the ranks that lead them: their sums were lost on the way again and again".to_owned(),
+        elsewhere: |_, _| "at the ranks that lead them: their sums were lost on the way again and again".to_owned(),
         room: |options| options.count("descriptors") / options.count("partitions"),
     }),
     server: None,

@@ -6,6 +6,7 @@
 
 use crate::contract::drop_reason::{DropCounters, DropReason};
 use crate::contract::ids::{OpId, Rank, ServerId, TreeId};
+use crate::contract::metric::Metric;
 use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::time::Time;
@@ -203,4 +204,8 @@ pub trait Host: Send {
     fn max_packet_len(&self) -> usize;
     /// What was counted so far.
     fn stats(&self) -> &HostStats;
+    /// What the protocol measures of its own here now, as its windows: gauges, under the same names at any time.
+    fn metrics(&self) -> Vec<Metric> {
+        Vec::new()
+    }
 }

@@ -93,8 +93,9 @@ pub struct Shared {
     pub longest_wait: fn(&Options) -> Span,
     /// The most packets of one job that a switch has room for.
     pub room: fn(&Options) -> u64,
-    /// Where a job of so many ranks sums the blocks that switches do not, and why: what follows "7 % (812 blocks) ".
-    pub elsewhere: fn(u16) -> String,
+    /// Where a job of so many ranks and with these options sums the blocks that switches do not, and why: what follows
+    /// "7 % (812 blocks) ".
+    pub elsewhere: fn(u16, &Options) -> String,
 }
 
 /// A protocol that this build speaks.

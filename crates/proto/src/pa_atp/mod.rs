@@ -7,4 +7,4 @@
 mod protocol;
 pub mod windows;
 
-pub use protocol::PROTOCOL;
+pub use protocol::{PROTOCOL, RULES};

@@ -6,7 +6,7 @@ use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 use crate::contract::protocol::{Placement, Protocol, Shared};
 use crate::contract::time::Span;
 use crate::parts::best_effort::host::BestEffortHost;
-use crate::parts::best_effort::options::{LEVELS_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere};
+use crate::parts::best_effort::options::{LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere};
 use crate::parts::best_effort::switch::BestEffortSwitch;
 use crate::parts::best_effort::{Rules, wire};
 
@@ -28,6 +28,7 @@ pub static PROTOCOL: Protocol = Protocol {
         NAME,
         &[
             LEVELS_OPTION,
+            SERVED_BY_OPTION,
             OptionSpec {
                 name: "progress",
                 kind: Kind::Choice(&["printed", "relative", "off"]),

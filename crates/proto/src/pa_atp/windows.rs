@@ -153,7 +153,8 @@ impl windows::Windows for Windows {
 
     fn on_ack(&mut self, ack: &Ack) {
         self.round.count(ack.marked);
-        if self.slow_start && !ack.marked {
+        self.slow_start &= !ack.marked;
+        if self.slow_start {
             self.window = (self.window + 1.0).min(self.most.max(FEWEST));
         }
         if ack.transmission >= self.round_end {
@@ -163,6 +164,7 @@ impl windows::Windows for Windows {
 
     fn on_mark(&mut self) {
         self.round.marked += 1.0;
+        self.slow_start = false;
     }
 
     /// A round lasts a round trip of gradient ACKs: of results a leader's would last as long as the straggler takes (A18).

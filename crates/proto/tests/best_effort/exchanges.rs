@@ -74,19 +74,35 @@ fn the_gradient_acknowledgement_comes_at_once_also_for_the_last_and_none_without
     }
 }
 
+/// Who is acknowledged knows its own mark, and leaders must not make way for a queue that only the straggler meets.
 #[test]
-fn the_gradient_acknowledgement_has_the_mark_of_its_gradient_and_the_sum_that_of_all() {
-    let from_rank_2 = |sent: &Sent| match sent.kind == Kind::Gradient && sent.from.0 == 2 {
-        true => Fate::IsMarked,
-        false => Fate::Arrives,
-    };
-    let mut fabric = one_block(&Choice::of(acknowledging()), &[], from_rank_2);
-    finishes(&mut fabric);
-    for sent in fabric.sent.iter().filter(|sent| sent.kind == Kind::Gack) {
-        assert_eq!(sent.header.flags.has(Flags::ECN), sent.header.wid == Rank(2));
+fn the_mark_of_a_gradient_is_in_its_acknowledgement_alone_and_without_one_in_the_result_of_all() {
+    for protocol in family() {
+        let from_rank_2 = |sent: &Sent| match sent.kind == Kind::Gradient && sent.from.0 == 2 {
+            true => Fate::IsMarked,
+            false => Fate::Arrives,
+        };
+        let mut fabric = one_block(&Choice::of(protocol), &[], from_rank_2);
+        finishes(&mut fabric);
+        for sent in fabric.sent.iter().filter(|sent| sent.kind == Kind::Gack) {
+            assert_eq!(sent.header.flags.has(Flags::ECN), sent.header.wid == Rank(2));
+        }
+        let marked = protocol != acknowledging();
+        let told = fabric.sent.iter().filter(|sent| matches!(sent.kind, Kind::Sum | Kind::Aack));
+        assert!(told.map(|sent| sent.header.flags.has(Flags::ECN)).all(|ecn| ecn == marked), "{protocol}");
     }
-    let told = |kind| fabric.sent.iter().filter(move |sent| sent.kind == kind);
-    assert!(told(Kind::Sum).chain(told(Kind::Aack)).all(|sent| sent.header.flags.has(Flags::ECN)));
+}
+
+/// Nobody acknowledges a sum: that it met a long queue is told to all with its result.
+#[test]
+fn the_mark_of_a_sum_is_in_its_result() {
+    for protocol in family() {
+        let sums = |sent: &Sent| if sent.kind == Kind::Sum { Fate::IsMarked } else { Fate::Arrives };
+        let mut fabric = one_block(&Choice::of(protocol), &[], sums);
+        finishes(&mut fabric);
+        let mut told = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack);
+        assert!(told.all(|sent| sent.header.flags.has(Flags::ECN)), "{protocol}");
+    }
 }
 
 #[test]

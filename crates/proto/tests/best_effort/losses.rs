@@ -72,6 +72,48 @@ fn losses_of_one_part_of_every_block_are_made_good_together() {
     }
 }
 
+/// A queue was full for long: one rank lacks the results of many blocks, and the first answers to its questions too.
+#[test]
+fn results_and_answers_that_are_lost_together_are_made_good_together() {
+    for protocol in family() {
+        let mut fabric = Fabric::star(4, &Choice { slots: 256, ..Choice::of(protocol) });
+        let mut told = [0; 256];
+        fabric.fate = Box::new(move |sent: &Sent| {
+            let seq = sent.header.seq as usize;
+            if sent.kind != Kind::Aack || sent.to != NodeId(0) || !(8..100).contains(&seq) {
+                return Fate::Arrives;
+            }
+            told[seq] += 1;
+            if told[seq] <= 2 { Fate::IsLost } else { Fate::Arrives }
+        });
+        (0..4).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 120), ReduceOp::Sum)));
+        fabric.run(Span::from_millis(8));
+        whole(&mut fabric, 8 * 120);
+    }
+}
+
+/// What is lost between a switch without room and the server was sent, and never comes: results would be marked for ever as
+/// if memory were short.
+#[test]
+fn what_overflowed_and_was_lost_is_not_outstanding_once_it_was_sent_again() {
+    for protocol in family() {
+        let switch = [("aggregators", "0"), ("lease", "1 s")];
+        let mut fabric = Fabric::star(4, &Choice { slots: 64, switch: &switch, ..Choice::of(protocol) });
+        let mut lost = 0;
+        fabric.fate = Box::new(move |sent: &Sent| {
+            let overflows = sent.kind == Kind::Gradient && sent.header.flags.has(Flags::COLLISION);
+            let is_lost = overflows && !sent.header.flags.has(Flags::RESEND) && sent.header.seq % 7 == 3 && lost < 40;
+            lost += u32::from(is_lost);
+            if is_lost { Fate::IsLost } else { Fate::Arrives }
+        });
+        (0..4).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 200), ReduceOp::Sum)));
+        fabric.run(Span::from_millis(20));
+        whole(&mut fabric, 8 * 200);
+        assert!(fabric.figure(0, "overflowed") > 100.0);
+        assert_eq!(fabric.figure(0, "outstanding"), 0.0, "{protocol}");
+    }
+}
+
 /// A queue that has room for a gradient, or for questions.
 #[test]
 fn questions_do_not_take_the_room_of_what_is_sent_again() {

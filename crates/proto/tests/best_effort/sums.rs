@@ -2,7 +2,7 @@
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::host::Collective;
-use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::parts::best_effort::wire::{Flags, Kind};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
@@ -34,12 +34,15 @@ fn integers_are_summed_exactly_on_every_shape_whatever_switches_have_room_for() 
             for aggregators in ["0", "1", "5", "1024"] {
                 for placement in ["any", "hash"] {
                     let options = [("aggregators", aggregators), ("placement", placement)];
-                    for levels in ["1", "2"] {
-                        let choice = Choice { job: &[("levels", levels)], switch: &options, ..Choice::of(protocol) };
+                    for (levels, by) in
+                        [("1", "every_rank"), ("2", "every_rank"), ("1", "last_rank"), ("2", "last_rank")]
+                    {
+                        let job = [("levels", levels), ("served_by", by)];
+                        let choice = Choice { job: &job, switch: &options, ..Choice::of(protocol) };
                         for elements in [0, 1, 9, 500] {
                             let mut fabric = Fabric::leaf_spine(leaves, spines, per_leaf, &choice);
                             reduce(&mut fabric, elements, PATIENCE);
-                            let what = format!("{protocol}: {leaves} x {per_leaf}, {options:?}, {levels}, {elements}");
+                            let what = format!("{protocol}: {leaves} x {per_leaf}, {options:?}, {job:?}, {elements}");
                             assert_eq!(fabric.held(), 0, "{what}");
                             assert!(fabric.sent.iter().all(|sent| !sent.header.flags.has(Flags::RESEND)), "{what}");
                             assert!(fabric.sent.iter().all(|sent| sent.kind != Kind::Query), "{what}");
@@ -101,6 +104,26 @@ fn two_levels_bring_one_sum_of_each_rack_to_the_servers_switch() {
         };
         // 80 blocks, and four ranks in the rack that the server is not in.
         assert_eq!((packets("1"), packets("2")), (80 * 4, 80), "{protocol}");
+    }
+}
+
+/// Three workers and a parameter server, which is the last rank: its own part costs no packet.
+#[test]
+fn the_last_rank_may_serve_all_blocks_and_sends_nothing_but_results() {
+    for protocol in family() {
+        let choice = Choice { job: &[("served_by", "last_rank")], ..Choice::of(protocol) };
+        let mut fabric = Fabric::star(4, &choice);
+        reduce(&mut fabric, 8 * 80, PATIENCE);
+        let switch = fabric.switch(0);
+        let of = |kind, from: u32| {
+            let sent = fabric.sent.iter().filter(|sent| sent.kind == kind && sent.from == NodeId(from));
+            sent.filter(|sent| sent.to == switch).count()
+        };
+        for worker in 0..3 {
+            assert_eq!((of(Kind::Gradient, worker), of(Kind::Aack, worker)), (80, 0), "{protocol}: rank {worker}");
+        }
+        assert_eq!((of(Kind::Gradient, 3), of(Kind::Aack, 3)), (0, 80), "{protocol}: the server");
+        assert_eq!(fabric.count(Kind::Sum, switch), 80, "{protocol}: one sum a block");
     }
 }
 
@@ -188,7 +211,8 @@ fn bad_cables_delay_sums_and_nothing_else() {
     for protocol in family() {
         for seed in 0..60 {
             let switch = [("aggregators", ["1", "3", "1024"][seed as usize % 3]), ("lease", "200 us")];
-            let job = [("levels", ["1", "2"][seed as usize / 3 % 2])];
+            let by = ["every_rank", "every_rank", "last_rank"][seed as usize / 6 % 3];
+            let job = [("levels", ["1", "2"][seed as usize / 3 % 2]), ("served_by", by)];
             let choice = Choice { switch: &switch, job: &job, ..Choice::of(protocol) };
             let mut fabric = Fabric::leaf_spine(2, 2, 3, &choice);
             fabric.fate = bad_cables(seed);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::node::NodeName;
-use super::quantity::{Duration, Share};
+use super::quantity::{DataRate, Duration, Share};
 
 /// `[[fault]]`: something that goes wrong, from some time until some other.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -27,6 +27,9 @@ pub struct FaultSection {
     pub reordering: Share,
     /// How late at most.
     pub delay: Duration,
+    /// What joins the links' queues meanwhile leaves at this rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<DataRate>,
     /// The links are dead.
     pub down: bool,
     /// The links die and come back in turn, each for so long.

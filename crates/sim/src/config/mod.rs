@@ -3,6 +3,7 @@
 //! Unknown keys and impossible values are errors of one sentence. `docs/simulator.md` shows every key.
 
 mod fault;
+mod hosts;
 mod keys;
 mod network;
 mod node;
@@ -18,6 +19,7 @@ use tributary_control::option_text::OptionTable;
 use tributary_proto::contract::time::Span;
 
 pub use fault::{FaultSection, LinkSet, Links};
+pub use hosts::{Hosts, Placement};
 pub use keys::{overlay, set_key};
 pub use network::{LinkOverride, LosslessSection, Network, NoiseSection, Routing};
 pub use node::{NodeName, SwitchName, Tier};
@@ -25,8 +27,8 @@ pub use quantity::{Bytes, DataRate, Duration, Share};
 pub use report::{ReportSection, Sample, SampleWord};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, StarShape};
 pub use work::{
-    CollectiveKind, Hosts, JobSection, ParameterServers, Pattern, Placement, RootChoice, ServerWord, StragglerSection,
-    Timeouts, TrafficSection, Transport, TransportSection,
+    CollectiveKind, JobSection, ParameterServers, Pattern, RootChoice, ServerWord, StragglerSection, Timeouts,
+    TrafficSection, Transport, TransportSection,
 };
 
 /// An experiment.

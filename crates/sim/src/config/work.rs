@@ -10,8 +10,9 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
+use super::hosts::{Hosts, Placement};
 use super::node::SwitchName;
-use super::quantity::{Bytes, Duration, Share};
+use super::quantity::{Bytes, DataRate, Duration, Share};
 use crate::workload::FlowSizes;
 
 /// `[[job]]`: ranks that reduce together.
@@ -173,72 +174,6 @@ impl Timeouts {
     }
 }
 
-/// Hosts in the file: a number, a share, a list, `"all"` or `"rest"`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Hosts {
-    /// So many.
-    Count(u32),
-    /// A share of all.
-    Share(Share),
-    /// These.
-    List(Vec<u32>),
-    /// All of them.
-    All,
-    /// All that no job or traffic before uses.
-    #[default]
-    Rest,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(untagged, expecting = "expected hosts: a number, a share as in \"50 %\", a list, \"all\" or \"rest\"")]
-enum WrittenHosts {
-    Count(u32),
-    List(Vec<u32>),
-    Text(String),
-}
-
-impl<'de> Deserialize<'de> for Hosts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hosts, D::Error> {
-        match WrittenHosts::deserialize(deserializer)? {
-            WrittenHosts::Count(count) => Ok(Hosts::Count(count)),
-            WrittenHosts::List(list) => Ok(Hosts::List(list)),
-            WrittenHosts::Text(text) => match text.as_str() {
-                "all" => Ok(Hosts::All),
-                "rest" => Ok(Hosts::Rest),
-                share => share.parse().map(Hosts::Share).map_err(|_| {
-                    serde::de::Error::custom(format!(
-                        "\"{share}\" names no hosts: write a number, a share as in \"50 %\", a list, \"all\" or \"rest\""
-                    ))
-                }),
-            },
-        }
-    }
-}
-
-impl Serialize for Hosts {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Hosts::Count(count) => WrittenHosts::Count(*count),
-            Hosts::List(list) => WrittenHosts::List(list.clone()),
-            Hosts::Share(share) => WrittenHosts::Text(share.to_string()),
-            Hosts::All => WrittenHosts::Text("all".into()),
-            Hosts::Rest => WrittenHosts::Text("rest".into()),
-        }
-        .serialize(serializer)
-    }
-}
-
-/// Which hosts a number or a share means, among those that nothing before uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Placement {
-    /// Drawn at random; ranks in random order too.
-    #[default]
-    Random,
-    /// The first ones: side by side.
-    Packed,
-}
-
 /// `[[traffic]]`: what else is on the network.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -251,6 +186,12 @@ pub struct TrafficSection {
     /// Which hosts a number or a share of them means.
     #[serde(default)]
     pub placement: Placement,
+    /// Who sends, where that is not all of `hosts`: for `poisson` and `stream`, instead of `hosts` ...
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Hosts>,
+    /// ... and to whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Hosts>,
     /// What brings its packets there; flows that arrive at random always use DCTCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
@@ -266,6 +207,10 @@ pub struct TrafficSection {
     /// The share of its rate that a host sends, under DCTCP of data; only for patterns that go on.
     #[serde(default = "defaults::full")]
     pub load: Share,
+    /// Of a `stream`: what each sender puts on its link. Of `poisson` with `from` and `to`: what `load` is a share
+    /// of, for all senders together; the sum of their rates if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<DataRate>,
     /// A host begins its next message when it has received as many bytes as it has sent; only for `uniform` over
     /// lossless links.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -319,6 +264,8 @@ pub enum Pattern {
     Uniform,
     /// Flows arrive as a Poisson process, each between two random hosts.
     Poisson,
+    /// Each sender sends packets to one receiver at a fixed rate, whatever is lost.
+    Stream,
 }
 
 mod defaults {

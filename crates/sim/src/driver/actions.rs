@@ -5,7 +5,7 @@ use tributary_proto::contract::ids::NodeId;
 use super::simulation::Simulation;
 use crate::net::{LinkTrouble, TroubleSpec};
 use crate::routing::Table;
-use crate::topology::LinkId;
+use crate::topology::{LinkId, LinkSpec, Rate};
 
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +14,8 @@ pub enum Action {
     Trouble(LinkId, Option<TroubleSpec>),
     /// A cable dies, both ways, or comes back.
     Cable(LinkId, bool),
+    /// What joins a link's queue from now on leaves at this rate.
+    Rate(LinkId, Rate),
     /// A host or a switch dies. A switch's programs lose what they hold.
     Kill(NodeId),
     /// A switch comes back, its programs as new. (A host's memory is gone: it stays dead.)
@@ -35,6 +37,7 @@ impl Simulation {
                 self.fabric.set_trouble(link, trouble);
             }
             Action::Cable(link, down) => self.set_cable(link, down),
+            Action::Rate(link, rate) => self.set_rate(link, rate),
             Action::Kill(node) => self.kill(node),
             Action::Revive(switch) => self.revive(switch),
             Action::Reroute => {
@@ -52,6 +55,14 @@ impl Simulation {
             if from.index() < self.hosts.len() && self.fabric.owns(from) {
                 self.feed(from);
             }
+        }
+    }
+
+    fn set_rate(&mut self, link: LinkId, rate: Rate) {
+        let spec = LinkSpec { rate, ..self.graph.spec(link) };
+        self.fabric.set_rate(link, &spec);
+        if let Some(host) = self.hosts.get_mut(self.graph.ends(link).0.index()) {
+            host.set_rate(&self.fabric, self.settings.nic_bytes);
         }
     }
 

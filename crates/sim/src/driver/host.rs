@@ -14,9 +14,43 @@ use crate::events::{EventId, EventKind};
 use crate::net::{Fabric, Packet, PacketFlags, PayloadId};
 use crate::topology::LinkId;
 use crate::transport::{Endpoint, HEADER_LEN};
-use crate::workload::Uniform;
+use crate::workload::{Stream, Uniform};
 
 const NEVER: Time = Time(u64::MAX);
+
+/// What a host sends without a transport and without end.
+#[derive(Clone, Debug)]
+pub enum Background {
+    /// Messages to one peer after the other.
+    Uniform(Uniform),
+    /// Packets to one peer at a fixed rate.
+    Stream(Stream),
+}
+
+impl Background {
+    fn poll(&mut self, now: Time) -> Result<(NodeId, u16), Time> {
+        match self {
+            Background::Uniform(source) => source.poll(now),
+            Background::Stream(source) => source.poll(now),
+        }
+    }
+
+    /// The number of its pattern, which its packets carry as their lane.
+    fn lane(&self) -> u8 {
+        match self {
+            Background::Uniform(source) => source.which(),
+            Background::Stream(source) => source.which(),
+        }
+    }
+
+    /// The group of a packet that came, if it is this one's.
+    fn of_lane(&mut self, lane: u8) -> Option<&mut Uniform> {
+        match self {
+            Background::Uniform(source) if source.which() == lane => Some(source),
+            Background::Uniform(_) | Background::Stream(_) => None,
+        }
+    }
+}
 
 /// A host's side of the driver.
 pub struct HostNode {
@@ -27,7 +61,7 @@ pub struct HostNode {
     /// Its parts in jobs.
     pub seats: Vec<HostSeatId>,
     /// Its parts in background traffic.
-    pub background: Vec<Uniform>,
+    pub background: Vec<Background>,
     /// Its flows under DCTCP.
     pub endpoint: Option<Box<Endpoint>>,
     /// It is dead.
@@ -63,6 +97,11 @@ impl HostNode {
         }
     }
 
+    /// Its cable has another rate: the NIC holds as many bytes as before.
+    pub fn set_rate(&mut self, fabric: &Fabric, nic_bytes: u64) {
+        self.nic_limit = fabric.link(self.uplink).transmission(nic_bytes);
+    }
+
     /// A message came up.
     pub fn start_flow(&mut self, flow: FlowId) {
         self.flows.push_back(flow);
@@ -78,7 +117,7 @@ impl HostNode {
 
     /// A packet of background traffic came; whoever waited for it goes on.
     pub fn receive_background(&mut self, fabric: &mut Fabric, packet: &Packet) {
-        let source = self.background.iter_mut().find(|source| source.which() == packet.lane);
+        let source = self.background.iter_mut().find_map(|source| source.of_lane(packet.lane));
         if source.is_some_and(|source| source.receive(packet.bytes)) {
             self.wake(fabric);
         }
@@ -202,7 +241,7 @@ impl HostNode {
                 let source = &mut self.background[turn - seats - 2];
                 match source.poll(fabric.now) {
                     Ok((dst, bytes)) => {
-                        let lane = source.which();
+                        let lane = source.lane();
                         return Ok(Packet { lane, ..self.plain_packet(fabric, dst, FlowId::BACKGROUND, bytes) });
                     }
                     Err(next) => wake = wake.min(next),

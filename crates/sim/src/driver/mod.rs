@@ -24,11 +24,12 @@ mod switch;
 
 pub use actions::Action;
 pub use flows::{Flow, FlowId, Flows, Received};
+pub use host::Background;
 pub use install::InstallError;
 pub use jobs::{Complaint, Iteration, Job, JobIndex, JobPlan, Jobs, Wrong};
 pub use losses::Loss;
 pub use noise::{Holds, Noise};
-pub use occupancy::{Occupancy, SwitchMetrics};
+pub use occupancy::{Gauge, HELD, Occupancy, SwitchMetrics};
 pub use parts::{deal_out, look_ahead, window_end};
 pub use seat::{HostSeat, HostSeatId};
 pub use shared::SharedSettings;

@@ -1,7 +1,7 @@
 //! What the programs in switches say: how much of their memory holds sums that are not complete, and what they dropped.
 
 use tributary_proto::contract::drop_reason::DropCounters;
-use tributary_proto::contract::ids::JobId;
+use tributary_proto::contract::ids::{JobId, Rank};
 use tributary_proto::contract::metric::{self, Metric};
 use tributary_proto::protocols;
 
@@ -30,6 +30,20 @@ pub struct SwitchMetrics {
     pub metrics: Vec<Metric>,
 }
 
+/// Something of a job that is looked at over time: what its switches hold for it, or a figure of one rank's machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gauge {
+    /// The job.
+    pub job: JobIndex,
+    /// The rank; none where it is about all switches together.
+    pub rank: Option<Rank>,
+    /// What it is called.
+    pub name: &'static str,
+}
+
+/// The name of what all switches together hold for a job: slots with a sum that is not complete.
+pub const HELD: &str = "slots_held";
+
 impl Occupancy {
     fn add(&mut self, used: u32, all: u32, bytes: usize) {
         self.slots += u64::from(used);
@@ -50,6 +64,33 @@ impl Simulation {
             switch.shared().for_each(|(_, report, bytes)| occupancy.add(report.slots_held, report.slots, bytes));
         }
         switches
+    }
+
+    /// What there is of jobs to look at over time, and what it is now; always the same, in the same order.
+    pub fn gauges(&self) -> Vec<(Gauge, f64)> {
+        let jobs = self.traffic.jobs.all();
+        let held = |job: &Job| (Gauge { job: job.index, rank: None, name: HELD }, self.slots_held_by(job) as f64);
+        let seats = self.traffic.seats.iter();
+        let of_ranks = seats.flat_map(|seat| {
+            let gauge = |name| Gauge { job: seat.job, rank: Some(seat.rank), name };
+            seat.machine.metrics().into_iter().map(move |metric| (gauge(metric.name), metric.value.as_f64()))
+        });
+        jobs.iter().filter(|job| self.is_counted(job)).map(held).chain(of_ranks).collect()
+    }
+
+    /// A machine that jobs share may have to look at all of its entries to count one job's, at each step: it is asked only
+    /// where ranks measure something too.
+    fn is_counted(&self, job: &Job) -> bool {
+        let first = self.traffic.seats.iter().find(|seat| seat.job == job.index);
+        job.plan.protocol.shared.is_none() || first.is_some_and(|seat| !seat.machine.metrics().is_empty())
+    }
+
+    /// Slots with a sum of a job that is not complete, in all switches.
+    fn slots_held_by(&self, job: &Job) -> u64 {
+        let id = JobId(job.index.0 + 1);
+        let pipelines = self.switches.iter().flat_map(|switch| &switch.pipelines);
+        let machines = pipelines.filter_map(|pipeline| pipeline.report(id)?.machine);
+        machines.map(|machine| u64::from(machine.slots_waiting)).sum()
     }
 
     /// What protocols count and measure in switches: of each job that has a machine there, and of what jobs share.

@@ -7,7 +7,7 @@ use tributary_proto::contract::time::Time;
 
 use super::actions::Action;
 use super::flows::{FlowId, Flows};
-use super::host::HostNode;
+use super::host::{Background, HostNode};
 use super::install::Program;
 use super::jobs::{JobIndex, Jobs};
 use super::losses::Gone;
@@ -21,7 +21,7 @@ use crate::routing::{Balancing, Chooser, Table, default_divisors};
 use crate::topology::Graph;
 use crate::topology::LinkId;
 use crate::transport::TransportSettings;
-use crate::workload::{Uniform, permutation};
+use crate::workload::permutation;
 
 /// What a simulation needs to know besides its graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl Simulation {
     }
 
     /// Gives a host background traffic to send, without end.
-    pub fn add_background(&mut self, host: NodeId, source: Uniform) {
+    pub fn add_background(&mut self, host: NodeId, source: Background) {
         let host = &mut self.hosts[host.index()];
         host.background.push(source);
         host.wake(&mut self.fabric);

@@ -20,6 +20,9 @@ pub(super) fn plan(simulation: &mut Simulation, section: &FaultSection) -> Resul
         changes.push((at, Action::Kill(node)));
         changes.extend(until.map(|until| (until, Action::Revive(node))));
     }
+    if section.rate.is_some() && simulation.fabric.is_lossless() {
+        return Err(invalid("rate is for links that may lose packets: PAUSE counts what waits at one rate"));
+    }
     if let Some(links) = &section.links {
         link_changes(simulation.graph(), section, links, at, until, &mut changes)?;
     } else if section.dead.is_none() {
@@ -51,6 +54,12 @@ fn link_changes(
         for link in cables.iter().flat_map(|&cable| [cable, cable.reverse()]) {
             changes.push((at, Action::Trouble(link, Some(spec))));
             changes.extend(until.map(|until| (until, Action::Trouble(link, None))));
+        }
+    }
+    if let Some(rate) = section.rate {
+        for link in cables.iter().flat_map(|&cable| [cable, cable.reverse()]) {
+            changes.push((at, Action::Rate(link, rate.0)));
+            changes.extend(until.map(|until| (until, Action::Rate(link, graph.spec(link).rate))));
         }
     }
     let Some(period) = section.flap else {

@@ -19,8 +19,8 @@ impl Allocation {
         Allocation { taken: vec![false; hosts as usize], seed, requests: 0 }
     }
 
-    /// The hosts that a section asks for. Those given by number, share or `rest` are nobody else's; a list and `all`
-    /// may name hosts that others have too.
+    /// The hosts that a section asks for. Those given by number, share or `rest` are nobody else's unless they are
+    /// drawn `shared`; a list and `all` may name hosts that others have too.
     pub fn take(&mut self, who: &str, hosts: &Hosts, placement: Placement) -> Result<Vec<NodeId>, ConfigError> {
         let all = self.taken.len() as u32;
         let chosen = match hosts {
@@ -47,7 +47,10 @@ impl Allocation {
     }
 
     fn draw(&mut self, who: &str, count: u32, placement: Placement) -> Result<Vec<u32>, ConfigError> {
-        let free = self.free();
+        let free = match placement {
+            Placement::Shared => (0..self.taken.len() as u32).collect(),
+            Placement::Random | Placement::Packed => self.free(),
+        };
         if count as usize > free.len() {
             return Err(invalid(format!("{who} wants {count} hosts, and {} are free", free.len())));
         }
@@ -58,7 +61,7 @@ impl Allocation {
 
     fn arrange(&mut self, mut hosts: Vec<u32>, placement: Placement) -> Vec<u32> {
         self.requests += 1;
-        if placement == Placement::Random {
+        if placement != Placement::Packed {
             Rng::new(self.seed, Purpose::Placement, self.requests).shuffle(&mut hosts);
         }
         hosts
@@ -96,6 +99,20 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, (0..10).map(NodeId).collect::<Vec<_>>());
         assert!(hosts.take("d", &Hosts::Rest, Placement::Random).unwrap_err().to_string().contains("d gets no hosts"));
+    }
+
+    #[test]
+    fn shared_hosts_are_drawn_among_all_and_no_request_has_one_twice() {
+        let mut hosts = Allocation::new(10, 1);
+        let mut uses = [0; 10];
+        for job in 0..20 {
+            let mut taken = hosts.take("a", &Hosts::Count(6), Placement::Shared).unwrap();
+            taken.iter().for_each(|host| uses[host.index()] += 1);
+            taken.sort_unstable();
+            taken.dedup();
+            assert_eq!(taken.len(), 6, "job {job}");
+        }
+        assert!(uses.iter().all(|&uses| uses > 4), "all hosts have several jobs: {uses:?}");
     }
 
     #[test]

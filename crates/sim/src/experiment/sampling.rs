@@ -1,11 +1,11 @@
-//! Looks at links and switches at equal steps of simulated time, between events: it changes nothing and costs nothing
-//! where nobody asks.
+//! Looks at links, switches and jobs at equal steps of simulated time, between events: it changes nothing and costs
+//! nothing where nobody asks.
 
 use tributary_proto::contract::time::{Span, Time};
 
 use super::faults::cables;
 use crate::config::{Config, ConfigError, Duration, Sample, SampleWord, invalid};
-use crate::driver::Simulation;
+use crate::driver::{Gauge, Simulation};
 use crate::report::Samples;
 use crate::topology::LinkId;
 
@@ -33,14 +33,15 @@ impl Sampler {
         links = links.into_iter().flat_map(|cable| [cable, cable.reverse()]).collect();
         links.sort_unstable();
         links.dedup();
-        let columns = links.len().max(graph.switches() as usize).max(1);
+        let gauges: Vec<Gauge> = simulation.gauges().into_iter().map(|(gauge, _)| gauge).collect();
+        let columns = links.len().max(graph.switches() as usize).max(gauges.len()).max(1);
         let (every, most) = match sample {
             Sample::Word(SampleWord::Auto) => (PICTURE_STEP, PICTURE_STEPS),
             Sample::Every(Duration(every)) => (every, usize::MAX),
         };
         // An even number, so that half of the steps are left when every other is.
         let most_steps = most.min(MOST_VALUES / columns).max(2) & !1;
-        Ok(Sampler { samples: Some(Samples::new(every, links, graph.switches() as usize)), most_steps })
+        Ok(Sampler { samples: Some(Samples::new(every, links, graph.switches() as usize, gauges)), most_steps })
     }
 
     /// How far the simulation may run before someone must look.
@@ -66,6 +67,7 @@ impl Sampler {
                 samples.busy.push(link.busy_time(now));
             }
             samples.switches.extend(simulation.occupancy());
+            samples.measures.extend(simulation.gauges().into_iter().map(|(_, measure)| measure));
             samples.steps += 1;
         }
     }
@@ -91,6 +93,7 @@ impl Sampler {
             theirs,
             |link| part.fabric.owns(graph.ends(link).0),
             |switch| part.fabric.owns(graph.switch(switch as u32)),
+            |job, rank| part.fabric.owns(part.traffic.jobs.get(job).members[rank.index()]),
         );
     }
 

@@ -4,10 +4,10 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::hosts::Allocation;
-use crate::config::{Bytes, Config, ConfigError, Pattern, Routing, TrafficSection, Transport, invalid};
-use crate::driver::Simulation;
+use crate::config::{Bytes, Config, ConfigError, Hosts, Pattern, Routing, TrafficSection, Transport, invalid};
+use crate::driver::{Background, Simulation};
 use crate::transport::TransportSettings;
-use crate::workload::{PoissonGroup, SizeTable, UniformGroup, permutation};
+use crate::workload::{PoissonGroup, SizeTable, Stream, UniformGroup, permutation};
 
 /// Where packets of a flow take several paths, one that is overtaken by fewer than so many is not lost.
 const SPRAYED_REORDERING: u16 = 64;
@@ -40,6 +40,34 @@ pub fn transport(config: &Config) -> Result<TransportSettings, ConfigError> {
     Ok(TransportSettings { packet_bytes: packet_bytes as u16, initial_window, timers, reordering })
 }
 
+/// Who sends and who receives; the same hosts where a section names no two sets.
+struct Parties {
+    senders: Vec<NodeId>,
+    receivers: Vec<NodeId>,
+}
+
+impl Parties {
+    fn take(index: usize, section: &TrafficSection, hosts: &mut Allocation) -> Result<Parties, ConfigError> {
+        let wrong = |sentence: &str| invalid(format!("traffic {index}: {sentence}"));
+        let mut take = |wanted: &Hosts| hosts.take(&format!("traffic {index}"), wanted, section.placement);
+        let parties = match (&section.from, &section.to) {
+            (None, None) => {
+                let members = take(&section.hosts)?;
+                Parties { senders: members.clone(), receivers: members }
+            }
+            (Some(_), Some(_)) if section.hosts != Hosts::Rest => {
+                return Err(wrong("hosts and from say twice who sends: leave hosts out"));
+            }
+            (Some(from), Some(to)) => Parties { senders: take(from)?, receivers: take(to)? },
+            _ => return Err(wrong("from and to go together")),
+        };
+        match parties.receivers.len() < 2 && parties.senders.iter().any(|host| parties.receivers.contains(host)) {
+            true => Err(wrong("one host has nobody to send to")),
+            false => Ok(parties),
+        }
+    }
+}
+
 /// Starts what one section asks for.
 pub fn add_traffic(
     simulation: &mut Simulation,
@@ -49,12 +77,11 @@ pub fn add_traffic(
     hosts: &mut Allocation,
 ) -> Result<(), ConfigError> {
     let wrong = |sentence: &str| invalid(format!("traffic {index}: {sentence}"));
-    let members = hosts.take(&format!("traffic {index}"), &section.hosts, section.placement)?;
-    if members.len() < 2 {
-        return Err(wrong("one host has nobody to send to"));
-    }
     check_keys(config, section).map_err(wrong)?;
+    let parties = Parties::take(index, section, hosts)?;
+    let members = &parties.senders;
     let seed = config.seed ^ index as u64;
+    let which = || u8::try_from(index).map_err(|_| wrong("at most 256 patterns fit"));
     // No load is a load, as the first point of a sweep: its hosts are taken, and send nothing.
     let is_silent = section.load.0 == 0.0;
     match (section.pattern, section.transport) {
@@ -63,30 +90,34 @@ pub fn add_traffic(
             if section.start.0 > Span::ZERO {
                 return Err(wrong("a permutation under DCTCP begins at once: leave start out"));
             }
-            let mut pairs = permutation(&members, seed);
+            let mut pairs = permutation(members, seed);
             if !pairs.all(|(from, to)| simulation.start_flow(from, to, bytes).is_some()) {
                 return Err(wrong("the message has more than 2^32 - 1 packets"));
             }
         }
         (Pattern::Permutation, _) => {
             let (packet, bytes) = plain(section).map_err(|error| wrong(&error))?;
-            simulation.send_permutation(&members, seed, bytes, packet);
+            simulation.send_permutation(members, seed, bytes, packet);
         }
-        (Pattern::Uniform, Some(Transport::Dctcp)) => {
-            return Err(wrong("pattern = \"uniform\" fills the network whatever it loses: it has no transport"));
+        (Pattern::Uniform | Pattern::Stream, Some(Transport::Dctcp)) => {
+            return Err(wrong("such a pattern fills the network whatever it loses: it has no transport"));
         }
         (Pattern::Uniform, _) => {
             let (packet, bytes) = plain(section).map_err(|error| wrong(&error))?;
-            let which = u8::try_from(index).map_err(|_| wrong("at most 256 patterns fit"))?;
+            let which = which()?;
             if !is_silent {
-                uniform(simulation, config, which, section, &members, packet, bytes);
+                uniform(simulation, config, which, section, members, packet, bytes);
             }
+        }
+        (Pattern::Stream, _) => {
+            let which = which()?;
+            streams(simulation, which, section, &parties).map_err(|error| wrong(&error))?;
         }
         (Pattern::Poisson, Some(Transport::None)) => {
             return Err(wrong("flows that arrive at random need transport = \"dctcp\""));
         }
         (Pattern::Poisson, _) => {
-            let group = poisson(config, section, members).map_err(|error| wrong(&error))?;
+            let group = poisson(config, section, parties).map_err(|error| wrong(&error))?;
             let sources = if is_silent { Vec::new() } else { group.sources(config.seed, index as u64) };
             for (host, source) in sources {
                 simulation.add_flow_source(host, source);
@@ -96,10 +127,38 @@ pub fn add_traffic(
     Ok(())
 }
 
+/// A stream from each sender to the receiver at its place.
+fn streams(simulation: &mut Simulation, which: u8, section: &TrafficSection, parties: &Parties) -> Result<(), String> {
+    let Parties { senders, receivers } = parties;
+    let packet = packet_of(section)?;
+    let Some(rate) = section.rate else { return Err("a stream needs a rate, as in rate = \"1 Gbit/s\"".into()) };
+    if section.from.is_none() || senders.len() != receivers.len() || senders.iter().zip(receivers).any(|(a, b)| a == b)
+    {
+        return Err(
+            "a stream needs from and to, lists of as many hosts, of which no two at one place are the same".into()
+        );
+    }
+    let (start, until) = (Time::ZERO + section.start.0, section.until.map(|until| Time::ZERO + until.0));
+    for (&from, &to) in senders.iter().zip(receivers) {
+        let stream = Stream::new(to, which, packet, rate.0.time_of(packet.into()), start, until);
+        simulation.add_background(from, Background::Stream(stream));
+    }
+    Ok(())
+}
+
 /// Keys that the pattern has no use for are refused.
 fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static str> {
     if section.pattern == Pattern::Permutation && section.load.0 < 1.0 {
         return Err("a permutation is sent as fast as it may be: leave load out");
+    }
+    if section.from.is_some() && !matches!(section.pattern, Pattern::Poisson | Pattern::Stream) {
+        return Err("from and to are for pattern = \"poisson\" and \"stream\"");
+    }
+    if section.rate.is_some() && section.from.is_none() {
+        return Err("rate is for traffic from some hosts to others: give from and to");
+    }
+    if section.pattern == Pattern::Stream && (section.load.0 != 1.0 || section.message.is_some()) {
+        return Err("a stream has a rate, and neither load nor message");
     }
     if section.pattern != Pattern::Poisson && section.sizes.is_some() {
         return Err("sizes is for pattern = \"poisson\"");
@@ -129,10 +188,14 @@ fn message(section: &TrafficSection, least: u16) -> Result<u64, String> {
 
 /// The bytes of a packet and of a message without a transport.
 fn plain(section: &TrafficSection) -> Result<(u16, u64), String> {
-    let packet = u16::try_from(section.packet.0).ok().filter(|&packet| packet >= 84);
-    let packet =
-        packet.ok_or_else(|| format!("packet = {} is no packet: 84 to 65,535 bytes are possible", section.packet))?;
+    let packet = packet_of(section)?;
     Ok((packet, message(section, packet)?))
+}
+
+/// The bytes of a packet on a link.
+fn packet_of(section: &TrafficSection) -> Result<u16, String> {
+    let packet = u16::try_from(section.packet.0).ok().filter(|&packet| packet >= 84);
+    packet.ok_or_else(|| format!("packet = {} is no packet: 84 to 65,535 bytes are possible", section.packet))
 }
 
 fn uniform(
@@ -155,11 +218,11 @@ fn uniform(
     group.exchange = section.exchange;
     for (host, mut source) in group.sources() {
         source.limit(Time::ZERO + section.start.0, section.until.map(|until| Time::ZERO + until.0));
-        simulation.add_background(host, source);
+        simulation.add_background(host, Background::Uniform(source));
     }
 }
 
-fn poisson(config: &Config, section: &TrafficSection, hosts: Vec<NodeId>) -> Result<PoissonGroup, String> {
+fn poisson(config: &Config, section: &TrafficSection, parties: Parties) -> Result<PoissonGroup, String> {
     if section.load.0 >= 1.0 {
         return Err("flows that arrive at random need a load below 100 %, as in load = \"50 %\"".to_string());
     }
@@ -169,5 +232,8 @@ fn poisson(config: &Config, section: &TrafficSection, hosts: Vec<NodeId>) -> Res
         _ => return Err("flows need either sizes, as in sizes = \"web_search\", or message".to_string()),
     };
     let (start, until) = (Time::ZERO + section.start.0, section.until.map(|until| Time::ZERO + until.0));
-    Ok(PoissonGroup { hosts, sizes, load: section.load.0, rate: config.network.rate.0, start, until })
+    let Parties { senders, receivers } = parties;
+    let own = config.network.rate.0.0 as f64;
+    let rate = section.rate.map_or(own, |rate| rate.0.0 as f64 / senders.len() as f64);
+    Ok(PoissonGroup { senders, receivers, sizes, load: section.load.0, rate, start, until })
 }

@@ -7,7 +7,7 @@ use super::trace::{Happening, LossCause};
 use super::trouble::LinkTrouble;
 use super::{Fabric, Packet};
 use crate::events::{EventId, EventKind};
-use crate::topology::LinkId;
+use crate::topology::{LinkId, LinkSpec};
 
 impl Fabric {
     /// Takes a cable down, both ways, or brings it back. What is on it when it is down is lost.
@@ -15,6 +15,11 @@ impl Fabric {
         self.cable_down[link.index() / 2] = down;
         self.refresh(link);
         self.refresh(link.reverse());
+    }
+
+    /// Packets that join a link's queue from now on leave at another rate.
+    pub fn set_rate(&mut self, link: LinkId, spec: &LinkSpec) {
+        self.links[link.index()].set_rate(spec);
     }
 
     /// Kills a node or brings it back: all its cables are down with it. The node's own driver is told apart.

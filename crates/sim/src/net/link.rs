@@ -60,6 +60,8 @@ pub struct Link {
     pub(super) crosses: bool,
     marks: u64,
     max_backlog: Span,
+    /// Picoseconds that all bytes so far took more than at today's rate: other rates were slower, or faster.
+    excess: i64,
 }
 
 impl Link {
@@ -83,7 +85,23 @@ impl Link {
             crosses: false,
             marks: 0,
             max_backlog: Span::ZERO,
+            excess: 0,
         }
+    }
+
+    /// Packets that join the queue from now on leave at another rate; those in it leave as they would have.
+    pub(super) fn set_rate(&mut self, spec: &LinkSpec) {
+        let (taken, most) = (self.sending_time(), self.bytes_of(self.max_backlog));
+        self.ps_per_byte = spec.rate.ps_per_byte();
+        self.limit = spec.rate.time_of(spec.queue_bytes);
+        self.mark_above = spec.mark_bytes.map_or(Span(u64::MAX), |bytes| spec.rate.time_of(bytes));
+        self.max_backlog = self.transmission(most);
+        self.excess = taken.0 as i64 - self.transmission(self.bytes).0 as i64;
+    }
+
+    /// Time that everything takes or has taken which joined the queue.
+    fn sending_time(&self) -> Span {
+        Span(self.transmission(self.bytes).0.saturating_add_signed(self.excess))
     }
 
     /// Puts a packet into the queue, and says when it will arrive; `None` if the queue has no room. The far end must be
@@ -131,7 +149,7 @@ impl Link {
     pub(super) fn absorb_near_end(&mut self, other: &Link) {
         self.busy_until = other.busy_until;
         (self.packets, self.bytes, self.marks) = (other.packets, other.bytes, other.marks);
-        (self.waiting, self.max_backlog) = (other.waiting, other.max_backlog);
+        (self.waiting, self.max_backlog, self.excess) = (other.waiting, other.max_backlog, other.excess);
     }
 
     /// One of those that wait begins to leave; says when it will arrive. The far end must be told (see [`Link::come`]).
@@ -241,7 +259,7 @@ impl Link {
 
     /// Time that the link spent sending, from the beginning to now.
     pub fn busy_time(&self, now: Time) -> Span {
-        Span(self.transmission(self.bytes).0.saturating_sub(self.backlog(now).0))
+        Span(self.sending_time().0.saturating_sub(self.backlog(now).0))
     }
 
     /// Bytes of memory behind the link.

@@ -6,8 +6,9 @@ use tributary_proto::contract::host::HostStats;
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::Time;
 
+use super::Samples;
 use super::metrics::{self, MetricReport};
-use crate::driver::{Job, Simulation, SwitchMetrics, Wrong};
+use crate::driver::{Job, JobIndex, Simulation, SwitchMetrics, Wrong};
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,6 +45,8 @@ pub struct JobReport {
     pub iterations: Vec<IterationReport>,
     /// The median of the completed ones' seconds.
     pub seconds: Option<f64>,
+    /// Their mean: of iterations of a training, the average completion time.
+    pub mean_seconds: Option<f64>,
     /// Tensor bits over the median.
     pub goodput_gbps: Option<f64>,
     /// Packets of its hosts.
@@ -52,6 +55,10 @@ pub struct JobReport {
     pub retransmissions: u64,
     /// Share of blocks whose sum was made in the network.
     pub in_network: Option<f64>,
+    /// Slots that switches held for it from its first submission to its last completion, where the file asks for
+    /// samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots_held: Option<HeldReport>,
     /// Packets that were of no use to its hosts, by reason.
     pub drops: Vec<(&'static str, u64)>,
     /// Those that were of no use to its programs in switches, by reason.
@@ -66,6 +73,30 @@ pub struct JobReport {
     pub wrong_sums: usize,
     /// What went wrong, a sentence each.
     pub complaints: Vec<String>,
+}
+
+/// Slots with a sum of a job that is not complete, over time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct HeldReport {
+    /// On average.
+    pub mean: f64,
+    /// The most that were seen.
+    pub most: f64,
+}
+
+impl JobReport {
+    /// What switches held for it while it was there, as far as samples tell.
+    pub(super) fn held(&self, samples: &Samples, job: JobIndex) -> Option<HeldReport> {
+        let from = self.iterations.first()?.start;
+        let to = self.iterations.last().and_then(|last| last.end).unwrap_or(f64::INFINITY);
+        let held: Vec<f64> = samples
+            .held_by(job)
+            .filter(|(time, _)| (from..=to).contains(&time.as_secs_f64()))
+            .map(|(_, held)| held)
+            .collect();
+        let most = held.iter().copied().reduce(f64::max)?;
+        Some(HeldReport { mean: held.iter().sum::<f64>() / held.len() as f64, most })
+    }
 }
 
 /// One collective.
@@ -92,16 +123,10 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         total.blocks_at_hosts += stats.blocks_at_hosts;
         drops.add(&stats.drops);
     }
-    let ranks = job.plan.members.len() as u32;
-    let mut durations: Vec<f64> = job
-        .iterations
-        .iter()
-        .filter(|iteration| iteration.completed == ranks)
-        .filter_map(|iteration| Some(iteration.end?.since(iteration.start?).as_secs_f64()))
-        .collect();
-    durations.sort_by(f64::total_cmp);
+    let durations = durations(job);
     let completed = durations.len();
     let median = durations.get(durations.len() / 2).copied();
+    let mean = (completed > 0).then(|| durations.iter().sum::<f64>() / completed as f64);
     let tensor_bytes = u64::from(job.plan.spec.elements) * job.plan.spec.dtype.size() as u64;
     let blocks = total.blocks_in_network + total.blocks_at_hosts;
     JobReport {
@@ -127,10 +152,12 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
             })
             .collect(),
         seconds: median,
+        mean_seconds: mean,
         goodput_gbps: median.map(|seconds| tensor_bytes as f64 * 8e-9 / seconds),
         packets_sent: total.packets_sent,
         retransmissions: total.retransmissions,
         in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
+        slots_held: None,
         drops: by_name(&drops),
         switch_drops: by_name(&simulation.drops_in_switches(job)),
         switch_metrics: metrics::of_job(metrics, job.index),
@@ -138,6 +165,16 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         wrong_sums: job.complaints.iter().filter(|complaint| matches!(complaint.what, Wrong::Sum(_))).count(),
         complaints: job.complaints.iter().map(|complaint| complaint.sentence(job)).collect(),
     }
+}
+
+/// Seconds of the collectives that every rank has completed, the shortest first.
+fn durations(job: &Job) -> Vec<f64> {
+    let ranks = job.plan.members.len() as u32;
+    let completed = job.iterations.iter().filter(|iteration| iteration.completed == ranks);
+    let mut seconds: Vec<f64> =
+        completed.filter_map(|iteration| Some(iteration.end?.since(iteration.start?).as_secs_f64())).collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds
 }
 
 /// The reasons that came up.

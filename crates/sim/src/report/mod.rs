@@ -19,7 +19,7 @@ use serde::Serialize;
 
 pub use faults::FaultReport;
 pub use files::{FileError, write_whole};
-pub use jobs::{IterationReport, JobReport};
+pub use jobs::{HeldReport, IterationReport, JobReport};
 pub use links::{LinkGroup, LinkRow};
 pub use metrics::{MetricReport, MetricRow, SharedMetrics};
 pub use samples::{LinkSample, Samples, SamplesReport};
@@ -27,7 +27,7 @@ pub use transport::{FlowClass, TransportReport};
 pub use verdict::Stop;
 
 use crate::config::{Config, Duration as Length};
-use crate::driver::Simulation;
+use crate::driver::{JobIndex, Simulation};
 
 /// What a run found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -204,7 +204,12 @@ impl Report {
 
     /// With what was seen on the way.
     #[must_use]
-    pub fn with_samples(self, samples: Option<Samples>) -> Report {
+    pub fn with_samples(mut self, samples: Option<Samples>) -> Report {
+        if let Some(samples) = &samples {
+            for (index, job) in self.jobs.iter_mut().enumerate() {
+                job.slots_held = job.held(samples, JobIndex(index as u16));
+            }
+        }
         Report { sampled: samples.as_ref().map(Samples::summary), samples, ..self }
     }
 }

@@ -1,9 +1,10 @@
-//! Links and switches over time: what they were like at equal steps.
+//! Links, switches and jobs over time: what they were like at equal steps.
 
 use serde::Serialize;
+use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::time::{Span, Time};
 
-use crate::driver::Occupancy;
+use crate::driver::{Gauge, HELD, JobIndex, Occupancy};
 use crate::topology::LinkId;
 
 /// What was seen at each step, before anything happened in that instant. The first step is one from the beginning.
@@ -21,6 +22,10 @@ pub struct Samples {
     pub switches: Vec<Occupancy>,
     /// How many switches there are.
     pub switch_count: usize,
+    /// What of jobs was looked at.
+    pub gauges: Vec<Gauge>,
+    /// What it was: step after step, one for each of these.
+    pub measures: Vec<f64>,
     /// Steps so far.
     pub steps: usize,
 }
@@ -51,9 +56,9 @@ pub struct LinkSample {
 
 impl Samples {
     /// None yet.
-    pub fn new(every: Span, links: Vec<LinkId>, switch_count: usize) -> Samples {
-        let (queued, busy, switches) = (Vec::new(), Vec::new(), Vec::new());
-        Samples { every, links, queued, busy, switches, switch_count, steps: 0 }
+    pub fn new(every: Span, links: Vec<LinkId>, switch_count: usize, gauges: Vec<Gauge>) -> Samples {
+        let (queued, busy, switches, measures) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Samples { every, links, queued, busy, switches, switch_count, gauges, measures, steps: 0 }
     }
 
     /// When the next one is due.
@@ -70,12 +75,20 @@ impl Samples {
         keep_every_other(&mut self.queued, self.links.len());
         keep_every_other(&mut self.busy, self.links.len());
         keep_every_other(&mut self.switches, self.switch_count);
+        keep_every_other(&mut self.measures, self.gauges.len());
         self.steps /= 2;
         self.every = self.every.times(2);
     }
 
-    /// Takes over what another thread saw of its links and switches.
-    pub fn absorb(&mut self, other: &Samples, owns_link: impl Fn(LinkId) -> bool, owns_switch: impl Fn(usize) -> bool) {
+    /// Takes over what another thread saw of its links, switches and ranks. What all switches hold for a job is the
+    /// sum of what each thread's do: those of others hold nothing there.
+    pub fn absorb(
+        &mut self,
+        other: &Samples,
+        owns_link: impl Fn(LinkId) -> bool,
+        owns_switch: impl Fn(usize) -> bool,
+        owns_rank: impl Fn(JobIndex, Rank) -> bool,
+    ) {
         debug_assert_eq!((self.every, self.steps), (other.every, other.steps), "threads take the same steps");
         for place in 0..self.queued.len() {
             if owns_link(self.links[place % self.links.len()]) {
@@ -87,6 +100,26 @@ impl Samples {
                 self.switches[place] = other.switches[place];
             }
         }
+        for (place, measure) in self.measures.iter_mut().enumerate() {
+            let gauge = self.gauges[place % self.gauges.len()];
+            match gauge.rank {
+                None => *measure += other.measures[place],
+                Some(rank) if owns_rank(gauge.job, rank) => *measure = other.measures[place],
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Everything of jobs at every step, in the order of time.
+    pub fn job_samples(&self) -> impl Iterator<Item = (Time, Gauge, f64)> + '_ {
+        let at = |place: usize| (self.time(place / self.gauges.len()), self.gauges[place % self.gauges.len()]);
+        self.measures.iter().enumerate().map(move |(place, &measure)| (at(place).0, at(place).1, measure))
+    }
+
+    /// What all switches hold for a job, step by step.
+    pub fn held_by(&self, job: JobIndex) -> impl Iterator<Item = (Time, f64)> + '_ {
+        let of_job = move |gauge: &Gauge| gauge.job == job && gauge.rank.is_none() && gauge.name == HELD;
+        self.job_samples().filter(move |(_, gauge, _)| of_job(gauge)).map(|(time, _, held)| (time, held))
     }
 
     /// Every link at every step, in the order of time.
@@ -135,7 +168,7 @@ mod tests {
             queued: (1..=busy.len() as u64).collect(),
             busy: busy.iter().copied().map(Span).collect(),
             steps: busy.len(),
-            ..Samples::new(Span(100), vec![LinkId(4)], 0)
+            ..Samples::new(Span(100), vec![LinkId(4)], 0, Vec::new())
         }
     }
 

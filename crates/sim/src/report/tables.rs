@@ -1,12 +1,13 @@
 //! A report as tables: one row a job, a collective, a flow, a link, a queue, a figure of a protocol, and one a step of time.
 
 use super::{Report, Samples};
+use crate::driver::Gauge;
 use crate::net::LossCause;
 use crate::table::Table;
 
 impl Report {
     /// All of them, also those without rows. `docs/simulator.md` explains the columns.
-    pub fn tables(&self) -> [Table; 8] {
+    pub fn tables(&self) -> [Table; 9] {
         [
             self.job_table(),
             self.collective_table(),
@@ -15,6 +16,7 @@ impl Report {
             self.queue_table(),
             self.sample_table(),
             self.switch_sample_table(),
+            self.job_sample_table(),
             self.switch_metric_table(),
         ]
     }
@@ -106,6 +108,18 @@ impl Report {
             .whole("switch", rows().map(|(_, switch, _)| switch as u64))
             .whole("slots_in_use", rows().map(|(.., occupancy)| occupancy.slots))
             .whole("memory_in_use_bytes", rows().map(|(.., occupancy)| occupancy.bytes))
+    }
+
+    /// Jobs over time: what switches hold for them, and what their ranks' machines measure.
+    fn job_sample_table(&self) -> Table {
+        let rows = || self.samples.iter().flat_map(Samples::job_samples);
+        let place = |gauge: Gauge| gauge.rank.map_or("switches".to_string(), |rank| format!("rank {rank}"));
+        Table::new("job_samples")
+            .real("time_s", rows().map(|(time, ..)| time.as_secs_f64()))
+            .text("job", rows().map(|(_, gauge, _)| &self.jobs[usize::from(gauge.job.0)].name))
+            .text("place", rows().map(|(_, gauge, _)| place(gauge)))
+            .text("metric", rows().map(|(_, gauge, _)| gauge.name))
+            .real("value", rows().map(|(.., value)| value))
     }
 
     /// What protocols count and measure in each switch, under their own names.

@@ -103,6 +103,9 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
             writeln!(f, "  of no use   {where_to}: {}", counts(drops))?;
         }
     }
+    if let Some(held) = job.slots_held {
+        writeln!(f, "  held        {:.0} slots of switches on average, {} at most", held.mean, held.most)?;
+    }
     let own = figures(&job.switch_metrics);
     if !own.is_empty() {
         writeln!(f, "  in switches {own}")?;

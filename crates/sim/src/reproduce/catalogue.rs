@@ -16,6 +16,7 @@ const PAPERS: &[&Paper] = &[
     &super::switchml::PAPER,
     &super::canary::PAPER,
     &super::panama::PAPER,
+    &super::pa_atp::PAPER,
 ];
 
 /// The kinds of experiments that belong to no paper.

@@ -309,6 +309,9 @@ impl Draw {
 
     fn traffic(&mut self, heal: Span) -> TrafficSection {
         TrafficSection {
+            from: None,
+            to: None,
+            rate: None,
             pattern: Pattern::Uniform,
             hosts: Hosts::All,
             placement: Placement::Random,
@@ -336,6 +339,9 @@ impl Draw {
     fn flows(&mut self, heal: Span, ending: Ending) -> TrafficSection {
         let message = self.of(&[Some(1), Some(3_000), Some(100_000), None]);
         TrafficSection {
+            from: None,
+            to: None,
+            rate: None,
             pattern: Pattern::Poisson,
             hosts: Hosts::All,
             placement: Placement::Random,
@@ -359,6 +365,7 @@ impl Draw {
                 let until = self.between(at + 1, heal.0);
                 let flap = self.0.chance(0.2);
                 FaultSection {
+                    rate: None,
                     at: Duration(Span(at)),
                     until: Some(Duration(Span(until))),
                     links: Some(Links::Set(self.of(&[LinkSet::All, LinkSet::Hosts, LinkSet::Core]))),

@@ -165,6 +165,12 @@ impl Graph {
         if link.0 & 1 == 0 { (edge.a, edge.b) } else { (edge.b, edge.a) }
     }
 
+    /// What a link is.
+    pub fn spec(&self, link: LinkId) -> LinkSpec {
+        let edge = &self.edges[link.index() / 2];
+        if link.0 & 1 == 0 { edge.a_to_b } else { edge.b_to_a }
+    }
+
     /// The outgoing links of every node in the order of the cables: where each node's begin, and the links.
     pub fn ports(&self) -> (Vec<u32>, Vec<LinkId>) {
         let mut first = vec![0u32; self.nodes() + 1];

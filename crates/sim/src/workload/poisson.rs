@@ -1,7 +1,8 @@
-//! Flows that arrive as a Poisson process: each host begins flows of random sizes to random others, at a given load.
+//! Flows that arrive as a Poisson process: each host begins flows of random sizes to random others, or to random ones
+//! of another set, at a given load.
 //!
-//! Every host has a process of its own. Together they are one process of all hosts' rate whose senders are uniform, so
-//! the pairs are random too.
+//! Every sender has a process of its own. Together they are one process of all senders' rate whose senders are
+//! uniform, so the pairs are random too.
 
 use std::sync::Arc;
 
@@ -10,19 +11,20 @@ use tributary_proto::contract::time::Time;
 
 use super::SizeTable;
 use crate::rng::{Purpose, Rng};
-use crate::topology::Rate;
 
 /// Hosts that send flows to each other.
 #[derive(Debug)]
 pub struct PoissonGroup {
-    /// Who takes part; at least two.
-    pub hosts: Vec<NodeId>,
+    /// Who sends.
+    pub senders: Vec<NodeId>,
+    /// To whom. A sender sends nothing to itself, so there is one at least that is no sender, or another one.
+    pub receivers: Vec<NodeId>,
     /// How long flows are.
     pub sizes: SizeTable,
-    /// The share of a host's rate that its flows' data fill, headers not counted.
+    /// The share of `rate` that a sender's flows' data fill, headers not counted.
     pub load: f64,
-    /// Every host's rate.
-    pub rate: Rate,
+    /// Every sender's rate, bits per second.
+    pub rate: f64,
     /// No flow begins before this ...
     pub start: Time,
     /// ... nor from this on. Without it, flows begin for ever.
@@ -32,16 +34,16 @@ pub struct PoissonGroup {
 impl PoissonGroup {
     /// One source for each host. `which` tells groups of one run apart.
     pub fn sources(self, seed: u64, which: u64) -> Vec<(NodeId, PoissonSource)> {
-        let gap = self.sizes.mean() * 8e12 / (self.load * self.rate.0 as f64);
+        let gap = self.sizes.mean() * 8e12 / (self.load * self.rate);
         let group = Arc::new(self);
-        let source = |place: usize, host: NodeId| {
+        let source = |host: NodeId| {
             let rng = Rng::new(seed, Purpose::Arrivals, which << 32 | u64::from(host.0));
-            let ended = Ended::No;
-            let mut source = PoissonSource { group: group.clone(), place, gap, rng, next: group.start, ended };
+            let own = group.receivers.iter().position(|&receiver| receiver == host);
+            let mut source = PoissonSource { group: group.clone(), own, gap, rng, next: group.start, ended: Ended::No };
             source.advance();
             (host, source)
         };
-        group.hosts.iter().enumerate().map(|(place, &host)| source(place, host)).collect()
+        group.senders.iter().map(|&host| source(host)).collect()
     }
 }
 
@@ -56,7 +58,8 @@ enum Ended {
 #[derive(Clone, Debug)]
 pub struct PoissonSource {
     group: Arc<PoissonGroup>,
-    place: usize,
+    /// The sender's own place among the receivers, if it is one.
+    own: Option<usize>,
     /// Mean picoseconds from one flow to the next.
     gap: f64,
     rng: Rng,
@@ -86,9 +89,9 @@ impl PoissonSource {
         if self.ended != Ended::No || now < self.next {
             return None;
         }
-        let others = self.group.hosts.len() as u32 - 1;
+        let others = self.group.receivers.len() as u32 - u32::from(self.own.is_some());
         let other = self.rng.below(others) as usize;
-        let to = self.group.hosts[other + usize::from(other >= self.place)];
+        let to = self.group.receivers[other + usize::from(self.own.is_some_and(|own| other >= own))];
         let bytes = self.group.sizes.draw(&mut self.rng);
         self.advance();
         Some((to, bytes))
@@ -116,9 +119,29 @@ mod tests {
     use tributary_proto::contract::time::Span;
 
     fn group(load: f64, until: Option<Time>) -> Vec<(NodeId, PoissonSource)> {
-        let hosts = (0..10).map(NodeId).collect();
-        let (rate, sizes) = (Rate(10_000_000_000), FlowSizes::WebSearch.table());
-        PoissonGroup { hosts, sizes, load, rate, start: Time::ZERO, until }.sources(1, 0)
+        let hosts: Vec<NodeId> = (0..10).map(NodeId).collect();
+        let (receivers, rate, sizes) = (hosts.clone(), 10e9, FlowSizes::WebSearch.table());
+        PoissonGroup { senders: hosts, receivers, sizes, load, rate, start: Time::ZERO, until }.sources(1, 0)
+    }
+
+    #[test]
+    fn between_two_sets_flows_go_from_the_one_to_the_other_and_the_load_is_of_every_senders_rate() {
+        let end = Time::ZERO + Span::from_millis(20_000);
+        let (senders, receivers) = (vec![NodeId(0), NodeId(1)], vec![NodeId(1), NodeId(5), NodeId(6)]);
+        let (rate, sizes) = (5e9, FlowSizes::WebSearch.table());
+        let group = PoissonGroup { senders, receivers, sizes, load: 0.6, rate, start: Time::ZERO, until: Some(end) };
+        let (mut bytes, mut to_whom) = (0, [[0u32; 7]; 2]);
+        for (host, mut source) in group.sources(1, 0) {
+            while let Some((to, size)) = source.pop(end) {
+                to_whom[host.index()][to.index()] += 1;
+                bytes += size;
+            }
+        }
+        let load = bytes as f64 * 8.0 / (10e9 * 20.0);
+        assert!((load - 0.6).abs() < 0.03, "{load}");
+        let used = to_whom.map(|row| row.map(|flows| flows > 100));
+        assert_eq!(used[0], [false, true, false, false, false, true, true], "all receivers, and nobody else");
+        assert_eq!(used[1], [false, false, false, false, false, true, true], "a sender sends nothing to itself");
     }
 
     #[test]

@@ -203,7 +203,8 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
     // All that can be wrong here is found before other ranks wait for this one.
     let array = member.load(&work.plan(member.world))?;
     let spec = work.spec(array.data.len(), array.data.dtype());
-    (member.protocol.can)(&spec, &member.protocol_options()?).map_err(Failure::usage)?;
+    let options = member.protocol_options()?;
+    (member.protocol.can)(&spec, &options).map_err(Failure::usage)?;
     let destination = member.output.as_deref().map(Destination::open).transpose()?;
     let group = Group::connect(&member.options()?)?;
     let cpu_start = cpu::own_seconds();
@@ -235,7 +236,7 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
         retransmissions: stats.host.retransmissions,
         in_network: stats.in_network(),
         blocks_at_hosts: stats.host.blocks_at_hosts,
-        elsewhere: member.protocol.shared.as_ref().map(|shared| (shared.elsewhere)(member.world)),
+        elsewhere: member.protocol.shared.as_ref().map(|shared| (shared.elsewhere)(member.world, &options)),
         elements_per_packet,
         cpu_seconds,
         checked,

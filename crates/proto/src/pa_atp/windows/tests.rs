@@ -33,6 +33,20 @@ impl Bench {
     }
 }
 
+/// A3: the way back may be the one that is full, and there are no marks of gradients then.
+#[test]
+fn the_first_mark_of_a_result_ends_doubling_as_that_of_a_gradient_does() {
+    for by_result in [true, false] {
+        let mut bench = Bench::new(PAPER, 1000);
+        bench.round(0, alone(0.0));
+        if by_result {
+            bench.windows.on_mark();
+        }
+        bench.round(u64::from(!by_result), alone(0.0));
+        assert!(bench.windows.packets() <= 20, "{} packets", bench.windows.packets());
+    }
+}
+
 fn alone(own: f64) -> How {
     How { own, average: own }
 }

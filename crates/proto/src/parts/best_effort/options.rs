@@ -18,6 +18,17 @@ pub const LEVELS_OPTION: OptionSpec = OptionSpec {
     help: "the switch next to the server sums, or the one next to the workers besides",
 };
 
+/// The name of the option that says who serves.
+pub const SERVED_BY: &str = "served_by";
+
+/// Who serves: with `last_rank` the job is one of workers and a parameter server, whose own part costs no packet.
+pub const SERVED_BY_OPTION: OptionSpec = OptionSpec {
+    name: SERVED_BY,
+    kind: Kind::Choice(&["every_rank", "last_rank"]),
+    default: "every_rank",
+    help: "each rank is the server of its share of the blocks, or the last one of all, as a parameter server is",
+};
+
 /// What the operator of the switches chooses.
 pub const SWITCH: &[OptionSpec] = &[
     OptionSpec {
@@ -69,6 +80,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// So many entries, any of which a block takes, behind paths of so many packets; the rest as where nobody chooses.
+    pub fn new(aggregators: u32, path_packets: u64) -> Memory {
+        Memory { aggregators, by_hash: false, lease: Span::from_millis(1_000), path_packets, eta_permille: 0 }
+    }
+
     /// Reads the operator's choice.
     pub fn of(options: &Options) -> Memory {
         Memory {
@@ -104,10 +120,14 @@ pub fn can(protocol: &'static str, spec: &Spec) -> Result<(), Refusal> {
 }
 
 /// Where blocks are summed that switches do not sum, and why.
-pub fn elsewhere(world: u16) -> String {
+pub fn elsewhere(world: u16, options: &Options) -> String {
+    let why = "the memory of a switch was full, or a part of them was sent again";
+    if options.choice(SERVED_BY) == "last_rank" {
+        return format!("at the parameter server, rank {}: {why}", world.saturating_sub(1));
+    }
     match world {
         0..=2 => "at the ranks' own servers: on the way to the other one a rank's block meets no third".to_owned(),
-        _ => format!("at {world} parameter servers: the memory of a switch was full, or a part of them was sent again"),
+        _ => format!("at {world} parameter servers: {why}"),
     }
 }
 
@@ -117,13 +137,7 @@ mod tests {
 
     #[test]
     fn the_threshold_is_that_of_eq_9_unless_it_is_chosen() {
-        let memory = |aggregators, eta_permille| Memory {
-            aggregators,
-            by_hash: false,
-            lease: Span::from_millis(1),
-            path_packets: 416,
-            eta_permille,
-        };
+        let memory = |aggregators, eta_permille| Memory { eta_permille, ..Memory::new(aggregators, 416) };
         assert_eq!(memory(40_000, 0).threshold(1), 39_999, "eta = 0.990");
         assert_eq!(memory(8_064, 0).threshold(8), 8_056, "eta = 0.950");
         assert_eq!(memory(100, 0).threshold(8), 258, "never below a half");

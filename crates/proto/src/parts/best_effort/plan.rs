@@ -5,11 +5,13 @@ use std::ops::Range;
 use crate::contract::config::{FabricPlan, JobConfig};
 use crate::contract::ids::{NodeId, Rank};
 
-/// Where the servers of a job are: one with each rank.
+/// Where the servers of a job are: one with each rank, or one with the last rank.
 #[derive(Clone, Debug)]
 pub struct Places {
     fabric: FabricPlan,
     world: u16,
+    /// The first rank that serves; those after it do too.
+    first_server: u16,
     two_levels: bool,
 }
 
@@ -28,7 +30,9 @@ impl Places {
     /// Of a job whose plan names the node and the switch of every rank.
     pub fn new(job: &JobConfig, fabric: &FabricPlan) -> Places {
         let two_levels = job.options.choice(super::options::LEVELS) == "2";
-        Places { fabric: fabric.clone(), world: job.world, two_levels }
+        let only_last = job.options.choice(super::options::SERVED_BY) == "last_rank";
+        let first_server = if only_last { job.world.saturating_sub(1) } else { 0 };
+        Places { fabric: fabric.clone(), world: job.world, first_server, two_levels }
     }
 
     /// Ranks of the job.
@@ -38,13 +42,18 @@ impl Places {
 
     /// How many servers there are.
     pub fn servers(&self) -> u16 {
-        self.world
+        self.world - self.first_server
+    }
+
+    /// The first block that a rank serves; none if it serves nothing.
+    pub fn first_block_of(&self, rank: Rank) -> Option<u64> {
+        rank.0.checked_sub(self.first_server).map(u64::from)
     }
 
     /// The rank that serves the block of a sequence number.
     #[inline]
     pub fn server_of(&self, seq: u32) -> Rank {
-        Rank((seq.wrapping_sub(1) % u32::from(self.world)) as u16)
+        Rank(self.first_server + (seq.wrapping_sub(1) % u32::from(self.servers())) as u16)
     }
 
     /// The rank that serves a block.

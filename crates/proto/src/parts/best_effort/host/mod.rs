@@ -25,6 +25,7 @@ use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::{OpId, Rank};
+use crate::contract::metric::Metric;
 use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::time::Time;
@@ -198,5 +199,16 @@ impl Host for BestEffortHost {
 
     fn stats(&self) -> &HostStats {
         &self.stats
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let Progress { own, average } = self.progress();
+        let (packets, ahead) = (self.windows.packets() as f64, self.windows.ahead() as f64);
+        vec![
+            Metric::gauge("window_packets", packets, "Packets that may be without any acknowledgement: CWD."),
+            Metric::gauge("ahead_blocks", ahead, "Blocks beyond the last result that may be sent: AWD."),
+            Metric::gauge("leads_blocks", own, "Blocks beyond the last result that have arrived: the paper's p_l."),
+            Metric::gauge("average_blocks", average, "The same of all ranks on average, as far as is known: p_avg."),
+        ]
     }
 }

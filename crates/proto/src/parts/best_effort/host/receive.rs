@@ -152,7 +152,10 @@ impl BestEffortHost {
         }
         let marked = packet.ecn == Ecn::CongestionExperienced || header.flags.has(Flags::ECN);
         self.conclude(now, block, header, &packet.bytes[HEADER_LEN..], marked);
-        self.overtake(block, multicast);
+        self.overtake(now, block, multicast);
+        if !multicast {
+            self.answered(now);
+        }
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Recovery {
     told_to_wait: bool,
     /// When a gradient was last acknowledged, or sent again because none was; and how many were since.
     stirred: (Time, u32),
-    /// A window beyond the last block of which this rank's part was lost.
+    /// A window beyond the last block of which this rank's part was lost, or behind the last one whose result was.
     lossy_up_to: u64,
     /// The shortest time from a gradient to its answer: others' lateness makes it longer, and losses do.
     least: Option<Span>,
@@ -158,9 +158,11 @@ impl BestEffortHost {
         }
     }
 
-    /// Asks about the oldest blocks besides of which this rank's part may be lost.
+    /// Asks about the oldest blocks besides of which this rank's part may be lost, or the result is: later ones have come.
     fn ask_more(&mut self, now: Time) {
-        let may_be_lost = |place: &&Place| !place.has_arrived && self.may_ask(now, place);
+        let patience = self.recovery.patience;
+        let lacks = |place: &Place| !place.has_arrived || place.overtaken >= patience;
+        let may_be_lost = |place: &&Place| lacks(place) && self.may_ask(now, place);
         let blocks = self.window.all_waiting().filter(may_be_lost).map(|place| place.block);
         let blocks: Vec<u64> = blocks.take(MOST_QUESTIONS).collect();
         blocks.into_iter().for_each(|block| self.ask(now, block));
@@ -207,7 +209,7 @@ impl BestEffortHost {
 
     /// The result of a block has come before those of earlier blocks of the same server: packets of one server do not
     /// overtake each other by themselves.
-    pub(super) fn overtake(&mut self, block: u64, multicast: bool) {
+    pub(super) fn overtake(&mut self, now: Time, block: u64, multicast: bool) {
         if self.recovery_was_hasty(block, multicast) {
             self.recovery.patience = (2 * self.recovery.patience).min(MOST_PATIENCE);
         }
@@ -221,13 +223,23 @@ impl BestEffortHost {
             if place.overtaken < patience || std::mem::replace(&mut place.asked, true) {
                 continue;
             }
+            self.recovery.lossy_up_to = self.recovery.lossy_up_to.max(self.window.next);
+            let Some(place) = self.window.waiting_mut(other) else { continue };
             if place.acked {
-                self.questions.push_back(other);
+                self.ask(now, other);
                 continue;
             }
             let transmission = place.transmission;
             self.window.send_again(other, true);
             self.windows.on_loss(transmission, next);
+        }
+    }
+
+    /// A server has answered: it is asked about more, where losses came together. What was lost with the first
+    /// answers need not wait for a silence each.
+    pub(super) fn answered(&mut self, now: Time) {
+        if self.window.first < self.recovery.lossy_up_to && self.questions.is_empty() {
+            self.ask_more(now);
         }
     }
 

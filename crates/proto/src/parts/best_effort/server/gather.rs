@@ -209,7 +209,7 @@ impl Server {
         served.exponent = served.exponent.join(header.exponent);
         served.index = served.index.max(header.index);
         served.collided |= header.flags.has(Flags::COLLISION);
-        served.ecn |= marked;
+        served.ecn |= marked && !(self.rules.acknowledges && kind == Kind::Gradient);
         if served.have.len() + 1 == self.world {
             self.ready.push_back(block);
         }

@@ -62,6 +62,8 @@ pub struct Server {
     received: u32,
     /// The first block of its own that is not complete.
     first_open: u64,
+    /// From one of its blocks to the next.
+    step: u64,
     /// By rank: a set for the ranks of one packet.
     scratch: Ranks,
 }
@@ -80,7 +82,8 @@ impl Server {
             outbox: VecDeque::new(),
             ready: VecDeque::new(),
             received: 0,
-            first_open: config.rank.0.into(),
+            first_open: places.first_block_of(config.rank).unwrap_or(0),
+            step: places.servers().into(),
             scratch: Ranks::new(job.world),
         }
     }
@@ -153,7 +156,7 @@ impl Server {
 
     /// A block is complete that came after others which are not: those have lost something, if it happens often (A7).
     fn look_back(&mut self, block: u64) {
-        let step = u64::from(self.world);
+        let step = self.step;
         while self.blocks.get(self.first_open).is_some_and(|served| served.state != State::Gathering) {
             self.first_open += step;
         }

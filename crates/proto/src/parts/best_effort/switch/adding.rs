@@ -55,7 +55,8 @@ impl BestEffortSwitch {
         }
         held.overflow |= lacks;
         held.exponent = held.exponent.join(header.exponent);
-        held.ecn |= arrival.marked;
+        // A worker that has its own acknowledgement knows its own mark; in the sum it would slow the others down.
+        held.ecn |= arrival.marked && !(self.rules.acknowledges && kind == Kind::Gradient);
         held.last_from = arrival.ingress;
         let added = state.see(at, kind, header);
         held.count += added;

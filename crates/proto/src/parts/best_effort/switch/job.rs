@@ -150,7 +150,7 @@ impl Job {
             unheard: world as u32,
             floor: 0,
             horizon: 0,
-            sent: vec![(0, 0); usize::from(places.servers())],
+            sent: vec![(0, 0); world],
             outstanding: 0,
             held: 0,
             busy_at: Time::ZERO,
@@ -321,6 +321,16 @@ impl Job {
         self.counters.overflowed += 1;
         self.outstanding += 1;
         self.busy_at = now;
+    }
+
+    /// A rank sends such a gradient again: it was lost, and is not counted twice. Where it was not, the server will say that
+    /// more have come than were sent, and both begin anew.
+    pub fn resent(&mut self, server: Rank) {
+        let (sent, known) = &mut self.sent[server.index()];
+        if *sent != *known {
+            *sent = sent.wrapping_sub(1);
+            self.outstanding -= 1;
+        }
     }
 
     /// A server says how many such gradients have come.

@@ -245,6 +245,7 @@ impl BestEffortSwitch {
                 }
             }
             State::Unused | State::Free => self.jobs[job].position(at).state = State::Passed,
+            State::Passed if is_again && arrival.level == Level::Edge => self.jobs[job].resent(arrival.server),
             State::Releasing | State::Passed | State::Over => {}
         }
         self.pass(job, arrival.header.flags, arrival, packet)

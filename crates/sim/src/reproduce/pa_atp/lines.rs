@@ -1,0 +1,326 @@
+//! Iterations of training jobs: the same setup under several protocols (lines) at several points, with every seed.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use serde::Deserialize;
+use toml::{Table, Value};
+use tributary_proto::parts::best_effort::options::Memory;
+use tributary_proto::protocols;
+
+use super::compare::{Compare, Samples};
+use crate::config::{Bytes, Config, JobSection, overlay};
+use crate::experiment::{RunError, run_watched};
+use crate::report::Report;
+use crate::reproduce::finding::{Figure, Series, mean};
+use crate::reproduce::{Context, Experiment, Finding, Findings, ReproduceError};
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lines {
+    /// What all runs have in common, as a file for `tributary sim run`; tensors as long as the paper's.
+    pub setup: Table,
+    /// Tensors are so many times shorter than that.
+    #[serde(default = "one")]
+    pub scale: u64,
+    /// Bytes on a link around each vector, a protocol's header included.
+    pub framing: Bytes,
+    /// Blocks that fit into a switch's memory.
+    pub aggregators: u64,
+    /// Packets that the longest path holds: BDP.
+    pub path: u64,
+    /// What points differ in.
+    pub axis: String,
+    /// The points.
+    pub points: Vec<Point>,
+    /// The lines of the figure.
+    pub lines: Vec<Line>,
+    /// What is held against each other.
+    #[serde(default)]
+    pub compare: Vec<Compare>,
+}
+
+/// A protocol with its options.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line {
+    /// Findings are named after it.
+    pub name: String,
+    /// What its jobs have over those of the setup.
+    pub job: Table,
+    /// What else its runs have over the setup.
+    #[serde(default)]
+    pub setup: Table,
+    /// Bytes around each vector, where they are not those of all.
+    #[serde(default)]
+    pub framing: Option<Bytes>,
+    /// Blocks that fit into a switch, where they are not as many as in others.
+    #[serde(default)]
+    pub aggregators: Option<u64>,
+    /// AWD begins at its share of where marks begin, `eta (M + BDP) / N` (eq. 5): a job is told so when it is admitted.
+    #[serde(default)]
+    pub admitted: bool,
+    /// Memory is divided among jobs beforehand, and each slot takes two blocks (SwitchML): a job has no more slots
+    /// than that leaves it.
+    #[serde(default)]
+    pub divided: bool,
+}
+
+/// One point of the axis.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// The value there.
+    pub x: f64,
+    /// Findings are named after it; after the value if left out.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What its runs have over the setup.
+    #[serde(default)]
+    pub setup: Table,
+    /// What its jobs have over those of the setup.
+    #[serde(default)]
+    pub job: Table,
+    /// How many jobs there are, those of the setup again and again; each once if left out.
+    #[serde(default)]
+    pub jobs: Option<usize>,
+    /// Blocks that fit into a switch's memory.
+    #[serde(default)]
+    pub aggregators: Option<u64>,
+}
+
+/// What an operator calls the blocks that fit into a switch.
+const AGGREGATORS: &str = "aggregators";
+/// What an operator calls the packets that the longest path holds.
+const PATH: &str = "path_packets";
+
+fn one() -> u64 {
+    1
+}
+
+impl Point {
+    /// What findings are named after.
+    pub fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.x.to_string())
+    }
+}
+
+/// One run.
+struct Run<'a> {
+    line: &'a Line,
+    point: &'a Point,
+    seed: u64,
+}
+
+impl Experiment for Lines {
+    /// Findings `<line>-<point>-<what>`, over seeds: `ajct`, the mean over jobs of the mean time of their iterations,
+    /// ms; `job0` and so on, that of one job; `goodput` of all jobs together, Gbit/s; `use` and `core`, the mean use
+    /// of all links and of those between switches, %; `network`, the share of blocks summed there, %; `jain`, how
+    /// even the jobs' times are; `link0` and so on, the use of a sampled link in the first step. And whatever is
+    /// compared.
+    fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+        let runs = self.runs(context.seeds);
+        let measured = context.watch.all_announced(&runs, |run| self.measure(context, run))?;
+        let mut samples = Samples::default();
+        let mut findings = Findings::default();
+        for (at, run) in runs.iter().enumerate().filter(|(_, run)| run.seed == 1) {
+            let of_seeds = &measured[at..at + context.seeds as usize];
+            let (line, label) = (&run.line.name, run.point.label());
+            for what in of_seeds[0].keys() {
+                let values: Vec<f64> = of_seeds.iter().filter_map(|seed| seed.get(what).copied()).collect();
+                findings.value(format!("{line}-{label}-{what}"), Finding::over("seeds", &values));
+                samples.put(line, &label, what, values);
+            }
+            findings.note(self.note(line, &label, &samples));
+        }
+        for compare in &self.compare {
+            compare.tell(&self.labels(), &samples, &mut findings)?;
+        }
+        if self.scale > 1 {
+            findings.note(format!("Tensors are {} times shorter than the paper's.", self.scale));
+        }
+        findings.figures.push(self.figure(&findings));
+        Ok(findings)
+    }
+
+    fn run_count(&self, seeds: u64) -> usize {
+        self.runs(seeds).len()
+    }
+}
+
+impl Lines {
+    fn labels(&self) -> Vec<String> {
+        self.points.iter().map(Point::label).collect()
+    }
+
+    /// Line by line, point by point, all seeds of one side by side.
+    fn runs(&self, seeds: u64) -> Vec<Run<'_>> {
+        let places = self.lines.iter().flat_map(|line| self.points.iter().map(move |point| (line, point)));
+        places.flat_map(|(line, point)| (1..=seeds).map(move |seed| Run { line, point, seed })).collect()
+    }
+
+    fn measure(&self, context: &Context<'_>, run: &Run<'_>) -> Result<BTreeMap<String, f64>, ReproduceError> {
+        let what = format!("{} at {} {}, seed {}", run.line.name, self.axis, run.point.label(), run.seed);
+        let config = self.config(run)?;
+        let stop = context.watch.stop;
+        let watched = run_watched(&config, &mut |_| match stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        let report = watched.map_err(|error| match error {
+            RunError::Stopped(_) => ReproduceError::Stopped,
+            RunError::Config(error) => ReproduceError::Bad(format!("{what}: {error}")),
+        })?;
+        (context.watch.traced)(&report.trace_hash);
+        match report.failure() {
+            Some(why) => Err(ReproduceError::Wrong { what, why }),
+            None => Ok(figures(&report)),
+        }
+    }
+
+    /// The run as a file for `tributary sim run` would describe it.
+    fn config(&self, run: &Run<'_>) -> Result<Config, ReproduceError> {
+        let bad = |why: String| ReproduceError::Bad(format!("{} at {}: {why}", run.line.name, run.point.label()));
+        let mut table = self.setup.clone();
+        overlay(&mut table, run.point.setup.clone());
+        overlay(&mut table, run.line.setup.clone());
+        table.insert("seed".into(), Value::Integer(run.seed as i64));
+        let Some(Value::Array(given)) = table.remove("job") else { return Err(bad("the setup has no job".into())) };
+        let count = run.point.jobs.unwrap_or(given.len());
+        let with_line = |job: &Value| {
+            let mut job = job.as_table().cloned().unwrap_or_default();
+            overlay(&mut job, run.point.job.clone());
+            overlay(&mut job, run.line.job.clone());
+            if run.line.admitted {
+                let ahead = Memory::new(self.aggregators(run) as u32, self.path).threshold(count) / count.max(1) as u64;
+                let options = Table::from_iter([("initial_ahead".to_string(), Value::Integer(ahead as i64))]);
+                overlay(&mut job, Table::from_iter([("options".to_string(), Value::Table(options))]));
+            }
+            Value::Table(job)
+        };
+        let jobs: Vec<Value> = given.iter().cycle().take(count).map(with_line).collect();
+        self.set_memory(run, &jobs, &mut table);
+        table.insert("job".into(), jobs.into());
+        let mut config = Config::deserialize(table).map_err(|error| bad(error.message().to_string()))?;
+        self.size(run, &mut config).map_err(bad)?;
+        Ok(config)
+    }
+
+    /// Blocks that fit into a switch.
+    fn aggregators(&self, run: &Run<'_>) -> u64 {
+        run.line.aggregators.or(run.point.aggregators).unwrap_or(self.aggregators)
+    }
+
+    /// What switches hold for jobs that share their memory.
+    fn set_memory(&self, run: &Run<'_>, jobs: &[Value], table: &mut Table) {
+        let name = jobs.first().and_then(|job| job.get("protocol")?.as_str());
+        let shared = name.and_then(|name| protocols::named(name)?.shared.as_ref());
+        if let (Some(name), Some(shared)) = (name, shared)
+            && shared.options.specs.iter().any(|spec| spec.name == AGGREGATORS)
+        {
+            let held = Table::from_iter([
+                (AGGREGATORS.to_string(), Value::Integer(self.aggregators(run) as i64)),
+                (PATH.to_string(), Value::Integer(self.path as i64)),
+            ]);
+            let switches = Table::from_iter([(name.to_string(), Value::Table(held))]);
+            overlay(table, Table::from_iter([("switches".to_string(), Value::Table(switches))]));
+        }
+    }
+
+    /// Tensors, framing, and slots of divided memory.
+    fn size(&self, run: &Run<'_>, config: &mut Config) -> Result<(), String> {
+        let first: &JobSection = config.jobs.first().ok_or("the setup has no job")?;
+        let protocol = first.protocol;
+        let (framing, header) = (run.line.framing.unwrap_or(self.framing).0, protocol.header_len as u64);
+        let overhead = framing.checked_sub(header);
+        config.network.overhead = Bytes(
+            overhead.ok_or_else(|| format!("{framing} bytes have no room for the {header} of {protocol}'s header"))?,
+        );
+        let share = self.aggregators(run) / config.jobs.len() as u64 / 2;
+        for job in &mut config.jobs {
+            job.tensor = Bytes((job.tensor.0 / self.scale.max(1)).next_multiple_of(4));
+            if run.line.divided {
+                let slots = job.slots.ok_or("divided memory bounds slots: name them")?;
+                job.slots = Some(slots.min(share.try_into().unwrap_or(u16::MAX)).max(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a reader wants to know of one point of a line.
+    fn note(&self, line: &str, label: &str, samples: &Samples) -> String {
+        let of = |what: &str| samples.get(line, label, what).map_or(f64::NAN, mean);
+        let [ajct, goodput, used, core, network] = ["ajct", "goodput", "use", "core", "network"].map(of);
+        let mut told = format!(
+            "{line}, {} {label}: {ajct:.3} ms an iteration, {goodput:.2} Gbit/s; links {used:.1} % busy, {core:.1} % \
+             between switches; {:.2} % of packets sent again",
+            self.axis,
+            of("again")
+        );
+        if !network.is_nan() {
+            told += &format!("; {network:.1} % of blocks summed in switches");
+        }
+        told + "."
+    }
+
+    fn figure(&self, findings: &Findings) -> Figure {
+        let line = |line: &Line| {
+            let mut series = Series::new(&line.name, Vec::new());
+            for point in &self.points {
+                if let Some(bar) = findings.values.get(&format!("{}-{}-ajct", line.name, point.label())) {
+                    series.points.push([point.x, bar.median]);
+                    series.ranges.push([bar.low, bar.high]);
+                }
+            }
+            series
+        };
+        Figure {
+            title: "Mean time of an iteration".into(),
+            x: self.axis.clone(),
+            y: "ms".into(),
+            log_x: false,
+            series: self.lines.iter().map(line).collect(),
+            marks: Vec::new(),
+        }
+    }
+}
+
+/// What a run found, by name.
+fn figures(report: &Report) -> BTreeMap<String, f64> {
+    let mut found = BTreeMap::new();
+    let times: Vec<f64> = report.jobs.iter().filter_map(|job| Some(1e3 * job.mean_seconds?)).collect();
+    let bits = |job: &crate::report::JobReport| Some(8e-9 * job.tensor_bytes as f64 / job.mean_seconds?);
+    let (sent, again) =
+        report.jobs.iter().fold((0, 0), |(sent, again), job| (sent + job.packets_sent, again + job.retransmissions));
+    let inverse: Vec<f64> = times.iter().map(|time| 1.0 / time).collect();
+    let squares: f64 = inverse.iter().map(|rate| rate * rate).sum();
+    let uses = |core: bool| {
+        let rows = report.link_rows.iter().filter(|row| !core || row.from_level.min(row.to_level) > 0);
+        let uses: Vec<f64> = rows.map(|row| 100.0 * row.utilisation).collect();
+        if uses.is_empty() { 0.0 } else { mean(&uses) }
+    };
+    let mut put = |name: &str, value: f64| {
+        found.insert(name.to_string(), value);
+    };
+    put("ajct", mean(&times));
+    put("goodput", report.jobs.iter().filter_map(bits).sum());
+    put("use", uses(false));
+    put("core", uses(true));
+    put("again", 100.0 * again as f64 / sent.max(1) as f64);
+    put("jain", inverse.iter().sum::<f64>().powi(2) / (inverse.len() as f64 * squares));
+    let shares: Vec<f64> = report.jobs.iter().filter_map(|job| Some(100.0 * job.in_network?)).collect();
+    if !shares.is_empty() {
+        put("network", mean(&shares));
+    }
+    for (job, time) in times.iter().enumerate() {
+        put(&format!("job{job}"), *time);
+    }
+    if let Some(samples) = &report.samples {
+        // From the end that the file names first to the other.
+        let there = samples.link_samples().take(samples.links.len()).filter(|sample| sample.link.0 % 2 == 0);
+        there.enumerate().for_each(|(at, sample)| put(&format!("link{at}"), 100.0 * sample.utilisation));
+    }
+    found
+}
