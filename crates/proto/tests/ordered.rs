@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tributary_numeric::{Combine, DType, Lanes, ReduceOp, native};
-use tributary_proto::parts::ordered::{OrderedAccumulator, Rule, nodes_needed, reference};
+use tributary_proto::parts::ordered::{Arrangement, OrderedAccumulator, Rule, nodes_needed, reference};
 
 /// Neither commutative nor associative: every tree and every order of operands gives another result.
 static TOY: Combine = {
@@ -269,5 +269,38 @@ fn memory_is_taken_when_made_and_told_before() {
         let nodes = blocks * nodes_needed(children) * (elements * 4).next_multiple_of(64);
         assert!(needed >= nodes && needed < nodes + blocks * 200 + 512, "{needed} for {nodes} bytes of nodes");
         assert!(Lanes::memory_needed(nodes) <= needed);
+    }
+}
+
+/// What comes in turn lies in the buffers in turn, and the last vector brings them together, the later ones into the first.
+#[test]
+fn buffers_take_vectors_in_turn_and_are_brought_together_at_the_end() {
+    const ELEMENTS: usize = 5;
+    for combine in combines() {
+        for (children, buffers) in [(1, 1), (2, 1), (7, 1), (2, 2), (3, 2), (7, 2), (7, 3), (8, 4), (5, 8)] {
+            let arrival: Vec<usize> = (0..children).rev().collect();
+            let width = usize::from(buffers);
+            let mut accumulator = OrderedAccumulator::new(children, width, 2, ELEMENTS * combine.lane_size);
+            accumulator.begin(1, Rule::arranged(combine, Arrangement::Buffers(buffers)));
+            for (count, &child) in arrival.iter().enumerate() {
+                assert_eq!(accumulator.nodes_held(1), count.min(width));
+                let vector = vector(combine, child, ELEMENTS);
+                let is_last = count + 1 == children;
+                assert_eq!(accumulator.add(1, child, &vector), is_last);
+                assert_eq!(accumulator.add(1, child, &vector), is_last, "a second time changes nothing");
+            }
+            let vectors = |buffer: usize| arrival.iter().skip(buffer).step_by(width).copied();
+            let line = |children: &mut dyn Iterator<Item = usize>| {
+                let mut lanes = vec![0; ELEMENTS * combine.lane_size];
+                let first = children.next().expect("a buffer that is used");
+                (combine.store)(&mut lanes, &vector(combine, first, ELEMENTS));
+                children.for_each(|child| (combine.add)(&mut lanes, &vector(combine, child, ELEMENTS)));
+                lanes
+            };
+            let mut lines = (0..width.min(children)).map(|buffer| line(&mut vectors(buffer)));
+            let mut expected = lines.next().expect("the first buffer");
+            lines.for_each(|other| (combine.merge)(&mut expected, &other));
+            assert!(accumulator.result(1) == expected, "{}: {children} in {buffers} buffers", combine.name);
+        }
     }
 }

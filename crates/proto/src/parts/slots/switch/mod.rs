@@ -1,20 +1,21 @@
-//! The switch's side: Algorithm 3 for one job in one tree, alone or in levels (§7).
+//! The switch's side: SwitchML's Algorithm 3 for one job in one tree, alone or in levels (§7).
 
 mod notices;
 mod pool;
 mod slot;
+mod trouble;
 
 use std::collections::VecDeque;
 
 use self::notices::{Audience, Notices};
 use self::pool::{Block, Pool, VersionId};
-use self::slot::{Action, Relation, State, on_contribution, on_mismatch, on_parent_result};
-use super::wire::{HEADER_LEN, Header, Kind, Mismatch, put_look_ahead, put_wid};
+use self::slot::{Action, Relation, State, on_contribution, on_parent_result};
+use super::Dialect;
+use super::wire::{Header, Kind, header_len, put_wid, put_word};
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
 use crate::contract::metric::Metric;
-use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
@@ -26,32 +27,31 @@ use crate::parts::form::Form;
 use crate::parts::inquiry::{Inquiry, Neighbour};
 use crate::parts::layout;
 use crate::parts::memory::heap_bytes;
-use crate::parts::report::Report;
 
 /// Bytes that a job of this shape takes in one tree.
-pub fn memory(shape: &JobShape<'_>) -> u64 {
-    Pool::memory(shape)
+pub fn memory<D: Dialect>(shape: &JobShape<'_>) -> u64 {
+    Pool::<D>::memory(shape)
 }
 
 /// One job's slots in one tree of one switch.
-pub struct SwitchMl {
+pub struct SlotSwitch<D: Dialect> {
     members: Vec<PortId>,
     group: GroupId,
     parent: Option<Parent>,
     sizes: BlockSizes,
     common: Common,
-    pool: Pool,
+    pool: Pool<D>,
     /// Versions whose partial result is to be sent up, though no packet of the right size is at hand, and where the
     /// packet came in that completed it.
     partials: VecDeque<(VersionId, PortId)>,
-    notices: Notices,
+    notices: Notices<D::Word>,
     inquiry: Inquiry,
     counters: Counters,
 }
 
 /// What a child's UPDATE or PROBE brings.
-struct Contribution<'a> {
-    header: &'a Header,
+struct Contribution<'a, W> {
+    header: &'a Header<W>,
     kind: Kind,
     elements: u32,
     form: Form,
@@ -73,20 +73,23 @@ struct Counters {
     unicast_resends: u64,
 }
 
-impl SwitchMl {
+impl<D: Dialect> SlotSwitch<D> {
+    const HEADER_LEN: usize = header_len::<D::Word>();
+
     /// A machine with all its memory.
-    pub fn new(values: Values, config: &SwitchConfig) -> SwitchMl {
+    pub fn new(values: Values, config: &SwitchConfig) -> SlotSwitch<D> {
         let slots = layout::slots_of(&config.job, config.tree);
-        SwitchMl {
+        let dialect = D::of(&config.job.options, config.job.levels);
+        SlotSwitch {
             members: config.members.clone(),
             group: config.group,
             parent: config.parent,
             sizes: BlockSizes::new(
                 values,
-                Numbers::chosen(&config.job.options),
-                NarrowBlocks::chosen(&config.job.options, config.job.levels),
+                dialect.numbers(),
+                dialect.narrow(),
                 config.job.payload_bytes(),
-                HEADER_LEN,
+                Self::HEADER_LEN,
             ),
             common: config.job.common(),
             partials: VecDeque::with_capacity(if config.parent.is_some() { 2 * slots.len() } else { 0 }),
@@ -107,7 +110,7 @@ impl SwitchMl {
             return match kind {
                 Kind::Result => self.parent_result(now, version, &header, packet),
                 Kind::Mismatch => self.mismatch_elsewhere(now, version, &header, packet, true),
-                Kind::Report => self.report(Neighbour::Parent, &header, packet),
+                Kind::Report => self.hear_report(Neighbour::Parent, &header, packet),
                 Kind::Query => Ok(self.query(Neighbour::Parent, header)),
                 Kind::Update | Kind::Probe => Err(DropReason::BadKind),
             };
@@ -117,7 +120,7 @@ impl SwitchMl {
         }
         let child = Neighbour::Child(header.wid);
         match kind {
-            Kind::Update | Kind::Probe => {
+            Kind::Update | Kind::Probe if D::sends(kind) => {
                 let form = if self.inquiry.is_switch(child) { Form::Partial } else { Form::Host };
                 let elements = self.sizes.of(&header.spec)?.elements(form, packet, kind == Kind::Probe)?;
                 self.contribution(
@@ -131,8 +134,8 @@ impl SwitchMl {
             Kind::Mismatch if self.inquiry.is_switch(child) => {
                 self.mismatch_elsewhere(now, version, &header, packet, false)
             }
-            Kind::Report if self.inquiry.is_switch(child) => self.report(child, &header, packet),
-            Kind::Mismatch | Kind::Result | Kind::Report => Err(DropReason::BadKind),
+            Kind::Report if self.inquiry.is_switch(child) => self.hear_report(child, &header, packet),
+            _ => Err(DropReason::BadKind),
         }
     }
 
@@ -142,7 +145,7 @@ impl SwitchMl {
         &mut self,
         now: Time,
         version: VersionId,
-        brought: &Contribution<'_>,
+        brought: &Contribution<'_, D::Word>,
         packet: &mut PacketMut<'_>,
     ) -> Result<Answer, DropReason> {
         let &Contribution { header, kind, elements, ingress, .. } = brought;
@@ -181,9 +184,15 @@ impl SwitchMl {
 
     /// Lines 6 to 17.
     #[inline]
-    fn add(&mut self, now: Time, version: VersionId, brought: &Contribution<'_>, packet: &mut PacketMut<'_>) -> Answer {
+    fn add(
+        &mut self,
+        now: Time,
+        version: VersionId,
+        brought: &Contribution<'_, D::Word>,
+        packet: &mut PacketMut<'_>,
+    ) -> Answer {
         let &Contribution { header, form, .. } = brought;
-        let count = self.pool.add(version, header, &packet.bytes[HEADER_LEN..packet.len], form);
+        let count = self.pool.add(version, header, &packet.bytes[Self::HEADER_LEN..packet.len], form);
         self.counters.contributions += 1;
         if usize::from(count) < self.members.len() {
             return Answer::Consume;
@@ -203,14 +212,19 @@ impl SwitchMl {
         let held = self.pool.get(version);
         let Sizes { encoding, .. } = self.sizes.of(&held.block.spec).expect("a block that is held can be summed");
         kind.put(packet.bytes);
-        put_look_ahead(packet.bytes, held.look_ahead);
-        packet.len = HEADER_LEN + form.buffer_len(encoding, held.block.elements);
-        packet.wire_len = HEADER_LEN + form.wire_len(encoding, held.block.elements);
-        self.pool.load(version, &mut packet.bytes[HEADER_LEN..packet.len], form);
+        put_word(packet.bytes, held.word);
+        packet.len = Self::HEADER_LEN + form.buffer_len(encoding, held.block.elements);
+        packet.wire_len = Self::HEADER_LEN + form.wire_len(encoding, held.block.elements);
+        self.pool.load(version, &mut packet.bytes[Self::HEADER_LEN..packet.len], form);
     }
 
     /// Sends the partial result up: in the packet, where that is one of the same size.
-    fn send_to_parent(&mut self, version: VersionId, brought: &Contribution<'_>, packet: &mut PacketMut<'_>) -> Answer {
+    fn send_to_parent(
+        &mut self,
+        version: VersionId,
+        brought: &Contribution<'_, D::Word>,
+        packet: &mut PacketMut<'_>,
+    ) -> Answer {
         let &Contribution { header, form, ingress, .. } = brought;
         let parent = self.parent.expect("only a switch with a parent awaits it");
         if form == Form::Host && self.sizes.of(&header.spec).is_ok_and(|sizes| sizes.encoding.is_wide()) {
@@ -235,7 +249,7 @@ impl SwitchMl {
             }
             self.common.emit(buf);
             let (idx, spec) = (self.pool.slot_of(version), held.block.spec);
-            Header { wid: parent.child, idx, look_ahead: held.look_ahead, phase: held.phase, spec }.emit(buf);
+            Header { wid: parent.child, idx, word: held.word, phase: held.phase, spec }.emit(buf);
             let mut packet = PacketMut::new(buf, Ecn::NotCapable);
             self.write(version, held.block.kind, Form::Partial, &mut packet);
             let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
@@ -248,7 +262,7 @@ impl SwitchMl {
         &mut self,
         now: Time,
         version: VersionId,
-        header: &Header,
+        header: &Header<D::Word>,
         packet: &PacketMut<'_>,
     ) -> Result<Answer, DropReason> {
         let held = self.pool.get(version);
@@ -257,81 +271,18 @@ impl SwitchMl {
             return Err(DropReason::Mismatch);
         }
         let (elements, encoding) = (held.block.elements as usize, self.sizes.of(&header.spec)?.encoding);
-        if packet.len != HEADER_LEN + encoding.buffer_len(elements)
-            || packet.wire_len != HEADER_LEN + encoding.wire_len(elements)
+        if packet.len != Self::HEADER_LEN + encoding.buffer_len(elements)
+            || packet.wire_len != Self::HEADER_LEN + encoding.wire_len(elements)
         {
             return Err(DropReason::BadLength);
         }
-        self.pool.finish(now, version, header.look_ahead, &packet.bytes[HEADER_LEN..packet.len]);
+        self.pool.finish(now, version, header.word, &packet.bytes[Self::HEADER_LEN..packet.len]);
         self.counters.blocks_completed += 1;
         Ok(Answer::Group(self.group))
     }
-
-    /// Ranks below this switch disagree: all of them are told, and the switch above tells all others.
-    fn mismatch_here(&mut self, version: VersionId, header: &Header) -> DropReason {
-        let a = self.pool.first_seen(version).expect("somebody began the phase");
-        // All ranks below a child bring the same, or it would have told of their disagreement.
-        let (a, b) = (self.inquiry.rank_of(a), self.inquiry.rank_of(header.wid));
-        let mismatch = Mismatch { a, a_spec: self.pool.get(version).block.spec, b, b_spec: header.spec };
-        self.pool.note(version, mismatch);
-        self.notices.push(Audience::Children, Kind::Mismatch, *header);
-        self.notices.tell_parent(*header);
-        DropReason::Mismatch
-    }
-
-    /// Another switch has found that ranks disagree.
-    fn mismatch_elsewhere(
-        &mut self,
-        now: Time,
-        version: VersionId,
-        header: &Header,
-        packet: &PacketMut<'_>,
-        from_above: bool,
-    ) -> Result<Answer, DropReason> {
-        let mismatch = Mismatch::parse(packet.bytes.get(HEADER_LEN..packet.len).ok_or(DropReason::Truncated)?)?;
-        let held = self.pool.get(version);
-        let relation = Relation::of(header.phase, held.phase);
-        on_mismatch(relation, held.state, self.pool.shadow_complete(version, header.phase))?;
-        if relation == Relation::Next {
-            let (block, encoding) =
-                (Block { kind: Kind::Probe, spec: header.spec, elements: 0 }, self.sizes.of(&header.spec)?.encoding);
-            self.pool.begin(now, version, header.phase, block, &encoding)?;
-        }
-        self.pool.note(version, mismatch);
-        if !from_above {
-            self.notices.tell_parent(*header);
-        }
-        Ok(Answer::Group(self.group))
-    }
-
-    /// Who is missing? What is known is told at once; other switches may know more.
-    fn query(&mut self, by: Neighbour, header: Header) -> Answer {
-        let (pool, question) = (&self.pool, (header.idx, header.phase));
-        self.inquiry.ask(by, question);
-        self.notices.push(Audience::One(by), Kind::Report, header);
-        if !pool.is_done(header.idx, header.phase) {
-            let has_contributed = |wid| pool.has_contributed(header.idx, header.phase, wid);
-            for other in self.inquiry.informants(has_contributed).filter(|&other| other != by) {
-                self.notices.push(Audience::One(other), Kind::Query, header);
-            }
-        }
-        Answer::Consume
-    }
-
-    /// Another switch says who is missing.
-    fn report(&mut self, from: Neighbour, header: &Header, packet: &PacketMut<'_>) -> Result<Answer, DropReason> {
-        let report = Report::parse(&packet.bytes[HEADER_LEN..packet.len])?;
-        let question = (header.idx, header.phase);
-        if self.inquiry.hear(from, question, report) {
-            for asker in self.inquiry.askers(question, from) {
-                self.notices.push(Audience::One(asker), Kind::Report, *header);
-            }
-        }
-        Ok(Answer::Consume)
-    }
 }
 
-impl Switch for SwitchMl {
+impl<D: Dialect> Switch for SlotSwitch<D> {
     fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, _ports: &dyn PortView) -> Verdict {
         match self.receive(now, ingress, packet) {
             Ok(Answer::Consume) => Verdict::Consume,

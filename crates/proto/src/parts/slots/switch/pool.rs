@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use tributary_numeric::{BlockExponent, ReduceOp, Scale};
+use tributary_numeric::{ReduceOp, Scale};
 
 use super::slot::{Relation, State};
 use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
-use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
+use crate::contract::numbers::Encoding;
 use crate::contract::protocol::JobShape;
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
@@ -16,8 +16,9 @@ use crate::contract::values::Values;
 use crate::parts::agreement::{Agreement, Stage};
 use crate::parts::form::Form;
 use crate::parts::memory::heap_bytes;
-use crate::parts::ordered::{OrderedAccumulator, Rule, Scaled, nodes_needed};
-use crate::switchml::wire::{Header, Kind, LookAhead, Mismatch};
+use crate::parts::ordered::{OrderedAccumulator, Rule, Scaled};
+use crate::parts::slots::wire::{Header, Kind, Mismatch};
+use crate::parts::slots::{Dialect, Word};
 
 /// What contributions to one phase of a slot must have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +44,13 @@ impl Block {
 
 /// One version of one slot.
 #[derive(Clone, Copy, Debug)]
-pub struct Version {
+pub struct Version<W> {
     /// The phase that it serves or served last.
     pub phase: u32,
     /// What it holds.
     pub state: State,
-    /// What the contributors say together about their next blocks.
-    pub look_ahead: LookAhead,
+    /// What the contributors say together.
+    pub word: W,
     /// What they contribute to.
     pub block: Block,
     /// What ranks have agreed on in this slot, this phase included once it is complete.
@@ -69,18 +70,11 @@ const UNKNOWN: Span = Span(u64::MAX);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionId(usize);
 
-/// Nodes of accumulator for each version.
-fn width(numbers: Numbers, children: usize) -> usize {
-    match numbers {
-        Numbers::Float => nodes_needed(children),
-        Numbers::Fixed => 1,
-    }
-}
-
 /// All slots of one job in one tree.
-pub struct Pool {
+pub struct Pool<D: Dialect> {
+    dialect: D,
     slots: Range<u16>,
-    versions: Vec<Version>,
+    versions: Vec<Version<D::Word>>,
     /// `pool[2, s]` and `seen[2, s, n]` of Algorithm 3: a block for each version.
     sums: OrderedAccumulator,
     /// Children whose packet was let go because it had crossed the answer; `words` for each version.
@@ -94,19 +88,18 @@ pub struct Pool {
     mismatches: Vec<Option<Mismatch>>,
 }
 
-impl Pool {
+impl<D: Dialect> Pool<D> {
     /// New slots of a tree of a job, for `children` contributors.
-    pub fn new(values: Values, job: &JobConfig, slots: Range<u16>, children: usize) -> Pool {
+    pub fn new(values: Values, job: &JobConfig, slots: Range<u16>, children: usize) -> Pool<D> {
         let versions = 2 * slots.len();
         let words = children.div_ceil(64);
-        let numbers = Numbers::chosen(&job.options);
-        let narrow = NarrowBlocks::chosen(&job.options, job.levels);
-        let lane_bytes = narrow.lane_bytes(values, job.payload_bytes());
+        let dialect = D::of(&job.options, job.levels);
+        let lane_bytes = dialect.narrow().lane_bytes(values, job.payload_bytes());
         let unused = |version: usize| Version {
             // Phases 0 and 1 come next.
             phase: (version as u32 % 2).wrapping_sub(2),
             state: State::Unused,
-            look_ahead: LookAhead::UNKNOWN,
+            word: D::Word::NOTHING,
             block: Block { kind: Kind::Probe, spec: Spec::NOTHING, elements: 0 },
             agreement: Agreement::default(),
             completed_at: Time::ZERO,
@@ -114,9 +107,10 @@ impl Pool {
             round: Span::ZERO,
         };
         Pool {
+            dialect,
             slots,
             versions: (0..versions).map(unused).collect(),
-            sums: OrderedAccumulator::new(children, width(numbers, children), versions, lane_bytes),
+            sums: OrderedAccumulator::new(children, dialect.width(children), versions, lane_bytes),
             excused: vec![0; versions * words],
             words,
             children,
@@ -129,12 +123,11 @@ impl Pool {
     /// Bytes that [`Pool::new`] takes for a job of this shape, whose values are real elements.
     pub fn memory(shape: &JobShape<'_>) -> u64 {
         let (children, versions) = (usize::from(shape.children), 2 * usize::from(shape.slots));
-        let numbers = Numbers::chosen(shape.options);
-        let narrow = NarrowBlocks::chosen(shape.options, shape.levels);
-        let lane_bytes = narrow.lane_bytes(Values::Elements, 4 * usize::from(shape.elements_per_packet));
-        let sums = OrderedAccumulator::memory_needed(children, width(numbers, children), versions, lane_bytes);
+        let dialect = D::of(shape.options, shape.levels);
+        let lane_bytes = dialect.narrow().lane_bytes(Values::Elements, 4 * usize::from(shape.elements_per_packet));
+        let sums = OrderedAccumulator::memory_needed(children, dialect.width(children), versions, lane_bytes);
         let excused = children.div_ceil(64) * size_of::<u64>();
-        (sums + versions * (size_of::<Version>() + size_of::<Option<Mismatch>>() + excused)) as u64
+        (sums + versions * (size_of::<Version<D::Word>>() + size_of::<Option<Mismatch>>() + excused)) as u64
     }
 
     /// The version that serves this phase of this slot, if the slot is here.
@@ -148,7 +141,7 @@ impl Pool {
     }
 
     /// What a version holds.
-    pub fn get(&self, id: VersionId) -> &Version {
+    pub fn get(&self, id: VersionId) -> &Version<D::Word> {
         &self.versions[id.0]
     }
 
@@ -182,15 +175,15 @@ impl Pool {
                 let scale = Scale::new(exponent.ok_or(DropReason::Unexpected)?, self.world);
                 Rule::in_fixed_point(encoding.combine, Scaled { kernels, scale, op: block.spec.op })
             }
-            _ => Rule::native(encoding.combine, encoding.is_ordered),
+            _ if encoding.is_scaled => Rule::in_any_order(encoding.combine),
+            _ => Rule::arranged(encoding.combine, self.dialect.arrangement(&block.spec, encoding, self.children)),
         };
         let (turnaround, round) = self.measured(now, shadow, &block);
         self.sums.begin(id.0, rule);
         self.excused[id.0 * self.words..][..self.words].fill(0);
-        // The neutral element of the look-ahead's join.
-        let look_ahead = LookAhead::known(BlockExponent::ZERO);
+        let word = D::Word::NEUTRAL;
         let (state, completed_at) = (State::Open, Time::ZERO);
-        self.versions[id.0] = Version { phase, state, look_ahead, block, agreement, completed_at, turnaround, round };
+        self.versions[id.0] = Version { phase, state, word, block, agreement, completed_at, turnaround, round };
         Ok(())
     }
 
@@ -198,7 +191,7 @@ impl Pool {
     /// a round trip if both blocks are of one collective, and anything if ranks computed something in between. A collective
     /// with two blocks in each slot begins in at most every second of them. So the shorter of the last two turnarounds is
     /// a round trip; of smaller collectives nothing is known.
-    fn measured(&self, now: Time, before: &Version, block: &Block) -> (Span, Span) {
+    fn measured(&self, now: Time, before: &Version<D::Word>, block: &Block) -> (Span, Span) {
         let goes_round = |spec: &Spec| u64::from(spec.elements) >= self.two_laps;
         if before.state != State::Complete || !goes_round(&before.block.spec) || !goes_round(&block.spec) {
             return (UNKNOWN, Span::ZERO);
@@ -210,9 +203,9 @@ impl Pool {
 
     /// Adds one contribution, which was not seen and is of the version's block; gives the new count.
     #[inline]
-    pub fn add(&mut self, id: VersionId, header: &Header, vector: &[u8], form: Form) -> u16 {
+    pub fn add(&mut self, id: VersionId, header: &Header<D::Word>, vector: &[u8], form: Form) -> u16 {
         form.add(&mut self.sums, id.0, header.wid.index(), vector);
-        self.versions[id.0].look_ahead.join(&header.look_ahead);
+        self.versions[id.0].word.join(header.wid, &header.word);
         self.sums.count(id.0) as u16
     }
 
@@ -221,12 +214,19 @@ impl Pool {
         if self.versions[id.0].block.spec.op == ReduceOp::Avg {
             self.sums.finish(id.0, self.world);
         }
+        self.conclude(id);
         self.all_in(now, id, State::Complete);
     }
 
     /// All children's contributions are in, and go to the switch above.
     pub fn await_parent(&mut self, now: Time, id: VersionId) {
+        self.conclude(id);
         self.all_in(now, id, State::AwaitsParent);
+    }
+
+    fn conclude(&mut self, id: VersionId) {
+        let version = &mut self.versions[id.0];
+        version.word = self.dialect.concluded(&version.block.spec, version.word);
     }
 
     fn all_in(&mut self, now: Time, id: VersionId, state: State) {
@@ -234,7 +234,7 @@ impl Pool {
         (version.state, version.completed_at) = (state, now);
         if state == State::Complete {
             // Hosts make nothing of an answer that agrees on nothing where that was the question.
-            let _ = version.agreement.conclude(version.block.stage(), version.look_ahead.agreed());
+            let _ = version.agreement.conclude(version.block.stage(), version.word.agreed());
         }
     }
 
@@ -255,9 +255,9 @@ impl Pool {
     }
 
     /// Puts the parent's result in place of the partial sum.
-    pub fn finish(&mut self, now: Time, id: VersionId, look_ahead: LookAhead, vector: &[u8]) {
+    pub fn finish(&mut self, now: Time, id: VersionId, word: D::Word, vector: &[u8]) {
         self.sums.replace(id.0, vector);
-        self.versions[id.0].look_ahead = look_ahead;
+        self.versions[id.0].word = word;
         self.all_in(now, id, State::Complete);
     }
 
