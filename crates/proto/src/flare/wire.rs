@@ -1,0 +1,139 @@
+//! Flare's own end of the header; [`slots::wire`](crate::parts::slots::wire) has what is before it. Big-endian;
+//! `docs/wire.md` draws them.
+//!
+//! ```text
+//!  16                 32         36      40
+//!  | of all slots ... | reserved | order | vector or body ...
+//! ```
+//!
+//! The *order* names the expression that a vector was combined by, so that people can compare runs: a hash of a rank in what
+//! it brings; of all children's, each at its place, in what a switch has combined along the tree; 0 where the expression
+//! follows from arrival.
+
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{ChildId, Rank};
+use crate::contract::protocol::Description;
+use crate::contract::sum_tree::SumTree;
+use crate::contract::tensor::Spec;
+use crate::contract::wire::u32;
+use crate::parts::slots::{Word, wire as slots};
+use crate::splitmix::splitmix64;
+
+pub use crate::parts::mismatch::Mismatch;
+pub use crate::parts::slots::wire::{Kind, put_wid};
+
+/// Bytes of the common header and of this protocol's own.
+pub const HEADER_LEN: usize = slots::header_len::<Order>();
+
+/// The header.
+pub type Header = slots::Header<Order>;
+
+/// The hash of an expression; of nothing, or of one that nobody can name, 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Order(pub u32);
+
+impl Order {
+    /// No order.
+    pub const NONE: Order = Order(0);
+
+    /// What a rank brings by itself.
+    pub fn of_rank(rank: Rank) -> Order {
+        Order(mixed(1, rank.0.into(), 0))
+    }
+
+    /// What a switch has made of its children's, which were joined.
+    pub fn of_switch(joined: Order) -> Order {
+        // Never that of nothing.
+        Order(mixed(2, 0, joined.0).max(1))
+    }
+
+    /// The order of all ranks' sum along a tree.
+    pub fn of(tree: &SumTree) -> Order {
+        match tree {
+            SumTree::Rank(rank) => Order::of_rank(Rank(*rank)),
+            SumTree::Switch(children) => {
+                let mut joined = Order::NEUTRAL;
+                for (place, child) in children.iter().enumerate() {
+                    joined.join(ChildId(place as u16), &Order::of(child));
+                }
+                Order::of_switch(joined)
+            }
+        }
+    }
+}
+
+/// The upper half of a mixed word: the lower bits of products are weak.
+fn mixed(what: u64, place: u64, hash: u32) -> u32 {
+    (splitmix64(what << 48 | place << 32 | u64::from(hash)) >> 32) as u32
+}
+
+impl Word for Order {
+    const LEN: usize = 8;
+    const NOTHING: Order = Order::NONE;
+    const NEUTRAL: Order = Order::NONE;
+
+    #[inline(always)]
+    fn read(&mut self, bytes: &[u8], _spec: &Spec) -> Result<(), DropReason> {
+        *self = Order(u32(bytes, 4));
+        Ok(())
+    }
+
+    #[inline]
+    fn put(self, bytes: &mut [u8]) {
+        bytes[0..4].fill(0);
+        bytes[4..8].copy_from_slice(&self.0.to_be_bytes());
+    }
+
+    /// A sum, so that it makes no difference who comes first.
+    #[inline]
+    fn join(&mut self, child: ChildId, said: &Order) {
+        self.0 = self.0.wrapping_add(mixed(3, child.0.into(), said.0));
+    }
+
+    fn order(self) -> Option<u32> {
+        (self != Order::NONE).then_some(self.0)
+    }
+}
+
+/// What a packet is whose common header was checked.
+pub fn describe(bytes: &[u8]) -> Description {
+    slots::describe::<Order>(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn racks(racks: &[&[u16]]) -> SumTree {
+        let rack = |ranks: &&[u16]| SumTree::Switch(ranks.iter().map(|&rank| SumTree::Rank(rank)).collect());
+        SumTree::Switch(racks.iter().map(rack).collect())
+    }
+
+    #[test]
+    fn each_tree_has_its_own_order() {
+        let trees = [
+            SumTree::star(4),
+            SumTree::star(5),
+            racks(&[&[0, 1], &[2, 3]]),
+            racks(&[&[0, 2], &[1, 3]]),
+            racks(&[&[2, 3], &[0, 1]]),
+            racks(&[&[0, 1, 2], &[3]]),
+            SumTree::Switch(vec![SumTree::star(4)]),
+        ];
+        for (at, tree) in trees.iter().enumerate() {
+            assert_ne!(Order::of(tree), Order::NONE);
+            assert!(trees[..at].iter().all(|other| Order::of(other) != Order::of(tree)), "{tree:?}");
+        }
+    }
+
+    #[test]
+    fn arrival_makes_no_difference_to_an_order() {
+        let said = |ranks: [u16; 3]| {
+            let mut joined = Order::NEUTRAL;
+            ranks.iter().for_each(|&rank| joined.join(ChildId(rank), &Order::of_rank(Rank(rank))));
+            Order::of_switch(joined)
+        };
+        assert_eq!(said([2, 0, 1]), Order::of(&SumTree::star(3)));
+        assert_eq!(said([1, 2, 0]), said([0, 1, 2]));
+    }
+}
