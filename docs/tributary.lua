@@ -133,7 +133,8 @@ local FLARE = {
     { "flare.wid", 24, 2, "Contributor (wid)" },
     { "flare.slot", 26, 2, "Slot" },
     { "flare.phase", 28, 4, "Phase of the slot" },
-    { "flare.reserved", 32, 4, "Reserved", hex = true },
+    { "flare.part", 32, 2, "Part of the block" },
+    { "flare.reserved", 34, 2, "Reserved", hex = true },
     { "flare.order", 36, 4, "Expression of the vector", hex = true, special = { 0, "none" } },
 }
 

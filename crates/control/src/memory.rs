@@ -75,6 +75,7 @@ impl JobShape {
             slots: self.slots.div_ceil(self.shards.max(1)),
             elements_per_packet: self.elements_per_packet,
             children: self.children,
+            world: self.world,
             levels: self.neighbours > 0,
             options: &self.options,
         });

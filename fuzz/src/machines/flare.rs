@@ -16,7 +16,7 @@ pub fn wire(bytes: &[u8]) {
     again[COMMON_LEN..HEADER_LEN].fill(0xAA);
     header.emit(&mut again);
     // Reserved, and not read.
-    again[32..36].copy_from_slice(&bytes[32..36]);
+    again[34..36].copy_from_slice(&bytes[34..36]);
     assert_eq!(again, bytes);
 }
 

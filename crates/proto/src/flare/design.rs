@@ -31,9 +31,10 @@ impl Design {
 
     /// Buffers that a block of so many children's vectors takes.
     pub fn buffers(self, children: usize) -> usize {
-        match self.arrangement(children) {
-            Arrangement::Buffers(buffers) => buffers.into(),
-            Arrangement::Tree => nodes_needed(children),
+        match self {
+            Design::Single => 1,
+            Design::Multi(buffers) => children.min(buffers.into()),
+            Design::Tree => nodes_needed(children),
         }
     }
 }

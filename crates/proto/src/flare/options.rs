@@ -32,9 +32,9 @@ pub const SET: OptionSet = OptionSet {
             },
             OptionSpec {
                 name: REPRODUCIBLE,
-                kind: Kind::Choice(&["off", "tree"]),
+                kind: Kind::Choice(&["off", "tree", "ranks"]),
                 default: "off",
-                help: "the same bits for the same inputs whatever comes first, on the same tree of switches",
+                help: "the same bits for the same inputs whatever comes first: on the same tree of switches, or on any",
             },
             OptionSpec {
                 name: STAGGER,
@@ -60,6 +60,8 @@ fn together(options: &Options) -> Result<(), String> {
 pub struct Choices {
     /// Which design sums a collective.
     pub design: Choice,
+    /// Sums are along one tree over all ranks, whatever the switches.
+    pub over_ranks: bool,
     /// Hosts send in orders of their own.
     pub stagger: bool,
 }
@@ -69,13 +71,14 @@ impl Choices {
     pub fn of(options: &Options) -> Choices {
         let selection = if options.choice(SELECTION) == "printed" { Selection::Printed } else { Selection::Model };
         let design = match (options.choice(REPRODUCIBLE), options.choice(DESIGN)) {
-            ("tree", _) | (_, "tree") => Choice::Always(Design::Tree),
+            ("tree" | "ranks", _) | (_, "tree") => Choice::Always(Design::Tree),
             (_, "single") => Choice::Always(Design::Single),
             (_, word) => match word.strip_prefix("multi:").and_then(|buffers| buffers.parse().ok()) {
                 Some(buffers) => Choice::Always(Design::Multi(buffers)),
                 None => Choice::BySize(selection),
             },
         };
-        Choices { design, stagger: options.flag(STAGGER) }
+        let over_ranks = options.choice(REPRODUCIBLE) == "ranks";
+        Choices { design, over_ranks, stagger: options.flag(STAGGER) }
     }
 }

@@ -10,12 +10,14 @@
 //! searched for: a node lies where the first pair of places that it covers does. No two waiting nodes share a pair:
 //! two halves of one pair are siblings at once and do not wait.
 
+mod forest;
 mod rule;
 
 use std::ops::Range;
 
 use tributary_numeric::{Combine, Lanes};
 
+pub use self::forest::{Forest, cover};
 pub use self::rule::{Arrangement, Rule, Scaled};
 use self::rule::{Form, Step};
 
@@ -65,6 +67,8 @@ pub struct OrderedAccumulator {
     /// Who has arrived of the children from the 65th on: so many words for each block.
     more_arrived: Box<[u64]>,
     more_words: usize,
+    /// What the switch combines of a tree that is larger than its own.
+    forest: Option<Box<Forest>>,
 }
 
 /// Words of bits beyond the first that so many children take.
@@ -99,7 +103,13 @@ impl OrderedAccumulator {
             blocks: vec![Block::default(); blocks].into(),
             more_arrived: vec![0; blocks * more_words(children)].into(),
             more_words: more_words(children),
+            forest: None,
         }
+    }
+
+    /// The same, for blocks that are combined along a forest, whose places the children are.
+    pub fn with_forest(self, forest: Option<Forest>) -> OrderedAccumulator {
+        OrderedAccumulator { forest: forest.map(Box::new), ..self }
     }
 
     /// What [`OrderedAccumulator::memory_bytes`] will be.
@@ -111,7 +121,8 @@ impl OrderedAccumulator {
 
     /// Bytes that it has taken.
     pub fn memory_bytes(&self) -> usize {
-        let state = size_of_val(&*self.blocks) + size_of_val(&*self.more_arrived);
+        let forest = self.forest.as_ref().map_or(0, |forest| size_of::<Forest>() + forest.memory_bytes());
+        let state = size_of_val(&*self.blocks) + size_of_val(&*self.more_arrived) + forest;
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + self.nodes.memory_bytes() + state
     }
 
@@ -156,6 +167,17 @@ impl OrderedAccumulator {
         }
     }
 
+    /// Vectors that a complete block is.
+    pub fn roots(&self) -> usize {
+        self.forest.as_ref().map_or(1, |forest| forest.roots())
+    }
+
+    /// Writes one of the vectors of a complete block for a switch above, in the order of their ranks.
+    pub fn load_root(&self, block: usize, root: usize, partial: &mut [u8]) {
+        let buffer = self.forest.as_ref().map_or(0, |forest| forest.branches[forest.roots[root]].buffer);
+        (self.rule(block).combine.load_partial)(&self.nodes[self.lanes(block, buffer)], partial);
+    }
+
     /// Writes a complete block for a switch above.
     pub fn load_partial(&self, block: usize, partial: &mut [u8]) {
         (self.rule(block).combine.load_partial)(self.result(block), partial);
@@ -185,6 +207,7 @@ impl OrderedAccumulator {
         let needed = match rule.arrangement {
             Arrangement::Tree => nodes_needed(self.children),
             Arrangement::Buffers(buffers) => buffers.into(),
+            Arrangement::Forest => self.forest().buffers(),
         };
         debug_assert!(self.width >= needed, "{:?} needs {needed} nodes", rule.arrangement);
         self.blocks[block] = Block { rule: Some(rule), ..Block::default() };
@@ -198,6 +221,9 @@ impl OrderedAccumulator {
     pub fn nodes_held(&self, block: usize) -> usize {
         if let Some(Rule { arrangement: Arrangement::Buffers(buffers), .. }) = self.blocks[block].rule {
             return if self.is_complete(block) { 1 } else { self.count(block).min(buffers.into()) };
+        }
+        if self.forest.is_some() {
+            return self.branches_held(block);
         }
         let root = Node { level: self.children.next_power_of_two().ilog2(), start: 0 };
         self.held_below(block, root)
@@ -247,6 +273,9 @@ impl OrderedAccumulator {
             return is_complete;
         }
         let rule = *rule;
+        if rule.arrangement == Arrangement::Forest {
+            return self.place_in_forest(block, child, vector, form);
+        }
 
         // A leaf whose sibling is there is combined straight from its packet.
         let leaf = self.raised(Node { level: 0, start: child });

@@ -21,7 +21,7 @@ pub struct SwitchMlDialect {
 impl Dialect for SwitchMlDialect {
     type Word = LookAhead;
 
-    fn of(options: &Options, levels: bool) -> SwitchMlDialect {
+    fn of(options: &Options, levels: bool, _world: u16) -> SwitchMlDialect {
         SwitchMlDialect { numbers: Numbers::chosen(options), narrow: NarrowBlocks::chosen(options, levels) }
     }
 
@@ -33,7 +33,7 @@ impl Dialect for SwitchMlDialect {
         self.narrow
     }
 
-    fn width(&self, children: usize) -> usize {
+    fn width(&self, children: usize, _world: u16) -> usize {
         match self.numbers {
             Numbers::Float => nodes_needed(children),
             Numbers::Fixed => 1,

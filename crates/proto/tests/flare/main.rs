@@ -5,6 +5,7 @@
 mod harness;
 
 mod golden;
+mod ranks;
 mod reproducible;
 mod setup;
 mod stagger;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::metric::MetricValue;
 use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::flare::PROTOCOL;
 use tributary_proto::flare::wire::Order;
@@ -102,6 +103,23 @@ fn a_design_that_depends_on_arrival_is_refused_where_sums_shall_not() {
         "flare: sums in the design multi:4 depend on arrival: leave reproducible or design out"
     );
     assert!(read("single").is_err() && read("tree").is_ok() && read("auto").is_ok());
+}
+
+#[test]
+fn the_switch_says_the_order_that_ranks_say() {
+    let job = job(3, 8, 16, &[("reproducible", "tree")]);
+    let mut network = star(1, LinkConfig::default(), &job);
+    let metrics = |network: &Network| {
+        network.switches[0].pipelines[0]
+            .report(job.job)
+            .and_then(|report| report.machine)
+            .expect("it is installed")
+            .metrics
+    };
+    assert!(metrics(&network).iter().all(|metric| metric.name != "order"), "nothing was summed yet");
+    reduce(&mut network, &inputs(3, 100, |value| value), ReduceOp::Sum);
+    let said = metrics(&network).into_iter().find(|metric| metric.name == "order").expect("an order");
+    assert_eq!(said.value, MetricValue::Gauge(Order::of(&SumTree::star(3)).0.into()));
 }
 
 #[test]

@@ -14,14 +14,14 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
 use tributary_proto::flare::PROTOCOL;
-use tributary_proto::flare::wire::{HEADER_LEN, Header, Kind, Order};
+use tributary_proto::flare::wire::{HEADER_LEN, Header, Kind, Order, Says};
 
 use crate::harness::link::{LinkConfig, SplitMix};
 use crate::setup::{at_ms, expected, in_place, inputs, job, output, star, switch_config};
 
 fn header(wid: u16, idx: u16, phase: u32) -> Header {
     let spec = Spec::allreduce(64, DType::F32, ReduceOp::Sum);
-    Header { wid: ChildId(wid), idx, word: Order(7), phase, spec }
+    Header { wid: ChildId(wid), idx, word: Says { part: 0, order: Order(7) }, phase, spec }
 }
 
 fn packet(job: &JobConfig, kind: u8, header: Header, len: usize) -> Vec<u8> {

@@ -38,6 +38,8 @@ pub struct Scaled {
 pub enum Arrangement {
     /// Siblings of the tree over the places: one expression, whatever comes first.
     Tree,
+    /// Siblings of a tree over more places than there are here, as far as they are here: what a switch of several does.
+    Forest,
     /// As they come, in so many buffers in turn, at least one; the last vector brings the buffers together, the later ones into
     /// the first.
     Buffers(u16),

@@ -40,6 +40,15 @@ pub trait Word: Copy + Send + 'static {
     fn put(self, bytes: &mut [u8]);
     /// Takes in what a child says of the same block.
     fn join(&mut self, child: ChildId, said: &Self);
+    /// Which of the parts that its sender brings of a block a packet has, where it may bring several.
+    fn part(self) -> u16 {
+        0
+    }
+    /// The same of another part.
+    #[must_use]
+    fn with_part(self, _part: u16) -> Self {
+        self
+    }
     /// The order in which a block was combined, as a hash, where packets speak of one.
     fn order(self) -> Option<u32> {
         None
@@ -54,14 +63,18 @@ pub trait Word: Copy + Send + 'static {
 pub trait Dialect: Copy + Send + 'static {
     /// What packets say besides.
     type Word: Word;
-    /// The dialect of a job with these options, in levels or in none.
-    fn of(options: &Options, levels: bool) -> Self;
+    /// The dialect of a job of so many ranks with these options, in levels or in none.
+    fn of(options: &Options, levels: bool, world: u16) -> Self;
     /// What floats are summed as.
     fn numbers(&self) -> Numbers;
     /// How many 16-bit floats a block has.
     fn narrow(&self) -> NarrowBlocks;
-    /// Accumulators that a block may need at a switch of so many children.
-    fn width(&self, children: usize) -> usize;
+    /// Accumulators that a block may need at a switch of so many children, of a job of so many ranks.
+    fn width(&self, children: usize, world: u16) -> usize;
+    /// Blocks are combined along one tree over all ranks, whatever the switches: a switch brings what it can combine of it.
+    fn is_over_ranks(&self) -> bool {
+        false
+    }
     /// How a block of a collective is combined from the vectors of so many children; not asked of fixed point.
     fn arrangement(&self, spec: &Spec, encoding: &Encoding, children: usize) -> Arrangement;
     /// Whether its hosts send packets of this kind.
@@ -71,8 +84,8 @@ pub trait Dialect: Copy + Send + 'static {
     fn says(&self, host: &HostConfig, kind: Kind, exponent: impl Fn(u64) -> Option<BlockExponent>) -> Self::Word;
     /// The order in which a host sends its blocks, where it is not that of the tensor.
     fn epochs(&self, host: &HostConfig) -> Option<Epochs>;
-    /// What a switch that has all contributions says, of what it has joined.
-    fn concluded(&self, _spec: &Spec, joined: Self::Word) -> Self::Word {
+    /// What a switch that has all contributions says, of what it has joined; `of_all`, if it is the one above all.
+    fn concluded(&self, _spec: &Spec, joined: Self::Word, _of_all: bool) -> Self::Word {
         joined
     }
 }

@@ -65,7 +65,7 @@ impl<D: Dialect> SlotHost<D> {
     /// A worker that has nothing to do.
     pub fn new(values: Values, config: &HostConfig) -> SlotHost<D> {
         let job = &config.job;
-        let dialect = D::of(&job.options, job.levels);
+        let dialect = D::of(&job.options, job.levels, job.world);
         let epochs = dialect.epochs(config);
         // Who sends in an order of its own gets results in another's.
         let order = if epochs.is_some() { Order::Any } else { Order::Sent };

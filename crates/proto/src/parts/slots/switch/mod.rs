@@ -1,6 +1,7 @@
 //! The switch's side: SwitchML's Algorithm 3 for one job in one tree, alone or in levels (§7).
 
 mod notices;
+mod places;
 mod pool;
 mod slot;
 mod trouble;
@@ -10,8 +11,8 @@ use std::collections::VecDeque;
 use self::notices::{Audience, Notices};
 use self::pool::{Block, Pool, VersionId};
 use self::slot::{Action, Relation, State, on_contribution, on_parent_result};
-use super::Dialect;
 use super::wire::{Header, Kind, header_len, put_wid, put_word};
+use super::{Dialect, Word};
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
@@ -30,7 +31,9 @@ use crate::parts::memory::heap_bytes;
 
 /// Bytes that a job of this shape takes in one tree.
 pub fn memory<D: Dialect>(shape: &JobShape<'_>) -> u64 {
-    Pool::<D>::memory(shape)
+    // A switch of a tree may have to send every version up.
+    let partials = if shape.levels { 2 * usize::from(shape.slots) * size_of::<Partial>() } else { 0 };
+    Pool::<D>::memory(shape) + partials as u64
 }
 
 /// One job's slots in one tree of one switch.
@@ -41,12 +44,21 @@ pub struct SlotSwitch<D: Dialect> {
     sizes: BlockSizes,
     common: Common,
     pool: Pool<D>,
-    /// Versions whose partial result is to be sent up, though no packet of the right size is at hand, and where the
-    /// packet came in that completed it.
-    partials: VecDeque<(VersionId, PortId)>,
+    /// Versions whose partial result is to be sent up, though no packet of the right size is at hand.
+    partials: VecDeque<Partial>,
     notices: Notices<D::Word>,
     inquiry: Inquiry,
     counters: Counters,
+}
+
+/// A partial result that is to be sent up.
+#[derive(Clone, Copy)]
+struct Partial {
+    version: VersionId,
+    /// Where the packet came in that completed it.
+    ingress: PortId,
+    /// The next of its parts.
+    part: u16,
 }
 
 /// What a child's UPDATE or PROBE brings.
@@ -56,6 +68,7 @@ struct Contribution<'a, W> {
     elements: u32,
     form: Form,
     ingress: PortId,
+    place: usize,
 }
 
 /// What becomes of a packet: the verdicts that this switch gives, small enough to stay in a register.
@@ -71,6 +84,20 @@ struct Counters {
     blocks_completed: u64,
     contributions: u64,
     unicast_resends: u64,
+    /// How the last block was combined, where its packets say so.
+    order: Option<u32>,
+}
+
+impl Counters {
+    fn metrics(&self) -> Vec<Metric> {
+        let resends = Metric::counter("unicast_resends", self.unicast_resends, "Results sent again to single members.");
+        let order = self.order.map(|order| {
+            let help =
+                "The expression that the last block was summed by, as the number that ranks report in hexadecimal.";
+            Metric::gauge("order", order.into(), help)
+        });
+        [resends].into_iter().chain(order).collect()
+    }
 }
 
 impl<D: Dialect> SlotSwitch<D> {
@@ -79,7 +106,7 @@ impl<D: Dialect> SlotSwitch<D> {
     /// A machine with all its memory.
     pub fn new(values: Values, config: &SwitchConfig) -> SlotSwitch<D> {
         let slots = layout::slots_of(&config.job, config.tree);
-        let dialect = D::of(&config.job.options, config.job.levels);
+        let dialect = D::of(&config.job.options, config.job.levels, config.job.world);
         SlotSwitch {
             members: config.members.clone(),
             group: config.group,
@@ -93,7 +120,7 @@ impl<D: Dialect> SlotSwitch<D> {
             ),
             common: config.job.common(),
             partials: VecDeque::with_capacity(if config.parent.is_some() { 2 * slots.len() } else { 0 }),
-            pool: Pool::new(values, &config.job, slots, config.members.len()),
+            pool: Pool::new(values, config),
             notices: Notices::new(config),
             inquiry: Inquiry::new(config),
             counters: Counters::default(),
@@ -122,11 +149,12 @@ impl<D: Dialect> SlotSwitch<D> {
         match kind {
             Kind::Update | Kind::Probe if D::sends(kind) => {
                 let form = if self.inquiry.is_switch(child) { Form::Partial } else { Form::Host };
+                let place = self.pool.place(header.wid, header.word.part()).ok_or(DropReason::BadField)?;
                 let elements = self.sizes.of(&header.spec)?.elements(form, packet, kind == Kind::Probe)?;
                 self.contribution(
                     now,
                     version,
-                    &Contribution { header: &header, kind, elements, form, ingress },
+                    &Contribution { header: &header, kind, elements, form, ingress, place },
                     packet,
                 )
             }
@@ -148,14 +176,14 @@ impl<D: Dialect> SlotSwitch<D> {
         brought: &Contribution<'_, D::Word>,
         packet: &mut PacketMut<'_>,
     ) -> Result<Answer, DropReason> {
-        let &Contribution { header, kind, elements, ingress, .. } = brought;
+        let &Contribution { header, kind, elements, ingress, place, .. } = brought;
         let held = self.pool.get(version);
         let (relation, state) = (Relation::of(header.phase, held.phase), held.state);
         let same_spec = held.block.spec == header.spec && held.block.kind == kind;
         let same_block = same_spec && held.block.elements == elements;
         let shadow_complete = self.pool.shadow_complete(version, header.phase);
-        let seen = self.pool.has_seen(version, header.wid);
-        let crossed = relation == Relation::Same && self.pool.crossed(now, version, header.wid);
+        let seen = self.pool.has_seen(version, place);
+        let crossed = relation == Relation::Same && self.pool.crossed(now, version, place);
         match on_contribution(relation, state, seen, shadow_complete, crossed) {
             Action::Begin => {
                 let block = Block { kind, spec: header.spec, elements };
@@ -191,10 +219,10 @@ impl<D: Dialect> SlotSwitch<D> {
         brought: &Contribution<'_, D::Word>,
         packet: &mut PacketMut<'_>,
     ) -> Answer {
-        let &Contribution { header, form, .. } = brought;
-        let count = self.pool.add(version, header, &packet.bytes[Self::HEADER_LEN..packet.len], form);
+        let &Contribution { header, form, place, .. } = brought;
+        let count = self.pool.add(version, header, place, &packet.bytes[Self::HEADER_LEN..packet.len], form);
         self.counters.contributions += 1;
-        if usize::from(count) < self.members.len() {
+        if usize::from(count) < self.pool.places() {
             return Answer::Consume;
         }
         if self.parent.is_some() {
@@ -203,6 +231,7 @@ impl<D: Dialect> SlotSwitch<D> {
         }
         self.counters.blocks_completed += 1;
         self.pool.complete(now, version);
+        self.counters.order = self.pool.get(version).word.order();
         self.write(version, Kind::Result, Form::Host, packet);
         Answer::Group(self.group)
     }
@@ -227,9 +256,10 @@ impl<D: Dialect> SlotSwitch<D> {
     ) -> Answer {
         let &Contribution { header, form, ingress, .. } = brought;
         let parent = self.parent.expect("only a switch with a parent awaits it");
-        if form == Form::Host && self.sizes.of(&header.spec).is_ok_and(|sizes| sizes.encoding.is_wide()) {
-            if !self.partials.iter().any(|&(waiting, _)| waiting == version) {
-                self.partials.push_back((version, ingress));
+        let mut is_wide = || self.sizes.of(&header.spec).is_ok_and(|sizes| sizes.encoding.is_wide());
+        if self.pool.parts() > 1 || form == Form::Host && is_wide() {
+            if !self.partials.iter().any(|waiting| waiting.version == version) {
+                self.partials.push_back(Partial { version, ingress, part: 0 });
             }
             return Answer::Consume;
         }
@@ -242,16 +272,23 @@ impl<D: Dialect> SlotSwitch<D> {
     fn poll_partial(&mut self, buf: &mut [u8]) -> Option<Emission> {
         let parent = self.parent?;
         loop {
-            let (version, ingress) = self.partials.pop_front()?;
+            let parts = self.pool.parts();
+            let &Partial { version, ingress, part } = self.partials.front()?;
             let held = *self.pool.get(version);
-            if held.state != State::AwaitsParent {
+            if held.state != State::AwaitsParent || usize::from(part) == parts {
+                self.partials.pop_front();
                 continue;
             }
+            self.partials.iter_mut().take(1).for_each(|front| front.part += 1);
             self.common.emit(buf);
             let (idx, spec) = (self.pool.slot_of(version), held.block.spec);
             Header { wid: parent.child, idx, word: held.word, phase: held.phase, spec }.emit(buf);
             let mut packet = PacketMut::new(buf, Ecn::NotCapable);
             self.write(version, held.block.kind, Form::Partial, &mut packet);
+            if parts > 1 {
+                put_word(packet.bytes, held.word.with_part(part));
+                self.pool.load_part(version, part.into(), &mut packet.bytes[Self::HEADER_LEN..packet.len]);
+            }
             let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
             return Some(Emission { len, wire_len, ecn, verdict: Verdict::Port(parent.port), ingress: Some(ingress) });
         }
@@ -278,6 +315,7 @@ impl<D: Dialect> SlotSwitch<D> {
         }
         self.pool.finish(now, version, header.word, &packet.bytes[Self::HEADER_LEN..packet.len]);
         self.counters.blocks_completed += 1;
+        self.counters.order = header.word.order();
         Ok(Answer::Group(self.group))
     }
 }
@@ -305,7 +343,7 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
     fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.pool.memory_bytes()
-            + self.partials.capacity() * size_of::<(VersionId, PortId)>()
+            + self.partials.capacity() * size_of::<Partial>()
             + heap_bytes(&self.members)
             + self.notices.memory_bytes()
             + self.inquiry.memory_bytes()
@@ -324,11 +362,7 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
             lag: None,
             blocks_completed: self.counters.blocks_completed,
             contributions: self.counters.contributions,
-            metrics: vec![Metric::counter(
-                "unicast_resends",
-                self.counters.unicast_resends,
-                "Results sent again to single members.",
-            )],
+            metrics: self.counters.metrics(),
             orders: Vec::new(),
         }
     }

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use tributary_numeric::{ReduceOp, Scale};
 
+use super::places::Places;
 use super::slot::{Relation, State};
-use crate::contract::config::JobConfig;
+use crate::contract::config::SwitchConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::contract::numbers::Encoding;
@@ -15,8 +16,9 @@ use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
 use crate::parts::agreement::{Agreement, Stage};
 use crate::parts::form::Form;
+use crate::parts::layout;
 use crate::parts::memory::heap_bytes;
-use crate::parts::ordered::{OrderedAccumulator, Rule, Scaled};
+use crate::parts::ordered::{Forest, OrderedAccumulator, Rule, Scaled};
 use crate::parts::slots::wire::{Header, Kind, Mismatch};
 use crate::parts::slots::{Dialect, Word};
 
@@ -77,10 +79,13 @@ pub struct Pool<D: Dialect> {
     versions: Vec<Version<D::Word>>,
     /// `pool[2, s]` and `seen[2, s, n]` of Algorithm 3: a block for each version.
     sums: OrderedAccumulator,
-    /// Children whose packet was let go because it had crossed the answer; `words` for each version.
+    /// Places whose packet was let go because it had crossed the answer; `words` for each version.
     excused: Vec<u64>,
     words: usize,
     children: usize,
+    places: Places,
+    /// The switch is above all ranks.
+    is_root: bool,
     /// Ranks of the whole job.
     world: u16,
     /// A collective of so many elements has two blocks or more in every slot.
@@ -89,11 +94,19 @@ pub struct Pool<D: Dialect> {
 }
 
 impl<D: Dialect> Pool<D> {
-    /// New slots of a tree of a job, for `children` contributors.
-    pub fn new(values: Values, job: &JobConfig, slots: Range<u16>, children: usize) -> Pool<D> {
+    /// New slots of a switch's tree.
+    pub fn new(values: Values, config: &SwitchConfig) -> Pool<D> {
+        let (job, children) = (&config.job, config.members.len());
+        let slots = layout::slots_of(job, config.tree);
+        let dialect = D::of(&job.options, job.levels, job.world);
+        let (places, forest) = match dialect.is_over_ranks() {
+            true => Some(Places::of_ranks(config)).map(|(places, forest)| (places, Some(forest))),
+            false => None,
+        }
+        .unwrap_or_else(|| (Places::of_children(children), None));
+        let width = forest.as_ref().map_or_else(|| dialect.width(children, job.world), Forest::buffers);
         let versions = 2 * slots.len();
-        let words = children.div_ceil(64);
-        let dialect = D::of(&job.options, job.levels);
+        let words = places.len().div_ceil(64);
         let lane_bytes = dialect.narrow().lane_bytes(values, job.payload_bytes());
         let unused = |version: usize| Version {
             // Phases 0 and 1 come next.
@@ -110,10 +123,12 @@ impl<D: Dialect> Pool<D> {
             dialect,
             slots,
             versions: (0..versions).map(unused).collect(),
-            sums: OrderedAccumulator::new(children, dialect.width(children), versions, lane_bytes),
+            sums: OrderedAccumulator::new(places.len(), width, versions, lane_bytes).with_forest(forest),
             excused: vec![0; versions * words],
             words,
             children,
+            places,
+            is_root: config.parent.is_none(),
             world: job.world,
             two_laps: 2 * u64::from(job.slots) * u64::from(job.elements_per_packet),
             mismatches: vec![None; versions],
@@ -123,11 +138,21 @@ impl<D: Dialect> Pool<D> {
     /// Bytes that [`Pool::new`] takes for a job of this shape, whose values are real elements.
     pub fn memory(shape: &JobShape<'_>) -> u64 {
         let (children, versions) = (usize::from(shape.children), 2 * usize::from(shape.slots));
-        let dialect = D::of(shape.options, shape.levels);
+        let dialect = D::of(shape.options, shape.levels, shape.world);
         let lane_bytes = dialect.narrow().lane_bytes(Values::Elements, 4 * usize::from(shape.elements_per_packet));
-        let sums = OrderedAccumulator::memory_needed(children, dialect.width(children), versions, lane_bytes);
-        let excused = children.div_ceil(64) * size_of::<u64>();
-        (sums + versions * (size_of::<Version<D::Word>>() + size_of::<Option<Mismatch>>() + excused)) as u64
+        // Which ranks are where nobody knows yet: at worst each rank is a part by itself.
+        let (places, tables) = match dialect.is_over_ranks() {
+            true => {
+                let parts = usize::from(shape.world);
+                let tables = Places::memory_most(parts, children) + Forest::memory_most(parts) + size_of::<Forest>();
+                (parts, tables)
+            }
+            false => (children, 0),
+        };
+        let width = dialect.width(children, shape.world);
+        let sums = OrderedAccumulator::memory_needed(places, width, versions, lane_bytes);
+        let excused = places.div_ceil(64) * size_of::<u64>();
+        (sums + tables + versions * (size_of::<Version<D::Word>>() + size_of::<Option<Mismatch>>() + excused)) as u64
     }
 
     /// The version that serves this phase of this slot, if the slot is here.
@@ -151,9 +176,30 @@ impl<D: Dialect> Pool<D> {
         shadow.phase == phase.wrapping_sub(1) && matches!(shadow.state, State::Complete | State::Unused)
     }
 
+    /// The place of what a child brings, if there is one.
+    #[inline]
+    pub fn place(&self, wid: ChildId, part: u16) -> Option<usize> {
+        self.places.of(wid, part)
+    }
+
+    /// Vectors of a block that are all there when it is complete.
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Packets that go up with a block.
+    pub fn parts(&self) -> usize {
+        self.sums.roots()
+    }
+
     /// `seen[ver, idx, wid]`.
-    pub fn has_seen(&self, id: VersionId, wid: ChildId) -> bool {
-        self.sums.has(id.0, wid.index())
+    pub fn has_seen(&self, id: VersionId, place: usize) -> bool {
+        self.sums.has(id.0, place)
+    }
+
+    /// A child has brought all that it has to bring.
+    fn has_all_of(&self, id: VersionId, wid: ChildId) -> bool {
+        !self.places.any(wid, |place| !self.has_seen(id, place))
     }
 
     /// Takes a version for a new phase, whose first contribution has come; not for a block that is to be scaled here and
@@ -203,8 +249,8 @@ impl<D: Dialect> Pool<D> {
 
     /// Adds one contribution, which was not seen and is of the version's block; gives the new count.
     #[inline]
-    pub fn add(&mut self, id: VersionId, header: &Header<D::Word>, vector: &[u8], form: Form) -> u16 {
-        form.add(&mut self.sums, id.0, header.wid.index(), vector);
+    pub fn add(&mut self, id: VersionId, header: &Header<D::Word>, place: usize, vector: &[u8], form: Form) -> u16 {
+        form.add(&mut self.sums, id.0, place, vector);
         self.versions[id.0].word.join(header.wid, &header.word);
         self.sums.count(id.0) as u16
     }
@@ -226,7 +272,7 @@ impl<D: Dialect> Pool<D> {
 
     fn conclude(&mut self, id: VersionId) {
         let version = &mut self.versions[id.0];
-        version.word = self.dialect.concluded(&version.block.spec, version.word);
+        version.word = self.dialect.concluded(&version.block.spec, version.word, self.is_root);
     }
 
     fn all_in(&mut self, now: Time, id: VersionId, state: State) {
@@ -242,13 +288,13 @@ impl<D: Dialect> Pool<D> {
     /// round trip takes. So it was sent before the result can have arrived, and probably by several children at once.
     /// Only the first of each child and phase is let go: who asks a second time has lost something. Where no round trip
     /// is known every question is answered (line 20).
-    pub fn crossed(&mut self, now: Time, id: VersionId, wid: ChildId) -> bool {
+    pub fn crossed(&mut self, now: Time, id: VersionId, place: usize) -> bool {
         let version = &self.versions[id.0];
         let all_in = matches!(version.state, State::AwaitsParent | State::Complete);
         if !all_in || now.since(version.completed_at) >= version.round {
             return false;
         }
-        let (word, bit) = (&mut self.excused[id.0 * self.words + wid.index() / 64], 1 << (wid.index() % 64));
+        let (word, bit) = (&mut self.excused[id.0 * self.words + place / 64], 1 << (place % 64));
         let first = *word & bit == 0;
         *word |= bit;
         first
@@ -266,6 +312,11 @@ impl<D: Dialect> Pool<D> {
         form.load(&self.sums, id.0, vector);
     }
 
+    /// Writes one of the vectors that go up.
+    pub fn load_part(&self, id: VersionId, part: usize, vector: &mut [u8]) {
+        self.sums.load_root(id.0, part, vector);
+    }
+
     /// Notes that ranks disagree on a version's block.
     pub fn note(&mut self, id: VersionId, mismatch: Mismatch) {
         self.versions[id.0].state = State::Mismatched;
@@ -281,13 +332,13 @@ impl<D: Dialect> Pool<D> {
 
     /// The lowest child that contributed.
     pub fn first_seen(&self, id: VersionId) -> Option<ChildId> {
-        (0..self.children as u16).map(ChildId).find(|&wid| self.has_seen(id, wid))
+        (0..self.children as u16).map(ChildId).find(|&wid| self.places.any(wid, |place| self.has_seen(id, place)))
     }
 
     /// True if the child has contributed to this phase of the slot, as far as the slot remembers.
     pub fn has_contributed(&self, idx: u16, phase: u32, wid: ChildId) -> bool {
         self.version(idx, phase).is_some_and(|id| match Relation::of(phase, self.get(id).phase) {
-            Relation::Same => self.get(id).state != State::Unused && self.has_seen(id, wid),
+            Relation::Same => self.get(id).state != State::Unused && self.has_all_of(id, wid),
             Relation::Earlier => true,
             Relation::Next | Relation::Later => false,
         })
@@ -321,7 +372,7 @@ impl<D: Dialect> Pool<D> {
 
     /// Children that some incomplete sum waits for, ascending.
     pub fn missing(&self) -> Vec<ChildId> {
-        let waits_for = |&wid: &ChildId| self.waiting().any(|id| !self.has_seen(id, wid));
+        let waits_for = |&wid: &ChildId| self.waiting().any(|id| !self.has_all_of(id, wid));
         (0..self.children as u16).map(ChildId).filter(waits_for).collect()
     }
 
@@ -329,6 +380,7 @@ impl<D: Dialect> Pool<D> {
     pub fn memory_bytes(&self) -> usize {
         heap_bytes(&self.versions) + self.sums.memory_bytes() - size_of::<OrderedAccumulator>()
             + heap_bytes(&self.excused)
+            + self.places.memory_bytes()
             + heap_bytes(&self.mismatches)
     }
 }
