@@ -39,8 +39,14 @@ def right(world: int, size: int, dtype: Any, op: str) -> Array:
     """What all ranks' small numbers give."""
     arrays = [small(own, size, dtype).astype(np.int64) for own in range(world)]
     combine = {
-        "sum": np.add, "avg": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply,
-        "band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor,
+        "sum": np.add,
+        "avg": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "prod": np.multiply,
+        "band": np.bitwise_and,
+        "bor": np.bitwise_or,
+        "bxor": np.bitwise_xor,
     }[op]
     total: Array = arrays[0]
     for array in arrays[1:]:
@@ -107,7 +113,8 @@ def test_reproducible_sums_have_the_bits_of_the_reference_in_every_run(
             expected = rank.digest(tributary.flare.reference(arrays, tree, op))
             assert [digests[number] for digests, _, _ in told] == [expected] * world, (dtype, op)
         orders |= {order for _, order, _ in told}
-    assert len(orders) == 1 and None not in orders, orders
+    assert len(orders) == 1, orders
+    assert None not in orders
 
 
 def test_large_tensors_have_no_order_unless_asked(ranks: Ranks, daemon: Daemon, job: str) -> None:
@@ -133,6 +140,7 @@ def test_the_program_says_the_order(daemon: Daemon, job: str) -> None:
 
     reproducible = ("--option", "reproducible=tree")
     said = report(*reproducible)
-    assert said["checked"] and len(said["order"]) == 8
+    assert said["checked"]
+    assert len(said["order"]) == 8
     assert report(*reproducible)["order"] == said["order"]
     assert "order" not in report()

@@ -24,7 +24,7 @@ def reference(arrays: Sequence[npt.ArrayLike], tree: Any = None, op: str = "sum"
         arrays: each rank's input, by rank; of one type and shape.
         tree: who is added to whom. One switch over all ranks in their order if None; else as `tributary status --json`
             tells it (one of a job's `trees`, or all of them where they add in the same order), or as nested lists:
-            [[0, 1], [2, 3]] is a switch over two, each of which adds two ranks. With `reproducible=ranks` none is needed.
+            [[0, 1], [2, 3]] is a switch over two, each of which adds two ranks. With `reproducible=ranks` None.
         op: the operator.
 
     Raises `ConfigError` if the arrays differ in type or shape, if the tree is none over these ranks, or if trees add

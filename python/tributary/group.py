@@ -43,8 +43,8 @@ class GroupStats:
     packets_received: int
     #: The share of blocks whose sum was made in the network, 0.0 to 1.0.
     in_network: float
-    #: The expression that the last block was summed by, as a hash in hexadecimal digits: the same in two runs whose sums have
-    #: the same bits for the same inputs. None where arrival decides, or the protocol names none.
+    #: The expression that the last block was summed by, as a hash in hexadecimal digits: the same in two runs whose
+    #: sums have the same bits for the same inputs. None where arrival decides, or the protocol names none.
     order: str | None
     #: Packets of no use, by reason.
     drops: dict[str, int]

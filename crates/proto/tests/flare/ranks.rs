@@ -80,6 +80,17 @@ fn ranks_in_a_row_cost_no_packet_more_and_ranks_apart_one_for_each_node() {
     }
 }
 
+/// A switch sends the parts of a block one behind the other. Where the way up has room for one packet, the first of them takes it
+/// each time, unless parts are sent again one by one.
+#[test]
+fn parts_pass_a_queue_that_has_room_for_one_packet() {
+    let inputs = inputs(8, 320, |value| value);
+    let link = LinkConfig { queue_bytes: 200, ..LinkConfig::default() };
+    let mut network = racks(1, link, &job(8, 4, 16, OVER_RANKS), &[&[0, 2, 4, 6], &[1, 3, 5, 7]]);
+    let sum = reduce(&mut network, &inputs, ReduceOp::Sum);
+    assert!(sum == expected(&inputs, ReduceOp::Sum, &SumTree::star(8)));
+}
+
 /// Nobody knows where ranks will be when a job is admitted.
 #[test]
 fn a_switch_holds_no_more_than_its_job_was_charged_wherever_ranks_are() {

@@ -35,6 +35,8 @@ pub(super) struct Meeting {
 pub struct Forest {
     pub(super) branches: Box<[Branch]>,
     pub(super) roots: Box<[usize]>,
+    /// Which of the roots each place becomes part of.
+    root_of: Box<[u16]>,
     buffers: usize,
 }
 
@@ -100,7 +102,9 @@ impl Forest {
         for branch in nodes.len()..branches.len() {
             branches[branch].buffer = branches[branches[branch].places.start].buffer;
         }
-        Forest { branches: branches.into(), roots: roots.into(), buffers }
+        let spread = |(number, &root): (usize, &usize)| branches[root].places.clone().map(move |_| number as u16);
+        let root_of = roots.iter().enumerate().flat_map(spread).collect();
+        Forest { branches: branches.into(), roots: roots.into(), root_of, buffers }
     }
 
     /// Vectors of a block that it leaves: one, where it has all ranks.
@@ -115,16 +119,21 @@ impl Forest {
 
     /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.branches) + size_of_val(&*self.roots)
+        size_of_val(&*self.branches) + size_of_val(&*self.roots) + size_of_val(&*self.root_of)
     }
 
     /// The most that [`Forest::memory_bytes`] is of so many places.
     pub fn memory_most(places: usize) -> usize {
-        2 * places * size_of::<Branch>() + places * size_of::<usize>()
+        places * (2 * size_of::<Branch>() + size_of::<usize>() + size_of::<u16>())
     }
 }
 
 impl OrderedAccumulator {
+    /// Which of the vectors of a complete block a place's is part of.
+    pub fn root_of(&self, place: usize) -> u16 {
+        self.forest.as_ref().map_or(0, |forest| forest.root_of[place])
+    }
+
     pub(super) fn forest(&self) -> &Forest {
         self.forest.as_deref().expect("an accumulator for blocks along a forest is made with one")
     }

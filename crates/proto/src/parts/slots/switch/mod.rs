@@ -7,6 +7,7 @@ mod slot;
 mod trouble;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use self::notices::{Audience, Notices};
 use self::pool::{Block, Pool, VersionId};
@@ -57,8 +58,9 @@ struct Partial {
     version: VersionId,
     /// Where the packet came in that completed it.
     ingress: PortId,
-    /// The next of its parts.
+    /// The next of its parts, and the end.
     part: u16,
+    end: u16,
 }
 
 /// What a child's UPDATE or PROBE brings.
@@ -205,7 +207,11 @@ impl<D: Dialect> SlotSwitch<D> {
                 self.write(version, Kind::Result, Form::Host, packet);
                 Ok(Answer::Port(ingress))
             }
-            Action::ResendPartial => Ok(self.send_to_parent(version, brought, packet)),
+            // Its own part alone: a burst of all parts, where queues are short, would lose the same ones each time.
+            Action::ResendPartial => {
+                let part = self.pool.part_of(place);
+                Ok(self.send_to_parent(version, part..part + 1, brought, packet))
+            }
             Action::Drop(reason) => Err(reason),
         }
     }
@@ -227,7 +233,8 @@ impl<D: Dialect> SlotSwitch<D> {
         }
         if self.parent.is_some() {
             self.pool.await_parent(now, version);
-            return self.send_to_parent(version, brought, packet);
+            let parts = 0..self.pool.parts() as u16;
+            return self.send_to_parent(version, parts, brought, packet);
         }
         self.counters.blocks_completed += 1;
         self.pool.complete(now, version);
@@ -247,10 +254,11 @@ impl<D: Dialect> SlotSwitch<D> {
         self.pool.load(version, &mut packet.bytes[Self::HEADER_LEN..packet.len], form);
     }
 
-    /// Sends the partial result up: in the packet, where that is one of the same size.
+    /// Sends parts of the partial result up: in the packet, where there is one part and the packet is of the same size.
     fn send_to_parent(
         &mut self,
         version: VersionId,
+        parts: Range<u16>,
         brought: &Contribution<'_, D::Word>,
         packet: &mut PacketMut<'_>,
     ) -> Answer {
@@ -258,9 +266,7 @@ impl<D: Dialect> SlotSwitch<D> {
         let parent = self.parent.expect("only a switch with a parent awaits it");
         let mut is_wide = || self.sizes.of(&header.spec).is_ok_and(|sizes| sizes.encoding.is_wide());
         if self.pool.parts() > 1 || form == Form::Host && is_wide() {
-            if !self.partials.iter().any(|waiting| waiting.version == version) {
-                self.partials.push_back(Partial { version, ingress, part: 0 });
-            }
+            self.queue_partial(Partial { version, ingress, part: parts.start, end: parts.end });
             return Answer::Consume;
         }
         self.write(version, self.pool.get(version).block.kind, Form::Partial, packet);
@@ -268,18 +274,31 @@ impl<D: Dialect> SlotSwitch<D> {
         Answer::Port(parent.port)
     }
 
+    /// One entry a version, so that memory stays bounded.
+    fn queue_partial(&mut self, partial: Partial) {
+        match self.partials.iter_mut().find(|waiting| waiting.version == partial.version) {
+            Some(waiting) => {
+                (waiting.part, waiting.end) = (waiting.part.min(partial.part), waiting.end.max(partial.end));
+            }
+            None => self.partials.push_back(partial),
+        }
+    }
+
     /// The next partial result for which no packet was at hand.
     fn poll_partial(&mut self, buf: &mut [u8]) -> Option<Emission> {
         let parent = self.parent?;
         loop {
             let parts = self.pool.parts();
-            let &Partial { version, ingress, part } = self.partials.front()?;
+            let front = self.partials.front_mut()?;
+            let Partial { version, ingress, part, end } = *front;
+            front.part += 1;
             let held = *self.pool.get(version);
-            if held.state != State::AwaitsParent || usize::from(part) == parts {
+            if held.state != State::AwaitsParent || part + 1 >= end {
                 self.partials.pop_front();
+            }
+            if held.state != State::AwaitsParent {
                 continue;
             }
-            self.partials.iter_mut().take(1).for_each(|front| front.part += 1);
             self.common.emit(buf);
             let (idx, spec) = (self.pool.slot_of(version), held.block.spec);
             Header { wid: parent.child, idx, word: held.word, phase: held.phase, spec }.emit(buf);

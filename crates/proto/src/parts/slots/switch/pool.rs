@@ -192,6 +192,11 @@ impl<D: Dialect> Pool<D> {
         self.sums.roots()
     }
 
+    /// The one of them that a place's vector is part of.
+    pub fn part_of(&self, place: usize) -> u16 {
+        self.sums.root_of(place)
+    }
+
     /// `seen[ver, idx, wid]`.
     pub fn has_seen(&self, id: VersionId, place: usize) -> bool {
         self.sums.has(id.0, place)
