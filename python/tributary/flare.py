@@ -1,9 +1,7 @@
 """What Flare promises of reproducible sums: their bits follow from the inputs and the tree alone.
 
->>> import json, subprocess, tributary
->>> status = json.loads(subprocess.check_output(["tributary", "status", "--json"]))
->>> job = next(job for job in status["jobs"] if job["name"] == "train")
->>> bits = tributary.flare.reference(arrays, job["trees"])
+>>> bits = tributary.flare.reference(arrays)  # one switch
+>>> bits = tributary.flare.reference(arrays, [[0, 1], [2, 3]])  # two racks below another
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ def reference(arrays: Sequence[npt.ArrayLike], tree: Any = None, op: str = "sum"
 
     Args:
         arrays: each rank's input, by rank; of one type and shape.
-        tree: who is added to whom. One switch over all ranks in their order if None; else as `tributary status --json`
-            tells it (one of a job's `trees`, or all of them where they add in the same order), or as nested lists:
-            [[0, 1], [2, 3]] is a switch over two, each of which adds two ranks. With `reproducible=ranks` None.
+        tree: who is added to whom. One switch over all ranks in their order if None, and so with `reproducible=ranks`;
+            else nested lists: [[0, 1], [2, 3]] is a switch over two, each of which adds two ranks. On a fabric also as
+            `tributary status --json` tells a job's `trees`.
         op: the operator.
 
     Raises `ConfigError` if the arrays differ in type or shape, if the tree is none over these ranks, or if trees add
