@@ -55,8 +55,10 @@ def right(world: int, size: int, dtype: Any, op: str) -> Array:
         return total.astype(dtype)
     if dtype in INTEGERS:
         # The average is that of the wrapped sum.
-        return np.trunc(total.astype(dtype).astype(np.float64) / world).astype(dtype)
-    return (total.astype(np.float64 if dtype == np.float64 else np.float32) / world).astype(dtype)
+        return np.asarray(np.trunc(total.astype(dtype).astype(np.float64) / world)).astype(dtype)
+    wide: Any = np.float64 if dtype == np.float64 else np.float32
+    quotient: Array = np.divide(total.astype(wide), wide(world))
+    return quotient.astype(dtype)
 
 
 def every_type_and_operator(own: int, world: int, switch: str, job: str, design: str) -> list[str]:

@@ -75,7 +75,7 @@ fn every_kind() {
     processed(&mut switch, 0, &updates[0]);
     let (verdict, result) = processed(&mut switch, 1, &updates[1]);
     assert_eq!(verdict, Verdict::Group(GroupId(0)));
-    packets.push(("RESULT, along the tree over ranks 0 and 1", result));
+    packets.push(("RESULT along the tree over ranks 0 and 1", result));
 
     let mut leaf = new_switch(Some(Parent { port: PortId(2), child: ChildId(5) }));
     processed(&mut leaf, 0, &updates[0]);
