@@ -16,7 +16,7 @@ local OPERATORS = {
 }
 local PROTOCOLS = {
     [1] = "SwitchML", [2] = "ring", [3] = "Canary", [4] = "parameter servers", [5] = "PANAMA",
-    [6] = "ATP", [7] = "PA-ATP",
+    [6] = "ATP", [7] = "PA-ATP", [8] = "Flare",
 }
 local CAUSES = { [1] = "silent", [2] = "mismatch" }
 
@@ -129,6 +129,15 @@ local PANAMA = {
     { "panama.contributors", 36, 2, "Ranks in the vector" },
 }
 
+local FLARE = {
+    { "flare.wid", 24, 2, "Contributor (wid)" },
+    { "flare.slot", 26, 2, "Slot" },
+    { "flare.phase", 28, 4, "Phase of the slot" },
+    { "flare.part", 32, 2, "Part of the block" },
+    { "flare.reserved", 34, 2, "Reserved", hex = true },
+    { "flare.order", 36, 4, "Expression of the vector", hex = true, special = { 0, "none" } },
+}
+
 local ATP = {
     { "atp.seq", 16, 4, "Number of the block in the job's stream" },
     { "atp.prog", 20, 4, "Sum of all ranks' newest numbers (PROG); the first bit: GACK", hex = true },
@@ -169,7 +178,7 @@ end
 
 for _, list in ipairs({
     COMMON, COLLECTIVE, PING, CHALLENGE, PIECE, HELLO, ADVERT, CARRY, SLOT, REPORT, MISMATCH,
-    RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, PARTING, CANARY, PANAMA, ATP,
+    RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, PARTING, CANARY, PANAMA, FLARE, ATP,
 }) do
     declare(list)
 end
@@ -365,9 +374,24 @@ for kind, name in pairs({
     ATP_KINDS[kind] = atp_kind(name, vector_at(52))
 end
 
+local function flare_kind(name, body)
+    return { name, function(tree, tvb)
+        collective(tree, tvb, 16)
+        add(tree, tvb, FLARE)
+        body(tree, tvb)
+    end }
+end
+local FLARE_KINDS = {
+    [16] = flare_kind("UPDATE", vector_at(40)),
+    [17] = flare_kind("RESULT", vector_at(40)),
+    [19] = flare_kind("QUERY", vector_at(40)),
+    [20] = flare_kind("REPORT", function(tree, tvb) report(tree, tvb, 4) end),
+    [21] = flare_kind("MISMATCH", function(tree, tvb) mismatch(tree, tvb, 40) end),
+}
+
 local KINDS = {
     [1] = SLOT_KINDS, [2] = RING_KINDS, [3] = CANARY_KINDS, [4] = PS_KINDS, [5] = PANAMA_KINDS, [6] = ATP_KINDS,
-    [7] = ATP_KINDS,
+    [7] = ATP_KINDS, [8] = FLARE_KINDS,
 }
 
 local function is_ours(tvb)

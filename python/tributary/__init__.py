@@ -5,7 +5,7 @@
 ...     total = group.allreduce(np.ones(1_000_000, np.float32))
 """
 
-from tributary import panama, sim
+from tributary import flare, panama, sim
 from tributary._core import Pending, __version__
 from tributary.errors import (
     Closed,
@@ -46,6 +46,7 @@ __all__ = [
     "Unsupported",
     "__version__",
     "connect",
+    "flare",
     "panama",
     "sim",
 ]

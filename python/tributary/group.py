@@ -43,6 +43,9 @@ class GroupStats:
     packets_received: int
     #: The share of blocks whose sum was made in the network, 0.0 to 1.0.
     in_network: float
+    #: The expression that the last block was summed by, as a hash in hexadecimal digits: the same in two runs whose
+    #: sums have the same bits for the same inputs. None where arrival decides, or the protocol names none.
+    order: str | None
     #: Packets of no use, by reason.
     drops: dict[str, int]
 
@@ -282,7 +285,7 @@ def connect(
         rank: this worker, 0 to world_size - 1.
         world_size: number of workers.
         timeout: seconds until the other workers are given up, now and in every collective.
-        protocol: "switchml" or "panama" (the switch sums), "canary", "atp" or "pa-atp" (the switches of a
+        protocol: "switchml", "flare" or "panama" (the switch sums), "canary", "atp" or "pa-atp" (the switches of a
             fabric, or one alone), "ring" (the hosts) or "ps" (parameter servers: those on offer, or one beside
             each worker).
         options: the protocol's options by name, the same on every rank; those left out have their defaults.

@@ -75,6 +75,7 @@ impl JobShape {
             slots: self.slots.div_ceil(self.shards.max(1)),
             elements_per_packet: self.elements_per_packet,
             children: self.children,
+            world: self.world,
             levels: self.neighbours > 0,
             options: &self.options,
         });
@@ -87,14 +88,15 @@ impl JobShape {
         let need = self.bytes();
         let chosen = self.options.to_text();
         let others = self.protocol.options.specs.iter().flat_map(|spec| {
-            let Kind::Choice(words) = spec.kind else { return Vec::new() };
-            let with = |word: &&str| {
+            let Kind::Choice(words) = spec.kind else { return None };
+            let with = |word: &&'static str| {
                 let given = chosen.clone().into_iter().chain([(spec.name.to_owned(), (*word).to_owned())]);
                 let options = self.protocol.options.read(&given.collect()).ok()?;
-                let bytes = JobShape { options, ..self.clone() }.bytes();
-                (bytes < need).then(|| format!("with {}={word} it needs {}, ", spec.name, Bytes(bytes)))
+                Some((JobShape { options, ..self.clone() }.bytes(), *word))
             };
-            words.iter().filter_map(with).collect()
+            // The word that needs the least: of an option with many all others would be noise.
+            let (bytes, word) = words.iter().filter_map(with).min().filter(|(bytes, _)| *bytes < need)?;
+            Some(format!("with {}={word} it needs {}, ", spec.name, Bytes(bytes)))
         });
         let few = f64::from(self.world).sqrt().ceil() as u16;
         let levels = JobShape { children: few, neighbours: 1, ..self.clone() };

@@ -12,6 +12,7 @@ pub static ALL: &[&Protocol] = &[
     &crate::panama::PROTOCOL,
     &crate::atp::PROTOCOL,
     &crate::pa_atp::PROTOCOL,
+    &crate::flare::PROTOCOL,
 ];
 
 /// The protocol with this name.

@@ -154,7 +154,7 @@ fn accumulators_are_as_wide_as_the_jobs_widest_block() {
         let mut config = config(protocol, 8, 0, 64, 1, false);
         (config.job.levels, config.job.options) = (levels, options.clone());
         let (machine, held) = allocated(|| protocol.switch(Values::Elements, &config));
-        let shape = JobShape { slots: 64, elements_per_packet: 64, children: 8, levels, options: &options };
+        let shape = JobShape { slots: 64, elements_per_packet: 64, children: 8, world: 8, levels, options: &options };
         let charged = (protocol.memory)(&shape) as usize;
         assert!(charged <= held && held < charged + 4096, "{charged} for {held}");
         drop(machine);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tributary_numeric::{Combine, DType, Lanes, ReduceOp, native};
-use tributary_proto::parts::ordered::{OrderedAccumulator, Rule, nodes_needed, reference};
+use tributary_proto::parts::ordered::{Arrangement, Forest, OrderedAccumulator, Rule, cover, nodes_needed, reference};
 
 /// Neither commutative nor associative: every tree and every order of operands gives another result.
 static TOY: Combine = {
@@ -269,5 +269,98 @@ fn memory_is_taken_when_made_and_told_before() {
         let nodes = blocks * nodes_needed(children) * (elements * 4).next_multiple_of(64);
         assert!(needed >= nodes && needed < nodes + blocks * 200 + 512, "{needed} for {nodes} bytes of nodes");
         assert!(Lanes::memory_needed(nodes) <= needed);
+    }
+}
+
+/// What comes in turn lies in the buffers in turn, and the last vector brings them together, the later ones into the first.
+#[test]
+fn buffers_take_vectors_in_turn_and_are_brought_together_at_the_end() {
+    const ELEMENTS: usize = 5;
+    for combine in combines() {
+        for (children, buffers) in [(1, 1), (2, 1), (7, 1), (2, 2), (3, 2), (7, 2), (7, 3), (8, 4), (5, 8)] {
+            let arrival: Vec<usize> = (0..children).rev().collect();
+            let width = usize::from(buffers);
+            let mut accumulator = OrderedAccumulator::new(children, width, 2, ELEMENTS * combine.lane_size);
+            accumulator.begin(1, Rule::arranged(combine, Arrangement::Buffers(buffers)));
+            for (count, &child) in arrival.iter().enumerate() {
+                assert_eq!(accumulator.nodes_held(1), count.min(width));
+                let vector = vector(combine, child, ELEMENTS);
+                let is_last = count + 1 == children;
+                assert_eq!(accumulator.add(1, child, &vector), is_last);
+                assert_eq!(accumulator.add(1, child, &vector), is_last, "a second time changes nothing");
+            }
+            let vectors = |buffer: usize| arrival.iter().skip(buffer).step_by(width).copied();
+            let line = |children: &mut dyn Iterator<Item = usize>| {
+                let mut lanes = vec![0; ELEMENTS * combine.lane_size];
+                let first = children.next().expect("a buffer that is used");
+                (combine.store)(&mut lanes, &vector(combine, first, ELEMENTS));
+                children.for_each(|child| (combine.add)(&mut lanes, &vector(combine, child, ELEMENTS)));
+                lanes
+            };
+            let mut lines = (0..width.min(children)).map(|buffer| line(&mut vectors(buffer)));
+            let mut expected = lines.next().expect("the first buffer");
+            lines.for_each(|other| (combine.merge)(&mut expected, &other));
+            assert!(accumulator.result(1) == expected, "{}: {children} in {buffers} buffers", combine.name);
+        }
+    }
+}
+
+/// Two switches share the ranks in any way, vectors come in any order, and a third makes of what they send what one would.
+#[test]
+fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
+    const ELEMENTS: usize = 3;
+    /// What a switch makes of vectors of these nodes of the tree, which come in an order that the seed draws.
+    fn combined(
+        combine: &'static Combine,
+        world: u16,
+        nodes: &[(std::ops::Range<u16>, Vec<u8>)],
+        seed: usize,
+    ) -> Vec<Vec<u8>> {
+        let ranges: Vec<_> = nodes.iter().map(|(node, _)| node.clone()).collect();
+        let forest = Forest::new(&ranges, world);
+        let (width, roots) = (forest.buffers(), forest.roots());
+        let bytes = ELEMENTS * combine.lane_size;
+        let mut accumulator = OrderedAccumulator::new(nodes.len(), width, 1, bytes).with_forest(Some(forest));
+        accumulator.begin(0, Rule::arranged(combine, Arrangement::Forest));
+        let mut arrival: Vec<usize> = (0..nodes.len()).collect();
+        arrival.sort_by_key(|place| (place * 7919 + seed * 104_729) % 31);
+        for (count, &place) in arrival.iter().enumerate() {
+            assert_eq!(accumulator.add_partial(0, place, &nodes[place].1), count + 1 == nodes.len());
+            assert!(accumulator.nodes_held(0) <= nodes.len());
+        }
+        assert_eq!(accumulator.nodes_held(0), roots);
+        let load = |root| {
+            let mut partial = vec![0; ELEMENTS * combine.partial_size];
+            accumulator.load_root(0, root, &mut partial);
+            partial
+        };
+        (0..roots).map(load).collect()
+    }
+    for combine in combines() {
+        for world in 1..20u16 {
+            for seed in 0..8usize {
+                let vectors = vectors(combine, world.into(), ELEMENTS);
+                let partial = |rank: u16| {
+                    let lanes = reference(&vectors[usize::from(rank)..usize::from(rank) + 1], combine);
+                    let mut partial = vec![0; ELEMENTS * combine.partial_size];
+                    (combine.load_partial)(&lanes, &mut partial);
+                    partial
+                };
+                let mut above = Vec::new();
+                for side in 0..2 {
+                    let here = |rank: &u16| (usize::from(*rank) * 31 + seed * 17) % 7 % 2 == side;
+                    let ranks: Vec<u16> = (0..world).filter(here).collect();
+                    let nodes: Vec<_> = ranks.iter().map(|&rank| (rank..rank + 1, partial(rank))).collect();
+                    if !nodes.is_empty() {
+                        above.extend(cover(&ranks, world).into_iter().zip(combined(combine, world, &nodes, seed)));
+                    }
+                }
+                above.sort_by_key(|(node, _)| node.start);
+                let sum = combined(combine, world, &above, seed + 1);
+                let mut expected = vec![0; ELEMENTS * combine.partial_size];
+                (combine.load_partial)(&reference(&vectors, combine), &mut expected);
+                assert!(sum == [expected], "{}: {world} ranks, seed {seed}", combine.name);
+            }
+        }
     }
 }

@@ -200,6 +200,7 @@ impl Group {
         dict.set_item("retransmissions", stats.host.retransmissions)?;
         dict.set_item("packets_received", stats.host.packets_received)?;
         dict.set_item("in_network", stats.in_network())?;
+        dict.set_item("order", stats.host.order.map(|order| format!("{order:08x}")))?;
         dict.set_item("drops", drops)?;
         Ok(dict)
     }

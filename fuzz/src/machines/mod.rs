@@ -2,6 +2,7 @@
 
 pub mod best_effort;
 pub mod canary;
+pub mod flare;
 pub mod panama;
 pub mod ring;
 pub mod switchml;

@@ -131,11 +131,13 @@ def together(stats: Sequence[tributary.GroupStats]) -> tributary.GroupStats:
     for one in stats:
         drops.update(one.drops)
     received = sum(one.packets_received for one in stats)
+    orders = {one.order for one in stats}
     return tributary.GroupStats(
         packets_sent=sum(one.packets_sent for one in stats),
         retransmissions=sum(one.retransmissions for one in stats),
         packets_received=received,
         # Weighed by what each received: of blocks only shares are known here.
         in_network=sum(one.in_network * one.packets_received for one in stats) / received if received else 0.0,
+        order=orders.pop() if len(orders) == 1 else None,
         drops=dict(drops),
     )

@@ -42,9 +42,10 @@ class Options:
     fallback: str = "gloo"
     #: Seconds until missing ranks are given up, for groups whose script gives no timeout.
     timeout: float | None = None
-    #: "switchml" or "panama" (the switch sums), "canary", "atp" or "pa-atp" (a switch or those of a fabric do), "ring"
-    #: (the hosts do) or "ps" (parameter servers do: those on offer, or one beside each rank). "auto": "switchml"; but
-    #: "ring" between two ranks over the switch in rank 0's process, which gives the same bits with half as many bytes.
+    #: "switchml", "flare" or "panama" (the switch sums), "canary", "atp" or "pa-atp" (a switch or those of a fabric
+    #: do), "ring" (the hosts do) or "ps" (parameter servers do: those on offer, or one beside each rank). "auto":
+    #: "switchml"; but "ring" between two ranks over the switch in rank 0's process, which gives the same bits with half
+    #: as many bytes.
     protocol: str = AUTO
     #: Options of the protocol: "name=value", several with commas between.
     options: str = ""

@@ -12,7 +12,7 @@ struct Protocol {
     alone: bool,
 }
 
-const PROTOCOLS: [Protocol; 7] = [
+const PROTOCOLS: [Protocol; 8] = [
     Protocol { name: "switchml", words: &[&["switchml"], &["switch", "ml"]], alone: false },
     Protocol { name: "canary", words: &[&["canary"]], alone: false },
     Protocol { name: "ring", words: &[&["ring"]], alone: false },
@@ -20,6 +20,7 @@ const PROTOCOLS: [Protocol; 7] = [
     Protocol { name: "panama", words: &[&["panama"]], alone: false },
     Protocol { name: "atp", words: &[&["atp"]], alone: true },
     Protocol { name: "pa_atp", words: &[&["pa", "atp"]], alone: false },
+    Protocol { name: "flare", words: &[&["flare"]], alone: false },
 ];
 
 /// Where each protocol may be named, `*` for its name: its folder, tests, benches and fuzz targets.
@@ -40,11 +41,12 @@ const ROOMS: [&str; 12] = [
 /// Where all may be: published figures have protocols' names, and so has this rule.
 const COMMON_ROOMS: [&str; 3] = ["crates/sim/src/reproduce/", "experiments/", "tests/tidy/"];
 /// Files that hold lines for each protocol, and how many: `mod NAME;`, and a line of a list.
-const LISTS: [(&str, usize); 5] = [
+const LISTS: [(&str, usize); 6] = [
     ("crates/proto/src/lib.rs", 1),
     ("crates/proto/src/protocols.rs", 1),
     ("crates/proto/tests/fuzz/main.rs", 1),
     ("crates/proto/benches/switches/main.rs", 2),
+    ("fuzz/src/machines/mod.rs", 1),
     ("python/tributary/__init__.py", 2),
 ];
 /// Words that mean something else: where, and which. Packets in a ring; a picosecond; the command that offers a server; a

@@ -1,6 +1,7 @@
 //! What one packet costs the switches of the protocols, in one run: all packets of a block, and stage by stage.
 
 mod canary;
+mod flare;
 mod switchml;
 
 use std::hint::black_box;
@@ -108,5 +109,6 @@ criterion_group! {
     targets =
         switchml::switch,
         canary::switch,
+        flare::switch,
 }
 criterion_main!(benches);

@@ -162,6 +162,8 @@ pub struct HostStats {
     pub blocks_at_hosts: u64,
     /// Blocks that this host led and had issued again, once for each time.
     pub reissues: u64,
+    /// A hash of the expression that the last block was summed by, where the protocol has one that does not depend on arrival.
+    pub order: Option<u32>,
     /// Packets of no use, by reason.
     pub drops: DropCounters,
 }

@@ -53,6 +53,8 @@ pub struct JobShape<'a> {
     pub elements_per_packet: u16,
     /// Workers and switches directly below the switch.
     pub children: u16,
+    /// Ranks of the whole job.
+    pub world: u16,
     /// Switches in levels sum for the job.
     pub levels: bool,
     /// What the job's members have chosen.
@@ -157,8 +159,8 @@ impl Protocol {
 
     /// Bytes of shared memory that a job is admitted with at a switch with so many of its members or switches below.
     pub fn share_bytes(&self, job: &JobConfig, children: u16) -> u64 {
-        let JobConfig { slots, elements_per_packet, levels, ref options, .. } = *job;
-        (self.memory)(&JobShape { slots, elements_per_packet, children, levels, options })
+        let JobConfig { slots, elements_per_packet, world, levels, ref options, .. } = *job;
+        (self.memory)(&JobShape { slots, elements_per_packet, children, world, levels, options })
     }
 
     /// The machine that all jobs of the protocol share in one switch of a fabric, where they do.

@@ -8,12 +8,10 @@
 pub mod host;
 mod options;
 mod protocol;
-pub mod reference;
 pub mod switch;
 mod vid;
 pub mod wire;
 
 pub use host::PanamaHost;
 pub use protocol::PROTOCOL;
-pub use reference::reference;
 pub use switch::Panama;

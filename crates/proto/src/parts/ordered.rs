@@ -10,14 +10,16 @@
 //! searched for: a node lies where the first pair of places that it covers does. No two waiting nodes share a pair:
 //! two halves of one pair are siblings at once and do not wait.
 
+mod forest;
 mod rule;
 
 use std::ops::Range;
 
 use tributary_numeric::{Combine, Lanes};
 
+pub use self::forest::{Forest, cover};
+pub use self::rule::{Arrangement, Rule, Scaled};
 use self::rule::{Form, Step};
-pub use self::rule::{Rule, Scaled};
 
 /// A node begins at a multiple of this, where the kernels are fastest.
 const ALIGNMENT: usize = 64;
@@ -65,6 +67,8 @@ pub struct OrderedAccumulator {
     /// Who has arrived of the children from the 65th on: so many words for each block.
     more_arrived: Box<[u64]>,
     more_words: usize,
+    /// What the switch combines of a tree that is larger than its own.
+    forest: Option<Box<Forest>>,
 }
 
 /// Words of bits beyond the first that so many children take.
@@ -87,7 +91,7 @@ struct Block {
 
 impl OrderedAccumulator {
     /// For `blocks` of at most `lane_bytes`, each with one vector from every one of `children`, at least 1, and of `width`
-    /// nodes: [`nodes_needed`], or 1 where no block is ever ordered.
+    /// nodes: [`nodes_needed`] where blocks are combined along the tree, and as many as they have buffers where not.
     pub fn new(children: usize, width: usize, blocks: usize, lane_bytes: usize) -> OrderedAccumulator {
         assert!(children > 0, "a tree has leaves");
         let stride = lane_bytes.next_multiple_of(ALIGNMENT);
@@ -99,7 +103,13 @@ impl OrderedAccumulator {
             blocks: vec![Block::default(); blocks].into(),
             more_arrived: vec![0; blocks * more_words(children)].into(),
             more_words: more_words(children),
+            forest: None,
         }
+    }
+
+    /// The same, for blocks that are combined along a forest, whose places the children are.
+    pub fn with_forest(self, forest: Option<Forest>) -> OrderedAccumulator {
+        OrderedAccumulator { forest: forest.map(Box::new), ..self }
     }
 
     /// What [`OrderedAccumulator::memory_bytes`] will be.
@@ -111,7 +121,8 @@ impl OrderedAccumulator {
 
     /// Bytes that it has taken.
     pub fn memory_bytes(&self) -> usize {
-        let state = size_of_val(&*self.blocks) + size_of_val(&*self.more_arrived);
+        let forest = self.forest.as_ref().map_or(0, |forest| size_of::<Forest>() + forest.memory_bytes());
+        let state = size_of_val(&*self.blocks) + size_of_val(&*self.more_arrived) + forest;
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + self.nodes.memory_bytes() + state
     }
 
@@ -156,6 +167,17 @@ impl OrderedAccumulator {
         }
     }
 
+    /// Vectors that a complete block is.
+    pub fn roots(&self) -> usize {
+        self.forest.as_ref().map_or(1, |forest| forest.roots())
+    }
+
+    /// Writes one of the vectors of a complete block for a switch above, in the order of their ranks.
+    pub fn load_root(&self, block: usize, root: usize, partial: &mut [u8]) {
+        let buffer = self.forest.as_ref().map_or(0, |forest| forest.branches[forest.roots[root]].buffer);
+        (self.rule(block).combine.load_partial)(&self.nodes[self.lanes(block, buffer)], partial);
+    }
+
     /// Writes a complete block for a switch above.
     pub fn load_partial(&self, block: usize, partial: &mut [u8]) {
         (self.rule(block).combine.load_partial)(self.result(block), partial);
@@ -182,7 +204,12 @@ impl OrderedAccumulator {
 
     /// Forgets the block's vectors, so that others may come; these are combined by the rule.
     pub fn begin(&mut self, block: usize, rule: Rule) {
-        debug_assert!(!rule.is_ordered || self.width == nodes_needed(self.children), "a tree needs its nodes");
+        let needed = match rule.arrangement {
+            Arrangement::Tree => nodes_needed(self.children),
+            Arrangement::Buffers(buffers) => buffers.into(),
+            Arrangement::Forest => self.forest().buffers(),
+        };
+        debug_assert!(self.width >= needed, "{:?} needs {needed} nodes", rule.arrangement);
         self.blocks[block] = Block { rule: Some(rule), ..Block::default() };
         // Not of nothing: where there is no memory, processors take long to find that nothing is to be written.
         if self.more_words > 0 {
@@ -192,6 +219,12 @@ impl OrderedAccumulator {
 
     /// Nodes of the block that wait for another, or the result; never more than [`nodes_needed`].
     pub fn nodes_held(&self, block: usize) -> usize {
+        if let Some(Rule { arrangement: Arrangement::Buffers(buffers), .. }) = self.blocks[block].rule {
+            return if self.is_complete(block) { 1 } else { self.count(block).min(buffers.into()) };
+        }
+        if self.forest.is_some() {
+            return self.branches_held(block);
+        }
         let root = Node { level: self.children.next_power_of_two().ilog2(), start: 0 };
         self.held_below(block, root)
     }
@@ -226,14 +259,23 @@ impl OrderedAccumulator {
             0 => held.arrived |= 1 << child,
             word => self.more_arrived[block * self.more_words + word - 1] |= 1 << (child % WORD_BITS),
         }
-        if !rule.is_ordered {
-            let step = if held.count == 1 { Step::Store } else { Step::Right };
-            let start = block * self.width * self.stride;
+        if let Arrangement::Buffers(buffers) = rule.arrangement {
+            let before = held.count - 1;
+            let step = if before < buffers { Step::Store } else { Step::Right };
+            let buffer = if buffers == 1 { 0 } else { usize::from(before % buffers) };
+            let start = (block * self.width + buffer) * self.stride;
             let lanes = &mut self.nodes[start..start + held.elements as usize * rule.combine.lane_size];
             rule.step(form, step, lanes, vector);
-            return usize::from(held.count) == self.children;
+            let is_complete = usize::from(held.count) == self.children;
+            if is_complete && buffers > 1 {
+                self.bring_together(block, buffers);
+            }
+            return is_complete;
         }
         let rule = *rule;
+        if rule.arrangement == Arrangement::Forest {
+            return self.place_in_forest(block, child, vector, form);
+        }
 
         // A leaf whose sibling is there is combined straight from its packet.
         let leaf = self.raised(Node { level: 0, start: child });
@@ -247,6 +289,16 @@ impl OrderedAccumulator {
         let lanes = self.lanes(block, sibling.slot());
         rule.step(form, side, &mut self.nodes[lanes], vector);
         self.climb(block, leaf.parent())
+    }
+
+    /// The last vector of a block in several buffers has come: the first takes in the others, one after the other.
+    fn bring_together(&mut self, block: usize, buffers: u16) {
+        let merge = self.rule(block).combine.merge;
+        for buffer in 1..buffers.min(self.blocks[block].count) {
+            let (first, other) = (self.lanes(block, 0), self.lanes(block, buffer.into()));
+            let (below, above) = self.nodes.split_at_mut(other.start);
+            merge(&mut below[first], &above[..other.end - other.start]);
+        }
     }
 
     /// Merges a complete node with its sibling as long as that is complete too; true if that leads to the root.

@@ -1,14 +1,20 @@
 //! SwitchML (Sapio et al., NSDI 2021): a pool of slots in the switch, self-clocked by the hosts.
 //!
-//! Start with [`wire`]; then the switch's decision table (`switch/slot.rs`, Algorithm 3); then [`host`] (Algorithm 4,
-//! with the stream of appendix B). `docs/protocols/switchml.md` goes through the paper section by section.
+//! The slots and their machines are in [`slots`]: start there with the switch's decision table (Algorithm 3)
+//! and the host (Algorithm 4, with the stream of appendix B). This folder has what is SwitchML's own: the end of the header
+//! ([`wire`]) and the exponents in it. `docs/protocols/switchml.md` goes through the paper section by section.
 
-pub mod host;
+mod dialect;
 mod protocol;
-pub mod switch;
 pub mod wire;
 
-pub use host::SwitchMlHost;
+use self::dialect::SwitchMlDialect;
+use crate::parts::slots;
+
 pub use protocol::PROTOCOL;
 pub(crate) use protocol::can;
-pub use switch::SwitchMl;
+
+/// A worker's machine.
+pub type SwitchMlHost = slots::SlotHost<SwitchMlDialect>;
+/// A switch's machine.
+pub type SwitchMl = slots::SlotSwitch<SwitchMlDialect>;

@@ -1,12 +1,12 @@
 //! SwitchML as a value of the registry.
 
-use super::{SwitchMl, SwitchMlHost, switch, wire};
+use super::{SwitchMl, SwitchMlDialect, SwitchMlHost, wire};
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::{OptionSet, Options};
 use crate::contract::protocol::{Placement, Protocol, Refusal};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
-use crate::parts::layout;
+use crate::parts::{layout, slots};
 
 /// SwitchML (Sapio et al., NSDI 2021): self-clocked slots in one switch, or in levels of switches.
 pub static PROTOCOL: Protocol = Protocol {
@@ -19,7 +19,7 @@ pub static PROTOCOL: Protocol = Protocol {
     options: OptionSet::new("switchml", &[Numbers::OPTION, NarrowBlocks::OPTION]),
     numbers: Numbers::chosen,
     can: |spec, options| can("switchml", spec, options),
-    memory: switch::memory,
+    memory: slots::switch::memory::<SwitchMlDialect>,
     host: |values, config| Box::new(SwitchMlHost::new(values, config)),
     switch: Some(|values, config| Box::new(SwitchMl::new(values, config))),
     resizes: false,

@@ -36,6 +36,7 @@ macro_rules! targets {
 
 mod best_effort;
 mod canary;
+mod flare;
 mod panama;
 mod ring;
 mod switchml;

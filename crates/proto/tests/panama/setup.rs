@@ -9,7 +9,8 @@ use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
-use tributary_proto::panama::{PROTOCOL, reference};
+use tributary_proto::panama::PROTOCOL;
+use tributary_proto::parts::reference::reference;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::harness::Network;

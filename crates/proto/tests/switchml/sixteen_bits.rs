@@ -138,8 +138,8 @@ fn a_block_without_an_agreed_exponent_is_dropped() {
         Common { kind: 0, ..job.common() }.emit(&mut bytes);
         kind.put(&mut bytes);
         let spec = Spec::allreduce(8, DType::BF16, ReduceOp::Sum);
-        let look_ahead = LookAhead::known(BlockExponent::ZERO);
-        Header { wid: ChildId(0), idx: 0, look_ahead, phase: 0, spec }.emit(&mut bytes);
+        let word = LookAhead::known(BlockExponent::ZERO);
+        Header { wid: ChildId(0), idx: 0, word, phase: 0, spec }.emit(&mut bytes);
         let len = HEADER_LEN + 2 * elements;
         let mut packet = PacketMut { bytes: &mut bytes, len, wire_len: len, ecn: Ecn::NotCapable };
         let verdict = switch.process(Time::ZERO, PortId(0), &mut packet, &NoQueues);

@@ -14,7 +14,7 @@ use crate::setup::{at_ms, check_sums, collective, job, star};
 
 fn header(wid: u16, idx: u16, phase: u32) -> Header {
     let spec = Spec::allreduce(64, DType::F32, ReduceOp::Sum);
-    Header { wid: ChildId(wid), idx, look_ahead: LookAhead::UNKNOWN, phase, spec }
+    Header { wid: ChildId(wid), idx, word: LookAhead::UNKNOWN, phase, spec }
 }
 
 /// A packet that is nearly right: the headers of one, with some bytes changed.

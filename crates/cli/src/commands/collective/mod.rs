@@ -44,12 +44,14 @@ afterwards; bf16 in a file is two raw bytes (V2), as numpy with ml_dtypes writes
 
 Integers wrap, and their averages round towards zero. switchml and ring sum floats as floats;
 with --option numbers=fixed switchml sums them in 32-bit fixed point, as in its paper. canary
-always does, and so sums and averages f32, f16, bf16 and i32 only.
+always does, and so sums and averages f32, f16, bf16 and i32 only. Where a protocol has the option
+reproducible, sums with it have the same bits in every run over the same tree of switches, and the
+report says of which order.
 
 With --json the last line is one object: collective, protocol, job, rank, world, elements, dtype,
 op, iters, seconds (median), goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent,
-retransmissions, in_network (fraction), blocks_at_hosts, elements_per_packet, cpu_seconds (of the
-collectives), checked.";
+retransmissions, in_network (fraction), blocks_at_hosts, order (of the sum, as a
+hash, where there is one), elements_per_packet, cpu_seconds (of the collectives), checked.";
 
 const REDUCE_HELP: &str = "\
 Examples:
@@ -236,6 +238,7 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
         retransmissions: stats.host.retransmissions,
         in_network: stats.in_network(),
         blocks_at_hosts: stats.host.blocks_at_hosts,
+        order: stats.host.order.map(|order| format!("{order:08x}")),
         elsewhere: member.protocol.shared.as_ref().map(|shared| (shared.elsewhere)(member.world, &options)),
         elements_per_packet,
         cpu_seconds,

@@ -43,6 +43,9 @@ pub struct Report {
     pub in_network: f64,
     /// Blocks whose sum was made at hosts.
     pub blocks_at_hosts: u64,
+    /// The expression that the last block was summed by, as a hash, where the protocol has one that does not depend on arrival.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
     /// Where that was, and why, if the protocol has memory in switches for all.
     #[serde(skip)]
     pub elsewhere: Option<String>,
@@ -77,6 +80,7 @@ impl Report {
             ("ATE/s", format!("{:.3} million", self.ate_per_s / 1e6)),
             ("packets", format!("{} sent, {} of them again", self.packets_sent, self.retransmissions)),
             ("in network", self.where_summed()),
+            ("order", self.order.clone().unwrap_or_default()),
             ("result", result.to_string()),
         ];
         let filled = rows.iter().filter(|(_, value)| !value.is_empty());

@@ -33,12 +33,23 @@ pub struct Scaled {
     pub op: ReduceOp,
 }
 
+/// Which of a block's vectors meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrangement {
+    /// Siblings of the tree over the places: one expression, whatever comes first.
+    Tree,
+    /// Siblings of a tree over more places than there are here, as far as they are here: what a switch of several does.
+    Forest,
+    /// As they come, in so many buffers in turn, at least one; the last vector brings the buffers together, the later ones into
+    /// the first.
+    Buffers(u16),
+}
+
 /// How the vectors of one block are combined.
 #[derive(Clone, Copy)]
 pub struct Rule {
     pub(super) combine: &'static Combine,
-    /// Along the tree; otherwise in the order of arrival, which makes no difference to the result.
-    pub(super) is_ordered: bool,
+    pub(super) arrangement: Arrangement,
     pub(super) scaled: Option<Scaled>,
     /// The lanes hold what whoever has all contributions says, as it came.
     pub(super) is_replaced: bool,
@@ -47,17 +58,22 @@ pub struct Rule {
 impl Rule {
     /// Along the tree, or in any order where that makes no difference.
     pub fn native(combine: &'static Combine, is_ordered: bool) -> Rule {
-        Rule { is_ordered, ..Rule::in_any_order(combine) }
+        Rule::arranged(combine, if is_ordered { Arrangement::Tree } else { Arrangement::Buffers(1) })
+    }
+
+    /// In one of the ways.
+    pub fn arranged(combine: &'static Combine, arrangement: Arrangement) -> Rule {
+        Rule { combine, arrangement, scaled: None, is_replaced: false }
     }
 
     /// Along the tree.
     pub fn along_the_tree(combine: &'static Combine) -> Rule {
-        Rule { is_ordered: true, ..Rule::in_any_order(combine) }
+        Rule::arranged(combine, Arrangement::Tree)
     }
 
     /// As vectors come, where that makes no difference to the result.
     pub fn in_any_order(combine: &'static Combine) -> Rule {
-        Rule { combine, is_ordered: false, scaled: None, is_replaced: false }
+        Rule::arranged(combine, Arrangement::Buffers(1))
     }
 
     /// The same, of hosts' vectors that are brought to fixed point here; partial results are in fixed point.

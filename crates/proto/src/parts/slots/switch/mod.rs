@@ -1,20 +1,23 @@
-//! The switch's side: Algorithm 3 for one job in one tree, alone or in levels (§7).
+//! The switch's side: SwitchML's Algorithm 3 for one job in one tree, alone or in levels (§7).
 
 mod notices;
+mod places;
 mod pool;
 mod slot;
+mod trouble;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use self::notices::{Audience, Notices};
 use self::pool::{Block, Pool, VersionId};
-use self::slot::{Action, Relation, State, on_contribution, on_mismatch, on_parent_result};
-use super::wire::{HEADER_LEN, Header, Kind, Mismatch, put_look_ahead, put_wid};
+use self::slot::{Action, Relation, State, on_contribution, on_parent_result};
+use super::wire::{Header, Kind, header_len, put_wid, put_word};
+use super::{Dialect, Word};
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
 use crate::contract::metric::Metric;
-use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
@@ -26,36 +29,48 @@ use crate::parts::form::Form;
 use crate::parts::inquiry::{Inquiry, Neighbour};
 use crate::parts::layout;
 use crate::parts::memory::heap_bytes;
-use crate::parts::report::Report;
 
 /// Bytes that a job of this shape takes in one tree.
-pub fn memory(shape: &JobShape<'_>) -> u64 {
-    Pool::memory(shape)
+pub fn memory<D: Dialect>(shape: &JobShape<'_>) -> u64 {
+    // A switch of a tree may have to send every version up.
+    let partials = if shape.levels { 2 * usize::from(shape.slots) * size_of::<Partial>() } else { 0 };
+    Pool::<D>::memory(shape) + partials as u64
 }
 
 /// One job's slots in one tree of one switch.
-pub struct SwitchMl {
+pub struct SlotSwitch<D: Dialect> {
     members: Vec<PortId>,
     group: GroupId,
     parent: Option<Parent>,
     sizes: BlockSizes,
     common: Common,
-    pool: Pool,
-    /// Versions whose partial result is to be sent up, though no packet of the right size is at hand, and where the
-    /// packet came in that completed it.
-    partials: VecDeque<(VersionId, PortId)>,
-    notices: Notices,
+    pool: Pool<D>,
+    /// Versions whose partial result is to be sent up, though no packet of the right size is at hand.
+    partials: VecDeque<Partial>,
+    notices: Notices<D::Word>,
     inquiry: Inquiry,
     counters: Counters,
 }
 
+/// A partial result that is to be sent up.
+#[derive(Clone, Copy)]
+struct Partial {
+    version: VersionId,
+    /// Where the packet came in that completed it.
+    ingress: PortId,
+    /// The next of its parts, and the end.
+    part: u16,
+    end: u16,
+}
+
 /// What a child's UPDATE or PROBE brings.
-struct Contribution<'a> {
-    header: &'a Header,
+struct Contribution<'a, W> {
+    header: &'a Header<W>,
     kind: Kind,
     elements: u32,
     form: Form,
     ingress: PortId,
+    place: usize,
 }
 
 /// What becomes of a packet: the verdicts that this switch gives, small enough to stay in a register.
@@ -71,26 +86,43 @@ struct Counters {
     blocks_completed: u64,
     contributions: u64,
     unicast_resends: u64,
+    /// How the last block was combined, where its packets say so.
+    order: Option<u32>,
 }
 
-impl SwitchMl {
+impl Counters {
+    fn metrics(&self) -> Vec<Metric> {
+        let resends = Metric::counter("unicast_resends", self.unicast_resends, "Results sent again to single members.");
+        let order = self.order.map(|order| {
+            let help =
+                "The expression that the last block was summed by, as the number that ranks report in hexadecimal.";
+            Metric::gauge("order", order.into(), help)
+        });
+        [resends].into_iter().chain(order).collect()
+    }
+}
+
+impl<D: Dialect> SlotSwitch<D> {
+    const HEADER_LEN: usize = header_len::<D::Word>();
+
     /// A machine with all its memory.
-    pub fn new(values: Values, config: &SwitchConfig) -> SwitchMl {
+    pub fn new(values: Values, config: &SwitchConfig) -> SlotSwitch<D> {
         let slots = layout::slots_of(&config.job, config.tree);
-        SwitchMl {
+        let dialect = D::of(&config.job.options, config.job.levels, config.job.world);
+        SlotSwitch {
             members: config.members.clone(),
             group: config.group,
             parent: config.parent,
             sizes: BlockSizes::new(
                 values,
-                Numbers::chosen(&config.job.options),
-                NarrowBlocks::chosen(&config.job.options, config.job.levels),
+                dialect.numbers(),
+                dialect.narrow(),
                 config.job.payload_bytes(),
-                HEADER_LEN,
+                Self::HEADER_LEN,
             ),
             common: config.job.common(),
             partials: VecDeque::with_capacity(if config.parent.is_some() { 2 * slots.len() } else { 0 }),
-            pool: Pool::new(values, &config.job, slots, config.members.len()),
+            pool: Pool::new(values, config),
             notices: Notices::new(config),
             inquiry: Inquiry::new(config),
             counters: Counters::default(),
@@ -107,7 +139,7 @@ impl SwitchMl {
             return match kind {
                 Kind::Result => self.parent_result(now, version, &header, packet),
                 Kind::Mismatch => self.mismatch_elsewhere(now, version, &header, packet, true),
-                Kind::Report => self.report(Neighbour::Parent, &header, packet),
+                Kind::Report => self.hear_report(Neighbour::Parent, &header, packet),
                 Kind::Query => Ok(self.query(Neighbour::Parent, header)),
                 Kind::Update | Kind::Probe => Err(DropReason::BadKind),
             };
@@ -117,13 +149,14 @@ impl SwitchMl {
         }
         let child = Neighbour::Child(header.wid);
         match kind {
-            Kind::Update | Kind::Probe => {
+            Kind::Update | Kind::Probe if D::sends(kind) => {
                 let form = if self.inquiry.is_switch(child) { Form::Partial } else { Form::Host };
+                let place = self.pool.place(header.wid, header.word.part()).ok_or(DropReason::BadField)?;
                 let elements = self.sizes.of(&header.spec)?.elements(form, packet, kind == Kind::Probe)?;
                 self.contribution(
                     now,
                     version,
-                    &Contribution { header: &header, kind, elements, form, ingress },
+                    &Contribution { header: &header, kind, elements, form, ingress, place },
                     packet,
                 )
             }
@@ -131,8 +164,8 @@ impl SwitchMl {
             Kind::Mismatch if self.inquiry.is_switch(child) => {
                 self.mismatch_elsewhere(now, version, &header, packet, false)
             }
-            Kind::Report if self.inquiry.is_switch(child) => self.report(child, &header, packet),
-            Kind::Mismatch | Kind::Result | Kind::Report => Err(DropReason::BadKind),
+            Kind::Report if self.inquiry.is_switch(child) => self.hear_report(child, &header, packet),
+            _ => Err(DropReason::BadKind),
         }
     }
 
@@ -142,17 +175,17 @@ impl SwitchMl {
         &mut self,
         now: Time,
         version: VersionId,
-        brought: &Contribution<'_>,
+        brought: &Contribution<'_, D::Word>,
         packet: &mut PacketMut<'_>,
     ) -> Result<Answer, DropReason> {
-        let &Contribution { header, kind, elements, ingress, .. } = brought;
+        let &Contribution { header, kind, elements, ingress, place, .. } = brought;
         let held = self.pool.get(version);
         let (relation, state) = (Relation::of(header.phase, held.phase), held.state);
         let same_spec = held.block.spec == header.spec && held.block.kind == kind;
         let same_block = same_spec && held.block.elements == elements;
         let shadow_complete = self.pool.shadow_complete(version, header.phase);
-        let seen = self.pool.has_seen(version, header.wid);
-        let crossed = relation == Relation::Same && self.pool.crossed(now, version, header.wid);
+        let seen = self.pool.has_seen(version, place);
+        let crossed = relation == Relation::Same && self.pool.crossed(now, version, place);
         match on_contribution(relation, state, seen, shadow_complete, crossed) {
             Action::Begin => {
                 let block = Block { kind, spec: header.spec, elements };
@@ -174,26 +207,38 @@ impl SwitchMl {
                 self.write(version, Kind::Result, Form::Host, packet);
                 Ok(Answer::Port(ingress))
             }
-            Action::ResendPartial => Ok(self.send_to_parent(version, brought, packet)),
+            // Its own part alone: a burst of all parts, where queues are short, would lose the same ones each time.
+            Action::ResendPartial => {
+                let part = self.pool.part_of(place);
+                Ok(self.send_to_parent(version, part..part + 1, brought, packet))
+            }
             Action::Drop(reason) => Err(reason),
         }
     }
 
     /// Lines 6 to 17.
     #[inline]
-    fn add(&mut self, now: Time, version: VersionId, brought: &Contribution<'_>, packet: &mut PacketMut<'_>) -> Answer {
-        let &Contribution { header, form, .. } = brought;
-        let count = self.pool.add(version, header, &packet.bytes[HEADER_LEN..packet.len], form);
+    fn add(
+        &mut self,
+        now: Time,
+        version: VersionId,
+        brought: &Contribution<'_, D::Word>,
+        packet: &mut PacketMut<'_>,
+    ) -> Answer {
+        let &Contribution { header, form, place, .. } = brought;
+        let count = self.pool.add(version, header, place, &packet.bytes[Self::HEADER_LEN..packet.len], form);
         self.counters.contributions += 1;
-        if usize::from(count) < self.members.len() {
+        if usize::from(count) < self.pool.places() {
             return Answer::Consume;
         }
         if self.parent.is_some() {
             self.pool.await_parent(now, version);
-            return self.send_to_parent(version, brought, packet);
+            let parts = 0..self.pool.parts() as u16;
+            return self.send_to_parent(version, parts, brought, packet);
         }
         self.counters.blocks_completed += 1;
         self.pool.complete(now, version);
+        self.counters.order = self.pool.get(version).word.order();
         self.write(version, Kind::Result, Form::Host, packet);
         Answer::Group(self.group)
     }
@@ -203,20 +248,25 @@ impl SwitchMl {
         let held = self.pool.get(version);
         let Sizes { encoding, .. } = self.sizes.of(&held.block.spec).expect("a block that is held can be summed");
         kind.put(packet.bytes);
-        put_look_ahead(packet.bytes, held.look_ahead);
-        packet.len = HEADER_LEN + form.buffer_len(encoding, held.block.elements);
-        packet.wire_len = HEADER_LEN + form.wire_len(encoding, held.block.elements);
-        self.pool.load(version, &mut packet.bytes[HEADER_LEN..packet.len], form);
+        put_word(packet.bytes, held.word);
+        packet.len = Self::HEADER_LEN + form.buffer_len(encoding, held.block.elements);
+        packet.wire_len = Self::HEADER_LEN + form.wire_len(encoding, held.block.elements);
+        self.pool.load(version, &mut packet.bytes[Self::HEADER_LEN..packet.len], form);
     }
 
-    /// Sends the partial result up: in the packet, where that is one of the same size.
-    fn send_to_parent(&mut self, version: VersionId, brought: &Contribution<'_>, packet: &mut PacketMut<'_>) -> Answer {
+    /// Sends parts of the partial result up: in the packet, where there is one part and the packet is of the same size.
+    fn send_to_parent(
+        &mut self,
+        version: VersionId,
+        parts: Range<u16>,
+        brought: &Contribution<'_, D::Word>,
+        packet: &mut PacketMut<'_>,
+    ) -> Answer {
         let &Contribution { header, form, ingress, .. } = brought;
         let parent = self.parent.expect("only a switch with a parent awaits it");
-        if form == Form::Host && self.sizes.of(&header.spec).is_ok_and(|sizes| sizes.encoding.is_wide()) {
-            if !self.partials.iter().any(|&(waiting, _)| waiting == version) {
-                self.partials.push_back((version, ingress));
-            }
+        let mut is_wide = || self.sizes.of(&header.spec).is_ok_and(|sizes| sizes.encoding.is_wide());
+        if self.pool.parts() > 1 || form == Form::Host && is_wide() {
+            self.queue_partial(Partial { version, ingress, part: parts.start, end: parts.end });
             return Answer::Consume;
         }
         self.write(version, self.pool.get(version).block.kind, Form::Partial, packet);
@@ -224,20 +274,40 @@ impl SwitchMl {
         Answer::Port(parent.port)
     }
 
+    /// One entry a version, so that memory stays bounded.
+    fn queue_partial(&mut self, partial: Partial) {
+        match self.partials.iter_mut().find(|waiting| waiting.version == partial.version) {
+            Some(waiting) => {
+                (waiting.part, waiting.end) = (waiting.part.min(partial.part), waiting.end.max(partial.end));
+            }
+            None => self.partials.push_back(partial),
+        }
+    }
+
     /// The next partial result for which no packet was at hand.
     fn poll_partial(&mut self, buf: &mut [u8]) -> Option<Emission> {
         let parent = self.parent?;
         loop {
-            let (version, ingress) = self.partials.pop_front()?;
+            let parts = self.pool.parts();
+            let front = self.partials.front_mut()?;
+            let Partial { version, ingress, part, end } = *front;
+            front.part += 1;
             let held = *self.pool.get(version);
+            if held.state != State::AwaitsParent || part + 1 >= end {
+                self.partials.pop_front();
+            }
             if held.state != State::AwaitsParent {
                 continue;
             }
             self.common.emit(buf);
             let (idx, spec) = (self.pool.slot_of(version), held.block.spec);
-            Header { wid: parent.child, idx, look_ahead: held.look_ahead, phase: held.phase, spec }.emit(buf);
+            Header { wid: parent.child, idx, word: held.word, phase: held.phase, spec }.emit(buf);
             let mut packet = PacketMut::new(buf, Ecn::NotCapable);
             self.write(version, held.block.kind, Form::Partial, &mut packet);
+            if parts > 1 {
+                put_word(packet.bytes, held.word.with_part(part));
+                self.pool.load_part(version, part.into(), &mut packet.bytes[Self::HEADER_LEN..packet.len]);
+            }
             let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
             return Some(Emission { len, wire_len, ecn, verdict: Verdict::Port(parent.port), ingress: Some(ingress) });
         }
@@ -248,7 +318,7 @@ impl SwitchMl {
         &mut self,
         now: Time,
         version: VersionId,
-        header: &Header,
+        header: &Header<D::Word>,
         packet: &PacketMut<'_>,
     ) -> Result<Answer, DropReason> {
         let held = self.pool.get(version);
@@ -257,81 +327,19 @@ impl SwitchMl {
             return Err(DropReason::Mismatch);
         }
         let (elements, encoding) = (held.block.elements as usize, self.sizes.of(&header.spec)?.encoding);
-        if packet.len != HEADER_LEN + encoding.buffer_len(elements)
-            || packet.wire_len != HEADER_LEN + encoding.wire_len(elements)
+        if packet.len != Self::HEADER_LEN + encoding.buffer_len(elements)
+            || packet.wire_len != Self::HEADER_LEN + encoding.wire_len(elements)
         {
             return Err(DropReason::BadLength);
         }
-        self.pool.finish(now, version, header.look_ahead, &packet.bytes[HEADER_LEN..packet.len]);
+        self.pool.finish(now, version, header.word, &packet.bytes[Self::HEADER_LEN..packet.len]);
         self.counters.blocks_completed += 1;
+        self.counters.order = header.word.order();
         Ok(Answer::Group(self.group))
-    }
-
-    /// Ranks below this switch disagree: all of them are told, and the switch above tells all others.
-    fn mismatch_here(&mut self, version: VersionId, header: &Header) -> DropReason {
-        let a = self.pool.first_seen(version).expect("somebody began the phase");
-        // All ranks below a child bring the same, or it would have told of their disagreement.
-        let (a, b) = (self.inquiry.rank_of(a), self.inquiry.rank_of(header.wid));
-        let mismatch = Mismatch { a, a_spec: self.pool.get(version).block.spec, b, b_spec: header.spec };
-        self.pool.note(version, mismatch);
-        self.notices.push(Audience::Children, Kind::Mismatch, *header);
-        self.notices.tell_parent(*header);
-        DropReason::Mismatch
-    }
-
-    /// Another switch has found that ranks disagree.
-    fn mismatch_elsewhere(
-        &mut self,
-        now: Time,
-        version: VersionId,
-        header: &Header,
-        packet: &PacketMut<'_>,
-        from_above: bool,
-    ) -> Result<Answer, DropReason> {
-        let mismatch = Mismatch::parse(packet.bytes.get(HEADER_LEN..packet.len).ok_or(DropReason::Truncated)?)?;
-        let held = self.pool.get(version);
-        let relation = Relation::of(header.phase, held.phase);
-        on_mismatch(relation, held.state, self.pool.shadow_complete(version, header.phase))?;
-        if relation == Relation::Next {
-            let (block, encoding) =
-                (Block { kind: Kind::Probe, spec: header.spec, elements: 0 }, self.sizes.of(&header.spec)?.encoding);
-            self.pool.begin(now, version, header.phase, block, &encoding)?;
-        }
-        self.pool.note(version, mismatch);
-        if !from_above {
-            self.notices.tell_parent(*header);
-        }
-        Ok(Answer::Group(self.group))
-    }
-
-    /// Who is missing? What is known is told at once; other switches may know more.
-    fn query(&mut self, by: Neighbour, header: Header) -> Answer {
-        let (pool, question) = (&self.pool, (header.idx, header.phase));
-        self.inquiry.ask(by, question);
-        self.notices.push(Audience::One(by), Kind::Report, header);
-        if !pool.is_done(header.idx, header.phase) {
-            let has_contributed = |wid| pool.has_contributed(header.idx, header.phase, wid);
-            for other in self.inquiry.informants(has_contributed).filter(|&other| other != by) {
-                self.notices.push(Audience::One(other), Kind::Query, header);
-            }
-        }
-        Answer::Consume
-    }
-
-    /// Another switch says who is missing.
-    fn report(&mut self, from: Neighbour, header: &Header, packet: &PacketMut<'_>) -> Result<Answer, DropReason> {
-        let report = Report::parse(&packet.bytes[HEADER_LEN..packet.len])?;
-        let question = (header.idx, header.phase);
-        if self.inquiry.hear(from, question, report) {
-            for asker in self.inquiry.askers(question, from) {
-                self.notices.push(Audience::One(asker), Kind::Report, *header);
-            }
-        }
-        Ok(Answer::Consume)
     }
 }
 
-impl Switch for SwitchMl {
+impl<D: Dialect> Switch for SlotSwitch<D> {
     fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, _ports: &dyn PortView) -> Verdict {
         match self.receive(now, ingress, packet) {
             Ok(Answer::Consume) => Verdict::Consume,
@@ -354,7 +362,7 @@ impl Switch for SwitchMl {
     fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.pool.memory_bytes()
-            + self.partials.capacity() * size_of::<(VersionId, PortId)>()
+            + self.partials.capacity() * size_of::<Partial>()
             + heap_bytes(&self.members)
             + self.notices.memory_bytes()
             + self.inquiry.memory_bytes()
@@ -373,11 +381,7 @@ impl Switch for SwitchMl {
             lag: None,
             blocks_completed: self.counters.blocks_completed,
             contributions: self.counters.contributions,
-            metrics: vec![Metric::counter(
-                "unicast_resends",
-                self.counters.unicast_resends,
-                "Results sent again to single members.",
-            )],
+            metrics: self.counters.metrics(),
             orders: Vec::new(),
         }
     }

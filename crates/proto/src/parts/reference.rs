@@ -1,4 +1,5 @@
-//! The bits that a sum has, computed at home: the same adder trees by recursion over the vectors of all ranks.
+//! The bits that a sum has where each switch combines along the tree over its children's places ([`super::ordered`]), computed at
+//! home by recursion over the vectors of all ranks.
 //!
 //! "Reproducible" means this: same inputs, same tree, same bits. Who knows the tree can check.
 

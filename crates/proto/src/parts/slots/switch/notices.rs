@@ -10,7 +10,8 @@ use crate::contract::switch::{Emission, Verdict};
 use crate::contract::wire::Common;
 use crate::parts::inquiry::{Inquiry, Neighbour};
 use crate::parts::memory::heap_bytes;
-use crate::switchml::wire::{HEADER_LEN, Header, Kind};
+use crate::parts::slots::wire::{Header, Kind, header_len};
+use crate::parts::slots::{Dialect, Word};
 
 /// Whom a notice is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,25 +22,25 @@ pub enum Audience {
     Children,
 }
 
-struct Notice {
+struct Notice<W> {
     to: Audience,
     kind: Kind,
-    header: Header,
+    header: Header<W>,
 }
 
 /// Notices that wait to be sent: at most one of each kind for each audience, so that memory stays bounded. A later one
 /// takes the place of an earlier: who still wants the earlier asks again.
-pub struct Notices {
-    waiting: VecDeque<Notice>,
+pub struct Notices<W> {
+    waiting: VecDeque<Notice<W>>,
     common: Common,
     members: Vec<PortId>,
     group: GroupId,
     parent: Option<Parent>,
 }
 
-impl Notices {
+impl<W: Word> Notices<W> {
     /// None yet, and room for one of each kind to each neighbour and to the group.
-    pub fn new(config: &SwitchConfig) -> Notices {
+    pub fn new(config: &SwitchConfig) -> Notices<W> {
         const KINDS: usize = 3;
         Notices {
             waiting: VecDeque::with_capacity(KINDS * (config.members.len() + 2)),
@@ -51,13 +52,13 @@ impl Notices {
     }
 
     /// A notice about the slot and phase of `header`, which is from whoever made it necessary.
-    pub fn push(&mut self, to: Audience, kind: Kind, header: Header) {
+    pub fn push(&mut self, to: Audience, kind: Kind, header: Header<W>) {
         self.waiting.retain(|waiting| (waiting.to, waiting.kind) != (to, kind));
         self.waiting.push_back(Notice { to, kind, header });
     }
 
     /// Tells the parent that ranks disagree, if there is one.
-    pub fn tell_parent(&mut self, header: Header) {
+    pub fn tell_parent(&mut self, header: Header<W>) {
         if self.parent.is_some() {
             self.push(Audience::One(Neighbour::Parent), Kind::Mismatch, header);
         }
@@ -73,7 +74,13 @@ impl Notices {
     }
 
     /// Writes the next notice.
-    pub fn poll(&mut self, pool: &Pool, inquiry: &Inquiry, buf: &mut [u8]) -> Option<Emission> {
+    pub fn poll<D: Dialect<Word = W>>(
+        &mut self,
+        pool: &Pool<D>,
+        inquiry: &Inquiry,
+        buf: &mut [u8],
+    ) -> Option<Emission> {
+        let header_len = header_len::<W>();
         loop {
             let Notice { to, kind, header } = self.waiting.pop_front()?;
             let Some((verdict, wid)) = self.way(to, header.wid) else { continue };
@@ -82,11 +89,11 @@ impl Notices {
                 (Kind::Report, Audience::One(neighbour)) => {
                     let has_contributed = |wid| pool.has_contributed(idx, phase, wid);
                     let report = inquiry.report(neighbour, (idx, phase), has_contributed, pool.is_done(idx, phase));
-                    HEADER_LEN + report.emit(&mut buf[HEADER_LEN..])
+                    header_len + report.emit(&mut buf[header_len..])
                 }
-                (Kind::Query, _) => HEADER_LEN,
+                (Kind::Query, _) => header_len,
                 _ => match pool.mismatch(idx, phase) {
-                    Some(mismatch) => HEADER_LEN + mismatch.emit(&mut buf[HEADER_LEN..]),
+                    Some(mismatch) => header_len + mismatch.emit(&mut buf[header_len..]),
                     None => continue,
                 },
             };
@@ -98,6 +105,6 @@ impl Notices {
 
     /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
-        self.waiting.capacity() * size_of::<Notice>() + heap_bytes(&self.members)
+        self.waiting.capacity() * size_of::<Notice<W>>() + heap_bytes(&self.members)
     }
 }

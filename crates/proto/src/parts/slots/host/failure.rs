@@ -1,10 +1,10 @@
 //! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
 
-use super::{Stage, SwitchMlHost};
+use super::{Dialect, SlotHost, Stage};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
 use crate::parts::report::Report;
-use crate::switchml::wire::{Header, Mismatch};
+use crate::parts::slots::wire::{Header, Mismatch};
 
 /// What the switch last said about a slot.
 pub(super) struct Heard {
@@ -13,9 +13,9 @@ pub(super) struct Heard {
     report: Report,
 }
 
-impl SwitchMlHost {
+impl<D: Dialect> SlotHost<D> {
     /// Later reports count, unless the switch has forgotten meanwhile what others told it.
-    pub(super) fn report(&mut self, header: &Header, report: Report) -> Result<(), DropReason> {
+    pub(super) fn report(&mut self, header: &Header<D::Word>, report: Report) -> Result<(), DropReason> {
         let (slot, phase) = (header.idx, header.phase);
         let before = self.heard.as_ref().filter(|heard| (heard.slot, heard.phase) == (slot, phase));
         if before.is_none_or(|heard| !heard.report.knows_more_than(&report)) {
@@ -24,7 +24,7 @@ impl SwitchMlHost {
         Ok(())
     }
 
-    pub(super) fn mismatch(&mut self, header: &Header, mismatch: Mismatch) -> Result<(), DropReason> {
+    pub(super) fn mismatch(&mut self, header: &Header<D::Word>, mismatch: Mismatch) -> Result<(), DropReason> {
         let slot = &mut self.slots[usize::from(header.idx)];
         slot.stage = Stage::Refused;
         slot.in_flight = false;

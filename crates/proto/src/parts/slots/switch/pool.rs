@@ -2,22 +2,25 @@
 
 use std::ops::Range;
 
-use tributary_numeric::{BlockExponent, ReduceOp, Scale};
+use tributary_numeric::{ReduceOp, Scale};
 
+use super::places::Places;
 use super::slot::{Relation, State};
-use crate::contract::config::JobConfig;
+use crate::contract::config::SwitchConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
-use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
+use crate::contract::numbers::Encoding;
 use crate::contract::protocol::JobShape;
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
 use crate::parts::agreement::{Agreement, Stage};
 use crate::parts::form::Form;
+use crate::parts::layout;
 use crate::parts::memory::heap_bytes;
-use crate::parts::ordered::{OrderedAccumulator, Rule, Scaled, nodes_needed};
-use crate::switchml::wire::{Header, Kind, LookAhead, Mismatch};
+use crate::parts::ordered::{Forest, OrderedAccumulator, Rule, Scaled};
+use crate::parts::slots::wire::{Header, Kind, Mismatch};
+use crate::parts::slots::{Dialect, Word};
 
 /// What contributions to one phase of a slot must have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +46,13 @@ impl Block {
 
 /// One version of one slot.
 #[derive(Clone, Copy, Debug)]
-pub struct Version {
+pub struct Version<W> {
     /// The phase that it serves or served last.
     pub phase: u32,
     /// What it holds.
     pub state: State,
-    /// What the contributors say together about their next blocks.
-    pub look_ahead: LookAhead,
+    /// What the contributors say together.
+    pub word: W,
     /// What they contribute to.
     pub block: Block,
     /// What ranks have agreed on in this slot, this phase included once it is complete.
@@ -69,24 +72,20 @@ const UNKNOWN: Span = Span(u64::MAX);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionId(usize);
 
-/// Nodes of accumulator for each version.
-fn width(numbers: Numbers, children: usize) -> usize {
-    match numbers {
-        Numbers::Float => nodes_needed(children),
-        Numbers::Fixed => 1,
-    }
-}
-
 /// All slots of one job in one tree.
-pub struct Pool {
+pub struct Pool<D: Dialect> {
+    dialect: D,
     slots: Range<u16>,
-    versions: Vec<Version>,
+    versions: Vec<Version<D::Word>>,
     /// `pool[2, s]` and `seen[2, s, n]` of Algorithm 3: a block for each version.
     sums: OrderedAccumulator,
-    /// Children whose packet was let go because it had crossed the answer; `words` for each version.
+    /// Places whose packet was let go because it had crossed the answer; `words` for each version.
     excused: Vec<u64>,
     words: usize,
     children: usize,
+    places: Places,
+    /// The switch is above all ranks.
+    is_root: bool,
     /// Ranks of the whole job.
     world: u16,
     /// A collective of so many elements has two blocks or more in every slot.
@@ -94,19 +93,26 @@ pub struct Pool {
     mismatches: Vec<Option<Mismatch>>,
 }
 
-impl Pool {
-    /// New slots of a tree of a job, for `children` contributors.
-    pub fn new(values: Values, job: &JobConfig, slots: Range<u16>, children: usize) -> Pool {
+impl<D: Dialect> Pool<D> {
+    /// New slots of a switch's tree.
+    pub fn new(values: Values, config: &SwitchConfig) -> Pool<D> {
+        let (job, children) = (&config.job, config.members.len());
+        let slots = layout::slots_of(job, config.tree);
+        let dialect = D::of(&job.options, job.levels, job.world);
+        let (places, forest) = match dialect.is_over_ranks() {
+            true => Some(Places::of_ranks(config)).map(|(places, forest)| (places, Some(forest))),
+            false => None,
+        }
+        .unwrap_or_else(|| (Places::of_children(children), None));
+        let width = forest.as_ref().map_or_else(|| dialect.width(children, job.world), Forest::buffers);
         let versions = 2 * slots.len();
-        let words = children.div_ceil(64);
-        let numbers = Numbers::chosen(&job.options);
-        let narrow = NarrowBlocks::chosen(&job.options, job.levels);
-        let lane_bytes = narrow.lane_bytes(values, job.payload_bytes());
+        let words = places.len().div_ceil(64);
+        let lane_bytes = dialect.narrow().lane_bytes(values, job.payload_bytes());
         let unused = |version: usize| Version {
             // Phases 0 and 1 come next.
             phase: (version as u32 % 2).wrapping_sub(2),
             state: State::Unused,
-            look_ahead: LookAhead::UNKNOWN,
+            word: D::Word::NOTHING,
             block: Block { kind: Kind::Probe, spec: Spec::NOTHING, elements: 0 },
             agreement: Agreement::default(),
             completed_at: Time::ZERO,
@@ -114,12 +120,15 @@ impl Pool {
             round: Span::ZERO,
         };
         Pool {
+            dialect,
             slots,
             versions: (0..versions).map(unused).collect(),
-            sums: OrderedAccumulator::new(children, width(numbers, children), versions, lane_bytes),
+            sums: OrderedAccumulator::new(places.len(), width, versions, lane_bytes).with_forest(forest),
             excused: vec![0; versions * words],
             words,
             children,
+            places,
+            is_root: config.parent.is_none(),
             world: job.world,
             two_laps: 2 * u64::from(job.slots) * u64::from(job.elements_per_packet),
             mismatches: vec![None; versions],
@@ -129,12 +138,21 @@ impl Pool {
     /// Bytes that [`Pool::new`] takes for a job of this shape, whose values are real elements.
     pub fn memory(shape: &JobShape<'_>) -> u64 {
         let (children, versions) = (usize::from(shape.children), 2 * usize::from(shape.slots));
-        let numbers = Numbers::chosen(shape.options);
-        let narrow = NarrowBlocks::chosen(shape.options, shape.levels);
-        let lane_bytes = narrow.lane_bytes(Values::Elements, 4 * usize::from(shape.elements_per_packet));
-        let sums = OrderedAccumulator::memory_needed(children, width(numbers, children), versions, lane_bytes);
-        let excused = children.div_ceil(64) * size_of::<u64>();
-        (sums + versions * (size_of::<Version>() + size_of::<Option<Mismatch>>() + excused)) as u64
+        let dialect = D::of(shape.options, shape.levels, shape.world);
+        let lane_bytes = dialect.narrow().lane_bytes(Values::Elements, 4 * usize::from(shape.elements_per_packet));
+        // Which ranks are where nobody knows yet: at worst each rank is a part by itself.
+        let (places, tables) = match dialect.is_over_ranks() {
+            true => {
+                let parts = usize::from(shape.world);
+                let tables = Places::memory_most(parts, children) + Forest::memory_most(parts) + size_of::<Forest>();
+                (parts, tables)
+            }
+            false => (children, 0),
+        };
+        let width = dialect.width(children, shape.world);
+        let sums = OrderedAccumulator::memory_needed(places, width, versions, lane_bytes);
+        let excused = places.div_ceil(64) * size_of::<u64>();
+        (sums + tables + versions * (size_of::<Version<D::Word>>() + size_of::<Option<Mismatch>>() + excused)) as u64
     }
 
     /// The version that serves this phase of this slot, if the slot is here.
@@ -148,7 +166,7 @@ impl Pool {
     }
 
     /// What a version holds.
-    pub fn get(&self, id: VersionId) -> &Version {
+    pub fn get(&self, id: VersionId) -> &Version<D::Word> {
         &self.versions[id.0]
     }
 
@@ -158,9 +176,35 @@ impl Pool {
         shadow.phase == phase.wrapping_sub(1) && matches!(shadow.state, State::Complete | State::Unused)
     }
 
+    /// The place of what a child brings, if there is one.
+    #[inline]
+    pub fn place(&self, wid: ChildId, part: u16) -> Option<usize> {
+        self.places.of(wid, part)
+    }
+
+    /// Vectors of a block that are all there when it is complete.
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Packets that go up with a block.
+    pub fn parts(&self) -> usize {
+        self.sums.roots()
+    }
+
+    /// The one of them that a place's vector is part of.
+    pub fn part_of(&self, place: usize) -> u16 {
+        self.sums.root_of(place)
+    }
+
     /// `seen[ver, idx, wid]`.
-    pub fn has_seen(&self, id: VersionId, wid: ChildId) -> bool {
-        self.sums.has(id.0, wid.index())
+    pub fn has_seen(&self, id: VersionId, place: usize) -> bool {
+        self.sums.has(id.0, place)
+    }
+
+    /// A child has brought all that it has to bring.
+    fn has_all_of(&self, id: VersionId, wid: ChildId) -> bool {
+        !self.places.any(wid, |place| !self.has_seen(id, place))
     }
 
     /// Takes a version for a new phase, whose first contribution has come; not for a block that is to be scaled here and
@@ -182,15 +226,15 @@ impl Pool {
                 let scale = Scale::new(exponent.ok_or(DropReason::Unexpected)?, self.world);
                 Rule::in_fixed_point(encoding.combine, Scaled { kernels, scale, op: block.spec.op })
             }
-            _ => Rule::native(encoding.combine, encoding.is_ordered),
+            _ if encoding.is_scaled => Rule::in_any_order(encoding.combine),
+            _ => Rule::arranged(encoding.combine, self.dialect.arrangement(&block.spec, encoding, self.children)),
         };
         let (turnaround, round) = self.measured(now, shadow, &block);
         self.sums.begin(id.0, rule);
         self.excused[id.0 * self.words..][..self.words].fill(0);
-        // The neutral element of the look-ahead's join.
-        let look_ahead = LookAhead::known(BlockExponent::ZERO);
+        let word = D::Word::NEUTRAL;
         let (state, completed_at) = (State::Open, Time::ZERO);
-        self.versions[id.0] = Version { phase, state, look_ahead, block, agreement, completed_at, turnaround, round };
+        self.versions[id.0] = Version { phase, state, word, block, agreement, completed_at, turnaround, round };
         Ok(())
     }
 
@@ -198,7 +242,7 @@ impl Pool {
     /// a round trip if both blocks are of one collective, and anything if ranks computed something in between. A collective
     /// with two blocks in each slot begins in at most every second of them. So the shorter of the last two turnarounds is
     /// a round trip; of smaller collectives nothing is known.
-    fn measured(&self, now: Time, before: &Version, block: &Block) -> (Span, Span) {
+    fn measured(&self, now: Time, before: &Version<D::Word>, block: &Block) -> (Span, Span) {
         let goes_round = |spec: &Spec| u64::from(spec.elements) >= self.two_laps;
         if before.state != State::Complete || !goes_round(&before.block.spec) || !goes_round(&block.spec) {
             return (UNKNOWN, Span::ZERO);
@@ -210,9 +254,9 @@ impl Pool {
 
     /// Adds one contribution, which was not seen and is of the version's block; gives the new count.
     #[inline]
-    pub fn add(&mut self, id: VersionId, header: &Header, vector: &[u8], form: Form) -> u16 {
-        form.add(&mut self.sums, id.0, header.wid.index(), vector);
-        self.versions[id.0].look_ahead.join(&header.look_ahead);
+    pub fn add(&mut self, id: VersionId, header: &Header<D::Word>, place: usize, vector: &[u8], form: Form) -> u16 {
+        form.add(&mut self.sums, id.0, place, vector);
+        self.versions[id.0].word.join(header.wid, &header.word);
         self.sums.count(id.0) as u16
     }
 
@@ -221,12 +265,19 @@ impl Pool {
         if self.versions[id.0].block.spec.op == ReduceOp::Avg {
             self.sums.finish(id.0, self.world);
         }
+        self.conclude(id);
         self.all_in(now, id, State::Complete);
     }
 
     /// All children's contributions are in, and go to the switch above.
     pub fn await_parent(&mut self, now: Time, id: VersionId) {
+        self.conclude(id);
         self.all_in(now, id, State::AwaitsParent);
+    }
+
+    fn conclude(&mut self, id: VersionId) {
+        let version = &mut self.versions[id.0];
+        version.word = self.dialect.concluded(&version.block.spec, version.word, self.is_root);
     }
 
     fn all_in(&mut self, now: Time, id: VersionId, state: State) {
@@ -234,7 +285,7 @@ impl Pool {
         (version.state, version.completed_at) = (state, now);
         if state == State::Complete {
             // Hosts make nothing of an answer that agrees on nothing where that was the question.
-            let _ = version.agreement.conclude(version.block.stage(), version.look_ahead.agreed());
+            let _ = version.agreement.conclude(version.block.stage(), version.word.agreed());
         }
     }
 
@@ -242,28 +293,33 @@ impl Pool {
     /// round trip takes. So it was sent before the result can have arrived, and probably by several children at once.
     /// Only the first of each child and phase is let go: who asks a second time has lost something. Where no round trip
     /// is known every question is answered (line 20).
-    pub fn crossed(&mut self, now: Time, id: VersionId, wid: ChildId) -> bool {
+    pub fn crossed(&mut self, now: Time, id: VersionId, place: usize) -> bool {
         let version = &self.versions[id.0];
         let all_in = matches!(version.state, State::AwaitsParent | State::Complete);
         if !all_in || now.since(version.completed_at) >= version.round {
             return false;
         }
-        let (word, bit) = (&mut self.excused[id.0 * self.words + wid.index() / 64], 1 << (wid.index() % 64));
+        let (word, bit) = (&mut self.excused[id.0 * self.words + place / 64], 1 << (place % 64));
         let first = *word & bit == 0;
         *word |= bit;
         first
     }
 
     /// Puts the parent's result in place of the partial sum.
-    pub fn finish(&mut self, now: Time, id: VersionId, look_ahead: LookAhead, vector: &[u8]) {
+    pub fn finish(&mut self, now: Time, id: VersionId, word: D::Word, vector: &[u8]) {
         self.sums.replace(id.0, vector);
-        self.versions[id.0].look_ahead = look_ahead;
+        self.versions[id.0].word = word;
         self.all_in(now, id, State::Complete);
     }
 
     /// Writes the accumulator to a vector: the result as hosts get it, or what the children have brought so far.
     pub fn load(&self, id: VersionId, vector: &mut [u8], form: Form) {
         form.load(&self.sums, id.0, vector);
+    }
+
+    /// Writes one of the vectors that go up.
+    pub fn load_part(&self, id: VersionId, part: usize, vector: &mut [u8]) {
+        self.sums.load_root(id.0, part, vector);
     }
 
     /// Notes that ranks disagree on a version's block.
@@ -281,13 +337,13 @@ impl Pool {
 
     /// The lowest child that contributed.
     pub fn first_seen(&self, id: VersionId) -> Option<ChildId> {
-        (0..self.children as u16).map(ChildId).find(|&wid| self.has_seen(id, wid))
+        (0..self.children as u16).map(ChildId).find(|&wid| self.places.any(wid, |place| self.has_seen(id, place)))
     }
 
     /// True if the child has contributed to this phase of the slot, as far as the slot remembers.
     pub fn has_contributed(&self, idx: u16, phase: u32, wid: ChildId) -> bool {
         self.version(idx, phase).is_some_and(|id| match Relation::of(phase, self.get(id).phase) {
-            Relation::Same => self.get(id).state != State::Unused && self.has_seen(id, wid),
+            Relation::Same => self.get(id).state != State::Unused && self.has_all_of(id, wid),
             Relation::Earlier => true,
             Relation::Next | Relation::Later => false,
         })
@@ -321,7 +377,7 @@ impl Pool {
 
     /// Children that some incomplete sum waits for, ascending.
     pub fn missing(&self) -> Vec<ChildId> {
-        let waits_for = |&wid: &ChildId| self.waiting().any(|id| !self.has_seen(id, wid));
+        let waits_for = |&wid: &ChildId| self.waiting().any(|id| !self.has_all_of(id, wid));
         (0..self.children as u16).map(ChildId).filter(waits_for).collect()
     }
 
@@ -329,6 +385,7 @@ impl Pool {
     pub fn memory_bytes(&self) -> usize {
         heap_bytes(&self.versions) + self.sums.memory_bytes() - size_of::<OrderedAccumulator>()
             + heap_bytes(&self.excused)
+            + self.places.memory_bytes()
             + heap_bytes(&self.mismatches)
     }
 }

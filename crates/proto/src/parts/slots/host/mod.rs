@@ -1,4 +1,4 @@
-//! A worker: Algorithm 4 over the continuous stream of appendix B, with the exponent look-ahead of §4.6.
+//! A worker: SwitchML's Algorithm 4 over the continuous stream of appendix B, with the exponent look-ahead of §4.6.
 //!
 //! Each slot goes its own way: its block is sent, the result comes, its next block (`s` further in the stream) follows
 //! at once. A block of floats whose exponent ranks could not agree on in the phase before, because some rank did not
@@ -6,15 +6,17 @@
 //! phase carries the block too, scaled by the slot's last exponent: if ranks then agree on just that one, it is the
 //! sum, and a small tensor took one round trip. Results are the same to the bit either way.
 
+mod epochs;
 mod failure;
 
+pub use self::epochs::Epochs;
 use self::failure::Heard;
-use super::wire::{HEADER_LEN, Header, Kind, LookAhead, Mismatch};
+use super::wire::{Header, Kind, Mismatch, header_len};
+use super::{Dialect, Word};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::OpId;
-use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
@@ -41,12 +43,15 @@ struct Slot {
 }
 
 /// A worker's machine.
-pub struct SwitchMlHost {
+pub struct SlotHost<D: Dialect> {
+    dialect: D,
     config: HostConfig,
     common: [u8; COMMON_LEN],
     life: Life,
     slots: Vec<Slot>,
     queue: SendQueue,
+    /// Where blocks are not sent in the order of the tensor.
+    epochs: Option<Epochs>,
     recovery: Recovery,
     /// The slot to ask about.
     question: Option<u16>,
@@ -54,10 +59,16 @@ pub struct SwitchMlHost {
     stats: HostStats,
 }
 
-impl SwitchMlHost {
+impl<D: Dialect> SlotHost<D> {
+    const HEADER_LEN: usize = header_len::<D::Word>();
+
     /// A worker that has nothing to do.
-    pub fn new(values: Values, config: &HostConfig) -> SwitchMlHost {
+    pub fn new(values: Values, config: &HostConfig) -> SlotHost<D> {
         let job = &config.job;
+        let dialect = D::of(&job.options, job.levels, job.world);
+        let epochs = dialect.epochs(config);
+        // Who sends in an order of its own gets results in another's.
+        let order = if epochs.is_some() { Order::Any } else { Order::Sent };
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
         let slot = |idx| Slot {
@@ -68,17 +79,14 @@ impl SwitchMlHost {
             in_flight: false,
             in_step: false,
         };
-        SwitchMlHost {
+        SlotHost {
             common,
-            life: Life::new(Stream::new(
-                values,
-                Numbers::chosen(&job.options),
-                NarrowBlocks::chosen(&job.options, job.levels),
-                job,
-            )),
+            life: Life::new(Stream::new(values, dialect.numbers(), dialect.narrow(), job)),
             slots: (0..job.slots).map(slot).collect(),
+            dialect,
+            epochs,
             queue: SendQueue::new(job.slots),
-            recovery: Recovery::new(job, config.rank, config.timers, Order::Sent),
+            recovery: Recovery::new(job, config.rank, config.timers, order),
             question: None,
             heard: None,
             stats: HostStats::default(),
@@ -114,14 +122,14 @@ impl SwitchMlHost {
         }
         match Kind::of(packet.bytes)? {
             Kind::Result => self.result(now, &header, packet),
-            Kind::Report => self.report(&header, Report::parse(&packet.bytes[HEADER_LEN..])?),
-            Kind::Mismatch => self.mismatch(&header, Mismatch::parse(&packet.bytes[HEADER_LEN..])?),
+            Kind::Report => self.report(&header, Report::parse(&packet.bytes[Self::HEADER_LEN..])?),
+            Kind::Mismatch => self.mismatch(&header, Mismatch::parse(&packet.bytes[Self::HEADER_LEN..])?),
             Kind::Update | Kind::Probe | Kind::Query => Err(DropReason::BadKind),
         }
     }
 
     /// The answer to the slot's phase (Algorithm 4, lines 10 to 18).
-    fn result(&mut self, now: Time, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
+    fn result(&mut self, now: Time, header: &Header<D::Word>, packet: Packet<'_>) -> Result<(), DropReason> {
         let (world, stride) = (self.config.job.world, self.slots.len() as u64);
         let slot = &mut self.slots[usize::from(header.idx)];
         let op = self.life.stream.op_of_mut(slot.block).expect("a slot in flight has a block");
@@ -129,25 +137,52 @@ impl SwitchMlHost {
             return Err(DropReason::BadField);
         }
         let range = if slot.stage == Stage::Probe { 0..0 } else { op.range(slot.block) };
-        if packet.wire_len != HEADER_LEN + op.encoding.wire_len(range.len())
-            || packet.bytes.len() != HEADER_LEN + op.encoding.buffer_len(range.len())
+        if packet.wire_len != Self::HEADER_LEN + op.encoding.wire_len(range.len())
+            || packet.bytes.len() != Self::HEADER_LEN + op.encoding.buffer_len(range.len())
         {
             return Err(DropReason::BadLength);
         }
-        if let Some(exponent) = slot.agreement.conclude(slot.stage, header.look_ahead.agreed())? {
+        if let Some(exponent) = slot.agreement.conclude(slot.stage, header.word.agreed())? {
             if !range.is_empty() && op.spec.primitive.gets(self.config.rank) {
-                op.write(slot.block, exponent, world, &packet.bytes[HEADER_LEN..]);
+                op.write(slot.block, exponent, world, &packet.bytes[Self::HEADER_LEN..]);
             }
             op.remaining -= 1;
             self.stats.blocks_in_network += 1;
+            self.stats.order = header.word.order();
             slot.block += stride;
         }
         slot.phase = slot.phase.wrapping_add(1);
         slot.in_flight = false;
         self.recovery.answered(now, header.idx, &mut self.queue);
-        self.start(header.idx, true);
+        self.go_on(header.idx);
         self.settle();
         Ok(())
+    }
+
+    /// A slot's result has come: its next block follows, or, in an order of the host's own, whichever are next in it.
+    fn go_on(&mut self, idx: u16) {
+        if self.epochs.is_none() {
+            return self.start(idx, true);
+        }
+        self.slots[usize::from(idx)].stage = Stage::Idle;
+        self.send_in_epochs(true);
+    }
+
+    /// Starts the blocks that come next in the host's own order, as long as their slots are free.
+    fn send_in_epochs(&mut self, in_step: bool) {
+        let pool = self.slots.len() as u64;
+        while let Some(block) = self.next_in_epochs() {
+            self.start((block % pool) as u16, in_step);
+        }
+    }
+
+    fn next_in_epochs(&mut self) -> Option<u64> {
+        let (slots, stream) = (&self.slots, &self.life.stream);
+        let is_free = |block: u64| {
+            let slot = &slots[(block % slots.len() as u64) as usize];
+            slot.stage == Stage::Idle && slot.block == block
+        };
+        self.epochs.as_mut()?.next(|block| stream.op_of(block).is_some(), is_free)
     }
 
     /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
@@ -161,42 +196,33 @@ impl SwitchMlHost {
         }
     }
 
-    /// What this rank says about the block behind `block` in the same slot.
-    fn look_ahead(&self, block: u64) -> LookAhead {
-        let next = block + self.slots.len() as u64;
-        match self.life.stream.op_of(next) {
-            Some(op) => LookAhead::known(op.exponent(next)),
-            None => LookAhead::UNKNOWN,
-        }
-    }
-
     /// Writes the slot's packet; gives its length in memory and on the wire.
     fn write(&self, idx: u16, kind: Kind, buf: &mut [u8]) -> (usize, usize) {
         let slot = &self.slots[usize::from(idx)];
         let op = self.life.stream.op_of(slot.block).expect("a slot that sends has a block");
-        let look_ahead = match kind {
-            Kind::Update => self.look_ahead(slot.block),
-            Kind::Probe => LookAhead::known(op.exponent(slot.block)),
-            _ => LookAhead::UNKNOWN,
+        let exponent = |ahead| {
+            let block = slot.block + ahead * self.slots.len() as u64;
+            Some(self.life.stream.op_of(block)?.exponent(block))
         };
+        let word = self.dialect.says(&self.config, kind, exponent);
         let scaled_by = slot.agreement.scaled_by(slot.stage);
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
         let wid = self.config.place(self.recovery.tree_of_slot(idx)).child;
-        Header { wid, idx, look_ahead, phase: slot.phase, spec: op.spec }.emit(buf);
+        Header { wid, idx, word, phase: slot.phase, spec: op.spec }.emit(buf);
         if kind == Kind::Query || slot.stage == Stage::Probe {
-            return (HEADER_LEN, HEADER_LEN);
+            return (Self::HEADER_LEN, Self::HEADER_LEN);
         }
         let range = op.range(slot.block);
         let elements = range.len();
-        let len = HEADER_LEN + op.encoding.buffer_len(elements);
+        let len = Self::HEADER_LEN + op.encoding.buffer_len(elements);
         if elements > 0 && op.spec.primitive.brings(self.config.rank) {
-            op.read(slot.block, scaled_by, self.config.job.world, &mut buf[HEADER_LEN..len]);
+            op.read(slot.block, scaled_by, self.config.job.world, &mut buf[Self::HEADER_LEN..len]);
         } else {
             // Nothing, of a rank that a broadcast is for: the sum is the root's words as they are.
-            buf[HEADER_LEN..len].fill(0);
+            buf[Self::HEADER_LEN..len].fill(0);
         }
-        (len, HEADER_LEN + op.encoding.wire_len(elements))
+        (len, Self::HEADER_LEN + op.encoding.wire_len(elements))
     }
 
     fn transmit(&mut self, idx: u16, (len, wire_len): (usize, usize)) -> Transmit {
@@ -205,10 +231,14 @@ impl SwitchMlHost {
     }
 }
 
-impl Host for SwitchMlHost {
+impl<D: Dialect> Host for SlotHost<D> {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         let (id, blocks) = self.life.submit(now, collective)?;
         let slots = self.slots.len() as u64;
+        if self.epochs.is_some() {
+            self.send_in_epochs(false);
+            return Ok(id);
+        }
         for block in blocks.take(self.slots.len()) {
             let idx = (block % slots) as u16;
             let slot = &self.slots[usize::from(idx)];
@@ -271,7 +301,7 @@ impl Host for SwitchMlHost {
     }
 
     fn max_packet_len(&self) -> usize {
-        HEADER_LEN + self.config.job.payload_bytes().max(FINGERPRINT_LEN)
+        Self::HEADER_LEN + self.config.job.payload_bytes().max(FINGERPRINT_LEN)
     }
 
     fn stats(&self) -> &HostStats {

@@ -1,0 +1,84 @@
+//! What a job's members may choose.
+
+use super::design::{Choice, Design, Selection};
+use crate::contract::numbers::NarrowBlocks;
+use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
+
+const DESIGN: &str = "design";
+const SELECTION: &str = "selection";
+const REPRODUCIBLE: &str = "reproducible";
+const STAGGER: &str = "stagger";
+
+/// The options of the protocol.
+pub const SET: OptionSet = OptionSet {
+    together,
+    ..OptionSet::new(
+        "flare",
+        &[
+            OptionSpec {
+                name: DESIGN,
+                kind: Kind::Choice(&[
+                    "auto", "single", "multi:2", "multi:3", "multi:4", "multi:5", "multi:6", "multi:7", "multi:8",
+                    "tree",
+                ]),
+                default: "auto",
+                help: "a block's packets meet in one buffer, in several, or along a tree; auto goes by the tensor's size",
+            },
+            OptionSpec {
+                name: SELECTION,
+                kind: Kind::Choice(&["model", "printed"]),
+                default: "model",
+                help: "auto chooses as the paper's model says, or as section 6.4 prints, with 2 and 4 buffers exchanged",
+            },
+            OptionSpec {
+                name: REPRODUCIBLE,
+                kind: Kind::Choice(&["off", "tree", "ranks"]),
+                default: "off",
+                help: "the same bits for the same inputs whatever comes first: on the same tree of switches, or on any",
+            },
+            OptionSpec {
+                name: STAGGER,
+                kind: Kind::Flag,
+                default: "false",
+                help: "each rank sends its blocks in an order of its own, so that those of one block come apart in time",
+            },
+            NarrowBlocks::OPTION,
+        ],
+    )
+};
+
+fn together(options: &Options) -> Result<(), String> {
+    let design = options.choice(DESIGN);
+    if options.choice(REPRODUCIBLE) != "off" && !matches!(design, "auto" | "tree") {
+        return Err(format!("sums in the design {design} depend on arrival: leave reproducible or design out"));
+    }
+    Ok(())
+}
+
+/// What was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choices {
+    /// Which design sums a collective.
+    pub design: Choice,
+    /// Sums are along one tree over all ranks, whatever the switches.
+    pub over_ranks: bool,
+    /// Hosts send in orders of their own.
+    pub stagger: bool,
+}
+
+impl Choices {
+    /// Reads a job's options.
+    pub fn of(options: &Options) -> Choices {
+        let selection = if options.choice(SELECTION) == "printed" { Selection::Printed } else { Selection::Model };
+        let design = match (options.choice(REPRODUCIBLE), options.choice(DESIGN)) {
+            ("tree" | "ranks", _) | (_, "tree") => Choice::Always(Design::Tree),
+            (_, "single") => Choice::Always(Design::Single),
+            (_, word) => match word.strip_prefix("multi:").and_then(|buffers| buffers.parse().ok()) {
+                Some(buffers) => Choice::Always(Design::Multi(buffers)),
+                None => Choice::BySize(selection),
+            },
+        };
+        let over_ranks = options.choice(REPRODUCIBLE) == "ranks";
+        Choices { design, over_ranks, stagger: options.flag(STAGGER) }
+    }
+}

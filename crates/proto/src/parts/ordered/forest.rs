@@ -1,0 +1,225 @@
+//! What one switch can combine of the balanced tree over all ranks of a job, whichever ranks are below it.
+//!
+//! The tree is that of the accumulator over places, with a place for each rank: a node of more than one rank splits at the
+//! largest power of two below their number. A switch combines what it has complete nodes of, and no more: what it cannot combine
+//! yet goes on as it is. So the expression is the same wherever ranks are; a switch whose ranks are a node of the tree sends one
+//! vector a block, and another at most as many as it has ranks.
+
+use std::ops::Range;
+
+use super::OrderedAccumulator;
+use super::rule::{Form, Step};
+
+/// A node of the tree that is there, or comes of what is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Branch {
+    /// The places whose vectors it combines.
+    pub(super) places: Range<usize>,
+    /// The branch that it meets next, and the one that they make.
+    pub(super) meets: Option<Meeting>,
+    /// Which accumulator of the block it lies in: that of its lowest place.
+    pub(super) buffer: usize,
+}
+
+/// Where two branches meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meeting {
+    pub(super) sibling: usize,
+    /// The sibling has the higher ranks.
+    pub(super) is_left: bool,
+    pub(super) parent: usize,
+}
+
+/// The branches of one switch: first its places in the order of their ranks, then what comes of them.
+#[derive(Clone, Debug)]
+pub struct Forest {
+    pub(super) branches: Box<[Branch]>,
+    pub(super) roots: Box<[usize]>,
+    /// Which of the roots each place becomes part of.
+    root_of: Box<[u16]>,
+    buffers: usize,
+}
+
+/// The two halves of a node of the tree; none of a single rank.
+fn halves(node: &Range<u16>) -> Option<[Range<u16>; 2]> {
+    let len = node.end - node.start;
+    let middle = node.start + len.next_power_of_two() / 2;
+    (len > 1).then_some([node.start..middle, middle..node.end])
+}
+
+/// The largest nodes of the tree over `world` ranks of which these ranks, ascending, are all: in the order of their ranks.
+pub fn cover(ranks: &[u16], world: u16) -> Vec<Range<u16>> {
+    fn below(node: Range<u16>, ranks: &[u16], found: &mut Vec<Range<u16>>) {
+        let first = ranks.partition_point(|&rank| rank < node.start);
+        let present = ranks[first..].partition_point(|&rank| rank < node.end);
+        if present == usize::from(node.end - node.start) {
+            found.push(node);
+        } else if present > 0 {
+            halves(&node).into_iter().flatten().for_each(|half| below(half, ranks, found));
+        }
+    }
+    let mut found = Vec::new();
+    below(0..world, ranks, &mut found);
+    found
+}
+
+/// The branch that is all of a node of the tree, if it comes of what is there; if not, what there is of it are roots.
+fn grow(node: Range<u16>, nodes: &[Range<u16>], branches: &mut Vec<Branch>, roots: &mut Vec<usize>) -> Option<usize> {
+    let place = nodes.partition_point(|other| other.start < node.start);
+    let first = nodes.get(place).filter(|first| first.start < node.end)?;
+    if *first == node {
+        return Some(place);
+    }
+    let [lower, upper] = halves(&node)?.map(|half| grow(half, nodes, branches, roots));
+    let (Some(left), Some(right)) = (lower, upper) else {
+        roots.extend(lower.into_iter().chain(upper));
+        return None;
+    };
+    let parent = branches.len();
+    branches[left].meets = Some(Meeting { sibling: right, is_left: true, parent });
+    branches[right].meets = Some(Meeting { sibling: left, is_left: false, parent });
+    let places = branches[left].places.start..branches[right].places.end;
+    branches.push(Branch { places, meets: None, buffer: 0 });
+    Some(parent)
+}
+
+impl Forest {
+    /// Of a switch that gets these nodes of the tree over `world` ranks, ascending; none are of the same ranks.
+    pub fn new(nodes: &[Range<u16>], world: u16) -> Forest {
+        let leaf = |place: usize| Branch { places: place..place + 1, meets: None, buffer: 0 };
+        let mut branches: Vec<Branch> = (0..nodes.len()).map(leaf).collect();
+        let mut roots = Vec::new();
+        let whole = grow(0..world, nodes, &mut branches, &mut roots);
+        roots.extend(whole);
+        roots.sort_unstable_by_key(|&root| branches[root].places.start);
+        // Two places that meet share an accumulator: whichever is second is combined with the first as it comes.
+        let mut buffers = 0;
+        for (place, branch) in branches.iter_mut().take(nodes.len()).enumerate() {
+            let shares = branch.meets.is_some_and(|meets| !meets.is_left && meets.sibling + 1 == place);
+            branch.buffer = if shares { buffers - 1 } else { buffers };
+            buffers += usize::from(!shares);
+        }
+        for branch in nodes.len()..branches.len() {
+            branches[branch].buffer = branches[branches[branch].places.start].buffer;
+        }
+        let spread = |(number, &root): (usize, &usize)| branches[root].places.clone().map(move |_| number as u16);
+        let root_of = roots.iter().enumerate().flat_map(spread).collect();
+        Forest { branches: branches.into(), roots: roots.into(), root_of, buffers }
+    }
+
+    /// Vectors of a block that it leaves: one, where it has all ranks.
+    pub fn roots(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// Accumulators that a block takes.
+    pub fn buffers(&self) -> usize {
+        self.buffers
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.branches) + size_of_val(&*self.roots) + size_of_val(&*self.root_of)
+    }
+
+    /// The most that [`Forest::memory_bytes`] is of so many places.
+    pub fn memory_most(places: usize) -> usize {
+        places * (2 * size_of::<Branch>() + size_of::<usize>() + size_of::<u16>())
+    }
+}
+
+impl OrderedAccumulator {
+    /// Which of the vectors of a complete block a place's is part of.
+    pub fn root_of(&self, place: usize) -> u16 {
+        self.forest.as_ref().map_or(0, |forest| forest.root_of[place])
+    }
+
+    pub(super) fn forest(&self) -> &Forest {
+        self.forest.as_deref().expect("an accumulator for blocks along a forest is made with one")
+    }
+
+    /// Brings a vector to its place, and its branch on as long as what it meets is complete.
+    pub(super) fn place_in_forest(&mut self, block: usize, place: usize, vector: &[u8], form: Form) -> bool {
+        let (rule, mut at) = (*self.rule(block), place);
+        let meets = self.forest().branches[place].meets;
+        let sibling = meets.filter(|meets| self.has_branch(block, meets.sibling));
+        let (buffer, step) = match sibling {
+            // What is on the right of a branch is combined as it comes, and of two places whichever is second.
+            Some(meets) if !meets.is_left => (self.buffer(meets.sibling), Step::Right),
+            Some(meets) if self.buffer(meets.sibling) == self.buffer(place) => (self.buffer(place), Step::Left),
+            _ => (self.buffer(place), Step::Store),
+        };
+        let lanes = self.lanes(block, buffer);
+        rule.step(form, step, &mut self.nodes[lanes], vector);
+        if let Some(meets) = sibling.filter(|_| step != Step::Store) {
+            at = meets.parent;
+        }
+        while let Some(meets) = self.forest().branches[at].meets.filter(|meets| self.has_branch(block, meets.sibling)) {
+            let (left, right) = if meets.is_left { (at, meets.sibling) } else { (meets.sibling, at) };
+            let (left, right) = (self.lanes(block, self.buffer(left)), self.lanes(block, self.buffer(right)));
+            let (below, above) = self.nodes.split_at_mut(right.start);
+            (rule.combine.merge)(&mut below[left], &above[..right.end - right.start]);
+            at = meets.parent;
+        }
+        self.is_complete(block)
+    }
+
+    fn buffer(&self, branch: usize) -> usize {
+        self.forest().branches[branch].buffer
+    }
+
+    fn has_branch(&self, block: usize, branch: usize) -> bool {
+        self.have_arrived(block, self.forest().branches[branch].places.clone())
+    }
+
+    /// Branches of the block that wait for another, or are complete.
+    pub(super) fn branches_held(&self, block: usize) -> usize {
+        let forest = self.forest();
+        let waits = |branch: &usize| {
+            let parent = forest.branches[*branch].meets.map(|meets| meets.parent);
+            self.has_branch(block, *branch) && !parent.is_some_and(|parent| self.has_branch(block, parent))
+        };
+        (0..forest.branches.len()).filter(waits).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_in_a_row_are_one_node_where_the_tree_has_it() {
+        let bounds =
+            |ranks: &[u16], world| cover(ranks, world).iter().map(|node| (node.start, node.end)).collect::<Vec<_>>();
+        assert_eq!(bounds(&[0, 1, 2, 3], 8), [(0, 4)]);
+        assert_eq!(bounds(&[4, 5, 6], 7), [(4, 7)], "the last node is as wide as there are ranks");
+        assert_eq!(bounds(&[1, 2, 3, 4], 8), [(1, 2), (2, 4), (4, 5)]);
+        assert_eq!(bounds(&[0, 2, 4], 8), [(0, 1), (2, 3), (4, 5)]);
+        assert_eq!(bounds(&[0], 1), [(0, 1)]);
+    }
+
+    #[test]
+    fn a_switch_leaves_what_it_covers_whoever_brings_it() {
+        for world in 1..40u16 {
+            for step in 1..5 {
+                let ranks: Vec<u16> = (0..world).filter(|rank| rank % 5 < step).collect();
+                let single: Vec<Range<u16>> = ranks.iter().map(|&rank| rank..rank + 1).collect();
+                let forest = Forest::new(&single, world);
+                let nodes = cover(&ranks, world);
+                let left = |root: &usize| {
+                    let places = &forest.branches[*root].places;
+                    ranks[places.start]..ranks[places.end - 1] + 1
+                };
+                assert_eq!(forest.roots.iter().map(left).collect::<Vec<_>>(), nodes, "{ranks:?} of {world}");
+                assert_eq!(forest.branches[forest.roots[0]].buffer, 0);
+                assert!(forest.buffers <= usize::from(world).div_ceil(2).max(1), "{ranks:?} of {world}");
+                // The switch above gets these, and the rest from others.
+                let rest: Vec<u16> = (0..world).filter(|rank| !ranks.contains(rank)).collect();
+                let mut all = [nodes, cover(&rest, world)].concat();
+                all.sort_unstable_by_key(|node| node.start);
+                assert_eq!(Forest::new(&all, world).roots(), 1);
+                assert!(forest.memory_bytes() <= Forest::memory_most(single.len()));
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Staggered sending (Flare §5): each rank sends its blocks in an order of its own, so that the packets of one block reach a
+//! switch apart in time.
+//!
+//! The paper rotates whole tensors and never says what becomes of its own window: rank `c` would fill its slots with blocks that
+//! no other rank can have sent, and all would wait for each other for ever. Here the stream is cut into *epochs* of half
+//! the pool, and each rank rotates each epoch by its share of it. An epoch's slots are those that the epoch before the last
+//! had, whose results are on their way while the last one is sent: every rank ends an epoch before it begins the next,
+//! so that no block waits for one that waits for it.
+
+/// A host's own order of blocks.
+pub struct Epochs {
+    /// The first block of the epoch.
+    base: u64,
+    /// Where in each epoch this host begins.
+    shift: u64,
+    /// The blocks of the epoch that were sent.
+    sent: Vec<bool>,
+    /// How many were not.
+    left: usize,
+    /// The place in the host's own order before which all were sent.
+    from: u64,
+}
+
+impl Epochs {
+    /// Of a pool of so many slots, for one of `world` ranks.
+    pub fn new(slots: u16, rank: u16, world: u16) -> Epochs {
+        let len = (u64::from(slots) / 2).max(1);
+        let shift = u64::from(rank) * len / u64::from(world.max(1));
+        Epochs { base: 0, shift, sent: vec![false; len as usize], left: len as usize, from: 0 }
+    }
+
+    /// The next block to send: of those that were submitted the next in the host's own order, if its slot is free. What is
+    /// submitted later has its turn then, and the next epoch begins when all of this one was sent.
+    pub fn next(&mut self, is_submitted: impl Fn(u64) -> bool, is_free: impl Fn(u64) -> bool) -> Option<u64> {
+        let len = self.sent.len() as u64;
+        let place = |at: u64| ((self.shift + at) % len) as usize;
+        let waits = |&at: &u64| !self.sent[place(at)] && is_submitted(self.base + place(at) as u64);
+        let at = (self.from..len).find(waits)?;
+        let (place, block) = (place(at), self.base + place(at) as u64);
+        if !is_free(block) {
+            return None;
+        }
+        self.sent[place] = true;
+        self.left -= 1;
+        if at == self.from {
+            self.from += 1;
+        }
+        if self.left == 0 {
+            self.base += len;
+            (self.from, self.left) = (0, self.sent.len());
+            self.sent.fill(false);
+        }
+        Some(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that may be sent now.
+    fn ready(epochs: &mut Epochs, submitted: u64, free: u64) -> Vec<u64> {
+        std::iter::from_fn(|| epochs.next(|block| block < submitted, |block| block < free)).collect()
+    }
+
+    #[test]
+    fn each_rank_begins_each_epoch_at_its_own_place() {
+        let first = |rank| ready(&mut Epochs::new(8, rank, 4), 8, 8);
+        assert_eq!(first(0), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(first(1), [1, 2, 3, 0, 5, 6, 7, 4]);
+        assert_eq!(first(3), [3, 0, 1, 2, 7, 4, 5, 6]);
+    }
+
+    #[test]
+    fn a_slot_that_is_not_free_holds_up_what_comes_after_it() {
+        let mut epochs = Epochs::new(8, 1, 4);
+        assert_eq!(ready(&mut epochs, 16, 5), [1, 2, 3, 0]);
+        assert_eq!(ready(&mut epochs, 16, 7), [5, 6]);
+        assert_eq!(ready(&mut epochs, 16, 8), [7, 4]);
+    }
+
+    #[test]
+    fn blocks_that_are_submitted_later_have_their_turn_later() {
+        let mut epochs = Epochs::new(8, 1, 4);
+        assert_eq!(ready(&mut epochs, 2, 8), [1, 0]);
+        assert_eq!(ready(&mut epochs, 3, 8), [2]);
+        assert_eq!(ready(&mut epochs, 6, 8), [3, 5, 4]);
+    }
+
+    #[test]
+    fn a_pool_of_one_slot_has_epochs_of_one_block() {
+        let mut epochs = Epochs::new(1, 2, 3);
+        assert_eq!(ready(&mut epochs, 3, 1), [0]);
+        assert_eq!(ready(&mut epochs, 3, 2), [1]);
+    }
+}

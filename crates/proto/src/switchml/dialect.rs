@@ -1,0 +1,65 @@
+//! What SwitchML says in its packets, and how its switches combine: see [`Dialect`].
+
+use tributary_numeric::BlockExponent;
+
+use super::wire::{Kind, LookAhead};
+use crate::contract::config::HostConfig;
+use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
+use crate::contract::options::Options;
+use crate::contract::tensor::Spec;
+use crate::parts::ordered::{Arrangement, nodes_needed};
+use crate::parts::slots::Dialect;
+use crate::parts::slots::host::Epochs;
+
+/// Slots whose packets look one block ahead (§4.6).
+#[derive(Clone, Copy)]
+pub struct SwitchMlDialect {
+    numbers: Numbers,
+    narrow: NarrowBlocks,
+}
+
+impl Dialect for SwitchMlDialect {
+    type Word = LookAhead;
+
+    fn of(options: &Options, levels: bool, _world: u16) -> SwitchMlDialect {
+        SwitchMlDialect { numbers: Numbers::chosen(options), narrow: NarrowBlocks::chosen(options, levels) }
+    }
+
+    fn numbers(&self) -> Numbers {
+        self.numbers
+    }
+
+    fn narrow(&self) -> NarrowBlocks {
+        self.narrow
+    }
+
+    fn width(&self, children: usize, _world: u16) -> usize {
+        match self.numbers {
+            Numbers::Float => nodes_needed(children),
+            Numbers::Fixed => 1,
+        }
+    }
+
+    /// Along the tree, so that the order of arrival makes no difference; where it makes none anyway, as vectors come.
+    fn arrangement(&self, _spec: &Spec, encoding: &Encoding, _children: usize) -> Arrangement {
+        if encoding.is_ordered { Arrangement::Tree } else { Arrangement::Buffers(1) }
+    }
+
+    fn sends(_kind: Kind) -> bool {
+        true
+    }
+
+    /// The exponent of the sender's next block in the slot; in a PROBE that of this one.
+    fn says(&self, _host: &HostConfig, kind: Kind, exponent: impl Fn(u64) -> Option<BlockExponent>) -> LookAhead {
+        let known = match kind {
+            Kind::Update => exponent(1),
+            Kind::Probe => exponent(0),
+            _ => None,
+        };
+        known.map_or(LookAhead::UNKNOWN, LookAhead::known)
+    }
+
+    fn epochs(&self, _host: &HostConfig) -> Option<Epochs> {
+        None
+    }
+}

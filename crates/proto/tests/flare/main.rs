@@ -1,0 +1,13 @@
+//! Flare's machines in virtual time: every type and operator in every design, one expression where one is promised, and
+//! blocks that are sent apart.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod golden;
+mod ranks;
+mod reproducible;
+mod setup;
+mod stagger;
+mod strangers;
+mod sums;

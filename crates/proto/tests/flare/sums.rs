@@ -1,0 +1,121 @@
+//! Every type with every operator in every design, against sums that are made at home.
+
+use tributary_numeric::{Element, ReduceOp, bf16, f16};
+use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::sum_tree::SumTree;
+
+use crate::harness::link::LinkConfig;
+use crate::setup::{DESIGNS, expected, inputs, job, lossy, racks, reduce, star, vector};
+
+/// In one switch and under loss, for each operator that the type takes. Where the order makes no difference, all designs have the
+/// bits of the tree.
+fn every_operator<T: Element>(is_exact: bool, make: impl Fn(f32) -> T) {
+    for world in [1, 2, 3, 8] {
+        for elements in [1, 63, 64, 65] {
+            let inputs = inputs(world, elements, &make);
+            for op in ReduceOp::ALL.into_iter().filter(|&op| op.takes(T::DTYPE)) {
+                let of_the_tree = expected(&inputs, op, &SumTree::star(world));
+                let any_order = is_exact || matches!(op, ReduceOp::Min | ReduceOp::Max);
+                for design in DESIGNS {
+                    // 63, 64 and 65 elements are about what packets of 64 times four bytes hold.
+                    let job = job(world, 2, 64, &[("design", design)]);
+                    let sum = reduce(&mut star(1, lossy(), &job), &inputs, op);
+                    let is_tree = matches!(design, "tree" | "auto");
+                    if any_order || is_tree || world <= 2 {
+                        assert!(sum == of_the_tree, "{op} of {elements} {}, {design}, {world} ranks", T::DTYPE);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn floats_of_32_bits() {
+    every_operator(false, |value| value);
+}
+
+#[test]
+fn floats_of_64_bits() {
+    every_operator(false, f64::from);
+}
+
+#[test]
+fn floats_of_16_bits() {
+    every_operator(false, f16::from_f32);
+    every_operator(false, bf16::from_f32);
+}
+
+#[test]
+fn integers_of_8_and_16_bits() {
+    every_operator(true, |value| value as i8);
+    every_operator(true, |value| value as u8);
+    every_operator(true, |value| value as i16);
+}
+
+#[test]
+fn integers_of_32_and_64_bits() {
+    every_operator(true, |value| value as i32);
+    every_operator(true, |value| (value as i64).wrapping_mul(0x1_0000_0001));
+}
+
+/// Small integers as floats: their sums are exact in any order, so that a lost, doubled or misplaced vector shows.
+fn whole<T>(world: u16, elements: usize, make: impl Fn(f32) -> T) -> Vec<Vec<T>> {
+    let value = |rank: usize, i: usize| ((rank * 7919 + i * 31) % 201) as f32 - 100.0;
+    (0..usize::from(world)).map(|rank| (0..elements).map(|i| make(value(rank, i))).collect()).collect()
+}
+
+#[test]
+fn each_design_sums_each_contribution_once_under_loss_in_several_shards() {
+    for design in DESIGNS {
+        for world in [3, 5, 7, 13] {
+            let job = JobConfig { trees: 4, ..job(world, 8, 16, &[("design", design)]) };
+            let inputs = whole(world, 1_003, |value| value);
+            let sum = reduce(&mut star(u64::from(world), lossy(), &job), &inputs, ReduceOp::Sum);
+            assert!(sum == expected(&inputs, ReduceOp::Sum, &SumTree::star(world)), "{design}, {world} ranks");
+        }
+    }
+}
+
+#[test]
+fn each_design_sums_each_contribution_once_in_levels() {
+    let ranks: [&[u16]; 3] = [&[0, 3, 4], &[1], &[2, 5, 6, 7]];
+    for design in DESIGNS {
+        let job = job(8, 8, 16, &[("design", design)]);
+        for (seed, link) in [(1, LinkConfig::default()), (2, lossy()), (3, lossy())] {
+            let floats = whole(8, 1_003, bf16::from_f32);
+            let sum = reduce(&mut racks(seed, link, &job, &ranks), &floats, ReduceOp::Sum);
+            assert!(sum == expected(&floats, ReduceOp::Sum, &SumTree::star(8)), "bf16, {design}, seed {seed}");
+            let integers = whole(8, 1_003, |value| value as i64);
+            let sum = reduce(&mut racks(seed, link, &job, &ranks), &integers, ReduceOp::Bxor);
+            assert!(sum == expected(&integers, ReduceOp::Bxor, &SumTree::star(8)), "i64, {design}, seed {seed}");
+        }
+    }
+}
+
+/// 1,000,007 elements are summed in the design that auto takes for 4 MB: one buffer.
+#[test]
+fn a_million_and_seven_elements() {
+    let job = job(3, 64, 358, &[]);
+    let integers = whole(3, 1_000_007, |value| value as i32);
+    let sum = reduce(&mut star(1, LinkConfig::default(), &job), &integers, ReduceOp::Avg);
+    assert!(sum == expected(&integers, ReduceOp::Avg, &SumTree::star(3)));
+}
+
+#[test]
+fn a_tensor_of_no_elements_is_a_barrier() {
+    for design in DESIGNS {
+        let job = job(3, 4, 16, &[("design", design)]);
+        assert!(reduce(&mut star(1, lossy(), &job), &vec![Vec::<f32>::new(); 3], ReduceOp::Sum).is_empty());
+    }
+}
+
+/// No exponent is agreed on, whatever the floats are: a block is one packet each way, the first one too.
+#[test]
+fn the_first_block_takes_one_round_trip() {
+    let job = job(4, 8, 64, &[]);
+    let mut network = star(1, LinkConfig::default(), &job);
+    let sum = reduce(&mut network, &vec![vec![2.5f32, 1e9, -0.0]; 4], ReduceOp::Sum);
+    assert_eq!(sum, vector(&[10.0f32, 4e9, -0.0]));
+    assert!(network.hosts.iter().all(|host| host.machine.stats().packets_sent == 1));
+}

@@ -1,0 +1,142 @@
+"""Flare from Python: every type and operator in every design, and bits that follow from the inputs and the tree."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import time
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import rank
+import tributary
+from conftest import Ranks
+from program import ENVIRONMENT, PROGRAM, Daemon
+
+Array = npt.NDArray[Any]
+
+FLOATS = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
+INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8]
+OPERATORS = ["sum", "avg", "min", "max", "prod"]
+BITWISE = ["band", "bor", "bxor"]
+DESIGNS = ["auto", "single", "multi:3", "tree"]
+#: Around what a packet holds of the shortest types, and more than one has.
+SIZES = [0, 1, 63, 64, 65, 10_007]
+
+
+def small(own: int, size: int, dtype: Any) -> Array:
+    """Numbers whose sums and products of a few ranks every type holds exactly."""
+    least = 0 if dtype == np.uint8 else -4
+    return np.random.default_rng([own, size]).integers(least, 5, size).astype(dtype)
+
+
+def right(world: int, size: int, dtype: Any, op: str) -> Array:
+    """What all ranks' small numbers give."""
+    arrays = [small(own, size, dtype).astype(np.int64) for own in range(world)]
+    combine = {
+        "sum": np.add,
+        "avg": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "prod": np.multiply,
+        "band": np.bitwise_and,
+        "bor": np.bitwise_or,
+        "bxor": np.bitwise_xor,
+    }[op]
+    total: Array = arrays[0]
+    for array in arrays[1:]:
+        total = combine(total, array)
+    if op != "avg":
+        return total.astype(dtype)
+    if dtype in INTEGERS:
+        # The average is that of the wrapped sum.
+        return np.asarray(np.trunc(total.astype(dtype).astype(np.float64) / world)).astype(dtype)
+    wide: Any = np.float64 if dtype == np.float64 else np.float32
+    quotient: Array = np.divide(total.astype(wide), wide(world))
+    return quotient.astype(dtype)
+
+
+def every_type_and_operator(own: int, world: int, switch: str, job: str, design: str) -> list[str]:
+    """Compare each result with what it must be; give the wrong ones."""
+    wrong = []
+    with rank.connect(own, world, switch, job, protocol="flare", options={"design": design}) as group:
+        for dtype in FLOATS + INTEGERS:
+            for op in OPERATORS + (BITWISE if dtype in INTEGERS else []):
+                for size in SIZES:
+                    total = group.allreduce(small(own, size, dtype), op=op)
+                    expected = right(world, size, dtype, op)
+                    # -0 counts as 0: a sum of integers does not know it.
+                    if not np.array_equal(total.astype(np.float64), expected.astype(np.float64)):
+                        wrong.append(f"{op} of {size} {np.dtype(dtype)}")
+    return wrong
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("world", [1, 3])
+def test_every_type_and_operator(ranks: Ranks, daemon: Daemon, job: str, world: int, design: str) -> None:
+    assert ranks(every_type_and_operator, world, daemon.address, job, design) == [[]] * world
+
+
+KINDS = [("f32", "sum"), ("f16", "avg"), ("bf16", "sum"), ("f32", "prod")]
+SIZE = 200_003
+
+
+def summed(own: int, world: int, switch: str, job: str, options: dict[str, Any]) -> tuple[list[str], str | None]:
+    """Sum, and come when it comes."""
+    with rank.connect(own, world, switch, job, protocol="flare", options=options) as group:
+        digests = []
+        for dtype, op in KINDS:
+            time.sleep(random.random() / 50)
+            digests.append(rank.digest(group.allreduce(rank.data(own, SIZE, dtype), op=op)))
+        return digests, group.stats().order
+
+
+@pytest.mark.parametrize("options", [{}, {"stagger": True}], ids=["together", "staggered"])
+def test_reproducible_sums_have_the_bits_of_the_reference_in_every_run(
+    ranks: Ranks, daemon: Daemon, job: str, options: dict[str, Any]
+) -> None:
+    world = 5
+    orders = set()
+    for run in range(5):
+        told = ranks(summed, world, daemon.address, f"{job}-{run}", options | {"reproducible": "tree"})
+        for number, (dtype, op) in enumerate(KINDS):
+            arrays = [rank.data(own, SIZE, dtype) for own in range(world)]
+            expected = rank.digest(tributary.flare.reference(arrays, op=op))
+            assert [digests[number] for digests, _ in told] == [expected] * world, (dtype, op)
+        orders |= {order for _, order in told}
+    assert len(orders) == 1, orders
+    assert None not in orders
+
+
+def test_large_tensors_have_no_order_unless_asked(ranks: Ranks, daemon: Daemon, job: str) -> None:
+    told = ranks(summed, 2, daemon.address, job, {})
+    assert [order for _, order in told] == [None, None]
+
+
+def test_a_design_that_depends_on_arrival_is_refused_beside_reproducible(daemon: Daemon, job: str) -> None:
+    options = {"design": "single", "reproducible": "tree"}
+    with pytest.raises(ValueError, match="depend on arrival"):
+        rank.connect(0, 1, daemon.address, job, protocol="flare", options=options)
+
+
+def test_the_program_says_the_order(daemon: Daemon, job: str) -> None:
+    command = [PROGRAM, "allreduce", "--switch", daemon.address, "--job", job, "--rank", "0", "--world", "1"]
+    command += ["--elements", "300000", "--dtype", "f64", "--op", "min", "--protocol", "flare"]
+
+    def report(*more: str) -> dict[str, Any]:
+        done = subprocess.run([*command, "--json", *more], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+    reproducible = ("--option", "reproducible=tree")
+    said = report(*reproducible)
+    assert said["checked"]
+    assert len(said["order"]) == 8
+    assert report(*reproducible)["order"] == said["order"]
+    assert "order" not in report()
