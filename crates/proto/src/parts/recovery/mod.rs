@@ -90,6 +90,14 @@ pub struct Recovery {
     doubt: u32,
 }
 
+/// A part of a patience, up to a quarter, that differs from rank to rank, from tree to tree, and from one time to the next. Ranks
+/// whose patience ends at one moment would meet in a short queue again and again.
+pub(crate) fn apart(job: &JobConfig, rank: Rank, tree: usize, times: u32, patience: Span) -> Span {
+    let [job, rank, tree] = [job.job.0.into(), u64::from(rank.0), tree as u64];
+    let hash = splitmix64(splitmix64(job << 32 | rank << 16 | tree) ^ u64::from(times));
+    Span((patience.0 >> 18) * (hash % (1 << 16)))
+}
+
 impl Recovery {
     /// Timers for all slots of a job; none runs.
     pub fn new(job: &JobConfig, rank: Rank, timers: TimerConfig, order: Order) -> Recovery {
@@ -296,9 +304,7 @@ impl Recovery {
         if probes == 0 {
             return Span::ZERO;
         }
-        let [job, rank, tree] = [self.job.job.0.into(), u64::from(self.rank.0), tree as u64];
-        let hash = splitmix64(splitmix64(job << 32 | rank << 16 | tree) ^ u64::from(probes));
-        Span((patience.0 >> 18) * (hash % (1 << 16)))
+        apart(&self.job, self.rank, tree, probes, patience)
     }
 
     /// When the front of a list times out. As long as answers come in order, a packet that was sent once is not late,

@@ -10,6 +10,7 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::time::{Span, Time};
 use crate::parts::best_effort::host::window::Place;
 use crate::parts::best_effort::wire::Header;
+use crate::parts::recovery::apart;
 
 /// Results of one server that overtake another's before something is done (A7) ...
 const PATIENCE: u32 = 3;
@@ -29,6 +30,8 @@ pub(super) struct Recovery {
     /// Since when no result has come, nor a question was asked; none while nothing is awaited.
     since: Option<Time>,
     wait: Span,
+    /// Times that it has asked since a result came.
+    asks: u32,
     /// Nothing was lost, said somebody who was asked last.
     told_to_wait: bool,
     /// When a gradient was last acknowledged, or sent again because none was; and how many were since.
@@ -47,6 +50,7 @@ impl Recovery {
             patience: PATIENCE,
             since: None,
             wait: timers.initial_rto,
+            asks: 0,
             told_to_wait: false,
             stirred: (Time::ZERO, 0),
             lossy_up_to: 0,
@@ -74,6 +78,7 @@ impl Recovery {
     /// A result has come.
     fn heard(&mut self, now: Time) {
         (self.since, self.wait, self.told_to_wait) = (Some(now), self.timeout().times(SILENT_TIMEOUTS), false);
+        self.asks = 0;
     }
 
     /// Questions leave: they, or their answers, may be lost; or the last answer was that others are late.
@@ -81,6 +86,7 @@ impl Recovery {
         let longest = self.timers.max_rto.times(if self.told_to_wait { LONGEST_WAIT } else { 1 });
         (self.since, self.wait) = (Some(now), self.wait.times(2).min(longest.max(self.wait)));
         self.told_to_wait = false;
+        self.asks += 1;
     }
 }
 
@@ -134,10 +140,13 @@ impl BestEffortHost {
         }
     }
 
-    /// When to ask, if nothing comes.
+    /// When to ask, if nothing comes. Ranks ask apart from each other, the first time excepted: the answers to all of them at
+    /// once would not pass a short queue.
     pub(super) fn silence_due(&self) -> Option<Time> {
         let waits = self.window.first < self.window.next && self.life.broken().is_none();
-        self.recovery.since.filter(|_| waits).map(|since| since + self.recovery.wait)
+        let Recovery { since, wait, asks, .. } = self.recovery;
+        let earlier = if asks == 0 { Span::ZERO } else { apart(&self.config.job, self.config.rank, 0, asks, wait) };
+        since.filter(|_| waits).map(|since| since + (wait - earlier))
     }
 
     pub(super) fn ask_if_silent(&mut self, now: Time) {
