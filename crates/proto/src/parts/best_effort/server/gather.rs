@@ -212,6 +212,8 @@ impl Server {
         served.ecn |= marked && !(self.rules.acknowledges && kind == Kind::Gradient);
         if served.have.len() + 1 == self.world {
             self.ready.push_back(block);
+        } else if kind == Kind::Gradient && header.flags.has(Flags::RESEND) {
+            self.prompt_next(block);
         }
         Ok(())
     }

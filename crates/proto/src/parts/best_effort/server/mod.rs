@@ -217,6 +217,14 @@ impl Server {
         }
     }
 
+    /// A part that was lost has come: the next rank is prompted whose part is not there. What several send again at once would
+    /// meet in the server's queue, and one of them alone would pass where that is short.
+    fn prompt_next(&mut self, block: u64) {
+        let Some(served) = self.blocks.get(block) else { return };
+        let next = self.others().find(|&rank| !served.have.contains(rank));
+        self.outbox.extend(next.map(|rank| Outgoing::Prompt(block, rank)));
+    }
+
     /// The ranks that nothing is known of.
     pub fn missing(&self, block: u64) -> Vec<Rank> {
         let served = self.blocks.get(block);
