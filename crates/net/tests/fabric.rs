@@ -1,11 +1,14 @@
 //! Two switches of a fabric on the loopback interface: jobs that are formed at one and installed at both. The one host that
 //! is there has the address from which this machine speaks to itself.
 
+mod support;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use support::{PATIENCE, connect_options};
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::client;
 use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};
@@ -15,9 +18,6 @@ use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
-
-/// No test waits longer for anything; none depends on how long it takes.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A leaf with the host, and the seat above it. `number` keeps tests that run at the same time apart.
 fn fabric(number: u8, secret: &str) -> Arc<FabricLayout> {
@@ -55,18 +55,7 @@ fn ready(status: &SwitchStatus) -> bool {
 }
 
 fn options(switch: &RunningFabricSwitch, protocol: &'static Protocol) -> ConnectOptions {
-    ConnectOptions {
-        switch: switch.udp_addr().to_string(),
-        job: "alone".into(),
-        rank: 0,
-        world: 1,
-        timeout: PATIENCE,
-        protocol,
-        options: protocol.options.defaults(),
-        elements_per_packet: None,
-        slots: None,
-        trees: None,
-    }
+    connect_options(switch.udp_addr(), protocol, "alone", 0, 1)
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! A switch that is asked to stop lets what is being summed end first. Real sockets on the loopback interface.
 
+mod support;
+
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
+use support::{PATIENCE, connect_options};
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::protocols;
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const ELEMENTS: usize = 100_000;
 
 fn start() -> RunningSwitch {
@@ -19,18 +20,7 @@ fn start() -> RunningSwitch {
 
 fn options(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectOptions {
     let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.placement == Placement::Trees).unwrap();
-    ConnectOptions {
-        switch: switch.listen_addr().to_string(),
-        job: job.to_owned(),
-        rank,
-        world,
-        timeout: PATIENCE,
-        protocol,
-        options: protocol.options.defaults(),
-        elements_per_packet: None,
-        slots: None,
-        trees: None,
-    }
+    connect_options(switch.listen_addr(), protocol, job, rank, world)
 }
 
 /// Two ranks that have joined a job.

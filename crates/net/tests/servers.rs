@@ -1,10 +1,13 @@
 //! Jobs with servers over real sockets: a switch, servers and workers in one process, on the loopback interface.
 
+mod support;
+
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use support::connect_options;
 use tributary_net::challenge;
 use tributary_net::client::{self, HttpRendezvous};
 use tributary_net::group::{ConnectOptions, Group, GroupError};
@@ -35,18 +38,7 @@ fn server(switch: &RunningSwitch) -> RunningServer {
 
 fn options(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectOptions {
     let protocol = protocols::named("ps").unwrap();
-    ConnectOptions {
-        switch: switch.listen_addr().to_string(),
-        job: job.to_string(),
-        rank,
-        world,
-        timeout: PATIENCE,
-        protocol,
-        options: protocol.options.defaults(),
-        elements_per_packet: None,
-        slots: None,
-        trees: None,
-    }
+    ConnectOptions { timeout: PATIENCE, ..connect_options(switch.listen_addr(), protocol, job, rank, world) }
 }
 
 /// Runs `work` on every rank of a job, each on a thread of its own.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{LocalSwitch, PATIENCE, speak};
+use support::{LocalSwitch, PATIENCE, connect_options, speak};
 use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group, GroupStats};
 use tributary_net::shard::JobInstall;
@@ -46,18 +46,8 @@ fn switch_with(aggregators: u32) -> RunningSwitch {
 }
 
 fn options(switch: &RunningSwitch, protocol: &'static Protocol, job: &str, rank: u16, world: u16) -> ConnectOptions {
-    ConnectOptions {
-        switch: switch.listen_addr().to_string(),
-        job: job.to_owned(),
-        rank,
-        world,
-        timeout: PATIENCE,
-        protocol,
-        options: protocol.options.defaults(),
-        elements_per_packet: Some(352),
-        slots: None,
-        trees: None,
-    }
+    let chosen = connect_options(switch.listen_addr(), protocol, job, rank, world);
+    ConnectOptions { elements_per_packet: Some(352), ..chosen }
 }
 
 /// Runs `work` on every rank of a job, each on a thread of its own.

@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -13,11 +13,34 @@ use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, TreeId};
 use tributary_proto::contract::options::Defaults;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 use tributary_proto::switch_options::SwitchOptions;
 
 /// No test waits longer than this for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A rank that joins a job as a person would who chooses nothing.
+pub fn connect_options(
+    switch: SocketAddr,
+    protocol: &'static Protocol,
+    job: &str,
+    rank: u16,
+    world: u16,
+) -> ConnectOptions {
+    ConnectOptions {
+        switch: switch.to_string(),
+        job: job.to_owned(),
+        rank,
+        world,
+        timeout: PATIENCE,
+        protocol,
+        options: protocol.options.defaults(),
+        elements_per_packet: None,
+        slots: None,
+        trees: None,
+    }
+}
 
 /// Shards, and the jobs that meet there.
 pub struct LocalSwitch {
@@ -66,18 +89,8 @@ impl LocalSwitch {
     }
 
     pub fn options(&self, job: &str, rank: u16, world: u16) -> ConnectOptions {
-        ConnectOptions {
-            switch: self.shards[0].udp_addr().to_string(),
-            job: job.to_string(),
-            rank,
-            world,
-            timeout: PATIENCE,
-            protocol: protocols::named("switchml").unwrap(),
-            options: protocols::named("switchml").unwrap().options.defaults(),
-            elements_per_packet: None,
-            slots: None,
-            trees: None,
-        }
+        let protocol = protocols::named("switchml").unwrap();
+        connect_options(self.shards[0].udp_addr(), protocol, job, rank, world)
     }
 
     fn install(&self, id: JobId, requests: &BTreeMap<u16, JoinRequest>) -> JoinAnswer {

@@ -1,45 +1,27 @@
 //! The bytes of every kind of packet, as the machines write them.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{Below, Parent, SwitchConfig};
+use tributary_proto::contract::config::Parent;
 use tributary_proto::contract::host::{Collective, Host};
-use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, TreeId};
-use tributary_proto::contract::packet::{Ecn, PacketMut};
-use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
+use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank};
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::switch::{Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::contract::values::Values;
 use tributary_proto::flare::PROTOCOL;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
-use crate::harness::golden::{check, job, sent};
+use crate::harness::golden::{self, check, notice, sent};
 
 fn host(rank: u16) -> Box<dyn Host> {
-    crate::harness::golden::host(&PROTOCOL, rank, Default::default())
+    golden::host(&PROTOCOL, rank, Default::default())
 }
 
 fn new_switch(parent: Option<Parent>) -> Box<dyn Switch> {
-    let config = SwitchConfig {
-        job: job(&PROTOCOL),
-        tree: TreeId(0),
-        members: vec![PortId(0), PortId(1)],
-        below: Below::workers(2),
-        group: GroupId(0),
-        parent,
-    };
-    PROTOCOL.switch(Values::Elements, &config).expect("it sums in switches")
+    golden::switch(&PROTOCOL, 2, parent)
 }
 
 fn processed(switch: &mut Box<dyn Switch>, from: u16, packet: &[u8]) -> (Verdict, Vec<u8>) {
-    let mut bytes = packet.to_vec();
-    let verdict = switch.process(Time::ZERO, PortId(from), &mut PacketMut::new(&mut bytes, Ecn::NotCapable), &NoQueues);
-    (verdict, bytes)
-}
-
-fn notice(switch: &mut Box<dyn Switch>) -> Vec<u8> {
-    let mut buf = vec![0; 1500];
-    let len = switch.poll_transmit(Time::ZERO, &mut buf).expect("a notice").len;
-    buf.truncate(len);
-    buf
+    golden::processed(switch, from, packet, Ecn::NotCapable)
 }
 
 fn collective<T: tributary_numeric::Element>(data: &[T], op: ReduceOp) -> Collective {

@@ -10,7 +10,8 @@ use tributary_proto::flare::PROTOCOL;
 use tributary_proto::flare::wire::Order;
 
 use crate::harness::link::LinkConfig;
-use crate::setup::{expected, inputs, job, lossy, order, racks, reduce, star, switch_config};
+use crate::harness::reduction::{expected, reduce, star, switch_config};
+use crate::setup::{inputs, job, lossy, order, racks};
 
 const OVER_RANKS: &[(&str, &str)] = &[("reproducible", "ranks")];
 

@@ -12,7 +12,8 @@ use tributary_proto::flare::wire::Order;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
-use crate::setup::{at_ms, expected, in_place, inputs, job, lossy, order, output, racks, reduce, star, tree_of};
+use crate::harness::reduction::{at_ms, expected, in_place, output, reduce, star};
+use crate::setup::{inputs, job, lossy, order, racks, tree_of};
 
 /// Ranks begin in an order that the seed draws, so that packets come in many orders.
 fn scattered(mut network: Network, inputs: &[Vec<f32>], seed: u64, op: ReduceOp) -> (Vec<u8>, Option<u32>) {

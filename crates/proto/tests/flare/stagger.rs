@@ -16,7 +16,8 @@ use tributary_proto::flare::PROTOCOL;
 use tributary_proto::flare::wire::Header;
 
 use crate::harness::link::LinkConfig;
-use crate::setup::{expected, host, in_place, inputs, job, lossy, racks, reduce, star, switch_config, tree_of};
+use crate::harness::reduction::{expected, host, in_place, reduce, star, switch_config};
+use crate::setup::{inputs, job, lossy, racks, tree_of};
 
 const STAGGERED: &[(&str, &str)] = &[("stagger", "true"), ("reproducible", "tree")];
 

@@ -17,7 +17,8 @@ use tributary_proto::flare::PROTOCOL;
 use tributary_proto::flare::wire::{HEADER_LEN, Header, Kind, Order, Says};
 
 use crate::harness::link::{LinkConfig, SplitMix};
-use crate::setup::{at_ms, expected, in_place, inputs, job, output, star, switch_config};
+use crate::harness::reduction::{at_ms, expected, in_place, output, star, switch_config};
+use crate::setup::{inputs, job};
 
 fn header(wid: u16, idx: u16, phase: u32) -> Header {
     let spec = Spec::allreduce(64, DType::F32, ReduceOp::Sum);

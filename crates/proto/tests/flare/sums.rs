@@ -5,7 +5,8 @@ use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::sum_tree::SumTree;
 
 use crate::harness::link::LinkConfig;
-use crate::setup::{DESIGNS, expected, inputs, job, lossy, racks, reduce, star, vector};
+use crate::harness::reduction::{expected, reduce, star, vector};
+use crate::setup::{DESIGNS, inputs, job, lossy, racks};
 
 /// In one switch and under loss, for each operator that the type takes. Where the order makes no difference, all designs have the
 /// bits of the tree.

@@ -8,12 +8,16 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::{
+    Below, FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace,
+};
 use tributary_proto::contract::host::{Collective, Host};
-use tributary_proto::contract::ids::{JobId, JobKey, Rank};
+use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::Options;
+use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
@@ -104,6 +108,34 @@ pub fn words(root: u16, values: &[i32]) -> Collective {
 pub fn sent(host: &mut Box<dyn Host>, now: Time) -> Vec<u8> {
     let mut buf = vec![0; host.max_packet_len()];
     let len = host.poll_transmit(now, &mut buf).expect("a packet").len;
+    buf.truncate(len);
+    buf
+}
+
+/// A switch of that job, or of one of so many workers.
+pub fn switch(protocol: &Protocol, workers: u16, parent: Option<Parent>) -> Box<dyn Switch> {
+    let config = SwitchConfig {
+        job: job(protocol),
+        tree: TreeId(0),
+        members: (0..workers).map(PortId).collect(),
+        below: Below::workers(workers),
+        group: GroupId(0),
+        parent,
+    };
+    protocol.switch(Values::Elements, &config).expect("it sums in switches")
+}
+
+/// What a switch does with a packet, and what becomes of the packet.
+pub fn processed(switch: &mut Box<dyn Switch>, from: u16, packet: &[u8], ecn: Ecn) -> (Verdict, Vec<u8>) {
+    let mut bytes = packet.to_vec();
+    let verdict = switch.process(Time::ZERO, PortId(from), &mut PacketMut::new(&mut bytes, ecn), &NoQueues);
+    (verdict, bytes)
+}
+
+/// What a switch sends of its own.
+pub fn notice(switch: &mut Box<dyn Switch>) -> Vec<u8> {
+    let mut buf = vec![0; 1500];
+    let len = switch.poll_transmit(Time::ZERO, &mut buf).expect("a notice").len;
     buf.truncate(len);
     buf
 }

@@ -13,6 +13,7 @@ pub mod events;
 pub mod golden;
 pub mod link;
 pub mod nodes;
+pub mod reduction;
 
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent, SubmitError};

@@ -7,7 +7,8 @@ use tributary_proto::contract::sum_tree::SumTree;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
-use crate::setup::{at_ms, expected, floats, in_place, job, output, racks, reduce, retransmissions, star};
+use crate::harness::reduction::{at_ms, expected, in_place, output, reduce, star};
+use crate::setup::{floats, job, racks, retransmissions};
 
 /// What the first tree's machine at a switch says.
 fn drops(network: &Network, switch: usize) -> tributary_proto::contract::drop_reason::DropCounters {
@@ -72,7 +73,7 @@ fn a_switch_that_is_started_again_finds_its_place() {
         network.kill_switch(0);
         let below = tributary_proto::contract::config::Below::workers(3);
         network.run_until(at_ms(50));
-        network.restart_switch(0, crate::setup::pipelines(&job, &below, None));
+        network.restart_switch(0, crate::harness::reduction::pipelines(&job, &below, None));
         let sum = output(network.run_until_idle(at_ms(10_000_000)), DType::F32, 20_000);
         assert!(sum == right, "after {at_us} us");
     }

@@ -1,45 +1,27 @@
 //! The bytes of every kind of packet, as the machines write them, and the trace of figure 6a that another implementation of
 //! the accelerator can be held to.
 
-use tributary_proto::contract::config::{Below, SwitchConfig};
 use tributary_proto::contract::host::Host;
-use tributary_proto::contract::ids::{GroupId, PortId, TreeId};
-use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
-use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
+use tributary_proto::contract::ids::{GroupId, TreeId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::switch::{Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::panama::PROTOCOL;
 use tributary_proto::panama::wire::Kind;
 
-use crate::harness::golden::{check, f32s, job, sent};
+use crate::harness::golden::{self, check, f32s, job, notice, sent};
 
 fn host(rank: u16) -> Box<dyn Host> {
-    crate::harness::golden::host(&PROTOCOL, rank, Default::default())
+    golden::host(&PROTOCOL, rank, Default::default())
 }
 
 fn new_switch(ports: u16) -> Box<dyn Switch> {
-    let config = SwitchConfig {
-        job: job(&PROTOCOL),
-        tree: TreeId(0),
-        members: (0..ports).map(PortId).collect(),
-        below: Below::workers(ports),
-        group: GroupId(0),
-        parent: None,
-    };
-    PROTOCOL.switch(Values::Elements, &config).expect("PANAMA has a program")
+    golden::switch(&PROTOCOL, ports, None)
 }
 
 fn processed(switch: &mut Box<dyn Switch>, from: u16, packet: &[u8]) -> (Verdict, Vec<u8>) {
-    let mut bytes = packet.to_vec();
-    let verdict = switch.process(Time::ZERO, PortId(from), &mut PacketMut::new(&mut bytes, Ecn::Capable), &NoQueues);
-    (verdict, bytes)
-}
-
-fn notice(switch: &mut Box<dyn Switch>) -> Vec<u8> {
-    let mut buf = vec![0; 1500];
-    let len = switch.poll_transmit(Time::ZERO, &mut buf).expect("a notice").len;
-    buf.truncate(len);
-    buf
+    golden::processed(switch, from, packet, Ecn::Capable)
 }
 
 fn hear(host: &mut Box<dyn Host>, bytes: &[u8]) {

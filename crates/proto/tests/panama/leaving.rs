@@ -6,7 +6,8 @@ use tributary_proto::contract::host::HostEvent;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
-use crate::setup::{at_ms, faulty, floats, in_place, job, racks, star};
+use crate::harness::reduction::{at_ms, in_place, star};
+use crate::setup::{faulty, floats, job, racks};
 
 fn leave(network: &mut Network, host: usize) {
     let now = network.now;

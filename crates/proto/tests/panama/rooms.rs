@@ -10,9 +10,8 @@ use tributary_proto::contract::time::Time;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
-use crate::setup::{
-    at_ms, expected, faulty, floats, in_place, job, options, output, racks, reduce, reference_of_racks, star,
-};
+use crate::harness::reduction::{at_ms, expected, in_place, output, reduce, star};
+use crate::setup::{faulty, floats, job, options, racks, reference_of_racks};
 
 /// Packets that found their port full, at all switches and in all trees.
 fn overflows(network: &Network) -> u64 {

@@ -10,7 +10,8 @@ use tributary_proto::panama::PROTOCOL;
 use tributary_proto::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
 
 use crate::harness::link::{LinkConfig, SplitMix};
-use crate::setup::{at_ms, expected, floats, in_place, job, output, star};
+use crate::harness::reduction::{at_ms, expected, in_place, output, star};
+use crate::setup::{floats, job};
 
 /// A packet that is nearly one of the job's.
 fn mutated(rng: &mut SplitMix, key_known: bool) -> Vec<u8> {

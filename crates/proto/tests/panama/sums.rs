@@ -5,10 +5,8 @@ use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::sum_tree::SumTree;
 
 use crate::harness::link::{LinkConfig, SplitMix};
-use crate::setup::{
-    at_ms, expected, faulty, floats, in_place, job, output, racks, reduce, reference_of_racks, retransmissions, star,
-    vector,
-};
+use crate::harness::reduction::{at_ms, expected, in_place, output, reduce, star, vector};
+use crate::setup::{faulty, floats, job, racks, reference_of_racks, retransmissions};
 
 #[test]
 fn the_bits_are_those_of_the_tree_in_every_world_and_size() {

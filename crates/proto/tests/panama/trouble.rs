@@ -7,7 +7,8 @@ use tributary_proto::contract::ids::{Rank, TreeId};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
-use crate::setup::{at_ms, floats, in_place, job, racks, star};
+use crate::harness::reduction::{at_ms, in_place, star};
+use crate::setup::{floats, job, racks};
 
 fn error_of(events: &[HostEvent]) -> CollectiveError {
     match events {

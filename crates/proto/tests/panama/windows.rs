@@ -18,7 +18,8 @@ use tributary_proto::panama::PanamaHost;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
-use crate::setup::{expected, floats, job, options, pipelines, reduce, retransmissions};
+use crate::harness::reduction::{expected, pipelines, reduce};
+use crate::setup::{floats, job, options, retransmissions};
 
 /// Of one tree at one rank: the window by the VID whose result was the last in order.
 type Log = Arc<Mutex<BTreeMap<(u16, u64), f64>>>;
@@ -203,7 +204,7 @@ fn trees_send_strictly_in_turn_where_that_is_chosen() {
         };
         let mut network = Network::star(1, LinkConfig::default(), vec![host(0, &logs.0), host(1, &logs.1)], both);
         for rank in 0..2 {
-            network.submit(rank, crate::setup::in_place(&floats(rank, 16 * 400), ReduceOp::Sum)).unwrap();
+            network.submit(rank, crate::harness::reduction::in_place(&floats(rank, 16 * 400), ReduceOp::Sum)).unwrap();
         }
         network.run_until(Time(1_000_000_000));
         let done = |tree| windows(&logs.0).keys().filter(|key| key.0 == tree).map(|key| key.1).max().unwrap();

@@ -11,7 +11,8 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
 
-use crate::setup::{host, in_place, job};
+use crate::harness::reduction::{host, in_place};
+use crate::setup::job;
 
 const ELEMENTS: u32 = 8;
 

@@ -1,45 +1,26 @@
 //! The bytes of every kind of packet, as the machines write them.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{Below, SwitchConfig};
 use tributary_proto::contract::host::{Collective, Host};
-use tributary_proto::contract::ids::{GroupId, PortId, Rank, TreeId};
-use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
-use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
+use tributary_proto::contract::ids::{GroupId, Rank, TreeId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::switch::{Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::contract::values::Values;
 use tributary_proto::switchml::PROTOCOL;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
-use crate::harness::golden::{check, f32s, job, sent, words};
+use crate::harness::golden::{self, check, f32s, notice, sent, words};
 
 fn host(rank: u16) -> Box<dyn Host> {
-    crate::harness::golden::host(&PROTOCOL, rank, Default::default())
+    golden::host(&PROTOCOL, rank, Default::default())
 }
 
 fn new_switch() -> Box<dyn Switch> {
-    let config = SwitchConfig {
-        job: job(&PROTOCOL),
-        tree: TreeId(0),
-        members: vec![PortId(0), PortId(1)],
-        below: Below::workers(2),
-        group: GroupId(0),
-        parent: None,
-    };
-    PROTOCOL.switch(Values::Elements, &config).expect("SwitchML has a program")
+    golden::switch(&PROTOCOL, 2, None)
 }
 
 fn processed(switch: &mut Box<dyn Switch>, from: u16, packet: &[u8]) -> (Verdict, Vec<u8>) {
-    let mut bytes = packet.to_vec();
-    let verdict = switch.process(Time::ZERO, PortId(from), &mut PacketMut::new(&mut bytes, Ecn::NotCapable), &NoQueues);
-    (verdict, bytes)
-}
-
-fn notice(switch: &mut Box<dyn Switch>) -> Vec<u8> {
-    let mut buf = vec![0; 1500];
-    let len = switch.poll_transmit(Time::ZERO, &mut buf).expect("a notice").len;
-    buf.truncate(len);
-    buf
+    golden::processed(switch, from, packet, Ecn::NotCapable)
 }
 
 #[test]
