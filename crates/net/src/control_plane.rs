@@ -27,12 +27,11 @@ use tributary_proto::contract::time::Time;
 
 use self::above::{News, WatchesAbove};
 pub(crate) use self::members::OpenWatch;
-use self::shards::job_in_shard;
 pub(crate) use self::shards::{Shard, Sighting, Sightings, used_by};
 use crate::ascent::{Ascender, Question, Said};
 use crate::clock::{Clock, duration};
 use crate::pool_size;
-use crate::shard::{ShardError, ShardReport};
+use crate::shard::ShardReport;
 use crate::token::Token;
 
 struct State {
@@ -339,7 +338,7 @@ impl ControlPlane {
 
     async fn install(&self, plan: Arc<Plan>) {
         let id = plan.config.job;
-        let outcome = self.install_everywhere(&plan).await.map_err(|error| error.to_string());
+        let outcome = shards::install(&self.shards, &plan).await.map_err(|error| error.to_string());
         match &outcome {
             Ok(()) => tracing::info!(
                 job = %plan.name, id = id.0, world = plan.config.world, protocol = plan.protocol.name,
@@ -347,17 +346,12 @@ impl ControlPlane {
             ),
             Err(why) => tracing::error!(job = %plan.name, id = id.0, %why, "job not installed"),
         }
+        // What was seen before knows nothing of the job: whoever asks from now on sees its figures.
+        self.sightings.lock().await.at = None;
         self.state().control.installed(self.now(), id, outcome);
     }
 
-    async fn install_everywhere(&self, plan: &Plan) -> Result<(), ShardError> {
-        for (number, shard) in self.shards.iter().enumerate().take(used_by(plan.protocol)) {
-            shard.install(&plan.name, job_in_shard(plan, number)).come().await??;
-        }
-        Ok(())
-    }
-
-    /// What the shards say, at most [`FRESH`] old.
+    /// What the shards say, at most [`FRESH`] old and newer than every job.
     pub async fn sightings(&self) -> Sightings {
         self.look(FRESH).await
     }

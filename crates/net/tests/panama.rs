@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use support::{LocalSwitch, PATIENCE, on_every_rank, speak};
+use support::{LocalSwitch, PATIENCE, connect_options, on_every_rank, speak};
 use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
@@ -126,18 +126,8 @@ fn in_levels_all_ranks_have_the_same_bits_and_sums_are_rounded_once() {
 }
 
 fn at(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectOptions {
-    ConnectOptions {
-        switch: switch.listen_addr().to_string(),
-        job: job.to_string(),
-        rank,
-        world,
-        timeout: PATIENCE,
-        protocol: &PROTOCOL,
-        options: PROTOCOL.options.defaults(),
-        elements_per_packet: Some(358),
-        slots: None,
-        trees: None,
-    }
+    let chosen = connect_options(switch.listen_addr(), &PROTOCOL, job, rank, world);
+    ConnectOptions { elements_per_packet: Some(358), ..chosen }
 }
 
 fn small_switch(memory_bytes: usize) -> RunningSwitch {
@@ -204,4 +194,19 @@ fn a_job_that_does_not_fit_beside_the_others_least_is_refused_in_a_sentence() {
     };
     assert!(groups.len() >= 2, "{} jobs", groups.len());
     assert!(refused.contains("48.0 KiB for all of its jobs"), "{refused}");
+}
+
+#[test]
+fn a_job_that_has_summed_is_in_status_with_its_tree_however_lately_somebody_looked() {
+    let switch = small_switch(1 << 20);
+    let status = || client::status(switch.listen_addr()).unwrap();
+    for turn in 0..5 {
+        status();
+        let name = format!("lately{turn}");
+        let group = Group::connect(&at(&switch, &name, 0, 1)).unwrap();
+        group.allreduce_in_place(&mut input(0, 1_000), ReduceOp::Sum, PATIENCE).unwrap();
+        let told = status().jobs.into_iter().find(|job| job.name == name).expect("the job runs");
+        assert_eq!((told.trees.len(), told.blocks > 0), (2, true), "a tree in each shard, in turn {turn}");
+        group.close();
+    }
 }

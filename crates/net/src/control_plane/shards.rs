@@ -77,6 +77,14 @@ pub(super) fn buffers(shards: &[Box<dyn Shard>], protocol: &Protocol) -> (usize,
     (used.iter().map(|shard| shard.receive_buffer()).min().unwrap_or(0), used.len())
 }
 
+/// Installs a job in every shard that has its machines, one after the other.
+pub(super) async fn install(shards: &[Box<dyn Shard>], plan: &Plan) -> Result<(), ShardError> {
+    for (number, shard) in shards.iter().enumerate().take(used_by(plan.protocol)) {
+        shard.install(&plan.name, job_in_shard(plan, number)).come().await??;
+    }
+    Ok(())
+}
+
 /// Gives a job other slots, over all shards.
 pub(super) async fn resize(shards: &[Box<dyn Shard>], id: JobId, slots: u16) {
     let own = slots / shards.len().max(1) as u16;
@@ -140,7 +148,7 @@ impl Sighting {
 }
 
 /// What one shard is told of a job.
-pub(super) fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
+fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
     let uplink = plan.uplink.as_ref();
     JobInstall {
         protocol: plan.protocol,
