@@ -1,20 +1,18 @@
-//! How large a job's packets are, and how many are under way: the pool size `s` (SwitchML, appendix C) is the
-//! bandwidth-delay product in packets, as a power of two.
+//! How large a job's packets are, and how many of them a switch has room for: the pool size `s` (SwitchML, appendix C).
 //!
-//! "The delay refers to the end-to-end delay, including the end-host processing time." With kernels and threads between
-//! machine and wire, that time is the larger part: a run of packets waits for a thread to wake up on each of three
-//! machines in turn. A worker proposes [`suggested`]; the switch grants no more than [`largest`].
+//! The pool is room, not a rate: hosts measure how many packets the path needs (`parts/slots/host/window.rs` in
+//! `tributary-proto`), and so does every protocol with congestion control. A worker proposes [`suggested`]; the switch
+//! grants no more than [`largest`].
 
 use std::time::Duration;
 
 use tributary_proto::contract::protocol::Protocol;
 
-/// The speed of a link that does not tell its own.
-const UNKNOWN_LINK_BITS_PER_S: u64 = 10_000_000_000;
-/// End-host processing on the way of a packet and of its result, beyond that of a round trip without data: six copies
-/// of a run, the sums, and the turns of the threads that share a core. With less in flight they all sleep and wake each
-/// other; with more, nothing fits the caches of switch and worker (docs/performance.md has the measurements).
-const PROCESSING: Duration = Duration::from_micros(400);
+/// The fastest link that a pool is made for, where the link does not tell its speed.
+const FASTEST_LINK_BITS_PER_S: u64 = 100_000_000_000;
+/// As much is under way on the fastest of short paths: with less, threads sleep and wake each other all the time; with
+/// more, nothing fits the caches of switch and worker (docs/performance.md has the measurements).
+const SHORT_PATH_BYTES: u64 = 750_000;
 /// Fewer slots than this fill no runs of segments.
 const FEWEST: u64 = 64;
 /// As many as the wire format's index holds, rounded down.
@@ -42,12 +40,12 @@ pub fn longest_elements(protocol: &'static Protocol) -> u16 {
     elements_in(protocol, MAX_MTU as usize - IP_AND_UDP)
 }
 
-/// The pool size over all shards that keeps one worker's link busy.
+/// The pool size over all shards that keeps one worker's link busy: what two round trips take of it, or a short path's.
 pub fn suggested(link_bits_per_s: Option<u64>, round_trip: Duration, packet_bytes: usize) -> u16 {
-    let bytes_per_s = link_bits_per_s.unwrap_or(UNKNOWN_LINK_BITS_PER_S) / 8;
-    let delay = round_trip + PROCESSING;
-    let product = u128::from(bytes_per_s) * delay.as_nanos() / 1_000_000_000;
-    let packets = u64::try_from(product).unwrap_or(MOST).div_ceil(packet_bytes.max(1) as u64);
+    let bytes_per_s = link_bits_per_s.unwrap_or(FASTEST_LINK_BITS_PER_S) / 8;
+    let product = u128::from(bytes_per_s) * 2 * round_trip.as_nanos() / 1_000_000_000;
+    let bytes = u64::try_from(product).unwrap_or(u64::MAX).max(SHORT_PATH_BYTES);
+    let packets = bytes.div_ceil(packet_bytes.max(1) as u64);
     packets.clamp(FEWEST, MOST).next_power_of_two() as u16
 }
 
@@ -69,15 +67,17 @@ mod tests {
     const GBIT: u64 = 1_000_000_000;
 
     #[test]
-    fn follows_the_bandwidth_delay_product() {
+    fn is_what_the_longest_path_takes_of_the_fastest_link() {
         let round_trip = Duration::from_micros(80);
-        // 10 Gbit/s for 480 us are 600 kB: 408 packets, or 67 long ones.
+        // 10 Gbit/s for 160 us are 200 kB, which is less than a short path has.
         assert_eq!(suggested(Some(10 * GBIT), round_trip, 1472), 512);
         assert_eq!(suggested(Some(10 * GBIT), round_trip, 8960), 128);
-        assert_eq!(suggested(Some(100 * GBIT), round_trip, 8960), 1024);
-        assert_eq!(suggested(None, round_trip, 1472), 512, "an unknown link counts as 10 Gbit/s");
+        assert_eq!(suggested(Some(GBIT), round_trip, 1472), 512, "a slow link has room: its hosts measure");
+        assert_eq!(suggested(Some(GBIT), Duration::from_millis(5), 1472), 1024, "10 ms of 1 Gbit/s are 1.25 MB");
+        assert_eq!(suggested(Some(100 * GBIT), round_trip, 1472), 2048);
+        assert_eq!(suggested(None, round_trip, 1472), 2048, "an unknown link may be that fast");
         assert_eq!(suggested(Some(u64::MAX), Duration::from_secs(100), 1), MOST as u16);
-        assert_eq!(suggested(Some(1), Duration::ZERO, 1472), FEWEST as u16);
+        assert_eq!(suggested(Some(1), Duration::ZERO, 1 << 20), FEWEST as u16);
     }
 
     #[test]

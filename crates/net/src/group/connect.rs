@@ -48,12 +48,13 @@ pub fn connect(
     let path = Path::to(switch).map_err(socket_error)?;
     let udp = UdpPort::open((path.local, 0).into(), SOCKET_BUFFER, SOCKET_BUFFER).map_err(socket_error)?;
     let local = udp.local_addr();
-    let answer = join(&*rendezvous, &request(options, switch, &path, &udp), &udp).map_err(socket_error)??;
+    let handshake = control_round_trip(switch);
+    let answer = join(&*rendezvous, &request(options, handshake, &path, &udp), &udp).map_err(socket_error)??;
 
     let (key, job) = (answer.key, answer.job_id);
     check_servers(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
     check_fabric(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
-    let config = host_config(options, &answer);
+    let config = host_config(options, handshake, &answer);
     let host = options.protocol.host(Values::Elements, &config);
     let header = Common { protocol: options.protocol.code, kind: 0, job, key };
     let waker = Waker::new().map_err(socket_error)?;
@@ -111,12 +112,12 @@ pub fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
     addresses.next().ok_or_else(|| error(io::ErrorKind::NotFound.into()))
 }
 
-pub(super) fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path, udp: &UdpPort) -> JoinRequest {
+pub(super) fn request(options: &ConnectOptions, round_trip: Duration, path: &Path, udp: &UdpPort) -> JoinRequest {
     let max_elements =
         pool_size::elements_in(options.protocol, Path { mtu: path.mtu.min(pool_size::MAX_MTU), ..*path }.max_payload());
     let elements = options.elements_per_packet.unwrap_or(max_elements);
     let packet_bytes = pool_size::packet_bytes(options.protocol, elements);
-    let for_link = pool_size::suggested(path.link_bits_per_s, control_round_trip(switch), packet_bytes);
+    let for_link = pool_size::suggested(path.link_bits_per_s, round_trip, packet_bytes);
     // Beside a server, others' contributions come to the same socket.
     let senders = if options.protocol.server.is_some() { 2 } else { 1 };
     let for_socket = pool_size::largest(udp.counters().receive_buffer, 1, senders, packet_bytes);
@@ -138,7 +139,7 @@ pub(super) fn request(options: &ConnectOptions, switch: SocketAddr, path: &Path,
 
 /// The time of the fastest of some TCP handshakes with the control API: a busy machine delays most of them. Zero where
 /// nobody answers: the join will say why.
-fn control_round_trip(switch: SocketAddr) -> Duration {
+pub(super) fn control_round_trip(switch: SocketAddr) -> Duration {
     const HANDSHAKES: usize = 4;
     let handshake = || {
         let start = Instant::now();
@@ -178,7 +179,14 @@ fn check_servers(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), Jo
     )))
 }
 
-fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
+/// Timers until round trips are measured: on a long path nothing is sent again before its answer can be there.
+fn timers(round_trip: Duration) -> TimerConfig {
+    let usual = TimerConfig::default();
+    let of_path = |times: u128| Span::from_micros((round_trip.as_micros() * times) as u64);
+    TimerConfig { initial_rto: usual.initial_rto.max(of_path(4)), max_rto: usual.max_rto.max(of_path(16)), ..usual }
+}
+
+fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnswer) -> HostConfig {
     let trees = answer.fabric.as_ref().map_or(&[][..], |fabric| &fabric.trees);
     let in_levels = answer.fabric.as_ref().map_or(answer.switches.len() > 1, |fabric| fabric.levels);
     HostConfig {
@@ -199,7 +207,7 @@ fn host_config(options: &ConnectOptions, answer: &JoinAnswer) -> HostConfig {
         rank: Rank(options.rank),
         trees: if trees.is_empty() { vec![WorkerPlace { child: answer.wid }] } else { trees.to_vec() },
         serves: answer.serves,
-        timers: TimerConfig::default(),
+        timers: timers(round_trip),
         fabric: match &answer.fabric {
             Some(fabric) => FabricPlan {
                 hosts: fabric.hosts.as_slice().into(),

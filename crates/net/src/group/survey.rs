@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
-use super::connect::{SOCKET_BUFFER, join, request, resolve};
+use super::connect::{SOCKET_BUFFER, control_round_trip, join, request, resolve};
 use super::error::ConnectError;
 use super::options::ConnectOptions;
 use crate::rendezvous::Rendezvous;
@@ -62,7 +62,8 @@ pub fn survey(options: &ConnectOptions, rendezvous: &dyn Rendezvous) -> Result<S
     let socket_error = |source| ConnectError::Socket { switch, source };
     let path = Path::to(switch).map_err(socket_error)?;
     let mut udp = UdpPort::open((path.local, 0).into(), SOCKET_BUFFER, SOCKET_BUFFER).map_err(socket_error)?;
-    let answer = join(rendezvous, &request(options, switch, &path, &udp), &udp).map_err(socket_error)??;
+    let answer =
+        join(rendezvous, &request(options, control_round_trip(switch), &path, &udp), &udp).map_err(socket_error)??;
     let header = Common { protocol: options.protocol.code, kind: 0, job: answer.job_id, key: answer.key };
     let waker = Waker::new().map_err(socket_error)?;
     let outcome = match answer.shards.first() {

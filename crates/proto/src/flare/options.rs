@@ -3,6 +3,7 @@
 use super::design::{Choice, Design, Selection};
 use crate::contract::numbers::NarrowBlocks;
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
+use crate::parts::slots::host::SendWindow;
 
 const DESIGN: &str = "design";
 const SELECTION: &str = "selection";
@@ -12,6 +13,7 @@ const STAGGER: &str = "stagger";
 /// The options of the protocol.
 pub const SET: OptionSet = OptionSet {
     together,
+    simulated: &[SendWindow::SIMULATED],
     ..OptionSet::new(
         "flare",
         &[
@@ -43,6 +45,7 @@ pub const SET: OptionSet = OptionSet {
                 help: "each rank sends its blocks in an order of its own, so that those of one block come apart in time",
             },
             NarrowBlocks::OPTION,
+            SendWindow::OPTION,
         ],
     )
 };

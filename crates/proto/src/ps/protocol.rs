@@ -5,6 +5,7 @@ use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::options::OptionSet;
 use crate::contract::protocol::{Description, Placement, Protocol};
 use crate::contract::wire::kind;
+use crate::parts::slots::host::SendWindow;
 use crate::switchml;
 
 /// Parameter servers (SwitchML §6.1): hosts sum, slot by slot.
@@ -15,7 +16,10 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: switchml::wire::HEADER_LEN,
     placement: Placement::Hosts,
     passes_results_on: false,
-    options: OptionSet::new("ps", &[Numbers::OPTION, NarrowBlocks::OPTION]),
+    options: OptionSet {
+        simulated: &[SendWindow::SIMULATED],
+        ..OptionSet::new("ps", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION])
+    },
     numbers: Numbers::chosen,
     can: |spec, options| switchml::can("ps", spec, options),
     memory: |_| 0,

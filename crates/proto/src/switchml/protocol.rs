@@ -6,6 +6,7 @@ use crate::contract::options::{OptionSet, Options};
 use crate::contract::protocol::{Placement, Protocol, Refusal};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
+use crate::parts::slots::host::SendWindow;
 use crate::parts::{layout, slots};
 
 /// SwitchML (Sapio et al., NSDI 2021): self-clocked slots in one switch, or in levels of switches.
@@ -16,7 +17,10 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::HEADER_LEN,
     placement: Placement::Trees,
     passes_results_on: false,
-    options: OptionSet::new("switchml", &[Numbers::OPTION, NarrowBlocks::OPTION]),
+    options: OptionSet {
+        simulated: &[SendWindow::SIMULATED],
+        ..OptionSet::new("switchml", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION])
+    },
     numbers: Numbers::chosen,
     can: |spec, options| can("switchml", spec, options),
     memory: slots::switch::memory::<SwitchMlDialect>,

@@ -192,7 +192,9 @@ impl CanaryHost {
         state.phase = self.steps.after(phase);
         self.leads.close(place, self.steps.before(phase));
         match way {
-            Way::Tree => self.recovery.answered(now, place, &mut self.queue),
+            Way::Tree => {
+                self.recovery.answered(now, place, &mut self.queue);
+            }
             Way::Answer => self.recovery.recovered(now, place),
             Way::Own => {}
         }

@@ -147,8 +147,13 @@ impl Recovery {
         again
     }
 
-    /// A slot's answer came. Slots that it overtook are queued to be sent again.
-    pub fn answered(&mut self, now: Time, slot: u16, queue: &mut SendQueue) {
+    /// True if the slot's tree says nothing at all: what is sent again now is a probe.
+    pub fn is_quiet(&self, slot: u16) -> bool {
+        self.trees[self.tree_of_slot(slot).index()].probes > 0
+    }
+
+    /// A slot's answer came. Slots that it overtook are queued to be sent again. How long the answer took, if it was sent once.
+    pub fn answered(&mut self, now: Time, slot: u16, queue: &mut SendQueue) -> Option<Span> {
         let tree = self.tree_of_slot(slot).index();
         let flight = self.flights[usize::from(slot)];
         let state = &mut self.trees[tree];
@@ -175,13 +180,15 @@ impl Recovery {
         if front.is_some_and(|front| self.flights[usize::from(front)].number > flight.number) {
             self.trees[tree].in_order_at = now;
         }
-        if flight.sends == 1 {
-            let took = now.since(flight.sent_at);
-            self.fastest = Some(self.fastest.map_or(took, |fastest| fastest.min(took)));
-            if self.order == Order::Sent {
-                self.resend_overtaken(tree, flight.number, queue);
-            }
+        if flight.sends != 1 {
+            return None;
         }
+        let took = now.since(flight.sent_at);
+        self.fastest = Some(self.fastest.map_or(took, |fastest| fastest.min(took)));
+        if self.order == Order::Sent {
+            self.resend_overtaken(tree, flight.number, queue);
+        }
+        Some(took)
     }
 
     /// A slot's answer came because it was asked for: the timeout was right, and says nothing about round trips.

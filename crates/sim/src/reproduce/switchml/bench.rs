@@ -8,6 +8,7 @@ use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConf
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, TreeId};
+use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::switch::{NoQueues, Verdict};
@@ -61,7 +62,10 @@ impl Bench {
         timers: TimerConfig,
     ) -> Result<Bench, ReproduceError> {
         let chosen = [("numbers".to_owned(), numbers.to_owned())].into();
-        let options = PROTOCOL.options.read(&chosen).map_err(|error| ReproduceError::Bad(error.to_string()))?;
+        let options = PROTOCOL
+            .options
+            .read_with(&chosen, Defaults::Simulated)
+            .map_err(|error| ReproduceError::Bad(error.to_string()))?;
         let job = JobConfig {
             job: JOB,
             key: KEY,

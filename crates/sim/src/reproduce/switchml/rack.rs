@@ -6,7 +6,7 @@ use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::host::HostStats;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::numbers::Numbers;
-use tributary_proto::contract::options::Options;
+use tributary_proto::contract::options::{Defaults, Options};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
@@ -214,7 +214,7 @@ impl RackJob {
 
     fn options(&self) -> Result<Options, ReproduceError> {
         let given = self.of.fixed_point.then(|| (Numbers::OPTION.name.to_owned(), "fixed".to_owned()));
-        let options = self.protocol.options.read(&given.into_iter().collect());
+        let options = self.protocol.options.read_with(&given.into_iter().collect(), Defaults::Simulated);
         options.map_err(|error| ReproduceError::Bad(error.to_string()))
     }
 

@@ -27,10 +27,11 @@ impl<D: Dialect> SlotHost<D> {
     pub(super) fn mismatch(&mut self, header: &Header<D::Word>, mismatch: Mismatch) -> Result<(), DropReason> {
         let slot = &mut self.slots[usize::from(header.idx)];
         slot.stage = Stage::Refused;
-        slot.in_flight = false;
         self.recovery.forget(header.idx);
         let op = self.life.stream.op_of(slot.block).expect("a slot in flight has a block").id;
         self.life.dispute(op, mismatch);
+        self.end_phase(header.idx);
+        self.release();
         self.settle();
         Ok(())
     }
@@ -40,10 +41,13 @@ impl<D: Dialect> SlotHost<D> {
         self.life.fail(error);
         for (idx, slot) in self.slots.iter_mut().enumerate() {
             slot.stage = Stage::Idle;
-            slot.in_flight = false;
+            (slot.in_flight, slot.is_late) = (false, false);
             self.recovery.forget(idx as u16);
         }
         self.queue.clear();
+        if let Some(window) = &mut self.window {
+            window.clear();
+        }
         self.question = None;
     }
 

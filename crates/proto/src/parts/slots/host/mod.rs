@@ -8,15 +8,19 @@
 
 mod epochs;
 mod failure;
+mod window;
 
 pub use self::epochs::Epochs;
 use self::failure::Heard;
+pub use self::window::SendWindow;
+use self::window::Window;
 use super::wire::{Header, Kind, Mismatch, header_len};
 use super::{Dialect, Word};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::OpId;
+use crate::contract::metric::Metric;
 use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
@@ -38,6 +42,8 @@ struct Slot {
     agreement: Agreement,
     /// A packet of this phase has left.
     in_flight: bool,
+    /// It was sent again, and no longer counts as under way.
+    is_late: bool,
     /// The phase began when the one before it ended.
     in_step: bool,
 }
@@ -52,6 +58,8 @@ pub struct SlotHost<D: Dialect> {
     queue: SendQueue,
     /// Where blocks are not sent in the order of the tensor.
     epochs: Option<Epochs>,
+    /// Where fewer blocks may be under way than the pool has slots.
+    window: Option<Window>,
     recovery: Recovery,
     /// The slot to ask about.
     question: Option<u16>,
@@ -69,6 +77,8 @@ impl<D: Dialect> SlotHost<D> {
         let epochs = dialect.epochs(config);
         // Who sends in an order of its own gets results in another's.
         let order = if epochs.is_some() { Order::Any } else { Order::Sent };
+        // In orders of their own ranks would not have the same blocks under way.
+        let measures = SendWindow::chosen(&job.options) == SendWindow::Measured && epochs.is_none();
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
         let slot = |idx| Slot {
@@ -77,6 +87,7 @@ impl<D: Dialect> SlotHost<D> {
             stage: Stage::Idle,
             agreement: Agreement::default(),
             in_flight: false,
+            is_late: false,
             in_step: false,
         };
         SlotHost {
@@ -85,6 +96,7 @@ impl<D: Dialect> SlotHost<D> {
             slots: (0..job.slots).map(slot).collect(),
             dialect,
             epochs,
+            window: measures.then(|| Window::new(job, Self::HEADER_LEN)),
             queue: SendQueue::new(job.slots),
             recovery: Recovery::new(job, config.rank, config.timers, order),
             question: None,
@@ -104,7 +116,40 @@ impl<D: Dialect> SlotHost<D> {
         };
         slot.stage = slot.agreement.begin(op, slot.block, pool);
         slot.in_step = in_step;
-        self.queue.push(idx);
+        let may_go = self.window.as_mut().is_none_or(|window| window.begin(slot.block));
+        if may_go {
+            self.queue.push(idx);
+        }
+    }
+
+    /// Sends what waited for an answer to something else.
+    fn release(&mut self) {
+        let (pool, Some(window)) = (self.slots.len() as u64, &mut self.window) else { return };
+        while let Some(block) = window.release() {
+            self.queue.push((block % pool) as u16);
+        }
+    }
+
+    /// What was lost is not under way (RFC 6675's pipe), here or at the rank that others wait for. In a tree that is quiet
+    /// nothing may be lost: some rank is late.
+    fn be_late(&mut self, idx: u16) {
+        let Some(window) = self.window.as_mut().filter(|_| !self.recovery.is_quiet(idx)) else { return };
+        if !std::mem::replace(&mut self.slots[usize::from(idx)].is_late, true) {
+            window.ended();
+            self.release();
+        }
+    }
+
+    /// The slot's phase has ended, with an answer or without: there is room for another block.
+    fn end_phase(&mut self, idx: u16) {
+        let slot = &mut self.slots[usize::from(idx)];
+        slot.in_flight = false;
+        let was_late = std::mem::take(&mut slot.is_late);
+        let (pool, Some(window)) = (self.slots.len() as u64, &mut self.window) else { return };
+        if !was_late {
+            window.ended();
+        }
+        window.advance(|block| self.slots[(block % pool) as usize].block > block);
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
@@ -152,9 +197,13 @@ impl<D: Dialect> SlotHost<D> {
             slot.block += stride;
         }
         slot.phase = slot.phase.wrapping_add(1);
-        slot.in_flight = false;
-        self.recovery.answered(now, header.idx, &mut self.queue);
+        let took = self.recovery.answered(now, header.idx, &mut self.queue);
+        if let Some(window) = &mut self.window {
+            window.answered(now, took);
+        }
+        self.end_phase(header.idx);
         self.go_on(header.idx);
+        self.release();
         self.settle();
         Ok(())
     }
@@ -287,6 +336,7 @@ impl<D: Dialect> Host for SlotHost<D> {
             slot.in_flight = true;
             if self.recovery.sent(now, idx, slot.in_step) {
                 self.stats.retransmissions += 1;
+                self.be_late(idx);
             }
             return Some(self.transmit(idx, written));
         }
@@ -306,5 +356,11 @@ impl<D: Dialect> Host for SlotHost<D> {
 
     fn stats(&self) -> &HostStats {
         &self.stats
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let blocks =
+            |window: &Window| Metric::gauge("window_blocks", window.blocks().into(), "Blocks that may be under way.");
+        self.window.iter().map(blocks).collect()
     }
 }
