@@ -26,7 +26,8 @@ pub fn switch(c: &mut Criterion) {
 }
 
 fn job(k: u16, design: &str) -> JobConfig {
-    let given = [("design".to_owned(), design.to_owned())].into();
+    let given = [("design", design), ("window", "pool")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let given = given.into();
     JobConfig {
         job: JobId(1),
         key: JobKey(2),
