@@ -8,9 +8,9 @@ use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::options::{Options, name_and_value};
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::protocols;
 
 use super::made_up::{self, Plan};
+use super::protocol::{options_help, protocol, protocols_help, read_options};
 use crate::address::parse_switch;
 use crate::failure::Failure;
 use crate::npy::{Array, Header};
@@ -50,12 +50,9 @@ pub struct Member {
     /// Seconds until the other workers, or a result, are given up
     #[arg(long, value_name = "S", default_value = "30", value_parser = parse_seconds)]
     pub timeout: Duration,
-    /// Who sums, switchml (the switch, or trees of a fabric's) | canary (the switches of a fabric) | ring (the hosts) |
-    /// ps (servers)
-    #[arg(long, value_name = "NAME", default_value = "switchml", value_parser = protocol)]
+    #[arg(long, value_name = "NAME", default_value = "switchml", value_parser = protocol, help = protocols_help())]
     pub protocol: &'static Protocol,
-    /// An option of the protocol, for example numbers=fixed (the default is numbers=float); may be given several times
-    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value)]
+    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value, help = options_help())]
     pub options: Vec<(String, String)>,
     /// Aggregation trees in a fabric of switches, fewer where it has no more [default: as many as are of use, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -127,16 +124,6 @@ pub fn reduce_op(text: &str) -> Result<ReduceOp, String> {
     ReduceOp::from_name(text).ok_or_else(|| one_of(ReduceOp::ALL.map(ReduceOp::name)))
 }
 
-fn protocol(text: &str) -> Result<&'static Protocol, String> {
-    protocols::named(text).ok_or_else(|| one_of(protocols::names()))
-}
-
-fn one_of(names: impl IntoIterator<Item = &'static str>) -> String {
+pub(super) fn one_of(names: impl IntoIterator<Item = &'static str>) -> String {
     format!("it is one of {}", names.into_iter().collect::<Vec<_>>().join(", "))
-}
-
-/// A protocol's options as flags give them.
-pub fn read_options(protocol: &Protocol, given: &[(String, String)]) -> Result<Options, Failure> {
-    let given = given.iter().cloned().collect();
-    protocol.options.read(&given).map_err(|error| Failure::usage(error.to_string()))
 }

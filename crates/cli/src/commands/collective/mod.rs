@@ -1,11 +1,12 @@
 //! `tributary allreduce`, `tributary reduce` and `tributary broadcast`: one worker, from a shell.
 //!
-//! `member.rs` has the flags that they share, `made_up.rs` data that checks itself and
+//! `member.rs` has the flags that they share, `protocol.rs` those that choose a protocol, `made_up.rs` data that checks itself and
 //! `expected.rs` how, `report.rs` what is said at the end.
 
 mod expected;
 mod made_up;
 mod member;
+mod protocol;
 mod report;
 
 use std::time::{Duration, Instant};
@@ -23,8 +24,9 @@ use crate::stage::cpu;
 
 use expected::Expected;
 use made_up::Plan;
+pub use member::dtype;
 use member::{Member, reduce_op};
-pub use member::{dtype, read_options};
+pub use protocol::{options_help, protocols_help, read_options};
 use report::{Report, median};
 
 const ALLREDUCE_HELP: &str = "\

@@ -23,7 +23,7 @@ use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 use tributary_proto::switch_options::{self, SwitchOptionError};
 
-use crate::commands::collective::dtype;
+use crate::commands::collective::{dtype, options_help, protocols_help};
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
@@ -70,11 +70,9 @@ pub struct Args {
     /// Let the hosts sum arrays of N made-up elements, check the sum, show what happened, and end
     #[arg(long, value_name = "N")]
     pub allreduce: Option<usize>,
-    /// Who sums
-    #[arg(long, value_name = "NAME", default_value = PROTOCOL, requires = "allreduce")]
+    #[arg(long, value_name = "NAME", default_value = PROTOCOL, requires = "allreduce", help = protocols_help())]
     pub protocol: String,
-    /// An option of the protocol, for example numbers=fixed; may be given several times
-    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value, requires = "allreduce")]
+    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value, requires = "allreduce", help = options_help())]
     pub options: Vec<(String, String)>,
     /// Aggregation trees, of protocols whose trees are planned [default: as many as are of use, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), requires = "allreduce")]
