@@ -13,6 +13,7 @@ mod options;
 mod outlook;
 mod pending;
 mod shared;
+mod sparse;
 mod survey;
 mod watch;
 
@@ -31,6 +32,7 @@ pub use self::options::{ConnectOptions, GroupInfo, GroupStats};
 pub use self::outlook::News;
 pub use self::pending::Pending;
 use self::shared::Shared;
+pub use self::sparse::SparseSum;
 pub use self::survey::Survey;
 use crate::client::HttpRendezvous;
 use crate::memory;
@@ -138,7 +140,10 @@ impl Group {
 
     /// Waits until every rank is here.
     pub fn barrier(&self, timeout: Duration) -> Result<(), GroupError> {
-        self.allreduce_in_place::<i32>(&mut [], ReduceOp::Sum, timeout)
+        match self.is_sparse() {
+            true => self.allreduce_sparse::<i32>(&[], &[], 0, ReduceOp::Sum, timeout).map(drop),
+            false => self.allreduce_in_place::<i32>(&mut [], ReduceOp::Sum, timeout),
+        }
     }
 
     /// The memory is borrowed by the caller's caller for as long as this call lasts.

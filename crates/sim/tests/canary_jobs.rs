@@ -28,6 +28,7 @@ static SPY: Protocol = Protocol {
     options: PROTOCOL.options,
     numbers: PROTOCOL.numbers,
     can: PROTOCOL.can,
+    can_sparse: None,
     // What a job is admitted with: so that it can be told apart from nothing.
     memory: |shape| 100 * u64::from(shape.children) + u64::from(shape.slots),
     host: PROTOCOL.host,

@@ -7,6 +7,7 @@ use std::ops::Range;
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::protocol::Refusal;
+use tributary_proto::tensors::SparseError;
 
 use super::outlook::News;
 use crate::rendezvous::JoinError;
@@ -135,6 +136,9 @@ pub enum GroupError {
     /// What the protocol cannot do.
     #[error(transparent)]
     Refused(Refusal),
+    /// Indices and values that are no sparse tensor.
+    #[error(transparent)]
+    Sparse(SparseError),
     /// A reduce to nobody, or a broadcast of nobody's.
     #[error("rank {root} cannot be the root: the job has ranks 0 to {}", world - 1)]
     NoRoot {

@@ -111,7 +111,7 @@ impl LocalSwitch {
                 elements_per_packet,
                 trees: shards,
                 levels: false,
-                options: requests[&0].protocol.options.defaults(),
+                options: requests[&0].options.clone(),
             };
             let protocol = requests[&0].protocol;
             let job = JobInstall::of_workers(protocol, config, peers.clone(), shard.udp_addr().ip());

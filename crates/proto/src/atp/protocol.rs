@@ -41,6 +41,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ),
     numbers: |_| Numbers::Fixed,
     can: |spec, _| can(NAME, spec),
+    can_sparse: None,
     memory: |_| 0,
     host: |values, config| Box::new(BestEffortHost::new(values, RULES, config)),
     switch: None,

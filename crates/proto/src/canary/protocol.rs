@@ -24,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
             Err(Refusal { protocol: "canary", spec: *spec, why, instead })
         }
     },
+    can_sparse: None,
     memory: |_| 0,
     host: |values, config| Box::new(CanaryHost::new(values, config)),
     switch: None,

@@ -67,7 +67,8 @@ reasons! {
     StaleEpoch = "stale_epoch",
     /// To a sum that another contribution is missing from for good (PANAMA §5).
     Incomplete = "incomplete",
-    /// More than its sender may have under way: there is no room for it (PANAMA §4.2.2). It never happens in good order.
+    /// There is no room for it: more than its sender may have under way, which never happens in good order (PANAMA §4.2.2), or
+    /// more than may collide in a full table, until what has collided before is where it should be (Flare §7).
     Overflow = "overflow",
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`host`] and [`switch`] are the two traits, [`pipeline`] is what every packet at a switch passes first, [`packet`] and
 //! [`wire`] are packets and the header that all of them begin with, [`config`] is what a machine is made from. [`tensor`] is
-//! a collective and its data, [`numbers`] how elements travel and [`values`] what a vector is in memory. [`drive`] is what
+//! a collective and its data ([`sparse`], where it is indices and values), [`numbers`] how elements travel and [`values`] what a vector is in memory. [`drive`] is what
 //! every driver does with a machine.
 
 pub mod asked;
@@ -17,6 +17,7 @@ pub mod options;
 pub mod packet;
 pub mod pipeline;
 pub mod protocol;
+pub mod sparse;
 pub mod sum_tree;
 pub mod switch;
 pub mod tensor;

@@ -74,6 +74,8 @@ pub struct Description {
     pub has_vector: bool,
 }
 
+/// Whether a protocol with these options can do a collective.
+pub type Can = fn(&Spec, &Options) -> Result<(), Refusal>;
 /// Makes a host's machine: a worker's or a server's.
 pub type MakeHost = fn(Values, &HostConfig) -> Box<dyn Host>;
 /// Makes a switch's machine for one job in one shard.
@@ -119,7 +121,9 @@ pub struct Protocol {
     /// What it sums floats as.
     pub numbers: fn(&Options) -> Numbers,
     /// Whether it can do a collective; the one place where a collective is refused, before anything is sent.
-    pub can: fn(&Spec, &Options) -> Result<(), Refusal>,
+    pub can: Can,
+    /// The same of sparse collectives; `None` if none of its jobs can.
+    pub can_sparse: Option<Can>,
     /// Bytes that a job's own machine takes in one shard of one switch; 0 where it has none.
     pub memory: fn(&JobShape<'_>) -> u64,
     /// A worker's machine.
@@ -142,6 +146,13 @@ pub struct Protocol {
 }
 
 impl Protocol {
+    /// Whether it can do a sparse collective.
+    pub fn can_sparse(&self, spec: &Spec, options: &Options) -> Result<(), Refusal> {
+        let (why, instead) = (" of a sparse tensor", "take a protocol and options that sum sparse tensors");
+        let refused = || Err(Refusal { protocol: self.name, spec: *spec, why, instead });
+        self.can_sparse.map_or_else(refused, |can| can(spec, options))
+    }
+
     /// True if its sums are made on the way, by switches, and not at hosts.
     pub fn sums_in_network(&self) -> bool {
         self.placement != Placement::Hosts

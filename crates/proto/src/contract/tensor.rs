@@ -11,6 +11,7 @@ use std::ops::Range;
 use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
 
 use crate::contract::ids::Rank;
+use crate::contract::sparse::SparseTensor;
 
 /// Who brings data to a collective, and who gets the result (Canary §6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -126,4 +127,13 @@ pub trait Tensor: Any + Send {
     }
     /// `output[block] <- output[block] / world` where the operator is an average; nothing otherwise.
     fn divide(&mut self, block: Range<usize>, world: u16);
+
+    /// The tensor as indices and values, where it is sparse: then nothing else but `spec` is asked of it.
+    fn sparse(&self) -> Option<&dyn SparseTensor> {
+        None
+    }
+    /// The same, to write the result to.
+    fn sparse_mut(&mut self) -> Option<&mut dyn SparseTensor> {
+        None
+    }
 }

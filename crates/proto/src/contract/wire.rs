@@ -42,12 +42,17 @@ pub mod kind {
 
     /// Declares a protocol's own kinds of packets, in the order of their codes.
     macro_rules! own {
-        ($(#[$first_doc:meta])* $first:ident, $($(#[$doc:meta])* $name:ident,)*) => {
+        ($(#[$first_doc:meta])* $first:ident, $($rest:tt)*) => {
+            $crate::contract::wire::kind::own! {
+                $(#[$first_doc])* $first = $crate::contract::wire::kind::FIRST_OWN, $($rest)*
+            }
+        };
+        ($(#[$first_doc:meta])* $first:ident = $code:expr, $($(#[$doc:meta])* $name:ident,)*) => {
             /// What a packet is for.
             #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
             #[repr(u8)]
             pub enum Kind {
-                $(#[$first_doc])* $first = $crate::contract::wire::kind::FIRST_OWN,
+                $(#[$first_doc])* $first = $code,
                 $($(#[$doc])* $name,)*
             }
 

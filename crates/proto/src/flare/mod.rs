@@ -3,12 +3,13 @@
 //!
 //! The slots and their machines are in [`slots`](crate::parts::slots); this folder has what is Flare's own: the end of the
 //! header ([`wire`]), which of the paper's buffers a block's vectors meet in ([`design`]), and what a job may choose
-//! ([`options`]). `docs/protocols/flare.md` goes through the paper section by section.
+//! ([`options`]). Sums of sparse tensors have machines of their own, in [`sparse`]. `docs/protocols/flare.md` goes through the paper section by section.
 
 pub mod design;
 mod dialect;
 pub mod options;
 mod protocol;
+pub mod sparse;
 pub mod wire;
 
 pub use self::protocol::PROTOCOL;

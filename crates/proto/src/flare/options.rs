@@ -1,6 +1,7 @@
 //! What a job's members may choose.
 
 use super::design::{Choice, Design, Selection};
+use super::sparse::layout as sparse;
 use crate::contract::numbers::NarrowBlocks;
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 use crate::parts::slots::host::SendWindow;
@@ -46,6 +47,11 @@ pub const SET: OptionSet = OptionSet {
             },
             NarrowBlocks::OPTION,
             SendWindow::OPTION,
+            sparse::OPTIONS[0],
+            sparse::OPTIONS[1],
+            sparse::OPTIONS[2],
+            sparse::OPTIONS[3],
+            sparse::OPTIONS[4],
         ],
     )
 };
@@ -54,6 +60,19 @@ fn together(options: &Options) -> Result<(), String> {
     let design = options.choice(DESIGN);
     if options.choice(REPRODUCIBLE) != "off" && !matches!(design, "auto" | "tree") {
         return Err(format!("sums in the design {design} depend on arrival: leave reproducible or design out"));
+    }
+    if sparse::Choices::of(options).is_none() {
+        return Ok(());
+    }
+    if options.choice(REPRODUCIBLE) != "off" {
+        return Err("sums of sparse tensors depend on arrival: leave reproducible or sparse out".to_owned());
+    }
+    if !matches!(design, "auto" | "single") || options.flag(STAGGER) {
+        return Err(
+            "sums of sparse tensors have one buffer and one order of sending: leave design and stagger out, or \
+                    sparse"
+                .to_owned(),
+        );
     }
     Ok(())
 }

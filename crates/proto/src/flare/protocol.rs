@@ -1,17 +1,23 @@
 //! Flare as a value of the registry.
 
 use super::dialect::FlareDialect;
-use super::{options, wire};
+use super::sparse::layout::Choices;
+use super::sparse::{SparseHost, SparseSwitch};
+use super::{options, sparse, wire};
+use crate::contract::config::{HostConfig, SwitchConfig};
+use crate::contract::host::Host;
 use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::options::Options;
-use crate::contract::protocol::{Placement, Protocol, Refusal};
-use crate::contract::tensor::Spec;
+use crate::contract::protocol::{Description, JobShape, Placement, Protocol, Refusal};
+use crate::contract::switch::Switch;
+use crate::contract::tensor::{Primitive, Spec};
 use crate::contract::values::Values;
 use crate::parts::layout;
 use crate::parts::reference::reference;
 use crate::parts::slots::{SlotHost, SlotSwitch, switch};
 
-/// Flare (De Sensi et al., SC 2021): every type and operator in the switch, in one switch or in levels.
+/// Flare (De Sensi et al., SC 2021): every type and operator in the switch, in one switch or in levels,
+/// of dense tensors or, where a job is for them, of sparse ones.
 pub static PROTOCOL: Protocol = Protocol {
     code: 8,
     name: "flare",
@@ -22,19 +28,39 @@ pub static PROTOCOL: Protocol = Protocol {
     options: options::SET,
     numbers: |_| Numbers::Float,
     can,
-    memory: switch::memory::<FlareDialect>,
-    host: |values, config| Box::new(SlotHost::<FlareDialect>::new(values, config)),
-    switch: Some(|values, config| Box::new(SlotSwitch::<FlareDialect>::new(values, config))),
+    can_sparse: Some(can_sparse),
+    memory,
+    host: make_host,
+    switch: Some(make_switch),
     resizes: false,
     recompute: Some(reference),
     shared: None,
     server: None,
-    describe: wire::describe,
-    tree_of: |job, packet| layout::tree_of(job, wire::describe(packet).slot),
+    describe,
+    tree_of: |job, packet| layout::tree_of(job, describe(packet).slot),
 };
 
-/// Everything that has a meaning.
-fn can(spec: &Spec, _options: &Options) -> Result<(), Refusal> {
+/// Everything that has a meaning, in a job of dense tensors.
+fn can(spec: &Spec, options: &Options) -> Result<(), Refusal> {
+    if Choices::of(options).is_some() {
+        let why = " of a dense tensor in a job of sparse ones";
+        let instead = "leave the option sparse out, or bring indices and values";
+        return Err(Refusal { protocol: "flare", spec: *spec, why, instead });
+    }
+    has_meaning(spec)
+}
+
+/// Every allreduce that has a meaning, in a job of sparse tensors.
+fn can_sparse(spec: &Spec, options: &Options) -> Result<(), Refusal> {
+    let (why, instead) = match Choices::of(options) {
+        None => (" of a sparse tensor in a job of dense ones", "choose sparse=auto"),
+        Some(_) if spec.primitive != Primitive::Allreduce => (" of a sparse tensor", "take an allreduce"),
+        Some(_) => return has_meaning(spec),
+    };
+    Err(Refusal { protocol: "flare", spec: *spec, why, instead })
+}
+
+fn has_meaning(spec: &Spec) -> Result<(), Refusal> {
     match Encoding::new(Values::Elements, Numbers::Float, spec) {
         Some(_) => Ok(()),
         None => {
@@ -42,4 +68,31 @@ fn can(spec: &Spec, _options: &Options) -> Result<(), Refusal> {
             Err(Refusal { protocol: "flare", spec: *spec, why: "", instead })
         }
     }
+}
+
+fn memory(shape: &JobShape<'_>) -> u64 {
+    match Choices::of(shape.options) {
+        Some(choices) => sparse::switch::memory(shape, &choices),
+        None => switch::memory::<FlareDialect>(shape),
+    }
+}
+
+fn make_host(values: Values, config: &HostConfig) -> Box<dyn Host> {
+    match Choices::of(&config.job.options) {
+        Some(choices) => Box::new(SparseHost::new(values, config, choices)),
+        None => Box::new(SlotHost::<FlareDialect>::new(values, config)),
+    }
+}
+
+fn make_switch(values: Values, config: &SwitchConfig) -> Box<dyn Switch> {
+    match Choices::of(&config.job.options) {
+        Some(choices) => Box::new(SparseSwitch::new(values, config, choices)),
+        None => Box::new(SlotSwitch::<FlareDialect>::new(values, config)),
+    }
+}
+
+/// Codes of sparse packets are not those of dense ones.
+fn describe(packet: &[u8]) -> Description {
+    let dense = wire::describe(packet);
+    if dense.kind.is_empty() { sparse::wire::describe(packet) } else { dense }
 }

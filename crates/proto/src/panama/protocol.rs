@@ -19,6 +19,7 @@ pub static PROTOCOL: Protocol = Protocol {
     options: options::SET,
     numbers: |_| Numbers::Float,
     can,
+    can_sparse: None,
     memory: switch::memory,
     host: |values, config| Box::new(PanamaHost::new(values, config)),
     switch: Some(|values, config| Box::new(Panama::new(values, config))),

@@ -82,12 +82,17 @@ impl Op {
     }
 }
 
+/// How many elements a block of a collective has.
+pub type SpanOf = Box<dyn Fn(&Spec) -> u32 + Send>;
+
 /// The collectives that are not complete, in the order of submission.
 pub struct Stream {
     values: Values,
     numbers: Numbers,
     narrow: NarrowBlocks,
     payload_bytes: usize,
+    /// Elements of a block, where they are not as many as fill a packet.
+    span: Option<SpanOf>,
     ops: VecDeque<Op>,
     next_op: u64,
     next_block: u64,
@@ -97,7 +102,13 @@ impl Stream {
     /// An empty stream of a job's blocks.
     pub fn new(values: Values, numbers: Numbers, narrow: NarrowBlocks, job: &JobConfig) -> Stream {
         let payload_bytes = job.payload_bytes();
-        Stream { values, numbers, narrow, payload_bytes, ops: VecDeque::new(), next_op: 0, next_block: 0 }
+        let span = None;
+        Stream { values, numbers, narrow, payload_bytes, span, ops: VecDeque::new(), next_op: 0, next_block: 0 }
+    }
+
+    /// The same with blocks of so many elements.
+    pub fn in_spans(self, span: SpanOf) -> Stream {
+        Stream { span: Some(span), ..self }
     }
 
     /// Appends a collective; gives its number and its blocks.
@@ -105,7 +116,10 @@ impl Stream {
         let (id, spec, first_block) = (OpId(self.next_op), tensor.spec(), self.next_block);
         let encoding =
             Encoding::new(self.values, self.numbers, &spec).expect("a driver asks first what a protocol can");
-        let block_elements = u64::from(encoding.block_elements(self.payload_bytes, self.narrow));
+        let block_elements = match &self.span {
+            Some(span) => u64::from(span(&spec)),
+            None => u64::from(encoding.block_elements(self.payload_bytes, self.narrow)),
+        };
         let blocks = u64::from(spec.elements).div_ceil(block_elements).max(1);
         let remaining = blocks;
         self.ops.push_back(Op { id, tensor, spec, first_block, blocks, encoding, block_elements, remaining });

@@ -22,6 +22,7 @@ pub static PROTOCOL: Protocol = Protocol {
     },
     numbers: Numbers::chosen,
     can: |spec, options| switchml::can("ps", spec, options),
+    can_sparse: None,
     memory: |_| 0,
     host: |values, config| Box::new(PsHost::worker(values, config)),
     switch: None,

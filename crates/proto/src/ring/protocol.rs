@@ -22,6 +22,7 @@ pub static PROTOCOL: Protocol = Protocol {
             Err(Refusal { protocol: "ring", spec: *spec, why: "", instead })
         }
     },
+    can_sparse: None,
     memory: |_| 0,
     host: |_, config| Box::new(RingHost::new(config)),
     switch: None,

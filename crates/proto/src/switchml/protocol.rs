@@ -23,6 +23,7 @@ pub static PROTOCOL: Protocol = Protocol {
     },
     numbers: Numbers::chosen,
     can: |spec, options| can("switchml", spec, options),
+    can_sparse: None,
     memory: slots::switch::memory::<SwitchMlDialect>,
     host: |values, config| Box::new(SwitchMlHost::new(values, config)),
     switch: Some(|values, config| Box::new(SwitchMl::new(values, config))),

@@ -1,9 +1,12 @@
-//! The tensors that drivers hand to machines: real elements in memory, or fingerprints that stand for them.
+//! The tensors that drivers hand to machines: real elements in memory, dense or sparse, or
+//! fingerprints that stand for dense ones.
 
 mod coverage;
 mod elements;
 mod fingerprint;
 mod ledger;
+mod sparse;
 
 pub use elements::{ElementTensor, InPlaceStorage, Operands, Storage, VecStorage};
 pub use fingerprint::{FingerprintTensor, Roster, Verification};
+pub use sparse::{SparseElements, SparseError, SparseResult};

@@ -8,6 +8,7 @@ mod golden;
 mod ranks;
 mod reproducible;
 mod setup;
+mod sparse;
 mod stagger;
 mod strangers;
 mod sums;

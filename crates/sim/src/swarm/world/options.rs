@@ -21,13 +21,21 @@ impl Draw {
 
     /// What the members of a job choose besides its arithmetic, as far as the protocol can then do what the job is for.
     pub(super) fn choose(&mut self, job: &mut JobSection) {
-        let mut options = self.options(&job.protocol.options);
-        options.remove(Numbers::OPTION.name);
-        options.append(&mut job.options.clone());
-        let chosen = job.protocol.options.read(&texts(&options));
+        let mut drawn = self.options(&job.protocol.options);
+        drawn.remove(Numbers::OPTION.name);
         let spec = Spec::allreduce(1, job.dtype, job.op);
-        if chosen.is_ok_and(|chosen| (job.protocol.can)(&spec, &chosen).is_ok()) {
-            job.options = options;
+        loop {
+            let mut options = drawn.clone();
+            options.append(&mut job.options.clone());
+            let chosen = job.protocol.options.read(&texts(&options));
+            if chosen.is_ok_and(|chosen| (job.protocol.can)(&spec, &chosen).is_ok()) {
+                job.options = options;
+                return;
+            }
+            // Without one that does not go with the rest.
+            if drawn.pop_last().is_none() {
+                return;
+            }
         }
     }
 

@@ -11,7 +11,8 @@ use std::ops::Range;
 
 use self::notices::{Audience, Notices};
 use self::pool::{Block, Pool, VersionId};
-use self::slot::{Action, Relation, State, on_contribution, on_parent_result};
+pub use self::slot::Relation;
+use self::slot::{Action, State, on_contribution, on_parent_result};
 use super::wire::{Header, Kind, header_len, put_wid, put_word};
 use super::{Dialect, Word};
 use crate::contract::config::{Parent, SwitchConfig};

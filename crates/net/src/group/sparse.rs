@@ -1,0 +1,44 @@
+//! Sparse allreduces: the indices and values of a rank, and those of the result.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tributary_numeric::{Element, ReduceOp};
+use tributary_proto::contract::tensor::{Spec, Tensor};
+use tributary_proto::tensors::SparseElements;
+
+use super::{Group, GroupError, Pending};
+
+/// The result of a sparse allreduce: ascending indices, and a value for each.
+pub type SparseSum<T> = (Vec<u32>, Vec<T>);
+
+impl Group {
+    /// The operator over all ranks of the values at each index that any rank brings; averages are divided by all ranks. Indices
+    /// ascend, none is there twice, and each is below `size`, which all ranks name alike. Only in a job of sparse tensors.
+    /// Blocks, for about `timeout` at most.
+    pub fn allreduce_sparse<T: Element>(
+        &self,
+        indices: &[i64],
+        values: &[T],
+        size: usize,
+        op: ReduceOp,
+        timeout: Duration,
+    ) -> Result<SparseSum<T>, GroupError> {
+        self.can_sparse(&Spec::allreduce(0, T::DTYPE, op))?;
+        let tensor = SparseElements::new(indices, values.to_vec(), size, op).map_err(GroupError::Sparse)?;
+        self.can_sparse(&tensor.spec())?;
+        let result = tensor.result();
+        let completion = self.shared.submit(Box::new(tensor), timeout, false)?;
+        Pending { shared: Arc::clone(&self.shared), completion }.wait(None)?;
+        Ok(result.take())
+    }
+
+    /// True in a job whose tensors are sparse, all of them.
+    pub fn is_sparse(&self) -> bool {
+        self.can_sparse(&Spec::NOTHING).is_ok()
+    }
+
+    fn can_sparse(&self, spec: &Spec) -> Result<(), GroupError> {
+        self.info.protocol.can_sparse(spec, &self.info.options).map_err(GroupError::Refused)
+    }
+}

@@ -1,0 +1,70 @@
+//! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
+
+use super::SparseHost;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::CollectiveError;
+use crate::flare::sparse::wire::Header;
+use crate::parts::mismatch::Mismatch;
+use crate::parts::report::Report;
+
+/// What the switch last said about a slot.
+pub(super) struct Heard {
+    slot: u16,
+    phase: u32,
+    report: Report,
+}
+
+impl SparseHost {
+    /// Later reports count, unless the switch has forgotten meanwhile what others told it.
+    pub(super) fn report(&mut self, header: &Header, report: Report) -> Result<(), DropReason> {
+        let (slot, phase) = (header.idx, header.phase);
+        let before = self.heard.as_ref().filter(|heard| (heard.slot, heard.phase) == (slot, phase));
+        if before.is_none_or(|heard| !heard.report.knows_more_than(&report)) {
+            self.heard = Some(Heard { slot, phase, report });
+        }
+        Ok(())
+    }
+
+    pub(super) fn mismatch(&mut self, header: &Header, mismatch: Mismatch) -> Result<(), DropReason> {
+        let slot = &mut self.slots[usize::from(header.idx)];
+        slot.is_active = false;
+        self.recovery.forget(header.idx);
+        let op = self.life.stream.op_of(slot.block).expect("an active slot has a block").id;
+        self.life.dispute(op, mismatch);
+        self.settle();
+        Ok(())
+    }
+
+    /// Everything that is queued fails, and so does everything later.
+    pub(super) fn fail(&mut self, error: CollectiveError) {
+        self.life.fail(error);
+        for (idx, slot) in self.slots.iter_mut().enumerate() {
+            slot.is_active = false;
+            self.recovery.forget(idx as u16);
+        }
+        self.queue.clear();
+        self.late.clear();
+        (self.current, self.question) = (None, None);
+    }
+
+    /// The slot that waits with the earliest block. Searched for: needed only when something is wrong.
+    pub(super) fn oldest_waiting(&self) -> Option<u16> {
+        (0..self.slots.len() as u16)
+            .filter(|&idx| self.slots[usize::from(idx)].is_active)
+            .min_by_key(|&idx| self.slots[usize::from(idx)].block)
+    }
+
+    /// Why a deadline has passed.
+    pub(super) fn diagnose(&self) -> CollectiveError {
+        if let Some(error) = self.life.failing() {
+            return error.clone();
+        }
+        let Some(idx) = self.oldest_waiting() else { return CollectiveError::Aborted };
+        let slot = &self.slots[usize::from(idx)];
+        let op = self.life.stream.op_of(slot.block).expect("a slot that waits has a block");
+        let (block, op) = (op.local(slot.block), op.id);
+        let slot_waits = |heard: &&Heard| heard.slot == idx && heard.phase == slot.phase;
+        let blamed = self.heard.as_ref().filter(slot_waits).and_then(|heard| heard.report.blame(idx.into(), block, op));
+        blamed.unwrap_or(CollectiveError::SwitchSilent { tree: self.recovery.tree_of_slot(idx), block, op })
+    }
+}

@@ -1,0 +1,329 @@
+//! A worker of sparse allreduces: blocks of the stream by slots, as in the dense ones, each as a stream of shards both ways.
+//!
+//! A slot's next phase begins when all of its sum has come. Timers are the host's alone: what is late is sent or asked for
+//! again, by the slot that has waited longest first.
+
+mod failure;
+mod slot;
+mod sum;
+
+use self::failure::Heard;
+use self::slot::{Say, Slot};
+use super::layout::{Choices, Layout};
+use super::wire::{HEADER_LEN, Header, Kind, bits, put_bits};
+use crate::contract::config::HostConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::contract::ids::OpId;
+use crate::contract::numbers::{NarrowBlocks, Numbers};
+use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
+use crate::contract::sparse::SparseTensor;
+use crate::contract::tensor::Spec;
+use crate::contract::time::Time;
+use crate::contract::values::Values;
+use crate::contract::wire::{COMMON_LEN, Common};
+use crate::parts::deadlines::Due;
+use crate::parts::form::Form;
+use crate::parts::life::Life;
+use crate::parts::mismatch::Mismatch;
+use crate::parts::recovery::{Order, Recovery};
+use crate::parts::report::Report;
+use crate::parts::send_queue::SendQueue;
+use crate::parts::stream::{Op, Stream};
+
+/// Bytes of pair and value beyond those on the wire: a fingerprint's value is as long as the longest.
+const LONGER: usize = 8;
+
+/// A worker's machine.
+pub struct SparseHost {
+    values: Values,
+    choices: Choices,
+    config: HostConfig,
+    common: [u8; COMMON_LEN],
+    life: Life,
+    slots: Vec<Slot>,
+    /// The slot whose block is being sent: one after the other, so that the first is summed first.
+    current: Option<u16>,
+    queue: SendQueue,
+    /// Slots whose time has run out.
+    late: SendQueue,
+    recovery: Recovery,
+    /// The slot to ask about.
+    question: Option<u16>,
+    heard: Option<Heard>,
+    stats: HostStats,
+}
+
+impl SparseHost {
+    /// A worker that has nothing to do.
+    pub fn new(values: Values, config: &HostConfig, choices: Choices) -> SparseHost {
+        let job = &config.job;
+        let mut common = [0; COMMON_LEN];
+        job.common().emit(&mut common);
+        let payload_bytes = job.payload_bytes();
+        let span = move |spec: &Spec| {
+            Layout::new(values, payload_bytes, &choices, spec).expect("a driver asks first what a protocol can").span
+        };
+        let stream = Stream::new(values, Numbers::Float, NarrowBlocks::fitting(job.levels), job);
+        SparseHost {
+            values,
+            choices,
+            common,
+            life: Life::new(stream.in_spans(Box::new(span))),
+            slots: (0..job.slots).map(Slot::new).collect(),
+            current: None,
+            queue: SendQueue::new(job.slots),
+            late: SendQueue::new(job.slots),
+            // Blocks of more shards than others are done later.
+            recovery: Recovery::new(job, config.rank, config.timers, Order::Any),
+            question: None,
+            heard: None,
+            stats: HostStats::default(),
+            config: config.clone(),
+        }
+    }
+
+    fn layout(&self, op: &Op) -> Layout {
+        let payload_bytes = self.config.job.payload_bytes();
+        Layout::new(self.values, payload_bytes, &self.choices, &op.spec).expect("it was submitted")
+    }
+
+    /// Starts a slot whose block was submitted.
+    fn start(&mut self, idx: u16, in_step: bool) {
+        let slot = &self.slots[usize::from(idx)];
+        let Some(op) = self.life.stream.op_of(slot.block) else { return };
+        let range = op.range(slot.block);
+        let places = sparse(op).places(range.start as u32..range.end as u32);
+        let layout = self.layout(op);
+        self.slots[usize::from(idx)].begin(places, &layout, in_step);
+        self.queue.push(idx);
+    }
+
+    fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        Common::parse_kind(packet.bytes, &self.config.job)?;
+        let (kind, header) = (Kind::of(packet.bytes)?, Header::parse(packet.bytes)?);
+        let slot = self.slots.get(usize::from(header.idx)).ok_or(DropReason::BadField)?;
+        if from != Addr::Switch(self.recovery.tree_of_slot(header.idx)) {
+            return Err(DropReason::NotAMember);
+        }
+        match header.phase.wrapping_sub(slot.phase) as i32 {
+            ..0 => return Err(DropReason::Stale),
+            1.. => return Err(DropReason::Ahead),
+            0 if !slot.is_active => return Err(DropReason::Unexpected),
+            0 => {}
+        }
+        let body = &packet.bytes[HEADER_LEN..];
+        match kind {
+            Kind::Sum => self.sum(now, &header, body, packet.wire_len.saturating_sub(HEADER_LEN)),
+            Kind::Taken => self.taken(now, &header, bits(body)?),
+            Kind::Report => self.report(&header, Report::parse(body)?),
+            Kind::Mismatch => self.mismatch(&header, Mismatch::parse(body)?),
+            Kind::Shard | Kind::Have | Kind::Want | Kind::Query => Err(DropReason::BadKind),
+        }
+    }
+
+    /// A shard of the sum.
+    fn sum(&mut self, now: Time, header: &Header, body: &[u8], wire_len: usize) -> Result<(), DropReason> {
+        let (idx, world) = (header.idx, self.config.job.world);
+        let slot = &mut self.slots[usize::from(idx)];
+        let op = self.life.stream.op_of_mut(slot.block).expect("an active slot has a block");
+        if header.spec != op.spec {
+            return Err(DropReason::BadField);
+        }
+        let payload_bytes = self.config.job.payload_bytes();
+        let layout = Layout::new(self.values, payload_bytes, &self.choices, &op.spec).expect("it was submitted");
+        let form = if header.is_finished { Form::Host } else { Form::Partial };
+        let pairs = layout.parse(body, wire_len, form)?;
+        let range = op.range(slot.block);
+        let block = range.start as u32..range.end as u32;
+        let taken = slot.sum.take(header, &pairs, block.end - block.start);
+        if header.asks && matches!(taken, Ok(()) | Err(DropReason::Duplicate)) {
+            slot.owe_have();
+            self.queue.push(idx);
+        }
+        taken?;
+        if !slot.sum.received.is_complete() {
+            self.rearm(now, idx);
+            return Ok(());
+        }
+        slot.sum.write(&layout, world, block, op.tensor.sparse_mut().expect("the job's tensors are sparse"));
+        op.remaining -= 1;
+        self.stats.blocks_in_network += 1;
+        slot.end(self.config.job.slots.into());
+        self.recovery.answered(now, idx, &mut self.queue);
+        self.start(idx, true);
+        self.settle();
+        Ok(())
+    }
+
+    /// The switch has some of the slot's shards.
+    fn taken(&mut self, now: Time, header: &Header, bits: u64) -> Result<(), DropReason> {
+        let is_news = self.slots[usize::from(header.idx)].taken(header.shard, bits, header.asks);
+        self.queue.push(header.idx);
+        if is_news {
+            self.rearm(now, header.idx);
+        }
+        Ok(())
+    }
+
+    /// Something came: time counts anew.
+    fn rearm(&mut self, now: Time, idx: u16) {
+        if self.slots[usize::from(idx)].is_armed {
+            self.recovery.recovered(now, idx);
+            self.recovery.sent(now, idx, false);
+        }
+    }
+
+    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
+    fn settle(&mut self) {
+        loop {
+            match self.life.complete_next() {
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(error) => return self.fail(error),
+            }
+        }
+    }
+
+    /// The slot that sends next: the one that does, one whose time has run out, or the next in turn.
+    fn next_slot(&mut self, now: Time) -> Option<u16> {
+        if let Some(idx) = self.current.take() {
+            return Some(idx);
+        }
+        let Some(idx) = self.late.pop() else { return self.queue.pop() };
+        let slot = &mut self.slots[usize::from(idx)];
+        if slot.is_active {
+            slot.time_out();
+            self.recovery.sent(now, idx, false);
+        }
+        Some(idx)
+    }
+
+    /// A slot has nothing more to send, and waits.
+    fn wait(&mut self, now: Time, idx: u16) {
+        let slot = &mut self.slots[usize::from(idx)];
+        if slot.is_active && !std::mem::replace(&mut slot.is_armed, true) {
+            self.recovery.sent(now, idx, slot.in_step);
+        }
+    }
+
+    /// Writes a packet of a slot; gives its length in memory and on the wire.
+    fn write(&self, idx: u16, say: Say, buf: &mut [u8]) -> (usize, usize) {
+        let slot = &self.slots[usize::from(idx)];
+        let op = self.life.stream.op_of(slot.block).expect("an active slot has a block");
+        let blank = self.blank(idx, op);
+        let (shard, asks) = match say {
+            Say::Shard { shard, asks, .. } => (shard, asks),
+            Say::Have | Say::Want => {
+                let received = slot.sum.received;
+                let kind = if say == Say::Want { Kind::Want } else { Kind::Have };
+                self.put(kind, &Header { shard: received.next, ..blank }, buf);
+                let len = put_bits(buf, received.bits);
+                return (len, len);
+            }
+        };
+        let (places, count) = slot.shard(shard);
+        self.put(Kind::Shard, &Header { shard, count, asks, ..blank }, buf);
+        let (layout, tensor, pairs) = (self.layout(op), sparse(op), places.len());
+        let len = HEADER_LEN + layout.buffer_len(pairs, Form::Host);
+        let body = &mut buf[HEADER_LEN..len];
+        let start = op.range(slot.block).start as u32;
+        for (at, place) in places.clone().enumerate() {
+            layout.put_offset(body, at, tensor.index(place) - start);
+        }
+        tensor.read_values(places, layout.values(body, pairs, Form::Host));
+        (len, HEADER_LEN + layout.wire_len(pairs, Form::Host))
+    }
+
+    fn blank(&self, idx: u16, op: &Op) -> Header {
+        let wid = self.config.place(self.recovery.tree_of_slot(idx)).child;
+        let phase = self.slots[usize::from(idx)].phase;
+        Header { wid, idx, phase, shard: 0, count: 0, asks: false, is_finished: false, spec: op.spec }
+    }
+
+    fn put(&self, kind: Kind, header: &Header, buf: &mut [u8]) {
+        buf[..COMMON_LEN].copy_from_slice(&self.common);
+        kind.put(buf);
+        header.emit(buf);
+    }
+
+    fn transmit(&mut self, idx: u16, len: usize, wire_len: usize) -> Transmit {
+        self.stats.packets_sent += 1;
+        Transmit { to: Addr::Switch(self.recovery.tree_of_slot(idx)), len, wire_len, ecn: Ecn::NotCapable }
+    }
+}
+
+/// The data of a collective of a job whose tensors are sparse.
+fn sparse(op: &Op) -> &dyn SparseTensor {
+    op.tensor.sparse().expect("the job's tensors are sparse")
+}
+
+impl Host for SparseHost {
+    fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
+        let (id, blocks) = self.life.submit(now, collective)?;
+        let slots = self.slots.len() as u64;
+        for block in blocks.take(self.slots.len()) {
+            let slot = &self.slots[(block % slots) as usize];
+            if !slot.is_active && slot.block == block {
+                self.start((block % slots) as u16, false);
+            }
+        }
+        Ok(id)
+    }
+
+    fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        let received = self.receive(now, from, packet);
+        self.stats.count_received(received);
+        received
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.recovery.handle_timeout(now, &mut self.late);
+        match self.life.poll_deadline(now) {
+            Some(Due::Failed) => self.fail(self.diagnose()),
+            Some(Due::Ask) => self.question = self.oldest_waiting(),
+            None => {}
+        }
+    }
+
+    fn abort(&mut self, _now: Time) {
+        self.fail(CollectiveError::Aborted);
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        if let Some(idx) = self.question.take().filter(|&idx| self.slots[usize::from(idx)].is_active) {
+            let op = self.life.stream.op_of(self.slots[usize::from(idx)].block).expect("it is active");
+            self.put(Kind::Query, &self.blank(idx, op), buf);
+            return Some(self.transmit(idx, HEADER_LEN, HEADER_LEN));
+        }
+        loop {
+            let idx = self.next_slot(now)?;
+            let Some(say) = self.slots[usize::from(idx)].next() else {
+                self.wait(now, idx);
+                continue;
+            };
+            self.current = Some(idx);
+            self.stats.retransmissions += u64::from(matches!(say, Say::Shard { again: true, .. } | Say::Want));
+            let (len, wire_len) = self.write(idx, say, buf);
+            return Some(self.transmit(idx, len, wire_len));
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<HostEvent> {
+        self.life.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.recovery.poll_timeout().into_iter().chain(self.life.next_deadline()).min()
+    }
+
+    fn max_packet_len(&self) -> usize {
+        let pairs = self.config.job.payload_bytes() / 3 + 1;
+        let longer = if self.values == Values::Elements { 0 } else { LONGER * pairs };
+        HEADER_LEN + self.config.job.payload_bytes().max(2 * LONGER) + longer
+    }
+
+    fn stats(&self) -> &HostStats {
+        &self.stats
+    }
+}

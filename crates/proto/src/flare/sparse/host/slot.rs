@@ -1,0 +1,149 @@
+//! One slot of a host: the shards of its block that have gone, the sum's that have come, and what is to be said of them.
+
+use std::ops::Range;
+
+use super::sum::Sum;
+use crate::flare::sparse::layout::Layout;
+use crate::flare::sparse::shards::{Lacking, Sent};
+use crate::parts::form::Form;
+
+/// Every so many shards the switch says what has come, so that the window moves before it is used up.
+const ASKED_EVERY: u32 = 32;
+
+/// What a host sends of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Say {
+    /// This shard; asking what has come, or not.
+    Shard {
+        /// Its number.
+        shard: u32,
+        /// Asking what has come.
+        asks: bool,
+        /// It went before.
+        again: bool,
+    },
+    /// Up to where the sum is there.
+    Have,
+    /// What of the sum is lacking.
+    Want,
+}
+
+/// One slot.
+pub struct Slot {
+    /// The block of the stream that it works on, or waits for.
+    pub block: u64,
+    /// How many times it was used.
+    pub phase: u32,
+    /// It works on the block.
+    pub is_active: bool,
+    /// The phase began when the one before it ended.
+    pub in_step: bool,
+    /// A timer runs.
+    pub is_armed: bool,
+    /// The sum.
+    pub sum: Sum,
+    /// The block's own elements, by their places in the tensor.
+    places: Range<usize>,
+    /// How many shards they are, and pairs of each.
+    shards: u32,
+    capacity: usize,
+    sent: Sent,
+    again: Lacking,
+    says_have: bool,
+    says_want: bool,
+}
+
+impl Slot {
+    /// A slot that waits for its first block.
+    pub fn new(idx: u16) -> Slot {
+        Slot {
+            block: idx.into(),
+            phase: 0,
+            is_active: false,
+            in_step: false,
+            is_armed: false,
+            sum: Sum::default(),
+            places: 0..0,
+            shards: 0,
+            capacity: 1,
+            sent: Sent::default(),
+            again: Lacking::default(),
+            says_have: false,
+            says_want: false,
+        }
+    }
+
+    /// Begins with its block, whose elements have these places.
+    pub fn begin(&mut self, places: Range<usize>, layout: &Layout, in_step: bool) {
+        self.capacity = layout.capacity(Form::Host);
+        // A block without elements is an empty shard, so that the switch counts its rank too.
+        self.shards = places.len().div_ceil(self.capacity).max(1) as u32;
+        (self.places, self.sent, self.again) = (places, Sent::default(), Lacking::default());
+        (self.is_active, self.in_step, self.is_armed) = (true, in_step, false);
+        (self.says_have, self.says_want) = (false, false);
+        self.sum = Sum::default();
+    }
+
+    /// Goes on to the block that comes next.
+    pub fn end(&mut self, stride: u64) {
+        self.block += stride;
+        self.phase = self.phase.wrapping_add(1);
+        self.is_active = false;
+    }
+
+    /// The places of a shard's elements, and the number of shards if it is the last.
+    pub fn shard(&self, shard: u32) -> (Range<usize>, u32) {
+        let start = self.places.start + shard as usize * self.capacity;
+        let end = (start + self.capacity).min(self.places.end);
+        (start..end, if shard + 1 == self.shards { self.shards } else { 0 })
+    }
+
+    /// The next thing to send, if there is anything.
+    pub fn next(&mut self) -> Option<Say> {
+        if !self.is_active {
+            return None;
+        }
+        if let Some(shard) = self.again.pop() {
+            return Some(Say::Shard { shard, asks: self.again.is_empty(), again: true });
+        }
+        if self.sent.may_go_on(self.shards) {
+            let shard = self.sent.next;
+            self.sent.next += 1;
+            let asks = (shard + 1).is_multiple_of(ASKED_EVERY);
+            return Some(Say::Shard { shard, asks, again: false });
+        }
+        if std::mem::take(&mut self.says_want) {
+            self.says_have = false;
+            return Some(Say::Want);
+        }
+        std::mem::take(&mut self.says_have).then_some(Say::Have)
+    }
+
+    /// Nothing was heard for too long: all that is not known to be at the switch goes again, or the sum is asked for.
+    pub fn time_out(&mut self) {
+        if !self.is_active {
+            return;
+        }
+        match self.sent.released == self.shards {
+            true => self.says_want = true,
+            false => self.again = self.sent.lacking(self.sent.released, 0),
+        }
+    }
+
+    /// The switch says what has come; true if it is news. `all`: it had no room for the others.
+    pub fn taken(&mut self, next: u32, bits: u64, all: bool) -> bool {
+        let is_news = self.sent.release(next);
+        if next <= self.sent.next {
+            let lacking = if all { self.sent.lacking(next, bits) } else { self.sent.overtaken(next, bits) };
+            self.again = self.again.and(lacking).from(self.sent.released);
+        }
+        // It was asked because the sum is late: it may be lost.
+        self.says_want |= is_news && self.sent.released == self.shards;
+        is_news
+    }
+
+    /// The switch is to hear up to where the sum is there.
+    pub fn owe_have(&mut self) {
+        self.says_have = true;
+    }
+}

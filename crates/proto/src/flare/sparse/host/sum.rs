@@ -1,0 +1,74 @@
+//! The sum of one block as it comes to a host, shard by shard.
+//!
+//! Where the root could not combine all that has the same index, hosts do, in the order of the shards' numbers: so all of them have the
+//! same bits.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::contract::drop_reason::DropReason;
+use crate::contract::sparse::SparseTensor;
+use crate::flare::sparse::layout::{Layout, Pairs};
+use crate::flare::sparse::shards::Received;
+use crate::flare::sparse::wire::Header;
+use crate::parts::form::Form;
+
+/// The shards of a block's sum that have come.
+#[derive(Default)]
+pub struct Sum {
+    /// Which.
+    pub received: Received,
+    shards: BTreeMap<u32, Piece>,
+    is_finished: bool,
+}
+
+/// One shard: offsets in the block, and values as they came.
+struct Piece {
+    offsets: Vec<u32>,
+    values: Vec<u8>,
+}
+
+impl Sum {
+    /// Takes in a shard, all of whose offsets are below `len`.
+    pub fn take(&mut self, header: &Header, pairs: &Pairs<'_>, len: u32) -> Result<(), DropReason> {
+        self.received.check(header.shard, header.count)?;
+        let is_first = self.shards.is_empty();
+        if !is_first && header.is_finished != self.is_finished || pairs.iter().any(|(offset, _)| offset >= len) {
+            return Err(DropReason::BadField);
+        }
+        self.is_finished = header.is_finished;
+        self.received.take(header.shard, header.count);
+        let (offsets, values): (Vec<u32>, Vec<&[u8]>) = pairs.iter().unzip();
+        self.shards.insert(header.shard, Piece { offsets, values: values.concat() });
+        Ok(())
+    }
+
+    /// Writes the sum, which is complete, as the result of a block of indices; makes room for the next.
+    pub fn write(&mut self, layout: &Layout, world: u16, block: Range<u32>, tensor: &mut dyn SparseTensor) {
+        let form = if self.is_finished { Form::Host } else { Form::Partial };
+        let sum = std::mem::take(self);
+        let value_len = layout.value_len(form);
+        let mut pairs: Vec<(u32, &[u8])> = Vec::new();
+        for Piece { offsets, values } in sum.shards.values() {
+            pairs.extend(offsets.iter().copied().zip(values.chunks_exact(value_len)));
+        }
+        // Stable: of one index the earlier shard's comes first.
+        pairs.sort_by_key(|&(offset, _)| offset);
+        let (mut indices, mut values) = (Vec::with_capacity(pairs.len()), Vec::new());
+        let mut lane = vec![0; layout.combine.lane_size];
+        for same in pairs.chunk_by(|(a, _), (b, _)| a == b) {
+            indices.push(block.start + same[0].0);
+            let at = values.len();
+            values.resize(at + layout.value_len(Form::Host), 0);
+            if sum.is_finished {
+                values[at..].copy_from_slice(same[0].1);
+                continue;
+            }
+            (layout.combine.store_partial)(&mut lane, same[0].1);
+            same[1..].iter().for_each(|(_, value)| (layout.combine.add_partial)(&mut lane, value));
+            (layout.combine.finish)(&mut lane, world);
+            (layout.combine.load)(&lane, &mut values[at..]);
+        }
+        tensor.write_block(block, &indices, &values);
+    }
+}

@@ -1,0 +1,244 @@
+//! Blocks of a sparse tensor, and what a packet of pairs holds: indices of the block, then as many values (§7).
+
+use tributary_numeric::{self as numeric, Combine, DType, ReduceOp};
+
+use crate::contract::drop_reason::DropReason;
+use crate::contract::options::{Kind, OptionSpec, Options};
+use crate::contract::tensor::Spec;
+use crate::contract::values::Values;
+use crate::parts::form::Form;
+
+const SPARSE: &str = "sparse";
+const DENSITY: &str = "density_ppm";
+const SPAN: &str = "span";
+const HASH_SLOTS: &str = "hash_slots";
+const SPILL: &str = "spill";
+
+/// The longest block: a switch numbers the pairs of all of its children in 30 bits.
+const MOST_SPAN: u32 = 1 << 20;
+/// The most slots of a hash table.
+const MOST_SLOTS: u64 = 1 << 16;
+/// Spilled packets that a switch keeps of a block until the next switch, or every host, has them.
+const SPILLS_KEPT: usize = 4;
+
+/// What a job of sparse tensors may choose.
+pub const OPTIONS: [OptionSpec; 5] = [
+    OptionSpec {
+        name: SPARSE,
+        kind: Kind::Choice(&["off", "auto", "hash", "array"]),
+        default: "off",
+        help: "the job sums sparse tensors: switches keep them in hash tables or arrays; auto: an array at the root alone",
+    },
+    OptionSpec {
+        name: DENSITY,
+        kind: Kind::Count { least: 1, most: 1_000_000 },
+        default: "10000",
+        help: "elements that a rank brings of a million, about: a block spans so many that they fill a packet",
+    },
+    OptionSpec {
+        name: SPAN,
+        kind: Kind::Count { least: 0, most: MOST_SPAN as u64 },
+        default: "0",
+        help: "elements that a block spans; 0: as density_ppm says",
+    },
+    OptionSpec {
+        name: HASH_SLOTS,
+        kind: Kind::Count { least: 1, most: MOST_SLOTS },
+        default: "256",
+        help: "slots of a block's hash table",
+    },
+    OptionSpec {
+        name: SPILL,
+        kind: Kind::Count { least: 0, most: 16_384 },
+        default: "0",
+        help: "elements that collide before they are sent on; 0: as many as fill a packet",
+    },
+];
+
+/// What a switch keeps a block in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// A table without probing; what collides is sent on.
+    Hash,
+    /// The whole span.
+    Array,
+}
+
+/// What a job has chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choices {
+    /// `None`: an array at the root, hash tables below.
+    storage: Option<Storage>,
+    density_ppm: u64,
+    span: u32,
+    /// Slots of a hash table.
+    pub hash_slots: u32,
+    spill: usize,
+}
+
+impl Choices {
+    /// Reads a job's options; `None` of a job of dense tensors.
+    pub fn of(options: &Options) -> Option<Choices> {
+        let storage = match options.choice(SPARSE) {
+            "off" => return None,
+            "hash" => Some(Storage::Hash),
+            "array" => Some(Storage::Array),
+            _ => None,
+        };
+        Some(Choices {
+            storage,
+            density_ppm: options.count(DENSITY),
+            span: options.count(SPAN) as u32,
+            hash_slots: options.count(HASH_SLOTS) as u32,
+            spill: options.count(SPILL) as usize,
+        })
+    }
+
+    /// What a switch keeps blocks in: the root, or one below it.
+    pub fn storage(&self, is_root: bool) -> Storage {
+        self.storage.unwrap_or(if is_root { Storage::Array } else { Storage::Hash })
+    }
+
+    /// What switches of the job may keep blocks in, wherever they are.
+    pub fn storages(&self) -> Vec<Storage> {
+        self.storage.map_or_else(|| vec![Storage::Hash, Storage::Array], |storage| vec![storage])
+    }
+}
+
+/// How the pairs of one collective travel, and how long its blocks are.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// What combines values, one by one.
+    pub combine: &'static Combine,
+    /// Indices of a block.
+    pub span: u32,
+    /// Bytes of an index within its block.
+    index_len: usize,
+    /// Bytes of a value on the wire, of hosts and results, and between switches.
+    wire_values: [usize; 2],
+    payload_bytes: usize,
+    spill: usize,
+}
+
+impl Layout {
+    /// Of a collective that has a meaning.
+    pub fn new(values: Values, payload_bytes: usize, choices: &Choices, spec: &Spec) -> Option<Layout> {
+        let real = numeric::native(spec.dtype, spec.op)?;
+        let combine = match values {
+            Values::Elements => real,
+            // Each rank's value is a hash: their sum is none of any other set's.
+            Values::Fingerprint => numeric::native(DType::I64, ReduceOp::Sum)?,
+        };
+        let wire_values = [real.wire_size, real.partial_size];
+        let Choices { density_ppm, span, spill, .. } = *choices;
+        let of = |index_len| Layout { combine, span, index_len, wire_values, payload_bytes, spill };
+        let spans = |layout: Layout| {
+            // A tenth is left free, so that most blocks of a host fit into one packet.
+            let mean = layout.capacity(Form::Host) as u64;
+            ((mean - mean / 10) * 1_000_000 / density_ppm).clamp(1, MOST_SPAN.into()) as u32
+        };
+        const NARROW: u32 = 1 << 16;
+        Some(match span {
+            0 if spans(of(2)) <= NARROW => Layout { span: spans(of(2)), ..of(2) },
+            0 => Layout { span: spans(of(4)), ..of(4) },
+            1..=NARROW => of(2),
+            _ => of(4),
+        })
+    }
+
+    fn wire_pair(&self, form: Form) -> usize {
+        self.index_len + self.wire_values[usize::from(form == Form::Partial)]
+    }
+
+    /// Bytes of a value in a packet buffer.
+    pub fn value_len(&self, form: Form) -> usize {
+        match form {
+            Form::Host => self.combine.wire_size,
+            Form::Partial => self.combine.partial_size,
+        }
+    }
+
+    /// Pairs of a full packet.
+    pub fn capacity(&self, form: Form) -> usize {
+        (self.payload_bytes / self.wire_pair(form)).max(1)
+    }
+
+    /// Pairs of a spilled packet.
+    pub fn spill(&self) -> usize {
+        let full = self.capacity(Form::Partial);
+        if self.spill == 0 { full } else { self.spill.min(full) }
+    }
+
+    /// Collided pairs that a switch has room for: those of a child's longest packet always fit, when spilled ones are taken.
+    pub fn spill_room(&self) -> usize {
+        self.capacity(Form::Host).max(self.capacity(Form::Partial)) + self.spill_room_kept()
+    }
+
+    /// The same without a packet's that comes.
+    pub fn spill_room_kept(&self) -> usize {
+        SPILLS_KEPT * self.spill()
+    }
+
+    /// Bytes of so many pairs in a packet buffer.
+    pub fn buffer_len(&self, pairs: usize, form: Form) -> usize {
+        pairs * (self.index_len + self.value_len(form))
+    }
+
+    /// Bytes of so many pairs on the wire.
+    pub fn wire_len(&self, pairs: usize, form: Form) -> usize {
+        pairs * self.wire_pair(form)
+    }
+
+    /// The pairs behind a header, whose indices are of the block.
+    pub fn parse<'a>(&self, body: &'a [u8], wire_len: usize, form: Form) -> Result<Pairs<'a>, DropReason> {
+        let pair = self.index_len + self.value_len(form);
+        let pairs = body.len() / pair;
+        if pairs * pair != body.len() || self.wire_len(pairs, form) != wire_len || pairs > self.capacity(form) {
+            return Err(DropReason::BadLength);
+        }
+        let (offsets, values) = body.split_at(pairs * self.index_len);
+        let parsed = Pairs { offsets, values, index_len: self.index_len, value_len: self.value_len(form) };
+        match parsed.iter().all(|(offset, _)| offset < self.span) {
+            true => Ok(parsed),
+            false => Err(DropReason::BadField),
+        }
+    }
+
+    /// Writes the offset of one pair of a packet of so many.
+    pub fn put_offset(&self, body: &mut [u8], at: usize, offset: u32) {
+        let place = &mut body[at * self.index_len..][..self.index_len];
+        place.copy_from_slice(&offset.to_be_bytes()[4 - self.index_len..]);
+    }
+
+    /// The values of a packet of so many pairs.
+    pub fn values<'a>(&self, body: &'a mut [u8], pairs: usize, form: Form) -> &'a mut [u8] {
+        &mut body[pairs * self.index_len..][..pairs * self.value_len(form)]
+    }
+}
+
+/// The pairs of one packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Pairs<'a> {
+    offsets: &'a [u8],
+    values: &'a [u8],
+    index_len: usize,
+    value_len: usize,
+}
+
+impl<'a> Pairs<'a> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.offsets.len() / self.index_len
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    /// Offset in the block, and value.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
+        let offset = |bytes: &[u8]| bytes.iter().fold(0, |offset, &byte| offset << 8 | u32::from(byte));
+        self.offsets.chunks_exact(self.index_len).map(offset).zip(self.values.chunks_exact(self.value_len))
+    }
+}

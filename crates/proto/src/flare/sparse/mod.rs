@@ -1,0 +1,14 @@
+//! Sparse tensors (§7): blocks by position, elements as index and value, and sums that grow on their way.
+//!
+//! Start with [`layout`] (blocks, and what a packet of pairs holds) and [`wire`]; then [`shards`], the stream of packets that a
+//! block is, and the [`block`] of a switch, a hash table that spills or an array. `docs/protocols/flare.md` has the rules.
+
+pub mod block;
+pub mod host;
+pub mod layout;
+pub mod shards;
+pub mod switch;
+pub mod wire;
+
+pub use self::host::SparseHost;
+pub use self::switch::SparseSwitch;

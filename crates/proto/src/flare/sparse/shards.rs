@@ -1,0 +1,208 @@
+//! The packets of one block of one sender, its *shards*: which have come, and which may go.
+//!
+//! Both ends keep a window of [`WINDOW`] shards. Numbers make a shard that comes twice visible, however late; the last shard says
+//! how many there are. So a block may have any number of shards, and neither end needs more than a few words.
+
+use crate::contract::drop_reason::DropReason;
+
+/// Shards that a sender may be ahead of the first one that its receiver lacks.
+pub const WINDOW: u32 = 64;
+
+/// What has come: all shards below `next`, and of those from there on the ones whose bit is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// The first shard that is missing.
+    pub next: u32,
+    /// Bit `i`: shard `next + i` is there. Bit 0 is never set.
+    pub bits: u64,
+    /// How many shards there are, once the last one has come; 0 before.
+    count: u32,
+}
+
+impl Received {
+    /// Whether a shard is one that is still missing; `count` is what it says of their number, 0 if it is not the last.
+    pub fn check(&self, shard: u32, count: u32) -> Result<(), DropReason> {
+        let behind = shard.checked_add(1).ok_or(DropReason::BadField)?;
+        // The number of shards is the last one's own, counted from 1: none is beyond it, and no other says so.
+        let is_last = count == behind && self.end() <= count && (self.count == 0 || self.count == count);
+        let is_other = count == 0 && (self.count == 0 || behind < self.count);
+        if !is_last && !is_other {
+            return Err(DropReason::BadField);
+        }
+        match shard.checked_sub(self.next) {
+            Some(ahead @ 0..WINDOW) if self.bits >> ahead & 1 == 0 => Ok(()),
+            None | Some(0..WINDOW) => Err(DropReason::Duplicate),
+            Some(_) => Err(DropReason::Ahead),
+        }
+    }
+
+    /// Notes a shard that was checked.
+    pub fn take(&mut self, shard: u32, count: u32) {
+        self.bits |= 1 << (shard - self.next);
+        self.count = self.count.max(count);
+        let run = self.bits.trailing_ones();
+        self.next += run;
+        self.bits = self.bits.checked_shr(run).unwrap_or(0);
+    }
+
+    /// The number behind the last shard that has come.
+    fn end(&self) -> u32 {
+        self.next + (u64::BITS - self.bits.leading_zeros())
+    }
+
+    /// All shards have come.
+    pub fn is_complete(&self) -> bool {
+        self.count != 0 && self.next == self.count
+    }
+}
+
+/// What has gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// All shards below are where they should be.
+    pub released: u32,
+    /// The next one to go for the first time.
+    pub next: u32,
+}
+
+impl Sent {
+    /// Whether another shard may go, where there are so many.
+    pub fn may_go_on(&self, available: u32) -> bool {
+        self.next < available && self.next - self.released < WINDOW
+    }
+
+    /// The receiver has all below `next`; true if that is news.
+    pub fn release(&mut self, next: u32) -> bool {
+        let is_news = next > self.released && next <= self.next;
+        if is_news {
+            self.released = next;
+        }
+        is_news
+    }
+
+    /// Shards that went, and that a receiver of such news lacks.
+    pub fn lacking(&self, next: u32, bits: u64) -> Lacking {
+        let sent = self.next.saturating_sub(next).min(WINDOW);
+        let went = if sent == WINDOW { u64::MAX } else { (1 << sent) - 1 };
+        Lacking { from: next, bits: went & !bits }
+    }
+
+    /// The same without those that may still be on their way: later ones have come.
+    pub fn overtaken(&self, next: u32, bits: u64) -> Lacking {
+        let highest = bits.checked_ilog2().unwrap_or(0);
+        let Lacking { from, bits } = self.lacking(next, bits);
+        Lacking { from, bits: bits & ((1 << highest) - 1) }
+    }
+}
+
+/// Shards that are to go again: bit `i` is shard `from + i`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lacking {
+    from: u32,
+    bits: u64,
+}
+
+impl Lacking {
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bits == 0
+    }
+
+    /// Takes the first one out.
+    pub fn pop(&mut self) -> Option<u32> {
+        let at = (self.bits != 0).then(|| self.bits.trailing_zeros())?;
+        self.bits &= self.bits - 1;
+        Some(self.from + at)
+    }
+
+    /// Those of both that are in the window of the earlier: who lacks others asks again.
+    #[must_use]
+    pub fn and(self, other: Lacking) -> Lacking {
+        match (self.is_empty(), other.is_empty()) {
+            (_, true) => self,
+            (true, _) => other,
+            _ => {
+                let from = self.from.min(other.from);
+                let shifted = |Lacking { from: own, bits }: Lacking| bits.checked_shl(own - from).unwrap_or(0);
+                Lacking { from, bits: shifted(self) | shifted(other) }
+            }
+        }
+    }
+
+    /// Without those below.
+    #[must_use]
+    pub fn from(self, first: u32) -> Lacking {
+        match first.checked_sub(self.from) {
+            Some(gone) => Lacking { from: first, bits: self.bits.checked_shr(gone).unwrap_or(0) },
+            None => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_shard_that_comes_twice_is_seen_and_so_is_a_forged_count() {
+        let mut received = Received::default();
+        received.take(1, 0);
+        assert_eq!(received.check(1, 0), Err(DropReason::Duplicate));
+        assert_eq!(received.check(64, 0), Err(DropReason::Ahead));
+        // The number of shards is that of the last one, and no less than have come.
+        assert_eq!(received.check(0, 1), Err(DropReason::BadField));
+        assert_eq!(received.check(2, 2), Err(DropReason::BadField));
+        assert_eq!(received.check(2, 65_535), Err(DropReason::BadField));
+        received.take(2, 3);
+        assert_eq!(received.check(3, 0), Err(DropReason::BadField));
+        assert_eq!(received.check(3, 4), Err(DropReason::BadField));
+        assert!(!received.is_complete());
+        received.take(0, 0);
+        assert!(received.is_complete());
+        assert_eq!(received.check(0, 0), Err(DropReason::Duplicate));
+    }
+
+    proptest! {
+        /// Any order and any losses: each shard is taken once, and a sender that asks what is lacking brings the rest.
+        #[test]
+        fn each_shard_is_taken_once_and_what_is_lacking_comes_again(count in 1u32..300, seed: u64) {
+            let (mut sent, mut received, mut taken) = (Sent::default(), Received::default(), vec![0; count as usize]);
+            let mut draw = crate::splitmix::splitmix64(seed);
+            let mut rounds = 0;
+            while !received.is_complete() {
+                let mut batch: Vec<u32> = Vec::new();
+                while sent.may_go_on(count) {
+                    batch.push(sent.next);
+                    sent.next += 1;
+                }
+                let mut lacking = sent.lacking(received.next, received.bits);
+                batch.extend(std::iter::from_fn(|| lacking.pop()));
+                for shard in batch {
+                    draw = crate::splitmix::splitmix64(draw);
+                    let last = if shard + 1 == count { count } else { 0 };
+                    if !draw.is_multiple_of(3) && received.check(shard, last).is_ok() {
+                        received.take(shard, last);
+                        taken[shard as usize] += 1;
+                    }
+                }
+                sent.release(received.next);
+                rounds += 1;
+                prop_assert!(rounds < 1_000);
+            }
+            prop_assert!(taken.iter().all(|&times| times == 1));
+        }
+    }
+
+    #[test]
+    fn what_two_receivers_lack_is_kept_together() {
+        let sent = Sent { released: 0, next: 70 };
+        let mut both = sent.lacking(3, !0b101).and(sent.lacking(1, !0b1));
+        assert_eq!(std::iter::from_fn(|| both.pop()).collect::<Vec<_>>(), [1, 3, 5]);
+        let mut rest = sent.lacking(1, !0b10011).from(3);
+        assert_eq!(std::iter::from_fn(|| rest.pop()).collect::<Vec<_>>(), [5]);
+        assert_eq!(sent.overtaken(4, 0b1010), Lacking { from: 4, bits: 0b101 });
+        assert!(sent.overtaken(4, 0).is_empty());
+    }
+}

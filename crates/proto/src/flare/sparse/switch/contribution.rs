@@ -1,0 +1,124 @@
+//! What a child's shard does: it is added once, or answered, or refused for want of room.
+
+use super::version::{Again, Resume, State};
+use super::{Relation, SparseSwitch};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::switch::Verdict;
+use crate::flare::sparse::layout::Pairs;
+use crate::flare::sparse::shards::Received;
+use crate::flare::sparse::wire::Header;
+use crate::parts::form::Form;
+use crate::parts::inquiry::Neighbour;
+
+impl SparseSwitch {
+    /// Pairs of a child's.
+    pub(super) fn shard(
+        &mut self,
+        at: usize,
+        header: &Header,
+        body: &[u8],
+        wire_len: usize,
+    ) -> Result<Verdict, DropReason> {
+        let layout = self.layout(&header.spec)?;
+        let form = if self.inquiry.is_switch(Neighbour::Child(header.wid)) { Form::Partial } else { Form::Host };
+        let pairs = layout.parse(body, wire_len, form)?;
+        let child = header.wid.index();
+        let before_is_over = self.before_is_over(at, header.phase);
+        let version = &mut self.versions[at];
+        match (Relation::of(header.phase, version.phase), version.state) {
+            (Relation::Earlier, _) | (Relation::Same, State::Unused) => return Err(DropReason::Stale),
+            (Relation::Next, State::Closed | State::Unused) if before_is_over => {
+                Received::check(&Received::default(), header.shard, header.count)?;
+                version.begin(header.phase, header.spec, layout);
+            }
+            (Relation::Next | Relation::Later, _) => return Err(DropReason::Ahead),
+            (Relation::Same, State::Mismatched) => {
+                self.tell_mismatch(header);
+                return Err(DropReason::Mismatch);
+            }
+            (Relation::Same, _) if version.spec != header.spec => return Err(self.mismatch_here(at, header)),
+            (Relation::Same, _) => {}
+        }
+        let checked = self.versions[at].children[child].received.check(header.shard, header.count);
+        match checked {
+            Ok(()) if !self.versions[at].block.has_room(&layout, pairs.len()) => {
+                self.refuse(at, child);
+                Err(DropReason::Overflow)
+            }
+            Ok(()) => {
+                self.take(at, header, &pairs, form);
+                Ok(Verdict::Consume)
+            }
+            Err(DropReason::Duplicate) => {
+                self.answer_again(at, header);
+                Err(DropReason::Duplicate)
+            }
+            Err(reason) => Err(reason),
+        }
+    }
+
+    /// Every child has all of the phase before the one before: the other version holds the phase before, all of it.
+    pub(super) fn before_is_over(&self, at: usize, phase: u32) -> bool {
+        let shadow = &self.versions[at ^ 1];
+        shadow.phase == phase.wrapping_sub(1) && shadow.is_over()
+    }
+
+    /// A shard that is new and has room.
+    fn take(&mut self, at: usize, header: &Header, pairs: &Pairs<'_>, form: Form) {
+        let is_root = self.is_root();
+        let version = &mut self.versions[at];
+        let layout = version.layout.expect("the version has begun");
+        let spilled = pairs.iter().filter(|&(offset, value)| !version.block.add(&layout, offset, value, form)).count();
+        let child = &mut version.children[header.wid.index()];
+        child.received.take(header.shard, header.count);
+        let counters = &mut self.counters;
+        counters.shards += 1;
+        counters.empty_shards += u64::from(pairs.is_empty());
+        counters.elements_in += pairs.len() as u64;
+        counters.elements_spilled += spilled as u64;
+        if child.received.is_complete() {
+            version.complete += 1;
+        } else if header.asks {
+            version.owe(header.wid.index(), Resume::Gaps);
+        }
+        if usize::from(version.complete) == version.children.len() {
+            version.state = State::Closed;
+            counters.blocks_completed += 1;
+            counters.elements_kept += u64::from(version.block.occupied());
+            if version.form(is_root).1 {
+                version.block.finish(&layout, self.world);
+            }
+        }
+        self.queue(at);
+    }
+
+    /// A child says that it waits: it is told what has come, or gets the sum again where that is one packet.
+    fn answer_again(&mut self, at: usize, header: &Header) {
+        if !header.asks {
+            return;
+        }
+        let is_root = self.is_root();
+        let version = &mut self.versions[at];
+        match is_root && version.state == State::Closed && version.sent.next == 1 && version.available(true) == 1 {
+            true => version.send_again(Again::Child(header.wid.0), version.sent.lacking(0, 0)),
+            false => version.owe(header.wid.index(), Resume::Gaps),
+        }
+        self.queue(at);
+    }
+
+    /// There is no room for what may collide, before what has spilled is where it should be: that goes again, as nobody else may
+    /// know that it is missing.
+    fn refuse(&mut self, at: usize, child: usize) {
+        self.counters.shards_refused += 1;
+        let is_root = self.is_root();
+        let version = &mut self.versions[at];
+        version.children[child].refused = true;
+        if is_root {
+            let has = version.children[child].has;
+            version.send_again(Again::Child(child as u16), version.sent.lacking(has, 0));
+        } else {
+            version.send_again(Again::Parent, version.sent.lacking(version.sent.released, 0));
+        }
+        self.queue(at);
+    }
+}

@@ -1,0 +1,302 @@
+//! The switch's side of sparse allreduces: one job in one shard of one switch, alone or in levels.
+//!
+//! What a child's shard does is in `contribution.rs`, and what the switch sends in `answers.rs`. It sets no
+//! timer: who waits for a sum asks again, and each switch passes on what it cannot answer.
+
+mod answers;
+mod contribution;
+mod trouble;
+mod version;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use self::trouble::Notices;
+use self::version::{Again, OfChild, State, Version};
+use super::block::{Block, Sizes};
+use super::layout::{Choices, Layout};
+use super::wire::{HEADER_LEN, Header, Kind, bits};
+use crate::contract::config::{Parent, SwitchConfig};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{ChildId, GroupId, PortId};
+use crate::contract::metric::Metric;
+use crate::contract::packet::PacketMut;
+use crate::contract::protocol::JobShape;
+use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
+use crate::contract::tensor::Spec;
+use crate::contract::time::Time;
+use crate::contract::values::Values;
+use crate::contract::wire::Common;
+use crate::parts::inquiry::{Inquiry, Neighbour};
+use crate::parts::layout;
+use crate::parts::memory::heap_bytes;
+use crate::parts::slots::switch::Relation;
+
+/// Bytes that a job of this shape takes in one shard.
+pub fn memory(shape: &JobShape<'_>, choices: &Choices) -> u64 {
+    let children = usize::from(shape.children) * size_of::<OfChild>();
+    let version = size_of::<Version>() + size_of::<usize>() + Sizes::most(shape, choices) + children;
+    (2 * usize::from(shape.slots) * version) as u64
+}
+
+/// One job's slots in one shard of one switch.
+pub struct SparseSwitch {
+    values: Values,
+    choices: Choices,
+    payload_bytes: usize,
+    world: u16,
+    members: Vec<PortId>,
+    group: GroupId,
+    parent: Option<Parent>,
+    common: Common,
+    slots: Range<u16>,
+    versions: Vec<Version>,
+    /// Versions that have something to send, each once.
+    ready: VecDeque<usize>,
+    notices: Notices,
+    inquiry: Inquiry,
+    /// The layout of the last collective.
+    known: Option<(Spec, Layout)>,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct Counters {
+    blocks_completed: u64,
+    shards: u64,
+    empty_shards: u64,
+    elements_in: u64,
+    elements_out: u64,
+    elements_kept: u64,
+    elements_spilled: u64,
+    shards_spilled: u64,
+    shards_sent_again: u64,
+    shards_refused: u64,
+}
+
+impl Counters {
+    fn metrics(&self) -> Vec<Metric> {
+        vec![
+            Metric::counter("elements_in", self.elements_in, "Elements of shards that children have brought."),
+            Metric::counter("elements_kept", self.elements_kept, "Elements that blocks' tables held when all were in."),
+            Metric::counter("elements_out", self.elements_out, "Elements of shards that went on, sent again or not."),
+            Metric::counter("elements_spilled", self.elements_spilled, "Elements that collided in a hash table."),
+            Metric::counter("shards_spilled", self.shards_spilled, "Packets of elements that collided."),
+            Metric::counter("empty_shards", self.empty_shards, "Packets of children that had no element of the block."),
+            Metric::counter("shards_sent_again", self.shards_sent_again, "Packets that went on once more."),
+            Metric::counter("shards_refused", self.shards_refused, "Packets for whose collisions there was no room."),
+        ]
+    }
+}
+
+impl SparseSwitch {
+    /// A machine with all its memory.
+    pub fn new(values: Values, config: &SwitchConfig, choices: Choices) -> SparseSwitch {
+        let (job, children) = (&config.job, config.members.len());
+        let slots = layout::slots_of(job, config.tree);
+        let storage = choices.storage(config.parent.is_none());
+        let sizes = Sizes::new(values, job.payload_bytes(), &choices, storage);
+        let versions = 2 * slots.len();
+        SparseSwitch {
+            values,
+            choices,
+            payload_bytes: job.payload_bytes(),
+            world: job.world,
+            members: config.members.clone(),
+            group: config.group,
+            parent: config.parent,
+            common: job.common(),
+            slots,
+            versions: (0..versions)
+                .map(|version| Version::new(version as u32 % 2, children, Block::new(storage, &sizes)))
+                .collect(),
+            ready: VecDeque::with_capacity(versions),
+            notices: Notices::new(config),
+            inquiry: Inquiry::new(config),
+            known: None,
+            counters: Counters::default(),
+        }
+    }
+
+    fn receive(&mut self, ingress: PortId, packet: &PacketMut<'_>) -> Result<Verdict, DropReason> {
+        let bytes = &packet.bytes[..packet.len];
+        let (kind, header) = (Kind::of(bytes)?, Header::parse(bytes)?);
+        let at = self.version(header.idx, header.phase).ok_or(DropReason::BadField)?;
+        if self.parent.is_some_and(|parent| parent.port == ingress) {
+            return match kind {
+                Kind::Sum => self.sum_from_above(at, &header),
+                Kind::Taken => self.taken(at, &header, bits(&bytes[HEADER_LEN..])?),
+                Kind::Mismatch => self.mismatch_elsewhere(at, &header, &bytes[HEADER_LEN..], true),
+                Kind::Query => self.query(Neighbour::Parent, header),
+                Kind::Report => self.hear_report(Neighbour::Parent, &header, &bytes[HEADER_LEN..]),
+                Kind::Shard | Kind::Have | Kind::Want => Err(DropReason::BadKind),
+            };
+        }
+        if self.members.get(header.wid.index()) != Some(&ingress) {
+            return Err(DropReason::WrongWorker);
+        }
+        let child = Neighbour::Child(header.wid);
+        let is_switch = self.inquiry.is_switch(child);
+        match kind {
+            Kind::Shard => self.shard(at, &header, &bytes[HEADER_LEN..], packet.wire_len.saturating_sub(HEADER_LEN)),
+            Kind::Have | Kind::Want => self.has(at, &header, kind, bits(&bytes[HEADER_LEN..])?),
+            Kind::Query => self.query(child, header),
+            Kind::Mismatch if is_switch => self.mismatch_elsewhere(at, &header, &bytes[HEADER_LEN..], false),
+            Kind::Report if is_switch => self.hear_report(child, &header, &bytes[HEADER_LEN..]),
+            _ => Err(DropReason::BadKind),
+        }
+    }
+
+    /// The version that serves this phase of this slot, if the slot is here.
+    fn version(&self, idx: u16, phase: u32) -> Option<usize> {
+        self.slots.contains(&idx).then(|| 2 * usize::from(idx - self.slots.start) + (phase % 2) as usize)
+    }
+
+    fn slot_of(&self, at: usize) -> u16 {
+        self.slots.start + (at / 2) as u16
+    }
+
+    fn is_root(&self) -> bool {
+        self.parent.is_none()
+    }
+
+    fn layout(&mut self, spec: &Spec) -> Result<Layout, DropReason> {
+        if let Some((known, layout)) = &self.known
+            && known == spec
+        {
+            return Ok(*layout);
+        }
+        let layout = Layout::new(self.values, self.payload_bytes, &self.choices, spec).ok_or(DropReason::BadField)?;
+        self.known = Some((*spec, layout));
+        Ok(layout)
+    }
+
+    /// The version has something to send.
+    fn queue(&mut self, at: usize) {
+        if !std::mem::replace(&mut self.versions[at].is_queued, true) {
+            self.ready.push_back(at);
+        }
+    }
+
+    /// The switch above says which shards of this one it has.
+    fn taken(&mut self, at: usize, header: &Header, bits: u64) -> Result<Verdict, DropReason> {
+        let version = &mut self.versions[at];
+        match (Relation::of(header.phase, version.phase), version.state) {
+            (Relation::Earlier, _) | (Relation::Same, State::Unused) => return Err(DropReason::Stale),
+            (Relation::Next | Relation::Later, _) => return Err(DropReason::Ahead),
+            (Relation::Same, State::Mismatched) => return Err(DropReason::Mismatch),
+            (Relation::Same, _) if header.shard > version.sent.next => return Err(DropReason::BadField),
+            (Relation::Same, _) => {}
+        }
+        if version.release(header.shard) {
+            version.resume();
+        }
+        let sent = version.sent;
+        let lacking = if header.asks { sent.lacking(header.shard, bits) } else { sent.overtaken(header.shard, bits) };
+        version.send_again(Again::Parent, lacking);
+        self.queue(at);
+        Ok(Verdict::Consume)
+    }
+
+    /// A child says which shards of the sum it has, or lacks.
+    fn has(&mut self, at: usize, header: &Header, kind: Kind, bits: u64) -> Result<Verdict, DropReason> {
+        let is_root = self.is_root();
+        let version = &mut self.versions[at];
+        match (Relation::of(header.phase, version.phase), version.state) {
+            (Relation::Earlier, _) | (Relation::Same, State::Unused) => return Err(DropReason::Stale),
+            (Relation::Next | Relation::Later, _) => return Err(DropReason::Ahead),
+            (Relation::Same, State::Mismatched) => {
+                self.tell_mismatch(header);
+                return Err(DropReason::Mismatch);
+            }
+            (Relation::Same, _) if is_root && header.shard > version.sent.next => return Err(DropReason::BadField),
+            (Relation::Same, _) => {}
+        }
+        let (child, before) = (header.wid.index(), version.all_have());
+        // A switch asks for some child of its, and has what all of them have.
+        let has = &mut version.children[child].has;
+        // Who says so again was asked again: the switch above has not heard of it.
+        let is_repeated = kind == Kind::Have && header.shard <= *has;
+        if kind == Kind::Have || !self.inquiry.is_switch(Neighbour::Child(header.wid)) {
+            *has = header.shard.max(*has);
+        }
+        let all_have = version.all_have();
+        if is_root {
+            if version.release(all_have) {
+                version.resume();
+            }
+            if kind == Kind::Want {
+                version.send_again(Again::Child(header.wid.0), version.sent.lacking(header.shard, bits));
+            }
+        } else {
+            // Who waits may wait because that was lost.
+            version.tells_have |= all_have > before || is_repeated || kind == Kind::Want;
+            if kind == Kind::Want {
+                version.send_again(Again::Parent, version.sent.lacking(version.sent.released, 0));
+                let earlier = version.wants.filter(|&(next, _)| next < header.shard);
+                version.wants = Some(earlier.unwrap_or((header.shard, bits)));
+            }
+        }
+        self.queue(at);
+        Ok(Verdict::Consume)
+    }
+
+    /// The sum comes down, and goes to all children as it is: only the root keeps it.
+    fn sum_from_above(&self, at: usize, header: &Header) -> Result<Verdict, DropReason> {
+        let version = &self.versions[at];
+        match (Relation::of(header.phase, version.phase), version.state) {
+            (Relation::Earlier, _) | (Relation::Same, State::Unused) => Err(DropReason::Stale),
+            (Relation::Next | Relation::Later, _) => Err(DropReason::Ahead),
+            (Relation::Same, State::Mismatched) => Err(DropReason::Mismatch),
+            (Relation::Same, _) if version.spec != header.spec => Err(DropReason::Mismatch),
+            (Relation::Same, _) => Ok(Verdict::Group(self.group)),
+        }
+    }
+}
+
+impl Switch for SparseSwitch {
+    fn process(&mut self, _now: Time, ingress: PortId, packet: &mut PacketMut<'_>, _ports: &dyn PortView) -> Verdict {
+        self.receive(ingress, packet).unwrap_or_else(Verdict::Drop)
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_transmit(&mut self, _now: Time, buf: &mut [u8]) -> Option<Emission> {
+        self.poll_answer(buf).or_else(|| self.poll_notice(buf))
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let versions: usize = self.versions.iter().map(Version::memory_bytes).sum();
+        size_of::<SparseSwitch>()
+            + versions
+            + heap_bytes(&self.versions)
+            + heap_bytes(&self.members)
+            + self.ready.capacity() * size_of::<usize>()
+            + self.notices.memory_bytes()
+            + self.inquiry.memory_bytes()
+    }
+
+    fn report(&self) -> SwitchReport {
+        let waiting = || self.versions.iter().filter(|version| version.state == State::Open);
+        let waits_for =
+            |child: &ChildId| waiting().any(|version| !version.children[child.index()].received.is_complete());
+        SwitchReport {
+            slots: self.slots.len() as u32,
+            slots_waiting: waiting().count() as u32,
+            missing: (0..self.members.len() as u16).map(ChildId).filter(waits_for).collect(),
+            lag: None,
+            blocks_completed: self.counters.blocks_completed,
+            contributions: self.counters.shards,
+            metrics: self.counters.metrics(),
+            orders: Vec::new(),
+        }
+    }
+
+    fn questions(&self) -> u64 {
+        1 << Kind::Query as u8
+    }
+}
