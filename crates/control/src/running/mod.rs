@@ -16,6 +16,7 @@ use crate::client::Client;
 use crate::memory::JobShape;
 use crate::plan::{Plan, Ticket};
 use crate::report::MemberState;
+use crate::tidings::Told;
 use crate::watch::{Departed, Suspicion, Watch};
 
 /// One child of a running job, or the switch above.
@@ -113,6 +114,8 @@ pub(crate) struct Running {
     pub absences: Vec<Absence>,
     /// Changes of what is known of who is gone.
     pub departures: u32,
+    /// What of it operators were told.
+    pub(crate) told: Told,
 }
 
 impl Running {
@@ -134,6 +137,7 @@ impl Running {
             servers,
             absences,
             departures,
+            told: Told::default(),
         }
     }
 
