@@ -2,6 +2,7 @@
 
 mod absence;
 mod departed;
+mod news;
 mod servers;
 
 use std::net::Ipv4Addr;
@@ -11,12 +12,12 @@ use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::time::{Span, Time};
 
 pub(crate) use self::absence::Absence;
+use self::news::Told;
 use crate::admission::Timers;
 use crate::client::Client;
 use crate::memory::JobShape;
 use crate::plan::{Plan, Ticket};
 use crate::report::MemberState;
-use crate::tidings::Told;
 use crate::watch::{Departed, Suspicion, Watch};
 
 /// One child of a running job, or the switch above.

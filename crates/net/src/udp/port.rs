@@ -41,12 +41,27 @@ impl Destination {
 
     /// What is known of the longest packet that the way there holds: longer ones leave in pieces.
     pub fn set_limit(&mut self, limit: Option<usize>) {
-        self.limit = limit;
+        let before = std::mem::replace(&mut self.limit, limit);
+        match (before, limit, self.remote()) {
+            (before, Some(bytes), Some(peer)) if before.is_none_or(|before| bytes < before) => {
+                tracing::warn!(%peer, bytes, "path shrunk: longer packets to this peer travel in pieces");
+            }
+            (Some(before), _, Some(peer)) if limit.is_none_or(|limit| limit > before) => {
+                tracing::info!(%peer, bytes = limit, "path widened: longer packets reach this peer again");
+            }
+            _ => {}
+        }
     }
 
     /// The longest packet that the way there holds, if that is known to be little.
     pub fn limit(&self) -> Option<usize> {
         self.limit
+    }
+
+    /// The same way as that one, which is known already.
+    pub fn along(mut self, known: Option<&Destination>) -> Destination {
+        self.limit = known.and_then(Destination::limit);
+        self
     }
 }
 
