@@ -170,7 +170,7 @@ class Stage:
         for daemon in reversed(self.daemons):
             daemon.send_signal(signal.SIGTERM)
         for daemon in self.daemons:
-            daemon.communicate(timeout=60)
+            daemon.communicate(timeout=240)
         self.ip("netns", "del", self.name)
 
 
