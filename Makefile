@@ -66,6 +66,7 @@ docs: build $(VENV)/.docs-tools ## The site: target/site/index.html; a dead link
 # In a virtual environment of its own: nothing of ours needs them.
 $(VENV)/.docs-tools: $(VENV)/.tools pyproject.toml
 	test -x $(VENV)-docs/bin/python || python3 -m venv $(VENV)-docs
+	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'
 	$(VENV)-docs/bin/python -m pip install --quiet 'mkdocs==1.6.1' 'mkdocs-material==9.8.1' 'mkdocstrings-python==2.0.11'
 	@touch $@
 
