@@ -12,7 +12,7 @@ export PIP_QUIET := 1
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
-.PHONY: help build test test-tools check without-protocol demo bench bench-sim torch train ddp-step test-torch test-torch-oldest conformance static wheel clean
+.PHONY: help build test test-tools check without-protocol docs demo bench bench-sim torch train ddp-step test-torch test-torch-oldest conformance static wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ $(VENV)/.tools: pyproject.toml
 	$(PYTHON) -m pip install --quiet 'maturin>=1.9.4,<2' 'numpy>=1.24'
 	@touch $@
 
-test: build test-tools check without-protocol ## Everything that must hold; where PyTorch cannot be installed, all but its tests
+test: build test-tools check without-protocol docs ## Everything that must hold; where PyTorch cannot be installed, all but its tests
 	cargo test --workspace --quiet
 	# Each bench once: those of the machines stood still for a while, and nobody saw it.
 	cargo test --package tributary-proto --benches --quiet > /dev/null
@@ -42,8 +42,8 @@ test: build test-tools check without-protocol ## Everything that must hold; wher
 check: test-tools ## Formatting, lints and types only
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	$(VENV)/bin/ruff check python tests benches examples experiments
-	$(VENV)/bin/ruff format --check python tests benches examples experiments
+	$(VENV)/bin/ruff check python tests benches examples experiments scripts/site
+	$(VENV)/bin/ruff format --check python tests benches examples experiments scripts/site
 	$(VENV)/bin/mypy
 
 # After clippy, which leaves the dependencies checked.
@@ -53,9 +53,21 @@ without-protocol: check ## That a protocol is a folder: without NAME's (canary's
 test-tools: $(VENV)/.test-tools
 
 $(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
-	scripts/apt-install iproute2 nftables tshark systemd
+	scripts/apt-install iproute2 nftables tshark systemd prometheus curl openssl
 	$(PYTHON) -m pip install --quiet 'pytest>=8' 'ruff>=0.12' 'mypy>=1.16' 'ml_dtypes>=0.4' \
 	    'matplotlib>=3.7' 'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1'
+	@touch $@
+
+docs: build $(VENV)/.docs-tools ## The site: target/site/index.html; a dead link is an error
+	scripts/site $(VENV)
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
+	@echo "ready: target/site/index.html"
+
+# In a virtual environment of its own: nothing of ours needs them.
+$(VENV)/.docs-tools: $(VENV)/.tools pyproject.toml
+	test -x $(VENV)-docs/bin/python || python3 -m venv $(VENV)-docs
+	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'
+	$(VENV)-docs/bin/python -m pip install --quiet 'mkdocs==1.6.1' 'mkdocs-material==9.8.1' 'mkdocstrings-python==2.0.11'
 	@touch $@
 
 demo: build ## Watch a switch and four workers sum real tensors, as root on links of 1 Gbit/s
@@ -104,6 +116,6 @@ wheel: $(VENV)/.tools ## dist/*.whl and the source distribution; as root the whe
 	scripts/try-wheel dist/tributary_ina-*.whl
 
 clean: ## Remove what was built
-	rm -rf target $(VENV) .venv-oldest dist python/tributary/*.so
+	rm -rf target $(VENV) $(VENV)-docs .venv-oldest dist python/tributary/*.so
 	find python tests -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf .pytest_cache .ruff_cache .mypy_cache

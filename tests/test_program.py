@@ -231,7 +231,7 @@ def test_a_reader_that_goes_away_is_no_error(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_switch_ends_cleanly_on(number: int) -> None:
-    result = Daemon().stop(number)
+    result = Daemon("--log", "warn").stop(number)
     assert (result.returncode, result.stderr) == (0, "")
 
 
@@ -276,10 +276,9 @@ def test_status_of_no_switch_is_a_sentence() -> None:
 def test_metrics_and_jobs_are_served_at_both_addresses(daemon: Daemon, job: str) -> None:
     assert program.run(*rank_of(daemon, job, 0, 1, "--elements", "100000")).returncode == 0
     for address in (daemon.address, daemon.ready["http"]):
-        with urllib.request.urlopen(f"http://{address}/metrics") as answer:
-            text = answer.read().decode()
-        assert "# TYPE tributary_" in text
-        assert text.rstrip().endswith("# EOF")
+        for path in ("metrics", "metrics/jobs"):
+            with urllib.request.urlopen(f"http://{address}/{path}") as answer:
+                assert "# TYPE tributary_" in answer.read().decode()
         with urllib.request.urlopen(f"http://{address}/jobs") as answer:
             assert isinstance(json.load(answer), dict | list)
 

@@ -7,6 +7,7 @@
 mod address;
 mod commands;
 mod failure;
+mod log;
 mod npy;
 mod output;
 mod program;
@@ -30,9 +31,15 @@ pub fn run(program: &Program, args: impl IntoIterator<Item = OsString>) -> i32 {
         Ok(cli) => cli,
         Err(error) => return not_parsed(&error),
     };
-    output::start_log();
     let json = cli.command.json();
-    match cli.command.run(program) {
+    let log = match cli.command.log().and_then(|log| log.start()) {
+        Ok(log) => log,
+        Err(failure) => return failure.report(json),
+    };
+    let outcome = cli.command.run(program);
+    // The complaint is the last line.
+    drop(log);
+    match outcome {
         Ok(()) => 0,
         Err(failure) => failure.report(json),
     }

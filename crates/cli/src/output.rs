@@ -1,9 +1,8 @@
-//! Everything that the program prints: lines and JSON to stdout, complaints and the log to stderr.
+//! Everything that the program prints: lines and JSON to stdout, complaints to stderr.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
-use tracing_subscriber::EnvFilter;
 
 /// Prints a line to stdout.
 pub fn line(text: &str) -> io::Result<()> {
@@ -20,13 +19,6 @@ pub fn json(value: &impl Serialize) -> io::Result<()> {
 /// Prints a line to stderr; where even that is impossible, nobody is there to be told.
 pub fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
-}
-
-/// Sends the log to stderr: warnings, or what `TRIBUTARY_LOG` asks for (`debug`, `tributary_net=trace`).
-pub fn start_log() {
-    let filter = EnvFilter::try_from_env("TRIBUTARY_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    // Fails only where a log is set up already, as in an embedding process: then that one serves.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).try_init();
 }
 
 /// Numbers in a row: `0, 2, 3`; a dash where there are none.

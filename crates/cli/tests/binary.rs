@@ -13,7 +13,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn tributary(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tributary"));
-    command.args(words).env_remove("TRIBUTARY_SWITCH").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(words)
+        .env_remove("TRIBUTARY_SWITCH")
+        .env("TRIBUTARY_LOG", "warn")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 

@@ -27,6 +27,7 @@ pub mod routes;
 mod running;
 mod servers;
 mod shares;
+mod tidings;
 pub mod tokens;
 pub mod trees;
 mod watch;
@@ -44,4 +45,5 @@ pub use report::{AboveView, JobServerView, JobView, MemberState, MemberView, Off
 pub use request::JoinRequest;
 pub use servers::{JobServer, ServerOffer, ServerPlace, Servers};
 pub use shares::divide;
+pub use tidings::{End, Tiding};
 pub use watch::{Departed, Gone, Suspect};

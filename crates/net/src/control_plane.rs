@@ -7,6 +7,8 @@
 mod above;
 mod addresses;
 mod alibi;
+mod books;
+mod looks;
 mod members;
 mod operator;
 mod servers;
@@ -14,24 +16,25 @@ mod shards;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot, watch};
 use tributary_control::{
-    Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, Suspect, SwitchJoin, Ticket,
+    Admitted, Control, Effect, JobName, JoinRequest, Limits, Refusal, Suspect, SwitchJoin, Ticket,
 };
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::Time;
 
 use self::above::{News, WatchesAbove};
+use self::books::Books;
+pub(crate) use self::books::{Account, Totals};
 pub(crate) use self::members::OpenWatch;
 pub(crate) use self::shards::{Shard, Sighting, Sightings, used_by};
 use crate::ascent::{Ascender, Question, Said};
 use crate::clock::{Clock, duration};
 use crate::pool_size;
-use crate::shard::ShardReport;
 use crate::token::Token;
 
 struct State {
@@ -52,14 +55,14 @@ pub(crate) struct ControlPlane {
     heard_above: tokio::sync::Mutex<Option<UnboundedReceiver<Said>>>,
     watches_above: Option<WatchesAbove>,
     news_from_above: tokio::sync::Mutex<Option<UnboundedReceiver<(JobId, News)>>>,
+    /// What has happened since the start.
+    books: Mutex<Books>,
 }
 
 /// How often shards are asked when nothing hangs on it.
 const LOOK_EVERY: Duration = Duration::from_millis(1_000);
 /// How often while a decision hangs on it.
 const LOOK_OFTEN: Duration = Duration::from_millis(50);
-/// An operator's view is at most this old; a flood of requests does not become a flood of questions to the shards.
-const FRESH: Duration = Duration::from_millis(200);
 
 /// The way to the switch above, where its answers come out, and what shows there whose jobs they are.
 type WayUp = ((Ascender, UnboundedReceiver<Said>), Option<Token>);
@@ -105,6 +108,7 @@ impl ControlPlane {
             heard_above: tokio::sync::Mutex::new(heard_above),
             watches_above,
             news_from_above: tokio::sync::Mutex::new(news_from_above),
+            books: Mutex::default(),
         }
     }
 
@@ -222,7 +226,6 @@ impl ControlPlane {
         let mut adopted = 0;
         for shard in &self.shards {
             for (name, job) in shard.found().come().await.unwrap_or_default() {
-                tracing::info!(job = %name, id = job.config.job.0, "a job that runs was taken over");
                 self.state().control.adopt(self.now(), &name, job.protocol, job.config, job.members);
                 adopted += 1;
             }
@@ -300,6 +303,7 @@ impl ControlPlane {
 
     async fn carry_out(&self) {
         loop {
+            self.note_tidings();
             let Some(effect) = self.state().control.poll_effect() else {
                 if let Some(watches) = &self.watches_above {
                     watches.keep(&self.state().control);
@@ -316,7 +320,7 @@ impl ControlPlane {
                 }
                 Effect::Install(plan) => self.install(plan).await,
                 Effect::Resize(id, slots) => shards::resize(&self.shards, id, slots).await,
-                Effect::Remove(id) => shards::remove(&self.shards, id).await,
+                Effect::Remove(id) => self.remove(id).await,
                 Effect::Ascend { name, question, mut ranks, most_slots, switches } => {
                     if let Some(ascender) = &self.ascender {
                         let here = ranks.len() as u16;
@@ -332,65 +336,6 @@ impl ControlPlane {
                         ascender.leave(name, job, key, wid, lost);
                     }
                 }
-            }
-        }
-    }
-
-    async fn install(&self, plan: Arc<Plan>) {
-        let id = plan.config.job;
-        let outcome = shards::install(&self.shards, &plan).await.map_err(|error| error.to_string());
-        match &outcome {
-            Ok(()) => tracing::info!(
-                job = %plan.name, id = id.0, world = plan.config.world, protocol = plan.protocol.name,
-                slots = plan.config.slots, elements_per_packet = plan.config.elements_per_packet, "job installed"
-            ),
-            Err(why) => tracing::error!(job = %plan.name, id = id.0, %why, "job not installed"),
-        }
-        // What was seen before knows nothing of the job: whoever asks from now on sees its figures.
-        self.sightings.lock().await.at = None;
-        self.state().control.installed(self.now(), id, outcome);
-    }
-
-    /// What the shards say, at most [`FRESH`] old and newer than every job.
-    pub async fn sightings(&self) -> Sightings {
-        self.look(FRESH).await
-    }
-
-    /// Asks every shard, unless it was done within `fresh`, and passes members' signs of life on.
-    async fn look(&self, fresh: Duration) -> Sightings {
-        let mut sightings = self.sightings.lock().await;
-        let before = self.now();
-        if sightings.at.is_some_and(|at| duration(before.since(at)) < fresh) {
-            return sightings.clone();
-        }
-        let asked: Vec<_> = self.shards.iter().map(|shard| shard.report()).collect();
-        for (sighting, answer) in sightings.shards.iter_mut().zip(asked) {
-            match answer.come().await {
-                Ok(report) => {
-                    self.pass_on_signs(self.now(), &report);
-                    sighting.update(report);
-                }
-                Err(_) => sighting.alive = false,
-            }
-        }
-        sightings.at = Some(self.now());
-        sightings.clone()
-    }
-
-    /// A shard has a clock of its own: what it tells is how long ago something was.
-    fn pass_on_signs(&self, now: Time, report: &ShardReport) {
-        let mut state = self.state();
-        for job in &report.jobs {
-            state.control.absent(now, job.id, &job.absent);
-            for (wid, seen) in job.report.last_seen.iter().enumerate() {
-                if let Some(seen) = seen {
-                    let ago = report.now.since(*seen);
-                    state.control.heard(job.id, ChildId(wid as u16), Time(now.0.saturating_sub(ago.0)));
-                }
-            }
-            if let Some(seen) = job.report.others_last_seen {
-                let ago = report.now.since(seen);
-                state.control.heard_above(job.id, Time(now.0.saturating_sub(ago.0)));
             }
         }
     }

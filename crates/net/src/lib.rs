@@ -19,6 +19,7 @@ pub mod group;
 pub mod heap;
 mod http;
 mod memory;
+pub mod metrics;
 mod outbox;
 pub mod pool_size;
 pub mod process;

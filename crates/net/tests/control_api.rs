@@ -335,19 +335,18 @@ fn what_operators_read_shows_members_and_strangers_and_never_a_key() {
     let strangers = client::status(http).unwrap().switch.strangers;
     assert_eq!(strangers.keys().collect::<Vec<_>>(), ["bad_magic", "bad_version", "truncated"]);
     for addr in [switch.listen_addr(), http] {
-        for path in ["/status", "/switch", "/jobs", "/jobs/a", "/metrics", "/healthz"] {
+        for path in ["/status", "/switch", "/jobs", "/jobs/a", "/metrics", "/metrics/jobs", "/healthz"] {
             let answer = get(addr, path);
             assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
             assert!(!answer.contains(&key), "{path}");
         }
     }
-    let metrics = get(http, "/metrics");
+    let metrics = get(http, "/metrics") + &get(http, "/metrics/jobs");
     for line in [
-        r#"tributary_job_world{job="a",id="1"} 1"#,
-        r#"tributary_job_members{job="a",id="1",state="present"} 1"#,
+        r#"tributary_job_world{name="a",id="1"} 1"#,
+        r#"tributary_job_members{name="a",id="1",state="present"} 1"#,
         r#"tributary_strangers_total{reason="truncated"} 1"#,
         r#"tributary_shard_up{shard="0"} 1"#,
-        "# EOF",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }

@@ -89,14 +89,15 @@ fn what_a_protocol_counts_reaches_status_and_metrics_of_every_switch() {
             let status = client::status(switch.udp_addr()).unwrap();
             let shared = status.switch.shared.iter().find(|shared| shared.protocol == protocol.name).unwrap();
             assert!(shared.bytes > 0 && shared.slots > 0 && !shared.metrics.is_empty(), "{shared:?}");
-            let metrics = scrape(switch);
+            let metrics = scrape(switch, "/metrics");
+            let of_jobs = scrape(switch, "/metrics/jobs");
             for metric in &shared.metrics {
-                let line = format!("\ntributary_{}_{}", protocol.name, metric.name);
+                let line = format!("\ntributary_{}_{}", protocol.name.replace('-', "_"), metric.name);
                 assert!(metrics.contains(&line), "{line} in {metrics}");
             }
             for metric in &status.jobs[0].metrics {
-                let line = format!("\n# HELP tributary_{}_job_{} {}", protocol.name, metric.name, metric.help);
-                assert!(metrics.contains(&line), "{line} in {metrics}");
+                let line = format!("\ntributary_{}_job_{}", protocol.name.replace('-', "_"), metric.name);
+                assert!(of_jobs.contains(&line), "{line} in {of_jobs}");
             }
         }
         group.close();
@@ -104,9 +105,10 @@ fn what_a_protocol_counts_reaches_status_and_metrics_of_every_switch() {
 }
 
 /// What monitoring reads of a switch.
-fn scrape(switch: &RunningFabricSwitch) -> String {
+fn scrape(switch: &RunningFabricSwitch, path: &str) -> String {
     let mut stream = TcpStream::connect(switch.udp_addr()).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: switch\r\nConnection: close\r\n\r\n").unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: switch\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

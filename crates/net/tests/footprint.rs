@@ -67,14 +67,14 @@ fn job(switch: SocketAddr, number: u32, strangers: &UdpSocket) {
     strangers.send_to(&number.to_be_bytes().repeat(1 + number as usize % 20), switch).unwrap();
     if number.is_multiple_of(10) {
         assert_eq!(client::status(switch).unwrap().jobs.len(), 1);
-        assert!(metrics(switch).contains(&format!("job-{number}")));
+        assert!(job_metrics(switch).contains(&format!("job-{number}")));
     }
     group.close();
 }
 
-fn metrics(switch: SocketAddr) -> String {
+fn job_metrics(switch: SocketAddr) -> String {
     let mut stream = TcpStream::connect(switch).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: switch\r\n\r\n").unwrap();
+    stream.write_all(b"GET /metrics/jobs HTTP/1.1\r\nHost: switch\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

@@ -15,6 +15,7 @@ mod switch;
 mod traffic;
 
 use crate::failure::Failure;
+use crate::log::LogArgs;
 use crate::program::Program;
 
 const EXAMPLES: &str = "\
@@ -31,7 +32,8 @@ Examples:
   What is wrong with this machine:     tributary doctor --switch 10.0.0.1
 
 Errors are one sentence on stderr. Exit codes: 0 done, 1 failed, 2 called wrongly.
-TRIBUTARY_SWITCH stands for --switch; TRIBUTARY_LOG=debug shows the log.";
+TRIBUTARY_SWITCH stands for --switch; TRIBUTARY_LOG=debug shows the log of any command, with
+TRIBUTARY_LOG_FORMAT=json as objects.";
 
 /// Sums tensors inside the network instead of at the hosts.
 #[derive(clap::Parser)]
@@ -95,6 +97,15 @@ impl Command {
             Command::Star(_) | Command::Completions(_) | Command::Man(_) => false,
             Command::Reproduce(args) => args.json,
             Command::Sim(args) => args.json(),
+        }
+    }
+
+    /// What is to be logged, and how.
+    pub fn log(&self) -> Result<LogArgs, Failure> {
+        match self {
+            Command::Switch(args) => Ok(args.log.clone()),
+            Command::Ps(args) => Ok(args.log.clone()),
+            _ => LogArgs::of_environment(),
         }
     }
 

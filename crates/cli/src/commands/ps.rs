@@ -10,6 +10,7 @@ use tributary_net::server::{RunningServer, ServerOptions};
 
 use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
+use crate::log::LogArgs;
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -49,6 +50,8 @@ pub struct Args {
     /// Print one JSON object when ready, and one at the end
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Serves until a signal asks to stop.

@@ -17,6 +17,7 @@ use tributary_proto::protocols;
 use super::fabric;
 use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
+use crate::log::LogArgs;
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -53,6 +54,7 @@ Packets come by UDP and control by TCP at the same port; with --cores above 1 th
 receive at UDP ports that the system assigns. /status, /jobs and /metrics are served there too.
 On SIGHUP it reads quotas and tokens anew; running jobs stay. On SIGTERM it takes no more joins and ends when
 nothing is being summed any more, or after finish_s; on Ctrl-C, and on a second signal, at once.
+The log goes to stderr: jobs that are formed, refused or ended, members that are lost, paths that shrink.
 Exit codes: 0 when it was asked to stop; 2 for settings that a person has to mend, a port that is taken among them.";
 
 /// The option of protocols whose jobs share aggregators.
@@ -107,6 +109,8 @@ pub struct Args {
     /// Print one JSON object when ready, and one at the end
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Serves until a signal asks to stop.

@@ -15,6 +15,7 @@ use crate::name::JobName;
 use crate::plan::Plan;
 use crate::running::Running;
 use crate::servers::Servers;
+use crate::tidings::Tiding;
 
 impl Control {
     /// Takes a job over that runs already, all of whose ranks are workers here: this control plane was started anew.
@@ -65,6 +66,8 @@ impl Control {
             former.superseded = true;
         }
         self.last_id = self.last_id.max(id);
-        self.running.insert(id, Running::adopted(now, Arc::new(plan)));
+        let plan = Arc::new(plan);
+        self.tidings.push_back(Tiding::Adopted(plan.clone()));
+        self.running.insert(id, Running::adopted(now, plan));
     }
 }

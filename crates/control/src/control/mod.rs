@@ -8,6 +8,7 @@ mod absence;
 mod adopt;
 mod ascending;
 mod contest;
+mod holding;
 mod rendezvous;
 mod report;
 mod servers;
@@ -29,6 +30,7 @@ use crate::plan::{Admitted, Effect, Ticket};
 use crate::refusal::Refusal;
 use crate::request::JoinRequest;
 use crate::running::Running;
+use crate::tidings::Tiding;
 use crate::watch::Suspect;
 
 /// All jobs of one switch.
@@ -48,14 +50,16 @@ pub struct Control {
     pub(crate) has_parent: bool,
     /// Recent disagreements, for the ranks that come late to them.
     pub(crate) quarrels: BTreeMap<JobName, Quarrel>,
-    last_id: JobId,
+    pub(crate) last_id: JobId,
     last_ticket: Ticket,
     pub(crate) last_question: u64,
-    effects: VecDeque<Effect>,
+    pub(crate) effects: VecDeque<Effect>,
     /// Whose hosts are to be asked.
     pub(crate) suspects: VecDeque<Suspect>,
     /// Something may be decided as soon as the newest signs of life are known.
     pub(crate) urgent: bool,
+    /// What the driver has not heard yet.
+    pub(crate) tidings: VecDeque<Tiding>,
     pub(crate) stopping: bool,
 }
 
@@ -77,6 +81,7 @@ impl Control {
             effects: VecDeque::new(),
             suspects: VecDeque::new(),
             urgent: false,
+            tidings: VecDeque::new(),
             stopping: false,
         }
     }
@@ -199,7 +204,10 @@ impl Control {
         let Some(job) = self.running.get_mut(&id) else { return };
         let tickets = job.start(now);
         let admitted = match outcome {
-            Ok(()) => Ok(job.plan.clone()),
+            Ok(()) => {
+                self.tidings.push_back(Tiding::Formed(job.plan.clone()));
+                Ok(job.plan.clone())
+            }
             Err(why) => {
                 let refusal = Refusal::NotInstalled { job: job.plan.name.clone(), why };
                 self.remove(id);
@@ -354,44 +362,5 @@ impl Control {
 
     pub(crate) fn effect(&mut self, effect: Effect) {
         self.effects.push_back(effect);
-    }
-
-    pub(crate) fn install(&mut self, job: Running) {
-        let id = job.plan.config.job;
-        self.owners.insert(job.plan.name.clone(), id);
-        let plan = job.plan.clone();
-        self.effects.push_back(Effect::Install(plan.clone()));
-        self.running.insert(id, job);
-        self.servers_changed(&plan);
-    }
-
-    /// Takes a job out; returns the joins that still waited for its installation.
-    pub(crate) fn remove(&mut self, id: JobId) -> Vec<Ticket> {
-        let Some(job) = self.running.remove(&id) else { return Vec::new() };
-        // Its name and its memory may be what others wait for.
-        self.urgent |= self.awaits_signs();
-        if self.owners.get(&job.plan.name) == Some(&id) {
-            self.owners.remove(&job.plan.name);
-        }
-        self.effects.push_back(Effect::Remove(id));
-        self.spread_out();
-        self.servers_changed(&job.plan);
-        if let Some(uplink) = &job.plan.uplink {
-            let (name, key, wid) = (job.plan.name.clone(), job.plan.config.key, uplink.wid);
-            let lost = !job.has_ended_well();
-            self.effects.push_back(Effect::Descend { name, job: id, key, wid, lost });
-        }
-        job.into_waiting()
-    }
-
-    /// The next id that no job has: one that was given back comes again after 65,535 others, so that packets that are
-    /// still under way for an old job do not reach a new one.
-    pub(crate) fn next_id(&mut self) -> JobId {
-        loop {
-            self.last_id = JobId(self.last_id.0.checked_add(1).unwrap_or(1));
-            if !self.running.contains_key(&self.last_id) {
-                return self.last_id;
-            }
-        }
     }
 }

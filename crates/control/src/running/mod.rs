@@ -2,6 +2,7 @@
 
 mod absence;
 mod departed;
+mod news;
 mod servers;
 
 use std::net::Ipv4Addr;
@@ -11,6 +12,7 @@ use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::time::{Span, Time};
 
 pub(crate) use self::absence::Absence;
+use self::news::Told;
 use crate::admission::Timers;
 use crate::client::Client;
 use crate::memory::JobShape;
@@ -113,6 +115,8 @@ pub(crate) struct Running {
     pub absences: Vec<Absence>,
     /// Changes of what is known of who is gone.
     pub departures: u32,
+    /// What of it operators were told.
+    pub(crate) told: Told,
 }
 
 impl Running {
@@ -134,6 +138,7 @@ impl Running {
             servers,
             absences,
             departures,
+            told: Told::default(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Errors of the control API: a status, a sentence and a word.
 
-use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use tributary_control::{BadName, Refusal};
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::wire;
@@ -122,8 +122,18 @@ impl From<Refusal> for ApiError {
     }
 }
 
+/// What an answer says that is an error, for those it passes on its way out.
+#[derive(Clone)]
+pub struct Said {
+    /// The word.
+    pub code: String,
+    /// The sentence.
+    pub error: String,
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status, Json(self.body)).into_response()
+        let said = Said { code: self.body.code.clone(), error: self.body.error.clone() };
+        (self.status, Extension(said), Json(self.body)).into_response()
     }
 }

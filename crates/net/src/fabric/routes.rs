@@ -49,7 +49,7 @@ pub fn seat(place: Place) -> Router {
         .route("/jobs/{name}/leave", post(routes::leave))
         .route("/jobs/{name}/standing", post(routes::standing))
         .with_state(place.api.clone());
-    routes::with_fallbacks(routes::readable(place.api).merge(own).merge(same))
+    routes::with_fallbacks(routes::readable(place.api.clone()).merge(own).merge(same), place.api.plane)
 }
 
 /// At every other switch: requests go on to the seat, which says what is to be installed here.
@@ -62,7 +62,7 @@ pub fn elsewhere(place: Place) -> Router {
         .route("/fabric/sync", post(sync))
         .route("/fabric/jobs", post(installed))
         .with_state(place.clone());
-    routes::with_fallbacks(routes::readable(place.api).merge(own))
+    routes::with_fallbacks(routes::readable(place.api.clone()).merge(own), place.api.plane)
 }
 
 /// Whom a request is from: the host that a switch passes it on for, or who has sent it.
@@ -105,10 +105,8 @@ async fn join(
         return Err(ApiError::no_trees(asked, &why));
     }
     fit(&place.fabric, &mut request);
-    let (rank, addr) = (request.rank, request.addr);
-    let plan = place.api.plane.join(&name, request).await.inspect_err(|refusal| {
-        tracing::info!(job = %name, rank, %addr, code = refusal.code(), %refusal, "join refused");
-    })?;
+    let rank = request.rank;
+    let plan = place.api.plane.join(&name, request).await?;
     let mut reply = JoinReply::new(&plan, ChildId(rank), place.api.listen, vec![place.fabric.port]);
     // Gone already, if it could not be told to all: then it is no use to its members either.
     let planned = async { place.seat.as_ref()?.job(plan.config.job).await };

@@ -7,7 +7,6 @@
 pub(crate) mod access;
 pub(crate) mod body;
 pub(crate) mod door;
-mod metrics;
 pub(crate) mod routes;
 pub(crate) mod view;
 
@@ -41,6 +40,9 @@ const STUCK_TIMEOUT: Duration = Duration::from_secs(30);
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time that answers have to leave when the server stops.
 const FAREWELL: Duration = Duration::from_millis(500);
+
+/// The code of an error: nobody more is let in.
+const TOO_MANY: &str = "too_many_connections";
 
 /// Where a request came from, and which of our addresses it came to.
 #[derive(Clone, Copy, Debug)]
@@ -178,7 +180,11 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, door: Arc<Doo
                 let has_members = || plane.with_control(|control| control.has_members_at(from.ip()));
                 match door.enter(from.ip(), has_members) {
                     Ok(visit) => drop(tokio::spawn(converse(stream, from, router.clone(), Arc::new(visit)))),
-                    Err(full) => turn_away(&stream, full),
+                    Err(full) => {
+                        plane.count_error(TOO_MANY);
+                        tracing::info!(from = %from.ip(), code = TOO_MANY, error = full.sentence(), "request refused");
+                        turn_away(&stream, full);
+                    }
                 }
             }
             Err(error) => {
@@ -191,7 +197,7 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, door: Arc<Doo
 
 /// Says why, if that fits the kernel's buffer, and keeps nothing.
 fn turn_away(stream: &TcpStream, full: Full) {
-    let body = ErrorBody { error: full.sentence().into(), code: "too_many_connections".into(), rank: None };
+    let body = ErrorBody { error: full.sentence().into(), code: TOO_MANY.into(), rank: None };
     let body = serde_json::to_string(&body).unwrap_or_default();
     let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close";
     let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());

@@ -7,14 +7,14 @@ use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use tributary_control::{Departed, JobName, Refusal};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::protocol::Placement;
 
-use crate::api::error::ApiError;
+use crate::api::error::{ApiError, Said};
 use crate::api::{
     Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, OfferBody, OfferReply, RetireBody, ServedBody,
     StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, WatchBody, from_hex,
@@ -23,11 +23,15 @@ use crate::control_plane::{ControlPlane, OpenWatch, used_by};
 use crate::http::body::{read, read_long};
 use crate::http::door::Visit;
 use crate::http::view::Viewer;
-use crate::http::{Held, Identity, Peer, metrics};
+use crate::http::{Held, Identity, Peer};
+use crate::metrics;
 use crate::status::{SwitchInfo, SwitchStatus};
 
 /// Largest body of a switch's join: a thousand ranks.
 const MAX_SWITCH_BODY: usize = 1024 * 1024;
+
+/// Characters of a path that the log repeats: a job's name, and what is around it.
+const LOGGED_PATH: usize = 128;
 
 /// What the handlers work on.
 #[derive(Clone)]
@@ -51,12 +55,12 @@ pub fn members(plane: Arc<ControlPlane>, identity: Identity) -> Router {
         .route("/servers/watch", post(serve))
         .route("/servers/leave", post(retire))
         .with_state(api.clone());
-    with_fallbacks(readable(api).merge(posts))
+    with_fallbacks(readable(api.clone()).merge(posts), api.plane)
 }
 
 /// What changes nothing: for the operators' own address.
 pub fn operators(plane: Arc<ControlPlane>, identity: Identity) -> Router {
-    with_fallbacks(readable(api(plane, identity)))
+    with_fallbacks(readable(api(Arc::clone(&plane), identity)), plane)
 }
 
 fn api(plane: Arc<ControlPlane>, identity: Identity) -> Api {
@@ -76,13 +80,38 @@ pub(crate) fn readable(api: Api) -> Router {
         .route("/switch", get(switch))
         .route("/jobs", get(jobs))
         .route("/jobs/{name}", get(job))
-        .route("/metrics", get(prometheus))
+        .route("/metrics", get(switch_metrics))
+        .route("/metrics/jobs", get(job_metrics))
         .route("/healthz", get(healthz))
         .with_state(api)
 }
 
-pub(crate) fn with_fallbacks(router: Router) -> Router {
-    router.fallback(nothing_there).method_not_allowed_fallback(wrong_method).layer(middleware::from_fn(admit))
+pub(crate) fn with_fallbacks(router: Router, plane: Arc<ControlPlane>) -> Router {
+    let router = router.fallback(nothing_there).method_not_allowed_fallback(wrong_method);
+    router.layer(middleware::from_fn(admit)).layer(middleware::from_fn_with_state(plane, note_errors))
+}
+
+/// Counts what is answered with an error, and tells operators of joins that were refused and of strangers at the door.
+async fn note_errors(
+    State(plane): State<Arc<ControlPlane>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // Whoever comes may write what they like there, at any length.
+    let path: String = request.uri().path().chars().take(LOGGED_PATH).collect();
+    let response = next.run(request).await;
+    if let Some(Said { code, error }) = response.extensions().get() {
+        plane.count_error(code);
+        let (from, is_strange) =
+            (peer.from, matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN));
+        match path.strip_prefix("/jobs/").and_then(|rest| rest.strip_suffix("/join")) {
+            Some(job) => tracing::info!(job, %from, code, error, "join refused"),
+            None if is_strange => tracing::info!(path, %from, code, error, "request refused"),
+            None => tracing::debug!(path, %from, code, error, "request failed"),
+        }
+    }
+    response
 }
 
 /// Turns away who may not use the switch, whatever is asked.
@@ -115,9 +144,7 @@ async fn join(
     }
     let (rank, world, addr) = (request.rank, request.world, request.addr);
     tracing::debug!(job = %name, rank, world, %addr, "join");
-    let plan = api.plane.join(&name, request).await.inspect_err(|refusal| {
-        tracing::info!(job = %name, rank, %addr, code = refusal.code(), %refusal, "join refused");
-    })?;
+    let plan = api.plane.join(&name, request).await?;
     // Its machine knows a worker by its place among the children; without one, packets go from rank to rank.
     let aggregates = plan.protocol.placement == Placement::Trees;
     let wid = plan.child_of(rank).filter(|_| aggregates).unwrap_or(ChildId(rank));
@@ -144,9 +171,7 @@ async fn join_switch(
     let (ranks, incarnation) = (join.ranks.len(), join.incarnation);
     let from = peer.from;
     tracing::debug!(job = %name, ranks, %from, "a switch below joins");
-    let plan = api.plane.join_switch(&name, join).await.inspect_err(|refusal| {
-        tracing::debug!(job = %name, %from, code = refusal.code(), %refusal, "join of a switch refused");
-    })?;
+    let plan = api.plane.join_switch(&name, join).await?;
     let wid = plan.children.iter().position(|child| child.incarnation == Some(incarnation)).unwrap_or_default();
     Ok(Json(SwitchJoinReply::new(&plan, ChildId(wid as u16), api.listen, api.shard_ports())))
 }
@@ -303,9 +328,16 @@ async fn job(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Jo
     Ok(Json(Jobs { jobs }))
 }
 
-async fn prometheus(State(api): State<Api>) -> ([(HeaderName, &'static str); 1], String) {
-    let text = metrics::text(api.viewer.status().await);
-    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+async fn switch_metrics(State(api): State<Api>) -> impl IntoResponse {
+    exposition(metrics::switch_text(&api.viewer.scene().await))
+}
+
+async fn job_metrics(State(api): State<Api>) -> impl IntoResponse {
+    exposition(metrics::jobs_text(&api.viewer.scene().await))
+}
+
+fn exposition(text: String) -> ([(HeaderName, &'static str); 1], String) {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
 async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiError> {
@@ -320,7 +352,7 @@ async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiError> {
 }
 
 async fn nothing_there() -> ApiError {
-    let error = "there is nothing here; GET /status, /switch, /jobs, /jobs/NAME, /metrics or /healthz";
+    let error = "there is nothing here; GET /status, /switch, /jobs, /jobs/NAME, /metrics, /metrics/jobs or /healthz";
     ApiError::new(StatusCode::NOT_FOUND, "not_found", error.into())
 }
 

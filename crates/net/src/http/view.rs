@@ -15,6 +15,7 @@ use tributary_proto::protocols;
 
 use crate::control_plane::{ControlPlane, Sighting, Sightings};
 use crate::http::Identity;
+use crate::metrics::Scene;
 use crate::shard::{ShardJob, ShardReport};
 use crate::status::lag::LagStatus;
 use crate::status::{
@@ -80,6 +81,12 @@ impl Viewer {
             }
         }
         status
+    }
+
+    /// What monitoring is told.
+    pub async fn scene(&self) -> Scene {
+        let account = self.plane.account(&self.plane.sightings().await);
+        Scene { status: self.status().await, account }
     }
 
     async fn own_status(&self) -> SwitchStatus {

@@ -128,8 +128,7 @@ impl Ports {
             let used = self.ports[port.index()].as_mut().expect("a named port is in use");
             if used.owner == owner {
                 // One socket, one switch: it is at the address that it asked at last. The way there is the same.
-                let mut destination = destination;
-                destination.set_limit(used.destination.as_ref().and_then(Destination::limit));
+                let destination = destination.along(used.destination.as_ref());
                 (used.jobs, used.destination) = (used.jobs + 1, Some(destination));
                 return port;
             }

@@ -41,12 +41,27 @@ impl Destination {
 
     /// What is known of the longest packet that the way there holds: longer ones leave in pieces.
     pub fn set_limit(&mut self, limit: Option<usize>) {
-        self.limit = limit;
+        let before = std::mem::replace(&mut self.limit, limit);
+        match (before, limit, self.remote()) {
+            (before, Some(bytes), Some(peer)) if before.is_none_or(|before| bytes < before) => {
+                tracing::warn!(%peer, bytes, "path shrunk: longer packets to this peer travel in pieces");
+            }
+            (Some(before), _, Some(peer)) if limit.is_none_or(|limit| limit > before) => {
+                tracing::info!(%peer, bytes = limit, "path widened: longer packets reach this peer again");
+            }
+            _ => {}
+        }
     }
 
     /// The longest packet that the way there holds, if that is known to be little.
     pub fn limit(&self) -> Option<usize> {
         self.limit
+    }
+
+    /// The same way as that one, which is known already.
+    pub fn along(mut self, known: Option<&Destination>) -> Destination {
+        self.limit = known.and_then(Destination::limit);
+        self
     }
 }
 
@@ -259,6 +274,9 @@ fn grow(fd: i32, force: i32, ask: i32, bytes: usize) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     #[test]
@@ -282,5 +300,44 @@ mod tests {
             }
         }
         assert!(came.iter().map(Vec::as_slice).eq(bytes.chunks(100)));
+    }
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_path_that_shrinks_or_widens_is_a_line_of_the_log_and_one_that_stays_is_none() {
+        let written = Written::default();
+        let writer = written.clone();
+        let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let socket = UdpPort::open("127.0.0.1:0".parse().unwrap(), 1 << 16, 1 << 16).unwrap();
+        let mut way = socket.destination("127.0.0.1:9".parse().unwrap());
+        tracing::subscriber::with_default(log, || {
+            for limit in [None, Some(1_452), Some(1_452), Some(524), Some(1_452), None] {
+                way.set_limit(limit);
+            }
+            let _same = socket.destination("127.0.0.1:9".parse().unwrap()).along(Some(&way));
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        for (line, says) in lines.iter().zip(["shrunk", "shrunk", "widened", "widened"]) {
+            assert!(line.contains("127.0.0.1:9") && line.contains(&format!("path {says}")), "{line}");
+        }
+        assert!(
+            lines[0].contains("WARN") && lines[0].contains("bytes=1452") && lines[1].contains("bytes=524"),
+            "{text}"
+        );
     }
 }

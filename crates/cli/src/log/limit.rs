@@ -1,0 +1,135 @@
+//! At most so many lines of one kind: whoever makes a switch log cannot fill its disk, nor hide other lines in the noise.
+//! The first line of a kind that is written again says how many were left out. Debug and trace are for a person who asks
+//! for everything, and are not limited.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tracing_core::callsite::Identifier;
+use tracing_core::field::{Field, Visit};
+use tracing_core::{Event, Level, Metadata};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::layer::{Context, Filter};
+
+use super::Format;
+use super::sink::Sink;
+
+/// Lines of a kind that may come at once.
+const BURST: u32 = 100;
+/// And one more in each of these.
+const REFILL: Duration = Duration::from_millis(200);
+
+/// What one kind of line may still do.
+struct Bucket {
+    room: u32,
+    filled: Duration,
+    left_out: u64,
+}
+
+impl Bucket {
+    fn new(now: Duration) -> Bucket {
+        Bucket { room: BURST, filled: now, left_out: 0 }
+    }
+
+    /// How many lines were left out before this one; `None` if this one is left out too.
+    fn admit(&mut self, now: Duration) -> Option<u64> {
+        let more = now.saturating_sub(self.filled).as_nanos() / REFILL.as_nanos();
+        if more > 0 {
+            self.room = u32::try_from(more).unwrap_or(BURST).saturating_add(self.room).min(BURST);
+            self.filled = now;
+        }
+        if self.room == 0 {
+            self.left_out += 1;
+            return None;
+        }
+        self.room -= 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// The filter.
+pub struct Limit {
+    start: Instant,
+    buckets: Mutex<HashMap<Identifier, Bucket>>,
+    sink: Sink,
+    format: Format,
+}
+
+impl Limit {
+    /// Nothing was logged yet.
+    pub fn new(sink: Sink, format: Format) -> Limit {
+        Limit { start: Instant::now(), buckets: Mutex::default(), sink, format }
+    }
+}
+
+impl<S> Filter<S> for Limit {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        if *event.metadata().level() > Level::INFO {
+            return true;
+        }
+        let now = self.start.elapsed();
+        let admitted = {
+            let mut buckets = self.buckets.lock().expect("nobody panics while it holds this");
+            buckets.entry(event.metadata().callsite()).or_insert_with(|| Bucket::new(now)).admit(now)
+        };
+        if let Some(left_out) = admitted.filter(|&left_out| left_out > 0) {
+            self.sink.push(notice(left_out, event, self.format).into_bytes());
+        }
+        admitted.is_some()
+    }
+}
+
+/// The line that stands for those that were left out.
+fn notice(left_out: u64, event: &Event<'_>, format: Format) -> String {
+    let mut kind = Message::default();
+    event.record(&mut kind);
+    let mut time = String::new();
+    // Writing to a string does not fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+    let message = format!("{left_out} lines were left out that say: {}", kind.0);
+    match format {
+        Format::Text => format!("{time}  WARN {message}\n"),
+        Format::Json => {
+            let line = json!({ "timestamp": time, "level": "WARN", "message": message, "left_out": left_out });
+            format!("{line}\n")
+        }
+    }
+}
+
+/// What an event says, without its fields.
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storm_is_cut_short_and_the_next_line_says_how_many_were_left_out() {
+        let mut bucket = Bucket::new(Duration::ZERO);
+        let written = (0..10 * BURST).filter(|_| bucket.admit(Duration::ZERO).is_some()).count();
+        assert_eq!(written, BURST as usize);
+        assert_eq!(bucket.admit(REFILL), Some(u64::from(9 * BURST)));
+        assert_eq!(bucket.admit(REFILL), None, "one in each interval");
+        assert_eq!(bucket.admit(3 * REFILL), Some(1));
+        assert_eq!(bucket.admit(Duration::from_secs(3_600)), Some(0));
+        let written = (0..10 * BURST).filter(|_| bucket.admit(Duration::from_secs(3_600)).is_some()).count();
+        assert_eq!(written, BURST as usize - 1, "quiet times are not saved up");
+    }
+}

@@ -1,0 +1,102 @@
+//! The log: lines on stderr for people, or JSON for programs. A storm of one kind of line is cut short, and nothing that
+//! logs ever waits for whoever reads.
+
+mod limit;
+mod sink;
+
+use clap::ValueEnum;
+use tracing_subscriber::filter::{FilterExt, LevelFilter};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt};
+
+use self::limit::Limit;
+use self::sink::Sink;
+use crate::failure::Failure;
+
+/// The flags of daemons.
+#[derive(clap::Args, Clone, Debug)]
+pub struct LogArgs {
+    /// What to log: error, warn, info, debug or trace
+    #[arg(long = "log", value_name = "LEVEL", env = "TRIBUTARY_LOG", default_value = "info")]
+    pub level: String,
+    /// How the log is written
+    #[arg(long, value_name = "FORMAT", env = "TRIBUTARY_LOG_FORMAT", default_value = "text")]
+    pub log_format: Format,
+}
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// One object a line
+    Json,
+}
+
+impl LogArgs {
+    /// Of commands that are no daemons: warnings, unless the environment says otherwise.
+    pub fn of_environment() -> Result<LogArgs, Failure> {
+        let variable = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
+        let format = variable("TRIBUTARY_LOG_FORMAT", "text");
+        let log_format = Format::from_str(&format, false)
+            .map_err(|_| Failure::usage(format!("TRIBUTARY_LOG_FORMAT is '{format}': say text or json")))?;
+        Ok(LogArgs { level: variable("TRIBUTARY_LOG", "warn"), log_format })
+    }
+
+    /// A level, or several with the parts of the program that they are for: `info,tributary_net=trace`.
+    fn filter(&self) -> Option<EnvFilter> {
+        // A word alone would be taken for a part of the program.
+        let is_known = |word: &str| word.contains('=') || word.parse::<LevelFilter>().is_ok();
+        let all_known = self.level.split(',').all(is_known);
+        all_known.then(|| EnvFilter::builder().parse(&self.level).ok()).flatten()
+    }
+
+    /// Starts the log. What was logged has been written when the result is dropped.
+    pub fn start(&self) -> Result<Log, Failure> {
+        let filter = self.filter().ok_or_else(|| {
+            let asked = &self.level;
+            Failure::usage(format!("'{asked}' is no level of the log: say error, warn, info, debug or trace"))
+        })?;
+        let sink = Sink::start()?;
+        let filter = filter.and(Limit::new(sink.clone(), self.log_format));
+        let layer = fmt::layer().with_writer(sink.clone()).with_target(false).with_ansi(false);
+        let layer = match self.log_format {
+            Format::Text => layer.with_filter(filter).boxed(),
+            Format::Json => {
+                let layer = layer.json().flatten_event(true).with_current_span(false).with_span_list(false);
+                layer.with_filter(filter).boxed()
+            }
+        };
+        // Fails only where a log is set up already, as in an embedding process: then that one serves.
+        let _ = Registry::default().with(layer).try_init();
+        Ok(Log(sink))
+    }
+}
+
+/// A log that runs.
+pub struct Log(Sink);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_a_word_that_is_known_or_says_for_what_it_is() {
+        let is_known = |level: &str| LogArgs { level: level.into(), log_format: Format::Text }.filter().is_some();
+        for level in
+            ["error", "warn", "INFO", "debug", "trace", "off", "tributary_net=trace", "info,tributary_net=debug"]
+        {
+            assert!(is_known(level), "{level}");
+        }
+        for level in ["", "verbose", "info,much", "tributary_net=loud"] {
+            assert!(!is_known(level), "{level}");
+        }
+    }
+}

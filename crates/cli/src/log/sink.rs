@@ -1,0 +1,157 @@
+//! Where lines go: to a thread that writes them to stderr. Where nobody reads stderr, lines are lost and counted, and
+//! whoever logs goes on: a switch must not stand still because its journal does.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Builder;
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that wait to be written.
+const ROOM: usize = 4_096;
+/// How long the end of the program waits for whoever reads stderr.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+enum Order {
+    Write(Vec<u8>),
+    Flush(SyncSender<()>),
+}
+
+/// The near end.
+#[derive(Clone)]
+pub struct Sink {
+    orders: SyncSender<Order>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Sink {
+    /// Starts the thread that writes to stderr.
+    pub fn start() -> io::Result<Sink> {
+        Sink::start_with(io::stderr())
+    }
+
+    fn start_with(out: impl Write + Send + 'static) -> io::Result<Sink> {
+        let (orders, obeyed) = sync_channel(ROOM);
+        let lost = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&lost);
+        Builder::new().name("log".into()).spawn(move || write_all(&obeyed, &counter, out))?;
+        Ok(Sink { orders, lost })
+    }
+
+    /// Has a line written, if there is room for it.
+    pub fn push(&self, line: Vec<u8>) {
+        if self.orders.try_send(Order::Write(line)).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until what was pushed is written, but not for ever.
+    pub fn flush(&self) {
+        let (done, is_done) = sync_channel(1);
+        if self.orders.try_send(Order::Flush(done)).is_ok() {
+            // Over time: nobody reads, and nobody will miss it.
+            let _ = is_done.recv_timeout(PATIENCE);
+        }
+    }
+}
+
+fn write_all(orders: &Receiver<Order>, lost: &AtomicU64, mut out: impl Write) {
+    // Where stderr is closed nobody is there to be told.
+    for order in orders {
+        match order {
+            Order::Write(line) => {
+                let _ = out.write_all(&line);
+                let lost = lost.swap(0, Ordering::Relaxed);
+                if lost > 0 {
+                    let _ = writeln!(out, "WARN {lost} lines of the log were lost: nobody read them in time");
+                }
+            }
+            Order::Flush(done) => {
+                let _ = out.flush();
+                // Fails if whoever asked has waited long enough.
+                let _ = done.send(());
+            }
+        }
+    }
+}
+
+/// One line while it is made.
+pub struct Line {
+    sink: Sink,
+    bytes: Vec<u8>,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if !self.bytes.is_empty() {
+            self.sink.push(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for Sink {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line { sink: self.clone(), bytes: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// A reader that does not read until it is told to.
+    #[derive(Clone, Default)]
+    struct Slow(Arc<(Mutex<Vec<u8>>, Mutex<()>)>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _turn = self.0.1.lock().unwrap();
+            self.0.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn whoever_logs_goes_on_where_nobody_reads_and_what_was_lost_is_told() {
+        let out = Slow::default();
+        let sink = Sink::start_with(out.clone()).unwrap();
+        let stuck = out.0.1.lock().unwrap();
+        for number in 0..2 * ROOM {
+            sink.push(format!("line {number}\n").into_bytes());
+        }
+        drop(stuck);
+        // There is room again as soon as the thread has written some.
+        while sink.lost.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+        sink.flush();
+        let text = String::from_utf8(out.0.0.lock().unwrap().clone()).unwrap();
+        let lost: usize =
+            text.lines().filter_map(|line| line.strip_prefix("WARN ")?.split(' ').next()?.parse::<usize>().ok()).sum();
+        let written = text.lines().filter(|line| line.starts_with("line ")).count();
+        assert_eq!(written + lost, 2 * ROOM);
+        assert!(lost >= ROOM - 1, "{lost}");
+    }
+}

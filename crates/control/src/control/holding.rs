@@ -1,0 +1,61 @@
+//! Jobs begin to hold memory, and cease to.
+
+use tributary_proto::contract::ids::JobId;
+
+use crate::control::Control;
+use crate::plan::{Effect, Ticket};
+use crate::running::Running;
+use crate::tidings::{End, Tiding};
+
+impl Control {
+    /// What operators must know and has not been told yet, the oldest first.
+    pub fn poll_tiding(&mut self) -> Option<Tiding> {
+        if self.tidings.is_empty() {
+            let news: Vec<Tiding> = self.running.values_mut().flat_map(Running::tidings).collect();
+            self.tidings.extend(news);
+        }
+        self.tidings.pop_front()
+    }
+
+    pub(crate) fn install(&mut self, job: Running) {
+        let id = job.plan.config.job;
+        self.owners.insert(job.plan.name.clone(), id);
+        let plan = job.plan.clone();
+        self.effects.push_back(Effect::Install(plan.clone()));
+        self.running.insert(id, job);
+        self.servers_changed(&plan);
+    }
+
+    /// Takes a job out; returns the joins that still waited for its installation.
+    pub(crate) fn remove(&mut self, id: JobId) -> Vec<Ticket> {
+        let Some(mut job) = self.running.remove(&id) else { return Vec::new() };
+        let end = if self.stopping && job.is_whole() { End::Stopped } else { job.end() };
+        self.tidings.extend(job.tidings());
+        self.tidings.push_back(Tiding::Ended { plan: job.plan.clone(), end });
+        // Its name and its memory may be what others wait for.
+        self.urgent |= self.awaits_signs();
+        if self.owners.get(&job.plan.name) == Some(&id) {
+            self.owners.remove(&job.plan.name);
+        }
+        self.effects.push_back(Effect::Remove(id));
+        self.spread_out();
+        self.servers_changed(&job.plan);
+        if let Some(uplink) = &job.plan.uplink {
+            let (name, key, wid) = (job.plan.name.clone(), job.plan.config.key, uplink.wid);
+            let lost = !job.has_ended_well();
+            self.effects.push_back(Effect::Descend { name, job: id, key, wid, lost });
+        }
+        job.into_waiting()
+    }
+
+    /// The next id that no job has: one that was given back comes again after 65,535 others, so that packets that are
+    /// still under way for an old job do not reach a new one.
+    pub(crate) fn next_id(&mut self) -> JobId {
+        loop {
+            self.last_id = JobId(self.last_id.0.checked_add(1).unwrap_or(1));
+            if !self.running.contains_key(&self.last_id) {
+                return self.last_id;
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What an operator must know of a switch's jobs as it happens: one is formed, has lost somebody, has ended.
+
+use std::sync::Arc;
+
+use crate::plan::Plan;
+use crate::watch::Departed;
+
+/// Something that has happened to a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tiding {
+    /// All ranks have come and it is installed.
+    Formed(Arc<Plan>),
+    /// It was there before this control plane.
+    Adopted(Arc<Plan>),
+    /// Members, switches or servers have fallen silent without a word.
+    Lost {
+        /// The job.
+        plan: Arc<Plan>,
+        /// Those that were there until now.
+        lost: Departed,
+    },
+    /// Members that were lost are heard again.
+    Back {
+        /// The job.
+        plan: Arc<Plan>,
+        /// Who, ascending.
+        ranks: Vec<u16>,
+    },
+    /// It holds no memory any more.
+    Ended {
+        /// The job.
+        plan: Arc<Plan>,
+        /// How that came.
+        end: End,
+    },
+}
+
+/// How a job has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// All members have said that they have finished.
+    Left,
+    /// Somebody was lost.
+    Lost,
+    /// The name stands for a newer job.
+    Superseded,
+    /// The switch was stopped.
+    Stopped,
+    /// It never began: some shard did not take it.
+    NotInstalled,
+}
+
+impl End {
+    /// Every end, the happiest first.
+    pub const ALL: [End; 5] = [End::Left, End::Lost, End::Superseded, End::Stopped, End::NotInstalled];
+
+    /// The name in metrics and in the log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            End::Left => "left",
+            End::Lost => "lost",
+            End::Superseded => "superseded",
+            End::Stopped => "stopped",
+            End::NotInstalled => "not_installed",
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Looks at the shards: what they say of their jobs goes to the state machine, to operators, and into the books.
+
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use tributary_control::{Plan, Tiding};
+use tributary_proto::contract::ids::{ChildId, JobId};
+use tributary_proto::contract::time::Time;
+
+use super::ControlPlane;
+use super::books::{Account, Books};
+use super::shards::{self, Sightings};
+use crate::clock::duration;
+use crate::shard::ShardReport;
+
+/// An operator's view is at most this old; a flood of requests does not become a flood of questions to the shards.
+const FRESH: Duration = Duration::from_millis(200);
+
+impl ControlPlane {
+    pub(super) async fn install(&self, plan: Arc<Plan>) {
+        let id = plan.config.job;
+        let outcome = shards::install(&self.shards, &plan).await.map_err(|error| error.to_string());
+        if let Err(why) = &outcome {
+            tracing::error!(job = %plan.name, id = id.0, %why, "job not installed");
+        }
+        // What was seen before knows nothing of the job: whoever asks from now on sees its figures.
+        self.sightings.lock().await.at = None;
+        self.state().control.installed(self.now(), id, outcome);
+    }
+
+    pub(super) async fn remove(&self, id: JobId) {
+        let last = self.look(Duration::ZERO).await;
+        self.books().close(self.now(), id, &last);
+        shards::remove(&self.shards, id).await;
+    }
+
+    pub(super) fn note_tidings(&self) {
+        loop {
+            // One lock at a time.
+            let tiding: Option<Tiding> = self.state().control.poll_tiding();
+            let Some(tiding) = tiding else { return };
+            self.books().note(self.now(), &tiding);
+        }
+    }
+
+    /// What has happened since the start, for monitoring.
+    pub fn account(&self, sightings: &Sightings) -> Account {
+        self.books().account(sightings)
+    }
+
+    /// A request was answered with an error.
+    pub fn count_error(&self, code: &str) {
+        self.books().count_error(code);
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().expect("nobody panics while it holds the books")
+    }
+
+    /// What the shards say, at most [`FRESH`] old and newer than every job.
+    pub async fn sightings(&self) -> Sightings {
+        self.look(FRESH).await
+    }
+
+    /// Asks every shard, unless it was done within `fresh`, and passes members' signs of life on.
+    pub(super) async fn look(&self, fresh: Duration) -> Sightings {
+        let mut sightings = self.sightings.lock().await;
+        let before = self.now();
+        if sightings.at.is_some_and(|at| duration(before.since(at)) < fresh) {
+            return sightings.clone();
+        }
+        let asked: Vec<_> = self.shards.iter().map(|shard| shard.report()).collect();
+        for (sighting, answer) in sightings.shards.iter_mut().zip(asked) {
+            match answer.come().await {
+                Ok(report) => {
+                    self.pass_on_signs(self.now(), &report);
+                    sighting.update(report);
+                }
+                Err(_) => sighting.alive = false,
+            }
+        }
+        sightings.at = Some(self.now());
+        self.books().look(self.now(), &sightings);
+        sightings.clone()
+    }
+
+    /// A shard has a clock of its own: what it tells is how long ago something was.
+    fn pass_on_signs(&self, now: Time, report: &ShardReport) {
+        let mut state = self.state();
+        for job in &report.jobs {
+            state.control.absent(now, job.id, &job.absent);
+            for (wid, seen) in job.report.last_seen.iter().enumerate() {
+                if let Some(seen) = seen {
+                    let ago = report.now.since(*seen);
+                    state.control.heard(job.id, ChildId(wid as u16), Time(now.0.saturating_sub(ago.0)));
+                }
+            }
+            if let Some(seen) = job.report.others_last_seen {
+                let ago = report.now.since(seen);
+                state.control.heard_above(job.id, Time(now.0.saturating_sub(ago.0)));
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What `/metrics/jobs` tells of each job that is there now: as many series as there are jobs, and new ones for each new job.
+
+use super::exposition::Kind::{Counter, Gauge};
+use super::exposition::Series;
+use super::{Family, STATES, Scene};
+use crate::status::JobStatus;
+
+/// Of each job by its name and id, because a name may stand for a new job while an old one of that name still ends.
+pub(super) const JOBS: &[Family] = &[
+    Family::new(
+        "job_info",
+        Gauge,
+        &["name", "id", "state", "protocol"],
+        "The job's state and protocol, as labels.",
+        |scene| {
+            let value = |job: &JobStatus| (with(job, &[&job.state, &job.protocol]), 1.0);
+            scene.status.jobs.iter().map(value).collect()
+        },
+    ),
+    Family::new("job_world", Gauge, &["name", "id"], "Ranks of the job when complete.", |scene| {
+        each(scene, |job| job.world.into())
+    }),
+    Family::new("job_members", Gauge, &["name", "id", "state"], "Workers here by state.", |scene| {
+        states(scene, |job| job.members.iter().map(|member| member.state.as_str()).collect())
+    }),
+    Family::new("job_switches_below", Gauge, &["name", "id", "state"], "Switches below by state.", |scene| {
+        states(scene, |job| job.switches.iter().map(|switch| switch.state.as_str()).collect())
+    }),
+    Family::new(
+        "job_servers",
+        Gauge,
+        &["name", "id", "state"],
+        "Servers of the job by state, where they are processes of their own.",
+        |scene| states(scene, |job| job.servers.iter().map(|server| server.state.as_str()).collect()),
+    ),
+    Family::new("job_switch_above_up", Gauge, &["name", "id"], "1 while the switch above is heard.", |scene| {
+        let above = |job: &JobStatus| Some((with(job, &[]), f64::from(job.above.as_ref()?.state == "present")));
+        scene.status.jobs.iter().filter_map(above).collect()
+    }),
+    Family::new("job_missing", Gauge, &["name", "id"], "Ranks that have not come or fell silent.", |scene| {
+        each(scene, |job| job.missing.len() as f64)
+    }),
+    Family::new("job_waiting_for", Gauge, &["name", "id"], "Ranks that some sum waits for.", |scene| {
+        each(scene, |job| job.waiting_for.len() as f64)
+    }),
+    Family::new(
+        "job_lag_blocks",
+        Gauge,
+        &["name", "id"],
+        "Blocks that the slowest rank is behind the first.",
+        |scene| each(scene, |job| job.lag.map_or(0.0, |lag| lag.blocks.into())),
+    ),
+    Family::new("job_slots", Gauge, &["name", "id"], "Slots of the job.", |scene| each(scene, |job| job.slots.into())),
+    Family::new("job_slots_waiting", Gauge, &["name", "id"], "Slots with a sum that is not complete.", |scene| {
+        each(scene, |job| job.slots_waiting.into())
+    }),
+    Family::new("job_memory_bytes", Gauge, &["name", "id"], "Memory that the job holds.", |scene| {
+        each(scene, |job| job.memory_bytes as f64)
+    }),
+    Family::new("job_packets_total", Counter, &["name", "id"], "Packets of the job's members.", |scene| {
+        each(scene, |job| job.packets as f64)
+    }),
+    Family::new("job_blocks_total", Counter, &["name", "id"], "Sums completed.", |scene| {
+        each(scene, |job| job.blocks as f64)
+    }),
+    Family::new("job_contributions_total", Counter, &["name", "id"], "Contributions added.", |scene| {
+        each(scene, |job| job.contributions as f64)
+    }),
+    Family::new("job_goodput_bytes_total", Counter, &["name", "id"], "Bytes of tensor summed.", |scene| {
+        each(scene, |job| job.goodput_bytes as f64)
+    }),
+    Family::new(
+        "job_drops_total",
+        Counter,
+        &["name", "id", "reason"],
+        "Packets with the job's id that were of no use.",
+        |scene| {
+            let of = |job: &JobStatus| -> Vec<Series> {
+                job.drops.iter().map(|(reason, &count)| (with(job, &[reason]), count as f64)).collect()
+            };
+            scene.status.jobs.iter().flat_map(of).collect()
+        },
+    ),
+];
+
+/// The labels of a job's series.
+pub(super) fn with(job: &JobStatus, more: &[&str]) -> Vec<String> {
+    let id = job.id.map_or(String::new(), |id| id.to_string());
+    [job.name.clone(), id].into_iter().chain(more.iter().map(|&value| value.to_owned())).collect()
+}
+
+fn each(scene: &Scene, value: fn(&JobStatus) -> f64) -> Vec<Series> {
+    scene.status.jobs.iter().map(|job| (with(job, &[]), value(job))).collect()
+}
+
+fn states(scene: &Scene, states: fn(&JobStatus) -> Vec<&str>) -> Vec<Series> {
+    let of = |job: &JobStatus| {
+        let found = states(job);
+        let count = |state: &str| found.iter().filter(|&&other| other == state).count() as f64;
+        STATES.map(|state| (with(job, &[state]), count(state)))
+    };
+    scene.status.jobs.iter().flat_map(of).collect()
+}

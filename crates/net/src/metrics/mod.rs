@@ -1,0 +1,175 @@
+//! What Prometheus reads of a switch. `/metrics` tells of the switch and of all jobs together, in a number of series that
+//! does not grow with the jobs that come and go; `/metrics/jobs` of each job that is there.
+
+mod exposition;
+mod job_families;
+mod switch_families;
+
+use std::collections::BTreeMap;
+
+use tributary_proto::contract::metric::MetricValue;
+
+use self::exposition::{Exposition, Series};
+pub use self::exposition::{Kind, PREFIX};
+use self::job_families::JOBS;
+use self::switch_families::SWITCH;
+use crate::control_plane::Account;
+use crate::status::{JobStatus, MetricNumber, MetricStatus, SwitchStatus};
+
+/// What a member, a server or a switch below is.
+const STATES: [&str; 3] = ["present", "left", "lost"];
+
+/// What the series are made from.
+pub(crate) struct Scene {
+    pub status: SwitchStatus,
+    pub account: Account,
+}
+
+/// A family of series.
+pub struct Family {
+    /// Its name, without what begins all names.
+    name: &'static str,
+    /// What Prometheus makes of its values.
+    pub kind: Kind,
+    /// What its labels are called.
+    pub labels: &'static [&'static str],
+    /// What it says, as one sentence.
+    pub help: &'static str,
+    read: fn(&Scene) -> Vec<Series>,
+}
+
+impl Family {
+    const fn new(
+        name: &'static str,
+        kind: Kind,
+        labels: &'static [&'static str],
+        help: &'static str,
+        read: fn(&Scene) -> Vec<Series>,
+    ) -> Family {
+        Family { name, kind, labels, help, read }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        format!("{PREFIX}_{}", self.name)
+    }
+}
+
+/// The families of `/metrics`, without those that protocols name themselves.
+pub fn of_switches() -> &'static [Family] {
+    SWITCH
+}
+
+/// The families of `/metrics/jobs`, without those that protocols name themselves.
+pub fn of_jobs() -> &'static [Family] {
+    JOBS
+}
+
+/// The text of `/metrics`.
+pub(crate) fn switch_text(scene: &Scene) -> String {
+    let mut text = Exposition::default();
+    families(&mut text, SWITCH, scene);
+    let shared = scene.status.switch.shared.iter().flat_map(|part| {
+        part.metrics.iter().map(|metric| (own_name(&part.protocol, "", &metric.name), Vec::new(), metric.clone()))
+    });
+    protocols_own(&mut text, &[], shared);
+    let totals = scene.account.protocols.iter().flat_map(|(protocol, totals)| {
+        let metrics = MetricStatus::all(&totals.metrics);
+        metrics.into_iter().map(|metric| (own_name(protocol, "jobs_", &metric.name), Vec::new(), metric))
+    });
+    protocols_own(&mut text, &[], totals);
+    text.text()
+}
+
+/// The text of `/metrics/jobs`.
+pub(crate) fn jobs_text(scene: &Scene) -> String {
+    let mut text = Exposition::default();
+    families(&mut text, JOBS, scene);
+    let own = scene.status.jobs.iter().flat_map(|job| {
+        let name = |metric: &MetricStatus| own_name(&job.protocol, "job_", &metric.name);
+        job.metrics.iter().map(move |metric| (name(metric), job_families::with(job, &[]), metric.clone()))
+    });
+    protocols_own(&mut text, &["name", "id"], own);
+    text.text()
+}
+
+fn families(text: &mut Exposition, families: &[Family], scene: &Scene) {
+    for family in families {
+        text.family(&family.name(), family.kind, family.help, family.labels, (family.read)(scene));
+    }
+}
+
+/// The name of a protocol's own figure.
+fn own_name(protocol: &str, of: &str, metric: &str) -> String {
+    format!("{PREFIX}_{}_{of}{metric}", protocol.replace('-', "_"))
+}
+
+/// Figures of protocols by the names that the protocols give them, a family for each name.
+fn protocols_own(
+    text: &mut Exposition,
+    labels: &[&str],
+    metrics: impl Iterator<Item = (String, Vec<String>, MetricStatus)>,
+) {
+    let mut families: BTreeMap<String, (Kind, String, Vec<Series>)> = BTreeMap::new();
+    for (name, values, metric) in metrics {
+        let (name, kind) = match metric.value {
+            MetricNumber::Counter(_) => (format!("{name}_total"), Kind::Counter),
+            MetricNumber::Gauge(_) => (name, Kind::Gauge),
+        };
+        let (.., series) = families.entry(name).or_insert((kind, metric.help, Vec::new()));
+        series.push((values, MetricValue::from(metric.value).as_f64()));
+    }
+    for (name, (kind, help, series)) in families {
+        text.family(&name, kind, &help, labels, series);
+    }
+}
+
+fn one(value: f64) -> Vec<Series> {
+    vec![(Vec::new(), value)]
+}
+
+/// Of all jobs together, how many are in which state.
+fn by_state(scene: &Scene, states: fn(&JobStatus) -> Vec<&str>) -> Vec<Series> {
+    let found: Vec<&str> = scene.status.jobs.iter().flat_map(states).collect();
+    let count = |state| found.iter().filter(|&&other| other == state).count() as f64;
+    STATES.map(|state| (vec![state.to_owned()], count(state))).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_a_protocol_have_its_name_without_dashes_and_those_of_jobs_one_family_with_their_labels() {
+        let metric = |name: &str, value| MetricStatus { name: name.into(), help: "Feathers lost.".into(), value };
+        let own = [("a", 3), ("b", 4)].map(|(job, losses)| {
+            let name = own_name("carrier-pigeon", "job_", "losses");
+            (name, vec![job.to_owned()], metric("losses", MetricNumber::Counter(losses)))
+        });
+        let rest = (own_name("pigeon", "", "rest_seconds"), vec!["a".into()], metric("", MetricNumber::Gauge(0.5)));
+        let mut text = Exposition::default();
+        protocols_own(&mut text, &["name"], own.into_iter().chain([rest]));
+        let lines = [
+            "# HELP tributary_carrier_pigeon_job_losses_total Feathers lost.",
+            "# TYPE tributary_carrier_pigeon_job_losses_total counter",
+            r#"tributary_carrier_pigeon_job_losses_total{name="a"} 3"#,
+            r#"tributary_carrier_pigeon_job_losses_total{name="b"} 4"#,
+            "# HELP tributary_pigeon_rest_seconds Feathers lost.",
+            "# TYPE tributary_pigeon_rest_seconds gauge",
+            r#"tributary_pigeon_rest_seconds{name="a"} 0.5"#,
+            "",
+        ];
+        assert_eq!(text.text(), lines.join("\n"));
+    }
+
+    #[test]
+    fn names_say_once_what_they_count() {
+        let names: Vec<String> = SWITCH.iter().chain(JOBS).map(Family::name).collect();
+        for (place, (family, name)) in SWITCH.iter().chain(JOBS).zip(&names).enumerate() {
+            assert_eq!(name.ends_with("_total"), family.kind == Kind::Counter, "{name}");
+            assert!(family.help.ends_with('.'), "{name}");
+            assert!(!names[..place].contains(name), "{name} is there twice");
+            assert!(!family.labels.iter().any(|label| ["job", "instance"].contains(label)), "{name}: Prometheus's own");
+        }
+    }
+}
