@@ -15,6 +15,7 @@ use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::values::Values;
 
 /// A collective that is not complete.
+#[derive(Clone, Hash)]
 pub struct Op {
     /// Its number.
     pub id: OpId,
@@ -86,6 +87,7 @@ impl Op {
 pub type SpanOf = Box<dyn Fn(&Spec) -> u32 + Send>;
 
 /// The collectives that are not complete, in the order of submission.
+#[derive(Clone, Hash)]
 pub struct Stream {
     values: Values,
     numbers: Numbers,
