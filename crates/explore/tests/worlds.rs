@@ -51,7 +51,7 @@ fn after_a_loss_and_an_early_timer_anywhere_every_rank_has_the_sum_of_a_block() 
 #[test]
 fn blocks_that_follow_each_other_in_a_slot_are_not_mixed_up_by_a_late_copy() {
     let late = |bounds: &mut Bounds| {
-        (bounds.slots, bounds.blocks) = (1, 2);
+        (bounds.slots, bounds.blocks) = (1, 3);
         (bounds.losses, bounds.duplicates, bounds.timeouts) = (0, 1, 1);
     };
     worlds(late).for_each(|bounds| drop(nothing_is_wrong(&bounds)));
