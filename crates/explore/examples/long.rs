@@ -9,7 +9,7 @@ use tributary_explore::{Bounds, explore, replay};
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::protocols;
 
-/// Enough for about a minute and 1 GB.
+/// A million take some 0.2 GB.
 const MOST_STATES: u64 = 3_000_000;
 
 /// Ranks, slots, blocks; losses, duplicates, early timers; leaves, spines.

@@ -1,4 +1,4 @@
-//! Every protocol in worlds that take a second: nothing wrong in any state, and an end from each.
+//! Every protocol in worlds that take a second or two: nothing wrong in any state, and an end from each.
 
 use std::ops::ControlFlow;
 
