@@ -68,6 +68,7 @@ static LIARS: Protocol = Protocol {
     options: OptionSet::new("liars", &[]),
     numbers: |_| tributary_proto::contract::numbers::Numbers::Fixed,
     can: |_, _| Ok(()),
+    can_sparse: None,
     memory: |_| 0,
     host: |_, config| {
         let (rank, stats) = (config.rank, HostStats::default());
