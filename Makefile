@@ -12,7 +12,7 @@ export PIP_QUIET := 1
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
-.PHONY: help build test test-tools check without-protocol docs demo bench bench-sim torch train ddp-step test-torch test-torch-oldest conformance static wheel clean
+.PHONY: help build test test-tools check without-protocol docs demo bench bench-sim torch train ddp-step test-torch test-torch-oldest conformance explore mutants static wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +106,12 @@ test-torch-oldest: ## The same with the oldest PyTorch that works, in a virtual 
 
 conformance: build torch ## All of PyTorch's conformance suite against our backend: 40 minutes; make test runs a fast part
 	$(PYTHON) tests/conformance/c10d.py
+
+explore: ## All runs of longer small worlds of every protocol: an hour or two; make test takes shorter ones
+	cargo run --release --quiet --package tributary-explore --example long
+
+mutants: ## Plant the faults of tests/mutants.txt, one at a time, and see that the tests notice each
+	scripts/mutants
 
 static: ## dist/tributary, one file without dependencies, tried in an empty folder as its root
 	scripts/static dist

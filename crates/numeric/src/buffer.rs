@@ -1,6 +1,7 @@
 //! Memory for accumulators.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 
 /// The alignment: a line of the cache, and the widest register.
@@ -37,6 +38,20 @@ impl Lanes {
 /// Bytes among which so many aligned ones are.
 fn room(len: usize) -> usize {
     if len == 0 { 0 } else { len + ALIGNMENT - 1 }
+}
+
+impl Clone for Lanes {
+    fn clone(&self) -> Lanes {
+        let mut lanes = Lanes::zeroed(self.len);
+        lanes.copy_from_slice(self);
+        lanes
+    }
+}
+
+impl Hash for Lanes {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.deref().hash(state);
+    }
 }
 
 impl Deref for Lanes {

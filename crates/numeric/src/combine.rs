@@ -5,6 +5,7 @@
 //! 32-bit fixed point, 16-bit floats that travel as they are (SwitchML §4.6).
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use crate::dtype::{DType, ReduceOp};
 use crate::kernels;
@@ -61,6 +62,13 @@ impl fmt::Debug for Combine {
     }
 }
 
+/// The name stands for the functions.
+impl Hash for Combine {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
 /// Elements as what they are; `None` for what has no meaning ([`ReduceOp::takes`]).
 pub fn native(dtype: DType, op: ReduceOp) -> Option<&'static Combine> {
     kernels::best().combine(dtype, op)
@@ -85,6 +93,13 @@ pub struct Fixed16 {
     /// `vector <- lanes` which hold the contributions of all ranks: back from fixed point, divided if the operator is an
     /// average, and rounded once. The operator is the sum or the average.
     pub load: fn(&[u8], &mut [u8], Scale, ReduceOp),
+}
+
+/// There is one of each width: the functions follow from the type of the block's elements.
+impl Hash for Fixed16 {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.wire_size.hash(state);
+    }
 }
 
 impl fmt::Debug for Fixed16 {

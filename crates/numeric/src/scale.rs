@@ -12,7 +12,7 @@
 use crate::dtype::{DType, ReduceOp};
 
 /// What one rank, or all of them together, say about the magnitude of one block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockExponent {
     /// The smallest `m` with `|x| <= 2^m` for every finite `x` of the block; [`BlockExponent::ZERO`]'s for all zeros.
     pub exponent: i16,
@@ -69,7 +69,7 @@ impl BlockExponent {
 }
 
 /// How a block's elements become fixed point and back; the same on all ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scale {
     /// `f = 2^shift`.
     pub shift: i32,

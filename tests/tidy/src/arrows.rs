@@ -6,14 +6,15 @@ use std::path::Path;
 use crate::{Offences, Source};
 
 /// Each crate with those that it may use. `testbed` may be used by every crate's tests.
-const CRATES: [(&str, &[&str]); 8] = [
+const CRATES: [(&str, &[&str]); 9] = [
     ("numeric", &[]),
     ("proto", &["numeric"]),
     ("control", &["numeric", "proto"]),
     ("net", &["numeric", "proto", "control"]),
     ("sim", &["numeric", "proto", "control"]),
+    ("explore", &["numeric", "proto", "control"]),
     ("testbed", &[]),
-    ("cli", &["numeric", "proto", "control", "net", "sim", "testbed"]),
+    ("cli", &["numeric", "proto", "control", "net", "sim", "explore", "testbed"]),
     ("python", &["numeric", "proto", "control", "net", "sim", "cli"]),
 ];
 

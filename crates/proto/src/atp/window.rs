@@ -1,5 +1,7 @@
 //! ATP's window: results open it, marks and losses halve it, and all workers move together.
 
+use std::hash::{Hash, Hasher};
+
 use crate::contract::time::{Span, Time};
 use crate::parts::best_effort::windows::{Ack, Windows};
 
@@ -17,6 +19,13 @@ pub struct Window {
     marked: bool,
     /// Losses of transmissions before this one were answered.
     answered_before: u64,
+}
+
+impl Hash for Window {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Window { packets, most, slow_start, round_end, marked, answered_before } = self;
+        (packets.to_bits(), most.to_bits(), slow_start, round_end, marked, answered_before).hash(state);
+    }
 }
 
 impl Window {

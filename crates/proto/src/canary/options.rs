@@ -88,7 +88,7 @@ fn together(options: &Options) -> Result<(), String> {
 }
 
 /// How long a partial sum waits for more contributions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlushTimeout {
     /// Always so long.
     Fixed(Span),

@@ -11,7 +11,7 @@ use crate::contract::values::Values;
 const LANE: usize = size_of::<u32>();
 
 /// How the elements of one vector lie in its packet.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub struct Form {
     values: Values,
     combine: &'static Combine,

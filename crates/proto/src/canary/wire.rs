@@ -76,7 +76,7 @@ impl Kind {
 }
 
 /// The protocol's own header as a plain value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The leader; for packets that bypass: whom the packet is for.
     pub destination: NodeId,
@@ -260,7 +260,7 @@ pub fn proof(ranks: RankProof, id: u32, attempt: u8) -> u32 {
 }
 
 /// The ranks' part of their proofs: two numbers a rank, summed modulo 2^32.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RankProof {
     first: u32,
     second: u32,

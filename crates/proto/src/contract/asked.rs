@@ -4,7 +4,7 @@ use crate::contract::time::{Span, Time};
 
 /// How often a member has asked, as the time at which all its questions will have had their share (the generic cell rate
 /// algorithm).
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Hash)]
 pub struct Asked(Time);
 
 impl Asked {

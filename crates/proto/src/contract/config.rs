@@ -67,7 +67,7 @@ pub struct HostConfig {
 }
 
 /// A worker's place in one of its job's trees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkerPlace {
     /// Its number at its first switch: its rank, unless that switch is one of several in levels.
     pub child: ChildId,
@@ -89,7 +89,7 @@ impl HostConfig {
 }
 
 /// What is known of the fabric of switches between a job's members.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FabricPlan {
     /// The node of each rank.
     pub hosts: Arc<[NodeId]>,
@@ -121,7 +121,7 @@ impl FabricPlan {
 }
 
 /// The timers of a host machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimerConfig {
     /// Retransmission timeout before a round trip was measured.
     pub initial_rto: Span,
@@ -160,7 +160,7 @@ pub struct SwitchConfig {
 }
 
 /// What is behind a child of a switch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Below {
     /// A worker: its rank.
     Worker(Rank),
@@ -184,7 +184,7 @@ impl Below {
 }
 
 /// The way to the switch above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Parent {
     /// The port towards it.
     pub port: PortId,
@@ -220,7 +220,7 @@ pub struct SharedJob {
 }
 
 /// A switch's place in one planned tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TreePlace {
     /// The switch that the tree ends in.
     pub root: NodeId,

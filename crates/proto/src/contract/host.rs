@@ -8,10 +8,12 @@ use crate::contract::drop_reason::{DropCounters, DropReason};
 use crate::contract::ids::{OpId, Rank, ServerId, TreeId};
 use crate::contract::metric::Metric;
 use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::state::HostState;
 use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::time::Time;
 
 /// One collective as the caller hands it over.
+#[derive(Clone, Hash)]
 pub struct Collective {
     /// The data.
     pub tensor: Box<dyn Tensor>,
@@ -28,7 +30,7 @@ pub enum SubmitError {
 }
 
 /// Why a collective failed. The job is broken after that: every later collective fails with the same error.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Hash)]
 pub enum CollectiveError {
     /// The switch is there, some ranks' contributions are not.
     #[error("rank {} did not contribute to block {block} of collective {op} (slot {slot}) in time", list(missing, *others))]
@@ -128,6 +130,7 @@ fn list(workers: &[Rank], others: u16) -> String {
 }
 
 /// What a host machine tells its caller.
+#[derive(Clone, Hash)]
 pub enum HostEvent {
     /// The collective is complete; its output is written.
     Done {
@@ -206,6 +209,10 @@ pub trait Host: Send {
     fn max_packet_len(&self) -> usize;
     /// What was counted so far.
     fn stats(&self) -> &HostStats;
+    /// The machine's state, for explorers; `None` of a machine that they cannot copy.
+    fn state(&self) -> Option<&dyn HostState> {
+        None
+    }
     /// What the protocol measures of its own here now, as its windows: gauges, under the same names at any time.
     fn metrics(&self) -> Vec<Metric> {
         Vec::new()

@@ -18,6 +18,7 @@ pub mod packet;
 pub mod pipeline;
 pub mod protocol;
 pub mod sparse;
+pub mod state;
 pub mod sum_tree;
 pub mod switch;
 pub mod tensor;

@@ -8,7 +8,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::values::{FINGERPRINT_LEN, FINGERPRINTS, Values};
 
 /// What a job sums floats as. Integers are integers either way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Numbers {
     /// Floats, in an order that the protocol promises.
     Float,
@@ -36,7 +36,7 @@ impl Numbers {
 }
 
 /// How many 16-bit floats a block has. They are summed in 32 bits, and accumulators have room for the widest block of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NarrowBlocks {
     /// As many as fill a packet: accumulators of twice a packet's vector.
     Full,
@@ -78,7 +78,7 @@ impl NarrowBlocks {
 }
 
 /// How the elements of one collective travel and are summed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct Encoding {
     values: Values,
     /// What combines vectors as they are in memory. Where hosts' are to be scaled at the switch: partial results alone.

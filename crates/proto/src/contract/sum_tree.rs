@@ -1,7 +1,7 @@
 //! Who is added to whom: what the bits of a sum follow from, where a protocol promises that they follow from anything.
 
 /// What sums: a rank's data, or a switch's sum over its children in the order of their places.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SumTree {
     /// A rank.
     Rank(u16),

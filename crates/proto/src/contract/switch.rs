@@ -8,10 +8,11 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, GroupId, JobId, NodeId, PortId, PortSet, Rank, TreeId};
 use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
+use crate::contract::state::{SharedSwitchState, SwitchState};
 use crate::contract::time::Time;
 
 /// What becomes of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// It did its work and goes nowhere.
     Consume,
@@ -129,6 +130,10 @@ pub trait Switch: Send {
     fn memory_bytes(&self) -> usize;
     /// The state of the job, for people.
     fn report(&self) -> SwitchReport;
+    /// The machine's state, for explorers; `None` of a machine that they cannot copy.
+    fn state(&self) -> Option<&dyn SwitchState> {
+        None
+    }
     /// The machine has so many slots from now on, at least one for each tree; only where the protocol says that it
     /// [`resizes`](crate::contract::protocol::Protocol::resizes). Its memory follows at once. What it held may be gone: then its
     /// members bring it again, and the driver drains `poll_transmit` as after every input.
@@ -177,4 +182,8 @@ pub trait SharedSwitch: Switch {
     fn report_job(&self, job: JobId) -> SwitchReport;
     /// The state of the memory.
     fn report_shared(&self) -> SharedReport;
+    /// The machine's state, for explorers; `None` of a machine that they cannot copy.
+    fn shared_state(&self) -> Option<&dyn SharedSwitchState> {
+        None
+    }
 }

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::hash::Hasher;
 use std::ops::Range;
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
@@ -136,4 +137,12 @@ pub trait Tensor: Any + Send {
     fn sparse_mut(&mut self) -> Option<&mut dyn SparseTensor> {
         None
     }
+
+    /// The same data in memory of its own, for explorers of machines; `None` where the data is the caller's memory, which
+    /// is there once.
+    fn fork(&self) -> Option<Box<dyn Tensor>> {
+        None
+    }
+    /// Feeds what was written so far to a hasher, where [`Tensor::fork`] makes copies.
+    fn hash_state(&self, _hasher: &mut dyn Hasher) {}
 }

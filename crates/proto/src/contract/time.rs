@@ -5,11 +5,11 @@ use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 
 /// A point in time, in picoseconds since the driver's start: 213 days fit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
 /// A span of time, in picoseconds (one byte at 100 Gbit/s lasts 80).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub u64);
 
 impl Time {

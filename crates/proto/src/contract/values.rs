@@ -14,7 +14,7 @@ pub const FINGERPRINT_LEN: usize = 24;
 
 /// How a machine keeps and sums vectors; a driver chooses once for all its machines. `elements` is always the number of
 /// values that the wire carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Values {
     /// Real 32-bit integers.
     Elements,

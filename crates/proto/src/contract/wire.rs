@@ -90,7 +90,7 @@ pub mod kind {
 }
 
 /// The common header as a plain value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Common {
     /// The protocol's code: its field `code`.
     pub protocol: u8,

@@ -8,7 +8,7 @@ use crate::contract::tensor::Spec;
 use crate::parts::ordered::{Arrangement, nodes_needed};
 
 /// How a block's packets are combined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Design {
     /// In one buffer (§6.1).
     Single,
@@ -40,7 +40,7 @@ impl Design {
 }
 
 /// Which design is used when, by a collective's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Selection {
     /// As the paper's equations have it: `B` buffers end contention from `512 KiB / B` on.
     Model,
@@ -70,7 +70,7 @@ impl Selection {
 }
 
 /// What a job has chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// One design for all of its collectives.
     Always(Design),

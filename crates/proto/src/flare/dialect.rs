@@ -15,7 +15,7 @@ use crate::parts::slots::Dialect;
 use crate::parts::slots::host::Epochs;
 
 /// Slots whose blocks are combined in the designs of §6, all types and operators as what they are.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub struct FlareDialect {
     choices: Choices,
     narrow: NarrowBlocks,

@@ -78,7 +78,7 @@ fn together(options: &Options) -> Result<(), String> {
 }
 
 /// What was chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Choices {
     /// Which design sums a collective.
     pub design: Choice,

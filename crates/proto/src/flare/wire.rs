@@ -30,7 +30,7 @@ pub const HEADER_LEN: usize = slots::header_len::<Says>();
 pub type Header = slots::Header<Says>;
 
 /// The hash of an expression; of nothing, or of one that nobody can name, 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Order(pub u32);
 
 impl Order {
@@ -75,7 +75,7 @@ fn mixed(what: u64, place: u64, hash: u32) -> u32 {
 }
 
 /// What a packet says besides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Says {
     /// Which of its sender's vectors of the block it has.
     pub part: u16,

@@ -1,6 +1,8 @@
 //! A worker's two windows (section III-B): CWD, which gradient ACKs clock, and AWD, which bounds how far ahead of the
 //! last result a rank may be.
 
+use std::hash::{Hash, Hasher};
+
 use crate::contract::time::{Span, Time};
 use crate::parts::best_effort::windows::{self, Ack};
 
@@ -12,7 +14,7 @@ const AECN_WEIGHT: f64 = 0.125;
 const FEWEST: f64 = 2.0;
 
 /// How a cut of CWD depends on progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Progress {
     /// Equation 1: the exponent is `1 - p / p_max`. Progress of others cancels out of it.
     Printed,
@@ -23,7 +25,7 @@ pub enum Progress {
 }
 
 /// What a job's members have chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Choices {
     /// How cuts depend on progress.
     pub progress: Progress,
@@ -40,6 +42,13 @@ pub struct Choices {
 struct Round {
     all: f64,
     marked: f64,
+}
+
+impl Hash for Round {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Round { all, marked } = self;
+        (all.to_bits(), marked.to_bits()).hash(state);
+    }
 }
 
 impl Round {
@@ -76,6 +85,40 @@ pub struct Windows {
     results: Round,
     /// A round of results ends with the first one after this.
     results_until: Option<Time>,
+}
+
+impl Hash for Windows {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Windows {
+            choices,
+            most,
+            window,
+            slow_start,
+            alpha,
+            round,
+            round_end,
+            answered_before,
+            ahead,
+            beta,
+            results,
+            results_until,
+        } = self;
+        (
+            choices,
+            most.to_bits(),
+            window.to_bits(),
+            slow_start,
+            alpha.to_bits(),
+            round,
+            round_end,
+            answered_before,
+            ahead.to_bits(),
+            beta.to_bits(),
+            results,
+            results_until,
+        )
+            .hash(state);
+    }
 }
 
 impl Windows {

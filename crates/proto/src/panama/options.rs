@@ -25,7 +25,7 @@ pub const SET: OptionSet = OptionSet::new(
 );
 
 /// What was chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Choices {
     /// Windows follow marks (figure 5).
     pub congestion_control: bool,

@@ -64,7 +64,7 @@ kind::own! {
 }
 
 /// The protocol's own header as a plain value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The packet's number in its tree: which gradients it carries, and its place in the order (§5), modulo 2^32.
     pub vid: u32,

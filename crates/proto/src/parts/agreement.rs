@@ -12,7 +12,7 @@ use crate::contract::drop_reason::DropReason;
 use crate::parts::stream::Op;
 
 /// What a slot does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// Its next block was not submitted yet.
     Idle,
@@ -34,7 +34,7 @@ impl Stage {
 }
 
 /// What ranks have agreed on in one slot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Agreement {
     /// The exponent of its block, if ranks agree.
     agreed: Option<BlockExponent>,

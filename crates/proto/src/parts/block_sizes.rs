@@ -9,6 +9,7 @@ use crate::parts::form::Form;
 
 /// The sizes of the collective whose packet came last. Packets of one collective come one after the other, so that a switch
 /// hardly ever has to divide.
+#[derive(Clone, Hash)]
 pub struct BlockSizes {
     values: Values,
     numbers: Numbers,
@@ -19,7 +20,7 @@ pub struct BlockSizes {
 }
 
 /// One collective's.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub struct Sizes {
     /// How its elements travel.
     pub encoding: Encoding,
@@ -32,7 +33,7 @@ pub struct Sizes {
     partial: [Option<Size>; 2],
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 struct Size {
     elements: u32,
     wire_len: usize,

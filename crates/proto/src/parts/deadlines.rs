@@ -8,6 +8,7 @@ use crate::contract::time::{Span, Time};
 /// So near the end it is too late to ask again.
 const LAST_QUESTION: Span = Span::from_millis(2);
 
+#[derive(Clone, Hash)]
 struct Entry {
     op: OpId,
     at: Time,
@@ -15,7 +16,7 @@ struct Entry {
 }
 
 /// What is due now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Due {
     /// Ask who is missing.
     Ask,
@@ -25,7 +26,7 @@ pub enum Due {
 
 /// The deadlines of collectives that complete in the order of submission. Only those that can be the next to pass are
 /// kept: each is later than the one before it.
-#[derive(Default)]
+#[derive(Clone, Default, Hash)]
 pub struct Deadlines(VecDeque<Entry>);
 
 impl Deadlines {

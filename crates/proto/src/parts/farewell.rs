@@ -12,7 +12,7 @@ use crate::contract::ids::Rank;
 use crate::contract::time::{Span, Time};
 
 /// What hosts that part say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Word {
     /// I have completed so many collectives and leave: have you?
     Leaving,
@@ -24,6 +24,7 @@ pub enum Word {
 const RANKS_IN_A_PERIOD: u64 = 64;
 
 /// What one host knows of the others' needs.
+#[derive(Clone, Hash)]
 pub struct Farewell {
     own: Rank,
     period: Span,

@@ -4,7 +4,7 @@ use crate::contract::numbers::Encoding;
 use crate::parts::ordered::OrderedAccumulator;
 
 /// What a vector is on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     /// What a host sends or gets.
     Host,

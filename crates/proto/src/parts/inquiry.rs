@@ -9,7 +9,7 @@ use crate::parts::memory::heap_bytes;
 use crate::parts::report::Report;
 
 /// A child, or the switch above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Neighbour {
     /// By its `wid`.
     Child(ChildId),
@@ -21,6 +21,7 @@ pub enum Neighbour {
 pub type Question = (u16, u32);
 
 /// What a switch's neighbours have asked and said.
+#[derive(Clone, Hash)]
 pub struct Inquiry {
     below: Vec<Below>,
     has_parent: bool,

@@ -12,6 +12,7 @@ use crate::contract::ids::OpId;
 use crate::contract::time::Time;
 
 /// The collectives of a host that have not ended, and what is to be told of those that have.
+#[derive(Clone, Hash)]
 pub struct Life {
     /// The blocks of those that have not ended.
     pub stream: Stream,
@@ -23,7 +24,7 @@ pub struct Life {
 }
 
 /// A collective that is complete.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Completed {
     /// Its blocks of the stream.
     pub blocks: Range<u64>,

@@ -3,7 +3,7 @@
 use tributary_numeric::BlockExponent;
 
 /// What a rank says about the block that comes next in the slot (§4.6), or what all ranks say together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LookAhead {
     /// The block's magnitude.
     pub exponent: BlockExponent,

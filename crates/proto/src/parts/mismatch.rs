@@ -6,7 +6,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::wire::{SPEC_LEN, put_spec, spec_at, u16};
 
 /// The body of a `Mismatch`: two ranks, and what each brings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mismatch {
     /// One rank.
     pub a: Rank,

@@ -33,7 +33,7 @@ pub fn nodes_needed(children: usize) -> usize {
 }
 
 /// The places that a node covers: `2^level` of them from a multiple of that on, but for those beyond the last child.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 struct Node {
     level: u32,
     start: usize,
@@ -56,6 +56,7 @@ impl Node {
 }
 
 /// Accumulators of a fixed number of blocks, each with the same children. All memory is taken when it is made.
+#[derive(Clone, Hash)]
 pub struct OrderedAccumulator {
     children: usize,
     /// Nodes of each block.
@@ -77,7 +78,7 @@ fn more_words(children: usize) -> usize {
 }
 
 /// What a packet needs to know of its block: one line of the cache.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Hash)]
 #[repr(align(64))]
 struct Block {
     rule: Option<Rule>,

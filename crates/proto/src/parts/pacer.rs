@@ -7,7 +7,7 @@
 use crate::contract::time::{Span, Time};
 
 /// Decides when the next packet may go (the generic cell rate algorithm).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Pacer {
     /// When the next packet would go if packets went one at a time.
     due: Time,

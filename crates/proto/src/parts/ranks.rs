@@ -3,7 +3,7 @@
 use crate::contract::ids::Rank;
 
 /// A set of ranks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Ranks {
     words: Vec<u64>,
     count: u16,

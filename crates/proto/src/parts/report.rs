@@ -11,7 +11,7 @@ use crate::contract::ids::{OpId, Rank};
 use crate::contract::wire::u16;
 
 /// Ranks in a report: how many, and the names of the first ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RankList {
     total: u16,
     named: [Rank; RankList::MOST_NAMED],
@@ -56,7 +56,7 @@ impl RankList {
 }
 
 /// Whom a sum waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Report {
     /// How many levels above the writer is the first switch of which nothing was heard; 0 if there is none.
     pub above: u8,

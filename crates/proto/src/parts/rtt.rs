@@ -4,7 +4,7 @@ use crate::contract::config::TimerConfig;
 use crate::contract::time::Span;
 
 /// Smoothed round-trip time, its variation, and the timeout that follows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct RttEstimator {
     timers: TimerConfig,
     smoothed: Option<Span>,

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 /// A queue that holds each slot at most once.
+#[derive(Clone, Hash)]
 pub struct SendQueue {
     fifo: VecDeque<u16>,
     queued: Vec<bool>,

@@ -29,20 +29,21 @@ impl SlotNumber for u32 {
 
 const NO_LIST: u16 = u16::MAX;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 struct Link<I> {
     list: u16,
     next: I,
     prev: I,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 struct Ends<I> {
     first: I,
     last: I,
 }
 
 /// A number of doubly linked lists over slots 0 to `slots` - 1.
+#[derive(Clone, Hash)]
 pub struct SlotLists<I = u16> {
     links: Vec<Link<I>>,
     lists: Vec<Ends<I>>,

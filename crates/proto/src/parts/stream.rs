@@ -4,7 +4,9 @@
 //! block without a vector: a barrier.
 
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 
 use tributary_numeric::{BlockExponent, Scale};
 
@@ -15,6 +17,7 @@ use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::values::Values;
 
 /// A collective that is not complete.
+#[derive(Clone, Hash)]
 pub struct Op {
     /// Its number.
     pub id: OpId,
@@ -83,9 +86,10 @@ impl Op {
 }
 
 /// How many elements a block of a collective has.
-pub type SpanOf = Box<dyn Fn(&Spec) -> u32 + Send>;
+pub type SpanOf = Arc<dyn Fn(&Spec) -> u32 + Send + Sync>;
 
 /// The collectives that are not complete, in the order of submission.
+#[derive(Clone)]
 pub struct Stream {
     values: Values,
     numbers: Numbers,
@@ -96,6 +100,13 @@ pub struct Stream {
     ops: VecDeque<Op>,
     next_op: u64,
     next_block: u64,
+}
+
+/// The collectives: how blocks are cut never changes.
+impl Hash for Stream {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.ops, self.next_op, self.next_block).hash(state);
+    }
 }
 
 impl Stream {

@@ -4,10 +4,12 @@
 //! Counts packets, not bytes, since every protocol here sends packets of one size. Transmissions are numbered by the
 //! caller in the order of sending; a *round* ends when one that was sent after its start is acknowledged.
 
+use std::hash::{Hash, Hasher};
+
 use crate::contract::time::Span;
 
 /// Bounds of a window, in packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowLimits {
     /// At the start.
     pub initial: u32,
@@ -18,7 +20,7 @@ pub struct WindowLimits {
 }
 
 /// What one acknowledgement says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct Acked {
     /// Packets that it acknowledges for the first time.
     pub packets: u32,
@@ -53,6 +55,36 @@ pub struct CongestionWindow {
     base_rtt: Option<Span>,
     /// Losses and marks of transmissions before this one have been answered.
     answered_before: u64,
+}
+
+impl Hash for CongestionWindow {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let CongestionWindow {
+            limits,
+            packets,
+            threshold,
+            marked_share,
+            round_end,
+            round_acked,
+            round_marked,
+            round_rtt,
+            base_rtt,
+            answered_before,
+        } = self;
+        (
+            limits,
+            packets.to_bits(),
+            threshold.to_bits(),
+            marked_share.to_bits(),
+            round_end,
+            round_acked,
+            round_marked,
+            round_rtt,
+            base_rtt,
+            answered_before,
+        )
+            .hash(state);
+    }
 }
 
 impl CongestionWindow {

@@ -20,6 +20,7 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::{OpId, Rank, ServerId, TreeId};
 use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
@@ -28,6 +29,7 @@ use crate::switchml::SwitchMlHost;
 use crate::switchml::wire::Kind;
 
 /// A worker, a server, or both. The server of tree `c` is server `c`.
+#[derive(Clone, Hash)]
 pub struct PsHost {
     values: Values,
     job: JobConfig,
@@ -217,6 +219,10 @@ impl Host for PsHost {
 
     fn stats(&self) -> &HostStats {
         &self.stats
+    }
+
+    fn state(&self) -> Option<&dyn HostState> {
+        Some(self)
     }
 }
 

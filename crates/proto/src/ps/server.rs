@@ -21,6 +21,7 @@ pub fn longest(values: Values, job: &JobConfig) -> usize {
 }
 
 /// A packet that one worker or all of them get.
+#[derive(Clone, Hash)]
 struct Outgoing {
     bytes: Vec<u8>,
     wire_len: usize,
@@ -32,6 +33,7 @@ struct Outgoing {
 }
 
 /// One server's slots, and what it has to send.
+#[derive(Clone, Hash)]
 pub struct Server {
     machine: SwitchMl,
     world: u16,

@@ -5,7 +5,7 @@ use super::wire::{Data, Phase};
 use crate::contract::time::Time;
 
 /// What a packet carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Item {
     /// The collective.
     pub op: u64,
@@ -16,7 +16,7 @@ pub struct Item {
 }
 
 /// A packet that does not need its tensor any more.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct PacketCopy {
     /// The header; its sequence number and attempt are of no meaning.
     pub header: Data,
@@ -29,7 +29,7 @@ pub struct PacketCopy {
 }
 
 /// What to put into the header of a packet to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Numbers {
     /// The packet.
     pub seq: u64,

@@ -6,12 +6,12 @@ use crate::contract::config::JobConfig;
 use crate::contract::tensor::Spec;
 
 /// A block's number: chunk by chunk, the same on all ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block(pub u32);
 
 /// The blocks of one tensor. A tensor of no elements has one empty block, in chunk 0, that carries the agreement of all
 /// ranks round the ring; other chunks without elements have none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     elements: u64,
     world: u64,

@@ -9,7 +9,7 @@ use crate::contract::packet::Ecn;
 pub const PACKETS_PER_ACK: u32 = 8;
 
 /// Which packets of the link arrived.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Receiver {
     /// Every packet before this one has arrived.
     cum: u64,

@@ -11,6 +11,7 @@ use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::time::Time;
 
 /// A set of blocks.
+#[derive(Clone, Hash)]
 struct BlockSet(Vec<u64>);
 
 impl BlockSet {
@@ -28,6 +29,7 @@ impl BlockSet {
 }
 
 /// A collective that is not complete, or whose packets the successor has not all acknowledged.
+#[derive(Clone, Hash)]
 pub struct Running {
     /// The data.
     pub tensor: Box<dyn Tensor>,

@@ -36,7 +36,7 @@ const MOST_BURST: u64 = 32;
 /// Never less than lets a lost packet show by later arrivals.
 const LIMITS: WindowLimits = WindowLimits { initial: 16, min: 1 + LATER_ARRIVALS as u32, max: WINDOW as u32 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     OnItsWay,
     Lost,
@@ -45,7 +45,7 @@ enum State {
 }
 
 /// A packet that was sent.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Sent {
     /// What it carries.
     pub item: Item,
@@ -58,7 +58,7 @@ pub struct Sent {
 }
 
 /// The link's sending end.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Sender {
     /// The lowest packet that is not over; `sent[0]`.
     base: u64,

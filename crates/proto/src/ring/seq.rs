@@ -13,7 +13,7 @@ pub fn expand(near: u64, low: u32) -> Option<u64> {
 }
 
 /// A set of numbers that lie less than a window above a base that only rises.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct SeqSet {
     words: [u64; WORDS as usize],
 }

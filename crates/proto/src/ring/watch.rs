@@ -7,7 +7,7 @@ use crate::contract::ids::Rank;
 use crate::contract::time::{Span, Time};
 
 /// What a rank knows about the ranks before it.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Watch {
     predecessor: Rank,
     successor: Rank,

@@ -34,7 +34,7 @@ const FAULT_SILENT: u8 = 1;
 const FAULT_MISMATCH: u8 = 2;
 
 /// Which half of the algorithm a block is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Reduce-scatter: a partial sum.
     Reduce,
@@ -43,7 +43,7 @@ pub enum Phase {
 }
 
 /// The header of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Data {
     /// Counts the packets of this link, modulo 2^32.
     pub seq: u32,
@@ -62,7 +62,7 @@ pub struct Data {
 }
 
 /// The header of an acknowledgement; the words follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ack {
     /// Every packet before this one has arrived.
     pub cum: u32,
@@ -77,7 +77,7 @@ pub struct Ack {
 }
 
 /// A rank that nothing was heard of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Notice {
     /// The collective that waits.
     pub op: OpId,
@@ -86,7 +86,7 @@ pub struct Notice {
 }
 
 /// The end of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fault {
     /// The first collective that fails.
     pub op: OpId,

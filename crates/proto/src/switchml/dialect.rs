@@ -12,7 +12,7 @@ use crate::parts::slots::Dialect;
 use crate::parts::slots::host::Epochs;
 
 /// Slots whose packets look one block ahead (§4.6).
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub struct SwitchMlDialect {
     numbers: Numbers,
     narrow: NarrowBlocks,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A map from elements to `V`, which keeps adjacent ranges of equal value as one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Coverage<V> {
     /// Start of each piece, with its end and value. Pieces do not overlap.
     pieces: BTreeMap<usize, (usize, V)>,

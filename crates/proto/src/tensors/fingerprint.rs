@@ -8,6 +8,7 @@
 //! A broadcast's result is its root's contribution alone, and zeros are what others bring.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::splitmix::splitmix64;
 type Words = [u64; 3];
 
 /// The sums of `a_r` and `b_r` over the first ranks of a world; one is shared by all tensors of a job.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Roster {
     /// Entry `r` sums over the ranks below `r`.
     prefix: Vec<[u64; 2]>,
@@ -59,14 +60,14 @@ impl Roster {
 }
 
 /// Ranks that follow each other in a ring: what a partial sum of ring allreduce holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Run {
     first: u16,
     count: u16,
 }
 
 /// What is known about a range of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     /// The sum over some ranks in ring order.
     Partial(Run),
@@ -79,7 +80,7 @@ enum State {
 }
 
 /// What a checker asks after a collective. Of a rank that gets nothing only what is wrong is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Verification {
     /// Elements whose result is proven.
     pub verified: usize,
@@ -209,6 +210,13 @@ impl FingerprintTensor {
     }
 }
 
+/// What was written; who wrote it, and to which collective, never changes.
+impl Hash for FingerprintTensor {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.seed, self.rank, &self.states, &self.kept, &self.faulty).hash(state);
+    }
+}
+
 impl Tensor for FingerprintTensor {
     fn spec(&self) -> Spec {
         self.spec
@@ -304,6 +312,13 @@ impl Tensor for FingerprintTensor {
     }
     /// Fingerprints stand for sums; an average is a sum that was proven.
     fn divide(&mut self, _block: Range<usize>, _world: u16) {}
+
+    fn fork(&self) -> Option<Box<dyn Tensor>> {
+        Some(Box::new(self.clone()))
+    }
+    fn hash_state(&self, mut hasher: &mut dyn Hasher) {
+        self.hash(&mut hasher);
+    }
 }
 
 /// `h` and `h'` of a block and its scale: odd, so that no contribution is lost by multiplication.

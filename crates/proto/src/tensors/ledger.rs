@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::coverage::Coverage;
 
 /// A map from elements to `V` that holds one value, `settled`, in little memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Ledger<V> {
     settled: V,
     elements: usize,

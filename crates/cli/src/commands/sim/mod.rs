@@ -1,6 +1,7 @@
 //! `tributary sim`: the protocols' own machines on simulated networks.
 
 mod cluster;
+mod explore;
 mod run;
 mod swarm;
 mod sweep;
@@ -18,6 +19,7 @@ Examples:
   tributary sim sweep FILE.toml --on 10.0.0.1:8786    on the workers of a Dask cluster
   tributary sim swarm --seeds 0..10000
   tributary sim swarm --seeds 17..18 --show           the world of seed 17 as a file
+  tributary sim explore --protocol NAME --losses 1 --duplicates 1
   tributary sim trace --swarm 17 --node 'switch 0'
   tributary sim trace FILE.toml --pcapng run.pcapng   for Wireshark
 
@@ -41,6 +43,8 @@ enum Command {
     Sweep(sweep::Args),
     /// Run random worlds with faults: nothing wrong may come out, and everything must end
     Swarm(swarm::Args),
+    /// Go through all states of a small world: every order of packets, losses and timers, not only random ones
+    Explore(Box<explore::Args>),
     /// Show what happens in an experiment, packet by packet
     Trace(trace::Args),
 }
@@ -52,6 +56,7 @@ impl Args {
             Command::Run(args) => args.json,
             Command::Sweep(args) => args.json,
             Command::Swarm(args) => args.json,
+            Command::Explore(args) => args.json,
             Command::Trace(_) => false,
         }
     }
@@ -63,6 +68,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         Command::Run(args) => run::run(args, program),
         Command::Sweep(args) => sweep::run(args, program),
         Command::Swarm(args) => swarm::run(args),
+        Command::Explore(args) => explore::run(*args),
         Command::Trace(args) => trace::run(args),
     }
 }

@@ -17,7 +17,7 @@ use crate::parts::mismatch::Mismatch;
 const TOLD_AT_ONCE: u16 = 16;
 
 /// When to look next whether a block of a root's own stands still.
-#[derive(Default)]
+#[derive(Clone, Default, Hash)]
 pub struct Claims {
     at: Option<Time>,
     wait: Span,

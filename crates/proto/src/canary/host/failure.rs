@@ -13,6 +13,7 @@ use crate::contract::time::Time;
 use crate::parts::mismatch::Mismatch;
 
 /// What a leader last said about a block.
+#[derive(Clone, Hash)]
 pub(super) struct Heard {
     step: Step,
     missing: Vec<Rank>,

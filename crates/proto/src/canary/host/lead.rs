@@ -12,7 +12,7 @@ use crate::parts::mismatch::Mismatch;
 use crate::parts::ranks::Ranks;
 
 /// How far a block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Contributions are missing, perhaps the leader's own.
     Gathering,
@@ -23,6 +23,7 @@ pub enum State {
 }
 
 /// One block that this host leads, or seems to.
+#[derive(Clone, Hash)]
 pub struct Lead {
     /// Of its place in the window.
     pub phase: u32,
@@ -106,6 +107,7 @@ impl Lead {
 }
 
 /// The blocks that a host leads: at each place of the window at most the current one and one other, the last or the next.
+#[derive(Clone, Hash)]
 pub struct Leads {
     leads: Vec<Option<Box<Lead>>>,
     spare: Vec<Lead>,

@@ -39,6 +39,7 @@ use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostSt
 use crate::contract::ids::{NodeId, OpId, Rank};
 use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::state::HostState;
 use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
@@ -56,6 +57,7 @@ use crate::parts::stream::Stream;
 const NOTICE: Spec = Spec::NOTHING;
 
 /// A worker's machine.
+#[derive(Clone, Hash)]
 pub struct CanaryHost {
     values: Values,
     config: HostConfig,
@@ -321,5 +323,9 @@ impl Host for CanaryHost {
 
     fn stats(&self) -> &HostStats {
         &self.stats
+    }
+
+    fn state(&self) -> Option<&dyn HostState> {
+        Some(self)
     }
 }

@@ -8,7 +8,7 @@ use crate::contract::config::TimerConfig;
 use crate::contract::time::{Span, Time};
 
 /// Notices of one host.
-#[derive(Default)]
+#[derive(Clone, Default, Hash)]
 pub struct Notices {
     /// For each notice that is due, the end of the blocks that it is about.
     due: VecDeque<u64>,
@@ -22,7 +22,7 @@ pub struct Notices {
     may_leave: bool,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 struct Patience {
     linger: Span,
 }

@@ -5,7 +5,7 @@ use crate::canary::wire::SHARD_PORTS;
 use crate::contract::ids::{NodeId, PortId, Rank};
 
 /// One packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outgoing {
     /// The sum, to the root, for the tree (§3.1.2).
     Tree(Step),
@@ -28,7 +28,7 @@ pub enum Outgoing {
 }
 
 /// Ports of one shard of one switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ports {
     /// The switch.
     pub switch: NodeId,

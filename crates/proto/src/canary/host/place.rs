@@ -3,7 +3,7 @@
 use crate::parts::agreement::{Agreement, Stage};
 
 /// How a sum came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
     /// From the leader through switches that multicast it.
     Tree,
@@ -14,6 +14,7 @@ pub enum Way {
 }
 
 /// One place of the window.
+#[derive(Clone, Hash)]
 pub struct Place {
     /// The block of the stream that it works on, or waits for; at the notices' place, the notice.
     pub block: u64,

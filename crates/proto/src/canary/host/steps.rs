@@ -1,7 +1,7 @@
 //! The numbers of blocks on the wire: a window of places, each of which goes from phase to phase.
 
 /// One block's place in the window, and how often the place was used before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     /// The place.
     pub place: u16,
@@ -10,7 +10,7 @@ pub struct Step {
 }
 
 /// How a step's phase relates to the one that its place is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relation {
     /// Over.
     Earlier,
@@ -23,7 +23,7 @@ pub enum Relation {
 }
 
 /// The arithmetic of a window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct Steps {
     places: u32,
     /// Phases before the numbers start again: even, so that two neighbours never share what is kept by parity.

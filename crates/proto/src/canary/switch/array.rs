@@ -13,7 +13,7 @@ use crate::parts::memory::heap_bytes;
 use crate::parts::slot_lists::SlotLists;
 
 /// What an entry in use does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Collects contributions until its time is up.
     Open,
@@ -22,7 +22,7 @@ pub enum State {
 }
 
 /// What a block is known by: application and number (§3.4), and which of its issues it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockId {
     /// The application.
     pub job: JobId,
@@ -33,7 +33,7 @@ pub struct BlockId {
 }
 
 /// One entry. Its accumulator lies apart.
-#[derive(Clone)]
+#[derive(Clone, Hash)]
 pub struct Descriptor {
     /// What it does.
     pub state: State,
@@ -82,6 +82,7 @@ const FREE: u32 = u32::MAX;
 
 /// The array. Descriptors lie apart from their entries, and the one that became free last is taken first: blocks under
 /// way are few beside the entries that they pass through, and stay in a processor's cache.
+#[derive(Clone, Hash)]
 pub struct Array {
     /// For each entry the number of its descriptor.
     entries: Vec<u32>,

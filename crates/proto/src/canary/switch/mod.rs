@@ -21,6 +21,7 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, NodeId, PortId, PortSet};
 use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
+use crate::contract::state::{SharedSwitchState, not_acted_upon};
 use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::values::Values;
@@ -28,6 +29,7 @@ use crate::contract::wire::{COMMON_LEN, u16};
 use crate::parts::memory::heap_bytes;
 
 /// What one switch of a fabric does for all jobs.
+#[derive(Clone, Hash)]
 pub struct CanarySwitch {
     node: NodeId,
     elements_per_packet: usize,
@@ -52,8 +54,10 @@ struct Counters {
     expired: u64,
 }
 
+not_acted_upon!(Counters);
+
 /// What has happened of one job.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Hash)]
 struct JobCounters {
     blocks_completed: u64,
     contributions: u64,
@@ -380,5 +384,9 @@ impl SharedSwitch for CanarySwitch {
                 Metric::counter("expired", expired, "Descriptors freed because nobody needed them for a lease."),
             ],
         }
+    }
+
+    fn shared_state(&self) -> Option<&dyn SharedSwitchState> {
+        Some(self)
     }
 }

@@ -26,7 +26,7 @@ const GENERATION: u8 = 8;
 const STEPS: u8 = 8;
 
 /// A step of the wait: 0 is the longest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeoutStep(u8);
 
 impl TimeoutStep {
@@ -37,7 +37,7 @@ impl TimeoutStep {
 }
 
 /// What a partial sum that begins now may hope for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimeoutOutlook {
     /// With so many contributions nothing is missing here.
     pub full: u16,
@@ -46,7 +46,7 @@ pub struct TimeoutOutlook {
 }
 
 /// What was seen of one job's blocks that end in one root.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Class {
     job: JobId,
     root: NodeId,
@@ -83,7 +83,7 @@ impl Class {
 }
 
 /// The timeout of one switch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Timeout {
     config: FlushTimeout,
     /// Empty if nothing is learned.

@@ -7,7 +7,7 @@ use crate::contract::tensor::Spec;
 use crate::panama::vid;
 
 /// What is known of a contribution.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct Contribution {
     vid: u64,
     /// The collective.
@@ -19,7 +19,7 @@ pub struct Contribution {
 }
 
 /// The contributions of one window.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Kept {
     contributions: Vec<Option<Contribution>>,
     /// Bytes of each.

@@ -18,6 +18,7 @@ use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostSt
 use crate::contract::ids::{OpId, TreeId};
 use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
+use crate::contract::state::HostState;
 use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
@@ -28,6 +29,7 @@ use crate::parts::report::Report;
 use crate::parts::stream::{Op, Stream};
 
 /// A worker's machine.
+#[derive(Clone, Hash)]
 pub struct PanamaHost {
     config: HostConfig,
     common: [u8; COMMON_LEN],
@@ -343,5 +345,9 @@ impl Host for PanamaHost {
 
     fn stats(&self) -> &HostStats {
         &self.stats
+    }
+
+    fn state(&self) -> Option<&dyn HostState> {
+        Some(self)
     }
 }

@@ -11,6 +11,7 @@ use crate::parts::report::Report;
 use crate::parts::rtt::RttEstimator;
 
 /// One tree.
+#[derive(Clone, Hash)]
 pub struct Tree {
     /// Its number.
     pub id: TreeId,
@@ -61,7 +62,7 @@ pub struct Tree {
 }
 
 /// A result's number, among those that may come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arrival {
     /// It is the first of its VID.
     New,

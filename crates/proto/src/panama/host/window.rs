@@ -1,5 +1,7 @@
 //! The congestion window of one tree: figure 5, with its six defects mended (`docs/protocols/panama.md`, *Windows*).
 
+use std::hash::{Hash, Hasher};
+
 use crate::parts::window::MARK_GAIN;
 
 /// A tree's window starts with so many packets, and marks leave as many: below that it would never grow again.
@@ -27,6 +29,24 @@ pub struct Window {
     /// What accelerators have room for, as far as results have told.
     cap: u16,
     follows_marks: bool,
+}
+
+impl Hash for Window {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Window { packets, threshold, marked_share, received, marked, fresh, cut_before, cap, follows_marks } = self;
+        (
+            packets.to_bits(),
+            threshold.to_bits(),
+            marked_share.to_bits(),
+            received,
+            marked,
+            fresh,
+            cut_before,
+            cap,
+            follows_marks,
+        )
+            .hash(state);
+    }
 }
 
 impl Window {

@@ -1,6 +1,7 @@
 //! What an accelerator counts, for people and for monitoring.
 
 use crate::contract::metric::Metric;
+use crate::contract::state::not_acted_upon;
 
 /// What this accelerator has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct Counters {
     /// Sums that left with a mark.
     pub marks: u64,
 }
+
+not_acted_upon!(Counters);
 
 impl Counters {
     /// Those that are PANAMA's alone.

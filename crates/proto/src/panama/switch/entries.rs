@@ -15,7 +15,7 @@ use crate::parts::memory::heap_bytes;
 use crate::parts::ordered::{OrderedAccumulator, Rule, nodes_needed};
 
 /// What the contributions to one VID say together.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct Entry {
     /// What they contribute to.
     pub spec: Spec,
@@ -35,6 +35,7 @@ const FREE: Entry =
     Entry { spec: Spec::NOTHING, elements: 0, count: 0, contributors: 0, wnd_cap: u16::MAX, ecn: Ecn::NotCapable };
 
 /// Entries for as many VIDs as a port has room for.
+#[derive(Clone, Hash)]
 pub struct Entries {
     entries: Vec<Entry>,
     sums: OrderedAccumulator,

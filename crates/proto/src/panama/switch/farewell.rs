@@ -14,6 +14,7 @@ use crate::parts::inquiry::Neighbour;
 use crate::parts::memory::heap_bytes;
 
 /// What children need no more, each by the VID before which it needs nothing.
+#[derive(Clone, Hash)]
 pub struct Floors {
     said: Vec<Option<u32>>,
     /// What the root has told all.

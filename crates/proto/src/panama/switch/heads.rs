@@ -14,7 +14,7 @@ use crate::contract::ids::ChildId;
 use crate::parts::memory::heap_bytes;
 
 /// What a tree does at this switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// It sums.
     Active,
@@ -23,7 +23,7 @@ pub enum Phase {
 }
 
 /// Where a VID lies at its port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// Before the expected one.
     Passed,
@@ -50,6 +50,7 @@ pub fn on_contribution(epoch: Ordering, phase: Phase, place: Place, is_new: bool
 }
 
 /// The FIFOs of one tree.
+#[derive(Clone, Hash)]
 pub struct Heads {
     /// `Expected_VID`.
     expected: u64,

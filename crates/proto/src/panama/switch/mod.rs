@@ -26,6 +26,7 @@ use crate::contract::ids::{ChildId, GroupId, PortId};
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
+use crate::contract::state::SwitchState;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::values::Values;
@@ -45,6 +46,7 @@ pub fn memory(shape: &JobShape<'_>) -> u64 {
 const FIRST: u64 = 1 << 33;
 
 /// One job's part of one accelerator, for one tree.
+#[derive(Clone, Hash)]
 pub struct Panama {
     common: Common,
     tid: u8,
@@ -73,6 +75,7 @@ pub struct Panama {
 }
 
 /// What a child's CONTRIBUTION brings.
+#[derive(Clone, Hash)]
 struct Contribution {
     header: Header,
     vid: u64,
@@ -370,5 +373,9 @@ impl Switch for Panama {
             metrics: self.metrics(),
             orders: vec![self.order()],
         }
+    }
+
+    fn state(&self) -> Option<&dyn SwitchState> {
+        Some(self)
     }
 }

@@ -13,7 +13,7 @@ use crate::parts::inquiry::Neighbour;
 use crate::parts::memory::heap_bytes;
 
 /// Whom a notice is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Audience {
     /// One neighbour.
     One(Neighbour),
@@ -22,7 +22,7 @@ pub enum Audience {
 }
 
 /// A notice about a VID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Notice {
     /// Whom it is for.
     pub to: Audience,
@@ -47,6 +47,7 @@ const SUBJECTS: usize = 4;
 
 /// Notices that wait to be sent: at most one of each subject for each audience, so that memory stays bounded. A later one
 /// takes the place of an earlier: who still wants the earlier asks again.
+#[derive(Clone, Hash)]
 pub struct Notices {
     waiting: VecDeque<Notice>,
     common: Common,

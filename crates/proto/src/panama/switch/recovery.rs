@@ -23,6 +23,7 @@ use crate::parts::inquiry::Neighbour;
 use crate::parts::memory::heap_bytes;
 
 /// What the children lack, as they say in a new epoch.
+#[derive(Clone, Hash)]
 pub struct Bases {
     said: Vec<Option<u32>>,
     missing: usize,
@@ -68,7 +69,7 @@ impl Bases {
 }
 
 /// How a question about a VID is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// It waits for others.
     Waiting,

@@ -9,7 +9,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 
 /// How one block's vectors lie in packets, and how they are added.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub struct Form {
     encoding: Encoding,
     values: Values,

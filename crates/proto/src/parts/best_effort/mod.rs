@@ -23,7 +23,7 @@ use self::windows::Windows;
 use crate::contract::options::Options;
 
 /// What protocols of this family differ in.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub struct Rules {
     /// Switches and servers acknowledge a contribution at once (`GACK`), whatever the others do.
     pub acknowledges: bool,

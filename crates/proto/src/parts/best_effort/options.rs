@@ -67,7 +67,7 @@ pub const SWITCH: &[OptionSpec] = &[
 pub const SIMULATED_SWITCH: &[(&str, &str)] = &[("aggregators", "40000"), ("lease", "100 ms"), ("path_packets", "416")];
 
 /// What a switch was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Memory {
     /// Entries.
     pub aggregators: u32,

@@ -6,7 +6,7 @@ use crate::contract::config::{FabricPlan, JobConfig};
 use crate::contract::ids::{NodeId, Rank};
 
 /// Where the servers of a job are: one with each rank, or one with the last rank.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Places {
     fabric: FabricPlan,
     world: u16,
@@ -16,7 +16,7 @@ pub struct Places {
 }
 
 /// The ranks that one switch sums a block for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
     /// None: it forwards.
     Forwards,

@@ -1,5 +1,7 @@
 //! How far a worker may go: what protocols of the family decide for themselves.
 
+use std::hash::{Hash, Hasher};
+
 use crate::contract::time::{Span, Time};
 
 /// What an acknowledgement says: of a gradient, or, where there are none, its block's result.
@@ -24,8 +26,38 @@ pub struct Progress {
     pub average: f64,
 }
 
+/// Windows whose state can be copied and hashed, as their worker's can.
+pub trait WindowsState {
+    /// The same windows.
+    fn fork(&self) -> Box<dyn Windows>;
+    /// Feeds them to a hasher.
+    fn hash_state(&self, hasher: &mut dyn Hasher);
+}
+
+impl<T: Windows + Clone + Hash + 'static> WindowsState for T {
+    fn fork(&self) -> Box<dyn Windows> {
+        Box::new(self.clone())
+    }
+    fn hash_state(&self, mut hasher: &mut dyn Hasher) {
+        self.hash(&mut hasher);
+    }
+}
+
+impl Clone for Box<dyn Windows> {
+    fn clone(&self) -> Box<dyn Windows> {
+        // Not the box's own: a reference to a box is no window.
+        WindowsState::fork(&**self)
+    }
+}
+
+impl Hash for dyn Windows {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash_state(state);
+    }
+}
+
 /// A worker's windows.
-pub trait Windows: Send {
+pub trait Windows: WindowsState + Send {
     /// Packets that may be without any acknowledgement: CWD.
     fn packets(&self) -> u64;
     /// Blocks beyond the last result that may be sent: AWD.

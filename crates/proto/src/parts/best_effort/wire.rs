@@ -65,7 +65,7 @@ kind::own! {
 }
 
 /// What a packet is besides its kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u16);
 
 impl Flags {
@@ -112,7 +112,7 @@ impl Flags {
 }
 
 /// The header as a plain value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The block's number in the job's stream, from 1, modulo 2^32.
     pub seq: u32,

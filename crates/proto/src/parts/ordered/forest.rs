@@ -11,7 +11,7 @@ use super::OrderedAccumulator;
 use super::rule::{Form, Step};
 
 /// A node of the tree that is there, or comes of what is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Branch {
     /// The places whose vectors it combines.
     pub(super) places: Range<usize>,
@@ -22,7 +22,7 @@ pub(super) struct Branch {
 }
 
 /// Where two branches meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Meeting {
     pub(super) sibling: usize,
     /// The sibling has the higher ranks.
@@ -31,7 +31,7 @@ pub(super) struct Meeting {
 }
 
 /// The branches of one switch: first its places in the order of their ranks, then what comes of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Forest {
     pub(super) branches: Box<[Branch]>,
     pub(super) roots: Box<[usize]>,

@@ -3,7 +3,7 @@
 use tributary_numeric::{Combine, Fixed16, ReduceOp, Scale};
 
 /// What a vector is on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
     /// A host's.
     Host,
@@ -12,7 +12,7 @@ pub(super) enum Form {
 }
 
 /// What becomes of a vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
     /// `lanes <- vector`.
     Store,
@@ -23,7 +23,7 @@ pub(super) enum Step {
 }
 
 /// 16-bit floats that travel as they are and are added in fixed point (SwitchML §4.6).
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub struct Scaled {
     /// What brings them there and back.
     pub kernels: &'static Fixed16,
@@ -34,7 +34,7 @@ pub struct Scaled {
 }
 
 /// Which of a block's vectors meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arrangement {
     /// Siblings of the tree over the places: one expression, whatever comes first.
     Tree,
@@ -46,7 +46,7 @@ pub enum Arrangement {
 }
 
 /// How the vectors of one block are combined.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub struct Rule {
     pub(super) combine: &'static Combine,
     pub(super) arrangement: Arrangement,

@@ -6,7 +6,7 @@ use crate::contract::time::{Span, Time};
 const ANSWERS: u32 = 128;
 
 /// The answers of one tree.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Hash)]
 pub(super) struct Gaps {
     /// The longest times between two of the last answers, and of those before.
     longest: [Span; 2],

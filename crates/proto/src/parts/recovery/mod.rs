@@ -34,7 +34,7 @@ const MOST_DOUBT: u32 = 8;
 /// Packets sent again for each answer that overtook them: more would be a burst.
 const RESENDS_PER_ANSWER: usize = 4;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Hash)]
 struct Flight {
     sent_at: Time,
     /// The last sending's number among those of its tree.
@@ -43,7 +43,7 @@ struct Flight {
     in_step: bool,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Hash)]
 struct TreeFlow {
     /// Packets sent.
     sent: u64,
@@ -62,7 +62,7 @@ struct TreeFlow {
 }
 
 /// The order in which answers are expected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// That in which the tree's slots were sent: one that is overtaken has lost a packet.
     Sent,
@@ -71,6 +71,7 @@ pub enum Order {
 }
 
 /// The timers of one host's slots.
+#[derive(Clone, Hash)]
 pub struct Recovery {
     order: Order,
     job: JobConfig,

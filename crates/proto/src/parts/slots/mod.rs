@@ -13,6 +13,8 @@ pub mod wire;
 
 use tributary_numeric::BlockExponent;
 
+use std::hash::Hash;
+
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
@@ -27,7 +29,7 @@ pub use self::switch::SlotSwitch;
 use self::wire::Kind;
 
 /// What a packet of one protocol says, beyond its slot and its collective: the end of its header.
-pub trait Word: Copy + Send + 'static {
+pub trait Word: Copy + Send + 'static + Hash {
     /// Its bytes.
     const LEN: usize;
     /// Of packets that have nothing to say.
@@ -60,7 +62,7 @@ pub trait Word: Copy + Send + 'static {
 }
 
 /// What protocols with slots differ in: read from a job's options once, when a machine is made.
-pub trait Dialect: Copy + Send + 'static {
+pub trait Dialect: Copy + Send + 'static + Hash {
     /// What packets say besides.
     type Word: Word;
     /// The dialect of a job of so many ranks with these options, in levels or in none.

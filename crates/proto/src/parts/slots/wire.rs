@@ -41,7 +41,7 @@ kind::own! {
 }
 
 /// The header as a plain value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header<W> {
     /// Who contributes. In results: whose contribution was the last, or who asked again.
     pub wid: ChildId,

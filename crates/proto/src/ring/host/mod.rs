@@ -17,6 +17,7 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::{OpId, Rank};
 use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::state::HostState;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::FINGERPRINT_LEN;
 
@@ -27,6 +28,7 @@ const COLLECTIVES_UNDER_WAY: u64 = 1024;
 const LINGER_RTOS: u64 = 2;
 
 /// A packet of a collective that this rank has not submitted yet.
+#[derive(Clone, Hash)]
 struct Early {
     op: u64,
     data: Data,
@@ -34,6 +36,7 @@ struct Early {
 }
 
 /// One rank of a ring.
+#[derive(Clone, Hash)]
 pub struct RingHost {
     config: HostConfig,
     predecessor: Rank,
@@ -312,5 +315,9 @@ impl Host for RingHost {
 
     fn stats(&self) -> &HostStats {
         &self.stats
+    }
+
+    fn state(&self) -> Option<&dyn HostState> {
+        Some(self)
     }
 }

@@ -16,6 +16,7 @@ const FAULT_TELLINGS: u32 = 3;
 const PERIODS_PER_DEADLINE: u64 = 8;
 
 /// The job is over.
+#[derive(Clone, Hash)]
 pub(super) struct Broken {
     pub(super) error: CollectiveError,
     /// The first collective that fails.

@@ -190,6 +190,7 @@ pub struct Moment {
 }
 
 /// Windows that nothing changes.
+#[derive(Clone, Hash)]
 struct Fixed {
     window: u64,
     ahead: u64,

@@ -69,7 +69,7 @@ impl SparseHost {
             values,
             choices,
             common,
-            life: Life::new(stream.in_spans(Box::new(span))),
+            life: Life::new(stream.in_spans(std::sync::Arc::new(span))),
             slots: (0..job.slots).map(Slot::new).collect(),
             current: None,
             queue: SendQueue::new(job.slots),

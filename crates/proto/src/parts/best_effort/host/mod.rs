@@ -28,6 +28,7 @@ use crate::contract::ids::{OpId, Rank};
 use crate::contract::metric::Metric;
 use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::COMMON_LEN;
@@ -39,6 +40,7 @@ use crate::parts::rtt::RttEstimator;
 use crate::parts::stream::Stream;
 
 /// A worker's machine, and a server's.
+#[derive(Clone, Hash)]
 pub struct BestEffortHost {
     values: Values,
     config: HostConfig,
@@ -210,5 +212,9 @@ impl Host for BestEffortHost {
             Metric::gauge("leads_blocks", own, "Blocks beyond the last result that have arrived: the paper's p_l."),
             Metric::gauge("average_blocks", average, "The same of all ranks on average, as far as is known: p_avg."),
         ]
+    }
+
+    fn state(&self) -> Option<&dyn HostState> {
+        Some(self)
     }
 }

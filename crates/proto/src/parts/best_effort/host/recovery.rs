@@ -24,6 +24,7 @@ const LONGEST_WAIT: u64 = 8;
 const MOST_QUESTIONS: usize = 16;
 
 /// How long a worker has heard nothing, and how much it bears.
+#[derive(Clone, Hash)]
 pub(super) struct Recovery {
     timers: TimerConfig,
     patience: u32,

@@ -12,7 +12,7 @@ use crate::parts::best_effort::wire::Flags;
 use crate::parts::stream::Op;
 
 /// What a rank says of its block and of its scale.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct Magnitude {
     /// The block's own.
     pub exponent: BlockExponent,

@@ -7,7 +7,7 @@ use tributary_numeric::BlockExponent;
 use crate::contract::time::Time;
 
 /// One block of the window.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Place {
     /// Which.
     pub block: u64,
@@ -77,6 +77,7 @@ impl Place {
 }
 
 /// A worker's blocks between the last result and the last gradient.
+#[derive(Clone, Hash)]
 pub struct Window {
     places: Vec<Place>,
     /// The first block that has no result: the paper's `last_AACK`, since sequence numbers begin at 1.

@@ -13,6 +13,7 @@ use crate::parts::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, bitmap_le
 use crate::parts::mismatch::Mismatch;
 
 /// The vector of a contribution.
+#[derive(Clone, Hash)]
 struct Part {
     form: Form,
     elements: usize,

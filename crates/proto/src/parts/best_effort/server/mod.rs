@@ -24,7 +24,7 @@ use crate::parts::mismatch::Mismatch;
 use crate::parts::ranks::Ranks;
 
 /// Something that the server has to say. Packets are written when they leave, from what is known then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outgoing {
     /// A gradient has arrived.
     Gack {
@@ -48,6 +48,7 @@ pub enum Outgoing {
 }
 
 /// One server of a job.
+#[derive(Clone, Hash)]
 pub struct Server {
     values: Values,
     rules: Rules,
@@ -244,7 +245,7 @@ impl Server {
 }
 
 /// What is to be done about a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// Nothing yet, or nothing more.
     Waits,

@@ -9,7 +9,7 @@ use crate::parts::mismatch::Mismatch;
 use crate::parts::ranks::Ranks;
 
 /// How far a block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Contributions are missing.
     Gathering,
@@ -20,6 +20,7 @@ pub enum State {
 }
 
 /// One block of a server's.
+#[derive(Clone, Hash)]
 pub struct Served {
     /// Which.
     pub block: u64,
@@ -166,6 +167,7 @@ impl Served {
 }
 
 /// The blocks of one server that somebody may need still.
+#[derive(Clone, Hash)]
 pub struct Blocks {
     served: Vec<Option<Box<Served>>>,
     servers: u64,

@@ -9,6 +9,7 @@ use crate::parts::best_effort::form::Form;
 use crate::parts::best_effort::wire::{Flags, HEADER_LEN, Kind};
 
 /// Why a contribution was not added.
+#[derive(Clone, Hash)]
 pub(super) enum Misfit {
     /// No aggregator is free, or none is large enough.
     Room,

@@ -13,7 +13,7 @@ use crate::parts::slot_lists::SlotLists;
 use crate::splitmix::splitmix64;
 
 /// An aggregator in use.
-#[derive(Clone)]
+#[derive(Clone, Hash)]
 pub struct Aggregator {
     /// The job ...
     pub job: JobId,
@@ -71,6 +71,7 @@ const LEAVING: usize = 1;
 const FREE: u32 = u32::MAX;
 
 /// All aggregators of a switch.
+#[derive(Clone, Hash)]
 pub struct Aggregators {
     memory: Memory,
     /// Room for all; those that were ever in use.

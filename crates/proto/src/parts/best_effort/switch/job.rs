@@ -7,13 +7,14 @@ use super::super::wire::{Header, Kind, PROG_MASK};
 use crate::contract::config::SharedJob;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, NodeId, PortId, PortSet, Rank};
+use crate::contract::state::not_acted_upon;
 use crate::contract::switch::{Lag, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::COMMON_LEN;
 use crate::parts::memory::heap_bytes;
 
 /// What a position's block has come to at this switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// The position has had no block yet.
     Unused,
@@ -30,7 +31,7 @@ pub enum State {
 }
 
 /// One block, and which of its attempts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The block.
     pub seq: u32,
@@ -46,7 +47,7 @@ impl Key {
 }
 
 /// One position of a job's window.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub struct Position {
     /// Its block.
     pub key: Key,
@@ -71,6 +72,8 @@ pub struct Counters {
     pub released: u64,
 }
 
+not_acted_upon!(Counters);
+
 impl Counters {
     /// Both together.
     pub fn add(&mut self, other: &Counters) {
@@ -83,6 +86,7 @@ impl Counters {
 }
 
 /// A job at one switch.
+#[derive(Clone, Hash)]
 pub struct Job {
     /// Which.
     pub id: JobId,

@@ -29,6 +29,7 @@ use crate::contract::wire::u16;
 use crate::parts::memory::heap_bytes;
 
 /// What one switch does for all jobs of a protocol.
+#[derive(Clone, Hash)]
 pub struct BestEffortSwitch {
     values: Values,
     rules: Rules,

@@ -5,6 +5,7 @@ use super::job::{Counters, Job, State};
 use crate::contract::config::SharedJob;
 use crate::contract::ids::{ChildId, JobId};
 use crate::contract::metric::Metric;
+use crate::contract::state::SharedSwitchState;
 use crate::contract::switch::{SharedReport, SharedSwitch, SwitchReport};
 
 /// What its figures are called and what they say.
@@ -76,5 +77,9 @@ impl SharedSwitch for BestEffortSwitch {
             slots_peak: self.aggregators.peak,
             metrics,
         }
+    }
+
+    fn shared_state(&self) -> Option<&dyn SharedSwitchState> {
+        Some(self)
     }
 }

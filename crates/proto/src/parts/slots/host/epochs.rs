@@ -8,6 +8,7 @@
 //! so that no block waits for one that waits for it.
 
 /// A host's own order of blocks.
+#[derive(Clone, Hash)]
 pub struct Epochs {
     /// The first block of the epoch.
     base: u64,

@@ -7,6 +7,7 @@ use crate::parts::report::Report;
 use crate::parts::slots::wire::{Header, Mismatch};
 
 /// What the switch last said about a slot.
+#[derive(Clone, Hash)]
 pub(super) struct Heard {
     slot: u16,
     phase: u32,

@@ -22,6 +22,7 @@ use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostSt
 use crate::contract::ids::OpId;
 use crate::contract::metric::Metric;
 use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
+use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::{COMMON_LEN, Common};
@@ -33,6 +34,7 @@ use crate::parts::report::Report;
 use crate::parts::send_queue::SendQueue;
 use crate::parts::stream::Stream;
 
+#[derive(Clone, Hash)]
 struct Slot {
     /// The block of the stream that it works on, or waits for.
     block: u64,
@@ -49,6 +51,7 @@ struct Slot {
 }
 
 /// A worker's machine.
+#[derive(Clone, Hash)]
 pub struct SlotHost<D: Dialect> {
     dialect: D,
     config: HostConfig,
@@ -362,5 +365,9 @@ impl<D: Dialect> Host for SlotHost<D> {
         let blocks =
             |window: &Window| Metric::gauge("window_blocks", window.blocks().into(), "Blocks that may be under way.");
         self.window.iter().map(blocks).collect()
+    }
+
+    fn state(&self) -> Option<&dyn HostState> {
+        Some(self)
     }
 }

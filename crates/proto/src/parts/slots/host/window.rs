@@ -10,6 +10,7 @@
 //! that no two ranks wait for each other.
 
 use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
 
 use crate::contract::config::JobConfig;
 use crate::contract::options::{Kind, OptionSpec, Options};
@@ -54,7 +55,7 @@ impl SendWindow {
 }
 
 /// Answers since some time, and how long the fastest took.
-#[derive(Default)]
+#[derive(Clone, Default, Hash)]
 struct Round {
     /// The first answer after a pause, or the last one of the round before; `None` while nothing is under way.
     began: Option<Time>,
@@ -65,6 +66,7 @@ struct Round {
 }
 
 /// The window of one host.
+#[derive(Clone)]
 pub struct Window {
     /// Blocks that may be under way.
     blocks: u32,
@@ -83,6 +85,15 @@ pub struct Window {
     rounds: usize,
     /// The shortest time to an answer since the window was at its least.
     round_trip: Option<Span>,
+}
+
+/// Rates are times that were measured: of those a state has as little as of any [`Span`].
+impl Hash for Window {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Window { blocks, least, most, queue, under_way, waiting, oldest, round, rounds, round_trip, rates: _ } =
+            self;
+        (blocks, least, most, queue, under_way, waiting, oldest, round, rounds, round_trip).hash(state);
+    }
 }
 
 impl Window {

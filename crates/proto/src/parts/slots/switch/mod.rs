@@ -21,6 +21,7 @@ use crate::contract::ids::{GroupId, PortId};
 use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::protocol::JobShape;
+use crate::contract::state::{SwitchState, not_acted_upon};
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::values::Values;
@@ -39,6 +40,7 @@ pub fn memory<D: Dialect>(shape: &JobShape<'_>) -> u64 {
 }
 
 /// One job's slots in one tree of one switch.
+#[derive(Clone, Hash)]
 pub struct SlotSwitch<D: Dialect> {
     members: Vec<PortId>,
     group: GroupId,
@@ -54,7 +56,7 @@ pub struct SlotSwitch<D: Dialect> {
 }
 
 /// A partial result that is to be sent up.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 struct Partial {
     version: VersionId,
     /// Where the packet came in that completed it.
@@ -75,14 +77,14 @@ struct Contribution<'a, W> {
 }
 
 /// What becomes of a packet: the verdicts that this switch gives, small enough to stay in a register.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 enum Answer {
     Consume,
     Port(PortId),
     Group(GroupId),
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Counters {
     blocks_completed: u64,
     contributions: u64,
@@ -90,6 +92,8 @@ struct Counters {
     /// How the last block was combined, where its packets say so.
     order: Option<u32>,
 }
+
+not_acted_upon!(Counters);
 
 impl Counters {
     fn metrics(&self) -> Vec<Metric> {
@@ -385,5 +389,9 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
             metrics: self.counters.metrics(),
             orders: Vec::new(),
         }
+    }
+
+    fn state(&self) -> Option<&dyn SwitchState> {
+        Some(self)
     }
 }

@@ -14,7 +14,7 @@ use crate::parts::slots::wire::{Header, Kind, header_len};
 use crate::parts::slots::{Dialect, Word};
 
 /// Whom a notice is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Audience {
     /// One neighbour.
     One(Neighbour),
@@ -22,6 +22,7 @@ pub enum Audience {
     Children,
 }
 
+#[derive(Clone, Hash)]
 struct Notice<W> {
     to: Audience,
     kind: Kind,
@@ -30,6 +31,7 @@ struct Notice<W> {
 
 /// Notices that wait to be sent: at most one of each kind for each audience, so that memory stays bounded. A later one
 /// takes the place of an earlier: who still wants the earlier asks again.
+#[derive(Clone, Hash)]
 pub struct Notices<W> {
     waiting: VecDeque<Notice<W>>,
     common: Common,

@@ -9,6 +9,7 @@ use crate::parts::memory::heap_bytes;
 use crate::parts::ordered::{Forest, cover};
 
 /// The places of all children.
+#[derive(Clone, Hash)]
 pub struct Places {
     children: usize,
     /// Of each child's parts, one child after the other; none where each child brings one.

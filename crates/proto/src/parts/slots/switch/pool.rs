@@ -23,7 +23,7 @@ use crate::parts::slots::wire::{Header, Kind, Mismatch};
 use crate::parts::slots::{Dialect, Word};
 
 /// What contributions to one phase of a slot must have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     /// UPDATE or PROBE.
     pub kind: Kind,
@@ -45,7 +45,7 @@ impl Block {
 }
 
 /// One version of one slot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct Version<W> {
     /// The phase that it serves or served last.
     pub phase: u32,
@@ -69,10 +69,11 @@ pub struct Version<W> {
 const UNKNOWN: Span = Span(u64::MAX);
 
 /// Where a version lies in the pool: twice the slot within the tree, plus the parity of the phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct VersionId(usize);
 
 /// All slots of one job in one tree.
+#[derive(Clone, Hash)]
 pub struct Pool<D: Dialect> {
     dialect: D,
     slots: Range<u16>,

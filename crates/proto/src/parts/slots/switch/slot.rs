@@ -6,7 +6,7 @@
 use crate::contract::drop_reason::DropReason;
 
 /// What a version of a slot holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Nothing: the slot is new.
     Unused,
@@ -21,7 +21,7 @@ pub enum State {
 }
 
 /// How a packet's phase relates to the one that its version holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relation {
     /// Over.
     Earlier,
@@ -46,7 +46,7 @@ impl Relation {
 }
 
 /// What to do with a contribution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Take the version for the new phase, then add.
     Begin,

@@ -1,0 +1,155 @@
+//! What a world consists of, and how much may go wrong in it.
+
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::contract::options::{Defaults, Kind, Options};
+use tributary_proto::contract::protocol::{Protocol, Refusal};
+use tributary_proto::contract::tensor::Spec;
+use tributary_proto::protocols;
+use tributary_proto::switch_options::{Given, SwitchOptionError, SwitchOptions};
+
+/// Of what jobs share in a switch, so many are enough for a small world.
+const FEW: u64 = 8;
+
+/// A small world. Its states are finite because faults and early timers are counted.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// The protocol whose machines run.
+    pub protocol: &'static Protocol,
+    /// Its options, as the job's members chose them.
+    pub options: Options,
+    /// What switches were told about memory that jobs share.
+    pub switches: SwitchOptions,
+    /// Ranks, each on a host of its own.
+    pub ranks: u16,
+    /// Slots of the job.
+    pub slots: u16,
+    /// Blocks of each collective: full packets.
+    pub blocks: u32,
+    /// The elements' type.
+    pub dtype: DType,
+    /// Collectives, which each rank submits in their order, each when it likes.
+    pub collectives: u8,
+    /// Leaf switches; 0 for one switch with all hosts on it.
+    pub leaves: u16,
+    /// Spine switches above the leaves.
+    pub spines: u16,
+    /// Packets that may be lost.
+    pub losses: u8,
+    /// Packets that may arrive twice.
+    pub duplicates: u8,
+    /// Timers that may run out early: while packets are on their way, or before another machine's that is due first.
+    pub timeouts: u8,
+    /// States after which the search stops, incomplete.
+    pub most_states: u64,
+}
+
+/// Why there is no such world. The text is a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BoundsError {
+    /// A number that is too small or too large to be explored.
+    #[error("{what} are {given}: {least} to {most} can be explored")]
+    Range {
+        /// What of.
+        what: &'static str,
+        /// How many were asked for.
+        given: u64,
+        /// The fewest ...
+        least: u64,
+        /// ... and the most.
+        most: u64,
+    },
+    /// The protocol cannot do that.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Slots that do not divide among the servers.
+    #[error("{slots} slots do not divide among {servers} servers: choose a multiple")]
+    Slots {
+        /// The slots.
+        slots: u16,
+        /// The servers.
+        servers: u16,
+    },
+    /// The protocol's machines cannot be copied.
+    #[error("the machines of {0} cannot be explored: they have no state that can be copied")]
+    Opaque(&'static str),
+    /// A tree that cannot be planned.
+    #[error("no tree can be planned: {0}")]
+    Tree(String),
+}
+
+impl Bounds {
+    /// Elements of four bytes in a full packet. Few are as good as many: a vector is a fingerprint.
+    pub(crate) const ELEMENTS_PER_PACKET: u16 = 2;
+
+    /// A sum on two ranks round one switch, with one of each fault.
+    pub fn small(protocol: &'static Protocol) -> Bounds {
+        Bounds {
+            protocol,
+            options: protocol.options.defaults(),
+            switches: Bounds::switches_with(&Given::new()).expect("each is within its own bounds"),
+            ranks: 2,
+            slots: 2,
+            blocks: 2,
+            dtype: DType::I32,
+            collectives: 1,
+            leaves: 0,
+            spines: 1,
+            losses: 1,
+            duplicates: 0,
+            timeouts: 1,
+            most_states: 1 << 32,
+        }
+    }
+
+    /// What switches are told about memory that jobs share: what was chosen, and otherwise few of everything that is
+    /// counted. A machine is copied and compared as a whole, so that room that is never used costs time.
+    pub fn switches_with(chosen: &Given) -> Result<SwitchOptions, SwitchOptionError> {
+        let mut given = Given::new();
+        for shared in protocols::ALL.iter().filter_map(|protocol| protocol.shared.as_ref()) {
+            let few = shared.options.specs.iter().filter_map(|spec| match spec.kind {
+                Kind::Count { least, .. } => {
+                    let usual = spec.default.parse().unwrap_or(FEW);
+                    Some((spec.name.to_owned(), FEW.min(usual).max(least).to_string()))
+                }
+                _ => None,
+            });
+            given.insert(shared.options.protocol.to_owned(), few.collect());
+        }
+        for (protocol, options) in chosen {
+            given.entry(protocol.clone()).or_default().extend(options.clone());
+        }
+        SwitchOptions::read(&given, Defaults::Simulated)
+    }
+
+    /// What each collective is.
+    pub fn spec(&self) -> Spec {
+        let bytes = 4 * u32::from(Bounds::ELEMENTS_PER_PACKET);
+        Spec::allreduce(self.blocks * (bytes / self.dtype.size() as u32).max(1), self.dtype, ReduceOp::Sum)
+    }
+
+    /// Says what keeps this from being a world, if anything does.
+    pub fn check(&self) -> Result<(), BoundsError> {
+        let within = |what, given: u64, least, most| match (least..=most).contains(&given) {
+            true => Ok(()),
+            false => Err(BoundsError::Range { what, given, least, most }),
+        };
+        within("ranks", self.ranks.into(), 1, 8)?;
+        within("slots", self.slots.into(), 1, 64)?;
+        within("blocks", self.blocks.into(), 1, 64)?;
+        within("collectives", self.collectives.into(), 1, 8)?;
+        within("leaves", self.leaves.into(), 0, 8)?;
+        within("spines", self.spines.into(), 1, 8)?;
+        (self.protocol.can)(&self.spec(), &self.options)?;
+        let servers = self.servers();
+        if servers > 0 && !self.slots.is_multiple_of(servers) {
+            return Err(BoundsError::Slots { slots: self.slots, servers });
+        }
+        Ok(())
+    }
+
+    /// Servers of the job: each rank is one where the protocol sums at servers alone.
+    pub(crate) fn servers(&self) -> u16 {
+        let sums_at_servers = self.protocol.server.is_some() && !self.protocol.sums_in_network();
+        if sums_at_servers { self.ranks } else { 0 }
+    }
+}

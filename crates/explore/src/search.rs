@@ -1,0 +1,242 @@
+//! The way through all states of a world, the nearest first, so that what is found wrong is found by a short run.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::ControlFlow;
+
+use crate::bounds::{Bounds, BoundsError};
+use crate::fingerprint::Fingerprint;
+use crate::site::Site;
+use crate::world::{Machines, Step, World};
+
+/// Steps without a fault after which a run is said not to end. Runs of worlds this small take some hundreds.
+const MOST_FAIR_STEPS: usize = 10_000;
+/// Of a run that does not end so many steps are shown.
+const SHOWN_FAIR_STEPS: usize = 40;
+/// States between two looks at whether to go on.
+const LOOK_EVERY: u64 = 1 << 10;
+
+/// How far a search is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// States found.
+    pub states: u64,
+    /// Steps tried: each leads from one state to another, or to one that was known.
+    pub steps: u64,
+    /// Steps from the first state to those that are looked at now.
+    pub depth: u32,
+    /// States whose steps are not tried yet.
+    pub waiting: u64,
+    /// States in which every rank has its sums.
+    pub ends: u64,
+    /// States of single machines.
+    pub machines: u64,
+}
+
+/// What must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A wrong sum, or a failure, as a sentence.
+    Wrong(String),
+    /// A state from which the run does not come to an end, though nothing goes wrong any more.
+    NoEnd,
+}
+
+/// A run that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counterexample {
+    /// What is wrong with it.
+    pub found: Found,
+    /// The run. Where it does not end: until then, and the first steps of what goes on for ever.
+    pub steps: Vec<Step>,
+}
+
+/// What a search has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exploration {
+    /// How far it came.
+    pub progress: Progress,
+    /// All states were found, and nothing is wrong with any.
+    pub is_complete: bool,
+    /// A run that must not be, if there is any.
+    pub counterexample: Option<Counterexample>,
+}
+
+/// Goes through all states of a world; tells how far it is, and stops early if told to.
+pub fn explore(
+    bounds: &Bounds,
+    watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+) -> Result<Exploration, BoundsError> {
+    let site = Site::new(bounds)?;
+    let mut machines = Machines::new(bounds, true);
+    let first = World::new(&site, &mut machines)?;
+    let mut search =
+        Search { site, machines, known: HashMap::default(), paths: Vec::new(), progress: Progress::default() };
+    let found = search.run(first, watch);
+    let (is_complete, counterexample) = match found {
+        ControlFlow::Continue(()) => (true, None),
+        ControlFlow::Break(counterexample) => (false, counterexample),
+    };
+    Ok(Exploration { progress: search.progress, is_complete, counterexample })
+}
+
+/// Fingerprints are as good as hashes get.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("fingerprints are numbers of 128 bits");
+    }
+    fn write_u128(&mut self, number: u128) {
+        self.0 = number as u64;
+    }
+}
+
+/// What is known of a state.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// It was reached.
+    reached: bool,
+    /// A run from here ends if nothing goes wrong any more.
+    ends: bool,
+}
+
+/// How a state was reached first.
+#[derive(Clone, Copy)]
+struct Path {
+    before: u32,
+    step: Step,
+}
+
+/// The first state was reached from nowhere.
+const NOWHERE: u32 = u32::MAX;
+
+struct Search {
+    site: Site,
+    machines: Machines,
+    known: HashMap<Fingerprint, Known, BuildHasherDefault<AsItIs>>,
+    paths: Vec<Path>,
+    progress: Progress,
+}
+
+/// A break with nothing says that the search was stopped.
+type Onward = ControlFlow<Option<Counterexample>>;
+
+impl Search {
+    fn run(&mut self, first: World, watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Onward {
+        let mut layer = Vec::new();
+        self.reach(first, NOWHERE, Step::Lose(0), &mut layer)?;
+        while !layer.is_empty() {
+            let mut next = Vec::new();
+            for (done, (world, number)) in layer.iter().enumerate() {
+                self.expand(world, *number, &mut next)?;
+                self.progress.waiting = (layer.len() - done - 1 + next.len()) as u64;
+                if (done as u64).is_multiple_of(LOOK_EVERY) {
+                    self.look(watch)?;
+                }
+            }
+            self.progress.depth += u32::from(!next.is_empty());
+            layer = next;
+        }
+        let _ = self.look(watch);
+        ControlFlow::Continue(())
+    }
+
+    fn look(&mut self, watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Onward {
+        self.progress.machines = self.machines.known() as u64;
+        match watch(&self.progress) {
+            ControlFlow::Break(()) => ControlFlow::Break(None),
+            ControlFlow::Continue(()) if self.progress.states >= self.site.bounds.most_states => {
+                ControlFlow::Break(None)
+            }
+            ControlFlow::Continue(()) => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Tries all steps that lead on from a state.
+    fn expand(&mut self, world: &World, number: u32, next: &mut Vec<(World, u32)>) -> Onward {
+        for step in world.steps(&self.site) {
+            let (after, outcome) = world.after(&self.site, step, &mut self.machines);
+            self.progress.steps += 1;
+            if let Some(wrong) = outcome.wrong {
+                let mut steps = self.path(number);
+                steps.push(step);
+                return ControlFlow::Break(Some(Counterexample { found: Found::Wrong(wrong), steps }));
+            }
+            self.reach(after, number, step, next)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Notes a state if it is new.
+    fn reach(&mut self, world: World, before: u32, step: Step, next: &mut Vec<(World, u32)>) -> Onward {
+        let fingerprint = world.fingerprint();
+        if std::mem::replace(&mut self.known.entry(fingerprint).or_default().reached, true) {
+            return ControlFlow::Continue(());
+        }
+        let number = self.paths.len() as u32;
+        self.paths.push(Path { before, step });
+        self.progress.states += 1;
+        self.progress.ends += u64::from(world.has_ended(&self.site));
+        self.finish(&world, number)?;
+        next.push((world, number));
+        ControlFlow::Continue(())
+    }
+
+    /// Runs on without faults until the end, or until a state from which that was done before. Time adds up here: a
+    /// machine that waits for its third timer must not be taken for one that waits for its first.
+    fn finish(&mut self, world: &World, number: u32) -> Onward {
+        let shared = self.machines.share(false);
+        let finished = self.run_on(world, number);
+        self.machines.share(shared);
+        finished
+    }
+
+    fn run_on(&mut self, world: &World, number: u32) -> Onward {
+        let (mut world, mut passed, mut steps) = (world.clone(), Vec::new(), Vec::new());
+        loop {
+            let fingerprint = world.fingerprint();
+            if self.known.get(&fingerprint).is_some_and(|known| known.ends) {
+                break;
+            }
+            passed.push(fingerprint);
+            if world.has_ended(&self.site) {
+                break;
+            }
+            let step = world.fair_step(&self.site).filter(|_| steps.len() < MOST_FAIR_STEPS);
+            let Some(step) = step else {
+                steps.truncate(SHOWN_FAIR_STEPS);
+                return self.found(Found::NoEnd, number, steps);
+            };
+            steps.push(step);
+            let (after, outcome) = world.after(&self.site, step, &mut self.machines);
+            if let Some(wrong) = outcome.wrong {
+                return self.found(Found::Wrong(wrong), number, steps);
+            }
+            world = after;
+        }
+        passed.into_iter().for_each(|fingerprint| self.known.entry(fingerprint).or_default().ends = true);
+        ControlFlow::Continue(())
+    }
+
+    fn found(&self, found: Found, number: u32, further: Vec<Step>) -> Onward {
+        let steps = self.path(number).into_iter().chain(further).collect();
+        ControlFlow::Break(Some(Counterexample { found, steps }))
+    }
+
+    /// The steps to a state.
+    fn path(&self, number: u32) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut at = self.paths[number as usize];
+        while at.before != NOWHERE {
+            steps.push(at.step);
+            at = self.paths[at.before as usize];
+        }
+        steps.reverse();
+        steps
+    }
+}

@@ -1,0 +1,198 @@
+//! Who is connected to whom in a world, and the machines before their first input.
+
+use tributary_control::routes::{Cabling, Routes};
+use tributary_control::trees::{Network, Tree};
+use tributary_proto::contract::config::{
+    FabricPlan, HostConfig, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig, TimerConfig, TreePlace,
+    WorkerPlace,
+};
+use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, Rank, ServerId, TreeId};
+use tributary_proto::contract::protocol::Placement;
+use tributary_proto::contract::time::Span;
+use tributary_proto::contract::values::Values;
+
+use crate::body::Body;
+use crate::bounds::{Bounds, BoundsError};
+
+/// All timeouts of hosts are this long, whatever was measured: then how long a round trip took makes no difference.
+const TIMEOUT: Span = Span::from_millis(1_000);
+
+/// The network of a world. Hosts come before switches, and rank `r` is on host `r`.
+pub struct Site {
+    /// What may go wrong, and what it consists of.
+    pub bounds: Bounds,
+    cabling: Cabling,
+    routes: Routes,
+    /// The neighbours of each node, by port.
+    ports: Vec<Vec<NodeId>>,
+    /// The tree that switches sum along, where one is planned.
+    tree: Option<Tree>,
+}
+
+impl Site {
+    /// Connects hosts and switches.
+    pub fn new(bounds: &Bounds) -> Result<Site, BoundsError> {
+        bounds.check()?;
+        let cabling = match bounds.leaves {
+            0 => star(bounds.ranks.into()),
+            leaves => leaf_spine(leaves.into(), bounds.spines.into(), bounds.ranks.into()),
+        };
+        let ports = cabling.ports().into_iter().map(|ports| ports.into_iter().map(|port| port.to).collect()).collect();
+        let routes = Routes::new(&cabling, |_, _| true);
+        let mut site = Site { bounds: bounds.clone(), cabling, routes, ports, tree: None };
+        if bounds.protocol.placement == Placement::Trees {
+            site.tree = Some(site.plan_tree()?);
+        }
+        Ok(site)
+    }
+
+    fn plan_tree(&self) -> Result<Tree, BoundsError> {
+        let names = (0..self.nodes() as u32).map(|node| self.name(NodeId(node))).collect();
+        let network = Network::new(self.cabling.clone(), names);
+        // The first spine, or the one switch that there is.
+        let top = self.cabling.switch(u32::from(self.bounds.leaves));
+        network.tree(&self.members(), top).map_err(|error| BoundsError::Tree(error.to_string()))
+    }
+
+    fn members(&self) -> Vec<NodeId> {
+        (0..u32::from(self.bounds.ranks)).map(NodeId).collect()
+    }
+
+    /// Nodes, those without a machine included.
+    pub fn nodes(&self) -> usize {
+        self.cabling.nodes()
+    }
+
+    /// The rank that sits at a node.
+    pub fn rank_at(&self, node: NodeId) -> Option<Rank> {
+        (node.0 < u32::from(self.bounds.ranks)).then_some(Rank(node.0 as u16))
+    }
+
+    /// The switch that a host is connected to.
+    pub fn switch_of(&self, host: NodeId) -> NodeId {
+        self.cabling.switch(self.routes.attachment(host).0)
+    }
+
+    /// Whoever is behind a switch's port, if anybody is.
+    pub fn behind(&self, switch: NodeId, port: PortId) -> Option<NodeId> {
+        self.ports[switch.index()].get(port.index()).copied()
+    }
+
+    /// The port of a switch that leads to a neighbour.
+    pub fn port_to(&self, switch: NodeId, neighbour: NodeId) -> PortId {
+        let port = self.ports[switch.index()].iter().position(|&node| node == neighbour);
+        PortId(port.map_or(PortId::UNKNOWN.0, |port| port as u16))
+    }
+
+    /// The ports of a multicast group: the children of a switch in the tree.
+    pub fn group(&self, switch: NodeId) -> Vec<PortId> {
+        let place = self.tree.as_ref().and_then(|tree| tree.switch(switch));
+        place.map_or(Vec::new(), |place| place.children.iter().map(|child| child.port).collect())
+    }
+
+    /// The neighbours of a switch that are next on shortest paths to a node.
+    pub fn next_hops(&self, switch: NodeId, to: NodeId) -> Vec<NodeId> {
+        let index = self.cabling.switch_index(switch).expect("only switches forward");
+        let ports = self.routes.next_hops(index, to).0;
+        ports.iter().map(|&port| self.ports[switch.index()][usize::from(port)]).collect()
+    }
+
+    /// "rank 1", "switch 0".
+    pub fn name(&self, node: NodeId) -> String {
+        match (self.rank_at(node), self.cabling.switch_index(node)) {
+            (Some(rank), _) => format!("rank {rank}"),
+            (None, Some(switch)) => format!("switch {switch}"),
+            (None, None) => format!("host {node}"),
+        }
+    }
+
+    fn job(&self) -> JobConfig {
+        let Bounds { protocol, ranks, slots, ref options, .. } = self.bounds;
+        JobConfig {
+            job: JobId(1),
+            key: JobKey(0x5EED),
+            protocol: protocol.code,
+            world: ranks,
+            slots,
+            elements_per_packet: Bounds::ELEMENTS_PER_PACKET,
+            trees: self.bounds.servers().max(1),
+            levels: self.cabling.switches > 1,
+            options: options.clone(),
+        }
+    }
+
+    fn fabric(&self) -> FabricPlan {
+        if self.bounds.protocol.placement != Placement::EveryHop {
+            return FabricPlan::default();
+        }
+        let switches = self.members().into_iter().map(|host| self.switch_of(host)).collect();
+        FabricPlan { hosts: self.members().into(), switches, roots: [].into() }
+    }
+
+    /// The machine at a node as it is made; `None` where there is none.
+    pub fn machine(&self, node: NodeId) -> Option<Body> {
+        match (self.rank_at(node), self.bounds.protocol.placement) {
+            (Some(rank), _) => Some(self.host(rank)),
+            (None, Placement::Hosts) => None,
+            (None, _) if self.cabling.switch_index(node).is_none() => None,
+            (None, Placement::Trees) => self.switch(node),
+            (None, Placement::EveryHop) => self.shared(node),
+        }
+    }
+
+    fn host(&self, rank: Rank) -> Body {
+        let place = self.tree.as_ref().map(|tree| WorkerPlace { child: tree.places[rank.index()].child });
+        let config = HostConfig {
+            job: self.job(),
+            rank,
+            trees: place.map_or_else(|| WorkerPlace::of_rank(rank), |place| vec![place]),
+            serves: (self.bounds.servers() > 0).then_some(ServerId(rank.0)),
+            timers: TimerConfig { initial_rto: TIMEOUT, min_rto: TIMEOUT, max_rto: TIMEOUT },
+            fabric: self.fabric(),
+        };
+        Body::host(self.bounds.protocol.host(Values::Fingerprint, &config))
+    }
+
+    fn switch(&self, node: NodeId) -> Option<Body> {
+        let place = self.tree.as_ref()?.switch(node)?;
+        let config = SwitchConfig {
+            job: self.job(),
+            tree: TreeId(0),
+            members: self.group(node),
+            below: place.children.iter().map(|child| child.below.clone()).collect(),
+            group: GroupId(0),
+            parent: place.parent.map(|parent| Parent { port: parent.port, child: parent.child }),
+        };
+        self.bounds.protocol.switch(Values::Fingerprint, &config).map(Body::Switch)
+    }
+
+    fn shared(&self, node: NodeId) -> Option<Body> {
+        let shared = self.bounds.protocol.shared.as_ref()?;
+        let config = SharedSwitchConfig {
+            node,
+            elements_per_packet: Bounds::ELEMENTS_PER_PACKET,
+            options: self.bounds.switches.of(shared),
+        };
+        let mut machine = (shared.machine)(Values::Fingerprint, &config);
+        let own = |host: NodeId| (self.switch_of(host) == node).then(|| self.port_to(node, host));
+        let ports: Vec<Option<PortId>> = self.members().into_iter().map(own).collect();
+        let share_bytes = self.bounds.protocol.share_bytes(&self.job(), ports.iter().flatten().count() as u16);
+        let trees = Vec::<TreePlace>::new();
+        machine.add_job(&SharedJob { job: self.job(), fabric: self.fabric(), ports, trees, share_bytes });
+        Some(Body::Shared(machine))
+    }
+}
+
+/// Hosts round one switch.
+fn star(hosts: u32) -> Cabling {
+    Cabling { hosts, switches: 1, cables: (0..hosts).map(|host| (NodeId(host), NodeId(hosts))).collect() }
+}
+
+/// Leaves come before spines, and each is connected to all spines; hosts are spread over the leaves in their order.
+fn leaf_spine(leaves: u32, spines: u32, hosts: u32) -> Cabling {
+    let each = hosts.div_ceil(leaves);
+    let leaf = |number: u32| NodeId(hosts + number);
+    let down = (0..hosts).map(|host| (NodeId(host), leaf(host / each)));
+    let up = (0..leaves).flat_map(|at| (0..spines).map(move |spine| (leaf(at), leaf(leaves + spine))));
+    Cabling { hosts, switches: leaves + spines, cables: down.chain(up).collect() }
+}

@@ -1,0 +1,74 @@
+//! Every protocol in worlds that take a second or two: nothing wrong in any state, and an end from each.
+
+use std::ops::ControlFlow;
+
+use tributary_explore::{Bounds, Exploration, explore, replay};
+use tributary_proto::contract::protocol::Placement;
+use tributary_proto::protocols;
+
+/// Of larger worlds the nearest states are looked at, so many of them.
+const NEAREST: u64 = 20_000;
+
+/// Explores a world, and panics with the run that must not be.
+fn nothing_is_wrong(bounds: &Bounds) -> Exploration {
+    let exploration = explore(bounds, &mut |_| ControlFlow::Continue(())).expect("there is such a world");
+    let protocol = bounds.protocol;
+    if let Some(counterexample) = &exploration.counterexample {
+        let run = replay(bounds, &counterexample.steps);
+        let lines = run.map_or_else(|error| error.to_string(), |run| run.lines.join("\n"));
+        panic!("{protocol}: {:?}\n{lines}\n{bounds:?}", counterexample.found);
+    }
+    let found = &exploration.progress;
+    let all = if exploration.is_complete { "all" } else { "the nearest" };
+    println!("{protocol}: {all} {} states, {} steps, {} deep", found.states, found.steps, found.depth);
+    exploration
+}
+
+/// Each protocol's world of two ranks, as a test changes it.
+fn worlds(change: impl Fn(&mut Bounds)) -> impl Iterator<Item = Bounds> {
+    protocols::ALL.iter().map(move |protocol| {
+        let mut bounds = Bounds::small(protocol);
+        bounds.most_states = NEAREST;
+        change(&mut bounds);
+        if bounds.check().is_err() {
+            // Each server has a slot.
+            bounds.slots = bounds.ranks;
+        }
+        bounds
+    })
+}
+
+#[test]
+fn after_a_loss_and_an_early_timer_anywhere_every_rank_has_the_sum_of_a_block() {
+    let all = 1 << 20;
+    for bounds in worlds(|bounds| (bounds.slots, bounds.blocks, bounds.most_states) = (1, 1, all)) {
+        let exploration = nothing_is_wrong(&bounds);
+        assert!(exploration.is_complete, "{}: {:?}", bounds.protocol, exploration.progress);
+        assert!(exploration.progress.states > 100 && exploration.progress.ends > 0, "{:?}", exploration.progress);
+    }
+}
+
+#[test]
+fn blocks_that_follow_each_other_in_a_slot_are_not_mixed_up_by_a_late_copy() {
+    let late = |bounds: &mut Bounds| {
+        (bounds.slots, bounds.blocks) = (1, 3);
+        (bounds.losses, bounds.duplicates, bounds.timeouts) = (0, 1, 1);
+    };
+    worlds(late).for_each(|bounds| drop(nothing_is_wrong(&bounds)));
+}
+
+#[test]
+fn slots_go_their_own_ways_and_a_loss_in_one_is_mended_there() {
+    let lost = |bounds: &mut Bounds| (bounds.blocks, bounds.losses, bounds.timeouts) = (3, 1, 0);
+    worlds(lost).for_each(|bounds| drop(nothing_is_wrong(&bounds)));
+}
+
+#[test]
+fn three_ranks_sum_over_switches_in_levels_or_among_themselves() {
+    let racks = |bounds: &mut Bounds| {
+        (bounds.ranks, bounds.slots, bounds.blocks) = (3, 1, 1);
+        (bounds.spines, bounds.losses, bounds.timeouts) = (1, 1, 0);
+        bounds.leaves = if bounds.protocol.placement == Placement::Hosts { 0 } else { 2 };
+    };
+    worlds(racks).for_each(|bounds| drop(nothing_is_wrong(&bounds)));
+}

@@ -1,0 +1,170 @@
+//! The states of machines, for whoever explores them: a machine can be copied as it stands, and its state hashed.
+//!
+//! A machine's state is all that it may ever act upon. What it only counts is none of it ([`not_acted_upon`]), and of its
+//! configuration, which never changes, a name is enough. A [`Time`] and a [`Span`] reach the hasher marked
+//! ([`TimeMark`]), so that an explorer can tell them from other numbers and keep only what matters to it, as their order.
+
+use std::hash::{Hash, Hasher};
+
+use crate::contract::config::{HostConfig, JobConfig};
+use crate::contract::drop_reason::DropCounters;
+use crate::contract::host::{Host, HostStats};
+use crate::contract::switch::{SharedSwitch, Switch};
+use crate::contract::tensor::Tensor;
+use crate::contract::time::{Span, Time};
+
+/// A host's machine whose states can be explored.
+pub trait HostState {
+    /// The same machine in the same state.
+    ///
+    /// # Panics
+    /// If it holds a tensor that cannot be copied: see [`Tensor::fork`].
+    fn fork(&self) -> Box<dyn Host>;
+    /// Feeds all that the machine may act upon to a hasher.
+    fn hash_state(&self, hasher: &mut dyn Hasher);
+}
+
+/// A switch's machine whose states can be explored.
+pub trait SwitchState {
+    /// The same machine in the same state.
+    fn fork(&self) -> Box<dyn Switch>;
+    /// Feeds all that the machine may act upon to a hasher.
+    fn hash_state(&self, hasher: &mut dyn Hasher);
+}
+
+/// A machine that jobs share and whose states can be explored.
+pub trait SharedSwitchState {
+    /// The same machine in the same state.
+    fn fork(&self) -> Box<dyn SharedSwitch>;
+    /// Feeds all that the machine may act upon to a hasher.
+    fn hash_state(&self, hasher: &mut dyn Hasher);
+}
+
+impl<T: Host + Clone + Hash + 'static> HostState for T {
+    fn fork(&self) -> Box<dyn Host> {
+        Box::new(self.clone())
+    }
+    fn hash_state(&self, mut hasher: &mut dyn Hasher) {
+        self.hash(&mut hasher);
+    }
+}
+
+impl<T: Switch + Clone + Hash + 'static> SwitchState for T {
+    fn fork(&self) -> Box<dyn Switch> {
+        Box::new(self.clone())
+    }
+    fn hash_state(&self, mut hasher: &mut dyn Hasher) {
+        self.hash(&mut hasher);
+    }
+}
+
+impl<T: SharedSwitch + Clone + Hash + 'static> SharedSwitchState for T {
+    fn fork(&self) -> Box<dyn SharedSwitch> {
+        Box::new(self.clone())
+    }
+    fn hash_state(&self, mut hasher: &mut dyn Hasher) {
+        self.hash(&mut hasher);
+    }
+}
+
+/// # Panics
+/// If the tensor cannot be copied: only an explorer copies machines, and it brings tensors that can.
+impl Clone for Box<dyn Tensor> {
+    fn clone(&self) -> Box<dyn Tensor> {
+        self.fork().expect("a machine that is explored holds tensors that can be copied")
+    }
+}
+
+impl Hash for dyn Tensor {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.spec().hash(state);
+        self.hash_state(state);
+    }
+}
+
+/// How times and spans reach a hasher: as one number of 128 bits, whose upper half says which it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeMark {
+    /// A [`Time`].
+    Time(Time),
+    /// A [`Span`].
+    Span(Span),
+}
+
+impl TimeMark {
+    const TIME: u64 = 0x5469_6d65_9d1c_03b7;
+    const SPAN: u64 = 0x5370_616e_6a85_e14d;
+
+    /// What a number of 128 bits that a hasher was fed is, if it is one of these.
+    pub fn read(number: u128) -> Option<TimeMark> {
+        match (number >> 64) as u64 {
+            TimeMark::TIME => Some(TimeMark::Time(Time(number as u64))),
+            TimeMark::SPAN => Some(TimeMark::Span(Span(number as u64))),
+            _ => None,
+        }
+    }
+}
+
+impl Hash for Time {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u128(u128::from(TimeMark::TIME) << 64 | u128::from(self.0));
+    }
+}
+
+impl Hash for Span {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u128(u128::from(TimeMark::SPAN) << 64 | u128::from(self.0));
+    }
+}
+
+/// A job's configuration never changes: its id tells it from other jobs.
+impl Hash for JobConfig {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.job.hash(state);
+    }
+}
+
+/// A host's configuration never changes: job and rank tell it from others.
+impl Hash for HostConfig {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.job.job, self.rank, self.serves).hash(state);
+    }
+}
+
+/// Leaves types out of the state of the machines that hold them: counters that a machine only reports.
+macro_rules! not_acted_upon {
+    ($($name:ty),+ $(,)?) => {$(
+        impl std::hash::Hash for $name {
+            fn hash<H: std::hash::Hasher>(&self, _state: &mut H) {}
+        }
+    )+};
+}
+pub(crate) use not_acted_upon;
+
+not_acted_upon!(HostStats, DropCounters);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Numbers(Vec<u128>);
+
+    impl Hasher for Numbers {
+        fn finish(&self) -> u64 {
+            0
+        }
+        fn write(&mut self, _bytes: &[u8]) {}
+        fn write_u128(&mut self, number: u128) {
+            self.0.push(number);
+        }
+    }
+
+    #[test]
+    fn times_and_spans_are_told_from_each_other_and_from_numbers() {
+        let mut numbers = Numbers::default();
+        (Time(7), Span(7), 7u64, 7u128).hash(&mut numbers);
+        let read: Vec<_> = numbers.0.into_iter().map(TimeMark::read).collect();
+        assert_eq!(read, [Some(TimeMark::Time(Time(7))), Some(TimeMark::Span(Span(7))), None]);
+    }
+}
