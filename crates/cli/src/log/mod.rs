@@ -46,8 +46,8 @@ impl LogArgs {
 
     /// A level, or several with the parts of the program that they are for: `info,tributary_net=trace`.
     fn filter(&self) -> Option<EnvFilter> {
-        // A word alone would be taken for a part of the program.
-        let is_known = |word: &str| word.contains('=') || word.parse::<LevelFilter>().is_ok();
+        // A word alone would be taken for a part of the program, and none for errors alone.
+        let is_known = |word: &str| word.contains('=') || (!word.is_empty() && word.parse::<LevelFilter>().is_ok());
         let all_known = self.level.split(',').all(is_known);
         all_known.then(|| EnvFilter::builder().parse(&self.level).ok()).flatten()
     }

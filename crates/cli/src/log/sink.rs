@@ -4,9 +4,9 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::Builder;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::{Builder, sleep};
+use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -50,11 +50,20 @@ impl Sink {
 
     /// Waits until what was pushed is written, but not for ever.
     pub fn flush(&self) {
+        let start = Instant::now();
         let (done, is_done) = sync_channel(1);
-        if self.orders.try_send(Order::Flush(done)).is_ok() {
-            // Over time: nobody reads, and nobody will miss it.
-            let _ = is_done.recv_timeout(PATIENCE);
+        let mut order = Order::Flush(done);
+        // A channel that is full of lines has room again once the thread has written one.
+        while let Err(refused) = self.orders.try_send(order) {
+            let TrySendError::Full(again) = refused else { return };
+            if start.elapsed() > PATIENCE {
+                return;
+            }
+            order = again;
+            sleep(Duration::from_millis(1));
         }
+        // Over time: nobody reads, and nobody will miss it.
+        let _ = is_done.recv_timeout(PATIENCE.saturating_sub(start.elapsed()));
     }
 }
 
