@@ -35,6 +35,7 @@ PROGRAMS = {
 NOT_RUN = {
     "make ": "a target that other tests run, or that runs all tests; that there is such a target is checked",
     "source ": "the tests run inside of .venv",
+    "cargo test": "make test runs all of cargo's tests",
     "install ": "tests/test_service.py checks the files; installing them would change this machine",
     "systemd-sysusers": "would make a user of this machine",
     "systemctl ": "the service needs systemd as the first process",

@@ -26,7 +26,7 @@ use expected::Expected;
 use made_up::Plan;
 pub use member::dtype;
 use member::{Member, reduce_op};
-pub use protocol::{options_help, protocols_help, read_options};
+pub use protocol::{options_help, protocol, protocols_help, read_options};
 use report::{Report, median};
 
 const ALLREDUCE_HELP: &str = "\

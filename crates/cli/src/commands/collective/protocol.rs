@@ -8,7 +8,7 @@ use super::member::one_of;
 use crate::failure::Failure;
 
 /// Reads `--protocol`.
-pub(super) fn protocol(text: &str) -> Result<&'static Protocol, String> {
+pub fn protocol(text: &str) -> Result<&'static Protocol, String> {
     protocols::named(text).ok_or_else(|| one_of(protocols::names()))
 }
 

@@ -9,10 +9,9 @@ use tributary_explore::{Bounds, Counterexample, Exploration, Found, Step, explor
 use tributary_numeric::DType;
 use tributary_proto::contract::options::name_and_value;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::protocols;
 use tributary_proto::switch_options;
 
-use crate::commands::collective::{dtype, read_options};
+use crate::commands::collective::{dtype, protocol, read_options};
 use crate::failure::Failure;
 use crate::output;
 use crate::stage::Interrupt;
@@ -84,10 +83,6 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-}
-
-fn protocol(text: &str) -> Result<&'static Protocol, String> {
-    protocols::named(text).ok_or_else(|| format!("it is one of {}", protocols::names().collect::<Vec<_>>().join(", ")))
 }
 
 impl Args {
