@@ -137,6 +137,10 @@ local FLARE = {
     { "flare.reserved", 34, 2, "Reserved", hex = true },
     { "flare.order", 36, 4, "Expression of the vector", hex = true, special = { 0, "none" } },
 }
+local FLARE_SPARSE = {
+    { "flare.shard", 32, 4, "Shard, or the first that is missing" },
+    { "flare.count", 36, 4, "Flags, and how many shards there are", hex = true },
+}
 
 local ATP = {
     { "atp.seq", 16, 4, "Number of the block in the job's stream" },
@@ -178,7 +182,7 @@ end
 
 for _, list in ipairs({
     COMMON, COLLECTIVE, PING, CHALLENGE, PIECE, HELLO, ADVERT, CARRY, SLOT, REPORT, MISMATCH,
-    RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, PARTING, CANARY, PANAMA, FLARE, ATP,
+    RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, PARTING, CANARY, PANAMA, FLARE, FLARE_SPARSE, ATP,
 }) do
     declare(list)
 end
@@ -188,6 +192,7 @@ fields.advert = ProtoField.none("tributary.advert", "Advert")
 fields.port = ProtoField.uint8("tributary.advert.port", "Dead port")
 fields.rank = ProtoField.uint16("tributary.report.rank", "Missing rank")
 fields.word = ProtoField.uint64("tributary.ring.word", "Selective word", base.HEX)
+fields.shards = ProtoField.uint64("tributary.flare.shards", "Shards that have come, a bit each", base.HEX)
 fields.bitmap = ProtoField.bytes("tributary.canary.contributed", "Ranks that have contributed, a bit each")
 fields.vector = ProtoField.bytes("tributary.vector", "Vector")
 fields.payload = ProtoField.bytes("tributary.payload", "Payload")
@@ -388,6 +393,29 @@ local FLARE_KINDS = {
     [20] = flare_kind("REPORT", function(tree, tvb) report(tree, tvb, 4) end),
     [21] = flare_kind("MISMATCH", function(tree, tvb) mismatch(tree, tvb, 40) end),
 }
+local function sparse_kind(name, body)
+    return { name, function(tree, tvb)
+        collective(tree, tvb, 16)
+        add(tree, tvb, { FLARE[1], FLARE[2], FLARE[3] })
+        add(tree, tvb, FLARE_SPARSE)
+        body(tree, tvb)
+    end }
+end
+local function shards(tree, tvb)
+    tree:add(fields.shards, tvb(40, 8))
+end
+for kind, what in pairs({
+    [32] = sparse_kind("SHARD", vector_at(40)),
+    [33] = sparse_kind("SUM", vector_at(40)),
+    [34] = sparse_kind("TAKEN", shards),
+    [35] = sparse_kind("HAVE", shards),
+    [36] = sparse_kind("WANT", shards),
+    [37] = sparse_kind("QUERY", vector_at(40)),
+    [38] = sparse_kind("REPORT", function(tree, tvb) report(tree, tvb, 4) end),
+    [39] = sparse_kind("MISMATCH", function(tree, tvb) mismatch(tree, tvb, 40) end),
+}) do
+    FLARE_KINDS[kind] = what
+end
 
 local KINDS = {
     [1] = SLOT_KINDS, [2] = RING_KINDS, [3] = CANARY_KINDS, [4] = PS_KINDS, [5] = PANAMA_KINDS, [6] = ATP_KINDS,
