@@ -56,7 +56,7 @@ NOT_RUN = {
 
 #: What is replaced in commands that take too long, and by what.
 SHORTER = {
-    r"explore --protocol ring --timeouts 2": "explore --protocol ring",
+    r"(explore --protocol \w+) --timeouts 2": r"\1",
     r"--blocks 3 --losses 1 --duplicates 1": "--blocks 2",
     r"swarm --seeds 0\.\.\d+": "swarm --seeds 0..3",
     r"(reproduce \w+-\w+) --seeds 5": r"\1 --seeds 1",
