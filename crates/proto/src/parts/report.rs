@@ -152,6 +152,24 @@ impl Report {
     }
 }
 
+/// What a switch last reported, and about what: a slot's phase, or a packet of a tree.
+#[derive(Clone, Debug, Default, Hash)]
+pub struct Heard<A>(Option<(A, Report)>);
+
+impl<A: PartialEq> Heard<A> {
+    /// Later reports count, unless the switch has forgotten meanwhile what others told it.
+    pub fn hear(&mut self, about: A, report: Report) {
+        if self.of(&about).is_none_or(|before| !before.knows_more_than(&report)) {
+            self.0 = Some((about, report));
+        }
+    }
+
+    /// What was reported about this, if that was the last report.
+    pub fn of(&self, about: &A) -> Option<&Report> {
+        self.0.as_ref().filter(|(heard, _)| heard == about).map(|(_, report)| report)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -147,7 +147,7 @@ impl PanamaHost {
             Kind::Rewind => {}
             _ if tree.is_syncing => return Err(DropReason::StaleEpoch),
             Kind::Result => return self.result(now, &header, vid, packet),
-            Kind::Waiting => tree.hear(vid, Report::parse(&packet.bytes[HEADER_LEN..])?),
+            Kind::Waiting => tree.heard.hear(vid, Report::parse(&packet.bytes[HEADER_LEN..])?),
             Kind::Passed => tree.on_passed(now, vid),
             Kind::Resend if tree.on_resend(vid) => {}
             Kind::Resend => return Err(DropReason::Stale),

@@ -7,7 +7,7 @@ use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::time::Time;
 use crate::panama::vid;
 use crate::panama::wire::Kind;
-use crate::parts::report::Report;
+use crate::parts::report::Heard;
 use crate::parts::rtt::RttEstimator;
 
 /// One tree.
@@ -58,7 +58,7 @@ pub struct Tree {
     /// Nobody needs anything that this worker has sent.
     pub has_parted: bool,
     /// What switches last said of a VID.
-    pub heard: Option<(u64, Report)>,
+    pub heard: Heard<u64>,
 }
 
 /// A result's number, among those that may come.
@@ -109,7 +109,7 @@ impl Tree {
             has_complained: false,
             is_parting: false,
             has_parted: false,
-            heard: None,
+            heard: Heard::default(),
         }
     }
 

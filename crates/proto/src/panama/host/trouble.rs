@@ -6,18 +6,7 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{CollectiveError, HostEvent};
 use crate::contract::time::Time;
 use crate::panama::wire::{Header, Mismatch};
-use crate::parts::report::Report;
 use crate::parts::stream::Op;
-
-impl Tree {
-    /// Later reports count, unless the switch has forgotten meanwhile what others told it.
-    pub(super) fn hear(&mut self, vid: u64, report: Report) {
-        let before = self.heard.as_ref().filter(|(about, _)| *about == vid);
-        if before.is_none_or(|(_, before)| !before.knows_more_than(&report)) {
-            self.heard = Some((vid, report));
-        }
-    }
-}
 
 impl PanamaHost {
     pub(super) fn mismatch(
@@ -65,8 +54,7 @@ impl PanamaHost {
         let Some((index, block)) = self.oldest_waiting() else { return CollectiveError::Aborted };
         let (tree, op) = (&self.trees[index], self.stream.op_of(block).expect("a block that waits has a collective"));
         let (local, op) = (op.local(block), op.id);
-        let heard = tree.heard.as_ref().filter(|(vid, _)| *vid == tree.done());
-        let blamed = heard.and_then(|(_, report)| report.blame(index as u32, local, op));
+        let blamed = tree.heard.of(&tree.done()).and_then(|report| report.blame(index as u32, local, op));
         blamed.unwrap_or(CollectiveError::SwitchSilent { tree: tree.id, block: local, op })
     }
 }

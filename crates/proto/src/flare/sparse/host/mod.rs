@@ -7,7 +7,6 @@ mod failure;
 mod slot;
 mod sum;
 
-use self::failure::Heard;
 use self::slot::{Say, Slot};
 use super::layout::{Choices, Layout};
 use super::wire::{HEADER_LEN, Header, Kind, bits, put_bits};
@@ -27,7 +26,7 @@ use crate::parts::form::Form;
 use crate::parts::life::Life;
 use crate::parts::mismatch::Mismatch;
 use crate::parts::recovery::{Order, Recovery};
-use crate::parts::report::Report;
+use crate::parts::report::{Heard, Report};
 use crate::parts::send_queue::SendQueue;
 use crate::parts::stream::{Op, Stream};
 
@@ -50,7 +49,8 @@ pub struct SparseHost {
     recovery: Recovery,
     /// The slot to ask about.
     question: Option<u16>,
-    heard: Option<Heard>,
+    /// What the switch last said about a slot and its phase.
+    heard: Heard<(u16, u32)>,
     stats: HostStats,
 }
 
@@ -77,7 +77,7 @@ impl SparseHost {
             // Blocks of more shards than others are done later.
             recovery: Recovery::new(job, config.rank, config.timers, Order::Any),
             question: None,
-            heard: None,
+            heard: Heard::default(),
             stats: HostStats::default(),
             config: config.clone(),
         }
@@ -116,7 +116,10 @@ impl SparseHost {
         match kind {
             Kind::Sum => self.sum(now, &header, body, packet.wire_len.saturating_sub(HEADER_LEN)),
             Kind::Taken => self.taken(now, &header, bits(body)?),
-            Kind::Report => self.report(&header, Report::parse(body)?),
+            Kind::Report => {
+                self.heard.hear((header.idx, header.phase), Report::parse(body)?);
+                Ok(())
+            }
             Kind::Mismatch => self.mismatch(&header, Mismatch::parse(body)?),
             Kind::Shard | Kind::Have | Kind::Want | Kind::Query => Err(DropReason::BadKind),
         }

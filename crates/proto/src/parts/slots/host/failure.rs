@@ -3,28 +3,9 @@
 use super::{Dialect, SlotHost, Stage};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
-use crate::parts::report::Report;
 use crate::parts::slots::wire::{Header, Mismatch};
 
-/// What the switch last said about a slot.
-#[derive(Clone, Hash)]
-pub(super) struct Heard {
-    slot: u16,
-    phase: u32,
-    report: Report,
-}
-
 impl<D: Dialect> SlotHost<D> {
-    /// Later reports count, unless the switch has forgotten meanwhile what others told it.
-    pub(super) fn report(&mut self, header: &Header<D::Word>, report: Report) -> Result<(), DropReason> {
-        let (slot, phase) = (header.idx, header.phase);
-        let before = self.heard.as_ref().filter(|heard| (heard.slot, heard.phase) == (slot, phase));
-        if before.is_none_or(|heard| !heard.report.knows_more_than(&report)) {
-            self.heard = Some(Heard { slot, phase, report });
-        }
-        Ok(())
-    }
-
     pub(super) fn mismatch(&mut self, header: &Header<D::Word>, mismatch: Mismatch) -> Result<(), DropReason> {
         let slot = &mut self.slots[usize::from(header.idx)];
         slot.stage = Stage::Refused;
@@ -72,8 +53,7 @@ impl<D: Dialect> SlotHost<D> {
         let slot = &self.slots[usize::from(idx)];
         let op = self.life.stream.op_of(slot.block).expect("a slot that waits has a block");
         let (block, op) = (op.local(slot.block), op.id);
-        let slot_waits = |heard: &&Heard| heard.slot == idx && heard.phase == slot.phase;
-        let blamed = self.heard.as_ref().filter(slot_waits).and_then(|heard| heard.report.blame(idx.into(), block, op));
+        let blamed = self.heard.of(&(idx, slot.phase)).and_then(|report| report.blame(idx.into(), block, op));
         blamed.unwrap_or(CollectiveError::SwitchSilent { tree: self.recovery.tree_of_slot(idx), block, op })
     }
 }

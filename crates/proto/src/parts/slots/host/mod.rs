@@ -11,7 +11,6 @@ mod failure;
 mod window;
 
 pub use self::epochs::Epochs;
-use self::failure::Heard;
 pub use self::window::SendWindow;
 use self::window::Window;
 use super::wire::{Header, Kind, Mismatch, header_len};
@@ -30,7 +29,7 @@ use crate::parts::agreement::{Agreement, Stage};
 use crate::parts::deadlines::Due;
 use crate::parts::life::Life;
 use crate::parts::recovery::{Order, Recovery};
-use crate::parts::report::Report;
+use crate::parts::report::{Heard, Report};
 use crate::parts::send_queue::SendQueue;
 use crate::parts::stream::Stream;
 
@@ -66,7 +65,8 @@ pub struct SlotHost<D: Dialect> {
     recovery: Recovery,
     /// The slot to ask about.
     question: Option<u16>,
-    heard: Option<Heard>,
+    /// What the switch last said about a slot and its phase.
+    heard: Heard<(u16, u32)>,
     stats: HostStats,
 }
 
@@ -103,7 +103,7 @@ impl<D: Dialect> SlotHost<D> {
             queue: SendQueue::new(job.slots),
             recovery: Recovery::new(job, config.rank, config.timers, order),
             question: None,
-            heard: None,
+            heard: Heard::default(),
             stats: HostStats::default(),
             config: config.clone(),
         }
@@ -170,7 +170,10 @@ impl<D: Dialect> SlotHost<D> {
         }
         match Kind::of(packet.bytes)? {
             Kind::Result => self.result(now, &header, packet),
-            Kind::Report => self.report(&header, Report::parse(&packet.bytes[Self::HEADER_LEN..])?),
+            Kind::Report => {
+                self.heard.hear((header.idx, header.phase), Report::parse(&packet.bytes[Self::HEADER_LEN..])?);
+                Ok(())
+            }
             Kind::Mismatch => self.mismatch(&header, Mismatch::parse(&packet.bytes[Self::HEADER_LEN..])?),
             Kind::Update | Kind::Probe | Kind::Query => Err(DropReason::BadKind),
         }
