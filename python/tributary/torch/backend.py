@@ -5,20 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import Backend
+from torch._C._distributed_c10d import Backend, ErrorType
 
-from tributary.errors import SwitchLost
-from tributary.torch.host import HostPath
+from tributary.errors import Unsupported
+from tributary.group import GroupStats
+from tributary.torch.health import Health
 from tributary.torch.host_only import HostOnly
-from tributary.torch.lane import Lane
 from tributary.torch.ledger import Stats
-from tributary.torch.network import Network, together
+from tributary.torch.members import Members
+from tributary.torch.membership import Membership, Seat
+from tributary.torch.network import together
 from tributary.torch.options import Options
 from tributary.torch.reductions import Reductions
-from tributary.torch.rendezvous import Rendezvous
+from tributary.torch.transit import entitle
 from tributary.torch.untraced import untraced
+from tributary.torch.work import DoneWork
 
 NAME = "tributary"
 
@@ -39,40 +43,33 @@ class TributaryBackend(Reductions, HostOnly):
         timeout: timedelta = timedelta(minutes=30),
         options: Options | None = None,
         global_ranks: Sequence[int] = (),
+        reconfigurable: bool = False,
         on_end: Callable[[bool], object] = lambda orderly: None,
     ) -> None:
+        """Meet the other ranks; a group that is `reconfigurable` meets nobody before it is told whom."""
         super().__init__(rank, size, name)
         self._on_end = on_end
         self._given = options or Options.from_environment()
-        self._chosen = self._given.of_group(size)
         self._options = Backend.Options(NAME, timeout=timeout)
         self._options.global_ranks_in_group = list(global_ranks)
         self._options.group_name = name
-        self._rendezvous = Rendezvous(store, rank, size, name, self._chosen)
-        if self._rendezvous.meeting.embedded:
-            self._hints[SwitchLost] = "the switch ran in the process of rank 0 of this group"
-        try:
-            self._store = dist.PrefixStore(self._rendezvous.meeting.nonce, store)
-            host = HostPath(self._store, rank, size, self._options)
-            self._main = Lane(self._connect(""), host, f"of group {name}")
-        except BaseException:
-            self._rendezvous.leave(orderly=False)
-            raise
-        self._rendezvous.all_have_met()
+        #: What the workers of former members counted.
+        self._past: list[GroupStats] = []
+        self._membership = Membership(store, rank) if reconfigurable else None
+        if not reconfigurable:
+            self._members = self._meet(Seat(store, rank, size), None)
 
-    def _connect(self, suffix: str) -> Network | None:
-        if self.size() == 1:
-            return None
-        meeting = self._rendezvous.meeting.named(suffix)
-        seconds = self._options._timeout.total_seconds()
-        return Network(meeting, self.rank(), self.size(), seconds, self._chosen)
-
-    def _open_lane(self, callbacks: str) -> Lane:
-        suffix = "-callbacks" if callbacks == self._name else f"-callbacks-{callbacks}"
-        whose = f"callbacks of group {callbacks}"
-        host = HostPath(dist.PrefixStore(suffix, self._store), self.rank(), self.size(), self._options)
-        place = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
-        return Lane(self._connect(suffix), host, place)
+    def _meet(self, seat: Seat, patience: timedelta | None) -> Members:
+        return Members(
+            seat.store,
+            seat.rank,
+            seat.size,
+            name=self._name,
+            given=self._given,
+            common=self._options,
+            health=self._health,
+            patience=patience,
+        )
 
     # What c10d asks about the group.
 
@@ -80,7 +77,7 @@ class TributaryBackend(Reductions, HostOnly):
     supports_coalescing = False
     supports_splitting = False
     supports_shrinking = False
-    supports_reconfigure = False
+    supports_abort_hooks = True
     supports_window = False
     _supports_time_estimate = False
     supports_time_estimate = False  # Its name in PyTorch 2.14.
@@ -97,27 +94,104 @@ class TributaryBackend(Reductions, HostOnly):
     def set_timeout(self, timeout: timedelta) -> None:
         """Change the timeout of operations to come."""
         self._options._timeout = timeout
-        for lane in self._all_lanes():
+        with self._order:
+            lanes = [] if self._members is None else self._members.all_lanes()
+        for lane in lanes:
             lane.host.set_timeout(timeout)
 
     _set_default_timeout = set_timeout
+
+    @property
+    def supports_reconfigure(self) -> bool:
+        """Whether the group was made with ``enable_reconfigure``."""
+        return self._membership is not None
 
     def _set_sequence_number_for_group(self) -> None:
         """Nothing: every rank counts from zero."""
 
     def _get_sequence_number_for_group(self) -> int:
-        return self._main.number
+        return self._members.main.number if self._members is not None else 0
 
-    def _all_lanes(self) -> list[Lane]:
+    def get_error(self) -> ErrorType:
+        """What went wrong first since the group has had these members; SUCCESS if nothing did."""
+        return self._health.error
+
+    def register_abort_hook(self, hook_id: int, hook: Callable[[], None]) -> None:
+        """Call this at the first failure among the same members, and before an abort."""
+        self._hooks.register(hook_id, hook)
+
+    def unregister_abort_hook(self, hook_id: int) -> None:
+        """Call it no more."""
+        self._hooks.unregister(hook_id)
+
+    # What C++ calls.
+    registerAbortHook = register_abort_hook  # noqa: N815
+    unregisterAbortHook = unregister_abort_hook  # noqa: N815
+
+    # Other members.
+
+    def _reconfigurable(self) -> Membership:
+        if self._membership is None:
+            raise Unsupported(
+                f"the group {self._name} keeps its members; init_process_group(..., enable_reconfigure=True) makes one "
+                "that can change them"
+            )
+        return self._membership
+
+    def get_reconfigure_handle(self) -> str:
+        """What others need to have this process as a member."""
+        return self._reconfigurable().handle
+
+    def reconfigure(self, opts: Any) -> Any:
+        """Leave the members that there are, and meet those of the handles; returns once all have met.
+
+        What is under way among the former members fails. Where the new ones do not come together the group has no
+        members, and can be reconfigured again with another number.
+
+        Raises:
+            ConnectError: when some do not come in time; or when handles or number are of no use, and then nothing has
+                changed.
+
+        """
+        membership = self._reconfigurable()
+        what = f"reconfiguration {opts.uuid}"
+        self._home.refuse_fork(f"{what}: the group {self._name}")
+        self._refuse_closed(what)
+        seat = membership.take_seat(opts.uuid, opts.handles)
+        former = self._release(f"since {what} failed")
+        self._health = Health(self._hooks)
+        self._options.global_ranks_in_group = []
+        try:
+            members = self._meet(seat, opts.timeout)
+        except Exception as error:
+            self._health.note(error)
+            entitle(error, f"{what} of group {self._name}, rank {seat.rank} of {seat.size}")
+            raise
+        finally:
+            # Later than the new ones have met, so that a switch in this process goes on where they use it too.
+            if former is not None:
+                former.part(orderly=False)
         with self._order:
-            return [self._main, *self._lanes.values()]
+            self._members = members
+        return DoneWork(f"{what} of group {self._name}", self._callbacks, self._health)
+
+    def _release(self, why: str) -> Members | None:
+        """Have no members from now on; what is under way fails."""
+        with self._order:
+            former, self._members = self._members, None
+            self._why_alone = why
+        if former is not None:
+            former.leave()
+            self._past += former.stats()
+            former.close_hosts(orderly=False)
+        return former
 
     # The end.
 
     def stats(self) -> Stats:
         """What was summed where so far."""
-        counted = [lane.network.stats() for lane in self._all_lanes() if lane.network is not None]
-        known = [stats for stats in counted if stats is not None]
+        members = self._members
+        known = self._past + ([] if members is None else members.stats())
         return self._ledger.stats(together(known) if known else None)
 
     def shutdown(self) -> None:
@@ -125,7 +199,20 @@ class TributaryBackend(Reductions, HostOnly):
         self._end(orderly=True)
 
     def abort(self) -> None:
-        """End what is under way: it fails on this rank, and times out on the others."""
+        """End what is under way: it fails on this rank, and times out on the others.
+
+        A group that can be reconfigured can have members again after it; any other is of no use any more.
+        """
+        if self._membership is None or self._closed:
+            self._end(orderly=False)
+        elif self._home.is_here():
+            self._health.note_abort()
+            former = self._release("since it was aborted")
+            if former is not None:
+                former.part(orderly=False)
+
+    def end(self) -> None:
+        """Leave at once and for good, since the process ends."""
         self._end(orderly=False)
 
     def _end(self, orderly: bool) -> None:
@@ -135,14 +222,15 @@ class TributaryBackend(Reductions, HostOnly):
             if self._closed:
                 return
             self._closed = True
-        lanes = self._all_lanes()
-        for lane in lanes:
-            lane.leave()
+            members = self._members
+        if members is not None:
+            members.leave()
         self._completer.close()
-        for lane in lanes:
-            lane.host.close(orderly)
+        if members is not None:
+            members.close_hosts(orderly)
         self._callbacks.close()
-        self._rendezvous.leave(orderly)
+        if members is not None:
+            members.part(orderly)
         self._on_end(orderly)
 
     def is_default(self) -> bool:

@@ -15,10 +15,12 @@ from tributary.torch.transit import Finish
 class HostPath:
     """A Gloo group of the same ranks."""
 
-    def __init__(self, store: dist.Store, rank: int, size: int, options: Backend.Options) -> None:
+    def __init__(self, store: dist.Store, rank: int, size: int, options: Backend.Options, patience: timedelta) -> None:
+        """Connect with all ranks; `patience` is for that alone."""
         self._size = size
         self._is_aborted = False
-        self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=options._timeout)
+        self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=patience)
+        self._gloo.set_timeout(options._timeout)
         self._gloo.options.global_ranks_in_group = options.global_ranks_in_group
         self._gloo.options.group_name = options.group_name
 

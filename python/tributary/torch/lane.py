@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.network import Network
+from tributary.torch.transit import Hints
 
 
 @dataclass
@@ -17,6 +19,10 @@ class Lane:
     host: HostPath
     #: For messages: "of group 0".
     place: str
+    #: Told of what fails.
+    health: Health
+    #: What to add to errors.
+    hints: Hints
     #: Operations so far.
     number: int = 0
 

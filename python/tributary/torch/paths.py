@@ -12,14 +12,15 @@ import torch
 from torch._C._distributed_c10d import Backend
 
 from tributary import Pending
-from tributary.errors import Closed, Mismatch, Unsupported
+from tributary.errors import Closed, Unsupported
 from tributary.torch import operators
 from tributary.torch.agreement import Agreement, said, words
 from tributary.torch.callbacks import Callbacks, is_telling
+from tributary.torch.health import AbortHooks, Health
 from tributary.torch.lane import Lane
 from tributary.torch.ledger import Ledger
-from tributary.torch.network import Broadcast, Network, Transfer
-from tributary.torch.options import Options
+from tributary.torch.members import Members
+from tributary.torch.network import Broadcast, Transfer
 from tributary.torch.process import Home
 from tributary.torch.staging import Staged
 from tributary.torch.tensors import Tensors, refuse_unfit, size_in_bytes
@@ -33,36 +34,49 @@ ALONE = "a group of one rank has nothing to sum"
 class Paths(Backend):
     """The state of one process group, and how its operations begin."""
 
-    #: What the program itself starts.
-    _main: Lane
-    _chosen: Options
     _options: Backend.Options
 
     def __init__(self, rank: int, size: int, name: str) -> None:
         super().__init__(rank, size)
+        self._first = rank, size
+        #: The ranks of now; None in a group that is to be told whom it has.
+        self._members: Members | None = None
+        self._why_alone = "yet"
         self._home = Home()
         self._name = name
         self._ledger = Ledger()
         self._completer = Completer(f"tributary-{name}")
         self._callbacks = Callbacks(name)
-        #: What callbacks start, by the group whose callbacks they are.
-        self._lanes: dict[str, Lane] = {}
+        self._hooks = AbortHooks()
+        self._health = Health(self._hooks)
         #: Held while an operation is numbered and submitted: all ranks see one order.
         self._order = threading.Lock()
         self._closed = False
-        #: What to add to errors.
-        self._hints: dict[type[Exception], str] = {
-            Mismatch: f"a sum of {size} i32 elements may stand for an operation that takes the host path"
-        }
 
-    @property
-    def _network(self) -> Network | None:
-        """The program's own way through the network; None in a group of one rank."""
-        return self._main.network
+    def rank(self) -> int:
+        """This process's, among the members of now."""
+        members = self._members
+        return self._first[0] if members is None else members.rank
 
-    def _open_lane(self, callbacks: str) -> Lane:
-        """Meet the other ranks for what the callbacks of a group start in this one."""
-        raise NotImplementedError
+    def size(self) -> int:
+        """How many members there are now."""
+        members = self._members
+        return self._first[1] if members is None else members.size
+
+    def _present(self, name: str) -> Members:
+        """The members of now."""
+        members = self._members
+        if members is None:
+            self._refuse_closed(name)
+            raise Closed(
+                f"{name}: the group {self._name} has no members {self._why_alone}; torch.distributed._reconfigure "
+                "gives it some"
+            )
+        return members
+
+    def _is_alone(self, name: str) -> bool:
+        """Whether there is nobody to send anything to."""
+        return self._present(name).main.network is None
 
     def _lane(self, name: str) -> Lane:
         """The lane of what this thread starts: callbacks do not wait for the program, nor for another group's."""
@@ -72,26 +86,28 @@ class Paths(Backend):
                 f"{name}: ranks would not agree on the order of collectives that are started in this callback; attach "
                 "the callback with then() to the future of one operation"
             )
+        members = self._present(name)
         callbacks = Callbacks.current()
-        if callbacks is None or self.size() == 1:
-            return self._main
+        if callbacks is None or members.size == 1:
+            return members.main
         # Only the thread that calls these callbacks comes here.
-        if callbacks.name not in self._lanes:
+        if callbacks.name not in members.lanes:
             self._refuse_closed(name)
-            lane = self._open_lane(callbacks.name)
+            lane = members.open_lane(callbacks.name)
             with self._order:
-                self._lanes[callbacks.name] = lane
-            if self._closed:
+                members.lanes[callbacks.name] = lane
+            if self._closed or self._members is not members:
                 lane.leave()
                 lane.host.close(orderly=False)
-        return self._lanes[callbacks.name]
+        return members.lanes[callbacks.name]
 
     def _why_not(self, name: str, tensors: Tensors, reduce_op: Any) -> str | None:
         """Why the network cannot make this reduction; raises where that is to be an error."""
-        if self._network is None:
+        members = self._present(name)
+        if members.main.network is None:
             return ALONE
-        reason = operators.why_not(tensors, reduce_op, self._chosen)
-        if reason and self._chosen.fallback == "error":
+        reason = operators.why_not(tensors, reduce_op, members.chosen)
+        if reason and members.chosen.fallback == "error":
             raise Unsupported(f"{name}: {reason}; TRIBUTARY_FALLBACK=gloo would send it over the host path")
         return reason
 
@@ -120,11 +136,12 @@ class Paths(Backend):
                     if not transfers:
                         pending += lane.network.submit_nothing(timeout)
                 except Exception as error:
+                    lane.health.note(error)
                     entitle(error, title)
                     raise
             self._ledger.network(name, size_in_bytes(tensors))
-            transit = Transit(title, pending, timeout, self._hints)
-            work = NetworkWork(title, tensors, transit, finish, self._completer, self._callbacks)
+            transit = Transit(title, pending, timeout, lane.hints)
+            work = NetworkWork(title, tensors, transit, finish, self._completer, self._callbacks, lane.health)
             if profile is not None:
                 profile._call_end_callbacks_on_future(work.get_future())
         if finish is not None and getattr(opts, "asyncOp", True):
@@ -153,11 +170,14 @@ class Paths(Backend):
             try:
                 inner, finish = lane.host.start(method, staged.arguments, staged.averaged)
             except RuntimeError as error:
+                lane.health.note(error)
                 raise type(error)(f"{title}: {error}") from error
         self._ledger.host(name, reason, size_in_bytes(list(tensors)))
         last = staged.after(finish)
         give_up = lane.host.abort
-        return HostWork(title, list(tensors), inner, last, self._completer, self._callbacks, agreement, give_up)
+        return HostWork(
+            title, list(tensors), inner, last, self._completer, self._callbacks, lane.health, agreement, give_up
+        )
 
     def _say(self, name: str, tensors: Sequence[torch.Tensor], opts: Any, title: str, lane: Lane) -> Agreement | None:
         """Tell the other ranks what this one brings to the host path."""
@@ -169,9 +189,10 @@ class Paths(Backend):
         try:
             pending = lane.network.submit(Transfer.of_all(mine), "sum", timeout)
         except Exception as error:
+            lane.health.note(error)
             entitle(error, title)
             raise
-        return Agreement(Transit(title, pending, timeout, self._hints), mine, self.rank(), what)
+        return Agreement(Transit(title, pending, timeout, lane.hints), mine, self.rank(), what)
 
     def _refuse_fork(self, name: str) -> None:
         self._home.refuse_fork(f"{name}: the group {self._name}")

@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from tributary.torch import work_patch
 from tributary.torch.backend import NAME, TributaryBackend, log
+from tributary.torch.elastic import ElasticGroup
 from tributary.torch.ledger import Stats
 from tributary.torch.options import Options, effective_timeout
 
@@ -20,7 +21,11 @@ groups: dict[str, TributaryBackend] = {}
 _ended: list[Stats] = []
 
 
-def _create(opts: Any, pg_options: object | None) -> TributaryBackend:
+#: Whose tensors the backend takes.
+_DEVICES = ("cpu", "cuda")
+
+
+def _create(opts: Any, pg_options: object | None) -> TributaryBackend | ElasticGroup:
     """What PyTorch calls for a new group."""
     if pg_options is not None and not isinstance(pg_options, Options):
         raise TypeError(f"pg_options of the tributary backend are tributary.torch.Options, not {type(pg_options)}")
@@ -37,10 +42,11 @@ def _create(opts: Any, pg_options: object | None) -> TributaryBackend:
         timeout=effective_timeout(opts.timeout, options, default.options._timeout if default else None),
         options=options,
         global_ranks=opts.global_ranks_in_group,
+        reconfigurable=opts.enable_reconfigure,
         on_end=lambda orderly: _end(name, orderly),
     )
     groups[name] = backend
-    return backend
+    return ElasticGroup(opts.store, backend, _DEVICES) if opts.enable_reconfigure else backend
 
 
 def _end(name: str, orderly: bool) -> None:
@@ -69,14 +75,14 @@ def register() -> None:
         log.addHandler(logging.StreamHandler(sys.stderr))
         log.handlers[0].setFormatter(logging.Formatter("tributary: %(message)s"))
         log.setLevel(logging.INFO)
-    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=list(_DEVICES))
     atexit.register(_leave_all)
 
 
 def _leave_all() -> None:
     """Leave the jobs of groups that nobody destroyed: no thread may wait in the network while Python goes down."""
     for group in list(groups.values()):
-        group.abort()
+        group.end()
 
 
 def stats(group: dist.ProcessGroup | None = None) -> Stats:

@@ -127,7 +127,7 @@ class Reductions(Paths):
     def broadcast(self, tensors: Tensors, opts: Any) -> Any:
         """Bring the root's tensor to every rank, whatever its type."""
         refuse_unfit("broadcast", tensors)
-        if self._network is None:
+        if self._is_alone("broadcast"):
             return self._over_host("broadcast", ALONE, tensors, "broadcast", [tensors, opts])
         is_root = self.rank() == opts.rootRank
         transfers: list[Broadcast] = []
@@ -140,6 +140,6 @@ class Reductions(Paths):
 
     def barrier(self, opts: Any) -> Any:
         """Wait until every rank is here."""
-        if self._network is None:
+        if self._is_alone("barrier"):
             return self._over_host("barrier", ALONE, [], "barrier", [opts])
         return self._through_network("barrier", [], [], "sum", None, opts)

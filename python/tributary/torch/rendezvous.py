@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 
 import torch.distributed as dist
 
@@ -50,13 +51,15 @@ class Meeting:
 class Rendezvous:
     """One group's meeting: rank 0 says where the switch is, starting one where there is none."""
 
-    def __init__(self, store: dist.Store, rank: int, size: int, name: str, options: Options) -> None:
+    def __init__(
+        self, store: dist.Store, rank: int, size: int, name: str, options: Options, patience: timedelta
+    ) -> None:
         self._store, self._rank, self._size = store, rank, size
         self._embedded = False
         if rank == 0:
             self.meeting = self._invite(name, options)
         else:
-            self.meeting = self._hear(options)
+            self.meeting = self._hear(options, patience)
 
     def _invite(self, name: str, options: Options) -> Meeting:
         nonce = secrets.token_hex(6)
@@ -71,7 +74,13 @@ class Rendezvous:
         self._store.set(_KEY, json.dumps(asdict(meeting)))
         return meeting
 
-    def _hear(self, options: Options) -> Meeting:
+    def _hear(self, options: Options, patience: timedelta) -> Meeting:
+        try:
+            self._store.wait([_KEY], patience)
+        except dist.DistStoreError as error:
+            raise ConnectError(
+                f"rank 0 has not said within {patience.total_seconds():g} s where the switch is ({error})"
+            ) from error
         answer = json.loads(self._store.get(_KEY))
         if "error" in answer:
             raise ConnectError(answer["error"])

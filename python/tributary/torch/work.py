@@ -14,6 +14,7 @@ from torch._C._distributed_c10d import Work
 
 from tributary.torch.agreement import Agreement
 from tributary.torch.callbacks import Callbacks, OrderedFuture, tell
+from tributary.torch.health import Health
 from tributary.torch.process import Home
 from tributary.torch.transit import Finish, StillUnderWay, Transit, entitle
 from tributary.torch.untraced import untraced
@@ -44,10 +45,16 @@ class _Work(Work):
     """What both kinds share: one outcome, decided once, and futures that hear of it."""
 
     def __init__(
-        self, title: str, tensors: Sequence[torch.Tensor], finish: Finish | None, callbacks: Callbacks
+        self,
+        title: str,
+        tensors: Sequence[torch.Tensor],
+        finish: Finish | None,
+        callbacks: Callbacks,
+        health: Health,
     ) -> None:
         super().__init__()
         self._callbacks = callbacks
+        self._health = health
         #: For messages: "all_reduce 12 of group default_pg".
         self.title = title
         self._home = Home()
@@ -71,6 +78,7 @@ class _Work(Work):
                     except Exception as failed:
                         error = failed
                 if error is not None:
+                    self._health.note(error)
                     entitle(error, self.title)
                 self._error, self._ended, self._finish = error, True, None
                 futures = [self._ordered, self._future]
@@ -147,8 +155,9 @@ class NetworkWork(_Work):
         finish: Finish | None,
         completer: Completer,
         callbacks: Callbacks,
+        health: Health,
     ) -> None:
-        super().__init__(title, tensors, finish, callbacks)
+        super().__init__(title, tensors, finish, callbacks, health)
         self._transit = transit
         self._completer = completer
 
@@ -200,10 +209,11 @@ class HostWork(_Work):
         finish: Finish | None,
         completer: Completer,
         callbacks: Callbacks,
+        health: Health,
         agreement: Agreement | None,
         give_up: Callable[[], None],
     ) -> None:
-        super().__init__(title, tensors, finish, callbacks)
+        super().__init__(title, tensors, finish, callbacks, health)
         self._inner = inner
         self._completer = completer
         self._agreement = agreement
@@ -303,6 +313,23 @@ class HostWork(_Work):
     def _note_source(self) -> None:
         with contextlib.suppress(RuntimeError):  # Only a receive has one.
             self._result.source_rank = self._inner._source_rank()
+
+
+@untraced
+class DoneWork(_Work):
+    """Something that has ended well."""
+
+    def __init__(self, title: str, callbacks: Callbacks, health: Health) -> None:
+        super().__init__(title, [], None, callbacks, health)
+        self._conclude(None)
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Nothing is left to wait for."""
+        return True
+
+    def is_completed(self) -> bool:
+        """True."""
+        return True
 
 
 class Completer:

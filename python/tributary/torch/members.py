@@ -1,0 +1,105 @@
+"""The ranks of a group from one change of its membership to the next: how they met, and what they share."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend
+
+import tributary
+from tributary.errors import Mismatch, SwitchLost
+from tributary.torch.health import Health
+from tributary.torch.host import HostPath
+from tributary.torch.lane import Lane
+from tributary.torch.network import Network
+from tributary.torch.options import Options
+from tributary.torch.rendezvous import Rendezvous
+
+
+class Members:
+    """So many ranks, of which this process is one: their switch, and the lanes of what they start."""
+
+    def __init__(
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        *,
+        name: str,
+        given: Options,
+        common: Backend.Options,
+        health: Health,
+        patience: timedelta | None = None,
+    ) -> None:
+        """Meet the others in the store and join the group's job; `patience` is for that alone.
+
+        Raises:
+            ConnectError: when some do not come, differ, or the switch does not take the job.
+
+        """
+        self.rank, self.size = rank, size
+        self._name, self._common, self._health = name, common, health
+        self._patience = patience or common._timeout
+        self.chosen = given.of_group(size)
+        self._rendezvous = Rendezvous(store, rank, size, name, self.chosen, self._patience)
+        #: What to add to errors.
+        self._hints: dict[type[Exception], str] = {
+            Mismatch: f"a sum of {size} i32 elements may stand for an operation that takes the host path"
+        }
+        if self._rendezvous.meeting.embedded:
+            self._hints[SwitchLost] = "the switch ran in the process of rank 0 of this group"
+        #: What callbacks start, by the group whose callbacks they are.
+        self.lanes: dict[str, Lane] = {}
+        try:
+            self._store = dist.PrefixStore(self._rendezvous.meeting.nonce, store)
+            #: What the program itself starts.
+            self.main = self._meet("", self._store, f"of group {name}")
+        except BaseException:
+            self._rendezvous.leave(orderly=False)
+            raise
+        self._rendezvous.all_have_met()
+
+    def open_lane(self, callbacks: str) -> Lane:
+        """Meet the other ranks for what the callbacks of a group start in this one."""
+        suffix = "-callbacks" if callbacks == self._name else f"-callbacks-{callbacks}"
+        whose = f"callbacks of group {callbacks}"
+        place = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
+        return self._meet(suffix, dist.PrefixStore(suffix, self._store), place)
+
+    def _meet(self, suffix: str, store: dist.Store, place: str) -> Lane:
+        host = HostPath(store, self.rank, self.size, self._common, self._patience)
+        try:
+            return Lane(self._connect(suffix), host, place, self._health, self._hints)
+        except BaseException:
+            host.close(orderly=False)
+            raise
+
+    def _connect(self, suffix: str) -> Network | None:
+        if self.size == 1:
+            return None
+        meeting = self._rendezvous.meeting.named(suffix)
+        return Network(meeting, self.rank, self.size, self._patience.total_seconds(), self.chosen)
+
+    def all_lanes(self) -> list[Lane]:
+        """The program's and the callbacks'; while nobody opens one."""
+        return [self.main, *self.lanes.values()]
+
+    def stats(self) -> list[tributary.GroupStats]:
+        """What the workers of the lanes counted."""
+        counted = [lane.network.stats() for lane in self.all_lanes() if lane.network is not None]
+        return [stats for stats in counted if stats is not None]
+
+    def leave(self) -> None:
+        """Leave the jobs; what is under way there fails."""
+        for lane in self.all_lanes():
+            lane.leave()
+
+    def close_hosts(self, orderly: bool) -> None:
+        """Let go of the host path."""
+        for lane in self.all_lanes():
+            lane.host.close(orderly)
+
+    def part(self, orderly: bool) -> None:
+        """Need the switch no more."""
+        self._rendezvous.leave(orderly)

@@ -1,0 +1,75 @@
+"""Groups that change their members while the job goes on (``enable_reconfigure``)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from conftest import Ranks
+from program import Daemon, last_json, run
+
+pytest.importorskip("torch")
+
+import torch_rank_elastic
+
+
+@pytest.fixture
+def meet(tmp_path: Path) -> str:
+    """A file that the processes find each other through."""
+    return str(tmp_path / "store")
+
+
+@pytest.mark.parametrize("protocol", ["auto", "canary", "ring"])
+@pytest.mark.parametrize("where", ["the switch of rank 0", "a switch that runs"])
+def test_members_leave_come_split_and_merge(ranks: Ranks, daemon: Daemon, meet: str, where: str, protocol: str) -> None:
+    switch = daemon.address if where == "a switch that runs" else None
+    ranks(torch_rank_elastic.changing, 3, meet, switch, protocol)
+
+
+def test_a_group_goes_on_after_an_abort_a_timeout_and_members_that_never_came(ranks: Ranks, meet: str) -> None:
+    ranks(torch_rank_elastic.after_trouble, 3, meet)
+
+
+def test_handles_and_numbers_that_cannot_be_are_sentences(ranks: Ranks, meet: str) -> None:
+    ranks(torch_rank_elastic.bad_use, 3, meet)
+
+
+def test_a_group_that_was_made_without_the_flag_keeps_its_members(ranks: Ranks, meet: str) -> None:
+    for sentence in ranks(torch_rank_elastic.keeping, 2, meet):
+        assert "enable_reconfigure=True" in sentence
+
+
+@pytest.mark.parametrize("where", ["the switch of rank 0", "a switch that runs"])
+def test_survivors_hear_who_was_killed_and_sum_again_on_the_same_switch(
+    workers: ProcessPoolExecutor, daemon: Daemon, meet: str, where: str
+) -> None:
+    switch = daemon.address if where == "a switch that runs" else None
+    others = [workers.submit(torch_rank_elastic.bereaved, number, 3, meet, switch) for number in range(2)]
+    call = f"import torch_rank_elastic; torch_rank_elastic.bereaved(2, 3, {meet!r}, {switch!r})"
+    doomed = subprocess.Popen(
+        [sys.executable, "-c", call], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
+    )
+    with doomed:
+        assert doomed.stdout is not None
+        assert doomed.stdout.readline() == "summing\n"
+        time.sleep(0.5)
+        doomed.kill()
+    for other in others:
+        told_s, sentence = other.result(timeout=60)
+        print(f"told after {told_s:.2f} s")
+        assert "rank 2 is gone" in sentence
+        assert "all_reduce " in sentence
+
+
+def test_nothing_is_left_over_of_former_members(ranks: Ranks, daemon: Daemon, meet: str) -> None:
+    # Gloo's own threads and connections of the last members are there when the last are counted, as of the first.
+    for threads, descriptors in ranks(torch_rank_elastic.often, 3, meet, daemon.address, 60):
+        assert threads <= 0
+        assert descriptors <= 0
+    jobs = last_json(run("status", "--switch", daemon.address, "--json"))["jobs"]
+    assert not [job for job in jobs if job["name"].startswith("torch-")], jobs
