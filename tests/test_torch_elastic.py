@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ from program import Daemon, last_json, run
 pytest.importorskip("torch")
 
 import torch_rank_elastic
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
@@ -60,16 +63,28 @@ def test_survivors_hear_who_was_killed_and_sum_again_on_the_same_switch(
         time.sleep(0.5)
         doomed.kill()
     for other in others:
-        told_s, sentence = other.result(timeout=60)
-        print(f"told after {told_s:.2f} s")
+        told_s, again_s, sentence = other.result(timeout=60)
+        print(f"told after {told_s:.2f} s, summed again after {again_s:.2f} s")
         assert "rank 2 is gone" in sentence
         assert "all_reduce " in sentence
 
 
 def test_nothing_is_left_over_of_former_members(ranks: Ranks, daemon: Daemon, meet: str) -> None:
-    # Gloo's own threads and connections of the last members are there when the last are counted, as of the first.
-    for threads, descriptors in ranks(torch_rank_elastic.often, 3, meet, daemon.address, 60):
+    times = int(os.environ.get("RECONFIGURATIONS", "60"))
+    for threads, descriptors in ranks(torch_rank_elastic.often, 3, meet, daemon.address, times):
         assert threads <= 0
         assert descriptors <= 0
     jobs = last_json(run("status", "--switch", daemon.address, "--json"))["jobs"]
     assert not [job for job in jobs if job["name"].startswith("torch-")], jobs
+
+
+def test_the_example_trains_on_when_a_worker_is_killed_and_takes_in_a_spare_one() -> None:
+    words = ["--steps", "30", "--kill-at", "10", "--join-at", "20"]
+    ran = subprocess.run(
+        [sys.executable, "examples/elastic.py", *words], capture_output=True, text=True, cwd=ROOT, timeout=150
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "worker 2 was killed" in ran.stdout
+    assert "rank 2 is gone" in ran.stdout
+    assert "2 members" in ran.stdout
+    assert "all 3 members hold the same parameters" in ran.stdout

@@ -259,8 +259,11 @@ def keeping(rank: int, size: int, meet: str) -> str:
         dist.destroy_process_group()
 
 
-def bereaved(number: int, count: int, meet: str, switch: str | None) -> tuple[float, str]:
-    """Sum until another process is killed; go on without it. Seconds until it is told, and the sentence."""
+def bereaved(number: int, count: int, meet: str, switch: str | None) -> tuple[float, float, str]:
+    """Sum until another process is killed; go on without it.
+
+    Seconds from the last sum until that is told, and until there is a sum again; and the sentence.
+    """
     process = Process(number, count, meet)
     with process.group(**({"switch": switch} if switch else {})):
         reconfigure(1, process.all_handles("first"))
@@ -278,8 +281,10 @@ def bereaved(number: int, count: int, meet: str, switch: str | None) -> tuple[fl
         assert error() == ErrorType.COMM_ERROR
         rest = [other for other in range(count) if other != count - 1]
         reconfigure(2, process.handles("second", rest))
+        dist.all_reduce(torch.ones(1 << 16))
+        again = time.monotonic() - begun
         check(number, count - 1)
-    return told, heard
+    return told, again, heard
 
 
 def often(number: int, count: int, meet: str, switch: str, times: int) -> tuple[int, int]:

@@ -251,6 +251,13 @@ class Group:
         """Leave the job. Collectives that are under way fail. Harmless when called again."""
         self._core.close()
 
+    def abandon(self) -> None:
+        """Leave the job at once, without waiting for peers that may need something of this rank still: they fail.
+
+        For a job that is broken anyway.
+        """
+        self._core.abandon()
+
     def __enter__(self) -> Group:
         return self
 

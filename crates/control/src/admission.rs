@@ -140,6 +140,16 @@ impl Timers {
         self.keepalive.times(2)
     }
 
+    /// The same, if its host says that its socket is gone: what it sent last may still be in queues.
+    pub fn confirmation(&self) -> Span {
+        Span(self.keepalive.0 / 5)
+    }
+
+    /// A process that dies has closed all its sockets so long after the first.
+    pub fn parting(&self) -> Span {
+        Span(self.keepalive.0 / 25)
+    }
+
     /// How long a member is taken to live after its host has said that its socket is there. Hosts answer such questions
     /// about once a second.
     pub fn alibi(&self) -> Span {

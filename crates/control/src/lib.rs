@@ -46,4 +46,4 @@ pub use request::JoinRequest;
 pub use servers::{JobServer, ServerOffer, ServerPlace, Servers};
 pub use shares::divide;
 pub use tidings::{End, Tiding};
-pub use watch::{Departed, Gone, Suspect};
+pub use watch::{Departed, Gone, Suspect, Testimony};

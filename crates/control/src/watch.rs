@@ -2,7 +2,9 @@
 //!
 //! A closed connection alone proves nothing; firewalls close them too. A member whose connection is gone *and* that is
 //! silent for [`Timers::bereavement`](crate::Timers::bereavement) is lost, well before its lease ends. Not so if its host
-//! says that the member's socket is there still ([`Suspect`]): then its process has only stalled.
+//! says that the member's socket is there still ([`Suspect`]): then its process has only stalled. And sooner, within
+//! [`Timers::confirmation`](crate::Timers::confirmation), if its host says that the socket is gone, and was heard to say that
+//! it was there while the connection stood: a host that refuses whatever it is asked tells nothing.
 //!
 //! Switches in levels watch each other in the same way, and pass on who is gone: up what is gone below, down what is gone
 //! elsewhere. So every switch of a job knows of everybody.
@@ -24,8 +26,8 @@ pub(crate) struct Watch {
     closed: Option<Time>,
 }
 
-/// Someone whose connection is closed and that is silent. Before it is called lost, the driver asks its host whether it
-/// still has the socket at this address; if so, it calls [`Control::has_alibi`].
+/// Someone whose host the driver is to ask whether it has the socket at this address: while it lives, to hear whether its
+/// host can be asked, and once its connection is closed. The driver calls [`Control::testify`] with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
     /// The job.
@@ -36,34 +38,89 @@ pub struct Suspect {
     pub addr: SocketAddr,
 }
 
+/// What a host says of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Testimony {
+    /// It has the socket, and refuses a port that it has not.
+    Held,
+    /// It refuses the socket's port.
+    Refused,
+    /// Nothing that could be told from a firewall's doing.
+    Nothing,
+}
+
 /// What is asked and known of a suspect.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Suspicion {
+    /// How often its host was asked while the connection stood.
+    vettings: u8,
+    /// An answer to that is under way.
+    in_vetting: bool,
+    /// Its host has said, while the connection stood, that the socket was there: its word counts against the member too.
+    candid: bool,
+    /// For which closing of the connection its host was asked soon after it.
+    asked_since: Option<Time>,
     /// For which end of its time its host was asked last.
     asked_for: Option<Time>,
     /// When its host last said that the socket is there.
     alibi: Option<Time>,
+    /// For which closing of the connection its host has said that the socket is gone.
+    refused: Option<Time>,
 }
 
 impl Suspicion {
-    /// Its host says at this time that the socket is there.
-    pub fn has_alibi(&mut self, now: Time) {
-        self.alibi = Some(now);
+    /// Hosts answer about one such question a second, and there may be several members on one.
+    const MOST_VETTINGS: u8 = 8;
+
+    /// True if its host is to be asked now, while it lives.
+    pub fn vets(&mut self) -> bool {
+        let vets = !self.candid && !self.in_vetting && self.vettings < Suspicion::MOST_VETTINGS;
+        if vets {
+            (self.vettings, self.in_vetting) = (self.vettings + 1, true);
+        }
+        vets
+    }
+
+    /// Its host says this; the connection is closed since then, if it is.
+    pub fn testify(&mut self, now: Time, closed: Option<Time>, said: Testimony) {
+        self.in_vetting = false;
+        match (said, closed) {
+            (Testimony::Held, None) => self.candid = true,
+            // A process that dies closes one socket after the other: soon after the first it proves nothing.
+            (Testimony::Held, Some(_)) if self.asked_for.is_none() => {}
+            (Testimony::Held, Some(_)) => self.alibi = Some(now),
+            (Testimony::Refused, Some(closed)) if self.candid => self.refused = Some(closed),
+            (Testimony::Refused | Testimony::Nothing, _) => {}
+        }
+    }
+
+    /// True if its host says that what closed its connection at this time was its end.
+    pub fn is_confirmed(&self, closed: Time) -> bool {
+        self.refused == Some(closed)
     }
 
     pub fn alibi_ends(&self, timers: &Timers) -> Time {
         self.alibi.map_or(Time::ZERO, |at| at + timers.alibi())
     }
 
-    /// When to ask about someone that is lost at `due` unless it has an alibi; `None` if that was done.
-    pub fn ask_at(&self, due: Time, timers: &Timers) -> Option<Time> {
+    /// When to ask about someone whose connection closed then and that is lost at `due` unless it has an alibi; `None` if that
+    /// was done.
+    pub fn ask_at(&self, closed: Time, due: Time, timers: &Timers) -> Option<Time> {
+        if self.is_confirmed(closed) {
+            return None;
+        }
+        if self.candid && self.asked_since != Some(closed) {
+            return Some(closed + timers.parting());
+        }
         (self.asked_for != Some(due)).then(|| Time(due.0.saturating_sub(timers.keepalive.0)))
     }
 
     /// True if its host is to be asked now.
-    pub fn asks(&mut self, now: Time, due: Time, timers: &Timers) -> bool {
-        let asks = self.ask_at(due, timers).is_some_and(|at| at <= now);
-        if asks {
+    pub fn asks(&mut self, now: Time, closed: Time, due: Time, timers: &Timers) -> bool {
+        let asks = self.ask_at(closed, due, timers).is_some_and(|at| at <= now);
+        if asks && self.candid && self.asked_since != Some(closed) {
+            (self.asked_since, self.asked_for) = (Some(closed), None);
+        } else if asks {
             self.asked_for = Some(due);
         }
         asks
@@ -126,6 +183,11 @@ impl Watch {
     pub fn close(&mut self, now: Time) {
         self.open = self.open.saturating_sub(1);
         self.closed = (self.open == 0).then_some(now);
+    }
+
+    /// True while a connection is open.
+    pub fn is_open(&self) -> bool {
+        self.open > 0
     }
 
     /// When the last connection was closed, if none is open.

@@ -16,13 +16,13 @@ mod shards;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tributary_control::{
-    Admitted, Control, Effect, JobName, JoinRequest, Limits, Refusal, Suspect, SwitchJoin, Ticket,
+    Admitted, Control, Effect, JobName, JoinRequest, Limits, Refusal, Suspect, SwitchJoin, Testimony, Ticket,
 };
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::Time;
@@ -48,6 +48,8 @@ pub(crate) struct ControlPlane {
     shards: Vec<Box<dyn Shard>>,
     state: Mutex<State>,
     changed: Notify,
+    /// Hosts that may be asked about members at the same time.
+    questions: Arc<Semaphore>,
     /// Wakes members' watches when somebody may be gone.
     departures: watch::Sender<()>,
     sightings: tokio::sync::Mutex<Sightings>,
@@ -59,6 +61,8 @@ pub(crate) struct ControlPlane {
     books: Mutex<Books>,
 }
 
+/// Each takes some sockets of this process.
+const MOST_QUESTIONS: usize = 64;
 /// How often shards are asked when nothing hangs on it.
 const LOOK_EVERY: Duration = Duration::from_millis(1_000);
 /// How often while a decision hangs on it.
@@ -102,6 +106,7 @@ impl ControlPlane {
             shards,
             state: Mutex::new(State { control, answers: BTreeMap::new() }),
             changed: Notify::new(),
+            questions: Arc::new(Semaphore::new(MOST_QUESTIONS)),
             departures: watch::Sender::new(()),
             sightings: tokio::sync::Mutex::new(sightings),
             ascender,
@@ -242,6 +247,7 @@ impl ControlPlane {
         let (answers, mut answered) = unbounded_channel();
         loop {
             self.carry_out().await;
+            self.question_hosts(&answers);
             tokio::select! {
                 () = self.changed.notified() => {}
                 Some(said) = next(&mut heard_above) => self.hear_above(said),
@@ -249,23 +255,23 @@ impl ControlPlane {
                 () = tokio::time::sleep(self.pause()) => {
                     self.look(Duration::ZERO).await;
                     self.state().control.handle_timeout(self.now());
-                    self.question_hosts(&answers);
                 }
-                Some(suspect) = answered.recv() => self.state().control.has_alibi(self.now(), suspect),
+                Some((suspect, said)) = answered.recv() => {
+                    self.state().control.testify(self.now(), suspect, said);
+                }
             }
         }
     }
 
-    /// Asks about everybody who looks dead and may only stand still; sends on who lives.
-    fn question_hosts(&self, answers: &UnboundedSender<Suspect>) {
+    /// Asks the hosts of members about them; sends on what they say.
+    fn question_hosts(&self, answers: &UnboundedSender<(Suspect, Testimony)>) {
         let mut state = self.state();
         while let Some(suspect) = state.control.poll_suspect() {
-            let answers = answers.clone();
+            let (answers, questions) = (answers.clone(), self.questions.clone());
             tokio::spawn(async move {
-                if alibi::holds_socket(suspect.addr).await {
-                    // Fails only if the control plane is gone.
-                    let _ = answers.send(suspect);
-                }
+                // Fails only if the control plane is gone, and so does the sending.
+                let _permit = questions.acquire_owned().await;
+                let _ = answers.send((suspect, alibi::testimony(suspect.addr).await));
             });
         }
     }

@@ -49,6 +49,8 @@ pub struct Group {
     shared: Arc<Shared>,
     info: GroupInfo,
     io_thread: Option<JoinHandle<()>>,
+    /// No peer is waited for at the end.
+    is_abandoned: bool,
 }
 
 impl Group {
@@ -61,7 +63,7 @@ impl Group {
     /// Joins a job through a control plane of the caller's choice; returns when all ranks are there.
     pub fn connect_through(options: &ConnectOptions, rendezvous: Arc<dyn Rendezvous>) -> Result<Group, ConnectError> {
         let (shared, info) = connect::connect(options, rendezvous)?;
-        let mut group = Group { shared, info, io_thread: None };
+        let mut group = Group { shared, info, io_thread: None, is_abandoned: false };
         // On an error the group leaves the job as it is dropped.
         group.start_threads().map_err(|error| {
             ConnectError::Option(format!("cannot start the threads of a worker of job {}: {error}", group.info.job))
@@ -325,6 +327,11 @@ impl Group {
 
     /// Leaves the job; collectives under way fail. Dropping the group does the same.
     pub fn close(self) {}
+
+    /// Leaves the job at once: peers that still need something of this worker fail. For jobs that are broken anyway.
+    pub fn abandon(mut self) {
+        self.is_abandoned = true;
+    }
 }
 
 impl Drop for Group {
@@ -334,7 +341,7 @@ impl Drop for Group {
             std::mem::forget(self.io_thread.take());
             return;
         }
-        self.shared.close();
+        self.shared.close(self.is_abandoned);
         if let Some(thread) = self.io_thread.take()
             && thread.join().is_err()
         {

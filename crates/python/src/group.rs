@@ -205,19 +205,27 @@ impl Group {
         Ok(dict)
     }
 
+    fn abandon(&self, py: Python<'_>) {
+        self.end(py, tributary_net::group::Group::abandon);
+    }
+
     fn close(&self, py: Python<'_>) {
+        self.end(py, tributary_net::group::Group::close);
+    }
+}
+
+impl Group {
+    fn end(&self, py: Python<'_>, leave: fn(tributary_net::group::Group)) {
         // A fork leaves its parent's group alone.
         let Ok(group) = self.lock(py).map(|mut inner| inner.group.take()) else { return };
         if let Some(group) = group {
-            py.detach(|| group.close());
+            py.detach(|| leave(group));
         }
         // Nothing is under way any more. Dropped outside the lock: arrays may run Python code when they go.
         let flights = self.lock(py).map(|mut inner| std::mem::take(&mut inner.flights));
         drop(flights);
     }
-}
 
-impl Group {
     /// Starts a collective, in parts where it is too large for one.
     ///
     /// # Safety

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch._C._distributed_c10d import ErrorType
+
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.network import Network
@@ -27,6 +29,6 @@ class Lane:
     number: int = 0
 
     def leave(self) -> None:
-        """Leave the job; what is under way there fails."""
+        """Leave the job; what is under way there fails. Nobody is waited for where something has failed before."""
         if self.network is not None:
-            self.network.close()
+            self.network.close(orderly=self.health.error == ErrorType.SUCCESS)

@@ -111,12 +111,15 @@ class Network:
             self._last = together([group.stats() for group in self.groups])
         return self._last
 
-    def close(self) -> None:
-        """Leave the jobs; what is under way fails."""
+    def close(self, orderly: bool = True) -> None:
+        """Leave the jobs; what is under way fails. If orderly, wait for peers that need something still."""
         if self.groups:
             self.stats()
         for group in self.groups:
-            group.close()
+            if orderly:
+                group.close()
+            else:
+                group.abandon()
 
 
 def cuts(elements: int, switches: int) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ use crate::control::Control;
 use crate::name::JobName;
 use crate::plan::Plan;
 use crate::refusal::Refusal;
-use crate::watch::{Departed, Neighbour, Suspect};
+use crate::watch::{Departed, Neighbour, Suspect, Testimony};
 
 impl Control {
     /// A member has opened a connection that it keeps while it lives. Returns which child it is.
@@ -15,10 +15,16 @@ impl Control {
         let job = self.member_of(name, id, key)?;
         let world = job.plan.config.world;
         let wid = job.worker(rank).ok_or(Refusal::BadRank { rank, world })?;
-        match job.members[wid.index()].watch.open() {
-            true => Ok(wid),
-            false => Err(Refusal::WatchedAlready { job: name.clone(), rank }),
+        if !job.members[wid.index()].watch.open() {
+            return Err(Refusal::WatchedAlready { job: name.clone(), rank });
         }
+        self.vet(id, wid);
+        Ok(wid)
+    }
+
+    /// Has a child's host asked while the child lives.
+    fn vet(&mut self, id: JobId, wid: ChildId) {
+        self.suspects.extend(self.running.get_mut(&id).and_then(|job| job.vet(wid)));
     }
 
     /// A switch below has opened such a connection, and says who is gone below it.
@@ -46,6 +52,7 @@ impl Control {
             member.said = said;
             job.departures += 1;
         }
+        self.vet(id, wid);
         Ok(())
     }
 
@@ -86,20 +93,20 @@ impl Control {
         self.reap(now);
     }
 
-    /// The next host to ask, after [`Control::handle_timeout`].
+    /// The next host to ask.
     pub fn poll_suspect(&mut self) -> Option<Suspect> {
         self.suspects.pop_front()
     }
 
-    /// A suspect's host says that the socket is there, and that it would say so if it were not.
-    pub fn has_alibi(&mut self, now: Time, Suspect { job, child, .. }: Suspect) {
+    /// What a suspect's host says of the socket.
+    pub fn testify(&mut self, now: Time, Suspect { job, child, .. }: Suspect, said: Testimony) {
         let Some(job) = self.running.get_mut(&job) else { return };
         let suspect = match child {
             Some(wid) => job.members.get_mut(wid.index()),
             None => job.above.as_mut(),
         };
         if let Some(suspect) = suspect {
-            suspect.suspicion.has_alibi(now);
+            suspect.suspicion.testify(now, suspect.watch.closed(), said);
         }
     }
 

@@ -20,8 +20,10 @@ impl Running {
     /// When a member is lost whose connection is closed and that is silent; `None` while that is not so.
     pub(crate) fn bereft_at(&self, wid: ChildId, timers: &Timers) -> Option<Time> {
         let member = &self.members[wid.index()];
-        let since = member.silent_since(self.started)?.max(member.watch.closed()?);
+        let closed = member.watch.closed()?;
+        let since = member.silent_since(self.started)?.max(closed);
         let due = match self.absences.iter().find(|absence| absence.place.ranks.contains(&wid.0)) {
+            None if member.suspicion.is_confirmed(closed) => return Some(since + timers.confirmation()),
             None => since + timers.bereavement(),
             Some(absence) => since.max(absence.since) + timers.cut_off(),
         };

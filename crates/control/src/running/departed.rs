@@ -62,19 +62,30 @@ impl Running {
         }
     }
 
+    /// A child whose connection stands and whose host is to be asked about it now.
+    pub(crate) fn vet(&mut self, wid: ChildId) -> Option<Suspect> {
+        let addr = self.plan.children[wid.index()].addr(0)?;
+        let member = &mut self.members[wid.index()];
+        let asks = member.watch.is_open() && member.suspicion.vets();
+        asks.then_some(Suspect { job: self.plan.config.job, child: Some(wid), addr })
+    }
+
     /// Those whose hosts are to be asked now.
     pub(crate) fn suspects(&mut self, now: Time, timers: &Timers) -> Vec<Suspect> {
         let job = self.plan.config.job;
         let mut suspects = Vec::new();
         for wid in (0..self.members.len() as u16).map(ChildId) {
+            suspects.extend(self.vet(wid));
             let Some(due) = self.bereft_at(wid, timers) else { continue };
-            let addr = self.plan.children[wid.index()].addr(0);
-            let asks = self.members[wid.index()].suspicion.asks(now, due, timers);
+            let (addr, member) = (self.plan.children[wid.index()].addr(0), &mut self.members[wid.index()]);
+            let Some(closed) = member.watch.closed() else { continue };
+            let asks = member.suspicion.asks(now, closed, due, timers);
             suspects.extend(addr.filter(|_| asks).map(|addr| Suspect { job, child: Some(wid), addr }));
         }
         let addr = self.plan.uplink.as_ref().and_then(|uplink| uplink.shards.first().copied());
         if let (Some(due), Some(above)) = (self.above_bereft_at(timers), &mut self.above)
-            && above.suspicion.asks(now, due, timers)
+            && let Some(closed) = above.watch.closed()
+            && above.suspicion.asks(now, closed, due, timers)
         {
             suspects.extend(addr.map(|addr| Suspect { job, child: None, addr }));
         }
@@ -83,7 +94,10 @@ impl Running {
 
     /// The earliest time at which [`Running::lose_bereft`] or [`Running::suspects`] has something to do.
     pub(crate) fn next_bereft(&self, timers: &Timers) -> Option<Time> {
-        let next = |member: &Member, due: Time| member.suspicion.ask_at(due, timers).unwrap_or(due);
+        let next = |member: &Member, due: Time| {
+            let asks = member.watch.closed().and_then(|closed| member.suspicion.ask_at(closed, due, timers));
+            asks.unwrap_or(due)
+        };
         let members = (0..self.members.len() as u16).filter_map(|wid| {
             let due = self.bereft_at(ChildId(wid), timers)?;
             Some(next(&self.members[usize::from(wid)], due))

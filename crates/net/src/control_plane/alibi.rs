@@ -1,13 +1,16 @@
 //! Whether a process has died or only stands still, as its host tells. A stopped process keeps its sockets, and its kernel
 //! takes what comes for them. A dead one has none, and its kernel says so (ICMP: port unreachable), unless a firewall
 //! swallows that; so the host is asked about a port that nobody has, too. Only "I would say so, and I do not" is an alibi.
-//! It can save a member from being called lost, and never condemns one: such messages can be forged.
+//! That a port is refused proves less: firewalls refuse, too, and such messages can be forged. So it is asked from two
+//! sockets, whose ports a forger would have to guess, and the control plane believes it only of a host that has vouched for
+//! the member before, and once the member's connection is closed.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
+use tributary_control::Testimony;
 
 /// A port that nobody listens at (tcpmux, RFC 1078, which was never used with UDP).
 const NOBODYS: u16 = 1;
@@ -16,11 +19,15 @@ const QUESTIONS: usize = 3;
 /// Time for an answer to each.
 const PATIENCE: Duration = Duration::from_millis(60);
 
-/// True if the host at this address has the socket, and would say so if it had not.
-pub async fn holds_socket(addr: SocketAddr) -> bool {
-    // An error means that there is no way to the host, which is no alibi.
-    let refuses = async |port| refuses(SocketAddr::new(addr.ip(), port)).await;
-    matches!(refuses(addr.port()).await, Ok(false)) && matches!(refuses(NOBODYS).await, Ok(true))
+/// What the host at this address says of the socket there.
+pub async fn testimony(addr: SocketAddr) -> Testimony {
+    // An error means that there is no way to the host, which says nothing.
+    let refuses = async |port| refuses(SocketAddr::new(addr.ip(), port)).await.ok();
+    match refuses(addr.port()).await {
+        Some(true) if refuses(addr.port()).await == Some(true) => Testimony::Refused,
+        Some(false) if refuses(NOBODYS).await == Some(true) => Testimony::Held,
+        _ => Testimony::Nothing,
+    }
 }
 
 /// True if the host says that nobody has this port; false if it says nothing.
@@ -48,17 +55,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_socket_that_nobody_reads_is_an_alibi_and_a_closed_one_is_none() {
+    async fn a_socket_that_nobody_reads_is_held_and_a_closed_one_is_refused() {
         let stalled = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let addr = stalled.local_addr().unwrap();
-        assert!(holds_socket(addr).await);
+        assert_eq!(testimony(addr).await, Testimony::Held);
         drop(stalled);
-        assert!(!holds_socket(addr).await);
+        assert_eq!(testimony(addr).await, Testimony::Refused);
     }
 
     #[tokio::test]
-    async fn a_host_that_never_answers_gives_no_alibi() {
-        // An address of documentation (RFC 5737), which nobody has.
-        assert!(!holds_socket("192.0.2.1:4000".parse().unwrap()).await);
+    async fn a_host_that_nobody_has_vouches_for_nobody() {
+        // An address of documentation (RFC 5737). Some networks swallow what goes there, and some refuse it.
+        assert_ne!(testimony("192.0.2.1:4000".parse().unwrap()).await, Testimony::Held);
     }
 }

@@ -11,8 +11,10 @@ use tributary_proto::contract::time::{Span, Time};
 
 use crate::rendezvous::{Departed, ServerPlace, SwitchPlace};
 
-/// Without progress for this long, a collective lacks what a member that is gone did not contribute.
+/// Without progress for this long, a collective lacks what a member that has left did not contribute.
 const STANDSTILL: Span = Span::from_millis(1_000);
+/// The same of a member that is lost: what it still had to send nobody has, and people wait.
+const STANDSTILL_OF_LOST: Span = Span::from_millis(300);
 /// All members hear the news within this time. Who gives up sooner may look like the culprit to the others.
 const SPREAD: Span = Span::from_millis(100);
 
@@ -128,8 +130,9 @@ impl Outlook {
             return Some(*heard + SPREAD);
         }
         // Who leaves in good order may have left results that are still on their way.
-        let patience = if news.is_orderly() { STANDSTILL } else { SPREAD };
-        Some((self.progress + STANDSTILL).max(*heard + patience))
+        let (standstill, patience) =
+            if news.is_orderly() { (STANDSTILL, STANDSTILL) } else { (STANDSTILL_OF_LOST, SPREAD) };
+        Some((self.progress + standstill).max(*heard + patience))
     }
 
     /// What is under way is given up because of the news.
@@ -170,7 +173,7 @@ mod tests {
         outlook.hear(millis(7_000), Some(gone(2, false)));
         assert_eq!(outlook.hopeless_at(), Some(millis(7_100)), "it has stood still for long enough already");
         outlook.look(millis(7_500), &HostStats { blocks_in_network: 1, ..HostStats::default() });
-        assert_eq!(outlook.hopeless_at(), Some(millis(8_500)));
+        assert_eq!(outlook.hopeless_at(), Some(millis(7_800)), "the lost rank has contributed to some");
         outlook.hear(millis(7_600), None);
         assert_eq!(outlook.hopeless_at(), None, "the rank was heard again");
     }

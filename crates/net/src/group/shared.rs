@@ -270,8 +270,9 @@ impl Shared {
         &self.identity
     }
 
-    /// Ends the group's part in the job: what is under way fails, peers get a last chance to ask again.
-    pub fn close(&self) {
+    /// Ends the group's part in the job: what is under way fails. Peers get a last chance to ask again, unless this worker
+    /// is `abrupt`.
+    pub fn close(&self, abrupt: bool) {
         let Some(mut state) = self.lock() else { return };
         state.closing = true;
         if !state.engine.is_settled() {
@@ -279,7 +280,7 @@ impl Shared {
         }
         state.engine.finish();
         let start = self.clock.now();
-        loop {
+        while !abrupt {
             let patience = if state.engine.may_leave() { LINGER } else { HELD };
             let until = start + clock::span(patience);
             if (state.engine.may_leave() && !state.engine.is_busy()) || self.clock.now() >= until {
