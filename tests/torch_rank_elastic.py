@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -110,7 +111,8 @@ def backend() -> Any:
 
 def error() -> ErrorType:
     """What the group says of itself."""
-    return backend().get_error()
+    told: ErrorType = backend().get_error()
+    return told
 
 
 def sentence(what: Callable[[], object]) -> str:
@@ -233,7 +235,7 @@ def bad_use(number: int, count: int, meet: str) -> None:
             (2, [mine, other], "of a process that uses another store"),
             (2, [], "this process's handle is not among the 0"),
         ]:
-            heard = sentence(lambda uuid=uuid, given=given: reconfigure(uuid, given))
+            heard = sentence(partial(reconfigure, uuid, given))
             assert words in heard, heard
             assert f"reconfiguration {uuid}: " in heard
         check(number, count)
