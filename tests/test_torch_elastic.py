@@ -13,6 +13,7 @@ import pytest
 
 from conftest import Ranks
 from program import Daemon, last_json, run
+from tributary import _core
 
 pytest.importorskip("torch")
 
@@ -27,11 +28,13 @@ def meet(tmp_path: Path) -> str:
     return str(tmp_path / "store")
 
 
-@pytest.mark.parametrize("protocol", ["auto", "canary", "ring"])
-@pytest.mark.parametrize("where", ["the switch of rank 0", "a switch that runs"])
-def test_members_leave_come_split_and_merge(ranks: Ranks, daemon: Daemon, meet: str, where: str, protocol: str) -> None:
-    switch = daemon.address if where == "a switch that runs" else None
-    ranks(torch_rank_elastic.changing, 3, meet, switch, protocol)
+@pytest.mark.parametrize("protocol", _core.protocols())
+def test_members_leave_come_split_and_merge(ranks: Ranks, daemon: Daemon, meet: str, protocol: str) -> None:
+    ranks(torch_rank_elastic.changing, 3, meet, daemon.address, protocol)
+
+
+def test_members_change_whoever_runs_the_switch(ranks: Ranks, meet: str) -> None:
+    ranks(torch_rank_elastic.changing, 3, meet, None, "auto")
 
 
 def test_a_group_goes_on_after_an_abort_a_timeout_and_members_that_never_came(ranks: Ranks, meet: str) -> None:

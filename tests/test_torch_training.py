@@ -14,6 +14,8 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
 
+import torch_rank_training
+from conftest import Ranks
 from program import Daemon
 from torch_program import ROOT, finish, start, torchrun
 
@@ -88,6 +90,17 @@ def test_parameters_agree_to_the_bit_for_200_steps_on_links_that_lose_packets() 
     told = json.loads(ran.stdout.splitlines()[0])
     # The script fails where ranks differ; every step changes the parameters.
     assert told["steps_with_equal_parameters"] == 200
+
+
+@pytest.mark.parametrize(("options", "is_same"), [("", True), ("numbers=fixed", False)], ids=["floats", "fixed point"])
+def test_training_ends_with_the_same_parameters_whatever_the_bucket_unless_sums_are_fixed_point(
+    ranks: Ranks, tmp_path: Path, options: str, is_same: bool
+) -> None:
+    ends = [
+        ranks(torch_rank_training.ending, 3, str(tmp_path / f"store{cap}"), cap, options)[0]
+        for cap in (0.001, 0.005, 25.0)
+    ]
+    assert (len(set(ends)) == 1) is is_same
 
 
 DIES = r"""

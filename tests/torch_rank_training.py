@@ -35,13 +35,18 @@ def agreeing_through(rank: int, size: int, meet: str, switch: str) -> list[str]:
     return agreeing(rank, size, meet, 5, switch=switch)
 
 
-def agreeing(rank: int, size: int, meet: str, steps: int, **options: Any) -> list[str]:
+def ending(rank: int, size: int, meet: str, bucket_cap_mb: float, options: str) -> str:
+    """Train with DDP whose buckets have this size; the parameters' bits in the end."""
+    return agreeing(rank, size, meet, 10, bucket_cap_mb, options=options)[-1]
+
+
+def agreeing(rank: int, size: int, meet: str, steps: int, bucket_cap_mb: float = 0.005, **options: Any) -> list[str]:
     """Train with DDP; the parameters' bits after every step."""
     seen = []
     with world(rank, size, meet, **options):
         torch.manual_seed(1)
         layers = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
-        model = torch.nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=0.005)
+        model = torch.nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=bucket_cap_mb)
         optimizer = torch.optim.Adam(model.parameters())
         draw = torch.Generator().manual_seed(rank)
         for _ in range(steps):
