@@ -17,6 +17,8 @@ from tributary import _core
 
 pytest.importorskip("torch")
 
+import torch
+
 import torch_rank_elastic
 
 ROOT = Path(__file__).parent.parent
@@ -70,6 +72,34 @@ def test_survivors_hear_who_was_killed_and_sum_again_on_the_same_switch(
         print(f"told after {told_s:.2f} s, summed again after {again_s:.2f} s")
         assert "rank 2 is gone" in sentence
         assert "all_reduce " in sentence
+
+
+def test_a_switch_that_is_killed_is_named_and_its_successor_serves(workers: ProcessPoolExecutor, meet: str) -> None:
+    daemon = Daemon("--cores", "1")
+    ranks = [workers.submit(torch_rank_elastic.orphaned, number, 3, meet, daemon.address) for number in range(3)]
+    store = torch.distributed.FileStore(meet, -1)
+
+    def wait_for_all(key: str) -> None:
+        for _ in range(600):
+            if store.add(key, 0) == len(ranks) or any(rank.done() for rank in ranks):
+                return
+            time.sleep(0.1)
+
+    wait_for_all("summing")
+    daemon.kill()
+    store.set("killed", "now")
+    wait_for_all("told")
+    successor = Daemon("--cores", "1", listen=daemon.address)
+    store.set("started", "now")
+    try:
+        for rank in ranks:
+            of_sum, of_change = rank.result(timeout=90)
+            assert daemon.address in of_sum
+            assert "SwitchLost" in of_sum
+            assert daemon.address in of_change
+            assert "reconfiguration 2 of group 0" in of_change
+    finally:
+        successor.stop()
 
 
 def test_nothing_is_left_over_of_former_members(ranks: Ranks, daemon: Daemon, meet: str) -> None:

@@ -289,6 +289,25 @@ def bereaved(number: int, count: int, meet: str, switch: str | None) -> tuple[fl
     return told, again, heard
 
 
+def orphaned(number: int, count: int, meet: str, switch: str) -> tuple[str, str]:
+    """The switch is killed, and later another is at its place. What is heard of a sum, and of a reconfiguration."""
+    process = Process(number, count, meet)
+    with process.group(switch=switch):
+        handles = process.all_handles("first")
+        reconfigure(1, handles)
+        check(number, count)
+        process.store.add("summing", 1)
+        process.store.get("killed")
+        of_sum = sentence(lambda: dist.all_reduce(torch.ones(4)))
+        assert error() == ErrorType.COMM_ERROR
+        of_change = sentence(lambda: reconfigure(2, handles, timedelta(seconds=5)))
+        process.store.add("told", 1)
+        process.store.get("started")
+        reconfigure(3, handles)
+        check(number, count)
+    return of_sum, of_change
+
+
 def often(number: int, count: int, meet: str, switch: str, times: int) -> tuple[int, int]:
     """Change members many times; threads and descriptors that are there in the end and were not in the beginning."""
     process = Process(number, count, meet)
