@@ -116,7 +116,7 @@ def test_a_rank_that_does_not_come_to_the_host_path_is_named(ranks: Ranks, meet:
     heard = ranks(torch_rank_trouble.missing_on_the_host_path, 3, meet)
     for kind, sentence in heard[:2]:
         assert kind == "CollectiveTimeout", sentence
-        assert sentence.startswith("all_reduce 2 of group 0 timed out after 2 s")
+        assert sentence.startswith("all_reduce 2 of group 0 timed out, after a timeout of 2 s")
         assert "rank 2" in sentence
 
 

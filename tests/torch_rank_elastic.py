@@ -200,7 +200,7 @@ def after_trouble(number: int, count: int, meet: str) -> None:
         backend().set_timeout(timedelta(milliseconds=200))
         if number == 1:
             heard = sentence(lambda: dist.all_reduce(torch.ones(4)))
-            assert re.search("timed out after 0.2 s", heard), heard
+            assert re.search("timed out, after a timeout of 0.2 s", heard), heard
             assert error() == ErrorType.TIMEOUT
             assert called == ["second", "second"]
         backend().set_timeout(LONG)

@@ -41,7 +41,7 @@ class Transit:
                 if isinstance(error, kind):
                     error.args = (f"{error.args[0]} ({words})", *error.args[1:])
             if isinstance(error, CollectiveTimeout):
-                entitle(error, f"{self._title} timed out after {self._timeout:g} s")
+                entitle(error, f"{self._title} timed out, after a timeout of {self._timeout:g} s")
             raise
         if not arrived:
             raise StillUnderWay(
