@@ -65,6 +65,7 @@ static LIARS: Protocol = Protocol {
     header_len: 1,
     placement: Placement::Hosts,
     passes_results_on: false,
+    spares_others: false,
     options: OptionSet::new("liars", &[]),
     numbers: |_| tributary_proto::contract::numbers::Numbers::Fixed,
     can: |_, _| Ok(()),

@@ -28,6 +28,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::protocols, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::sums_on_the_way, module)?)?;
+    module.add_function(wrap_pyfunction!(protocol::spares_others, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::check_options, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::refusal, module)?)?;
     module.add_function(wrap_pyfunction!(recompute::recompute, module)?)?;

@@ -22,6 +22,12 @@ pub(crate) fn sums_on_the_way(protocol: &str) -> bool {
     known::named(protocol).is_some_and(|protocol| protocol.placement == Placement::EveryHop)
 }
 
+/// Whether a reduce brings its result to its root alone, and a broadcast takes nothing from the others.
+#[pyfunction]
+pub(crate) fn spares_others(protocol: &str) -> bool {
+    known::named(protocol).is_some_and(|protocol| protocol.spares_others)
+}
+
 /// Checks options of a protocol, by name, as text.
 #[pyfunction]
 pub(crate) fn check_options(protocol: &str, options: BTreeMap<String, String>) -> PyResult<()> {

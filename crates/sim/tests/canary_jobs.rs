@@ -25,6 +25,7 @@ static SPY: Protocol = Protocol {
     header_len: PROTOCOL.header_len,
     placement: PROTOCOL.placement,
     passes_results_on: PROTOCOL.passes_results_on,
+    spares_others: PROTOCOL.spares_others,
     options: PROTOCOL.options,
     numbers: PROTOCOL.numbers,
     can: PROTOCOL.can,

@@ -12,6 +12,7 @@ from torch._C._distributed_c10d import Backend, ErrorType
 
 from tributary.errors import Unsupported
 from tributary.group import GroupStats
+from tributary.torch.gathers import Gathers
 from tributary.torch.health import Health
 from tributary.torch.host_only import HostOnly
 from tributary.torch.ledger import Stats
@@ -30,7 +31,7 @@ log = logging.getLogger("tributary.torch")
 
 
 @untraced
-class TributaryBackend(Reductions, HostOnly):
+class TributaryBackend(Reductions, Gathers, HostOnly):
     """One process group. Made by PyTorch, through :func:`tributary.torch.register`."""
 
     def __init__(

@@ -32,18 +32,9 @@ class HostOnly(Paths):
         """Every rank's tensor on every rank."""
         return self._over_host("all_gather", MOVES, inputs, "allgather", [outputs, inputs, opts])
 
-    def all_gather_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any) -> Any:
-        """As :meth:`allgather`, into one tensor."""
-        return self._over_host("all_gather_single", MOVES, [source], "all_gather_single", [output, source, opts])
-
     def allgather_coalesced(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Any:
         """As :meth:`allgather`, of several tensors."""
         return self._over_host("all_gather_coalesced", MOVES, inputs, "allgather_coalesced", [outputs, inputs, opts])
-
-    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Any:
-        """As :meth:`all_gather_single`, of several tensors."""
-        name = "all_gather_single_coalesced"
-        return self._over_host(name, MOVES, inputs, name, [outputs, inputs, opts])
 
     def gather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Every rank's tensor on the root."""

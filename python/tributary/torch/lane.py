@@ -21,14 +21,19 @@ class Lane:
     host: HostPath
     #: For messages: "of group 0".
     place: str
+    #: Of its jobs' names.
+    suffix: str
     #: Told of what fails.
     health: Health
     #: What to add to errors.
     hints: Hints
+    #: The same at a job of its own, for what only moves: it goes beside the sums, whose way is the other one.
+    moves: Network | None = None
     #: Operations so far.
     number: int = 0
 
     def leave(self) -> None:
         """Leave the job; what is under way there fails. Nobody is waited for where something has failed before."""
-        if self.network is not None:
-            self.network.close(orderly=self.health.error == ErrorType.SUCCESS)
+        for network in (self.network, self.moves):
+            if network is not None:
+                network.close(orderly=self.health.error == ErrorType.SUCCESS)

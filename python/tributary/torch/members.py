@@ -67,10 +67,14 @@ class Members:
         place = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
         return self._meet(suffix, dist.PrefixStore(suffix, self._store), place)
 
+    def connect_moves(self, lane: Lane) -> Network | None:
+        """Meet the other ranks for what only moves in a lane."""
+        return self._connect(f"{lane.suffix}-moves")
+
     def _meet(self, suffix: str, store: dist.Store, place: str) -> Lane:
         host = HostPath(store, self.rank, self.size, self._common, self._patience)
         try:
-            return Lane(self._connect(suffix), host, place, self._health, self._hints)
+            return Lane(self._connect(suffix), host, place, suffix, self._health, self._hints)
         except BaseException:
             host.close(orderly=False)
             raise
@@ -87,7 +91,8 @@ class Members:
 
     def stats(self) -> list[tributary.GroupStats]:
         """What the workers of the lanes counted."""
-        counted = [lane.network.stats() for lane in self.all_lanes() if lane.network is not None]
+        networks = [network for lane in self.all_lanes() for network in (lane.network, lane.moves)]
+        counted = [network.stats() for network in networks if network is not None]
         return [stats for stats in counted if stats is not None]
 
     def leave(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,8 +12,8 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Backend
 
-from tributary import Pending
-from tributary.errors import Closed, Unsupported
+from tributary import Pending, _core
+from tributary.errors import Closed, ConnectError, Unsupported
 from tributary.torch import operators
 from tributary.torch.agreement import Agreement, said, words
 from tributary.torch.callbacks import Callbacks, is_telling
@@ -20,12 +21,14 @@ from tributary.torch.health import AbortHooks, Health
 from tributary.torch.lane import Lane
 from tributary.torch.ledger import Ledger
 from tributary.torch.members import Members
-from tributary.torch.network import Broadcast, Transfer
+from tributary.torch.network import Broadcast, Network, Transfer
 from tributary.torch.process import Home
 from tributary.torch.staging import Staged
 from tributary.torch.tensors import Tensors, refuse_unfit, size_in_bytes
 from tributary.torch.transit import Finish, Transit, entitle
 from tributary.torch.work import Completer, HostWork, NetworkWork
+
+log = logging.getLogger("tributary.torch")
 
 #: Why a group of one rank takes the host path.
 ALONE = "a group of one rank has nothing to sum"
@@ -74,6 +77,10 @@ class Paths(Backend):
             )
         return members
 
+    def _spares_others(self, name: str) -> bool:
+        """Whether a reduce for each rank, or a broadcast from each, brings less than one for all."""
+        return _core.spares_others(self._present(name).chosen.protocol)
+
     def _is_alone(self, name: str) -> bool:
         """Whether there is nobody to send anything to."""
         return self._present(name).main.network is None
@@ -119,9 +126,11 @@ class Paths(Backend):
         op: str,
         finish: Finish | None,
         opts: Any,
+        is_moving: bool = False,
     ) -> NetworkWork:
         lane = self._lane(name)
         assert lane.network is not None, "groups of one rank take the host path"
+        network = self._moving(name, lane) if is_moving else lane.network
         timeout = self._timeout_of(opts).total_seconds()
         with _profiled(name) as profile:
             with self._order:
@@ -130,11 +139,11 @@ class Paths(Backend):
                 try:
                     for transfer in transfers:
                         if isinstance(transfer, Broadcast):
-                            pending += lane.network.submit_broadcast(transfer, timeout)
+                            pending += network.submit_broadcast(transfer, timeout)
                         else:
-                            pending += lane.network.submit(transfer, op, timeout)
+                            pending += network.submit(transfer, op, timeout)
                     if not transfers:
-                        pending += lane.network.submit_nothing(timeout)
+                        pending += network.submit_nothing(timeout)
                 except Exception as error:
                     lane.health.note(error)
                     entitle(error, title)
@@ -148,6 +157,17 @@ class Paths(Backend):
             # The caller may look at the tensors after a later barrier, without ever waiting for this.
             self._completer.see_to(work)
         return work
+
+    def _moving(self, name: str, lane: Lane) -> Network:
+        """The lane's way for what only moves, which all ranks open with the same operation."""
+        assert lane.network is not None, "groups of one rank take the host path"
+        if lane.moves is None:
+            try:
+                lane.moves = self._present(name).connect_moves(lane)
+            except ConnectError as error:
+                # The switch has told all ranks the same.
+                log.warning("what only moves %s goes behind the sums: %s", lane.place, error)
+        return lane.moves or lane.network
 
     def _over_host(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -62,9 +63,9 @@ class Reductions(Paths):
             finishes.append(finish if is_root else None)
         return self._through_network("reduce", tensors, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
 
-    def _keep_nothing(self, source: torch.Tensor) -> Transfer:
-        """The results still come by, since each frees a slot of the switch; this rank does not look at them."""
-        return Transfer(source, source, (0, 0))
+    def _keep_nothing(self, source: torch.Tensor, root: int | None) -> Transfer:
+        """Answers still come by, since each frees a slot of the switch; this rank does not look at them."""
+        return Transfer(source, source, (0, 0), root)
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
         """Reduce over all ranks; each keeps the part that is at its rank in the list."""
@@ -78,12 +79,13 @@ class Reductions(Paths):
         finishes: list[Finish | None] = []
         for output, parts in zip(outputs, inputs, strict=True):
             for rank, part in enumerate(parts):
+                root = rank if self._spares_others(name) else None
                 if rank != self.rank():
                     scaled = scaled_copy(part, opts.reduceOp)
-                    transfers.append(self._keep_nothing(flat(part)[0] if scaled is None else scaled))
+                    transfers.append(self._keep_nothing(flat(part)[0] if scaled is None else scaled, root))
                     continue
                 transfer, finish = self._keep(part, 0, output, opts.reduceOp)
-                transfers.append(transfer)
+                transfers.append(replace(transfer, root=root))
                 finishes.append(finish)
         return self._through_network(name, outputs, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
 
@@ -109,9 +111,19 @@ class Reductions(Paths):
                     f"output's {output.numel()}"
                 )
             transfer, finish = self._keep(source, self.rank() * output.numel(), output, opts.reduceOp)
-            transfers.append(transfer)
+            transfers += self._for_each(transfer) if self._spares_others(name) else [transfer]
             finishes.append(finish)
         return self._through_network(name, inputs, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
+
+    def _for_each(self, transfer: Transfer) -> list[Transfer]:
+        """A reduce-scatter as a reduce for each rank, which brings to each what it keeps and nothing else."""
+        parts = transfer.source.tensor_split(self.size())
+        return [
+            Transfer(part, transfer.target, (0, part.numel()), rank)
+            if rank == self.rank()
+            else self._keep_nothing(part, rank)
+            for rank, part in enumerate(parts)
+        ]
 
     def _keep(
         self, source: torch.Tensor, start: int, output: torch.Tensor, reduce_op: Any

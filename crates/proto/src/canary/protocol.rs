@@ -12,6 +12,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::HEADER_LEN,
     placement: Placement::EveryHop,
     passes_results_on: false,
+    spares_others: true,
     options: options::JOB,
     numbers: |_| Numbers::Fixed,
     can: |spec, _| match tributary_numeric::has_fixed_point(spec.dtype, spec.op) {

@@ -116,6 +116,9 @@ pub struct Protocol {
     pub placement: Placement,
     /// Each host passes results on to others, and so needs room for all of them, whatever part its caller wants.
     pub passes_results_on: bool,
+    /// A reduce brings its result to its root alone, and a broadcast takes nothing from the others: so a reduce for each rank is
+    /// a reduce-scatter that sends down what is wanted, and a broadcast from each an all-gather that sends up what is new.
+    pub spares_others: bool,
     /// What members of a job may choose.
     pub options: OptionSet,
     /// What it sums floats as.

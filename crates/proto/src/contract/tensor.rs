@@ -41,6 +41,22 @@ impl Primitive {
         !matches!(self, Primitive::Broadcast(root) if root != rank)
     }
 
+    /// The one rank that the result is for; `None` where it is for several.
+    pub fn sole_recipient(self) -> Option<Rank> {
+        match self {
+            Primitive::Reduce(root) => Some(root),
+            Primitive::Allreduce | Primitive::Broadcast(_) => None,
+        }
+    }
+
+    /// The one rank that brings something; `None` where several do.
+    pub fn sole_source(self) -> Option<Rank> {
+        match self {
+            Primitive::Broadcast(root) => Some(root),
+            Primitive::Allreduce | Primitive::Reduce(_) => None,
+        }
+    }
+
     /// True if the result is written to the rank's output.
     pub fn gets(self, rank: Rank) -> bool {
         match self {

@@ -24,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::HEADER_LEN,
     placement: Placement::EveryHop,
     passes_results_on: false,
+    spares_others: false,
     options: OptionSet::new(
         NAME,
         &[

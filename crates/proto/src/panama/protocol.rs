@@ -16,6 +16,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::HEADER_LEN,
     placement: Placement::Trees,
     passes_results_on: false,
+    spares_others: false,
     options: options::SET,
     numbers: |_| Numbers::Float,
     can,

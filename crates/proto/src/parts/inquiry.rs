@@ -48,6 +48,16 @@ impl Inquiry {
         }
     }
 
+    /// True if the rank is below the child, or is it.
+    pub fn leads_to(&self, child: ChildId, rank: Rank) -> bool {
+        self.below[child.index()].ranks().binary_search(&rank).is_ok()
+    }
+
+    /// The child that a rank is below, or is; `None` if it is below another switch.
+    pub fn way_to(&self, rank: Rank) -> Option<ChildId> {
+        (0..self.below.len() as u16).map(ChildId).find(|&child| self.leads_to(child, rank))
+    }
+
     /// A rank that a child speaks for.
     pub fn rank_of(&self, child: ChildId) -> Rank {
         self.below[child.index()].ranks().first().copied().unwrap_or(Rank(child.0))

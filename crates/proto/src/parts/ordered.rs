@@ -88,6 +88,8 @@ struct Block {
     elements: u32,
     /// How many have arrived.
     count: u16,
+    /// How many of them have brought nothing.
+    excused: u16,
 }
 
 impl OrderedAccumulator {
@@ -141,6 +143,26 @@ impl OrderedAccumulator {
     /// The same for the partial result of a switch below.
     pub fn add_partial(&mut self, block: usize, child: usize, partial: &[u8]) -> bool {
         self.place(block, child, partial, Form::Partial)
+    }
+
+    /// The child has nothing to bring, where vectors are combined as they come. Says whether the block is complete; the
+    /// result of one to which nobody has brought anything is empty.
+    pub fn excuse(&mut self, block: usize, child: usize) -> bool {
+        if !self.has(block, child) {
+            debug_assert!(matches!(self.rule(block).arrangement, Arrangement::Buffers(1)));
+            self.arrive(block, child);
+            self.blocks[block].excused += 1;
+        }
+        self.is_complete(block)
+    }
+
+    fn arrive(&mut self, block: usize, child: usize) {
+        let held = &mut self.blocks[block];
+        held.count += 1;
+        match child / WORD_BITS {
+            0 => held.arrived |= 1 << child,
+            word => self.more_arrived[block * self.more_words + word - 1] |= 1 << (child % WORD_BITS),
+        }
     }
 
     /// True if the child's vector of the block has arrived.
@@ -250,18 +272,15 @@ impl OrderedAccumulator {
         }
         let held = &mut self.blocks[block];
         let rule = held.rule.as_ref().expect(UNBEGUN);
-        if held.count == 0 {
+        if held.count == held.excused {
             held.elements = (vector.len() / rule.size(form)) as u32;
             let lane_bytes = held.elements as usize * rule.combine.lane_size;
             assert!(lane_bytes <= self.stride, "a block has room for {} bytes", self.stride);
         }
-        held.count += 1;
-        match child / WORD_BITS {
-            0 => held.arrived |= 1 << child,
-            word => self.more_arrived[block * self.more_words + word - 1] |= 1 << (child % WORD_BITS),
-        }
+        let (rule, before) = (*rule, held.count - held.excused);
+        self.arrive(block, child);
+        let held = &self.blocks[block];
         if let Arrangement::Buffers(buffers) = rule.arrangement {
-            let before = held.count - 1;
             let step = if before < buffers { Step::Store } else { Step::Right };
             let buffer = if buffers == 1 { 0 } else { usize::from(before % buffers) };
             let start = (block * self.width + buffer) * self.stride;
@@ -273,7 +292,6 @@ impl OrderedAccumulator {
             }
             return is_complete;
         }
-        let rule = *rule;
         if rule.arrangement == Arrangement::Forest {
             return self.place_in_forest(block, child, vector, form);
         }

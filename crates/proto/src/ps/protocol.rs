@@ -16,6 +16,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: switchml::wire::HEADER_LEN,
     placement: Placement::Hosts,
     passes_results_on: false,
+    spares_others: false,
     options: OptionSet {
         simulated: &[SendWindow::SIMULATED],
         ..OptionSet::new("ps", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION])

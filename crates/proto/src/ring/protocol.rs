@@ -13,6 +13,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::DATA_LEN,
     placement: Placement::Hosts,
     passes_results_on: true,
+    spares_others: false,
     options: OptionSet::none("ring"),
     numbers: |_| Numbers::Float,
     can: |spec, _| match tributary_numeric::native(spec.dtype, spec.op) {

@@ -17,6 +17,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::HEADER_LEN,
     placement: Placement::Trees,
     passes_results_on: false,
+    spares_others: true,
     options: OptionSet {
         simulated: &[SendWindow::SIMULATED],
         ..OptionSet::new("switchml", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION])

@@ -9,7 +9,7 @@ use tributary_proto::contract::values::Values;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
-use crate::setup::{at_ms, check_sums, collective, host, job, pipelines_in_tree};
+use crate::setup::{at_ms, check_sums, collective, host_below, job, pipelines_in_tree};
 
 /// A complete tree: `fanout[0]` switches below the root, `fanout[1]` below each of those, and so on; the last number
 /// counts hosts. Switches come level by level, the root first. Ranks are dealt out to the leaves like cards, so that no
@@ -39,7 +39,7 @@ pub fn tree(seed: u64, link: LinkConfig, fanout: &[u16], job: &JobConfig) -> Net
         }
         (level, width) = (below, width * children);
     }
-    let hosts = (0..job.world).map(|rank| host(job, rank / leaves)).collect();
+    let hosts = (0..job.world).map(|rank| host_below(Values::Elements, job, rank, ChildId(rank / leaves))).collect();
     let first_leaf = switches.len() - usize::from(leaves);
     Network::tree(seed, link, hosts, |rank| first_leaf + rank % usize::from(leaves), switches)
 }

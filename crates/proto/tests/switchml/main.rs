@@ -5,6 +5,7 @@ mod harness;
 
 mod appendix_a;
 mod asked_again;
+mod broadcasts;
 mod faults;
 mod floats;
 mod golden;
@@ -12,6 +13,7 @@ mod guess;
 mod late;
 mod levels;
 mod loss_cost;
+mod reduces;
 mod setup;
 mod sixteen_bits;
 mod strangers;

@@ -3,7 +3,7 @@
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
-use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, TreeId};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::time::{Span, Time};
@@ -39,10 +39,15 @@ pub fn host(job: &JobConfig, worker: u16) -> Box<dyn Host> {
 
 /// The same, over elements or fingerprints.
 pub fn host_of(values: Values, job: &JobConfig, worker: u16) -> Box<dyn Host> {
+    host_below(values, job, worker, ChildId(worker))
+}
+
+/// A rank that is this child of its switch.
+pub fn host_below(values: Values, job: &JobConfig, rank: u16, child: ChildId) -> Box<dyn Host> {
     let config = HostConfig {
         job: job.clone(),
-        rank: Rank(worker),
-        trees: WorkerPlace::of_rank(Rank(worker)),
+        rank: Rank(rank),
+        trees: vec![WorkerPlace { child }],
         serves: None,
         timers: TimerConfig::default(),
         fabric: Default::default(),

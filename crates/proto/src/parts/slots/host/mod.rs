@@ -31,7 +31,7 @@ use crate::parts::life::Life;
 use crate::parts::recovery::{Order, Recovery};
 use crate::parts::report::{Heard, Report};
 use crate::parts::send_queue::SendQueue;
-use crate::parts::stream::Stream;
+use crate::parts::stream::{Op, Stream};
 
 #[derive(Clone, Hash)]
 struct Slot {
@@ -162,6 +162,12 @@ impl<D: Dialect> SlotHost<D> {
         if from != Addr::Switch(self.recovery.tree_of_slot(header.idx)) {
             return Err(DropReason::NotAMember);
         }
+        if packet.wire_len == Self::HEADER_LEN && header.spec.primitive.sole_recipient() == Some(self.config.rank) {
+            // All are told that a block is at its recipient: the recipient itself hears it twice.
+            if Kind::of(packet.bytes)? == Kind::Result && !self.awaits_bare(&header, slot) {
+                return Ok(());
+            }
+        }
         match header.phase.wrapping_sub(slot.phase) as i32 {
             ..0 => return Err(DropReason::Stale),
             1.. => return Err(DropReason::Ahead),
@@ -179,6 +185,12 @@ impl<D: Dialect> SlotHost<D> {
         }
     }
 
+    /// True if what a slot waits for in this phase has no vector.
+    fn awaits_bare(&self, header: &Header<D::Word>, slot: &Slot) -> bool {
+        let has_vector = |op: &Op| slot.stage != Stage::Probe && !op.range(slot.block).is_empty();
+        header.phase == slot.phase && !self.life.stream.op_of(slot.block).is_some_and(has_vector)
+    }
+
     /// The answer to the slot's phase (Algorithm 4, lines 10 to 18).
     fn result(&mut self, now: Time, header: &Header<D::Word>, packet: Packet<'_>) -> Result<(), DropReason> {
         let (world, stride) = (self.config.job.world, self.slots.len() as u64);
@@ -187,7 +199,10 @@ impl<D: Dialect> SlotHost<D> {
         if header.spec != op.spec {
             return Err(DropReason::BadField);
         }
-        let range = if slot.stage == Stage::Probe { 0..0 } else { op.range(slot.block) };
+        let whole = if slot.stage == Stage::Probe { 0..0 } else { op.range(slot.block) };
+        // Whose result is another rank's hears only that the slot is free.
+        let is_mine = op.spec.primitive.sole_recipient().is_none_or(|recipient| recipient == self.config.rank);
+        let range = if is_mine { whole } else { 0..0 };
         if packet.wire_len != Self::HEADER_LEN + op.encoding.wire_len(range.len())
             || packet.bytes.len() != Self::HEADER_LEN + op.encoding.buffer_len(range.len())
         {
@@ -269,12 +284,13 @@ impl<D: Dialect> SlotHost<D> {
             return (Self::HEADER_LEN, Self::HEADER_LEN);
         }
         let range = op.range(slot.block);
-        let elements = range.len();
+        let brings = op.spec.primitive.brings(self.config.rank);
+        let elements = if brings || self.dialect.is_over_ranks() { range.len() } else { 0 };
         let len = Self::HEADER_LEN + op.encoding.buffer_len(elements);
-        if elements > 0 && op.spec.primitive.brings(self.config.rank) {
+        if elements > 0 && brings {
             op.read(slot.block, scaled_by, self.config.job.world, &mut buf[Self::HEADER_LEN..len]);
         } else {
-            // Nothing, of a rank that a broadcast is for: the sum is the root's words as they are.
+            // Of a rank that a broadcast is for, where each has to bring its part: the sum is the root's words as they are.
             buf[Self::HEADER_LEN..len].fill(0);
         }
         (len, Self::HEADER_LEN + op.encoding.wire_len(elements))

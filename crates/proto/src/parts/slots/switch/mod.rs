@@ -1,25 +1,29 @@
 //! The switch's side: SwitchML's Algorithm 3 for one job in one tree, alone or in levels (§7).
 
+mod answers;
+mod block;
 mod notices;
 mod places;
 mod pool;
 mod slot;
 mod trouble;
+mod upwards;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
+use self::block::Block;
 use self::notices::{Audience, Notices};
-use self::pool::{Block, Pool, VersionId};
+use self::pool::{Pool, VersionId};
 pub use self::slot::Relation;
-use self::slot::{Action, State, on_contribution, on_parent_result};
-use super::wire::{Header, Kind, header_len, put_wid, put_word};
+use self::slot::{Action, on_contribution};
+use self::upwards::Partial;
+use super::wire::{Header, Kind, header_len, put_word};
 use super::{Dialect, Word};
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
 use crate::contract::metric::Metric;
-use crate::contract::packet::{Ecn, PacketMut};
+use crate::contract::packet::PacketMut;
 use crate::contract::protocol::JobShape;
 use crate::contract::state::{SwitchState, not_acted_upon};
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
@@ -35,8 +39,9 @@ use crate::parts::memory::heap_bytes;
 /// Bytes that a job of this shape takes in one tree.
 pub fn memory<D: Dialect>(shape: &JobShape<'_>) -> u64 {
     // A switch of a tree may have to send every version up.
-    let partials = if shape.levels { 2 * usize::from(shape.slots) * size_of::<Partial>() } else { 0 };
-    Pool::<D>::memory(shape) + partials as u64
+    let versions = 2 * usize::from(shape.slots);
+    let partials = if shape.levels { versions * size_of::<Partial>() } else { 0 };
+    Pool::<D>::memory(shape) + (partials + versions * size_of::<(VersionId, Verdict)>()) as u64
 }
 
 /// One job's slots in one tree of one switch.
@@ -50,20 +55,11 @@ pub struct SlotSwitch<D: Dialect> {
     pool: Pool<D>,
     /// Versions whose partial result is to be sent up, though no packet of the right size is at hand.
     partials: VecDeque<Partial>,
+    /// Versions whose answer no packet was at hand for, and whom it is for.
+    answers: VecDeque<(VersionId, Verdict)>,
     notices: Notices<D::Word>,
     inquiry: Inquiry,
     counters: Counters,
-}
-
-/// A partial result that is to be sent up.
-#[derive(Clone, Copy, Hash)]
-struct Partial {
-    version: VersionId,
-    /// Where the packet came in that completed it.
-    ingress: PortId,
-    /// The next of its parts, and the end.
-    part: u16,
-    end: u16,
 }
 
 /// What a child's UPDATE or PROBE brings.
@@ -127,6 +123,7 @@ impl<D: Dialect> SlotSwitch<D> {
             ),
             common: config.job.common(),
             partials: VecDeque::with_capacity(if config.parent.is_some() { 2 * slots.len() } else { 0 }),
+            answers: VecDeque::with_capacity(2 * slots.len()),
             pool: Pool::new(values, config),
             notices: Notices::new(config),
             inquiry: Inquiry::new(config),
@@ -157,7 +154,8 @@ impl<D: Dialect> SlotSwitch<D> {
             Kind::Update | Kind::Probe if D::sends(kind) => {
                 let form = if self.inquiry.is_switch(child) { Form::Partial } else { Form::Host };
                 let place = self.pool.place(header.wid, header.word.part()).ok_or(DropReason::BadField)?;
-                let elements = self.sizes.of(&header.spec)?.elements(form, packet, kind == Kind::Probe)?;
+                let may_lack = kind == Kind::Probe || self.is_spared(&header.spec, header.wid);
+                let elements = self.sizes.of(&header.spec)?.elements(form, packet, may_lack)?;
                 self.contribution(
                     now,
                     version,
@@ -187,7 +185,10 @@ impl<D: Dialect> SlotSwitch<D> {
         let held = self.pool.get(version);
         let (relation, state) = (Relation::of(header.phase, held.phase), held.state);
         let same_spec = held.block.spec == header.spec && held.block.kind == kind;
-        let same_block = same_spec && held.block.elements == elements;
+        let lacks =
+            |elements: u32| elements == 0 && kind == Kind::Update && header.spec.primitive.sole_source().is_some();
+        let same_size = held.block.elements == elements || lacks(elements) || lacks(held.block.elements);
+        let same_block = same_spec && same_size;
         let shadow_complete = self.pool.shadow_complete(version, header.phase);
         let seen = self.pool.has_seen(version, place);
         let crossed = relation == Relation::Same && self.pool.crossed(now, version, place);
@@ -209,8 +210,7 @@ impl<D: Dialect> SlotSwitch<D> {
             Action::ResendResult | Action::ResendPartial if !same_block => Err(DropReason::BadLength),
             Action::ResendResult => {
                 self.counters.unicast_resends += 1;
-                self.write(version, Kind::Result, Form::Host, packet);
-                Ok(Answer::Port(ingress))
+                Ok(self.answer_again(version, header.wid, ingress, packet))
             }
             // Its own part alone: a burst of all parts, where queues are short, would lose the same ones each time.
             Action::ResendPartial => {
@@ -230,8 +230,13 @@ impl<D: Dialect> SlotSwitch<D> {
         brought: &Contribution<'_, D::Word>,
         packet: &mut PacketMut<'_>,
     ) -> Answer {
-        let &Contribution { header, form, place, .. } = brought;
-        let count = self.pool.add(version, header, place, &packet.bytes[Self::HEADER_LEN..packet.len], form);
+        let &Contribution { header, form, place, elements, .. } = brought;
+        let count = if elements == 0 && self.is_spared(&header.spec, header.wid) {
+            self.pool.excuse(version, header, place)
+        } else {
+            self.pool.fill(version, elements);
+            self.pool.add(version, header, place, &packet.bytes[Self::HEADER_LEN..packet.len], form)
+        };
         self.counters.contributions += 1;
         if usize::from(count) < self.pool.places() {
             return Answer::Consume;
@@ -244,8 +249,7 @@ impl<D: Dialect> SlotSwitch<D> {
         self.counters.blocks_completed += 1;
         self.pool.complete(now, version);
         self.counters.order = self.pool.get(version).word.order();
-        self.write(version, Kind::Result, Form::Host, packet);
-        Answer::Group(self.group)
+        self.answer(version, packet)
     }
 
     /// Makes the packet, which is no shorter, one that carries what the version holds.
@@ -257,90 +261,6 @@ impl<D: Dialect> SlotSwitch<D> {
         packet.len = Self::HEADER_LEN + form.buffer_len(encoding, held.block.elements);
         packet.wire_len = Self::HEADER_LEN + form.wire_len(encoding, held.block.elements);
         self.pool.load(version, &mut packet.bytes[Self::HEADER_LEN..packet.len], form);
-    }
-
-    /// Sends parts of the partial result up: in the packet, where there is one part and the packet is of the same size.
-    fn send_to_parent(
-        &mut self,
-        version: VersionId,
-        parts: Range<u16>,
-        brought: &Contribution<'_, D::Word>,
-        packet: &mut PacketMut<'_>,
-    ) -> Answer {
-        let &Contribution { header, form, ingress, .. } = brought;
-        let parent = self.parent.expect("only a switch with a parent awaits it");
-        let mut is_wide = || self.sizes.of(&header.spec).is_ok_and(|sizes| sizes.encoding.is_wide());
-        if self.pool.parts() > 1 || form == Form::Host && is_wide() {
-            self.queue_partial(Partial { version, ingress, part: parts.start, end: parts.end });
-            return Answer::Consume;
-        }
-        self.write(version, self.pool.get(version).block.kind, Form::Partial, packet);
-        put_wid(packet.bytes, parent.child);
-        Answer::Port(parent.port)
-    }
-
-    /// One entry a version, so that memory stays bounded.
-    fn queue_partial(&mut self, partial: Partial) {
-        match self.partials.iter_mut().find(|waiting| waiting.version == partial.version) {
-            Some(waiting) => {
-                (waiting.part, waiting.end) = (waiting.part.min(partial.part), waiting.end.max(partial.end));
-            }
-            None => self.partials.push_back(partial),
-        }
-    }
-
-    /// The next partial result for which no packet was at hand.
-    fn poll_partial(&mut self, buf: &mut [u8]) -> Option<Emission> {
-        let parent = self.parent?;
-        loop {
-            let parts = self.pool.parts();
-            let front = self.partials.front_mut()?;
-            let Partial { version, ingress, part, end } = *front;
-            front.part += 1;
-            let held = *self.pool.get(version);
-            if held.state != State::AwaitsParent || part + 1 >= end {
-                self.partials.pop_front();
-            }
-            if held.state != State::AwaitsParent {
-                continue;
-            }
-            self.common.emit(buf);
-            let (idx, spec) = (self.pool.slot_of(version), held.block.spec);
-            Header { wid: parent.child, idx, word: held.word, phase: held.phase, spec }.emit(buf);
-            let mut packet = PacketMut::new(buf, Ecn::NotCapable);
-            self.write(version, held.block.kind, Form::Partial, &mut packet);
-            if parts > 1 {
-                put_word(packet.bytes, held.word.with_part(part));
-                self.pool.load_part(version, part.into(), &mut packet.bytes[Self::HEADER_LEN..packet.len]);
-            }
-            let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
-            return Some(Emission { len, wire_len, ecn, verdict: Verdict::Port(parent.port), ingress: Some(ingress) });
-        }
-    }
-
-    /// The final sum comes down: it takes the partial sum's place, so that children who ask again get it from here.
-    fn parent_result(
-        &mut self,
-        now: Time,
-        version: VersionId,
-        header: &Header<D::Word>,
-        packet: &PacketMut<'_>,
-    ) -> Result<Answer, DropReason> {
-        let held = self.pool.get(version);
-        on_parent_result(Relation::of(header.phase, held.phase), held.state)?;
-        if header.spec != held.block.spec {
-            return Err(DropReason::Mismatch);
-        }
-        let (elements, encoding) = (held.block.elements as usize, self.sizes.of(&header.spec)?.encoding);
-        if packet.len != Self::HEADER_LEN + encoding.buffer_len(elements)
-            || packet.wire_len != Self::HEADER_LEN + encoding.wire_len(elements)
-        {
-            return Err(DropReason::BadLength);
-        }
-        self.pool.finish(now, version, header.word, &packet.bytes[Self::HEADER_LEN..packet.len]);
-        self.counters.blocks_completed += 1;
-        self.counters.order = header.word.order();
-        Ok(Answer::Group(self.group))
     }
 }
 
@@ -357,7 +277,9 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
     fn handle_timeout(&mut self, _now: Time) {}
 
     fn poll_transmit(&mut self, _now: Time, buf: &mut [u8]) -> Option<Emission> {
-        self.poll_partial(buf).or_else(|| self.notices.poll(&self.pool, &self.inquiry, buf))
+        self.poll_answer(buf)
+            .or_else(|| self.poll_partial(buf))
+            .or_else(|| self.notices.poll(&self.pool, &self.inquiry, buf))
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -368,6 +290,7 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
         size_of::<Self>()
             + self.pool.memory_bytes()
             + self.partials.capacity() * size_of::<Partial>()
+            + self.answers.capacity() * size_of::<(VersionId, Verdict)>()
             + heap_bytes(&self.members)
             + self.notices.memory_bytes()
             + self.inquiry.memory_bytes()

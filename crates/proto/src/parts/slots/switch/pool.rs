@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use tributary_numeric::{ReduceOp, Scale};
 
+use super::block::Block;
 use super::places::Places;
 use super::slot::{Relation, State};
 use crate::contract::config::SwitchConfig;
@@ -14,35 +15,13 @@ use crate::contract::protocol::JobShape;
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
-use crate::parts::agreement::{Agreement, Stage};
+use crate::parts::agreement::Agreement;
 use crate::parts::form::Form;
 use crate::parts::layout;
 use crate::parts::memory::heap_bytes;
 use crate::parts::ordered::{Forest, OrderedAccumulator, Rule, Scaled};
 use crate::parts::slots::wire::{Header, Kind, Mismatch};
 use crate::parts::slots::{Dialect, Word};
-
-/// What contributions to one phase of a slot must have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Block {
-    /// UPDATE or PROBE.
-    pub kind: Kind,
-    /// The collective.
-    pub spec: Spec,
-    /// Elements of the vector.
-    pub elements: u32,
-}
-
-impl Block {
-    /// What the hosts' slots do.
-    fn stage(&self) -> Stage {
-        match self.kind {
-            Kind::Probe if self.elements == 0 => Stage::Probe,
-            Kind::Probe => Stage::Guess,
-            _ => Stage::Update,
-        }
-    }
-}
 
 /// One version of one slot.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -227,7 +206,9 @@ impl<D: Dialect> Pool<D> {
                 let scale = Scale::new(exponent.ok_or(DropReason::Unexpected)?, self.world);
                 Rule::in_fixed_point(encoding.combine, Scaled { kernels, scale, op: block.spec.op })
             }
-            _ if encoding.is_scaled => Rule::in_any_order(encoding.combine),
+            _ if encoding.is_scaled || block.spec.primitive.sole_source().is_some() && self.spares() => {
+                Rule::in_any_order(encoding.combine)
+            }
             _ => Rule::arranged(encoding.combine, self.dialect.arrangement(&block.spec, encoding, self.children)),
         };
         let (turnaround, round) = self.measured(now, shadow, &block);
@@ -259,6 +240,30 @@ impl<D: Dialect> Pool<D> {
         form.add(&mut self.sums, id.0, place, vector);
         self.versions[id.0].word.join(header.wid, &header.word);
         self.sums.count(id.0) as u16
+    }
+
+    /// The same of a child that has nothing to bring.
+    #[inline]
+    pub fn excuse(&mut self, id: VersionId, header: &Header<D::Word>, place: usize) -> u16 {
+        self.sums.excuse(id.0, place);
+        self.versions[id.0].word.join(header.wid, &header.word);
+        self.sums.count(id.0) as u16
+    }
+
+    /// Somebody has brought a vector of so many elements to a block for which nobody had before.
+    pub fn fill(&mut self, id: VersionId, elements: u32) {
+        self.versions[id.0].block.elements = elements;
+    }
+
+    /// Whether a child may have nothing to bring to a broadcast; not where a block has several parts.
+    pub fn spares(&self) -> bool {
+        !self.dialect.is_over_ranks()
+    }
+
+    /// The switch above has said that the sum is where it belongs, which is not below this one.
+    pub fn finish_elsewhere(&mut self, now: Time, id: VersionId, word: D::Word) {
+        self.versions[id.0].word = word;
+        self.all_in(now, id, State::Complete);
     }
 
     /// All contributions of all ranks are in.

@@ -1,7 +1,8 @@
 //! What a switch does where a phase cannot end: ranks disagree, or somebody asks who is missing.
 
+use super::block::Block;
 use super::notices::Audience;
-use super::pool::{Block, VersionId};
+use super::pool::VersionId;
 use super::slot::{Relation, on_mismatch};
 use super::{Answer, SlotSwitch};
 use crate::contract::drop_reason::DropReason;

@@ -1,0 +1,58 @@
+"""All-gathers into one tensor: a broadcast from each rank. Each sends what is its own, and the network copies it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tributary.torch.host_only import MOVES
+from tributary.torch.network import Broadcast
+from tributary.torch.paths import Paths
+from tributary.torch.tensors import Tensors, in_order, refuse_unfit, size_in_bytes, words
+from tributary.torch.transit import Finish
+from tributary.torch.untraced import untraced
+
+#: Smaller parts take the host path, where a round trip has no packet for each rank.
+LEAST_BYTES = 4096
+#: Why they do.
+SMALL = f"parts of fewer than {LEAST_BYTES} bytes"
+
+
+@untraced
+class Gathers(Paths):
+    """What brings every rank's part to every rank."""
+
+    def all_gather_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any) -> Any:
+        """Every rank's tensor on every rank, in one tensor."""
+        return self._gather("all_gather_single", [output], [source], opts, [output, source, opts])
+
+    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Any:
+        """As :meth:`all_gather_single`, of several tensors."""
+        return self._gather("all_gather_single_coalesced", outputs, inputs, opts, [outputs, inputs, opts])
+
+    def _gather(self, name: str, outputs: Tensors, inputs: Tensors, opts: Any, arguments: list[Any]) -> Any:
+        refuse_unfit(name, [*outputs, *inputs])
+        reason = self._why_over_host(name, inputs)
+        if reason is not None:
+            return self._over_host(name, reason, inputs, name, arguments)
+        transfers: list[Broadcast] = []
+        finishes: list[Finish | None] = []
+        for output, source in zip(outputs, inputs, strict=True):
+            if output.numel() != source.numel() * self.size() or output.dtype != source.dtype:
+                raise ValueError(
+                    f"{name}: the output has {output.numel()} elements of {output.dtype}, which is not {self.size()} "
+                    f"times the input's {source.numel()} of {source.dtype}"
+                )
+            parts = output.detach().view(-1).tensor_split(self.size())
+            parts[self.rank()].copy_(source.detach().reshape(-1))
+            for rank, part in enumerate(parts):
+                travelling, finish = words(part, keep=rank == self.rank())
+                transfers.append(Broadcast(travelling, rank))
+                finishes.append(finish)
+        return self._through_network(name, inputs, transfers, "", in_order(finishes), opts, is_moving=True)
+
+    def _why_over_host(self, name: str, inputs: Tensors) -> str | None:
+        if self._is_alone(name) or not self._spares_others(name):
+            return MOVES
+        return SMALL if size_in_bytes(inputs) < LEAST_BYTES else None
