@@ -35,13 +35,13 @@ class Rule(NamedTuple):
 SHORTEST_S = 1200.0
 
 #: Memory may grow by what an allocator's pages do. Descriptors and memory of jobs have a floor between jobs, which may
-#: not rise.
+#: not rise. A rank's descriptors fall while it connects anew: their ceiling may not rise.
 #: Latency is that of processes that share processors with everything else.
 RULES = (
     Rule("memory of the switch", "MiB", statistics.median, 0.02, 1.0),
     Rule("memory of a rank", "MiB", statistics.median, 0.02, 2.0),
     Rule("descriptors of the switch", "", min, 0.0, 0.9),
-    Rule("descriptors of a rank", "", min, 0.0, 0.9),
+    Rule("descriptors of a rank", "", max, 0.0, 0.9),
     Rule("memory that jobs hold", "MiB", min, 0.0, 0.01),
     Rule("shared slots that jobs hold", "", min, 0.0, 0.9),
     Rule("latency", "ms", statistics.median, 0.5, 5.0),
