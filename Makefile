@@ -12,7 +12,7 @@ export PIP_QUIET := 1
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
-.PHONY: help build test test-tools check without-protocol docs demo bench bench-sim torch train ddp-step test-torch test-torch-oldest conformance explore mutants static wheel clean
+.PHONY: help build test test-tools check without-protocol docs demo bench bench-sim torch train ddp-step test-torch test-torch-oldest conformance explore mutants soak static wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -112,6 +112,11 @@ explore: ## All runs of longer small worlds of every protocol: an hour or two; m
 
 mutants: ## Plant the faults of tests/mutants.txt, one at a time, and see that the tests notice each
 	scripts/mutants
+
+soak: build ## Hours (HOURS=1) of loss, churn, killed ranks, restarts and strangers on a star: is all of it flat? target/soak.png (root)
+	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'
+	scripts/apt-install iproute2 nftables
+	$(PYTHON) experiments/soak --hours $(or $(HOURS),1) --out target/soak
 
 static: ## dist/tributary, one file without dependencies, tried in an empty folder as its root
 	scripts/static dist

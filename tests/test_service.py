@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -18,6 +19,17 @@ from program import Daemon
 DEPLOY = Path(__file__).parent.parent / "deploy"
 UNIT = DEPLOY / "tributary-switch.service"
 TENANT = '[[tenant]]\nname = "{name}"\ntoken = "{token}"\n'
+
+#: One switch and its host.
+FABRIC = """secret = "0123456789abcdef"
+seat = "leaf"
+network = "{network}"
+port = {port}
+[graph]
+hosts = ["here"]
+switches = ["leaf"]
+links = [["here", "leaf"]]
+"""
 
 #: `systemd-analyze security` rates what a service may do from 0 to 10.
 MOST_EXPOSED = 2.0
@@ -55,9 +67,32 @@ def test_the_unit_gives_up_on_settings_that_a_person_has_to_mend(tmp_path: Path)
         ["--config", str(bad)],
         ["--tokens", str(missing)],
         ["--tokens", str(bad)],
+        ["--config", str(tmp_path)],
+        ["--fabric", str(missing), "--node", "leaf"],
+        ["--fabric", str(bad), "--node", "leaf"],
+        ["--fabric", str(tmp_path), "--node", "leaf"],
     ):
-        sentence = program.sentence(program.run("switch", "--listen", "127.0.0.1:0", *words), code=2)
-        assert words[1] in sentence
+        assert words[1] in program.sentence(program.run("switch", *words), code=2)
+
+
+def test_a_port_or_an_address_that_a_fabric_cannot_have_is_a_setting_to_mend(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        for network, complaint in (("127.77.99.0", "in use"), ("192.0.2.0", "no address of this machine")):
+            file = tmp_path / "fabric.toml"
+            file.write_text(FABRIC.format(network=network, port=port))
+            sentence = program.sentence(program.run("switch", "--fabric", str(file), "--node", "leaf"), code=2)
+            assert complaint in sentence
+
+
+def test_a_wrong_environment_of_the_unit_is_a_setting_to_mend() -> None:
+    for name, value in (("TRIBUTARY_LOG", "chatty"), ("TRIBUTARY_LOG_FORMAT", "xml")):
+        environment = {**program.ENVIRONMENT, name: value}
+        command = [program.PROGRAM, "switch", "--listen", "127.0.0.1:0"]
+        result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=60)
+        assert value in program.sentence(result, code=2)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")

@@ -14,7 +14,7 @@ use ureq::{Agent, RequestBuilder};
 
 use crate::api::{
     Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_SEAT, StandingBody, SwitchJoinBody,
-    SwitchJoinReply, SwitchLeaveBody, WatchBody, hex,
+    SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,
 };
 use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use crate::status::SwitchStatus;
@@ -76,7 +76,7 @@ impl Client {
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str, timeout: Duration) -> Result<T, ClientError> {
-        let request = self.with_token(self.agent.get(self.url(path)));
+        let request = self.with_headers(self.agent.get(self.url(path)));
         let request = request.config().timeout_global(Some(timeout)).build();
         self.read(request.call())
     }
@@ -87,12 +87,13 @@ impl Client {
         body: &impl Serialize,
         timeout: Duration,
     ) -> Result<T, ClientError> {
-        let request = self.with_token(self.agent.post(self.url(path)));
+        let request = self.with_headers(self.agent.post(self.url(path)));
         let request = request.config().timeout_global(Some(timeout)).build();
         self.read(request.send_json(body))
     }
 
-    fn with_token<Body>(&self, request: RequestBuilder<Body>) -> RequestBuilder<Body> {
+    fn with_headers<Body>(&self, request: RequestBuilder<Body>) -> RequestBuilder<Body> {
+        let request = request.header(version::HEADER, version::API_VERSION.to_string());
         match &self.token {
             Some(token) => request.header("Authorization", token.header()),
             None => request,
@@ -110,6 +111,11 @@ impl Client {
         /// A thousand jobs of a thousand ranks are less.
         const MAX_ANSWER: u64 = 256 << 20;
         let mut answer = answer.map_err(|error| self.unreachable(error))?;
+        // Before all else: another version may have written the rest in another way.
+        let theirs = answer.headers().get(version::HEADER).map(|header| header.to_str().unwrap_or_default());
+        if let Some(why) = version::refuse_answer(theirs, &format!("the switch at {}", self.switch)) {
+            return Err(ClientError::Unreachable(why));
+        }
         let status = answer.status();
         let bytes = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let bytes = bytes.map_err(|error| self.unreachable(error))?;

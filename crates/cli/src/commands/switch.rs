@@ -147,7 +147,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// What a person has to mend before the same call can succeed is a wrong call: a service is not started again for it.
-fn not_started(error: StartError) -> Failure {
+pub fn not_started(error: StartError) -> Failure {
     match error {
         StartError::System { .. } => Failure::new(error),
         _ => Failure::usage(error),

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::api::version::{API_VERSION, HEADER, refuse_answer};
+
 /// Time for the other switch to take the connection.
 const CONNECT: Duration = Duration::from_secs(1);
 /// The answer to a join of a thousand ranks has 50 kB.
@@ -31,7 +33,7 @@ pub async fn post(to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &st
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: {to}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         {headers}Connection: close\r\n\r\n",
+         {HEADER}: {API_VERSION}\r\n{headers}Connection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
@@ -49,6 +51,9 @@ impl Call {
     pub async fn answer_and_stay(mut self) -> io::Result<(Answer, TcpStream)> {
         let mut bytes = Vec::new();
         (&mut self.0).take(MAX_ANSWER).read_to_end(&mut bytes).await?;
+        if let Some(why) = refuse_answer(header(&bytes, HEADER), "that switch") {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
         let answer = parse(&bytes);
         let answer =
             answer.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it does not answer as a switch does"))?;
@@ -56,16 +61,19 @@ impl Call {
     }
 }
 
+/// The value of a header of an answer, as far as it has one.
+fn header<'a>(bytes: &'a [u8], wanted: &str) -> Option<&'a str> {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let lines = std::str::from_utf8(&bytes[..end]).ok()?.split("\r\n");
+    let mut headers = lines.filter_map(|line| line.split_once(':'));
+    headers.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
+}
+
 /// Cuts an answer into its status and its body, which ends with the connection.
 fn parse(bytes: &[u8]) -> Option<Answer> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
-    let head = std::str::from_utf8(&bytes[..end]).ok()?;
-    let mut lines = head.split("\r\n");
-    let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-    let length = lines.find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-    });
+    let status = std::str::from_utf8(&bytes[..end]).ok()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    let length = header(bytes, "content-length").and_then(|length| length.parse::<usize>().ok());
     let body = bytes[end + 4..].to_vec();
     // A shorter body is an answer that broke off.
     length.is_some_and(|length| length == body.len()).then_some(Answer { status, body })

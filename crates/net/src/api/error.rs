@@ -8,7 +8,7 @@ use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::wire;
 use tributary_proto::protocols;
 
-use crate::api::ErrorBody;
+use crate::api::{ErrorBody, version};
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,14 +28,17 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", error)
     }
 
-    /// A worker of another build.
-    pub fn wire_version(theirs: u8) -> ApiError {
-        let ours = wire::VERSION;
-        let error = format!(
-            "this worker speaks version {theirs} of the wire format and the switch version {ours}: install the same \
-             version of Tributary on both"
-        );
+    /// `asker` sends packets of another version.
+    pub fn wire_version(asker: &str, theirs: u8) -> ApiError {
+        let ours = ("this switch", wire::VERSION.into());
+        let error = version::differ("the wire format", (asker, theirs.into()), ours);
         ApiError::new(StatusCode::BAD_REQUEST, "wire_version", error)
+    }
+
+    /// Whoever asks speaks another version of this API.
+    pub fn api_version(theirs: u16) -> ApiError {
+        let error = version::differ("the control API", ("who asks", theirs), ("this switch", version::API_VERSION));
+        ApiError::new(StatusCode::BAD_REQUEST, "api_version", error)
     }
 
     /// A protocol whose jobs share a switch's memory, at a switch in levels.

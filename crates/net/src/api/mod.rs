@@ -1,10 +1,12 @@
 //! The JSON of the control API, shared by server and client. `docs/control.md` describes it. `switches.rs` is what
-//! switches in levels say to each other, `error.rs` what every refusal looks like, and `call.rs` makes a call.
+//! switches in levels say to each other, `error.rs` what every refusal looks like,
+//! `version.rs` which version is spoken, and `call.rs` makes a call.
 
 pub(crate) mod call;
 pub mod error;
 mod servers;
 mod switches;
+pub mod version;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -85,7 +87,7 @@ impl JoinBody {
     /// charged to `client`.
     pub fn request(self, from: IpAddr, asked_at: IpAddr, client: Client) -> Result<JoinRequest, ApiError> {
         if self.wire_version != wire::VERSION {
-            return Err(ApiError::wire_version(self.wire_version));
+            return Err(ApiError::wire_version("this worker", self.wire_version));
         }
         if self.udp_port == 0 {
             return Err(ApiError::bad_request("udp_port is 0: name the port that the packets come from".into()));

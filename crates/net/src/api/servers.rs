@@ -39,7 +39,7 @@ impl OfferBody {
     /// What the control plane understands; it came from the address `from`, of this client.
     pub fn offer(&self, from: IpAddr, client: Client) -> Result<ServerOffer, ApiError> {
         if self.wire_version != wire::VERSION {
-            return Err(ApiError::wire_version(self.wire_version));
+            return Err(ApiError::wire_version("this server", self.wire_version));
         }
         if self.udp.port() == 0 {
             return Err(ApiError::bad_request("udp has port 0: name the port that packets are received at".into()));

@@ -83,7 +83,7 @@ impl SwitchJoinBody {
     /// What the control plane understands; all ranks are charged to the switch's client.
     pub fn join(self, from: IpAddr, asked_at: IpAddr, client: &Client) -> Result<SwitchJoin, ApiError> {
         if self.wire_version != wire::VERSION {
-            return Err(ApiError::wire_version(self.wire_version));
+            return Err(ApiError::wire_version("the switch below", self.wire_version));
         }
         let incarnation = from_hex(&self.incarnation)
             .ok_or_else(|| ApiError::bad_request("incarnation is not of 16 hexadecimal digits".into()))?;

@@ -16,12 +16,13 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
-use tributary_proto::contract::wire::Common;
+use tributary_proto::contract::wire::{self, Common};
 use tributary_proto::protocols;
 
 use super::crossbar::{Crossbar, HELLO_EVERY, PortReport};
 use super::job::{FabricJob, Installed};
 use super::{own, planted};
+use crate::api::version;
 use crate::event_loop::{Core, Site};
 use crate::shard::{JobInstall, ShardJob, ShardReport};
 use crate::udp::{Message, UdpPort};
@@ -112,6 +113,12 @@ impl Site for FabricSite {
         let common = match Common::parse(packet) {
             Ok(common) => common,
             Err(reason) => {
+                if reason == DropReason::BadVersion && ingress != PortId::UNKNOWN {
+                    // The cable looks dead, although both ends live.
+                    let theirs = ("the neighbour", packet[wire::VERSION_AT].into());
+                    let why = version::differ("the wire format", theirs, ("this switch", wire::VERSION.into()));
+                    tracing::warn!(%from, why, "packets of another version");
+                }
                 self.strangers.count(reason);
                 return false;
             }

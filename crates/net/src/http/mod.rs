@@ -28,6 +28,7 @@ use tokio::sync::watch;
 use self::access::Access;
 use self::door::{Door, Full, Visit};
 use crate::api::ErrorBody;
+use crate::api::version::{API_VERSION, HEADER};
 use crate::control_plane::ControlPlane;
 
 /// Bytes that are read ahead of what is asked for, for each connection.
@@ -200,7 +201,7 @@ fn turn_away(stream: &TcpStream, full: Full) {
     let body = ErrorBody { error: full.sentence().into(), code: TOO_MANY.into(), rank: None };
     let body = serde_json::to_string(&body).unwrap_or_default();
     let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close";
-    let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let answer = format!("{head}\r\n{HEADER}: {API_VERSION}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     // Fails if the client has gone away.
     let _ = stream.try_write(answer.as_bytes());
 }

@@ -17,7 +17,7 @@ use tributary_proto::contract::protocol::Placement;
 use crate::api::error::{ApiError, Said};
 use crate::api::{
     Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, OfferBody, OfferReply, RetireBody, ServedBody,
-    StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, WatchBody, from_hex,
+    StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, WatchBody, from_hex, version,
 };
 use crate::control_plane::{ControlPlane, OpenWatch, used_by};
 use crate::http::body::{read, read_long};
@@ -88,7 +88,8 @@ pub(crate) fn readable(api: Api) -> Router {
 
 pub(crate) fn with_fallbacks(router: Router, plane: Arc<ControlPlane>) -> Router {
     let router = router.fallback(nothing_there).method_not_allowed_fallback(wrong_method);
-    router.layer(middleware::from_fn(admit)).layer(middleware::from_fn_with_state(plane, note_errors))
+    let router = router.layer(middleware::from_fn(admit)).layer(middleware::from_fn(version::check));
+    router.layer(middleware::from_fn_with_state(plane, note_errors))
 }
 
 /// Counts what is answered with an error, and tells operators of joins that were refused and of strangers at the door.

@@ -10,8 +10,9 @@ use crate::control_plane::Totals;
 use crate::status::{JobStatus, PortStatus, ShardStatus, SharedStatus};
 
 /// Errors that are there from the start, so that the first one is seen as an increase.
-const WATCHED_ERRORS: [&str; 12] = [
+const WATCHED_ERRORS: [&str; 13] = [
     "address_unproven",
+    "api_version",
     "full",
     "no_token",
     "not_private",

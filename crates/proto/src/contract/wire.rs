@@ -16,6 +16,8 @@ use crate::contract::tensor::{Primitive, Spec};
 pub const MAGIC: u16 = 0x5442;
 /// Of this wire format.
 pub const VERSION: u8 = 2;
+/// Where every header has it.
+pub const VERSION_AT: usize = 2;
 /// Bytes of the common header.
 pub const COMMON_LEN: usize = 16;
 
@@ -109,7 +111,7 @@ impl Common {
         if u16(header, 0) != MAGIC {
             return Err(DropReason::BadMagic);
         }
-        if header[2] != VERSION {
+        if header[VERSION_AT] != VERSION {
             return Err(DropReason::BadVersion);
         }
         Ok(Common {
@@ -139,7 +141,7 @@ impl Common {
     /// Writes the header to the first [`COMMON_LEN`] bytes.
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0..2].copy_from_slice(&MAGIC.to_be_bytes());
-        bytes[2] = VERSION;
+        bytes[VERSION_AT] = VERSION;
         bytes[3] = self.protocol;
         bytes[kind::AT] = self.kind;
         bytes[5] = 0;

@@ -7,6 +7,7 @@ use serde_json::json;
 use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};
 
 use super::ChosenFile;
+use crate::commands::switch::not_started;
 use crate::failure::Failure;
 use crate::output;
 
@@ -18,7 +19,7 @@ pub fn start(file: &ChosenFile, node: &str) -> Result<RunningFabricSwitch, Failu
         let known: Vec<&str> = fabric.switches().map(|switch| fabric.name(switch)).collect();
         Failure::usage(format!("the fabric has no switch '{node}'; it has {}", known.join(", ")))
     })?;
-    Ok(RunningFabricSwitch::start(&FabricSwitchOptions::new(Arc::new(fabric), found))?)
+    RunningFabricSwitch::start(&FabricSwitchOptions::new(Arc::new(fabric), found)).map_err(not_started)
 }
 
 /// Says that it listens, and where.

@@ -153,12 +153,12 @@ impl ChosenFile {
     pub fn read(&self) -> Result<FabricLayout, Failure> {
         let path = self.path.display();
         let text = std::fs::read_to_string(&self.path);
-        let text = text.map_err(|error| Failure::new(format!("cannot read '{path}': {error}")))?;
+        let text = text.map_err(|error| Failure::usage(format!("cannot read '{path}': {error}")))?;
         let mut given = switch_options::Given::new();
         for option in &self.switch_options {
             switch_options::add(&mut given, option).map_err(Failure::usage)?;
         }
-        FabricFile::parse_with(&text, &given).map_err(|error| Failure::new(format!("'{path}': {error}")))
+        FabricFile::parse_with(&text, &given).map_err(|error| Failure::usage(format!("'{path}': {error}")))
     }
 
     /// The flags that make another command choose the same.

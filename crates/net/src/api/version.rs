@@ -1,0 +1,76 @@
+//! Versions of what processes say to each other: each request and each answer of the control API names its version in a
+//! header, which is read before anything else, since another version may write the rest in another way. Requests without the
+//! header are taken: people write those by hand. `docs/compatibility.md` says what may change when.
+
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::api::error::ApiError;
+
+/// Of the control API. It is raised when a path, a field or a meaning changes, since unknown fields are errors.
+pub const API_VERSION: u16 = 1;
+
+/// Where requests and answers name it.
+pub const HEADER: &str = "x-tributary-api";
+
+/// The sentence for two that speak different versions: each is named as in "the switch at 10.0.0.1:17777".
+pub fn differ(what: &str, asker: (&str, u16), switch: (&str, u16)) -> String {
+    let older = if asker.1 < switch.1 { asker.0 } else { switch.0 };
+    format!(
+        "{} speaks version {} of {what} and {} version {}, so {older} is the older: install the same version of Tributary \
+         on both",
+        asker.0, asker.1, switch.0, switch.1
+    )
+}
+
+/// Why an answer with this header is none of ours, if so: a sentence about the switch that has answered.
+pub fn refuse_answer(header: Option<&str>, switch: &str) -> Option<String> {
+    match header?.parse() {
+        Ok(API_VERSION) => None,
+        Ok(theirs) => Some(differ("the control API", ("this program", API_VERSION), (switch, theirs))),
+        Err(_) => Some(format!("what {switch} names as its version of the control API is no number: is it a switch?")),
+    }
+}
+
+/// Refuses requests of another version whatever they ask for, and names ours in each answer.
+pub async fn check(request: Request, next: Next) -> Response {
+    let mut response = match request.headers().get(HEADER).map(read) {
+        Some(Err(error)) => error.into_response(),
+        Some(Ok(theirs)) if theirs != API_VERSION => ApiError::api_version(theirs).into_response(),
+        _ => next.run(request).await,
+    };
+    response.headers_mut().insert(HeaderName::from_static(HEADER), HeaderValue::from(API_VERSION));
+    response
+}
+
+fn read(header: &HeaderValue) -> Result<u16, ApiError> {
+    let number = header.to_str().ok().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| ApiError::bad_request(format!("{HEADER} is not the number of a version")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_older_of_two_is_named_whichever_asks() {
+        let sentence = |asker, switch| differ("the wire format", ("this worker", asker), ("this switch", switch));
+        let end = "is the older: install the same version of Tributary on both";
+        assert!(sentence(1, 2).ends_with(&format!("so this worker {end}")), "{}", sentence(1, 2));
+        assert!(sentence(3, 2).ends_with(&format!("so this switch {end}")), "{}", sentence(3, 2));
+        assert!(
+            sentence(3, 2).starts_with("this worker speaks version 3 of the wire format and this switch version 2")
+        );
+    }
+
+    #[test]
+    fn an_answer_of_ours_or_without_a_version_is_taken() {
+        assert_eq!(refuse_answer(None, "the switch"), None);
+        assert_eq!(refuse_answer(Some(&API_VERSION.to_string()), "the switch"), None);
+        for garbage in ["", "-1", "70000", "one"] {
+            assert!(refuse_answer(Some(garbage), "the switch").unwrap().contains("no number"), "{garbage}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+"""The load of a soak: a rank of every job that the box orders, and a pulse, a small sum again and again, at each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import noise
+import numpy as np
+
+import tributary
+
+#: Seconds from one beat of the pulse to the next.
+BEAT_S = 0.25
+
+#: Seconds until a rank gives up.
+TIMEOUT_S = 20.0
+
+
+class Load:
+    """One host's ranks."""
+
+    def __init__(self, folder: Path, switches: list[str], rank: int, world: int) -> None:
+        """Say who this is, as the box looks at the process of rank 0, and wait for the switches."""
+        self.folder, self.switches, self.rank, self.world = folder, switches, rank, world
+        self.counts: Counter[str] = Counter()
+        self.faults: list[str] = []
+        part = folder / f"pid-{rank}.part"
+        part.write_text(str(os.getpid()))
+        part.rename(folder / f"pid-{rank}")
+        while not (folder / "ready").exists():
+            time.sleep(0.05)
+        self.begin = time.monotonic()
+
+    @property
+    def done(self) -> bool:
+        """The box has seen enough."""
+        return (self.folder / "done").exists()
+
+    def bring(self) -> None:
+        """Everything at once, until the end; then say what happened."""
+        parts: list[tuple[Any, tuple[Any, ...]]] = [(self.beat, (0,)), (self.beat, (1,)), (self.carry_out, (0,))]
+        parts.append((self.carry_out, (1,)))
+        if self.rank == self.world - 1:
+            parts.append((noise.knock, (self.switches, lambda: self.done, self.counts)))
+        threads = [threading.Thread(target=part, args=words) for part, words in parts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        part = self.folder / f"left-{self.rank}.part"
+        part.write_text(json.dumps({"counts": self.counts, "faults": self.faults}))
+        part.rename(self.folder / f"left-{self.rank}.json")
+
+    def beat(self, which: int) -> None:
+        """Sum with the others, again and again; connect anew when the switch was restarted."""
+        while True:
+            try:
+                with tributary.connect(
+                    self.switches[which], job=f"pulse-{which}", rank=self.rank, world_size=self.world, timeout=TIMEOUT_S
+                ) as group:
+                    return self.beats(group, which)
+            except tributary.TributaryError as error:
+                if self.done:
+                    return None
+                if which == 0:
+                    self.faults.append(f"the pulse of rank {self.rank} stopped: {error}")
+                elif self.rank == 0:
+                    self.counts["connected anew"] += 1
+                time.sleep(0.5)
+
+    def beats(self, group: tributary.Group, which: int) -> None:
+        """Sum until some rank has seen the end: all ranks stop after the same sum."""
+        data = np.ones(256, np.float32)
+        with (self.folder / "latency").open("a") as latency:
+            while True:
+                time.sleep(BEAT_S)
+                data[0] = self.done
+                begin = time.monotonic()
+                total = group.allreduce(data)
+                end = time.monotonic()
+                if not (total[1:] == self.world).all():
+                    self.faults.append(f"a wrong sum at rank {self.rank}")
+                if which == self.rank == 0:
+                    self.counts["beats"] += 1
+                    latency.write(f"{begin - self.begin:.3f} {(end - begin) * 1e3:.4f}\n")
+                if total[0] > 0:
+                    return
+
+    def carry_out(self, which: int) -> None:
+        """Run this host's rank of one job of a switch after the other."""
+        number = 0
+        while True:
+            order = self.folder / f"order-{which}-{number}.json"
+            while not order.exists():
+                if self.done:
+                    return
+                time.sleep(0.05)
+            answer = self.run(json.loads(order.read_text()))
+            part = self.folder / f"answer-{which}-{number}-{self.rank}.part"
+            part.write_text(json.dumps(answer))
+            part.rename(part.with_suffix(".json"))
+            number += 1
+
+    def run(self, order: dict[str, Any]) -> dict[str, Any]:
+        """One rank as a process of its own; it checks its sums itself. The victim is killed."""
+        words = ["--switch", order["switch"], "--job", order["job"], "--protocol", order["protocol"]]
+        words += ["--rank", str(self.rank), "--world", str(self.world), "--timeout", str(TIMEOUT_S)]
+        words += ["--elements", str(order["elements"]), "--iters", str(order["iters"]), "--dtype", "i32"]
+        command = [sys.executable, "-m", "tributary", "allreduce", *words]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if order["victim"] == self.rank:
+            time.sleep(order["after_s"])
+            process.send_signal(signal.SIGKILL)
+        try:
+            _, error = process.communicate(timeout=3 * TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return {"code": 124, "error": "it hung, and was killed"}
+        return {"code": process.returncode, "error": error}
