@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
 
 from tributary.errors import SwitchLost
+from tributary.torch import sparse
 from tributary.torch.host import HostPath
 from tributary.torch.host_only import HostOnly
 from tributary.torch.lane import Lane
@@ -54,7 +56,7 @@ class TributaryBackend(Reductions, HostOnly):
         try:
             self._store = dist.PrefixStore(self._rendezvous.meeting.nonce, store)
             host = HostPath(self._store, rank, size, self._options)
-            self._main = Lane(self._connect(""), host, f"of group {name}")
+            self._main = Lane(self._connect(""), host, f"of group {name}", partial(self._connect_sparse, ""))
         except BaseException:
             self._rendezvous.leave(orderly=False)
             raise
@@ -65,14 +67,23 @@ class TributaryBackend(Reductions, HostOnly):
             return None
         meeting = self._rendezvous.meeting.named(suffix)
         seconds = self._options._timeout.total_seconds()
-        return Network(meeting, self.rank(), self.size(), seconds, self._chosen)
+        options = self._chosen.protocol_options
+        return Network(meeting, self.rank(), self.size(), seconds, self._chosen.protocol, options)
+
+    def _connect_sparse(self, suffix: str) -> Network | None:
+        options = sparse.options_of(self._chosen)
+        if self.size() == 1 or options is None:
+            return None
+        meeting = self._rendezvous.meeting.named(f"{suffix}-sparse")
+        seconds = self._options._timeout.total_seconds()
+        return Network(meeting, self.rank(), self.size(), seconds, self._chosen.protocol, options)
 
     def _open_lane(self, callbacks: str) -> Lane:
         suffix = "-callbacks" if callbacks == self._name else f"-callbacks-{callbacks}"
         whose = f"callbacks of group {callbacks}"
         host = HostPath(dist.PrefixStore(suffix, self._store), self.rank(), self.size(), self._options)
         place = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
-        return Lane(self._connect(suffix), host, place)
+        return Lane(self._connect(suffix), host, place, partial(self._connect_sparse, suffix))
 
     # What c10d asks about the group.
 
@@ -116,7 +127,7 @@ class TributaryBackend(Reductions, HostOnly):
 
     def stats(self) -> Stats:
         """What was summed where so far."""
-        counted = [lane.network.stats() for lane in self._all_lanes() if lane.network is not None]
+        counted = [network.stats() for lane in self._all_lanes() for network in lane.networks()]
         known = [stats for stats in counted if stats is not None]
         return self._ledger.stats(together(known) if known else None)
 

@@ -21,6 +21,7 @@ from tributary.torch.ledger import Ledger
 from tributary.torch.network import Broadcast, Network, Transfer
 from tributary.torch.options import Options
 from tributary.torch.process import Home
+from tributary.torch.sparse import SparseTransfer
 from tributary.torch.staging import Staged
 from tributary.torch.tensors import Tensors, refuse_unfit, size_in_bytes
 from tributary.torch.transit import Finish, Transit, entitle
@@ -99,7 +100,7 @@ class Paths(Backend):
         self,
         name: str,
         tensors: Tensors,
-        transfers: Sequence[Transfer | Broadcast],
+        transfers: Sequence[Transfer | Broadcast | SparseTransfer],
         op: str,
         finish: Finish | None,
         opts: Any,
@@ -115,6 +116,9 @@ class Paths(Backend):
                     for transfer in transfers:
                         if isinstance(transfer, Broadcast):
                             pending += lane.network.submit_broadcast(transfer, timeout)
+                        elif isinstance(transfer, SparseTransfer):
+                            assert lane.sparse is not None, "the caller has opened it"
+                            pending += lane.sparse.submit_sparse(transfer, op, timeout)
                         else:
                             pending += lane.network.submit(transfer, op, timeout)
                     if not transfers:
@@ -140,9 +144,11 @@ class Paths(Backend):
         method: str,
         arguments: list[Any],
         averaged: Sequence[torch.Tensor] = (),
+        is_fit: bool = False,
     ) -> HostWork:
         lane = self._lane(name)
-        refuse_unfit(name, list(tensors))
+        if not is_fit:
+            refuse_unfit(name, list(tensors))
         opts = arguments[-1]
         if hasattr(opts, "timeout"):
             opts.timeout = self._timeout_of(opts)
