@@ -40,3 +40,16 @@ def test_what_is_no_sum_of_sparse_tensors_is_refused(ranks: Ranks, meet: str, op
 def test_ddp_trains_an_embedding_with_sparse_gradients(ranks: Ranks, meet: str, size: int) -> None:
     digests = ranks(torch_rank_sparse.embeddings, size, meet, PROTOCOL)
     assert digests == [digests[0]] * size
+
+
+def test_ddp_sends_the_largest_gradients_and_the_others_later(ranks: Ranks, meet: str) -> None:
+    digests = ranks(torch_rank_sparse.topk, 2, meet, PROTOCOL)
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("ratio", [0.0, -0.1, 1.5])
+def test_a_ratio_that_is_no_share_is_refused(ratio: float) -> None:
+    import tributary.torch
+
+    with pytest.raises(ValueError, match="above 0 and up to 1"):
+        tributary.torch.TopK(ratio=ratio)

@@ -122,3 +122,38 @@ def embeddings(rank: int, size: int, meet: str, protocol: str) -> str:
         if size > 1:
             assert tributary.torch.stats().network["all_reduce"].collectives >= 2 * STEPS
         return digest(*own.parameters())
+
+
+def topk(rank: int, size: int, meet: str, protocol: str) -> str:
+    """DDP that sends the largest gradients only, which are the same in each step; the gradients' bits."""
+    with world(rank, size, meet, protocol=protocol):
+        every = [torch.randint(-50, 50, (40, 25), generator=torch.Generator().manual_seed(own)) for own in range(size)]
+        slopes = every[rank].float()
+        mean = torch.stack(every).float().mean(0)
+
+        def delivered(hook: tributary.torch.TopK) -> torch.Tensor:
+            plane = nn.Linear(25, 40, bias=False)
+            model = DistributedDataParallel(plane)
+            model.register_comm_hook(hook, tributary.torch.topk_hook)
+            total = torch.zeros(40, 25)
+            for _ in range(STEPS):
+                plane.weight.grad = None
+                # The gradient of the sum over unit vectors is what they are weighed with.
+                (model(torch.eye(25)).T * slopes).sum().backward()
+                assert plane.weight.grad is not None
+                total += plane.weight.grad
+            return total
+
+        torch.testing.assert_close(delivered(tributary.torch.TopK(ratio=1.0)), STEPS * mean)
+        hook = tributary.torch.TopK(ratio=0.1)
+        total = delivered(hook)
+        (left,) = hook.left.values()
+        dist.all_reduce(left, op=dist.ReduceOp.AVG)
+        torch.testing.assert_close(total + left.reshape(40, 25), STEPS * mean)
+        # In turn each element is among the largest, but for small ones.
+        assert (total != 0).float().mean() > 0.5
+        forgetful = tributary.torch.TopK(ratio=0.1, error_feedback=False)
+        lost = delivered(forgetful)
+        assert not forgetful.left
+        assert (lost != 0).float().mean() <= 0.1 * size
+        return digest(total, lost)

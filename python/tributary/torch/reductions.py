@@ -51,6 +51,8 @@ class Reductions(Paths):
         lane = self._lane(name)
         self._refuse_closed(name)
         lane.open_sparse()
+        if self._closed:  # Meanwhile, by another thread, which has not seen this job.
+            lane.leave()
         transfers = [SparseTransfer(tensor) for tensor in tensors]
         finish = in_order([transfer.finish for transfer in transfers])
         return self._through_network(name, tensors, transfers, op, finish, opts)
