@@ -22,6 +22,7 @@ from tributary.errors import (
     Unsupported,
 )
 from tributary.group import Group, GroupInfo, GroupStats, Handle, Memory, connect
+from tributary.sparse import SparseHandle
 from tributary.switch import Switch
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "RankLost",
     "ServerLost",
     "SimulationError",
+    "SparseHandle",
     "Switch",
     "SwitchLost",
     "TributaryError",

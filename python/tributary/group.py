@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tributary import _core
 from tributary._arrays import Array, Flat, check_op
 from tributary.errors import TributaryError
+from tributary.sparse import SparseBytes, SparseHandle, sparse_bytes
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class GroupInfo:
     mtu: int
     #: Threads of the switch that serve the job.
     shards: int
+    #: Whether the job's tensors are sparse, all of them.
+    sparse: bool
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,55 @@ class Group:
         pending = self._core.submit(flat.input, flat.output, flat.dtype, check_op(op), self._seconds(timeout))
         return Handle(pending, flat)
 
+    def allreduce_sparse(
+        self,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+        size: int,
+        op: str = "sum",
+        timeout: float | None = None,
+    ) -> tuple[Array, Array]:
+        """Make one sparse array of all ranks', and return its indices and values, the same bits on every rank.
+
+        The result has every index that any rank brings, also where values cancel to zero, and at each the operator over
+        the values of those ranks that bring it; averages are divided by all ranks. Only in a job of sparse arrays:
+        `connect(..., protocol="flare", options={"sparse": "auto"})`, which takes no others.
+
+        Args:
+            indices: integers from 0 to `size` - 1, ascending, none twice: `numpy.unique` gives such ones. Anything else
+                is a ValueError on this rank, before anything is sent.
+            values: one for each index, of the types of :meth:`allreduce`.
+            size: elements of the whole array, the same on every rank.
+            op: as for :meth:`allreduce`.
+            timeout: seconds until the other ranks are given up; the group's if None.
+
+        """
+        return self.allreduce_sparse_async(indices, values, size, op=op, timeout=timeout).wait()
+
+    def allreduce_sparse_async(
+        self,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+        size: int,
+        op: str = "sum",
+        timeout: float | None = None,
+    ) -> SparseHandle:
+        """Start :meth:`allreduce_sparse` and return at once."""
+        brought, element = sparse_bytes(indices, values, size)
+        return SparseHandle(*self.reduce_sparse_bytes(brought, op, timeout), element)
+
+    def reduce_sparse_bytes(
+        self, brought: SparseBytes, op: str = "sum", timeout: float | None = None
+    ) -> tuple[_core.Pending, _core.SparseSum]:
+        """Start :meth:`allreduce_sparse` of values as bytes, for libraries whose tensors are no NumPy arrays.
+
+        The bytes are copied. When the first of what is returned is done, the second has the result, in such bytes too.
+        """
+        seconds = self._seconds(timeout)
+        return self._core.submit_sparse(
+            brought.indices, brought.values, brought.size, brought.dtype, check_op(op), seconds
+        )
+
     def reduce(
         self,
         x: npt.ArrayLike,
@@ -233,7 +285,11 @@ class Group:
 
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until every rank is here."""
-        self.allreduce(np.empty(0, dtype=np.int32), timeout=timeout)
+        nothing = np.empty(0, dtype=np.int32)
+        if self.info.sparse:
+            self.allreduce_sparse(nothing, nothing, 0, timeout=timeout)
+        else:
+            self.allreduce(nothing, timeout=timeout)
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout

@@ -38,6 +38,7 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
         GroupError::Bereft { news, .. } if news.ranks().is_empty() => return raise(py, "SwitchLost", (sentence,)),
         GroupError::Bereft { news, .. } => return raise(py, "RankLost", (sentence, ranks(&news.ranks()))),
         GroupError::Forked { .. } => return raise(py, "TributaryError", (sentence,)),
+        GroupError::Sparse(error) => return PyValueError::new_err(error.to_string()),
         GroupError::Refused(refusal) => return raise(py, "Unsupported", (refusal.to_string(),)),
         _ => return raise(py, "CollectiveError", (sentence,)),
     };

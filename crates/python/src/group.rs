@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -20,6 +20,7 @@ use tributary_proto::contract::tensor::{Primitive, Spec};
 use crate::errors;
 use crate::pending::{Flight, Pending};
 use crate::protocol::{dtype_named, named, op_named};
+use crate::sparse::{Brought, SparseSum};
 
 /// How often a connect looks whether Python has a signal to handle.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -167,9 +168,31 @@ impl Group {
         unsafe { self.launch(py, from, to, elements, kept, what, timeout, owners.into()) }
     }
 
+    /// A sparse allreduce of copies of these arrays: indices, and the bytes of values of the type, big-endian.
+    #[allow(clippy::too_many_arguments)] // They are Python's.
+    fn submit_sparse(
+        &self,
+        py: Python<'_>,
+        indices: PyReadonlyArray1<'_, i64>,
+        values: PyReadonlyArray1<'_, u8>,
+        size: usize,
+        dtype: &str,
+        op: &str,
+        timeout: f64,
+    ) -> PyResult<(Pending, SparseSum)> {
+        let (dtype, op, timeout) = (dtype_named(dtype)?, op_named(op)?, errors::seconds(timeout)?);
+        let inner = self.lock(py)?;
+        let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
+        let brought = Brought { indices, values, dtype, size };
+        let (part, sum) = brought.submit(group, op, timeout)?.map_err(|error| errors::of_group(py, &error))?;
+        let flight = Flight { parts: vec![part], _owners: [py.None(), py.None()] };
+        Ok((Pending::new(keep(inner, flight)), sum))
+    }
+
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let inner = self.lock(py)?;
-        let info = inner.group.as_ref().ok_or_else(|| errors::closed(py))?.info();
+        let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
+        let info = group.info();
         let dict = PyDict::new(py);
         dict.set_item("switch", &self.switch)?;
         dict.set_item("job", &self.job)?;
@@ -180,6 +203,7 @@ impl Group {
         dict.set_item("elements_per_packet", info.elements_per_packet)?;
         dict.set_item("mtu", info.mtu)?;
         dict.set_item("shards", info.shards.len())?;
+        dict.set_item("sparse", group.is_sparse())?;
         Ok(dict)
     }
 
@@ -351,7 +375,12 @@ fn connect_interruptibly(py: Python<'_>, options: ConnectOptions) -> PyResult<tr
 }
 
 /// The array's memory, if it is what the machine can work on. The package sees to it; this makes sure.
-fn memory(array: &Bound<'_, PyUntypedArray>, dtype: DType, elements: usize, write: bool) -> PyResult<*mut u8> {
+pub(crate) fn memory(
+    array: &Bound<'_, PyUntypedArray>,
+    dtype: DType,
+    elements: usize,
+    write: bool,
+) -> PyResult<*mut u8> {
     const ALIGNED: i32 = numpy::npyffi::NPY_ARRAY_ALIGNED;
     const WRITEABLE: i32 = numpy::npyffi::NPY_ARRAY_WRITEABLE;
     // SAFETY: a bound array's object is alive, and its fields are only read.

@@ -7,6 +7,7 @@ mod pending;
 mod protocol;
 mod recompute;
 mod simulation;
+mod sparse;
 mod sweep;
 mod switch;
 
@@ -31,9 +32,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(protocol::spares_others, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::check_options, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::refusal, module)?)?;
+    module.add_function(wrap_pyfunction!(protocol::sparse_options, module)?)?;
     module.add_function(wrap_pyfunction!(recompute::recompute, module)?)?;
     module.add_class::<group::Group>()?;
     module.add_class::<pending::Pending>()?;
+    module.add_class::<sparse::SparseSum>()?;
     module.add_class::<switch::Switch>()?;
     module.add_function(wrap_pyfunction!(simulation::simulate, module)?)?;
     module.add_class::<simulation::Report>()?;

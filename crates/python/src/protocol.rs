@@ -52,6 +52,15 @@ pub(crate) fn refusal(
     }))
 }
 
+/// Options of a job of a protocol's, made those of one for sparse tensors; None where the protocol has no such jobs.
+#[pyfunction]
+pub(crate) fn sparse_options(
+    protocol: &str,
+    options: BTreeMap<String, String>,
+) -> PyResult<Option<BTreeMap<String, String>>> {
+    Ok(named(protocol)?.options.of_sparse(&options, None))
+}
+
 pub(crate) fn dtype_named(name: &str) -> PyResult<DType> {
     DType::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no type {name}")))
 }

@@ -1,7 +1,8 @@
 """PyTorch trains through the network: ``torch.distributed.init_process_group("tributary")``.
 
 PyTorch finds the backend by itself, through the entry-point group ``torch.distributed.backends``; import this package
-for what goes beyond it: :class:`Options`, :func:`stats` and :func:`allreduce_hook`. See ``docs/torch.md``.
+for what goes beyond it: :class:`Options`, :func:`stats`, :func:`allreduce_hook` and :class:`TopK`. See
+``docs/torch.md``.
 """
 
 import torch
@@ -18,5 +19,16 @@ from tributary.torch.hook import allreduce_hook
 from tributary.torch.ledger import Entry, Stats
 from tributary.torch.options import Options
 from tributary.torch.plugin import register, stats
+from tributary.torch.topk import TopK, topk_hook
 
-__all__ = ["Entry", "Options", "Stats", "TributaryBackend", "allreduce_hook", "register", "stats"]
+__all__ = [
+    "Entry",
+    "Options",
+    "Stats",
+    "TopK",
+    "TributaryBackend",
+    "allreduce_hook",
+    "register",
+    "stats",
+    "topk_hook",
+]

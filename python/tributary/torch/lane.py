@@ -29,11 +29,16 @@ class Lane:
     hints: Hints
     #: The same at a job of its own, for what only moves: it goes beside the sums, whose way is the other one.
     moves: Network | None = None
+    #: A job for sparse tensors, which takes no others.
+    sparse: Network | None = None
     #: Operations so far.
     number: int = 0
 
+    def networks(self) -> list[Network]:
+        """The jobs that were joined."""
+        return [network for network in (self.network, self.moves, self.sparse) if network is not None]
+
     def leave(self) -> None:
-        """Leave the job; what is under way there fails. Nobody is waited for where something has failed before."""
-        for network in (self.network, self.moves):
-            if network is not None:
-                network.close(orderly=self.health.error == ErrorType.SUCCESS)
+        """Leave the jobs; what is under way there fails. Nobody is waited for where something has failed before."""
+        for network in self.networks():
+            network.close(orderly=self.health.error == ErrorType.SUCCESS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -9,6 +11,7 @@ from torch._C._distributed_c10d import Backend
 
 import tributary
 from tributary.errors import Mismatch, SwitchLost
+from tributary.torch import sparse
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.lane import Lane
@@ -49,6 +52,7 @@ class Members:
         }
         if self._rendezvous.meeting.embedded:
             self._hints[SwitchLost] = "the switch ran in the process of rank 0 of this group"
+        self._joining = threading.Lock()
         #: What callbacks start, by the group whose callbacks they are.
         self.lanes: dict[str, Lane] = {}
         try:
@@ -67,23 +71,33 @@ class Members:
         place = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
         return self._meet(suffix, dist.PrefixStore(suffix, self._store), place)
 
-    def connect_moves(self, lane: Lane) -> Network | None:
-        """Meet the other ranks for what only moves in a lane."""
-        return self._connect(f"{lane.suffix}-moves")
+    def join_moves(self, lane: Lane) -> None:
+        """Meet the other ranks for what only moves in a lane, unless that was done: all bring the first of it here."""
+        with self._joining:
+            if lane.moves is None:
+                lane.moves = self._connect(f"{lane.suffix}-moves", self.chosen.protocol_options)
+
+    def join_sparse(self, lane: Lane) -> None:
+        """The same for sparse tensors, where the group's protocol has jobs for them."""
+        options = sparse.options_of(self.chosen)
+        with self._joining:
+            if lane.sparse is None and options is not None:
+                lane.sparse = self._connect(f"{lane.suffix}-sparse", options)
 
     def _meet(self, suffix: str, store: dist.Store, place: str) -> Lane:
         host = HostPath(store, self.rank, self.size, self._common, self._patience)
         try:
-            return Lane(self._connect(suffix), host, place, suffix, self._health, self._hints)
+            network = self._connect(suffix, self.chosen.protocol_options)
+            return Lane(network, host, place, suffix, self._health, self._hints)
         except BaseException:
             host.close(orderly=False)
             raise
 
-    def _connect(self, suffix: str) -> Network | None:
+    def _connect(self, suffix: str, options: Mapping[str, str]) -> Network | None:
         if self.size == 1:
             return None
-        meeting = self._rendezvous.meeting.named(suffix)
-        return Network(meeting, self.rank, self.size, self._patience.total_seconds(), self.chosen)
+        meeting, seconds = self._rendezvous.meeting.named(suffix), self._patience.total_seconds()
+        return Network(meeting, self.rank, self.size, seconds, self.chosen.protocol, options)
 
     def all_lanes(self) -> list[Lane]:
         """The program's and the callbacks'; while nobody opens one."""
@@ -91,8 +105,7 @@ class Members:
 
     def stats(self) -> list[tributary.GroupStats]:
         """What the workers of the lanes counted."""
-        networks = [network for lane in self.all_lanes() for network in (lane.network, lane.moves)]
-        counted = [network.stats() for network in networks if network is not None]
+        counted = [network.stats() for lane in self.all_lanes() for network in lane.networks()]
         return [stats for stats in counted if stats is not None]
 
     def leave(self) -> None:

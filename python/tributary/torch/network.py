@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 import tributary
 from tributary import Memory, Pending
-from tributary.torch.options import Options
 from tributary.torch.rendezvous import Meeting
+from tributary.torch.sparse import SparseTransfer
 from tributary.torch.tensors import DTYPES
 
 #: Tensors of at least this many elements for each switch are cut; smaller ones go through one switch as they are.
@@ -48,7 +48,9 @@ class Broadcast:
 class Network:
     """One rank's workers: one at each switch, each in a job of the group's own."""
 
-    def __init__(self, meeting: Meeting, rank: int, size: int, timeout: float, options: Options) -> None:
+    def __init__(
+        self, meeting: Meeting, rank: int, size: int, timeout: float, protocol: str, options: Mapping[str, str]
+    ) -> None:
         self.groups: list[tributary.Group] = []
         try:
             for switch in meeting.switches:
@@ -59,8 +61,8 @@ class Network:
                         rank=rank,
                         world_size=size,
                         timeout=timeout,
-                        protocol=options.protocol,
-                        options=options.protocol_options,
+                        protocol=protocol,
+                        options=options,
                     )
                 )
         except BaseException:
@@ -94,6 +96,12 @@ class Network:
             )
             for start, end in cuts(words.numel(), len(self.groups))
         ]
+
+    def submit_sparse(self, transfer: SparseTransfer, op: str, timeout: float) -> list[Pending]:
+        """Start a sum of a sparse tensor, in a job of such: in one piece, by the switches in turn."""
+        pending, total = self._next().reduce_sparse_bytes(transfer.brought(), op, timeout)
+        transfer.expects(total)
+        return [pending]
 
     def submit_nothing(self, timeout: float) -> list[Pending]:
         """Start a sum of no elements, which ends when every rank has started it: a barrier (Canary, section 6)."""

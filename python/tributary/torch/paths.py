@@ -23,6 +23,7 @@ from tributary.torch.ledger import Ledger
 from tributary.torch.members import Members
 from tributary.torch.network import Broadcast, Network, Transfer
 from tributary.torch.process import Home
+from tributary.torch.sparse import SparseTransfer
 from tributary.torch.staging import Staged
 from tributary.torch.tensors import Tensors, refuse_unfit, size_in_bytes
 from tributary.torch.transit import Finish, Transit, entitle
@@ -122,7 +123,7 @@ class Paths(Backend):
         self,
         name: str,
         tensors: Tensors,
-        transfers: Sequence[Transfer | Broadcast],
+        transfers: Sequence[Transfer | Broadcast | SparseTransfer],
         op: str,
         finish: Finish | None,
         opts: Any,
@@ -140,6 +141,9 @@ class Paths(Backend):
                     for transfer in transfers:
                         if isinstance(transfer, Broadcast):
                             pending += network.submit_broadcast(transfer, timeout)
+                        elif isinstance(transfer, SparseTransfer):
+                            assert lane.sparse is not None, "the caller has joined it"
+                            pending += lane.sparse.submit_sparse(transfer, op, timeout)
                         else:
                             pending += network.submit(transfer, op, timeout)
                     if not transfers:
@@ -163,7 +167,7 @@ class Paths(Backend):
         assert lane.network is not None, "groups of one rank take the host path"
         if lane.moves is None:
             try:
-                lane.moves = self._present(name).connect_moves(lane)
+                self._present(name).join_moves(lane)
             except ConnectError as error:
                 # The switch has told all ranks the same.
                 log.warning("what only moves %s goes behind the sums: %s", lane.place, error)
@@ -177,9 +181,11 @@ class Paths(Backend):
         method: str,
         arguments: list[Any],
         averaged: Sequence[torch.Tensor] = (),
+        is_fit: bool = False,
     ) -> HostWork:
         lane = self._lane(name)
-        refuse_unfit(name, list(tensors))
+        if not is_fit:
+            refuse_unfit(name, list(tensors))
         opts = arguments[-1]
         if hasattr(opts, "timeout"):
             opts.timeout = self._timeout_of(opts)

@@ -8,9 +8,11 @@ from typing import Any
 import torch
 
 from tributary.errors import Unsupported
+from tributary.torch import sparse
 from tributary.torch.network import Broadcast, Transfer
 from tributary.torch.operators import op_name, premultiplied, scaled_copy
 from tributary.torch.paths import ALONE, Paths
+from tributary.torch.sparse import SparseTransfer
 from tributary.torch.tensors import Tensors, flat, in_order, part_of, refuse_unfit, words
 from tributary.torch.transit import Finish
 from tributary.torch.untraced import untraced
@@ -29,6 +31,8 @@ class Reductions(Paths):
         return self._reduce_everywhere("all_reduce_coalesced", "allreduce_coalesced", tensors, opts)
 
     def _reduce_everywhere(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
+        if sparse.are_sparse(tensors) and sparse.options_of(self._present(name).chosen) is not None:
+            return self._reduce_sparse(name, method, tensors, opts)
         refuse_unfit(name, tensors)
         reason = self._why_not(name, tensors, opts.reduceOp)
         if reason:
@@ -40,6 +44,20 @@ class Reductions(Paths):
             transfers.append(Transfer.of_all(travelling))
             finishes.append(finish)
         return self._through_network(name, tensors, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
+
+    def _reduce_sparse(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
+        op = sparse.op_name(name, tensors, opts.reduceOp)
+        if self._is_alone(name):
+            return self._over_host(name, ALONE, tensors, method, [tensors, opts], averaged=tensors, is_fit=True)
+        lane = self._lane(name)
+        self._refuse_closed(name)
+        members = self._present(name)
+        members.join_sparse(lane)
+        if self._closed or self._members is not members:  # Meanwhile, by another thread, which has not seen this job.
+            lane.leave()
+        transfers = [SparseTransfer(tensor) for tensor in tensors]
+        finish = in_order([transfer.finish for transfer in transfers])
+        return self._through_network(name, tensors, transfers, op, finish, opts)
 
     def allreduce_sparse(self, tensors: Tensors, opts: Any) -> Any:
         """Refused."""

@@ -40,7 +40,12 @@ def refuse_unfit(name: str, tensors: list[torch.Tensor]) -> None:
 
 def size_in_bytes(tensors: list[torch.Tensor]) -> int:
     """Bytes of all elements."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return sum(held(tensor).numel() * tensor.element_size() for tensor in tensors)
+
+
+def held(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements that the tensor holds: a sparse one's values."""
+    return tensor._values() if tensor.layout == torch.sparse_coo else tensor
 
 
 def is_flat(tensor: torch.Tensor) -> bool:

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::contract::tensor::{Spec, Tensor};
-use tributary_proto::tensors::SparseElements;
+use tributary_proto::tensors::{SparseElements, SparseResult};
 
 use super::{Group, GroupError, Pending};
 
@@ -24,18 +24,43 @@ impl Group {
         op: ReduceOp,
         timeout: Duration,
     ) -> Result<SparseSum<T>, GroupError> {
-        self.can_sparse(&Spec::allreduce(0, T::DTYPE, op))?;
-        let tensor = SparseElements::new(indices, values.to_vec(), size, op).map_err(GroupError::Sparse)?;
-        self.can_sparse(&tensor.spec())?;
-        let result = tensor.result();
-        let completion = self.shared.submit(Box::new(tensor), timeout, false)?;
-        Pending { shared: Arc::clone(&self.shared), completion }.wait(None)?;
+        let (pending, result) = self.start_sparse(indices, values.to_vec(), size, op, timeout, false)?;
+        pending.wait(None)?;
         Ok(result.take())
+    }
+
+    /// Starts [`Group::allreduce_sparse`] and returns at once. The result is there when the collective is done.
+    pub fn submit_sparse<T: Element>(
+        &self,
+        indices: &[i64],
+        values: Vec<T>,
+        size: usize,
+        op: ReduceOp,
+        timeout: Duration,
+    ) -> Result<(Pending, SparseResult<T>), GroupError> {
+        self.start_sparse(indices, values, size, op, timeout, true)
     }
 
     /// True in a job whose tensors are sparse, all of them.
     pub fn is_sparse(&self) -> bool {
         self.can_sparse(&Spec::NOTHING).is_ok()
+    }
+
+    fn start_sparse<T: Element>(
+        &self,
+        indices: &[i64],
+        values: Vec<T>,
+        size: usize,
+        op: ReduceOp,
+        timeout: Duration,
+        hand_over: bool,
+    ) -> Result<(Pending, SparseResult<T>), GroupError> {
+        self.can_sparse(&Spec::allreduce(0, T::DTYPE, op))?;
+        let tensor = SparseElements::new(indices, values, size, op).map_err(GroupError::Sparse)?;
+        self.can_sparse(&tensor.spec())?;
+        let result = tensor.result();
+        let completion = self.shared.submit(Box::new(tensor), timeout, hand_over)?;
+        Ok((Pending { shared: Arc::clone(&self.shared), completion }, result))
     }
 
     fn can_sparse(&self, spec: &Spec) -> Result<(), GroupError> {

@@ -54,7 +54,12 @@ pub struct OptionSet {
     pub simulated: &'static [(&'static str, &'static str)],
     /// Whether values that are each within bounds go together; if not, a sentence without the protocol's name.
     pub together: fn(&Options) -> Result<(), String>,
+    /// How a job is told that its tensors are sparse; `None` where the protocol has no such jobs.
+    pub sparse: Option<SparseJob>,
 }
+
+/// The options of a job of sparse tensors, as name and text, given how many elements of a million a rank brings, if that is known.
+pub type SparseJob = fn(Option<u64>) -> Vec<(&'static str, String)>;
 
 /// Whose defaults fill in what nobody chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +124,7 @@ pub struct Options(BTreeMap<&'static str, Value>);
 impl OptionSet {
     /// Options with the same defaults everywhere, any of which go together.
     pub const fn new(protocol: &'static str, specs: &'static [OptionSpec]) -> OptionSet {
-        OptionSet { protocol, specs, simulated: &[], together: |_| Ok(()) }
+        OptionSet { protocol, specs, simulated: &[], together: |_| Ok(()), sparse: None }
     }
 
     /// A protocol without options.
@@ -156,6 +161,17 @@ impl OptionSet {
         let protocol = self.protocol;
         (self.together)(&options).map_err(|sentence| OptionError::Together { protocol, sentence })?;
         Ok(options)
+    }
+
+    /// What was chosen, by name, for a job of sparse tensors, of which a rank brings about so many elements of a million, if that
+    /// is known. What was chosen stands. `None` where the protocol has no such jobs.
+    pub fn of_sparse(
+        &self,
+        given: &BTreeMap<String, String>,
+        density_ppm: Option<u64>,
+    ) -> Option<BTreeMap<String, String>> {
+        let needed = (self.sparse?)(density_ppm).into_iter().map(|(name, text)| (name.to_owned(), text));
+        Some(needed.chain(given.clone()).collect())
     }
 
     fn default_of(&self, spec: &OptionSpec, defaults: Defaults) -> &'static str {
@@ -297,6 +313,23 @@ mod tests {
         assert_eq!((options.count("pipes"), options.time("wait")), (2, Span::from_micros(3)));
         let chosen = BTreeMap::from([("wait".to_owned(), "1.5us".to_owned())]);
         assert_eq!(SET.read_with(&chosen, Defaults::Simulated).unwrap().time("wait"), Span::from_nanos(1_500));
+    }
+
+    #[test]
+    fn a_sparse_job_has_the_options_that_it_needs_unless_somebody_has_chosen() {
+        let sparse = |density: Option<u64>| {
+            let pipes = density.map(|ppm| ("pipes", (ppm / 1_000).to_string()));
+            std::iter::once(("solder", "lead".to_owned())).chain(pipes).collect()
+        };
+        let set = OptionSet { sparse: Some(sparse), ..SET };
+        let chosen = BTreeMap::from([("pipes".to_owned(), "3".to_owned())]);
+        let given = |pairs: &[(&str, &str)]| {
+            Some(pairs.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect::<BTreeMap<_, _>>())
+        };
+        assert_eq!(set.of_sparse(&BTreeMap::new(), None), given(&[("solder", "lead")]));
+        assert_eq!(set.of_sparse(&BTreeMap::new(), Some(7_000)), given(&[("pipes", "7"), ("solder", "lead")]));
+        assert_eq!(set.of_sparse(&chosen, Some(7_000)), given(&[("pipes", "3"), ("solder", "lead")]));
+        assert_eq!(SET.of_sparse(&chosen, None), None);
     }
 
     #[test]

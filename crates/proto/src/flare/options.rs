@@ -14,6 +14,7 @@ const STAGGER: &str = "stagger";
 /// The options of the protocol.
 pub const SET: OptionSet = OptionSet {
     together,
+    sparse: Some(sparse::of_density),
     simulated: &[SendWindow::SIMULATED],
     ..OptionSet::new(
         "flare",

@@ -31,14 +31,29 @@ impl Expected {
 
     /// Compares a result with what the ranks' arrays give; the error is a sentence about the first wrong element.
     pub fn check(&self, result: &Data) -> Result<(), String> {
-        each!(result, values => self.check_values(values))
+        self.check_at(result, |place| (place, 0..self.plan.world))
     }
 
-    fn check_values<T: Checked>(&self, values: &[T]) -> Result<(), String> {
+    /// The same of a result that has some elements only: `at` says for each place which element it is, and the ranks that
+    /// bring it.
+    pub fn check_at<R: Iterator<Item = u16>>(
+        &self,
+        result: &Data,
+        at: impl Fn(usize) -> (usize, R),
+    ) -> Result<(), String> {
+        each!(result, values => self.check_values(values, at))
+    }
+
+    fn check_values<T: Checked, R: Iterator<Item = u16>>(
+        &self,
+        values: &[T],
+        at: impl Fn(usize) -> (usize, R),
+    ) -> Result<(), String> {
         let mut inputs = Vec::with_capacity(usize::from(self.plan.world));
-        for (index, &value) in values.iter().enumerate() {
+        for (place, &value) in values.iter().enumerate() {
+            let (index, ranks) = at(place);
             inputs.clear();
-            inputs.extend((0..self.plan.world).map(|rank| T::made_up(&self.plan, rank, index)));
+            inputs.extend(ranks.map(|rank| T::made_up(&self.plan, rank, index)));
             value.check(self, &inputs).map_err(|expected| {
                 format!("the result is wrong: element {index} is {value} and should be {expected}")
             })?;
@@ -70,7 +85,7 @@ macro_rules! integers {
                 let all = all.expect("a job has ranks");
                 // Through 128 bits: there are more ranks than a byte counts.
                 let is_avg = op == ReduceOp::Avg;
-                let right = if is_avg { (i128::from(all) / inputs.len() as i128) as $type } else { all };
+                let right = if is_avg { (i128::from(all) / i128::from(expected.plan.world)) as $type } else { all };
                 if self == right { Ok(()) } else { Err(right.to_string()) }
             }
         })*
@@ -106,7 +121,7 @@ const UNIT_32: f64 = f32::EPSILON as f64 / 2.0;
 /// The right value and how far a result may be from it, for a type with this unit of rounding and this least number
 /// above zero.
 fn bounded(expected: &Expected, inputs: &[f64], unit: f64, least: f64) -> (f64, f64) {
-    let ranks = inputs.len() as f64;
+    let ranks = f64::from(expected.plan.world);
     // Of each step. Twice, because the right value is rounded, too, as it is made here.
     let steps = 2.0 * ranks * if expected.rounds_once { unit.min(UNIT_32) } else { unit };
     let last = 2.0 * unit;

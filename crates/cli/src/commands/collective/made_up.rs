@@ -62,7 +62,7 @@ fn integer(plan: &Plan, rank: u16, index: usize) -> u64 {
 }
 
 /// 64 bits that look random and are the same for everybody (SplitMix64).
-fn random(rank: u16, index: usize) -> u64 {
+pub fn random(rank: u16, index: usize) -> u64 {
     let mut z = ((u64::from(rank) << 48) ^ index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,13 +1,14 @@
 //! `tributary allreduce`, `tributary reduce` and `tributary broadcast`: one worker, from a shell.
 //!
 //! `member.rs` has the flags that they share, `protocol.rs` those that choose a protocol, `made_up.rs` data that checks itself and
-//! `expected.rs` how, `report.rs` what is said at the end.
+//! `expected.rs` how, `sparse.rs` the same at some indices only, `report.rs` what is said at the end.
 
 mod expected;
 mod made_up;
 mod member;
 mod protocol;
 mod report;
+mod sparse;
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,8 @@ use made_up::Plan;
 pub use member::dtype;
 use member::{Member, reduce_op};
 pub use protocol::{options_help, protocol, protocols_help, read_options};
-use report::{Report, median};
+use report::{Measured, Report, median};
+use sparse::Drawn;
 
 const ALLREDUCE_HELP: &str = "\
 Examples:
@@ -49,6 +51,12 @@ with --option numbers=fixed switchml sums them in 32-bit fixed point, as in its 
 always does, and so sums and averages f32, f16, bf16 and i32 only. Where a protocol has the option
 reproducible, sums with it have the same bits in every run over the same tree of switches, and the
 report says of which order.
+
+With --sparse each rank brings elements that it draws, the same ones whenever it draws with the same
+--seed, and the result has those that any rank brought. Goodput stays bits of the whole tensor over
+the time. Extra traffic are the elements that this rank's switch sent on, again after a loss or
+because they had collided in its table, over those of the result. With --json also: density, seed,
+elements_brought, elements_of_result, extra_traffic.
 
 With --json the last line is one object: collective, protocol, job, rank, world, elements, dtype,
 op, iters, seconds (median), goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent,
@@ -91,6 +99,11 @@ pub struct AllreduceArgs {
     /// How elements become one, sum | avg | min | max | prod, and for integers band | bor | bxor
     #[arg(long, value_name = "OP", default_value = "sum", value_parser = reduce_op)]
     pub op: ReduceOp,
+    #[arg(long, value_name = "DENSITY", conflicts_with_all = ["input", "output"], value_parser = parse_density, help = sparse::help())]
+    pub sparse: Option<f64>,
+    /// Draw other elements than with another seed, the same on every rank
+    #[arg(long, value_name = "SEED", requires = "sparse", default_value_t = 0)]
+    pub seed: u64,
 }
 
 /// The flags of `tributary reduce`.
@@ -181,8 +194,19 @@ impl Work {
 }
 
 /// `tributary allreduce`.
-pub fn allreduce(AllreduceArgs { member, op }: AllreduceArgs) -> Result<(), Failure> {
-    run(member, Work::Allreduce(op))
+pub fn allreduce(AllreduceArgs { member, op, sparse, seed }: AllreduceArgs) -> Result<(), Failure> {
+    match sparse {
+        Some(density) => sparse::run(&member, op, Drawn { density, seed }),
+        None => run(member, Work::Allreduce(op)),
+    }
+}
+
+/// Reads the share of elements that a rank brings.
+pub fn parse_density(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(density) if density > 0.0 && density <= 1.0 => Ok(density),
+        _ => Err("it is a share of the elements above 0 and up to 1, for example 0.01".to_owned()),
+    }
 }
 
 /// `tributary reduce`.
@@ -214,39 +238,16 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
     let cpu_start = cpu::own_seconds();
     let (result, seconds) = work_on(&group, &array.data, &member, work)?;
     let cpu_seconds = cpu::own_seconds() - cpu_start;
-    let stats = group.stats()?;
-    let elements_per_packet = group.info().elements_per_packet;
+    let measured = Measured::of(&group, seconds, cpu_seconds)?;
     group.close();
 
     let checked = member.input.is_none() && check(&member, work, &result)?;
-    let (elements, dtype) = (result.len(), result.dtype());
+    let tensor = (result.len(), result.dtype());
     if let Some(destination) = destination {
         destination.write(&Array { header: array.header, data: result })?;
     }
-    let report = Report {
-        collective: work.name(),
-        root: work.root(),
-        protocol: member.protocol.name,
-        rank: member.rank,
-        world: member.world,
-        elements,
-        dtype: dtype.name(),
-        op: work.op().map(ReduceOp::name),
-        iters: member.iters as usize,
-        seconds,
-        goodput_gbps: (elements * dtype.size() * 8) as f64 / seconds / 1e9,
-        ate_per_s: elements as f64 / seconds,
-        packets_sent: stats.host.packets_sent,
-        retransmissions: stats.host.retransmissions,
-        in_network: stats.in_network(),
-        blocks_at_hosts: stats.host.blocks_at_hosts,
-        order: stats.host.order.map(|order| format!("{order:08x}")),
-        elsewhere: member.protocol.shared.as_ref().map(|shared| (shared.elsewhere)(member.world, &options)),
-        elements_per_packet,
-        cpu_seconds,
-        checked,
-        job: member.job,
-    };
+    let elsewhere = member.protocol.shared.as_ref().map(|shared| (shared.elsewhere)(member.world, &options));
+    let report = Report { elsewhere, checked, ..Report::of(&member, work, tensor, &measured) };
     match member.json {
         true => output::json(&report)?,
         false => output::line(&report.table())?,

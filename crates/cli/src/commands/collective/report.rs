@@ -3,6 +3,12 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use tributary_net::group::{Group, GroupError, GroupStats};
+use tributary_numeric::{DType, ReduceOp};
+
+use super::Work;
+use super::member::Member;
+use super::sparse::SparseReport;
 
 /// The measures of one worker.
 #[derive(Debug, Serialize)]
@@ -55,9 +61,59 @@ pub struct Report {
     pub cpu_seconds: f64,
     /// True if the result was compared with what it should be (`--elements`).
     pub checked: bool,
+    /// Of sparse tensors (`--sparse`).
+    #[serde(flatten)]
+    pub sparse: Option<SparseReport>,
+}
+
+/// What was counted and timed of the collectives.
+pub struct Measured {
+    stats: GroupStats,
+    /// Median completion time.
+    seconds: f64,
+    cpu_seconds: f64,
+    elements_per_packet: u16,
+}
+
+impl Measured {
+    /// Asks the worker, before it leaves.
+    pub fn of(group: &Group, seconds: f64, cpu_seconds: f64) -> Result<Measured, GroupError> {
+        let elements_per_packet = group.info().elements_per_packet;
+        Ok(Measured { stats: group.stats()?, seconds, cpu_seconds, elements_per_packet })
+    }
 }
 
 impl Report {
+    /// A worker's report of a tensor of so many elements, which nobody has compared with anything.
+    pub fn of(member: &Member, work: Work, (elements, dtype): (usize, DType), measured: &Measured) -> Report {
+        let Measured { stats, seconds, cpu_seconds, elements_per_packet } = measured;
+        Report {
+            collective: work.name(),
+            root: work.root(),
+            protocol: member.protocol.name,
+            job: member.job.clone(),
+            rank: member.rank,
+            world: member.world,
+            elements,
+            dtype: dtype.name(),
+            op: work.op().map(ReduceOp::name),
+            iters: member.iters as usize,
+            seconds: *seconds,
+            goodput_gbps: (elements * dtype.size() * 8) as f64 / seconds / 1e9,
+            ate_per_s: elements as f64 / seconds,
+            packets_sent: stats.host.packets_sent,
+            retransmissions: stats.host.retransmissions,
+            in_network: stats.in_network(),
+            blocks_at_hosts: stats.host.blocks_at_hosts,
+            order: stats.host.order.map(|order| format!("{order:08x}")),
+            elsewhere: None,
+            elements_per_packet: *elements_per_packet,
+            cpu_seconds: *cpu_seconds,
+            checked: false,
+            sparse: None,
+        }
+    }
+
     /// The table for people.
     pub fn table(&self) -> String {
         let job = format!("{} (rank {} of {}, {})", self.job, self.rank, self.world, self.protocol);
@@ -75,6 +131,7 @@ impl Report {
         let rows = [
             ("job", job),
             ("tensor", tensor),
+            ("sparse", self.sparse.as_ref().map_or(String::new(), SparseReport::in_words)),
             ("time", format!("{} (median of {})", in_words(self.seconds), self.iters)),
             ("goodput", format!("{:.3} Gbit/s", self.goodput_gbps)),
             ("ATE/s", format!("{:.3} million", self.ate_per_s / 1e6)),

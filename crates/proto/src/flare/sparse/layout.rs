@@ -55,6 +55,12 @@ pub const OPTIONS: [OptionSpec; 5] = [
     },
 ];
 
+/// The options of a job of sparse tensors.
+pub fn of_density(density_ppm: Option<u64>) -> Vec<(&'static str, String)> {
+    let density = density_ppm.map(|ppm| (DENSITY, ppm.clamp(1, 1_000_000).to_string()));
+    std::iter::once((SPARSE, "auto".to_owned())).chain(density).collect()
+}
+
 /// What a switch keeps a block in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
