@@ -12,7 +12,7 @@ export PIP_QUIET := 1
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
-.PHONY: help build test test-tools check without-protocol docs demo bench bench-sim torch train ddp-step test-torch test-torch-oldest conformance explore mutants soak static wheel clean
+.PHONY: help build test test-tools check without-protocol docs demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants soak static wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ train: build torch ## Train on real images over four processes, through the swit
 
 ddp-step: build torch ## Time a DDP step of 25 MB on 8 hosts with links of 1 Gbit/s, ours and Gloo (root)
 	$(PYTHON) experiments/ddp_step.py
+
+fsdp-step: build torch ## The same of a step with FSDP2: parameters gathered, gradients reduced and scattered (root)
+	$(PYTHON) experiments/ddp_step.py --sharded
 
 test-torch: build test-tools torch ## The tests of the PyTorch backend alone
 	$(PYTHON) -m pytest $(wildcard tests/test_torch*.py)

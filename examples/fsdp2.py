@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 4 examples/fsdp2.py
 
-Every layer's gradients are reduced and scattered through the switch (AVG of float32); its parameters are gathered over
-the host path, because gathering sums nothing. Prints the loss, and what went where.
+Every layer's gradients are reduced and scattered through the switch (AVG of float32), and its parameters gathered: each
+rank sends its shard once, and the switch copies it. Prints the loss, and what went where.
 """
 
 import argparse

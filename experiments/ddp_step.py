@@ -1,16 +1,22 @@
-"""What a DDP step of a 25 MB model costs on shaped links: through the network, and over Gloo.
+"""What a training step of a 25 MB model costs on shaped links: through the network, and over Gloo.
 
     python experiments/ddp_step.py                      # 8 hosts, 1 Gbit/s, both backends in turns; needs root
     python experiments/ddp_step.py --loss-percent 1 --steps 200 --backend tributary
+    python experiments/ddp_step.py --sharded            # FSDP2 in place of DDP, which prefetches a layer
 
 The model is so cheap to compute that a step is communication: what it takes beyond a step that does not synchronise
-(DDP's no_sync) is counted as that. Every rank notes a hash of its parameters after every step; all must agree.
+(DDP's no_sync; under FSDP2 a step of the same model that is not sharded) is counted as that. Under DDP every rank notes
+a hash of its parameters after every step; all must agree. Under FSDP2 the sharded model must compute what the other
+does.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import copy
 import hashlib
+import itertools
 import json
 import os
 import statistics
@@ -18,6 +24,7 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from typing import Any
 
 
 def main() -> int:
@@ -31,6 +38,7 @@ def main() -> int:
     parser.add_argument("--repetitions", type=int, default=3, help="runs of each backend, in turns")
     parser.add_argument("--layers", type=int, default=10, help="linear layers")
     parser.add_argument("--width", type=int, default=790, help="of a layer; 790 is 2.5 MB")
+    parser.add_argument("--sharded", action="store_true", help="FSDP2 in place of DDP")
     args = parser.parse_args()
     if "RANK" in os.environ:
         train(args)
@@ -54,7 +62,7 @@ def on_a_star(args: argparse.Namespace, backend: str) -> dict[str, float]:
     """Run this file on every host; what rank 0 says."""
     star = ["--hosts", str(args.hosts), "--rate-gbps", str(args.rate_gbps), "--loss-percent", str(args.loss_percent)]
     rank = [__file__, "--backend", backend, "--steps", str(args.steps), "--layers", str(args.layers)]
-    rank += ["--width", str(args.width)]
+    rank += ["--width", str(args.width), *(["--sharded"] if args.sharded else [])]
     command = [sys.executable, "-m", "tributary", "star", *star, "--", sys.executable, *rank]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(ran.stdout.splitlines()[-1]))
@@ -70,12 +78,13 @@ def train(args: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
     dist.init_process_group(args.backend, timeout=timedelta(seconds=300))
-    layers = [nn.Linear(args.width, args.width) for _ in range(args.layers)]
-    model = DistributedDataParallel(nn.Sequential(*layers))
+    plain = nn.Sequential(*[nn.Linear(args.width, args.width) for _ in range(args.layers)])
+    model = sharded(plain) if args.sharded else DistributedDataParallel(plain)
+    without = plain if args.sharded else model
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     draw = torch.Generator().manual_seed(dist.get_rank())
 
-    def step() -> float:
+    def step(model: nn.Module = model) -> float:
         x = torch.randn(1, args.width, generator=draw)
         start = time.perf_counter()
         model(x).square().mean().backward()
@@ -86,19 +95,24 @@ def train(args: argparse.Namespace) -> None:
         dist.all_reduce(all_times, op=dist.ReduceOp.MAX)
         return float(all_times.median())
 
+    if args.sharded:
+        x = torch.randn(1, args.width, generator=draw)
+        if not torch.equal(model(x), plain(x)):
+            raise SystemExit("the sharded model computes something else")
     for _ in range(3):
         step()
     alone, together, hashes = [], [], []
     for _ in range(args.steps):
         dist.barrier()
-        with model.no_sync():
-            alone.append(step())
+        with contextlib.nullcontext() if args.sharded else model.no_sync():
+            alone.append(step(without))
         optimizer.zero_grad()
         dist.barrier()
         together.append(step())
         optimizer.step()
         optimizer.zero_grad()
-        hashes.append(digest(model))
+        if not args.sharded:
+            hashes.append(digest(model))
     compute, whole = slowest(alone), slowest(together)
     everyone: list[list[str]] = [[] for _ in range(dist.get_world_size())]
     dist.all_gather_object(everyone, hashes)
@@ -107,9 +121,27 @@ def train(args: argparse.Namespace) -> None:
     if dist.get_rank() == 0:
         megabytes = sum(parameter.numel() for parameter in model.parameters()) * 4e-6
         told = {"step_s": whole, "compute_s": compute, "communication_s": whole - compute, "megabytes": megabytes}
-        told |= {"steps_with_equal_parameters": len(set(hashes))}
+        told |= {} if args.sharded else {"steps_with_equal_parameters": len(set(hashes))}
         print(json.dumps(told), flush=True)
     dist.destroy_process_group()
+
+
+def sharded(plain: Any) -> Any:
+    """A copy of the model, sharded layer by layer with FSDP2; the backward pass fetches a layer ahead."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    model = copy.deepcopy(plain)
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    layers = list(model)
+    for layer, following in itertools.pairwise(layers):
+        layer.set_modules_to_forward_prefetch([following])
+        following.set_modules_to_backward_prefetch([layer])
+    return model
 
 
 def digest(model: object) -> str:

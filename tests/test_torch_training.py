@@ -92,6 +92,16 @@ def test_parameters_agree_to_the_bit_for_200_steps_on_links_that_lose_packets() 
     assert told["steps_with_equal_parameters"] == 200
 
 
+def test_a_step_with_fsdp2_is_timed_on_shaped_links() -> None:
+    if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root, iproute2 and nftables")
+    words = ["--sharded", "--repetitions", "1", "--hosts", "3", "--steps", "2", "--layers", "3", "--width", "64"]
+    script = [sys.executable, "experiments/ddp_step.py", *words]
+    ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=200)
+    assert ran.returncode == 0, ran.stderr
+    assert "ratio" in ran.stdout.splitlines()[-1]
+
+
 @pytest.mark.parametrize(("options", "is_same"), [("", True), ("numbers=fixed", False)], ids=["floats", "fixed point"])
 def test_training_ends_with_the_same_parameters_whatever_the_bucket_unless_sums_are_fixed_point(
     ranks: Ranks, tmp_path: Path, options: str, is_same: bool

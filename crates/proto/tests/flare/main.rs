@@ -4,6 +4,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod broadcasts;
 mod golden;
 mod ranks;
 mod reproducible;
