@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread;
-use std::time::Duration;
 
 use numpy::{PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
@@ -17,13 +14,11 @@ use tributary_numeric::DType;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::tensor::{Primitive, Spec};
 
+use crate::connect::connect_interruptibly;
 use crate::errors;
 use crate::pending::{Flight, Pending};
 use crate::protocol::{dtype_named, named, op_named};
 use crate::sparse::{Brought, SparseSum};
-
-/// How often a connect looks whether Python has a signal to handle.
-const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A worker; leaves the job at the latest when it is collected.
 #[pyclass(frozen, module = "tributary._core")]
@@ -352,25 +347,6 @@ fn primitive(root: Option<u16>) -> Primitive {
 impl Drop for Group {
     fn drop(&mut self) {
         Python::attach(|py| self.close(py));
-    }
-}
-
-/// Connects in a thread of its own, so that Ctrl-C reaches Python meanwhile. A connect that was given up finishes there
-/// and leaves the job at once.
-fn connect_interruptibly(py: Python<'_>, options: ConnectOptions) -> PyResult<tributary_net::group::Group> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        // Fails if nobody waits any more; the group comes back in the error and is dropped.
-        let _ = sender.send(tributary_net::group::Group::connect(&options));
-    });
-    let receiver = Mutex::new(receiver);
-    loop {
-        let answer = py.detach(|| receiver.lock().expect("one thread").recv_timeout(SIGNAL_INTERVAL));
-        match answer {
-            Ok(outcome) => return outcome.map_err(|error| errors::of_connect(py, &error)),
-            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
-            Err(RecvTimeoutError::Disconnected) => panic!("the connecting thread panicked"),
-        }
     }
 }
 

@@ -279,22 +279,29 @@ impl Shared {
             state.engine.abort();
         }
         state.engine.finish();
-        let start = self.clock.now();
-        while !abrupt {
-            let patience = if state.engine.may_leave() { LINGER } else { HELD };
-            let until = start + clock::span(patience);
-            if (state.engine.may_leave() && !state.engine.is_busy()) || self.clock.now() >= until {
-                break;
-            }
-            // A caller whose collective has just failed has given the lead away.
-            state.leader = Leader::Caller;
-            let Some(next) = self.lead(state, Leader::Caller, Some(until)) else { return };
+        if !abrupt {
+            let Some(next) = self.await_peers(state) else { return };
             state = next;
         }
         self.io_thread.notify_one();
         self.waker.wake();
         drop(state);
         self.rendezvous.leave(self.identity.job_id, self.identity.key, self.identity.rank);
+    }
+
+    /// Answers peers that ask again, until none needs this worker any more. Gives the lock back.
+    fn await_peers<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Option<MutexGuard<'a, State>> {
+        let start = self.clock.now();
+        loop {
+            let patience = if state.engine.may_leave() { LINGER } else { HELD };
+            let until = start + clock::span(patience);
+            if (state.engine.may_leave() && !state.engine.is_busy()) || self.clock.now() >= until {
+                return Some(state);
+            }
+            // A caller whose collective has just failed has given the lead away.
+            state.leader = Leader::Caller;
+            state = self.lead(state, Leader::Caller, Some(until))?;
+        }
     }
 
     /// Whether this process is the group's own, and not a fork of it: there a thread that does not exist any more may

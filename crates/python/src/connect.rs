@@ -1,0 +1,33 @@
+//! A connect that Ctrl-C ends.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use tributary_net::group::{ConnectOptions, Group};
+
+use crate::errors;
+
+/// How often a connect looks whether Python has a signal to handle.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Connects in a thread of its own, so that Ctrl-C reaches Python meanwhile. A connect that was given up finishes there
+/// and leaves the job at once.
+pub(crate) fn connect_interruptibly(py: Python<'_>, options: ConnectOptions) -> PyResult<Group> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        // Fails if nobody waits any more; the group comes back in the error and is dropped.
+        let _ = sender.send(Group::connect(&options));
+    });
+    let receiver = Mutex::new(receiver);
+    loop {
+        let answer = py.detach(|| receiver.lock().expect("one thread").recv_timeout(SIGNAL_INTERVAL));
+        match answer {
+            Ok(outcome) => return outcome.map_err(|error| errors::of_connect(py, &error)),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => panic!("the connecting thread panicked"),
+        }
+    }
+}
