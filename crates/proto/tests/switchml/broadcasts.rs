@@ -115,6 +115,9 @@ fn process(switch: &mut Pipeline, from: u16, packet: &[u8]) -> Done {
     (verdict, made)
 }
 
+/// The port and the packet that come, and what the switch does.
+type Row<'a> = (u16, &'a [u8], Done);
+
 /// A header completes nothing in place; a vector does. Who asks again gets the vector, by whatever it asks.
 #[test]
 fn what_a_switch_does_with_headers_and_vectors() {
@@ -125,7 +128,7 @@ fn what_a_switch_does_with_headers_and_vectors() {
     let to = |port| Verdict::Port(PortId(port));
     let made = |verdict| Some((verdict, words.clone()));
     let consumed: Done = (Verdict::Consume, None);
-    let rows: [(&str, &[(u16, &[u8], Done)]); 3] = [
+    let rows: [(&str, &[Row<'_>]); 3] = [
         (
             "the header comes last",
             &[
