@@ -141,6 +141,8 @@ def sharded(plain: Any) -> Any:
     for layer, following in itertools.pairwise(layers):
         layer.set_modules_to_forward_prefetch([following])
         following.set_modules_to_backward_prefetch([layer])
+    # Without a GPU's streams nothing else lets a gather go on while its rank goes on.
+    model._set_unshard_async_op(True)
     return model
 
 
