@@ -129,9 +129,13 @@ impl Outlook {
         if let News::Broken(_) = news {
             return Some(*heard + SPREAD);
         }
-        // Who leaves in good order may have left results that are still on their way.
-        let (standstill, patience) =
-            if news.is_orderly() { (STANDSTILL, STANDSTILL) } else { (STANDSTILL_OF_LOST, SPREAD) };
+        let (standstill, patience) = match news {
+            // Who leaves in good order may have left results that are still on their way.
+            _ if news.is_orderly() => (STANDSTILL, STANDSTILL),
+            News::Gone(_) => (STANDSTILL_OF_LOST, SPREAD),
+            // Packets may go on where calls fail.
+            News::NoSwitch(_) | News::Broken(_) => (STANDSTILL, SPREAD),
+        };
         Some((self.progress + standstill).max(*heard + patience))
     }
 
