@@ -43,6 +43,7 @@ NOT_RUN = {
     "podman ": "needs the image that buildah has made",
     "dask ": "tests/test_sim_cluster.py runs a sweep on a cluster",
     "torchrun ": "tests/test_torch_training.py runs the examples, where PyTorch can be installed",
+    "python examples/elastic.py": "tests/test_torch_elastic.py runs it, where PyTorch can be installed",
     "TRIBUTARY_TOKEN=": "tests/test_service.py joins with tokens",
     "tributary switch --tokens": "tests/test_service.py starts a switch with a file of tokens of its own",
     r"tributary sim sweep \S+ --on": "needs dask's scheduler: tests/test_sim_cluster.py has one",
