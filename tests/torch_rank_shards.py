@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -51,6 +52,20 @@ def overlapping(rank: int, size: int, meet: str, switch: str | None, protocol: s
             gathered.wait()
             assert torch.allclose(mine, torch.full_like(mine, (size - 1) / 2 + step))
             assert whole.reshape(size, -1).mean(1).tolist() == [10.0 * other + step for other in range(size)]
+
+
+def crowded(rank: int, size: int, meet: str, switch: str, protocol: str) -> list[str]:
+    """Gathers at a switch that has no room for a second job; what the log says of that."""
+    told: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("tributary.torch")
+    log.addHandler(handler)
+    try:
+        overlapping(rank, size, meet, switch, protocol)
+    finally:
+        log.removeHandler(handler)
+    return told
 
 
 def moving(rank: int, size: int, meet: str, switch: str, what: str, elements: int) -> None:

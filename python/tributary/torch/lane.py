@@ -27,7 +27,8 @@ class Lane:
     health: Health
     #: What to add to errors.
     hints: Hints
-    #: The same at a job of its own, for what only moves: it goes beside the sums, whose way is the other one.
+    #: The same at a job of its own, for what only moves: it goes beside the sums, whose way is the other one. Where the
+    #: switch has no room for it, the job of the sums.
     moves: Network | None = None
     #: A job for sparse tensors, which takes no others.
     sparse: Network | None = None
@@ -36,7 +37,8 @@ class Lane:
 
     def networks(self) -> list[Network]:
         """The jobs that were joined."""
-        return [network for network in (self.network, self.moves, self.sparse) if network is not None]
+        ways = dict.fromkeys((self.network, self.moves, self.sparse))
+        return [network for network in ways if network is not None]
 
     def leave(self) -> None:
         """Leave the jobs; what is under way there fails. Nobody is waited for where something has failed before."""

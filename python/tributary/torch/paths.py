@@ -169,9 +169,11 @@ class Paths(Backend):
             try:
                 self._present(name).join_moves(lane)
             except ConnectError as error:
-                # The switch has told all ranks the same.
+                # The switch has told all ranks the same; none asks again.
                 log.warning("what only moves %s goes behind the sums: %s", lane.place, error)
-        return lane.moves or lane.network
+                lane.moves = lane.network
+        assert lane.moves is not None, "joined, or the way of the sums"
+        return lane.moves
 
     def _over_host(
         self,
