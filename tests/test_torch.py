@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import torch_rank_trouble
 import torch_world
 from conftest import Ranks
 from program import Daemon
+from torch_program import kill_in_the_middle
 from tributary.torch import Options
 from tributary.torch.ledger import Ledger
 from tributary.torch.network import cuts
@@ -247,14 +247,7 @@ def test_a_rank_killed_in_the_middle_of_training_is_named_long_before_the_timeou
     switch = daemon.address if victim else None
     others = [workers.submit(torch_rank_trouble.bereaved, rank, 3, meet, switch) for rank in range(3) if rank != victim]
     call = f"import torch_rank_trouble; torch_rank_trouble.bereaved({victim}, 3, {meet!r}, {switch!r})"
-    doomed = subprocess.Popen(
-        [sys.executable, "-c", call], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
-    )
-    with doomed:
-        assert doomed.stdout is not None
-        assert doomed.stdout.readline() == "training\n"
-        time.sleep(0.5)
-        doomed.kill()
+    kill_in_the_middle(call, "training")
     for other in others:
         _, sentence = other.result(timeout=60)
         named = "rank 1 is gone" if victim else "the switch ran in the process of rank 0 of this group"

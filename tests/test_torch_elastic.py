@@ -13,9 +13,10 @@ import pytest
 
 from conftest import Ranks
 from program import Daemon, last_json, run
+from torch_program import kill_in_the_middle
 from tributary import _core
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
 
 import torch
 
@@ -58,15 +59,7 @@ def test_survivors_hear_who_was_killed_and_sum_again_on_the_same_switch(
 ) -> None:
     switch = daemon.address if where == "a switch that runs" else None
     others = [workers.submit(torch_rank_elastic.bereaved, number, 3, meet, switch) for number in range(2)]
-    call = f"import torch_rank_elastic; torch_rank_elastic.bereaved(2, 3, {meet!r}, {switch!r})"
-    doomed = subprocess.Popen(
-        [sys.executable, "-c", call], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
-    )
-    with doomed:
-        assert doomed.stdout is not None
-        assert doomed.stdout.readline() == "summing\n"
-        time.sleep(0.5)
-        doomed.kill()
+    kill_in_the_middle(f"import torch_rank_elastic; torch_rank_elastic.bereaved(2, 3, {meet!r}, {switch!r})", "summing")
     for other in others:
         told_s, again_s, sentence = other.result(timeout=60)
         print(f"told after {told_s:.2f} s, summed again after {again_s:.2f} s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -30,3 +31,13 @@ def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
 def torchrun(*arguments: str, processes: int = 2, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a script in that many processes; return what they said."""
     return finish(start(*arguments, processes=processes, **variables))
+
+
+def kill_in_the_middle(call: str, line: str) -> None:
+    """Run a call of the tests' functions in a process, and kill that half a second after it has printed this line."""
+    command = [sys.executable, "-c", call]
+    with subprocess.Popen(command, cwd=ROOT / "tests", stdout=subprocess.PIPE, text=True) as doomed:
+        assert doomed.stdout is not None
+        assert doomed.stdout.readline() == f"{line}\n"
+        time.sleep(0.5)
+        doomed.kill()
