@@ -54,11 +54,13 @@ def test_bytes_at_the_switch_are_those_that_somebody_brings_or_wants(
     size, elements = 4, 1 << 20
     own = Daemon("--cores", "1")
     try:
-        ranks(torch_rank_shards.moving, size, meet, own.address, what, elements)
+        again = sum(ranks(torch_rank_shards.moving, size, meet, own.address, what, elements))
         shard = last_json(run("status", "--switch", own.address, "--json"))["switch"]["shards"][0]
     finally:
         own.stop()
     everything = 4 * elements * size
+    # What impatient ranks send again on a busy machine, and at most one answer to each: packets of loopback.
+    repeated = again * 9_000 / everything
     # Headers, and what ranks say of their lives.
-    assert up <= shard["rx_bytes"] / everything <= 1.1 * up + 0.05
-    assert down <= shard["tx_bytes"] / everything <= 1.1 * down + 0.05
+    assert up <= shard["rx_bytes"] / everything <= 1.1 * up + 0.05 + repeated
+    assert down <= shard["tx_bytes"] / everything <= 1.1 * down + 0.05 + repeated

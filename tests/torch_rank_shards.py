@@ -68,8 +68,8 @@ def crowded(rank: int, size: int, meet: str, switch: str, protocol: str) -> list
     return told
 
 
-def moving(rank: int, size: int, meet: str, switch: str, what: str, elements: int) -> None:
-    """One operation on so many float32 in all."""
+def moving(rank: int, size: int, meet: str, switch: str, what: str, elements: int) -> int:
+    """One operation on so many float32 in all; how many packets this rank has sent again."""
     with world(rank, size, meet, switch=switch):
         whole, part = torch.ones(elements), torch.ones(elements // size)
         if what == "reduce-scatter":
@@ -78,3 +78,6 @@ def moving(rank: int, size: int, meet: str, switch: str, what: str, elements: in
             dist.all_gather_into_tensor(whole, part)
         else:
             dist.all_reduce(whole)
+        packets = tributary.torch.stats().packets
+        assert packets is not None
+        return packets.retransmissions
