@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,21 +71,22 @@ def test_survivors_hear_who_was_killed_and_sum_again_on_the_same_switch(
         assert "all_reduce " in sentence
 
 
+def wait_until(store: torch.distributed.Store, key: str, count: int, ranks: list[Future[Any]]) -> None:
+    """Wait until so many ranks have come to a point, or one has failed."""
+    for _ in range(600):
+        if store.add(key, 0) == count or any(rank.done() for rank in ranks):
+            return
+        time.sleep(0.1)
+
+
 def test_a_switch_that_is_killed_is_named_and_its_successor_serves(workers: ProcessPoolExecutor, meet: str) -> None:
     daemon = Daemon("--cores", "1")
     ranks = [workers.submit(torch_rank_elastic.orphaned, number, 3, meet, daemon.address) for number in range(3)]
     store = torch.distributed.FileStore(meet, -1)
-
-    def wait_for_all(key: str) -> None:
-        for _ in range(600):
-            if store.add(key, 0) == len(ranks) or any(rank.done() for rank in ranks):
-                return
-            time.sleep(0.1)
-
-    wait_for_all("summing")
+    wait_until(store, "summing", 3, ranks)
     daemon.kill()
     store.set("killed", "now")
-    wait_for_all("told")
+    wait_until(store, "told", 3, ranks)
     successor = Daemon("--cores", "1", listen=daemon.address)
     store.set("started", "now")
     try:
@@ -93,6 +98,47 @@ def test_a_switch_that_is_killed_is_named_and_its_successor_serves(workers: Proc
             assert "reconfiguration 2 of group 0" in of_change
     finally:
         successor.stop()
+
+
+def test_a_switch_that_is_killed_in_the_middle_of_a_reconfiguration_is_named(
+    workers: ProcessPoolExecutor, meet: str
+) -> None:
+    daemon = Daemon("--cores", "1")
+    ranks = [workers.submit(torch_rank_elastic.interrupted, number, 3, meet, daemon.address) for number in range(3)]
+    store = torch.distributed.FileStore(meet, -1)
+    wait_until(store, "summed", 3, ranks)
+    os.kill(daemon.process.pid, signal.SIGSTOP)
+    store.set("stopped", "now")
+    wait_until(store, "on the way", 3, ranks)
+    # Time to leave the old job, and to ask for places in the new one.
+    time.sleep(3.0)
+    assert store.add("told", 0) == 0
+    daemon.kill()
+    wait_until(store, "told", 3, ranks)
+    successor = Daemon("--cores", "1", listen=daemon.address)
+    store.set("started", "now")
+    try:
+        for rank in ranks:
+            heard = rank.result(timeout=90)
+            assert daemon.address in heard
+            assert "reconfiguration 2 of group 0" in heard
+    finally:
+        successor.stop()
+
+
+def test_members_change_on_links_that_lose_packets(meet: str) -> None:
+    if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root, iproute2 and nftables")
+    star = [sys.executable, "-m", "tributary", "star", "--hosts", "3", "--loss-percent", "1", "--timeout", "120", "--"]
+    ran = subprocess.run(
+        [*star, sys.executable, "tests/torch_rank_elastic.py", meet, "24"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=150,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout.splitlines()[-1])["again"] > 0, "nothing was lost: the faults are not in force"
 
 
 def test_nothing_is_left_over_of_former_members(ranks: Ranks, daemon: Daemon, meet: str) -> None:

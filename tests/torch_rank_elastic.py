@@ -5,8 +5,10 @@ The scenarios are those of PyTorch's own suite for backends that can be reconfig
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ErrorType
 
+import tributary.torch
 from tributary.torch import Options
 
 #: Of everything that is waited for in vain only where a test fails.
@@ -37,7 +40,7 @@ class Process:
     def group(self, **options: Any) -> Iterator[None]:
         """Make the group, without members yet; destroy it in the end."""
         torch.set_num_threads(1)
-        os.environ["MASTER_ADDR"] = "127.0.0.1"
+        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
         dist.init_process_group(
             "tributary",
             store=self.store,
@@ -308,6 +311,46 @@ def orphaned(number: int, count: int, meet: str, switch: str) -> tuple[str, str]
     return of_sum, of_change
 
 
+def interrupted(number: int, count: int, meet: str, switch: str) -> str:
+    """The switch says nothing from before a reconfiguration, and is killed in it. What each process hears of that."""
+    process = Process(number, count, meet)
+    with process.group(switch=switch):
+        handles = process.all_handles("first")
+        reconfigure(1, handles)
+        check(number, count)
+        process.store.add("summed", 1)
+        process.store.get("stopped")
+        process.store.add("on the way", 1)
+        heard = sentence(lambda: reconfigure(2, handles, timedelta(seconds=20)))
+        process.store.add("told", 1)
+        process.store.get("started")
+        reconfigure(3, handles)
+        check(number, count)
+    return heard
+
+
+def over_lossy_links(number: int, count: int, meet: str, times: int) -> int:
+    """Change members many times on a host whose links lose packets; the packets that were sent again."""
+    process = Process(number, count, meet)
+    again = 0
+    with process.group():
+        handles = process.all_handles("first")
+        for turn in range(times):
+            without = turn % count
+            members = [*handles[without + 1 :], *handles[: without + (turn % 2)]]
+            if handles[number] not in members:
+                continue
+            reconfigure(turn, members)
+            check(members.index(handles[number]), len(members))
+            many = torch.full((1 << 18,), members.index(handles[number]) + 1.0)
+            dist.all_reduce(many)
+            assert many.unique().tolist() == [len(members) * (len(members) + 1) / 2]
+            packets = tributary.torch.stats().packets
+            again += packets.retransmissions if packets is not None else 0
+    process.wait_for_all("the end")
+    return again
+
+
 def often(number: int, count: int, meet: str, switch: str, times: int) -> tuple[int, int]:
     """Change members many times; threads and descriptors that are there in the end and were not in the beginning."""
     process = Process(number, count, meet)
@@ -329,3 +372,9 @@ def often(number: int, count: int, meet: str, switch: str, times: int) -> tuple[
         check(number, count)
         after = open_now()
     return after[0] - before[0], after[1] - before[1]
+
+
+if __name__ == "__main__":
+    # One host of a star of lossy links.
+    own, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    print(json.dumps({"again": over_lossy_links(own, world, sys.argv[1], int(sys.argv[2]))}))
