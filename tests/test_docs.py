@@ -28,7 +28,7 @@ FENCES = {"", "sh", "bash", "console"}
 #: What a command's first word may be; a line of a block without one is output.
 PROGRAMS = {
     "tributary", "make", "curl", "source", "promtool", "prometheus", "install", "systemctl", "systemd-sysusers",
-    "buildah", "podman", "openssl", "dask", "tshark", "torchrun", "cargo", "python", "pip", "scripts/without-protocol",
+    "buildah", "podman", "openssl", "dask", "tshark", "torchrun", "torchfrtrace", "cargo", "python", "pip", "scripts/without-protocol",
 }  # fmt: skip
 
 #: Commands that are not run, by patterns of how they begin, and why not.
@@ -43,6 +43,7 @@ NOT_RUN = {
     "podman ": "needs the image that buildah has made",
     "dask ": "tests/test_sim_cluster.py runs a sweep on a cluster",
     "torchrun ": "tests/test_torch_training.py runs the examples, where PyTorch can be installed",
+    "torchfrtrace ": "tests/test_torch_flight.py runs it on the files of real ranks",
     "python examples/elastic.py": "tests/test_torch_elastic.py runs it, where PyTorch can be installed",
     "TRIBUTARY_TOKEN=": "tests/test_service.py joins with tokens",
     "tributary switch --tokens": "tests/test_service.py starts a switch with a file of tokens of its own",

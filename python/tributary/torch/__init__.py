@@ -1,8 +1,8 @@
 """PyTorch trains through the network: ``torch.distributed.init_process_group("tributary")``.
 
 PyTorch finds the backend by itself, through the entry-point group ``torch.distributed.backends``; import this package
-for what goes beyond it: :class:`Options`, :func:`stats`, :func:`allreduce_hook` and :class:`TopK`. See
-``docs/torch.md``.
+for what goes beyond it: :class:`Options`, :func:`stats`, :func:`flight_record`, :func:`allreduce_hook` and
+:class:`TopK`. See ``docs/torch.md``.
 """
 
 import torch
@@ -15,6 +15,7 @@ if not hasattr(Backend, "all_gather_single"):
     )
 
 from tributary.torch.backend import TributaryBackend
+from tributary.torch.flight import flight_record, write_flight_record
 from tributary.torch.hook import allreduce_hook
 from tributary.torch.ledger import Entry, Stats
 from tributary.torch.options import Options
@@ -28,7 +29,9 @@ __all__ = [
     "TopK",
     "TributaryBackend",
     "allreduce_hook",
+    "flight_record",
     "register",
     "stats",
     "topk_hook",
+    "write_flight_record",
 ]

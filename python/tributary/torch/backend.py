@@ -12,6 +12,7 @@ from torch._C._distributed_c10d import Backend, ErrorType
 
 from tributary.errors import Unsupported
 from tributary.group import GroupStats
+from tributary.torch import flight
 from tributary.torch.gathers import Gathers
 from tributary.torch.health import Health
 from tributary.torch.host_only import HostOnly
@@ -26,6 +27,8 @@ from tributary.torch.untraced import untraced
 from tributary.torch.work import DoneWork
 
 NAME = "tributary"
+#: PyTorch counts its own abort hooks from 0.
+_FLIGHT_HOOK = -1
 
 log = logging.getLogger("tributary.torch")
 
@@ -57,6 +60,9 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         #: What the workers of former members counted.
         self._past: list[GroupStats] = []
         self._membership = Membership(store, rank) if reconfigurable else None
+        if flight.writes_at_failure() and not reconfigurable:
+            of_world = global_ranks[rank] if global_ranks else rank
+            self._hooks.register(_FLIGHT_HOOK, lambda: flight.write_flight_record(of_world))
         if not reconfigurable:
             self._members = self._meet(Seat(store, rank, size), None)
 
