@@ -42,8 +42,8 @@ test: build test-tools check without-protocol docs ## Everything that must hold;
 check: test-tools ## Formatting, lints and types only
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	$(VENV)/bin/ruff check python tests benches examples experiments scripts/site
-	$(VENV)/bin/ruff format --check python tests benches examples experiments scripts/site
+	$(VENV)/bin/ruff check python tests benches examples experiments scripts
+	$(VENV)/bin/ruff format --check python tests benches examples experiments scripts
 	$(VENV)/bin/mypy
 
 # After clippy, which leaves the dependencies checked.
