@@ -28,7 +28,8 @@ FENCES = {"", "sh", "bash", "console"}
 #: What a command's first word may be; a line of a block without one is output.
 PROGRAMS = {
     "tributary", "make", "curl", "source", "promtool", "prometheus", "install", "systemctl", "systemd-sysusers",
-    "buildah", "podman", "openssl", "dask", "tshark", "torchrun", "torchfrtrace", "cargo", "python", "pip", "scripts/without-protocol",
+    "buildah", "podman", "openssl", "dask", "tshark", "torchrun", "torchfrtrace", "cargo", "python", "pip",
+    "scripts/without-protocol",
 }  # fmt: skip
 
 #: Commands that are not run, by patterns of how they begin, and why not.
