@@ -63,13 +63,17 @@ def test_reduce_and_reduce_scatter(ranks: Ranks, meet: str, protocol: str, optio
 
 def test_tensors_are_spread_over_several_switches(ranks: Ranks, meet: str) -> None:
     switches = [Daemon() for _ in range(2)]
-    digests = ranks(torch_rank.spread, 3, meet, ",".join(switch.address for switch in switches))
+    try:
+        told = ranks(torch_rank.spread, 3, meet, ",".join(switch.address for switch in switches))
+        states = [program.last_json(program.run("status", "--switch", switch.address, "--json")) for switch in switches]
+    finally:
+        for switch in switches:
+            switch.stop()
+    digests, again = zip(*told, strict=True)
     assert digests[0] == digests[1] == digests[2]
-    states = [program.last_json(program.run("status", "--switch", switch.address, "--json")) for switch in switches]
     received = [state["switch"]["shards"][0]["rx_packets"] for state in states]
-    assert 0.8 < received[0] / received[1] < 1.25, "about equal shares"
-    for switch in switches:
-        switch.stop()
+    # What impatient ranks send again on a busy machine may all go to one of them.
+    assert abs(received[0] - received[1]) < 0.1 * sum(received) + sum(again), "about equal shares"
 
 
 @pytest.mark.parametrize(("elements", "switches"), [(0, 3), (1, 1), (196_607, 3), (196_608, 3), (1_000_003, 4)])

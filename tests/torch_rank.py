@@ -161,8 +161,8 @@ def reduces_and_scatters(rank: int, size: int, meet: str, protocol: str, options
         assert torch.equal(out, datas(size, torch.float32, 6).sum(0).split([1, 2, 3])[rank])
 
 
-def spread(rank: int, size: int, meet: str, switch: str) -> list[str]:
-    """Tensors that are cut and tensors that are not, over several switches."""
+def spread(rank: int, size: int, meet: str, switch: str) -> tuple[list[str], int]:
+    """Tensors that are cut and tensors that are not, over several switches; their bits, and the packets sent again."""
     seen = []
     with world(rank, size, meet, switch=switch):
         for elements in (1, 1000, 131_071, 131_072, 300_001):
@@ -183,7 +183,7 @@ def spread(rank: int, size: int, meet: str, switch: str) -> list[str]:
         stats = tributary.torch.stats()
         assert stats.packets is not None
         assert stats.packets.in_network == 1.0
-    return seen
+    return seen, stats.packets.retransmissions
 
 
 def profiled(rank: int, size: int, meet: str) -> list[str]:
