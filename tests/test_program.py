@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import pytest
 
 import program
+import rank
 from program import Daemon
 
 Array = npt.NDArray[Any]
@@ -215,7 +217,7 @@ def test_no_command_teaches() -> None:
     assert "Examples:" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["switch", "allreduce", "status", "doctor", "bench", "demo"])
+@pytest.mark.parametrize("command", ["switch", "allreduce", "status", "top", "doctor", "bench", "demo"])
 def test_every_command_teaches(command: str) -> None:
     result = program.run(command, "--help")
     assert result.returncode == 0
@@ -271,6 +273,33 @@ def test_status_shows_jobs_and_who_is_missing(daemon: Daemon, job: str) -> None:
 
 def test_status_of_no_switch_is_a_sentence() -> None:
     assert "127.0.0.1:9" in program.sentence(program.run("status", "--switch", "127.0.0.1:9"))
+
+
+def test_top_tells_which_rank_the_others_wait_for(daemon: Daemon, job: str) -> None:
+    ones = np.ones(10, np.float32)
+    with ThreadPoolExecutor() as pool:
+        joining = [pool.submit(rank.connect, number, 3, daemon.address, job) for number in range(3)]
+        groups = [joined.result() for joined in joining]
+        punctual = [pool.submit(groups[number].allreduce, ones) for number in (0, 2)]
+        program.await_job(daemon, job, lambda entry: entry["waiting_for"] == [1])
+        seen = program.last_json(program.run("top", "--switch", daemon.address, "--once", "--json"))
+        [view] = [view for view in seen["jobs"] if view["name"] == job]
+        assert view["waiting_for"] == [1]
+        assert 0 < view["still_s"] <= view["watched_s"]
+        assert view["stragglers"] == [{"rank": 1, "share": 1.0}]
+        screen = program.run("top", "--switch", daemon.address, "--once", "--interval", "0.5").stdout
+        assert "1 (100 %)" in next(line for line in screen.splitlines() if line.startswith(job))
+        assert (groups[1].allreduce(ones) == 3).all()
+        assert all((late.result() == 3).all() for late in punctual)
+        for group in groups:
+            pool.submit(group.close)
+
+
+def test_top_of_no_switch_and_an_interval_of_nothing_are_sentences() -> None:
+    assert "127.0.0.1:9" in program.sentence(program.run("top", "--switch", "127.0.0.1:9"))
+    told = program.run("top", "--switch", "127.0.0.1:9", "--interval", "0")
+    assert told.returncode == 2
+    assert "from 0.25 to 3600" in told.stderr
 
 
 def test_metrics_and_jobs_are_served_at_both_addresses(daemon: Daemon, job: str) -> None:

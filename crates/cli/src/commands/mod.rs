@@ -12,6 +12,7 @@ mod sim;
 mod star;
 mod status;
 mod switch;
+mod top;
 mod traffic;
 
 use crate::failure::Failure;
@@ -29,6 +30,7 @@ Examples:
   Many switches on this machine:       tributary fabric examples/fabric.toml --allreduce 1000000
   A thousand hosts, simulated:         tributary sim run experiments/workload-w.toml
   Who uses the switch, what is stuck:  tributary status --switch 10.0.0.1
+  Which ranks are slow, live:          tributary top --switch 10.0.0.1
   What is wrong with this machine:     tributary doctor --switch 10.0.0.1
 
 Errors are one sentence on stderr. Exit codes: 0 done, 1 failed, 2 called wrongly.
@@ -57,6 +59,8 @@ pub enum Command {
     Broadcast(collective::BroadcastArgs),
     /// Show a switch's jobs: members, slots, memory, packets, drops, and who is missing
     Status(status::Args),
+    /// Watch a switch's jobs live: what stands still, whom it waits for, which ranks are slow, until Ctrl-C
+    Top(top::Args),
     /// Find out what is wrong with this machine or the way to a switch, and what mends it
     Doctor(doctor::Args),
     /// Start a whole fabric of switches and hosts on this machine, or print the commands for real ones
@@ -89,6 +93,7 @@ impl Command {
             Command::Reduce(args) => args.member.json,
             Command::Broadcast(args) => args.member.json,
             Command::Status(args) => args.json,
+            Command::Top(args) => args.json,
             Command::Doctor(args) => args.json,
             Command::Fabric(args) => args.json,
             Command::Traffic(_) => false,
@@ -118,6 +123,7 @@ impl Command {
             Command::Reduce(args) => collective::reduce(args),
             Command::Broadcast(args) => collective::broadcast(args),
             Command::Status(args) => status::run(args),
+            Command::Top(args) => top::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Fabric(args) => fabric::run(args, program),
             Command::Traffic(args) => traffic::run(args),
