@@ -84,7 +84,6 @@ def test_prometheus_sees_loss_a_straggler_a_dead_rank_and_strangers(tmp_path: Pa
     )
     assert result.returncode == 0, result.stderr
     seen: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
-    assert seen["empty"] == {}, "every query of the dashboard has data"
     assert set(seen["rules"].values()) == {"ok"}
     assert seen["lost"] == 1
     assert "TributaryMemberLost" in seen["alerts"]
