@@ -121,6 +121,29 @@ def rooted(rank: int, world: int, switch: str, job: str, protocol: str) -> None:
                 group.broadcast(np.zeros(3), wrong)
 
 
+def parts(rank: int, world: int, switch: str, job: str, protocol: str) -> None:
+    """Reduce-scatters and all-gathers, some of them under way together, into new arrays and into the caller's."""
+    with connect(rank, world, switch, job, protocol=protocol) as group:
+        for size in (0, 1, 63, 10_001):
+            x = data(rank, 3 * world * size, "i32").reshape(world * size, 3)
+            mine = slice(rank * size, (rank + 1) * size)
+            total = expected(world, 3 * world * size, "i32", "sum")[0].reshape(world * size, 3)
+            part = group.reduce_scatter(x)
+            np.testing.assert_array_equal(part, total[mine])
+            np.testing.assert_array_equal(group.all_gather(part), total)
+            # Into the part of itself, in another order of memory, and of bytes that numbers do not have.
+            started = group.reduce_scatter_async(np.asfortranarray(x), op="max", out=x[mine])
+            names = np.array([[f"rank {rank}", str(i)] for i in range(size)], dtype="S9").reshape(size, 2)
+            everybody = np.asfortranarray(np.empty((world * size, 2), dtype="S9"))
+            assert group.all_gather_async(names, out=everybody).wait() is everybody
+            largest = np.max([data(other, 3 * world * size, "i32") for other in range(world)], axis=0)
+            np.testing.assert_array_equal(started.wait(), largest.reshape(world * size, 3)[mine])
+            assert all(name == f"rank {i // size}".encode() for i, name in enumerate(everybody[:, 0]))
+        floats = data(rank, 5 * world, "f32")
+        np.testing.assert_array_equal(group.all_gather(group.reduce_scatter(floats)), group.allreduce(floats))
+        np.testing.assert_array_equal(group.all_gather(10 * rank), np.arange(world) * 10)
+
+
 def large(rank: int, world: int, switch: str, job: str) -> str:
     """64 MiB at once."""
     with connect(rank, world, switch, job) as group:

@@ -40,6 +40,14 @@ def test_one_rank_gets_the_sum_and_all_get_one_ranks_array(
     ranks(rank.rooted, world, daemon.address, job, protocol)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("world", [1, 3])
+def test_each_rank_gets_its_part_and_brings_its_part(
+    ranks: Ranks, daemon: Daemon, job: str, world: int, protocol: str
+) -> None:
+    ranks(rank.parts, world, daemon.address, job, protocol)
+
+
 def test_64_mib_in_place(ranks: Ranks, daemon: Daemon, job: str) -> None:
     digests = ranks(rank.large, 2, daemon.address, job)
     assert digests[0] == digests[1]

@@ -258,8 +258,18 @@ def test_what_cannot_be_summed_is_refused_before_anything_is_sent(both: Both) ->
             group.allreduce(np.ones(1, np.float32), op="norm")
         with pytest.raises(tributary.Unsupported, match=r"switchml cannot do a bxor of 3 f64 .*for integers"):
             group.allreduce([1.0, 2.0, 3.0], op="bxor")
-        with pytest.raises(ValueError, match=r"out is float32\[3\] where x is float32\[2\]"):
+        with pytest.raises(ValueError, match=r"out is float32\[3\] where the result is float32\[2\]"):
             group.allreduce(np.ones(2, np.float32), out=np.ones(3, np.float32))
+        with pytest.raises(
+            ValueError, match=r"x is float32\[3, 2\], whose first axis cannot be cut into 2 parts of one"
+        ):
+            group.reduce_scatter(np.ones((3, 2), np.float32))
+        with pytest.raises(ValueError, match=r"x is float64\[\], whose first axis"):
+            group.reduce_scatter(1.0)
+        with pytest.raises(ValueError, match=r"out is float32\[3\] where the result is float32\[4\]"):
+            group.all_gather(np.ones(2, np.float32), out=np.ones(3, np.float32))
+        with pytest.raises(TypeError, match="an all-gather is of numpy arrays of numbers"):
+            group.all_gather(np.array([object()]))
         frozen = np.ones(2, np.float32)
         frozen.flags.writeable = False
         with pytest.raises(ValueError, match="read-only"):

@@ -21,7 +21,8 @@ from tributary.errors import (
     TributaryError,
     Unsupported,
 )
-from tributary.group import Group, GroupInfo, GroupStats, Handle, Memory, connect
+from tributary.group import Group, Handle, Memory, connect
+from tributary.info import GroupInfo, GroupStats
 from tributary.sparse import SparseHandle
 from tributary.switch import Switch
 

@@ -29,19 +29,53 @@ OPS = ("sum", "avg", "min", "max", "prod", "band", "bor", "bxor")
 class Flat:
     """The input and the output of one collective as flat memory, and the way back to the caller's array."""
 
-    def __init__(self, x: npt.ArrayLike, out: Array | None) -> None:
-        """Check the arrays; copy the input where its memory cannot travel as it is."""
+    def __init__(self, x: npt.ArrayLike, out: Array | None, parts: int = 1) -> None:
+        """Check the arrays; copy the input where its memory cannot travel as it is.
+
+        The result is as large as the input, or one of so many equal parts of it, along the first axis.
+        """
         array = np.asarray(x)
         self.dtype = dtype_name(array)
+        if parts == 1:
+            shape, like = array.shape, array
+        else:
+            shape = part_shape(array, parts)
+            like = array[: shape[0]]
         if out is not None:
-            check_out(array, out)
+            check_out(shape, array.dtype, out)
         #: What the caller gets.
-        self.result: Array = np.empty_like(array, subok=False) if out is None else out
+        self.result: Array = np.empty_like(like, subok=False) if out is None else out
         #: What is sent and what is received into.
         self.input: Array = array if is_flat(array) else native_copy(array)
-        self.output: Array = self.result if is_flat(self.result) else np.empty(array.shape, dtype=self.input.dtype)
+        self.output: Array = self.result if is_flat(self.result) else np.empty(shape, dtype=self.input.dtype)
         if overlap_apart(self.input, self.output):
             self.input = self.input.copy()
+
+    def finish(self) -> Array:
+        """Bring what was received into the caller's layout."""
+        if self.output is not self.result:
+            np.copyto(self.result, self.output)
+        return self.result
+
+
+class Gathered:
+    """The output of an all-gather as flat memory, with this rank's part in place, and the way back to the caller."""
+
+    def __init__(self, x: npt.ArrayLike, out: Array | None, rank: int, parts: int) -> None:
+        """Check the arrays; copy this rank's part."""
+        array = np.atleast_1d(np.asarray(x))
+        if array.dtype.hasobject:
+            raise TypeError("an all-gather is of numpy arrays of numbers")
+        shape = (parts * array.shape[0], *array.shape[1:])
+        if out is not None:
+            check_out(shape, array.dtype, out)
+        #: What the caller gets.
+        self.result: Array = np.empty(shape, dtype=array.dtype) if out is None else out
+        #: What is sent from and received into.
+        self.output: Array = self.result if self.result.flags.c_contiguous else np.empty(shape, dtype=array.dtype)
+        self.output[rank * array.shape[0] : (rank + 1) * array.shape[0]] = array
+        #: Bytes of each rank.
+        self.part: int = array.nbytes
 
     def finish(self) -> Array:
         """Bring what was received into the caller's layout."""
@@ -76,12 +110,22 @@ def check_op(op: str) -> str:
     return op
 
 
-def check_out(x: Array, out: Array) -> None:
+def part_shape(x: Array, parts: int) -> tuple[int, ...]:
+    """Return the shape of one of so many equal parts of an array along its first axis."""
+    if x.ndim == 0 or x.shape[0] % parts:
+        raise ValueError(
+            f"x is {x.dtype}{list(x.shape)}, whose first axis cannot be cut into {parts} parts of one length, one for "
+            "each rank"
+        )
+    return (x.shape[0] // parts, *x.shape[1:])
+
+
+def check_out(shape: tuple[int, ...], dtype: np.dtype[Any], out: Array) -> None:
     """Refuse an `out` that cannot take the result."""
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out is a numpy array, not {type(out).__name__}")
-    if out.shape != x.shape or out.dtype != x.dtype:
-        raise ValueError(f"out is {out.dtype}{list(out.shape)} where x is {x.dtype}{list(x.shape)}")
+    if out.shape != shape or out.dtype != dtype:
+        raise ValueError(f"out is {out.dtype}{list(out.shape)} where the result is {dtype}{list(shape)}")
     if not out.flags.writeable:
         raise ValueError("out is read-only")
 

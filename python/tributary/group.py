@@ -11,46 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tributary import _core
-from tributary._arrays import Array, Flat, check_op
+from tributary._arrays import Array, Flat, Gathered, check_op
 from tributary.errors import TributaryError
+from tributary.info import GroupInfo, GroupStats
 from tributary.sparse import SparseBytes, SparseHandle, sparse_bytes
-
-
-@dataclass(frozen=True)
-class GroupInfo:
-    """What the members of a job agreed on."""
-
-    switch: str
-    job: str
-    rank: int
-    world_size: int
-    protocol: str
-    #: Slots of the switch that the job holds, over all shards.
-    slots: int
-    #: Elements that one packet carries.
-    elements_per_packet: int
-    #: Bytes that the path to the switch carries in one IP packet.
-    mtu: int
-    #: Threads of the switch that serve the job.
-    shards: int
-    #: Whether the job's tensors are sparse, all of them.
-    sparse: bool
-
-
-@dataclass(frozen=True)
-class GroupStats:
-    """What this worker counted since it joined."""
-
-    packets_sent: int
-    retransmissions: int
-    packets_received: int
-    #: The share of blocks whose sum was made in the network, 0.0 to 1.0.
-    in_network: float
-    #: The expression that the last block was summed by, as a hash in hexadecimal digits: the same in two runs whose
-    #: sums have the same bits for the same inputs. None where arrival decides, or the protocol names none.
-    order: str | None
-    #: Packets of no use, by reason.
-    drops: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -68,7 +32,7 @@ class Memory:
 class Handle:
     """A collective under way. Leave its arrays alone until it is done."""
 
-    def __init__(self, pending: _core.Pending, flat: Flat) -> None:
+    def __init__(self, pending: _core.Pending, flat: Flat | Gathered) -> None:
         self._pending = pending
         self._flat = flat
         self._result: Array | None = None
@@ -238,6 +202,49 @@ class Group:
         if flat is not x and not is_root:
             np.copyto(x, flat)
         return x
+
+    def reduce_scatter(
+        self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
+    ) -> Array:
+        """Do as :meth:`allreduce`, and give each rank its part of the result alone.
+
+        The parts are of one length, along the first axis: rank r gets the r-th. Under SwitchML, Flare and Canary
+        nothing else of the result travels to it.
+
+        Args:
+            x: as for :meth:`allreduce`, with a first axis that the number of ranks divides.
+            op: as for :meth:`allreduce`.
+            out: where to put this rank's part. A new array if None.
+            timeout: seconds until the other ranks are given up; the group's if None.
+
+        """
+        return self.reduce_scatter_async(x, op=op, out=out, timeout=timeout).wait()
+
+    def reduce_scatter_async(
+        self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
+    ) -> Handle:
+        """Start :meth:`reduce_scatter` and return at once."""
+        flat = Flat(x, out, self.world_size)
+        seconds = self._seconds(timeout)
+        return Handle(self._core.reduce_scatter(flat.input, flat.output, flat.dtype, check_op(op), seconds), flat)
+
+    def all_gather(self, x: npt.ArrayLike, out: Array | None = None, timeout: float | None = None) -> Array:
+        """Bring every rank's array to every rank, bit for bit: one array, in the ranks' order along the first axis.
+
+        Each rank sends its part once, and the network copies it. `all_gather(reduce_scatter(x))` is `allreduce(x)`.
+
+        Args:
+            x: an array of any type without Python objects, of one shape on every rank; or a number.
+            out: where to put the result. A new array if None.
+            timeout: seconds until the other ranks are given up; the group's if None.
+
+        """
+        return self.all_gather_async(x, out=out, timeout=timeout).wait()
+
+    def all_gather_async(self, x: npt.ArrayLike, out: Array | None = None, timeout: float | None = None) -> Handle:
+        """Start :meth:`all_gather` and return at once."""
+        gathered = Gathered(x, out, self.rank, self.world_size)
+        return Handle(self._core.all_gather(gathered.output, gathered.part, self._seconds(timeout)), gathered)
 
     def reduce_memory(
         self,

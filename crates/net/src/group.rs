@@ -1,7 +1,7 @@
 //! One worker of a job: [`Group`].
 //!
 //! Below it, from the caller to the wire: `shared` (who drives), `engine` (the machine and its collectives under way),
-//! `link` (packets in runs). `connect` is how it comes to be, `pending` a collective that is under way.
+//! `link` (packets in runs). `submit` starts collectives over memory by its address. `connect` is how it comes to be, `pending` a collective that is under way.
 //! `watch` hears from the switch who is gone, `outlook` judges what can still complete, `explain` says what an error means.
 
 mod connect;
@@ -14,11 +14,11 @@ mod outlook;
 mod pending;
 mod shared;
 mod sparse;
+mod submit;
 mod survey;
 mod watch;
 
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -33,16 +33,13 @@ pub use self::outlook::News;
 pub use self::pending::Pending;
 use self::shared::Shared;
 pub use self::sparse::SparseSum;
+use self::submit::wait_for_all;
 pub use self::survey::Survey;
 use crate::client::HttpRendezvous;
-use crate::memory;
 use crate::rendezvous::Rendezvous;
 
 /// Elements in one collective of a machine at most; larger tensors are several, cut at multiples of this.
 pub const MAX_ELEMENTS: usize = 1 << 31;
-
-/// Bytes of what a broadcast moves.
-const WORD: usize = 4;
 
 /// One worker of a job. Ranks call the same collectives in the same order. Dropping it leaves the job.
 pub struct Group {
@@ -99,7 +96,7 @@ impl Group {
         if input.len() != output.len() {
             return Err(GroupError::Lengths { input: input.len(), output: output.len() });
         }
-        self.in_parts(input.as_ptr(), output.as_mut_ptr(), input.len(), op, Primitive::Allreduce, timeout)
+        self.reduced(input.as_ptr(), output.as_mut_ptr(), input.len(), op, Primitive::Allreduce, timeout)
     }
 
     /// As [`Group::allreduce`], over the same memory.
@@ -110,7 +107,7 @@ impl Group {
         timeout: Duration,
     ) -> Result<(), GroupError> {
         let output = data.as_mut_ptr();
-        self.in_parts(output.cast_const(), output, data.len(), op, Primitive::Allreduce, timeout)
+        self.reduced(output.cast_const(), output, data.len(), op, Primitive::Allreduce, timeout)
     }
 
     /// `output[i] <- op over all ranks of input[i]`, on rank `root` alone, which all ranks name alike; elsewhere the
@@ -127,7 +124,7 @@ impl Group {
             return Err(GroupError::Lengths { input: input.len(), output: output.len() });
         }
         let primitive = Primitive::Reduce(Rank(root));
-        self.in_parts(input.as_ptr(), output.as_mut_ptr(), input.len(), op, primitive, timeout)
+        self.reduced(input.as_ptr(), output.as_mut_ptr(), input.len(), op, primitive, timeout)
     }
 
     /// Brings rank `root`'s elements to all ranks, bit for bit. All ranks name the same root and bring as many bytes, to
@@ -137,7 +134,46 @@ impl Group {
         // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collective.
         #[allow(unsafe_code)]
         let started = unsafe { self.start_broadcast(data.as_mut_ptr().cast(), bytes, root, timeout, false) }?;
-        started.into_iter().map(|pending| pending.wait(None)).fold(Ok(()), Result::and)
+        wait_for_all(started)
+    }
+
+    /// `output[i] <- op over all ranks of input[rank * output.len() + i]`: all ranks bring the whole, and each gets its part of
+    /// the result. The input is as many times as long as the output as there are ranks.
+    pub fn reduce_scatter<T: Element>(
+        &self,
+        input: &[T],
+        output: &mut [T],
+        op: ReduceOp,
+        timeout: Duration,
+    ) -> Result<(), GroupError> {
+        self.check_parts(input.len(), output.len())?;
+        let what = Spec::allreduce(0, T::DTYPE, op);
+        let (from, to) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
+        // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collectives.
+        #[allow(unsafe_code)]
+        let started = unsafe { self.start_reduce_scatter(from, to, output.len(), what, timeout, false) }?;
+        wait_for_all(started)
+    }
+
+    /// `output[rank * input.len() + i] <- that rank's input[i]`, for all ranks and bit for bit. The output is as many times as
+    /// long as the input as there are ranks.
+    pub fn all_gather<T: Element>(&self, input: &[T], output: &mut [T], timeout: Duration) -> Result<(), GroupError> {
+        self.check_parts(output.len(), input.len())?;
+        let place = usize::from(self.info.rank) * input.len();
+        output[place..place + input.len()].copy_from_slice(input);
+        // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collectives.
+        #[allow(unsafe_code)]
+        let started = unsafe { self.start_all_gather(output.as_mut_ptr().cast(), size_of_val(input), timeout, false) }?;
+        wait_for_all(started)
+    }
+
+    /// Whether all ranks' parts, of this rank's length each, make the whole of a reduce-scatter or an all-gather.
+    pub fn check_parts(&self, whole: usize, part: usize) -> Result<(), GroupError> {
+        let world = self.info.world;
+        if Some(whole) == part.checked_mul(world.into()) {
+            return Ok(());
+        }
+        Err(GroupError::Parts { whole, part, world })
     }
 
     /// Waits until every rank is here.
@@ -149,7 +185,7 @@ impl Group {
     }
 
     /// The memory is borrowed by the caller's caller for as long as this call lasts.
-    fn in_parts<T: Element>(
+    fn reduced<T: Element>(
         &self,
         input: *const T,
         output: *mut T,
@@ -158,161 +194,11 @@ impl Group {
         primitive: Primitive,
         timeout: Duration,
     ) -> Result<(), GroupError> {
-        let starts = (0..len.max(1)).step_by(MAX_ELEMENTS);
-        let mut started = Vec::with_capacity(1);
-        let mut result = Ok(());
-        for start in starts {
-            let elements = (len - start).min(MAX_ELEMENTS) as u32;
-            let spec = Spec { elements, dtype: T::DTYPE, op, primitive };
-            let (input, output) = (input.wrapping_add(start).cast(), output.wrapping_add(start).cast());
-            match self.start(input, output, spec, self.whole(&spec), timeout, false) {
-                Ok(pending) => started.push(pending),
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
-            }
-        }
-        // Every part that was started has let go of the memory before this returns: waits without a limit end only
-        // with the collective, whose own deadline the machine keeps.
-        for pending in started {
-            result = result.and(pending.wait(None));
-        }
-        result
-    }
-
-    /// Starts a collective over memory by its address, and returns at once. Of a reduce the result goes to its root alone:
-    /// under Canary no vector comes back to the others, under SwitchML they do not look at theirs.
-    ///
-    /// # Safety
-    /// Until the returned [`Pending`] is done, `input` is readable and `output` writable for `spec.elements` elements of
-    /// `spec.dtype`, aligned for them; nobody writes the input nor touches the output; the two are the same or do not
-    /// overlap. Without elements any addresses will do; so will any `output` on ranks that get no result, and any `input`
-    /// on those that bring nothing.
-    #[allow(unsafe_code)]
-    pub unsafe fn submit(
-        &self,
-        input: *const u8,
-        output: *mut u8,
-        spec: Spec,
-        timeout: Duration,
-    ) -> Result<Pending, GroupError> {
-        self.start(input, output, spec, self.whole(&spec), timeout, true)
-    }
-
-    /// As [`Group::submit`] of an allreduce, of whose result this rank wants the elements `kept` only: its part of a
-    /// reduce-scatter. Other ranks may keep others.
-    ///
-    /// # Safety
-    /// As for [`Group::submit`], but `output` is writable for `kept.len()` elements, and is that part of the input or
-    /// does not overlap it.
-    #[allow(unsafe_code)]
-    pub unsafe fn submit_keeping(
-        &self,
-        input: *const u8,
-        output: *mut u8,
-        spec: Spec,
-        kept: Range<u32>,
-        timeout: Duration,
-    ) -> Result<Pending, GroupError> {
-        let whole = kept == (0..spec.elements);
-        let is_possible = whole || spec.primitive == Primitive::Allreduce;
-        if kept.start > kept.end || kept.end > spec.elements || !is_possible {
-            return Err(GroupError::Part { kept, elements: spec.elements, protocol: self.info.protocol.name });
-        }
-        self.start(input, output, spec, kept, timeout, true)
-    }
-
-    /// Starts a broadcast of rank `root`'s bytes, in place; in several collectives where they are too many for one.
-    ///
-    /// # Safety
-    /// Until all of the returned are done, `data` is readable on the root and writable elsewhere for `bytes`, and nobody
-    /// else writes it nor, elsewhere, touches it. Without bytes any address will do.
-    #[allow(unsafe_code)]
-    pub unsafe fn submit_broadcast(
-        &self,
-        data: *mut u8,
-        bytes: usize,
-        root: u16,
-        timeout: Duration,
-    ) -> Result<Vec<Pending>, GroupError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.start_broadcast(data, bytes, root, timeout, true) }
-    }
-
-    /// # Safety
-    /// As for [`Group::submit_broadcast`].
-    #[allow(unsafe_code)]
-    unsafe fn start_broadcast(
-        &self,
-        data: *mut u8,
-        bytes: usize,
-        root: u16,
-        timeout: Duration,
-        hand_over: bool,
-    ) -> Result<Vec<Pending>, GroupError> {
-        const PART: usize = WORD * MAX_ELEMENTS;
-        self.check_root(Primitive::Broadcast(Rank(root)))?;
-        let is_root = root == self.info.rank;
-        let mut started: Vec<Pending> = Vec::with_capacity(1);
-        for start in (0..bytes.max(1)).step_by(PART) {
-            let bytes = (bytes - start).min(PART);
-            let spec = Spec::broadcast(bytes.div_ceil(WORD) as u32, Rank(root));
-            // SAFETY: the caller's promise.
-            let tensor = unsafe { memory::words(data.wrapping_add(start), bytes, spec, is_root) };
-            match self.shared.submit(tensor, timeout, hand_over) {
-                Ok(completion) => started.push(Pending { shared: Arc::clone(&self.shared), completion }),
-                Err(error) => {
-                    // What has begun must end before the caller has the memory back.
-                    started.iter().for_each(|part| drop(part.wait(None)));
-                    return Err(error);
-                }
-            }
-        }
-        Ok(started)
-    }
-
-    /// The elements of the result that this rank gets.
-    fn whole(&self, spec: &Spec) -> Range<u32> {
-        if spec.primitive.gets(Rank(self.info.rank)) { 0..spec.elements } else { 0..0 }
-    }
-
-    fn check_root(&self, primitive: Primitive) -> Result<(), GroupError> {
-        let world = self.info.world;
-        match primitive.root().filter(|root| root.0 >= world) {
-            Some(Rank(root)) => Err(GroupError::NoRoot { root, world }),
-            None => Ok(()),
-        }
-    }
-
-    #[allow(unsafe_code)]
-    fn start(
-        &self,
-        input: *const u8,
-        output: *mut u8,
-        spec: Spec,
-        kept: Range<u32>,
-        timeout: Duration,
-        hand_over: bool,
-    ) -> Result<Pending, GroupError> {
-        self.check_root(spec.primitive)?;
-        (self.info.protocol.can)(&spec, &self.info.options).map_err(GroupError::Refused)?;
-        let brings = spec.primitive.brings(Rank(self.info.rank));
-        let kept = kept.start as usize..kept.end as usize;
-        // SAFETY: the callers above promise the memory until the collective is done, and the engine drops the tensor
-        // before it says so.
-        let tensor = unsafe {
-            match spec.primitive {
-                Primitive::Broadcast(_) => {
-                    let data = if brings { input.cast_mut() } else { output };
-                    memory::words(data, WORD * spec.elements as usize, spec, brings)
-                }
-                _ if self.info.protocol.passes_results_on => memory::tensor_with_room(input, output, spec, kept),
-                _ => memory::tensor(input, output, spec, kept),
-            }
-        };
-        let completion = self.shared.submit(tensor, timeout, hand_over)?;
-        Ok(Pending { shared: Arc::clone(&self.shared), completion })
+        let what = Spec { primitive, ..Spec::allreduce(0, T::DTYPE, op) };
+        // SAFETY: the callers above have borrowed the memory, and the wait ends with the collective.
+        #[allow(unsafe_code)]
+        let started = unsafe { self.start_long(input.cast(), output.cast(), len, 0..len, what, timeout, false) }?;
+        wait_for_all(started)
     }
 
     /// What was counted since the group was connected.

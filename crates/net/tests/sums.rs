@@ -88,6 +88,27 @@ fn input_and_output_may_be_the_same_memory() {
 }
 
 #[test]
+fn each_rank_gets_its_part_of_the_sum_and_all_parts_come_together() {
+    let switch = LocalSwitch::start(2);
+    for protocol in ["switchml", "ring"].map(|name| protocols::named(name).unwrap()) {
+        let adjust = |options: &mut ConnectOptions| support::speak(options, protocol);
+        on_every_rank(&switch, &format!("parts of {}", protocol.name), 3, adjust, |group, rank| {
+            for (round, len) in [0, 1, 65, 20_011].into_iter().enumerate() {
+                let input = input(rank, round as u32, 3 * len);
+                let (mut part, mut whole) = (vec![0; len], vec![0; 3 * len]);
+                group.reduce_scatter(&input, &mut part, ReduceOp::Sum, PATIENCE).unwrap();
+                group.all_gather(&part, &mut whole, PATIENCE).unwrap();
+                check(3, round as u32, &whole);
+            }
+            let error = group.reduce_scatter(&[1, 2, 3, 4], &mut [0], ReduceOp::Sum, PATIENCE).unwrap_err();
+            let text = "4 elements are not those of 3 ranks with 1 each; all parts are of one length";
+            assert_eq!(error.to_string(), text);
+            assert!(group.all_gather(&[1], &mut [0; 4], PATIENCE).is_err());
+        });
+    }
+}
+
+#[test]
 fn floats_come_out_bit_identical_and_close_to_the_exact_sum() {
     let switch = LocalSwitch::start(1);
     let outputs = on_every_rank(

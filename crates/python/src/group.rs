@@ -8,7 +8,7 @@ use numpy::{PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArra
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tributary_net::group::{ConnectOptions, MAX_ELEMENTS};
+use tributary_net::group::{ConnectOptions, GroupError, Pending as Part};
 use tributary_net::process::Home;
 use tributary_numeric::DType;
 use tributary_proto::contract::ids::Rank;
@@ -110,6 +110,46 @@ impl Group {
         let owners = [data.unbind().into_any(), py.None()];
         // SAFETY: `bytes_of` checked that the array is contiguous and may be written where it is; it owns its memory.
         unsafe { self.launch_broadcast(py, address, bytes, root, timeout, owners) }
+    }
+
+    /// A reduce-scatter: the output is this rank's part.
+    fn reduce_scatter(
+        &self,
+        py: Python<'_>,
+        input: Bound<'_, PyUntypedArray>,
+        output: Bound<'_, PyUntypedArray>,
+        dtype: &str,
+        op: &str,
+        timeout: f64,
+    ) -> PyResult<Pending> {
+        let what = Spec::allreduce(0, dtype_named(dtype)?, op_named(op)?);
+        let (whole, part) = (input.len(), output.len());
+        let (from, to) = (memory(&input, what.dtype, whole, false)?, memory(&output, what.dtype, part, true)?);
+        let timeout = errors::seconds(timeout)?;
+        let owners = [input.unbind().into_any(), output.unbind().into_any()];
+        self.start(py, owners, |group| {
+            group.check_parts(whole, part)?;
+            // SAFETY: `memory` checked that both arrays are contiguous, aligned and as long as they are, and the owners have
+            // that memory.
+            unsafe { group.submit_reduce_scatter(from, to, part, what, timeout) }
+        })
+    }
+
+    /// An all-gather in place: the array has all ranks' parts, of the same length each, and this rank's is there.
+    fn all_gather(
+        &self,
+        py: Python<'_>,
+        data: Bound<'_, PyUntypedArray>,
+        part: usize,
+        timeout: f64,
+    ) -> PyResult<Pending> {
+        let (address, bytes) = bytes_of(&data, true)?;
+        let timeout = errors::seconds(timeout)?;
+        self.start(py, [data.unbind().into_any(), py.None()], |group| {
+            group.check_parts(bytes, part)?;
+            // SAFETY: `bytes_of` checked that the array is contiguous and may be written; it owns its memory.
+            unsafe { group.submit_all_gather(address, part, timeout) }
+        })
     }
 
     /// The same, over memory by its address: that of a tensor which numpy does not know. The caller vouches for it.
@@ -245,7 +285,7 @@ impl Group {
         drop(flights);
     }
 
-    /// Starts a collective, in parts where it is too large for one.
+    /// Starts a collective.
     ///
     /// # Safety
     /// `from` is readable for `elements` and `to` writable for as many as `kept`, aligned for them, for as long as the
@@ -264,36 +304,8 @@ impl Group {
         owners: [Py<PyAny>; 2],
     ) -> PyResult<Pending> {
         let timeout = errors::seconds(timeout)?;
-        let inner = self.lock(py)?;
-        let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
-        let mut flight = Flight { parts: Vec::with_capacity(1), _owners: owners };
-        let mut outcome = Ok(());
-        for start in (0..elements.max(1)).step_by(MAX_ELEMENTS) {
-            let end = elements.min(start + MAX_ELEMENTS);
-            let spec = Spec { elements: (end - start) as u32, ..what };
-            // This part of `kept`, and where it begins in the output.
-            let (first, last) = (kept.start.clamp(start, end), kept.end.clamp(start, end));
-            let at = first.saturating_sub(kept.start) * what.dtype.size();
-            let (from, to) = (from.wrapping_add(start * what.dtype.size()), to.wrapping_add(at));
-            let part = (first - start) as u32..(last - start) as u32;
-            // SAFETY: the caller's promise. The flight holds references to both owners, and the group holds the flight
-            // until the collective has ended.
-            let part = unsafe {
-                match spec.primitive {
-                    Primitive::Allreduce => group.submit_keeping(from, to, spec, part, timeout),
-                    _ => group.submit(from, to, spec, timeout),
-                }
-            };
-            match part {
-                Ok(part) => flight.parts.push(part),
-                Err(error) => {
-                    outcome = Err(errors::of_group(py, &error));
-                    break;
-                }
-            }
-        }
-        let flight = keep(inner, flight);
-        outcome.map(|()| Pending::new(flight))
+        // SAFETY: the caller's promise.
+        self.start(py, owners, |group| unsafe { group.submit_keeping(from, to, elements, kept, what, timeout) })
     }
 
     /// Starts a broadcast.
@@ -311,11 +323,21 @@ impl Group {
         owners: [Py<PyAny>; 2],
     ) -> PyResult<Pending> {
         let timeout = errors::seconds(timeout)?;
+        // SAFETY: the caller's promise.
+        self.start(py, owners, |group| unsafe { group.submit_broadcast(data, bytes, root, timeout) })
+    }
+
+    /// Starts collectives over memory that the owners have: the flight holds them, and the group the flight until the
+    /// collectives have ended.
+    fn start(
+        &self,
+        py: Python<'_>,
+        owners: [Py<PyAny>; 2],
+        submit: impl FnOnce(&tributary_net::group::Group) -> Result<Vec<Part>, GroupError>,
+    ) -> PyResult<Pending> {
         let inner = self.lock(py)?;
         let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
-        // SAFETY: the caller's promise; the flight holds the owners.
-        let parts = unsafe { group.submit_broadcast(data, bytes, root, timeout) };
-        let parts = parts.map_err(|error| errors::of_group(py, &error))?;
+        let parts = submit(group).map_err(|error| errors::of_group(py, &error))?;
         Ok(Pending::new(keep(inner, Flight { parts, _owners: owners })))
     }
 

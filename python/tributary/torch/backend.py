@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, ErrorType
 
 from tributary.errors import Unsupported
-from tributary.group import GroupStats
+from tributary.info import GroupStats
 from tributary.torch import flight
 from tributary.torch.gathers import Gathers
 from tributary.torch.health import Health

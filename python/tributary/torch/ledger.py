@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tributary.group import GroupStats
+from tributary.info import GroupStats
 
 
 @dataclass

@@ -124,14 +124,22 @@ pub enum GroupError {
         output: usize,
     },
     /// A part of the result that cannot be kept.
-    #[error("cannot keep the elements {kept:?} of {elements} under {protocol}")]
+    #[error("cannot keep the elements {kept:?} of {elements}")]
     Part {
         /// What was wanted.
-        kept: Range<u32>,
+        kept: Range<usize>,
         /// Elements of the whole.
-        elements: u32,
-        /// The protocol.
-        protocol: &'static str,
+        elements: usize,
+    },
+    /// Of a reduce-scatter or an all-gather.
+    #[error("{whole} elements are not those of {world} ranks with {part} each; all parts are of one length")]
+    Parts {
+        /// Elements of all ranks together.
+        whole: usize,
+        /// Elements of this rank.
+        part: usize,
+        /// Ranks of the job.
+        world: u16,
     },
     /// What the protocol cannot do.
     #[error(transparent)]

@@ -1,0 +1,263 @@
+//! Starts collectives over memory by its address, and cuts up those that are too large for one.
+#![allow(unsafe_code)]
+
+use std::iter;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::tensor::{Primitive, Spec};
+
+use super::{Group, GroupError, MAX_ELEMENTS, Pending};
+use crate::memory;
+
+/// Bytes of what a broadcast moves.
+const WORD: usize = 4;
+
+impl Group {
+    /// Starts a collective over memory by its address, and returns at once. Of a reduce the result goes to its root alone:
+    /// under Canary no vector comes back to the others, under SwitchML they do not look at theirs.
+    ///
+    /// # Safety
+    /// Until the returned [`Pending`] is done, `input` is readable and `output` writable for `spec.elements` elements of
+    /// `spec.dtype`, aligned for them; nobody writes the input nor touches the output; the two are the same or do not
+    /// overlap. Without elements any addresses will do; so will any `output` on ranks that get no result, and any `input`
+    /// on those that bring nothing.
+    pub unsafe fn submit(
+        &self,
+        input: *const u8,
+        output: *mut u8,
+        spec: Spec,
+        timeout: Duration,
+    ) -> Result<Pending, GroupError> {
+        self.start(input, output, spec, 0..spec.elements as usize, timeout, true)
+    }
+
+    /// As [`Group::submit`] of `elements` elements, whatever `what` says of them, in several collectives where they are too
+    /// many for one. Of an allreduce's result this rank wants the elements `kept` only, and other ranks may keep others; of
+    /// a reduce's the root wants all.
+    ///
+    /// # Safety
+    /// As for [`Group::submit`] until all of the returned are done, but `output` is writable for `kept.len()` elements, and
+    /// is that part of the input or does not overlap it.
+    pub unsafe fn submit_keeping(
+        &self,
+        input: *const u8,
+        output: *mut u8,
+        elements: usize,
+        kept: Range<usize>,
+        what: Spec,
+        timeout: Duration,
+    ) -> Result<Vec<Pending>, GroupError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.start_long(input, output, elements, kept, what, timeout, true) }
+    }
+
+    /// Starts a reduce-scatter: of the result each rank gets its part, of as many elements as every other's.
+    ///
+    /// # Safety
+    /// As for [`Group::submit_keeping`] of all ranks' parts together, with `kept` this rank's part.
+    pub unsafe fn submit_reduce_scatter(
+        &self,
+        input: *const u8,
+        output: *mut u8,
+        part: usize,
+        what: Spec,
+        timeout: Duration,
+    ) -> Result<Vec<Pending>, GroupError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.start_reduce_scatter(input, output, part, what, timeout, true) }
+    }
+
+    /// Starts an all-gather in place: `data` has `part` bytes for each rank, this rank's own among them.
+    ///
+    /// # Safety
+    /// Until all of the returned are done, `data` is readable and writable for so many bytes, and nobody else touches it.
+    pub unsafe fn submit_all_gather(
+        &self,
+        data: *mut u8,
+        part: usize,
+        timeout: Duration,
+    ) -> Result<Vec<Pending>, GroupError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.start_all_gather(data, part, timeout, true) }
+    }
+
+    /// Starts a broadcast of rank `root`'s bytes, in place; in several collectives where they are too many for one.
+    ///
+    /// # Safety
+    /// Until all of the returned are done, `data` is readable on the root and writable elsewhere for `bytes`, and nobody
+    /// else writes it nor, elsewhere, touches it. Without bytes any address will do.
+    pub unsafe fn submit_broadcast(
+        &self,
+        data: *mut u8,
+        bytes: usize,
+        root: u16,
+        timeout: Duration,
+    ) -> Result<Vec<Pending>, GroupError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.start_broadcast(data, bytes, root, timeout, true) }
+    }
+
+    /// # Safety
+    /// As for [`Group::submit_keeping`].
+    #[allow(clippy::too_many_arguments)] // They are those of `submit_keeping`, and who drives.
+    pub(super) unsafe fn start_long(
+        &self,
+        input: *const u8,
+        output: *mut u8,
+        elements: usize,
+        kept: Range<usize>,
+        what: Spec,
+        timeout: Duration,
+        hand_over: bool,
+    ) -> Result<Vec<Pending>, GroupError> {
+        if kept.start > kept.end || kept.end > elements {
+            return Err(GroupError::Part { kept, elements });
+        }
+        let size = what.dtype.size();
+        all_started((0..elements.max(1)).step_by(MAX_ELEMENTS).map(|start| {
+            let end = elements.min(start + MAX_ELEMENTS);
+            let spec = Spec { elements: (end - start) as u32, ..what };
+            // What of this piece is kept, and where that goes in the output.
+            let (first, last) = (kept.start.clamp(start, end), kept.end.clamp(start, end));
+            let output = output.wrapping_add(first.saturating_sub(kept.start) * size);
+            let kept = first - start..last - start;
+            self.start(input.wrapping_add(start * size), output, spec, kept, timeout, hand_over).map(iter::once)
+        }))
+    }
+
+    /// Where a reduce brings nothing to others than its root, one for each rank; elsewhere an allreduce of which each keeps
+    /// its part.
+    ///
+    /// # Safety
+    /// As for [`Group::submit_reduce_scatter`].
+    pub(super) unsafe fn start_reduce_scatter(
+        &self,
+        input: *const u8,
+        output: *mut u8,
+        part: usize,
+        what: Spec,
+        timeout: Duration,
+        hand_over: bool,
+    ) -> Result<Vec<Pending>, GroupError> {
+        let (rank, world) = (self.info.rank, self.info.world);
+        if !self.info.protocol.spares_others || part == 0 {
+            let mine = usize::from(rank) * part..(usize::from(rank) + 1) * part;
+            // SAFETY: the caller's promise.
+            return unsafe {
+                self.start_long(input, output, usize::from(world) * part, mine, what, timeout, hand_over)
+            };
+        }
+        all_started((0..world).map(|root| {
+            let input = input.wrapping_add(usize::from(root) * part * what.dtype.size());
+            let what = Spec { primitive: Primitive::Reduce(Rank(root)), ..what };
+            // SAFETY: the caller's promise: the part is of the input, and the output is this rank's.
+            unsafe { self.start_long(input, output, part, 0..part, what, timeout, hand_over) }
+        }))
+    }
+
+    /// # Safety
+    /// As for [`Group::submit_all_gather`].
+    pub(super) unsafe fn start_all_gather(
+        &self,
+        data: *mut u8,
+        part: usize,
+        timeout: Duration,
+        hand_over: bool,
+    ) -> Result<Vec<Pending>, GroupError> {
+        all_started((0..self.info.world).map(|root| {
+            let data = data.wrapping_add(usize::from(root) * part);
+            // SAFETY: the caller's promise.
+            unsafe { self.start_broadcast(data, part, root, timeout, hand_over) }
+        }))
+    }
+
+    /// # Safety
+    /// As for [`Group::submit_broadcast`].
+    pub(super) unsafe fn start_broadcast(
+        &self,
+        data: *mut u8,
+        bytes: usize,
+        root: u16,
+        timeout: Duration,
+        hand_over: bool,
+    ) -> Result<Vec<Pending>, GroupError> {
+        const PART: usize = WORD * MAX_ELEMENTS;
+        self.check_root(Primitive::Broadcast(Rank(root)))?;
+        let is_root = root == self.info.rank;
+        all_started((0..bytes.max(1)).step_by(PART).map(|start| {
+            let bytes = (bytes - start).min(PART);
+            let spec = Spec::broadcast(bytes.div_ceil(WORD) as u32, Rank(root));
+            // SAFETY: the caller's promise.
+            let tensor = unsafe { memory::words(data.wrapping_add(start), bytes, spec, is_root) };
+            let completion = self.shared.submit(tensor, timeout, hand_over)?;
+            Ok(iter::once(Pending { shared: Arc::clone(&self.shared), completion }))
+        }))
+    }
+
+    fn check_root(&self, primitive: Primitive) -> Result<(), GroupError> {
+        let world = self.info.world;
+        match primitive.root().filter(|root| root.0 >= world) {
+            Some(Rank(root)) => Err(GroupError::NoRoot { root, world }),
+            None => Ok(()),
+        }
+    }
+
+    /// One collective. What only some ranks get, they keep whole.
+    fn start(
+        &self,
+        input: *const u8,
+        output: *mut u8,
+        spec: Spec,
+        kept: Range<usize>,
+        timeout: Duration,
+        hand_over: bool,
+    ) -> Result<Pending, GroupError> {
+        self.check_root(spec.primitive)?;
+        (self.info.protocol.can)(&spec, &self.info.options).map_err(GroupError::Refused)?;
+        let (brings, gets) = (spec.primitive.brings(Rank(self.info.rank)), spec.primitive.gets(Rank(self.info.rank)));
+        let kept = match spec.primitive {
+            Primitive::Allreduce => kept,
+            _ if gets => 0..spec.elements as usize,
+            _ => 0..0,
+        };
+        // SAFETY: the callers above promise the memory until the collective is done, and the engine drops the tensor
+        // before it says so.
+        let tensor = unsafe {
+            match spec.primitive {
+                Primitive::Broadcast(_) => {
+                    let data = if brings { input.cast_mut() } else { output };
+                    memory::words(data, WORD * spec.elements as usize, spec, brings)
+                }
+                _ if self.info.protocol.passes_results_on => memory::tensor_with_room(input, output, spec, kept),
+                _ => memory::tensor(input, output, spec, kept),
+            }
+        };
+        let completion = self.shared.submit(tensor, timeout, hand_over)?;
+        Ok(Pending { shared: Arc::clone(&self.shared), completion })
+    }
+}
+
+/// All collectives of one call. Where one does not start, those before it end first: the caller has the memory back then.
+fn all_started<P: IntoIterator<Item = Pending>>(
+    parts: impl Iterator<Item = Result<P, GroupError>>,
+) -> Result<Vec<Pending>, GroupError> {
+    let mut started = Vec::with_capacity(parts.size_hint().0);
+    for part in parts {
+        match part {
+            Ok(part) => started.extend(part),
+            Err(error) => {
+                let _ = wait_for_all(started);
+                return Err(error);
+            }
+        }
+    }
+    Ok(started)
+}
+
+/// Waits until all have let go of their memory: without a limit, as each ends with its own deadline. The first error.
+pub(super) fn wait_for_all(started: Vec<Pending>) -> Result<(), GroupError> {
+    started.into_iter().map(|pending| pending.wait(None)).fold(Ok(()), Result::and)
+}
