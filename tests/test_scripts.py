@@ -60,3 +60,8 @@ def test_the_verdict_on_accuracy_knows_noise_from_a_difference(monkeypatch: pyte
     assert not same
     assert "differ by -5.37 points" in text
     assert text.endswith("NOT the same accuracy")
+
+
+def test_every_mutant_can_be_planted_in_the_code_as_it_is() -> None:
+    ran = subprocess.run([str(SCRIPTS / "mutants"), "--check"], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
