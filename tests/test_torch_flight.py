@@ -11,7 +11,11 @@ import pytest
 
 from torch_program import torchrun
 
-pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
+
+#: Older ones record their own backends alone.
+RECORDS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15)
+records = pytest.mark.skipif(not RECORDS, reason="this PyTorch records its own backends alone; 2.15 records all")
 
 BEGIN = """
 import os, time
@@ -76,6 +80,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+@records
 def test_pytorchs_tool_names_the_rank_that_did_something_else(tmp_path: Path, folder: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(BEGIN + ANOTHER_OPERATION)
@@ -85,6 +90,7 @@ def test_pytorchs_tool_names_the_rank_that_did_something_else(tmp_path: Path, fo
     assert "Culprit rank 2; Error type: COLLECTIVE_TYPE_MISMATCH" in found, found
 
 
+@records
 def test_pytorchs_tool_names_the_rank_that_did_not_come(tmp_path: Path, folder: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(BEGIN + NOTHING)
@@ -93,6 +99,7 @@ def test_pytorchs_tool_names_the_rank_that_did_not_come(tmp_path: Path, folder: 
     assert "missing ranks: {2}" in found, found
 
 
+@records
 def test_people_read_the_record(tmp_path: Path, folder: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(BEGIN + RECORD)
@@ -100,3 +107,13 @@ def test_people_read_the_record(tmp_path: Path, folder: Path) -> None:
     ran = torchrun(str(script), TORCH_FR_DUMP_ON_TIMEOUT="1", TORCH_FR_DUMP_TEMP_FILE=str(folder / "record_"))
     assert ran.stdout.count("recorded") == 2, ran.stderr
     assert os.listdir(folder) == []
+
+
+@pytest.mark.skipif(RECORDS, reason="this PyTorch records every backend")
+def test_an_older_pytorch_is_told_what_it_lacks() -> None:
+    import tributary.torch
+
+    with pytest.raises(tributary.Unsupported, match="flight records need PyTorch"):
+        tributary.torch.flight_record()
+    with pytest.raises(tributary.Unsupported, match="flight records need PyTorch"):
+        tributary.torch.write_flight_record(0)

@@ -1,7 +1,8 @@
 """What this rank started last, as PyTorch's flight recorder has it: for people, and for `torchfrtrace`.
 
-PyTorch records every operation of a group by itself (``TORCH_FR_BUFFER_SIZE``, 2,000 of them), whatever the backend.
-What it cannot do for a backend in Python is to write the record where something fails: that is done here.
+PyTorch 2.15 and newer record every operation of a group by themselves (``TORCH_FR_BUFFER_SIZE``, 2,000 of them),
+whatever the backend. What they cannot do for a backend in Python is to write the record where something fails: that
+is done here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import json
 import os
 from typing import Any
 
-from torch._C._distributed_c10d import _dump_fr_trace_file, _dump_fr_trace_json
+import torch
+from torch._C import _distributed_c10d as _c10d
+
+from tributary.errors import Unsupported
 
 #: The name that PyTorch files operations under; that of the backend.
 _RECORDER = "tributary"
@@ -27,7 +31,8 @@ def flight_record() -> dict[str, Any]:
     "scheduled" whether or not the operation has ended: PyTorch hears of ends from backends in C++ alone. Groups that
     can change their members are not recorded.
     """
-    record: dict[str, Any] = json.loads(_dump_fr_trace_json(includeCollectives=True, backend=_RECORDER))
+    _refuse_old()
+    record: dict[str, Any] = json.loads(_c10d._dump_fr_trace_json(includeCollectives=True, backend=_RECORDER))
     record.setdefault("entries", [])
     return record
 
@@ -37,10 +42,23 @@ def write_flight_record(rank: int) -> None:
 
     The file is ``$TORCH_FR_DUMP_TEMP_FILE`` with the rank behind it.
     """
-    _dump_fr_trace_file(rank, backend=_RECORDER)
+    _refuse_old()
+    _c10d._dump_fr_trace_file(rank, backend=_RECORDER)
 
 
 def writes_at_failure() -> bool:
-    """Whether a failure is to be followed by a file."""
+    """Whether a failure is to be followed by a file, and can be."""
     value = next((os.environ[name] for name in _SWITCHES if os.environ.get(name)), "")
-    return value.lower() in _YES
+    return value.lower() in _YES and _records_all()
+
+
+def _records_all() -> bool:
+    """Whether this PyTorch has a recorder for each backend; before 2.15 it has one, of its own backends."""
+    return hasattr(_c10d, "_dump_fr_trace_file")
+
+
+def _refuse_old() -> None:
+    if not _records_all():
+        raise Unsupported(
+            f"flight records need PyTorch 2.15 or newer, which record every backend; this is {torch.__version__}"
+        )
