@@ -32,7 +32,7 @@ class Hidden:
         self.__doc__ = method.__doc__
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        """The method of an object. Dynamo passes this function by, since there is no tensor in it."""
+        """The method of an object. Dynamo passes this function by: there is no tensor in it (2.14: see below)."""
         if owner is None:
             return self._method
         # Importing Dynamo takes a second; while nobody has, nobody compiles.
@@ -41,3 +41,12 @@ class Hidden:
         if self._disabled is None:
             self._disabled = torch.compiler.disable(self._method)
         return self._disabled.__get__(owner, kind)  # type: ignore[attr-defined]
+
+
+if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 15):
+    # PyTorch 2.14's Dynamo compiles it all the same, and breaks the search for the method, which then ends in
+    # "does not support broadcast". `torch.compiler.disable` would import Dynamo.
+    from torch._C._dynamo import eval_frame
+
+    _SKIP = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT)
+    eval_frame.set_code_exec_strategy(Hidden.__get__.__code__, _SKIP)
