@@ -12,7 +12,7 @@ export PIP_QUIET := 1
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
-.PHONY: help build test test-tools check without-protocol docs demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants soak static wheel clean
+.PHONY: help build test test-tools check without-protocol docs page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants soak static wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,7 @@ test-tools: $(VENV)/.test-tools
 
 $(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
 	scripts/apt-install iproute2 nftables tshark systemd prometheus curl openssl
+	@scripts/apt-install chromium || echo "left out: the tests of the switch's page, as chromium cannot be installed here"
 	$(PYTHON) -m pip install --quiet 'pytest>=8' 'ruff>=0.12' 'mypy>=1.16' 'ml_dtypes>=0.4' \
 	    'matplotlib>=3.7' 'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1'
 	@touch $@
@@ -69,6 +70,9 @@ $(VENV)/.docs-tools: $(VENV)/.tools pyproject.toml
 	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'
 	$(VENV)-docs/bin/python -m pip install --quiet 'mkdocs==1.6.1' 'mkdocs-material==9.8.1' 'mkdocstrings-python==2.0.11'
 	@touch $@
+
+page-picture: build test-tools ## docs/page.png: the switch's page with three jobs, as a browser shows it
+	$(PYTHON) tests/page_picture.py docs/page.png
 
 demo: build ## Watch a switch and four workers sum real tensors, as root on links of 1 Gbit/s
 	scripts/apt-install iproute2 nftables

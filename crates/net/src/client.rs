@@ -16,6 +16,7 @@ use crate::api::{
     Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_SEAT, StandingBody, SwitchJoinBody,
     SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,
 };
+use crate::history::History;
 use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use crate::status::SwitchStatus;
 use crate::token::Token;
@@ -54,6 +55,12 @@ const WATCH: Duration = Duration::from_secs(35);
 pub fn status(switch: SocketAddr) -> Result<SwitchStatus, ClientError> {
     let token = Token::of_this_process().map_err(ClientError::Unreachable)?;
     Client::new(switch, token).get("/status", PROMPT)
+}
+
+/// What a switch did in the last minutes.
+pub fn history(switch: SocketAddr) -> Result<History, ClientError> {
+    let token = Token::of_this_process().map_err(ClientError::Unreachable)?;
+    Client::new(switch, token).get("/history", PROMPT)
 }
 
 /// HTTP to one switch.

@@ -2,7 +2,7 @@
 //!
 //! Start with [`rendezvous`] (what a worker and a switch must know of each other), then [`shard`] (one core of a
 //! switch) and [`group`] (one worker). [`udp`] is the port that both sides send and receive through. [`switch_daemon`]
-//! is a whole switch, with its control plane over HTTP; [`client`] speaks to it. [`server`] is a process that sums for jobs
+//! is a whole switch, with its control plane over HTTP, its [`status`] and its [`history`]; [`client`] speaks to it. [`server`] is a process that sums for jobs
 //! whose protocol has servers. [`fabric`] is a switch that works with
 //! others.
 #![deny(unsafe_code)]
@@ -17,6 +17,7 @@ mod event_loop;
 pub mod fabric;
 pub mod group;
 pub mod heap;
+pub mod history;
 mod http;
 mod memory;
 pub mod metrics;

@@ -335,7 +335,7 @@ fn what_operators_read_shows_members_and_strangers_and_never_a_key() {
     let strangers = client::status(http).unwrap().switch.strangers;
     assert_eq!(strangers.keys().collect::<Vec<_>>(), ["bad_magic", "bad_version", "truncated"]);
     for addr in [switch.listen_addr(), http] {
-        for path in ["/status", "/switch", "/jobs", "/jobs/a", "/metrics", "/metrics/jobs", "/healthz"] {
+        for path in "/ /status /history /switch /jobs /jobs/a /metrics /metrics/jobs /healthz".split(' ') {
             let answer = get(addr, path);
             assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
             assert!(!answer.contains(&key), "{path}");
@@ -360,7 +360,7 @@ fn wrong_requests_get_a_status_a_sentence_and_a_word() {
     let join = |body: &str| post(addr, "/jobs/a/join", body);
     let without = |what: &str, with: &str| join(&join_body(0, 2).replace(what, with));
     let cases = [
-        (get(addr, "/"), 404, "not_found"),
+        (get(addr, "/nothing"), 404, "not_found"),
         (get(addr, "/jobs/b"), 404, "unknown_job"),
         (get(addr, "/jobs/a/join"), 405, "method_not_allowed"),
         (post(addr, "/metrics", ""), 405, "method_not_allowed"),

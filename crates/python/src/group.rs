@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use numpy::{PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tributary_net::group::{ConnectOptions, GroupError, Pending as Part};
 use tributary_net::process::Home;
-use tributary_numeric::DType;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::tensor::{Primitive, Spec};
 
+use crate::arrays::{bytes_of, memory};
 use crate::connect::connect_interruptibly;
 use crate::errors;
 use crate::pending::{Flight, Pending};
@@ -370,37 +370,4 @@ impl Drop for Group {
     fn drop(&mut self) {
         Python::attach(|py| self.close(py));
     }
-}
-
-/// The array's memory, if it is what the machine can work on. The package sees to it; this makes sure.
-pub(crate) fn memory(
-    array: &Bound<'_, PyUntypedArray>,
-    dtype: DType,
-    elements: usize,
-    write: bool,
-) -> PyResult<*mut u8> {
-    const ALIGNED: i32 = numpy::npyffi::NPY_ARRAY_ALIGNED;
-    const WRITEABLE: i32 = numpy::npyffi::NPY_ARRAY_WRITEABLE;
-    // SAFETY: a bound array's object is alive, and its fields are only read.
-    let (data, flags) = unsafe { ((*array.as_array_ptr()).fields.data, (*array.as_array_ptr()).fields.flags) };
-    let fits = array.is_c_contiguous()
-        && flags & ALIGNED != 0
-        && (!write || flags & WRITEABLE != 0)
-        && array.len() == elements
-        && array.dtype().itemsize() == dtype.size();
-    if fits {
-        Ok(data.cast())
-    } else {
-        Err(PyValueError::new_err(format!("the array is not {elements} {dtype} elements of flat memory")))
-    }
-}
-
-/// The memory of an array of any type.
-fn bytes_of(array: &Bound<'_, PyUntypedArray>, is_written: bool) -> PyResult<(*mut u8, usize)> {
-    // SAFETY: a bound array's object is alive, and its fields are only read.
-    let (data, flags) = unsafe { ((*array.as_array_ptr()).fields.data, (*array.as_array_ptr()).fields.flags) };
-    if !array.is_c_contiguous() || is_written && flags & numpy::npyffi::NPY_ARRAY_WRITEABLE == 0 {
-        return Err(PyValueError::new_err("the array is not flat memory that may be written"));
-    }
-    Ok((data.cast(), array.len() * array.dtype().itemsize()))
 }

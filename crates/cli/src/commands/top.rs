@@ -1,16 +1,13 @@
 //! `tributary top`: who is slow at a switch, seen live.
 
-mod watch;
-
 use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use serde_json::json;
 use tributary_net::client;
-use tributary_net::status::{SwitchInfo, SwitchStatus};
+use tributary_net::history::{History, JobHistory, Straggler};
 
-use self::watch::{JobView, Straggler, Watch};
 use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
 use crate::output::{self, Table, list};
@@ -18,17 +15,16 @@ use crate::output::{self, Table, list};
 const EXAMPLES: &str = "\
 Examples:
   tributary top --switch 10.0.0.1
-  tributary top --switch 10.0.0.1 --once --interval 10        one screen, of ten seconds
+  tributary top --switch 10.0.0.1 --once        one screen
   tributary top --switch 10.0.0.1 --json | jq '.jobs[] | select(.still_s > 5) | {name, waiting_for}'
 
 STILL FOR is how long no sum was completed while some rank is waited for; WAITS FOR are those ranks.
-SLOW are the ranks that the others waited for in the last minute, and at how many of all looks: four
-a second. Ranks of one speed are waited for about equally often, a straggler nearly always. It looks
-back no further than to its own start. Where stdout is no terminal, screens follow one another.
-Ctrl-C ends it.";
+SLOW are the ranks that the others waited for in the last minute, and at how many of all looks. The
+switch takes one look a second, and remembers them: --json has goodput and packets of no use look by
+look, and http://SWITCH shows the same as a page. Ranks of one speed are waited for about equally
+often, a straggler nearly always. Where stdout is no terminal, screens follow one another. Ctrl-C
+ends it.";
 
-/// Between two looks; a switch counts no more often.
-const LOOK: Duration = Duration::from_millis(250);
 /// Ranks that the table names as slow, at most.
 const SLOWEST: usize = 3;
 /// Moves to the corner and clears what is below.
@@ -44,7 +40,7 @@ pub struct Args {
     /// Seconds from one screen to the next
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     pub interval: f64,
-    /// One screen, after one interval
+    /// One screen
     #[arg(long)]
     pub once: bool,
     /// Print one JSON object for each screen
@@ -59,33 +55,23 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Looks at the switch until it is stopped, and shows what it saw.
+/// Shows what the switch saw, until it is stopped.
 pub fn run(args: Args) -> Result<(), Failure> {
     let switch = resolve(&args.switch)?;
-    let (mut watch, begun) = (Watch::default(), Instant::now());
-    watch.look(0.0, &client::status(switch)?.jobs);
     loop {
-        let shown_at = Instant::now() + Duration::from_secs_f64(args.interval);
-        let (status, jobs) = loop {
-            sleep(LOOK.min(shown_at.saturating_duration_since(Instant::now())));
-            let status = client::status(switch)?;
-            let jobs = watch.look(begun.elapsed().as_secs_f64(), &status.jobs);
-            if Instant::now() >= shown_at {
-                break (status, jobs);
-            }
-        };
-        show(&args, &status, &jobs)?;
+        show(&args, switch, &client::history(switch)?)?;
         if args.once {
             return Ok(());
         }
+        sleep(Duration::from_secs_f64(args.interval));
     }
 }
 
-fn show(args: &Args, status: &SwitchStatus, jobs: &[JobView]) -> io::Result<()> {
+fn show(args: &Args, switch: SocketAddr, history: &History) -> io::Result<()> {
     if args.json {
-        return output::json(&json!({ "switch": status.switch.listen, "jobs": jobs }));
+        return output::json(history);
     }
-    let screen = screen(&status.switch, jobs);
+    let screen = screen(switch, history);
     if args.once || !io::stdout().is_terminal() {
         return output::line(&screen);
     }
@@ -93,15 +79,12 @@ fn show(args: &Args, status: &SwitchStatus, jobs: &[JobView]) -> io::Result<()> 
     output::line(&screen)
 }
 
-fn screen(switch: &SwitchInfo, jobs: &[JobView]) -> String {
-    let [into, out] = [
-        switch.shards.iter().map(|shard| shard.rx_gbps).sum::<f64>(),
-        switch.shards.iter().map(|shard| shard.tx_gbps).sum::<f64>(),
-    ];
-    let lost: u64 = switch.shards.iter().map(|shard| shard.rx_overflows).sum();
+fn screen(switch: SocketAddr, History { switch: own, jobs, .. }: &History) -> String {
     let mut lines = vec![format!(
-        "switch {}: in {into:.2} Gbit/s, out {out:.2} Gbit/s, {lost} packets lost in its buffers, {} jobs",
-        switch.listen,
+        "switch {switch}: in {:.2} Gbit/s, out {:.2} Gbit/s, {} packets lost in its buffers, {} jobs",
+        last(&own.rx_gbps),
+        last(&own.tx_gbps),
+        own.overflows,
         jobs.len()
     )];
     if !jobs.is_empty() {
@@ -110,7 +93,11 @@ fn screen(switch: &SwitchInfo, jobs: &[JobView]) -> String {
     lines.join("\n")
 }
 
-fn table(jobs: &[JobView]) -> String {
+fn last(rates: &[f64]) -> f64 {
+    rates.last().copied().unwrap_or_default()
+}
+
+fn table(jobs: &[JobHistory]) -> String {
     let mut table = Table::new([
         "JOB",
         "STATE",
@@ -130,7 +117,7 @@ fn table(jobs: &[JobView]) -> String {
             job.protocol.clone(),
             job.world.to_string(),
             list(&job.missing),
-            format!("{:.2}", job.goodput_gbps),
+            format!("{:.2}", last(&job.goodput_gbps)),
             format!("{:.0}", job.blocks_per_s),
             job.still_s.map_or("-".to_string(), |still_s| format!("{still_s:.1} s")),
             // Of a job that goes on, those that happen to be last at this moment say nothing.

@@ -75,11 +75,11 @@ impl RunningFabricSwitch {
         let identity = Identity { listen: udp, http: control.get(1).copied() };
         let viewer = Arc::new(Viewer::new(Arc::clone(&plane), identity, Some(Box::new(view))));
         let api = Api { plane: Arc::clone(&plane), viewer, listen: udp };
-        let place = Place { api, fabric: Arc::clone(fabric), handle, seat };
+        let place = Place { api: api.clone(), fabric: Arc::clone(fabric), handle, seat };
         let router = if is_seat { routes::seat(place) } else { routes::elsewhere(place) };
         let served = listeners.into_iter().map(|listener| (listener, router.clone())).collect();
         // Jobs come from the hosts that the file names, and from no others.
-        let server = HttpServer::start_with(Arc::clone(&plane), &Access::Open, served)
+        let server = HttpServer::start_with(api, &Access::Open, served)
             .map_err(|source| StartError::System { addr: udp, source })?;
         tracing::info!(switch = fabric.name(node), %udp, seat = is_seat, "switch of a fabric started");
         Ok(RunningFabricSwitch { udp, control, server, plane })

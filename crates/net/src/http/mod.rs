@@ -7,6 +7,7 @@
 pub(crate) mod access;
 pub(crate) mod body;
 pub(crate) mod door;
+mod page;
 pub(crate) mod routes;
 pub(crate) mod view;
 
@@ -27,6 +28,8 @@ use tokio::sync::watch;
 
 use self::access::Access;
 use self::door::{Door, Full, Visit};
+use self::routes::Api;
+use self::view::Viewer;
 use crate::api::ErrorBody;
 use crate::api::version::{API_VERSION, HEADER};
 use crate::control_plane::ControlPlane;
@@ -91,19 +94,17 @@ impl HttpServer {
     ) -> io::Result<HttpServer> {
         let identity =
             Identity { listen: listen.local_addr()?, http: http.as_ref().map(TcpListener::local_addr).transpose()? };
-        let mut served = vec![(listen, routes::members(Arc::clone(&plane), identity.clone()))];
+        let own = identity.listen;
+        let api = Api { viewer: Arc::new(Viewer::new(Arc::clone(&plane), identity, None)), listen: own, plane };
+        let mut served = vec![(listen, routes::members(api.clone()))];
         if let Some(http) = http {
-            served.push((http, routes::operators(Arc::clone(&plane), identity)));
+            served.push((http, routes::operators(api.clone())));
         }
-        HttpServer::start_with(plane, access, served)
+        HttpServer::start_with(api, access, served)
     }
 
-    /// Serves these, and drives the control plane.
-    pub fn start_with(
-        plane: Arc<ControlPlane>,
-        access: &Access,
-        served: Vec<(TcpListener, Router)>,
-    ) -> io::Result<HttpServer> {
+    /// Serves these, drives the control plane, and keeps the history.
+    pub fn start_with(api: Api, access: &Access, served: Vec<(TcpListener, Router)>) -> io::Result<HttpServer> {
         let served: Vec<_> =
             served.into_iter().map(|(listener, router)| (listener, router, Door::new(access.clone()))).collect();
         for (listener, ..) in &served {
@@ -114,7 +115,7 @@ impl HttpServer {
         let (stop, stopped) = watch::channel(false);
         let thread = Builder::new().name("control".into()).spawn(move || {
             // Answers that are still under way when this ends have had their time.
-            runtime.block_on(serve(plane, served, stopped));
+            runtime.block_on(serve(api, served, stopped));
         })?;
         Ok(HttpServer { stop, doors, thread: Some(thread) })
     }
@@ -138,7 +139,7 @@ impl Drop for HttpServer {
 }
 
 async fn serve(
-    plane: Arc<ControlPlane>,
+    Api { plane, viewer, .. }: Api,
     served: Vec<(TcpListener, Router, Arc<Door>)>,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -156,6 +157,7 @@ async fn serve(
     }
     tokio::select! {
         () = plane.run() => {}
+        () = viewer.keep_history() => {}
         // An error means that the handle is gone: stop as well.
         _ = stopped.wait_for(|&stop| stop) => {}
     }

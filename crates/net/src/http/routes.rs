@@ -20,10 +20,13 @@ use crate::api::{
     StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, WatchBody, from_hex, version,
 };
 use crate::control_plane::{ControlPlane, OpenWatch, used_by};
+use crate::history::History;
+use crate::http::access::Access;
 use crate::http::body::{read, read_long};
 use crate::http::door::Visit;
+use crate::http::page;
 use crate::http::view::Viewer;
-use crate::http::{Held, Identity, Peer};
+use crate::http::{Held, Peer};
 use crate::metrics;
 use crate::status::{SwitchInfo, SwitchStatus};
 
@@ -42,8 +45,7 @@ pub(crate) struct Api {
 }
 
 /// Everything: for the address that members know.
-pub fn members(plane: Arc<ControlPlane>, identity: Identity) -> Router {
-    let api = api(plane, identity);
+pub fn members(api: Api) -> Router {
     let posts = Router::new()
         .route("/jobs/{name}/join", post(join))
         .route("/jobs/{name}/leave", post(leave))
@@ -59,13 +61,8 @@ pub fn members(plane: Arc<ControlPlane>, identity: Identity) -> Router {
 }
 
 /// What changes nothing: for the operators' own address.
-pub fn operators(plane: Arc<ControlPlane>, identity: Identity) -> Router {
-    with_fallbacks(readable(api(Arc::clone(&plane), identity)), plane)
-}
-
-fn api(plane: Arc<ControlPlane>, identity: Identity) -> Api {
-    let listen = identity.listen;
-    Api { viewer: Arc::new(Viewer::new(Arc::clone(&plane), identity, None)), listen, plane }
+pub fn operators(api: Api) -> Router {
+    with_fallbacks(readable(api.clone()), api.plane)
 }
 
 impl Api {
@@ -76,7 +73,9 @@ impl Api {
 
 pub(crate) fn readable(api: Api) -> Router {
     Router::new()
+        .route(page::PATH, get(page::page))
         .route("/status", get(status))
+        .route("/history", get(history))
         .route("/switch", get(switch))
         .route("/jobs", get(jobs))
         .route("/jobs/{name}", get(job))
@@ -122,7 +121,11 @@ async fn admit(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    visit.access().admits(peer.from, request.headers())?;
+    // The page has nothing of the switch, and asks for the token that its own questions need.
+    let is_page = request.uri().path() == page::PATH && matches!(*visit.access(), Access::Tokens(_));
+    if !is_page {
+        visit.access().admits(peer.from, request.headers())?;
+    }
     Ok(next.run(request).await)
 }
 
@@ -310,6 +313,10 @@ async fn status(State(api): State<Api>) -> Json<SwitchStatus> {
     Json(api.viewer.status().await)
 }
 
+async fn history(State(api): State<Api>) -> Json<History> {
+    Json(api.viewer.history())
+}
+
 async fn switch(State(api): State<Api>) -> Json<SwitchInfo> {
     Json(api.viewer.status().await.switch)
 }
@@ -353,7 +360,7 @@ async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiError> {
 }
 
 async fn nothing_there() -> ApiError {
-    let error = "there is nothing here; GET /status, /switch, /jobs, /jobs/NAME, /metrics, /metrics/jobs or /healthz";
+    let error = "there is nothing here; GET / in a browser, or /status, /history, /switch, /jobs, /jobs/NAME, /metrics, /metrics/jobs or /healthz";
     ApiError::new(StatusCode::NOT_FOUND, "not_found", error.into())
 }
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tributary_control::{JobView, MemberView, OfferView};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
@@ -14,6 +15,7 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::protocols;
 
 use crate::control_plane::{ControlPlane, Sighting, Sightings};
+use crate::history::{History, LOOK_S, Recorder};
 use crate::http::Identity;
 use crate::metrics::Scene;
 use crate::shard::{ShardJob, ShardReport};
@@ -58,11 +60,30 @@ pub struct Viewer {
     identity: Identity,
     /// The switch's part in a fabric, if it is one's.
     fabric: Option<Box<dyn FabricView>>,
+    recorder: Mutex<Recorder>,
 }
 
 impl Viewer {
     pub fn new(plane: Arc<ControlPlane>, identity: Identity, fabric: Option<Box<dyn FabricView>>) -> Viewer {
-        Viewer { plane, identity, fabric }
+        Viewer { plane, identity, fabric, recorder: Mutex::default() }
+    }
+
+    /// Remembers what the switch does, for as long as it is polled.
+    pub async fn keep_history(&self) {
+        loop {
+            tokio::time::sleep(Duration::from_secs_f64(LOOK_S)).await;
+            let status = self.status().await;
+            self.recorder().look(self.plane.now().as_secs_f64(), &status);
+        }
+    }
+
+    /// What the switch did in the last minutes.
+    pub fn history(&self) -> History {
+        self.recorder().history()
+    }
+
+    fn recorder(&self) -> MutexGuard<'_, Recorder> {
+        self.recorder.lock().expect("nobody panics while it holds this")
     }
 
     /// The switch and its jobs, as of a moment ago.
@@ -86,7 +107,7 @@ impl Viewer {
     /// What monitoring is told.
     pub async fn scene(&self) -> Scene {
         let account = self.plane.account(&self.plane.sightings().await);
-        Scene { status: self.status().await, account }
+        Scene { status: self.status().await, history: self.history(), account }
     }
 
     async fn own_status(&self) -> SwitchStatus {

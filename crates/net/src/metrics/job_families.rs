@@ -3,6 +3,7 @@
 use super::exposition::Kind::{Counter, Gauge};
 use super::exposition::Series;
 use super::{Family, STATES, Scene};
+use crate::history::JobHistory;
 use crate::status::JobStatus;
 
 /// Of each job by its name and id, because a name may stand for a new job while an old one of that name still ends.
@@ -50,6 +51,27 @@ pub(super) const JOBS: &[Family] = &[
         "Blocks that the slowest rank is behind the first.",
         |scene| each(scene, |job| job.lag.map_or(0.0, |lag| lag.blocks.into())),
     ),
+    Family::new(
+        "job_stalled_seconds",
+        Gauge,
+        &["name", "id"],
+        "Seconds without a completed sum while one waits for somebody; 0 if none waits.",
+        |scene| past(scene, |job| Some(job.still_s.unwrap_or(0.0))),
+    ),
+    Family::new(
+        "job_straggler_share",
+        Gauge,
+        &["name", "id"],
+        "Share of the last minute in which sums waited for the slowest rank and not for all: that minute's seconds lost to it.",
+        |scene| past(scene, |job| Some(job.stragglers.first().map_or(0.0, |slowest| slowest.share))),
+    ),
+    Family::new(
+        "job_straggler_rank",
+        Gauge,
+        &["name", "id"],
+        "The slowest rank of the last minute, as the value; absent while sums wait for all alike.",
+        |scene| past(scene, |job| job.stragglers.first().map(|slowest| slowest.rank.into())),
+    ),
     Family::new("job_slots", Gauge, &["name", "id"], "Slots of the job.", |scene| each(scene, |job| job.slots.into())),
     Family::new("job_slots_waiting", Gauge, &["name", "id"], "Slots with a sum that is not complete.", |scene| {
         each(scene, |job| job.slots_waiting.into())
@@ -91,6 +113,15 @@ pub(super) fn with(job: &JobStatus, more: &[&str]) -> Vec<String> {
 
 fn each(scene: &Scene, value: fn(&JobStatus) -> f64) -> Vec<Series> {
     scene.status.jobs.iter().map(|job| (with(job, &[]), value(job))).collect()
+}
+
+/// Of each job what the last looks showed.
+fn past(scene: &Scene, value: fn(&JobHistory) -> Option<f64>) -> Vec<Series> {
+    let of = |job: &JobStatus| {
+        let seen = scene.history.jobs.iter().find(|seen| (&seen.name, seen.id) == (&job.name, job.id))?;
+        Some((with(job, &[]), value(seen)?))
+    };
+    scene.status.jobs.iter().filter_map(of).collect()
 }
 
 fn states(scene: &Scene, states: fn(&JobStatus) -> Vec<&str>) -> Vec<Series> {

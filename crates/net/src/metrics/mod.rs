@@ -14,6 +14,7 @@ pub use self::exposition::{Kind, PREFIX};
 use self::job_families::JOBS;
 use self::switch_families::SWITCH;
 use crate::control_plane::Account;
+use crate::history::History;
 use crate::status::{JobStatus, MetricNumber, MetricStatus, SwitchStatus};
 
 /// What a member, a server or a switch below is.
@@ -22,6 +23,7 @@ const STATES: [&str; 3] = ["present", "left", "lost"];
 /// What the series are made from.
 pub(crate) struct Scene {
     pub status: SwitchStatus,
+    pub history: History,
     pub account: Account,
 }
 

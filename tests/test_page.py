@@ -1,0 +1,157 @@
+"""The page at ``http://SWITCH:17777/`` in a real browser: what people see, also of names that mean harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import browser
+import program
+import rank
+from browser import Browser
+from program import Daemon
+
+pytestmark = pytest.mark.skipif(browser.program() is None, reason="chromium is missing: apt-get install chromium")
+
+
+@pytest.fixture
+def window(tmp_path: Path) -> Iterator[Browser]:
+    """A browser."""
+    with Browser(tmp_path / "profile") as opened:
+        yield opened
+
+
+def test_an_empty_switch_says_how_to_begin(window: Browser) -> None:
+    daemon = Daemon()
+    try:
+        window.open(f"http://{daemon.address}/")
+        text = window.await_text("No job is here")
+        assert f"tributary allreduce --switch {daemon.address} --job first --rank 0 --world 1" in text
+        assert "0 of at most" in text
+        assert window.troubles == []
+    finally:
+        daemon.stop()
+    # What was seen stays, with the time that it is of.
+    window.await_text("The switch does not answer. What is below is of")
+
+
+def test_people_see_who_waits_for_whom_and_what_flows(window: Browser, daemon: Daemon, job: str) -> None:
+    ones = np.ones(10, np.float32)
+    with ThreadPoolExecutor() as pool:
+        joining = [pool.submit(rank.connect, number, 3, daemon.address, job) for number in range(3)]
+        groups = [joined.result() for joined in joining]
+        punctual = [pool.submit(groups[number].allreduce, ones) for number in (0, 2)]
+        window.open(f"http://{daemon.address}/")
+        window.await_text("waits for rank 1")
+        window.await_text("Waited for in the last minute: rank 1 (100 %)")
+        card = f"[...document.querySelectorAll('section')].find((card) => card.innerText.includes({json.dumps(job)}))"
+        states = window.evaluate(f"[...{card}.querySelectorAll('li')].map((rank) => rank.className)")
+        assert states == ["present", "waited", "present"]
+        said = window.evaluate(f"{card}.querySelectorAll('li')[1].getAttribute('aria-label')")
+        assert said.startswith("rank 1: waited for, 127.0.0.1:")
+        groups[1].allreduce(ones)
+        assert all((late.result() == 3).all() for late in punctual)
+        # Something flows for some looks, and the graph rises.
+        until = time.monotonic() + 3
+        data = np.ones(200_000, np.float32)
+        while time.monotonic() < until:
+            list(pool.map(lambda group: group.allreduce(data), groups))
+        drawn = window.evaluate(f"{card}.querySelector('svg').getAttribute('aria-label')")
+        assert drawn.startswith("Tensor summed: now ")
+        heights = window.evaluate(f"new Set({card}.querySelector('path').getAttribute('d').match(/,[0-9.]+/g)).size")
+        assert heights > 1, "the line is not flat"
+        for group in groups:
+            pool.submit(group.close)
+    assert window.troubles == []
+
+
+def test_the_page_loads_nothing_and_runs_nothing_but_its_own(daemon: Daemon) -> None:
+    with urllib.request.urlopen(f"http://{daemon.address}/") as answer:
+        page, headers = answer.read().decode(), answer.headers
+    policy = headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'nonce-")
+    assert "unsafe" not in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    nonce = policy.split("'nonce-")[1].split("'")[0]
+    assert page.count(f'nonce="{nonce}"') == 2
+    with urllib.request.urlopen(f"http://{daemon.address}/") as answer:
+        assert nonce not in answer.read().decode(), "each answer has another one"
+    for outside in ("http://", "https://", "//cdn", "import ", "innerHTML", "eval("):
+        assert outside not in page.replace("http://www.w3.org/2000/svg", ""), outside
+
+
+EVIL = '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
+
+
+class Liar(BaseHTTPRequestHandler):
+    """A switch that has heard names which no switch takes: it serves the page of a real one, and lies."""
+
+    page = b""
+    status: ClassVar[dict[str, Any]] = {}
+    history: ClassVar[dict[str, Any]] = {}
+
+    def do_GET(self) -> None:
+        """Answer."""
+        if self.path == "/":
+            # Without the policy: what holds then holds by the page alone.
+            self._say("text/html; charset=utf-8", self.page)
+        else:
+            answer = self.status if self.path == "/status" else self.history
+            self._say("application/json", json.dumps(answer).encode())
+
+    def _say(self, kind: str, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+def test_names_that_are_html_stay_text(window: Browser, daemon: Daemon, job: str) -> None:
+    with rank.connect(0, 1, daemon.address, job):
+        entry = program.await_job(daemon, job, lambda entry: entry["state"] == "running")
+        with urllib.request.urlopen(f"http://{daemon.address}/status") as answer:
+            status = json.load(answer)
+        with urllib.request.urlopen(f"http://{daemon.address}/history") as answer:
+            history = json.load(answer)
+        with urllib.request.urlopen(f"http://{daemon.address}/") as answer:
+            Liar.page = answer.read()
+    entry |= {"name": EVIL, "protocol": EVIL, "state": EVIL, "broken": EVIL}
+    entry["members"] = [entry["members"][0] | {"addr": EVIL, "state": EVIL}]
+    status["jobs"] = [entry]
+    status["switch"]["version"] = status["switch"]["listen"] = EVIL
+    Liar.status, Liar.history = status, history
+    with ThreadingHTTPServer(("127.0.0.1", 0), Liar) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        window.open(f"http://127.0.0.1:{server.server_address[1]}/")
+        window.await_text(EVIL)
+        assert window.evaluate("document.querySelectorAll('img, section script, header script').length") == 0
+        assert window.evaluate("document.title").endswith(EVIL)
+        server.shutdown()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
+def test_from_outside_the_page_asks_for_the_token(tmp_path: Path) -> None:
+    """In a namespace whose own address is not private: there the switch asks everybody for a token."""
+    inner = [sys.executable, str(Path(__file__).with_name("host_page.py")), str(tmp_path)]
+    setup = 'ip link set lo up && ip address add 198.51.100.1/32 dev lo && exec "$@"'
+    ran = subprocess.run(
+        ["unshare", "--net", "sh", "-c", setup, "sh", *inner], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == "asked, refused, shown"
