@@ -82,8 +82,8 @@ class Browser:
         return answer["result"].get("value")
 
     def text(self) -> str:
-        """What a person reads in the page."""
-        return str(self.evaluate("document.body.innerText"))
+        """What a person reads in the page; nothing, while it begins."""
+        return str(self.evaluate("document.body === null ? '' : document.body.innerText"))
 
     def await_text(self, part: str) -> str:
         """Wait until the page says so."""
