@@ -85,6 +85,14 @@ impl<I: SlotNumber> SlotLists<I> {
         self.lists[list].last = slot;
     }
 
+    /// Moves a slot to the end of the list that it is in, if any.
+    pub fn to_end(&mut self, slot: I) {
+        let list = self.links[slot.index()].list;
+        if list != NO_LIST {
+            self.push(list.into(), slot);
+        }
+    }
+
     /// Takes a slot out of the list that it is in, if any.
     pub fn remove(&mut self, slot: I) {
         let Link { list, next, prev } = self.links[slot.index()];

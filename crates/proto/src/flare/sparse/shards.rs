@@ -80,6 +80,11 @@ impl Sent {
         is_news
     }
 
+    /// The last one that went: whoever gets it sees which are missing before it.
+    pub fn last(&self) -> Lacking {
+        Lacking { from: self.next.saturating_sub(1), bits: u64::from(self.next > self.released) }
+    }
+
     /// Shards that went, and that a receiver of such news lacks.
     pub fn lacking(&self, next: u32, bits: u64) -> Lacking {
         let sent = self.next.saturating_sub(next).min(WINDOW);

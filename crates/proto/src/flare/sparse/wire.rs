@@ -62,7 +62,8 @@ pub struct Header {
     pub count: u32,
     /// The receiver is to say what has come; in `Taken`, to send all else again.
     pub asks: bool,
-    /// The values are the result: no other shard has the same indices, and averages are divided.
+    /// The values are the result: no other shard has the same indices, and averages are divided. In `Taken`: all children have
+    /// brought all of theirs.
     pub is_finished: bool,
     /// The collective that the block belongs to.
     pub spec: Spec,

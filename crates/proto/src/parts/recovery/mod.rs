@@ -41,6 +41,8 @@ struct Flight {
     number: u64,
     sends: u32,
     in_step: bool,
+    /// When part of its answer came last: timeouts count from there.
+    stirred_at: Time,
 }
 
 #[derive(Clone, Copy, Default, Hash)]
@@ -138,7 +140,7 @@ impl Recovery {
             if in_step && self.timed.is_none() {
                 self.timed = Some((slot, now));
             }
-            flight.in_step = in_step;
+            (flight.in_step, flight.stirred_at) = (in_step, Time::ZERO);
         }
         (flight.sends, flight.sent_at, flight.number) = (flight.sends + 1, now, state.sent);
         state.sent += 1;
@@ -157,13 +159,9 @@ impl Recovery {
     pub fn answered(&mut self, now: Time, slot: u16, queue: &mut SendQueue) -> Option<Span> {
         let tree = self.tree_of_slot(slot).index();
         let flight = self.flights[usize::from(slot)];
-        let state = &mut self.trees[tree];
-        state.gaps.answered(now);
-        state.stirred_at = now;
-        if state.probes > 0 {
-            (state.probes, state.resumed_at) = (0, now);
+        self.trees[tree].gaps.answered(now);
+        if self.hear(now, tree) {
             self.timed = None;
-            self.doubt = (self.doubt + 1).min(MOST_DOUBT);
         } else if flight.sends == 1 && !flight.in_step {
             // Where tensors are so small that no round trip is ever measured, an answer in time is a sign of it.
             self.doubt = self.doubt.saturating_sub(1);
@@ -190,6 +188,26 @@ impl Recovery {
             self.resend_overtaken(tree, flight.number, queue);
         }
         Some(took)
+    }
+
+    /// Part of a slot's answer came, or a sign of it: the slot waits on, and its time begins again.
+    pub fn stirred(&mut self, now: Time, slot: u16) {
+        let tree = self.tree_of_slot(slot).index();
+        self.hear(now, tree);
+        self.flights[usize::from(slot)].stirred_at = now;
+        self.lists.to_end(slot);
+    }
+
+    /// A tree says something; true if it had seemed quiet, which the next patience learns from.
+    fn hear(&mut self, now: Time, tree: usize) -> bool {
+        let state = &mut self.trees[tree];
+        state.stirred_at = now;
+        let was_quiet = std::mem::take(&mut state.probes) > 0;
+        if was_quiet {
+            state.resumed_at = now;
+            self.doubt = (self.doubt + 1).min(MOST_DOUBT);
+        }
+        was_quiet
     }
 
     /// A slot's answer came because it was asked for: the timeout was right, and says nothing about round trips.
@@ -319,7 +337,8 @@ impl Recovery {
     /// however long the queue that it stands in.
     fn due(&self, tree: usize, back_off: usize, slot: u16) -> Time {
         let TreeFlow { resumed_at, in_order_at, .. } = self.trees[tree];
-        let from = self.flights[usize::from(slot)].sent_at.max(resumed_at);
+        let flight = &self.flights[usize::from(slot)];
+        let from = flight.sent_at.max(flight.stirred_at).max(resumed_at);
         let from = if back_off == 0 { from.max(in_order_at) } else { from };
         from + self.rtt.rto(back_off as u32 + 1 + self.doubt)
     }

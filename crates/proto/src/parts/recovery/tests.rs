@@ -102,3 +102,17 @@ fn a_quiet_that_was_none_makes_the_next_one_wait_for_longer() {
     assert!(again[0] > 1, "{again:?}");
     assert!(again[5..].iter().all(|&again| again <= 1), "{again:?}");
 }
+
+/// An answer of a hundred packets takes ten milliseconds: the time between two of them is no round trip.
+#[test]
+fn parts_of_an_answer_keep_a_slot_waiting_and_are_no_round_trips() {
+    let (mut recovery, mut queue) = (recovery(0, 1), SendQueue::new(8));
+    recovery.sent(Time::ZERO, 0, false);
+    let part = |i: u64| Time::ZERO + Span::from_micros(100 * i);
+    for i in 1..=100 {
+        assert!(recovery.poll_timeout().unwrap() > part(i), "part {i} is in time");
+        recovery.stirred(part(i), 0);
+    }
+    recovery.answered(part(100), 0, &mut queue);
+    assert_eq!(round(&mut recovery, part(200), Span::from_millis(15)), 0);
+}

@@ -76,8 +76,10 @@ fn every_kind() {
     give(&mut switch, 0, asks.expect("it waits"));
     let taken = made(&mut switch, Kind::Taken);
     packets.push(("TAKEN: both shards of rank 0 have come", taken.clone()));
-    hosts[0].handle_packet(late, FROM, received(&taken)).unwrap();
-    let want = all_sent(&mut hosts[0], late).pop().expect("it asks for the sum");
+    let mut all_taken = taken;
+    all_taken[36] |= 0x40;
+    hosts[0].handle_packet(late, FROM, received(&all_taken)).unwrap();
+    let want = all_sent(&mut hosts[0], late).pop().expect("it asks for the sum, which has gone");
     packets.push(("WANT of rank 0: no shard of the sum has come", want));
 
     give(&mut switch, 1, &of_1[0]);

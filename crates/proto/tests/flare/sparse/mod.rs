@@ -2,6 +2,7 @@
 
 mod golden;
 mod levels;
+mod patience;
 mod rules;
 mod storage;
 mod strangers;

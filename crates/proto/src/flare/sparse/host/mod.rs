@@ -159,21 +159,21 @@ impl SparseHost {
         Ok(())
     }
 
-    /// The switch has some of the slot's shards.
+    /// The switch has some of the slot's shards. That it has them all, and waits too, is no reason to begin the time again.
     fn taken(&mut self, now: Time, header: &Header, bits: u64) -> Result<(), DropReason> {
-        let is_news = self.slots[usize::from(header.idx)].taken(header.shard, bits, header.asks);
-        self.queue.push(header.idx);
-        if is_news {
+        let slot = &mut self.slots[usize::from(header.idx)];
+        slot.taken(header, bits);
+        if slot.has_more() {
+            self.queue.push(header.idx);
             self.rearm(now, header.idx);
         }
         Ok(())
     }
 
-    /// Something came: time counts anew.
+    /// The slot goes on: its time begins again.
     fn rearm(&mut self, now: Time, idx: u16) {
         if self.slots[usize::from(idx)].is_armed {
-            self.recovery.recovered(now, idx);
-            self.recovery.sent(now, idx, false);
+            self.recovery.stirred(now, idx);
         }
     }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::sum::Sum;
 use crate::flare::sparse::layout::Layout;
 use crate::flare::sparse::shards::{Lacking, Sent};
+use crate::flare::sparse::wire::Header;
 use crate::parts::form::Form;
 
 /// Every so many shards the switch says what has come, so that the window moves before it is used up.
@@ -119,27 +120,32 @@ impl Slot {
         std::mem::take(&mut self.says_have).then_some(Say::Have)
     }
 
-    /// Nothing was heard for too long: all that is not known to be at the switch goes again, or the sum is asked for.
+    /// Nothing was heard for too long: the last shard that went asks what has come, or the sum is asked for.
     pub fn time_out(&mut self) {
         if !self.is_active {
             return;
         }
         match self.sent.released == self.shards {
             true => self.says_want = true,
-            false => self.again = self.sent.lacking(self.sent.released, 0),
+            false => self.again = self.again.and(self.sent.last()),
         }
     }
 
-    /// The switch says what has come; true if it is news. `all`: it had no room for the others.
-    pub fn taken(&mut self, next: u32, bits: u64, all: bool) -> bool {
-        let is_news = self.sent.release(next);
-        if next <= self.sent.next {
-            let lacking = if all { self.sent.lacking(next, bits) } else { self.sent.overtaken(next, bits) };
+    /// The switch says what has come, or that it has room again for all that has not. If it has had everybody's, the sum has gone,
+    /// and may be lost: shards ask when they go again, because the sum is late.
+    pub fn taken(&mut self, header: &Header, bits: u64) {
+        let is_news = self.sent.release(header.shard);
+        if header.shard <= self.sent.next {
+            let sent = &self.sent;
+            let lacking = if header.asks { sent.lacking(header.shard, bits) } else { sent.overtaken(header.shard, bits) };
             self.again = self.again.and(lacking).from(self.sent.released);
         }
-        // It was asked because the sum is late: it may be lost.
-        self.says_want |= is_news && self.sent.released == self.shards;
-        is_news
+        self.says_want |= is_news && header.is_finished && self.sent.released == self.shards;
+    }
+
+    /// Something is to be sent.
+    pub fn has_more(&self) -> bool {
+        !self.again.is_empty() || self.sent.may_go_on(self.shards) || self.says_want || self.says_have
     }
 
     /// The switch is to hear up to where the sum is there.

@@ -1,6 +1,6 @@
 //! What a switch sends of its blocks: shards as they become ready, shards once more, and which have come.
 
-use super::version::{Again, Resume};
+use super::version::{Again, Resume, State};
 use super::{SparseSwitch, Version};
 use crate::contract::ids::ChildId;
 use crate::contract::packet::Ecn;
@@ -26,9 +26,10 @@ impl SparseSwitch {
 
     fn answer(&mut self, at: usize, buf: &mut [u8]) -> Option<Emission> {
         if let Some((child, resume)) = self.next_owed(at) {
-            let received = self.versions[at].children[child].received;
+            let version = &self.versions[at];
+            let (received, is_finished) = (version.children[child].received, version.state == State::Closed);
             let asks = resume == Resume::All;
-            let header = Header { shard: received.next, asks, ..self.blank(at, ChildId(child as u16)) };
+            let header = Header { shard: received.next, asks, is_finished, ..self.blank(at, ChildId(child as u16)) };
             return Some(self.tell(Kind::Taken, header, received.bits, Verdict::Port(self.members[child]), buf));
         }
         if let Some((to, shard)) = self.next_again(at) {

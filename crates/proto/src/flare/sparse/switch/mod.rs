@@ -232,7 +232,7 @@ impl SparseSwitch {
             // Who waits may wait because that was lost.
             version.tells_have |= all_have > before || is_repeated || kind == Kind::Want;
             if kind == Kind::Want {
-                version.send_again(Again::Parent, version.sent.lacking(version.sent.released, 0));
+                version.send_again(Again::Parent, version.sent.last());
                 let earlier = version.wants.filter(|&(next, _)| next < header.shard);
                 version.wants = Some(earlier.unwrap_or((header.shard, bits)));
             }
