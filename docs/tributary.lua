@@ -46,6 +46,12 @@ local PIECE = {
     { "piece.index", 22, 1, "Which piece" },
     { "piece.count", 23, 1, "Pieces" },
 }
+local PROGRESS = {
+    { "progress.begun", 16, 8, "Collectives that the rank has begun" },
+    { "progress.over", 24, 8, "Those that are over" },
+    { "progress.rank", 40, 2, "Rank" },
+    { "progress.age", 44, 4, "Microseconds in the oldest that is not over" },
+}
 local HELLO = {
     { "hello.node", 16, 4, "Node of the sender" },
     { "hello.ready", 20, 1, "Knows the running jobs" },
@@ -181,7 +187,7 @@ local function declare(list)
 end
 
 for _, list in ipairs({
-    COMMON, COLLECTIVE, PING, CHALLENGE, PIECE, HELLO, ADVERT, CARRY, SLOT, REPORT, MISMATCH,
+    COMMON, COLLECTIVE, PING, CHALLENGE, PIECE, PROGRESS, HELLO, ADVERT, CARRY, SLOT, REPORT, MISMATCH,
     RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, PARTING, CANARY, PANAMA, FLARE, FLARE_SPARSE, ATP,
 }) do
     declare(list)
@@ -268,6 +274,7 @@ local SHARED = {
     [4] = { "CHALLENGE", function(tree, tvb) add(tree, tvb, CHALLENGE) end },
     [5] = { "RESPONSE", function(tree, tvb) add(tree, tvb, CHALLENGE) end },
     [6] = { "PIECE", function(tree, tvb) add(tree, tvb, PIECE) rest(tree, tvb, 24, fields.payload) end },
+    [7] = { "PROGRESS", function(tree, tvb) collective(tree, tvb, 32) add(tree, tvb, PROGRESS) end },
 }
 
 -- SwitchML and parameter servers: what comes behind the header.

@@ -56,6 +56,8 @@ def test_people_see_who_waits_for_whom_and_what_flows(window: Browser, daemon: D
         punctual = [pool.submit(groups[number].allreduce, ones) for number in (0, 2)]
         window.open(f"http://{daemon.address}/")
         window.await_text("waits for rank 1")
+        window.await_text("In allreduce 1: sum of 10 f32, for ")
+        window.await_text("rank 1 not in it yet")
         window.await_text("Waited for in the last minute: rank 1 (100 %)")
         card = f"[...document.querySelectorAll('section')].find((card) => card.innerText.includes({json.dumps(job)}))"
         states = window.evaluate(f"[...{card}.querySelectorAll('li')].map((rank) => rank.className)")
@@ -64,6 +66,7 @@ def test_people_see_who_waits_for_whom_and_what_flows(window: Browser, daemon: D
         assert said.startswith("rank 1: waited for, 127.0.0.1:")
         groups[1].allreduce(ones)
         assert all((late.result() == 3).all() for late in punctual)
+        window.await_text("1 collective done")
         # Something flows for some looks, and the graph rises.
         until = time.monotonic() + 3
         data = np.ones(200_000, np.float32)

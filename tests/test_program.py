@@ -294,8 +294,16 @@ def test_top_tells_which_rank_the_others_wait_for(daemon: Daemon, job: str) -> N
         assert 0 < view["still_s"] <= view["watched_s"]
         assert len(view["goodput_gbps"]) == len(view["drops_per_s"]) >= 1
         assert view["stragglers"] == [{"rank": 1, "share": 1.0}]
+        operation = view["operation"]
+        assert (operation["name"], operation["number"], operation["elements"]) == ("allreduce", 1, 10)
         screen = program.run("top", "--switch", daemon.address, "--once").stdout
-        assert "1 (100 %)" in next(line for line in screen.splitlines() if line.startswith(job))
+        row = next(line for line in screen.splitlines() if line.startswith(job))
+        assert "1 (100 %)" in row
+        assert "allreduce 1" in row
+        # Ranks say how far they are twice a second.
+        late = f"{job}: rank 1 has not begun allreduce 1, sum of 10 f32 elements; ranks 0, 2 have, "
+        for command in ["top", "--once"], ["status"]:
+            assert late in program.run(*command, "--switch", daemon.address).stdout
         assert (groups[1].allreduce(ones) == 3).all()
         assert all((late.result() == 3).all() for late in punctual)
         for group in groups:

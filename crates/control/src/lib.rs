@@ -40,6 +40,7 @@ pub use memory::{JobShape, MAX_ELEMENTS_PER_PACKET};
 pub use name::{BadName, JobName};
 pub use network::{Network, NotANetwork};
 pub use plan::{Admitted, Effect, Plan, Ticket};
+pub use ranks::Ranks;
 pub use refusal::Refusal;
 pub use report::{AboveView, JobServerView, JobView, MemberState, MemberView, OfferView, Phase, SwitchView};
 pub use request::JoinRequest;

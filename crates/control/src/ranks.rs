@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Ranks in a sentence: `rank 3`, `ranks 0, 1, 5`, or the first sixteen and how many more.
-pub(crate) struct Ranks<'a>(pub &'a [u16]);
+pub struct Ranks<'a>(pub &'a [u16]);
 
 impl fmt::Display for Ranks<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

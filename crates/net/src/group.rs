@@ -4,6 +4,7 @@
 //! `link` (packets in runs). `submit` starts collectives over memory by its address. `connect` is how it comes to be, `pending` a collective that is under way.
 //! `watch` hears from the switch who is gone, `outlook` judges what can still complete, `explain` says what an error means.
 
+mod callers;
 mod connect;
 mod engine;
 mod error;

@@ -24,6 +24,7 @@ pub mod metrics;
 mod outbox;
 pub mod pool_size;
 pub mod process;
+mod progress;
 pub mod rendezvous;
 pub mod server;
 pub mod shard;

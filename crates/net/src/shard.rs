@@ -3,6 +3,7 @@
 //! The control plane holds a [`ShardHandle`] for each. Shards share nothing; every call is a message to the thread.
 
 mod forward;
+mod jobs;
 mod ports;
 mod rates;
 mod thread;
@@ -17,13 +18,14 @@ use tributary_proto::contract::ids::{ChildId, JobId, PortSet, TreeId};
 use tributary_proto::contract::pipeline::{JobReport, Pipeline};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::SharedReport;
-use tributary_proto::contract::time::Time;
+use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switch_options::SwitchOptions;
 
 pub(crate) use self::rates::Rates;
 use self::thread::{Command, Star};
 pub use crate::event_loop::answer::{Answer, Stopped};
 use crate::event_loop::handle::Handle;
+use crate::progress::{OfRanks, Progress};
 use crate::udp::{SocketCounters, UdpPort};
 
 /// How a shard is started.
@@ -89,6 +91,8 @@ pub struct ShardJob {
     pub blocks_per_s: f64,
     /// Switches of the fabric that cannot be reached, with the ranks behind them.
     pub absent: Vec<SwitchPlace>,
+    /// How far each rank is in its collectives.
+    pub progress: OfRanks,
 }
 
 /// What an operator sees of one shard.
@@ -106,6 +110,14 @@ pub struct ShardReport {
     pub socket: SocketCounters,
     /// What jobs share here: the protocol's code, the state, and its bytes.
     pub shared: Vec<(u8, SharedReport, usize)>,
+}
+
+impl ShardReport {
+    /// What ranks of a job said of their collectives, and how long before the report.
+    pub(crate) fn said_of(&self, job: Option<JobId>) -> impl Iterator<Item = (Span, Progress)> + Clone {
+        let parts = self.jobs.iter().filter(move |part| Some(part.id) == job);
+        parts.flat_map(|part| part.progress.iter().map(|&(at, progress)| (self.now.since(at), progress)))
+    }
 }
 
 /// Why a call to a shard failed.

@@ -70,6 +70,9 @@ fn a_job_that_joins_at_a_leaf_is_formed_at_the_seat_installed_everywhere_and_rem
     let jobs = |switch: &RunningFabricSwitch| client::status(switch.udp_addr()).unwrap().jobs;
     assert_eq!((jobs(&top)[0].name.as_str(), jobs(&leaf)[0].name.as_str()), ("alone", "alone"));
     until(&top, "the member's sign of life", |status| status.jobs[0].members[0].heard_s_ago.is_some());
+    for switch in [&leaf, &top] {
+        until(switch, "how far the member is", |status| status.jobs[0].collectives == 1);
+    }
     group.close();
     for switch in [&top, &leaf] {
         until(switch, "the removal", |status| status.jobs.is_empty());

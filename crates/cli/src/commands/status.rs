@@ -61,6 +61,7 @@ fn text(status: &SwitchStatus) -> String {
     lines.extend(status.jobs.iter().flat_map(levels));
     lines.extend(status.jobs.iter().flat_map(servers));
     lines.extend(status.jobs.iter().filter_map(slowest));
+    lines.extend(status.jobs.iter().filter_map(|job| job.operation.as_ref()?.who_lacks(&job.name)));
     for job in &status.jobs {
         lines.extend(trees::draw(job));
         lines.extend(job.broken.iter().map(|why| format!("{} CANNOT GO ON: {why}", job.name)));

@@ -18,7 +18,8 @@ Examples:
   tributary top --switch 10.0.0.1 --once        one screen
   tributary top --switch 10.0.0.1 --json | jq '.jobs[] | select(.still_s > 5) | {name, waiting_for}'
 
-STILL FOR is how long no sum was completed while some rank is waited for; WAITS FOR are those ranks.
+COLLECTIVE is the one that ranks are in, by its number in the job, or how many are done; a line below
+says who has not begun one that others are in. STILL FOR is how long no sum was completed while some rank is waited for; WAITS FOR are those ranks.
 SLOW are the ranks that the others waited for in the last minute, and at how many of all looks. The
 switch takes one look a second, and remembers them: --json has goodput and packets of no use look by
 look, and http://SWITCH shows the same as a page. Ranks of one speed are waited for about equally
@@ -89,6 +90,7 @@ fn screen(switch: SocketAddr, History { switch: own, jobs, .. }: &History) -> St
     )];
     if !jobs.is_empty() {
         lines.extend([String::new(), table(jobs)]);
+        lines.extend(jobs.iter().filter_map(|job| job.operation.as_ref()?.who_lacks(&job.name)));
     }
     lines.join("\n")
 }
@@ -104,6 +106,7 @@ fn table(jobs: &[JobHistory]) -> String {
         "PROTOCOL",
         "RANKS",
         "MISSING",
+        "COLLECTIVE",
         "GBIT/S",
         "SUMS/S",
         "STILL FOR",
@@ -117,6 +120,7 @@ fn table(jobs: &[JobHistory]) -> String {
             job.protocol.clone(),
             job.world.to_string(),
             list(&job.missing),
+            collective(job),
             format!("{:.2}", last(&job.goodput_gbps)),
             format!("{:.0}", job.blocks_per_s),
             job.still_s.map_or("-".to_string(), |still_s| format!("{still_s:.1} s")),
@@ -126,6 +130,14 @@ fn table(jobs: &[JobHistory]) -> String {
         ]);
     }
     table.render()
+}
+
+fn collective(job: &JobHistory) -> String {
+    match &job.operation {
+        Some(operation) => format!("{} {}", operation.name, operation.number),
+        None if job.collectives > 0 => format!("{} done", job.collectives),
+        None => "-".to_string(),
+    }
 }
 
 /// `2 (81 %), 0 (3 %)`

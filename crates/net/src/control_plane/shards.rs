@@ -6,8 +6,9 @@ use tributary_control::{JobName, Plan};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::contract::time::Time;
+use tributary_proto::contract::time::{Span, Time};
 
+use crate::progress::Progress;
 use crate::shard::{Answer, JobInstall, ShardError, ShardHandle, ShardReport};
 
 /// What the control plane needs of a shard, or of what stands for one. Answers come in the order of asking.
@@ -126,6 +127,14 @@ pub(crate) struct Sighting {
 pub(crate) struct Sightings {
     pub at: Option<Time>,
     pub shards: Vec<Sighting>,
+}
+
+impl Sightings {
+    /// What ranks of a job said of their collectives, and how long before the look.
+    pub fn said_of(&self, job: Option<JobId>) -> impl Iterator<Item = (Span, Progress)> + Clone {
+        let reports = self.shards.iter().filter_map(|shard| shard.report.as_ref());
+        reports.flat_map(move |report| report.said_of(job))
+    }
 }
 
 impl Sighting {

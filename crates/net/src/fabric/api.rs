@@ -9,12 +9,14 @@ use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
+use tributary_proto::contract::time::Time;
 use tributary_proto::protocols;
 
 use super::job::FabricJob;
 use super::thread::FabricReport;
 use super::tree_body::TreeBody;
 use crate::api::{FabricReply, from_hex, hex};
+use crate::progress::Progress;
 use crate::shard::JobInstall;
 use crate::status::MetricStatus;
 use crate::status::lag::LagStatus;
@@ -167,6 +169,19 @@ pub struct JobSign {
     /// The rank there that results wait for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<LagStatus>,
+    /// How far the ranks there are in their collectives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub progress: Vec<ProgressSign>,
+}
+
+/// How far a rank is in its collectives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgressSign {
+    /// Seconds since it said so.
+    pub heard_s_ago: f64,
+    /// What it said: the packet behind the common header.
+    pub body: Vec<u8>,
 }
 
 impl JobSign {
@@ -176,6 +191,10 @@ impl JobSign {
         let sign = |job: &crate::shard::ShardJob| {
             let machine = job.report.machine.clone().unwrap_or_default();
             let ago = |seen: &Option<_>| seen.map(|seen| now.since(seen).as_secs_f64());
+            let said = |(at, progress): &(Time, Progress)| ProgressSign {
+                heard_s_ago: now.since(*at).as_secs_f64(),
+                body: progress.body().to_vec(),
+            };
             JobSign {
                 job_id: job.id.0,
                 packets: job.report.packets,
@@ -187,6 +206,7 @@ impl JobSign {
                 metrics: MetricStatus::all(&machine.metrics),
                 heard_s_ago: job.report.last_seen.iter().map(ago).collect(),
                 lag: machine.lag.map(LagStatus::from),
+                progress: job.progress.iter().map(said).collect(),
             }
         };
         report.shard.jobs.iter().map(sign).collect()

@@ -11,6 +11,7 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::crossbar::Crossbar;
+use crate::progress::OfRanks;
 use crate::shard::{JobInstall, Rates};
 
 /// A switch whose cables are silent for so long, beyond what neighbours wait before they call it dead, was not only busy.
@@ -50,6 +51,8 @@ impl FabricJob {
 pub struct Installed {
     pub job: FabricJob,
     pub rates: Rates,
+    /// How far the ranks here are.
+    pub progress: OfRanks,
     edges: Vec<Edge>,
     /// Why it can never go on.
     pub broken: Option<String>,
@@ -82,7 +85,8 @@ impl Installed {
                 }));
             }
         }
-        Installed { job, rates: Rates::default(), edges, broken: None }
+        let progress = OfRanks::new(job.job.config.world);
+        Installed { job, rates: Rates::default(), progress, edges, broken: None }
     }
 
     /// Looks whether the trees stand; true if that is news.

@@ -17,13 +17,14 @@ use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::switch::Lag;
 use tributary_proto::contract::time::{Span, Time};
 
-use super::api::{BrokenBody, FoundReply, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply};
+use super::api::{BrokenBody, FoundReply, JobBody, JobSign, ProgressSign, SECRET_HEADER, SyncBody, SyncReply};
 use super::handle::{FabricHandle, ONLY};
 use super::job::FabricJob;
 use super::ledger::Jobs;
 use super::planning::{self, Request};
 use crate::api::call;
 use crate::control_plane::Shard;
+use crate::progress::Progress;
 use crate::shard::{Answer, JobInstall, ShardError, ShardJob, ShardReport, Stopped};
 
 const SYNC: &str = "/fabric/sync";
@@ -381,10 +382,14 @@ fn add(now: Time, jobs: &mut [ShardJob], sign: &JobSign) {
             metric.value = metric.value.with(other.value.into());
         }
     }
+    let at = |seconds_ago| Time(now.0.saturating_sub(Span::from_secs_f64(seconds_ago).0));
     for (seen, ago) in job.report.last_seen.iter_mut().zip(&sign.heard_s_ago) {
         if let Some(ago) = ago {
-            let at = Time(now.0.saturating_sub(Span::from_secs_f64(*ago).0));
-            *seen = Some(seen.map_or(at, |seen| seen.max(at)));
+            *seen = Some(seen.map_or(at(*ago), |seen| seen.max(at(*ago))));
         }
+    }
+    for ProgressSign { heard_s_ago, body } in &sign.progress {
+        // A rank speaks to one switch; what no rank of ours can have said is of no use.
+        let _ = Progress::parse_body(body).and_then(|progress| job.progress.hear(at(*heard_s_ago), progress));
     }
 }

@@ -16,7 +16,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
-use tributary_proto::contract::wire::{self, Common};
+use tributary_proto::contract::wire::{self, Common, kind};
 use tributary_proto::protocols;
 
 use super::crossbar::{Crossbar, HELLO_EVERY, PortReport};
@@ -24,6 +24,7 @@ use super::job::{FabricJob, Installed};
 use super::{own, planted};
 use crate::api::version;
 use crate::event_loop::{Core, Site};
+use crate::progress::Progress;
 use crate::shard::{JobInstall, ShardJob, ShardReport};
 use crate::udp::{Message, UdpPort};
 
@@ -132,7 +133,8 @@ impl Site for FabricSite {
         if !admitted {
             self.strangers.count(DropReason::NotAMember);
         }
-        admitted
+        // Whatever is wrong with how far a member is, is the pipeline's to say.
+        admitted && (common.kind != kind::PROGRESS || self.hear_progress(now, &common, packet).is_err())
     }
 
     fn ports(&self) -> &Crossbar {
@@ -242,6 +244,12 @@ impl FabricSite {
         self.broken.send_if_modified(|broken| broken.remove(&id).is_some());
     }
 
+    /// A member says how far it is.
+    fn hear_progress(&mut self, now: Time, common: &Common, packet: &[u8]) -> Result<(), DropReason> {
+        let job = self.jobs.get_mut(&common.job).filter(|job| job.job.job.config.key == common.key);
+        job.ok_or(DropReason::UnknownJob)?.progress.hear(now, Progress::parse(packet)?)
+    }
+
     fn look_at_trees(&mut self, now: Time) {
         let mut news = Vec::new();
         for (&id, job) in &mut self.jobs {
@@ -271,12 +279,13 @@ impl FabricSite {
     fn report(&mut self, core: &Core) -> FabricReport {
         let now = core.clock.now();
         let mut jobs = Vec::new();
-        for (&id, Installed { job, rates, .. }) in &mut self.jobs {
+        for (&id, Installed { job, rates, progress, .. }) in &mut self.jobs {
             let Some(mut report) = core.pipeline.report(id) else { continue };
             report.last_seen = job.hosts.iter().map(|&host| self.crossbar.heard(id, host)).collect();
             rates.update(now, &report);
             let (packets_per_s, blocks_per_s) = (rates.packets_per_s, rates.blocks_per_s);
-            jobs.push(ShardJob { id, report, packets_per_s, blocks_per_s, absent: Vec::new() });
+            let (absent, progress) = (Vec::new(), progress.clone());
+            jobs.push(ShardJob { id, report, packets_per_s, blocks_per_s, absent, progress });
         }
         let mut strangers = self.strangers.clone();
         strangers.add(core.pipeline.strangers());

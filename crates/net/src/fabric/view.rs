@@ -15,6 +15,7 @@ use super::job::FabricJob;
 use super::thread::FabricReport;
 use crate::http::view::{FabricPart, FabricView, PlannedJob, by_reason, shared};
 use crate::status::lag::LagStatus;
+use crate::status::operation;
 use crate::status::{
     FabricStatus, JobStatus, MemberStatus, OrderStatus, PortStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus,
 };
@@ -101,6 +102,7 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
         let sign = signs.iter().find(|sign| sign.job_id == id.0).cloned().unwrap_or_default();
         let own = report.shard.jobs.iter().find(|own| own.id == id);
         let elements = u64::from(config.elements_per_packet);
+        let (collectives, operation) = operation::current(report.shard.said_of(Some(id)));
         let members = job.job.members.iter().zip(&sign.heard_s_ago).enumerate();
         let members = members.filter(|(_, (_, heard))| heard.is_some()).map(|(rank, (&addr, &heard_s_ago))| {
             MemberStatus { rank: rank as u16, addr, state: "present".into(), heard_s_ago }
@@ -121,6 +123,8 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             slots_waiting: sign.waiting,
             waiting_for: Vec::new(),
             lag: own.and_then(|own| own.report.machine.as_ref()?.lag).map(LagStatus::from),
+            collectives,
+            operation,
             elements_per_packet: config.elements_per_packet,
             memory_bytes: 0,
             packets: sign.packets,

@@ -61,7 +61,7 @@ pub fn connect(
     let socket = udp.as_fd().try_clone_to_owned().map_err(socket_error)?;
     let full = pool_size::packet_bytes(options.protocol, answer.elements_per_packet);
     let link = Link::new(udp, header, &answer, full, Trees::of(options.protocol, &config));
-    let mut engine = Engine::new(Clock::start(), link, host);
+    let mut engine = Engine::new(config.rank, Clock::start(), link, host);
     let round_trip = try_way(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| {
         rendezvous.leave(job, key, options.rank);
     })?;

@@ -2,17 +2,17 @@
 //!
 //! The engine never sleeps. Whoever leads (see `shared`) sleeps outside of the lock and then gives it a turn.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tributary_proto::contract::drive;
 use tributary_proto::contract::drive::host::HostIo;
 use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent, SubmitError};
-use tributary_proto::contract::ids::OpId;
+use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::{Addr, Packet, Transmit};
 use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::contract::time::{Span, Time};
 
+use super::callers::Callers;
 use super::link::Link;
 use super::outlook::{News, Outlook};
 use super::pending::Completion;
@@ -23,6 +23,7 @@ const BATCHES_IN_A_TURN: usize = 8;
 
 /// The machine with all that it needs.
 pub struct Engine {
+    rank: Rank,
     pub clock: Clock,
     pub link: Link,
     pub host: Box<dyn Host>,
@@ -30,18 +31,10 @@ pub struct Engine {
     outlook: Outlook,
 }
 
-/// Who waits for a collective.
-#[derive(Default)]
-struct Callers {
-    pending: BTreeMap<OpId, Arc<Completion>>,
-    /// Elements of completed collectives.
-    elements_reduced: u64,
-}
-
 impl Engine {
     /// An engine with nothing to do.
-    pub fn new(clock: Clock, link: Link, host: Box<dyn Host>) -> Engine {
-        Engine { clock, link, host, callers: Callers::default(), outlook: Outlook::default() }
+    pub fn new(rank: Rank, clock: Clock, link: Link, host: Box<dyn Host>) -> Engine {
+        Engine { rank, clock, link, host, callers: Callers::default(), outlook: Outlook::default() }
     }
 
     /// Starts a collective and sends its first packets.
@@ -51,17 +44,17 @@ impl Engine {
         timeout: Span,
         completion: Arc<Completion>,
     ) -> Result<(), SubmitError> {
-        let now = self.clock.now();
+        let (now, spec) = (self.clock.now(), tensor.spec());
         let op = self.host.submit(now, Collective { tensor, deadline: Some(now + timeout) })?;
-        if self.callers.pending.is_empty() {
+        if self.callers.is_empty() {
             self.outlook.progressed(now);
         }
-        self.callers.pending.insert(op, completion);
+        self.callers.add(now, op, spec, completion);
         self.settle(now);
         Ok(())
     }
 
-    /// Does what is due: packets that have arrived, timers, the sign of life.
+    /// Does what is due: packets that have arrived, timers, the sign of life, with which goes how far we are.
     pub fn turn(&mut self, packets: bool) {
         if packets {
             self.receive();
@@ -77,6 +70,7 @@ impl Engine {
         }
         if self.link.ping_due() <= now {
             self.link.keep_alive(now);
+            self.link.tell(&self.callers.progress(now, self.rank));
         }
     }
 
@@ -103,7 +97,7 @@ impl Engine {
     }
 
     fn is_hopeless_at(&self) -> Option<Time> {
-        if self.callers.pending.is_empty() { None } else { self.outlook.hopeless_at() }
+        if self.callers.is_empty() { None } else { self.outlook.hopeless_at() }
     }
 
     /// Nothing more will be submitted: the machine tells its peers what they need to know of that.
@@ -120,17 +114,17 @@ impl Engine {
 
     /// Collectives are under way, or the machine has a timer that peers depend on.
     pub fn is_busy(&self) -> bool {
-        !self.callers.pending.is_empty() || self.host.poll_timeout().is_some()
+        !self.callers.is_empty() || self.host.poll_timeout().is_some()
     }
 
     /// Elements of completed collectives.
     pub fn elements_reduced(&self) -> u64 {
-        self.callers.elements_reduced
+        self.callers.elements_reduced()
     }
 
     /// No collective is under way.
     pub fn is_settled(&self) -> bool {
-        self.callers.pending.is_empty()
+        self.callers.is_empty()
     }
 
     /// Takes what the socket holds, and sends what the machine answers: full runs at once, the rest at the end.
@@ -189,20 +183,6 @@ impl HostIo for Turn<'_> {
     }
 
     fn hear(&mut self, event: HostEvent) {
-        // The tensor is dropped before the caller hears of the end: nothing refers to its memory any more.
-        let (op, outcome) = match event {
-            HostEvent::Done { op, tensor } => {
-                self.callers.elements_reduced += u64::from(tensor.spec().elements);
-                drop(tensor);
-                (op, Ok(()))
-            }
-            HostEvent::Failed { op, tensor, error } => {
-                drop(tensor);
-                (op, Err(error))
-            }
-        };
-        if let Some(completion) = self.callers.pending.remove(&op) {
-            completion.complete(outcome);
-        }
+        self.callers.hear(event);
     }
 }

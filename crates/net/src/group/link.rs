@@ -15,6 +15,7 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
 use crate::outbox::{Addresses, Outbox};
+use crate::progress::Progress;
 use crate::rendezvous::JoinAnswer;
 use crate::udp::probe::{self, PathProbe};
 use crate::udp::{Inbox, Reassembly, Segments, SocketCounters, UdpPort, key_of};
@@ -176,6 +177,14 @@ impl Link {
         for (to, lengths) in due {
             self.apply(to);
             lengths.into_iter().for_each(|len| self.ping_one(to, len));
+        }
+    }
+
+    /// Tells our switch how far we are.
+    pub fn tell(&mut self, progress: &Progress) {
+        if let Some(to) = self.addresses.get(&Addr::Switch(TreeId(0))) {
+            let packet = progress.packet(self.header);
+            self.udp.send(to, &[IoSlice::new(&packet)], packet.len(), Ecn::NotCapable);
         }
     }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{push, rates};
 use crate::status::JobStatus;
+use crate::status::operation::OperationStatus;
 
 /// Seconds over which ranks are judged.
 pub const JUDGED_S: f64 = 60.0;
@@ -28,6 +29,11 @@ pub struct JobHistory {
     pub missing: Vec<u16>,
     /// Ranks that some sum waited for at the last look.
     pub waiting_for: Vec<u16>,
+    /// Collectives that are over, on the rank that is furthest.
+    pub collectives: u64,
+    /// The collective that ranks were in at the last look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<OperationStatus>,
     /// Sums completed so far.
     pub blocks: u64,
     /// The same per second over the last minute.
@@ -78,6 +84,8 @@ pub(super) struct Watched {
     world: u16,
     missing: Vec<u16>,
     waiting_for: Vec<u16>,
+    collectives: u64,
+    operation: Option<OperationStatus>,
 }
 
 impl Watched {
@@ -95,6 +103,7 @@ impl Watched {
         (self.state, self.protocol) = (job.state.clone(), job.protocol.clone());
         self.world = job.world;
         (self.missing, self.waiting_for) = (job.missing.clone(), job.waiting_for.clone());
+        (self.collectives, self.operation) = (job.collectives, job.operation.clone());
     }
 
     pub(super) fn history(&self, name: &str, id: Option<u16>) -> JobHistory {
@@ -110,6 +119,8 @@ impl Watched {
             world: self.world,
             missing: self.missing.clone(),
             waiting_for: self.waiting_for.clone(),
+            collectives: self.collectives,
+            operation: self.operation.clone(),
             blocks: last.blocks,
             blocks_per_s: if watched_s > 0.0 { completed / watched_s } else { 0.0 },
             still_s: (last.at_s > self.moved_at_s).then_some(last.at_s - self.moved_at_s),

@@ -20,6 +20,7 @@ use crate::http::Identity;
 use crate::metrics::Scene;
 use crate::shard::{ShardJob, ShardReport};
 use crate::status::lag::LagStatus;
+use crate::status::operation;
 use crate::status::{
     AboveStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, MetricStatus, OrderStatus, ServerStatus,
     ShardStatus, SharedStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus, TreeChildStatus, TreeStatus,
@@ -204,9 +205,8 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings, listen: SocketAdd
     // A sum of no floats is -0.0, which looks odd in a table.
     let total = |rate: fn(&ShardJob) -> f64| parts.iter().fold(0.0, |total, part| total + rate(part));
     let ate_per_s = total(|part| part.blocks_per_s) * elements as f64;
-    let waiting_for: BTreeSet<ChildId> = machines().flat_map(|machine| machine.missing.iter().copied()).collect();
-    let ranks_of = |wid: ChildId| view.ranks_of.get(wid.index()).cloned().unwrap_or_default();
-    let waiting_for: BTreeSet<u16> = waiting_for.into_iter().flat_map(ranks_of).collect();
+    let waiting_for = waiting_for(&view, machines());
+    let (collectives, operation) = operation::current(sightings.said_of(view.id));
     let trees = machines().flat_map(|machine| &machine.orders).map(|order| own_tree(&view, order, listen)).collect();
     let ago = |heard: Option<Time>| heard.map(|heard| now.since(heard).as_secs_f64());
     let below = view.switches.iter().map(|switch| SwitchBelowStatus {
@@ -236,8 +236,10 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings, listen: SocketAdd
         missing: view.missing,
         slots: view.slots,
         slots_waiting: machines().map(|machine| machine.slots_waiting).sum(),
-        waiting_for: waiting_for.into_iter().collect(),
+        waiting_for,
         lag: machines().filter_map(|machine| machine.lag).max_by_key(|lag| lag.blocks).map(LagStatus::from),
+        collectives,
+        operation,
         elements_per_packet: view.elements_per_packet,
         memory_bytes: view.memory_bytes,
         packets: parts.iter().map(|part| part.report.packets).sum(),
@@ -252,6 +254,13 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings, listen: SocketAdd
         trees,
         broken: None,
     }
+}
+
+/// The ranks that some incomplete sum waits for, ascending.
+fn waiting_for<'a>(view: &JobView, machines: impl Iterator<Item = &'a SwitchReport>) -> Vec<u16> {
+    let children: BTreeSet<ChildId> = machines.flat_map(|machine| machine.missing.iter().copied()).collect();
+    let ranks_of = |wid: ChildId| view.ranks_of.get(wid.index()).cloned().unwrap_or_default();
+    children.into_iter().flat_map(ranks_of).collect::<BTreeSet<u16>>().into_iter().collect()
 }
 
 /// This switch's part of a tree whose packets are summed in their order: what its children are, and what it holds.

@@ -71,6 +71,11 @@ impl Ports {
         self.groups.get(&group).map_or(&[], Vec::as_slice)
     }
 
+    /// Where the switch above a group is, if there is one.
+    pub fn above(&self, group: GroupId) -> Option<&Destination> {
+        self.destination(*self.uplinks.get(&group)?)
+    }
+
     /// Names the members of a group, by rank; `None` when there are no ports left, and then nothing has changed.
     pub fn add_group(&mut self, group: GroupId, members: Vec<Member>) -> Option<Vec<PortId>> {
         self.remove_group(group);

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tributary_proto::contract::config::{
     Below, FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig,
 };
+use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{GroupId, JobId, PortId, PortSet, TreeId};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::pipeline::InstalledJob;
@@ -19,13 +20,14 @@ use tributary_proto::contract::wire::{Common, kind};
 use tributary_proto::switch_options::SwitchOptions;
 
 use super::forward::Forwarder;
+use super::jobs::Jobs;
 use super::ports::{Member, Ports};
-use super::rates::Rates;
 use super::uplink::Uplinks;
-use super::{JobInstall, ShardError, ShardJob, ShardReport};
+use super::{JobInstall, ShardError, ShardReport};
 use crate::challenge::{self, Challenges};
 use crate::event_loop::{Core, Site};
 use crate::pool_size::{longest_elements, packet_bytes};
+use crate::progress::Progress;
 use crate::udp::probe;
 use crate::udp::{Message, Reassembly, UdpPort};
 
@@ -44,8 +46,7 @@ pub struct Star {
     /// What switches above know us by.
     incarnation: Option<u64>,
     ports: Ports,
-    /// Installed jobs, by ascending id, with their rates.
-    jobs: Vec<(JobId, Rates)>,
+    jobs: Jobs,
     forwarder: Forwarder,
     uplinks: Uplinks,
     challenges: Challenges,
@@ -82,7 +83,7 @@ impl Site for Star {
     #[inline]
     fn admits(
         &mut self,
-        _now: Time,
+        now: Time,
         ingress: PortId,
         from: SocketAddr,
         packet: &mut [u8],
@@ -102,6 +103,8 @@ impl Site for Star {
                 self.uplinks.hear(ingress, packet, &mut self.ports);
                 true
             }
+            // Whatever is wrong with it is the pipeline's to say.
+            Some(&kind::PROGRESS) => self.hear_progress(now, ingress, packet, udp).is_err(),
             _ => true,
         }
     }
@@ -161,7 +164,7 @@ impl Star {
             shard,
             incarnation,
             ports: Ports::default(),
-            jobs: Vec::new(),
+            jobs: Jobs::default(),
             forwarder: Forwarder::new(),
             uplinks: Uplinks::default(),
             challenges: Challenges::default(),
@@ -192,7 +195,7 @@ impl Star {
 
     fn install(&mut self, job: JobInstall, core: &mut Core) -> Result<(), ShardError> {
         let JobInstall { protocol, config, members, asked_at, below, parent, .. } = job;
-        let (id, key, group) = (config.job, config.key, group_of(config.job));
+        let (id, key, world, group) = (config.job, config.key, config.world, group_of(config.job));
         self.remove(id, core);
         let no_ports = ShardError::NoPorts(self.shard);
         let to = |((&address, &asked_at), below): ((&SocketAddr, &IpAddr), &Below)| Member {
@@ -221,7 +224,7 @@ impl Star {
         let machine: Option<Box<dyn Switch>> = protocol.switch(Values::Elements, &config);
         let job = InstalledJob { protocol: protocol.code, key, members, others, machine };
         core.pipeline.install(id, job);
-        self.begin(id);
+        self.jobs.begin(id, key, world);
         Ok(())
     }
 
@@ -235,7 +238,7 @@ impl Star {
         members: Vec<PortId>,
         core: &mut Core,
     ) -> Result<(), ShardError> {
-        let id = job.job;
+        let JobConfig { job: id, key, world, .. } = job;
         if members.iter().any(|port| port.index() >= PortSet::CAPACITY) {
             self.ports.remove_group(group_of(id));
             return Err(ShardError::Crowded(protocol.name));
@@ -253,17 +256,32 @@ impl Star {
             job,
         };
         core.pipeline.install_shared(&plan, members);
-        self.begin(id);
+        self.jobs.begin(id, key, world);
         Ok(())
     }
 
-    fn begin(&mut self, id: JobId) {
-        let at = self.jobs.partition_point(|(other, _)| *other < id);
-        self.jobs.insert(at, (id, Rates::default()));
+    /// A member says how far a rank is, itself or one below it: the switch above hears it too.
+    fn hear_progress(
+        &mut self,
+        now: Time,
+        ingress: PortId,
+        packet: &[u8],
+        udp: &mut UdpPort,
+    ) -> Result<(), DropReason> {
+        let common = Common::parse(packet)?;
+        let group = group_of(common.job);
+        if !self.ports.group(group).contains(&ingress) {
+            return Err(DropReason::NotAMember);
+        }
+        self.jobs.hear(now, &common, Progress::parse(packet)?)?;
+        if let Some(above) = self.ports.above(group) {
+            udp.send(above, &[IoSlice::new(packet)], packet.len(), Ecn::NotCapable);
+        }
+        Ok(())
     }
 
     fn remove(&mut self, job: JobId, core: &mut Core) -> bool {
-        self.jobs.retain(|(id, _)| *id != job);
+        self.jobs.remove(job);
         self.uplinks.remove(job);
         for port in self.ports.remove_group(group_of(job)) {
             self.pieces.forget(port);
@@ -273,14 +291,7 @@ impl Star {
 
     fn report(&mut self, core: &Core) -> ShardReport {
         let now = core.clock.now();
-        let pipeline = &core.pipeline;
-        let jobs = self.jobs.iter_mut().filter_map(|(id, rates)| {
-            let report = pipeline.report(*id)?;
-            rates.update(now, &report);
-            let (packets_per_s, blocks_per_s) = (rates.packets_per_s, rates.blocks_per_s);
-            Some(ShardJob { id: *id, packets_per_s, blocks_per_s, report, absent: Vec::new() })
-        });
-        let jobs = jobs.collect();
+        let jobs = self.jobs.report(now, &core.pipeline);
         let (strangers, socket) = (core.pipeline.strangers().clone(), *core.udp.counters());
         let shared = core.pipeline.all_shared().collect();
         ShardReport { now, jobs, strangers, unroutable: self.forwarder.unroutable(), socket, shared }

@@ -37,6 +37,8 @@ pub mod kind {
     pub const RESPONSE: u8 = 5;
     /// A part of a packet that is too long for its way.
     pub const PIECE: u8 = 6;
+    /// Host to switch, and on to the switch above: how far a rank is in its collectives.
+    pub const PROGRESS: u8 = 7;
     /// The first kind that a protocol may give its own meaning.
     pub const FIRST_OWN: u8 = 16;
     /// Where the header keeps the kind.

@@ -137,7 +137,8 @@ impl Slot {
         let is_news = self.sent.release(header.shard);
         if header.shard <= self.sent.next {
             let sent = &self.sent;
-            let lacking = if header.asks { sent.lacking(header.shard, bits) } else { sent.overtaken(header.shard, bits) };
+            let lacking =
+                if header.asks { sent.lacking(header.shard, bits) } else { sent.overtaken(header.shard, bits) };
             self.again = self.again.and(lacking).from(self.sent.released);
         }
         self.says_want |= is_news && header.is_finished && self.sent.released == self.shards;

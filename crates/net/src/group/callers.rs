@@ -1,0 +1,76 @@
+//! The collectives of a group that are under way, with who waits for each; and how many there have been.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tributary_proto::contract::host::HostEvent;
+use tributary_proto::contract::ids::{OpId, Rank};
+use tributary_proto::contract::tensor::Spec;
+use tributary_proto::contract::time::Time;
+
+use super::pending::Completion;
+use crate::progress::Progress;
+
+/// All that wait.
+#[derive(Default)]
+pub struct Callers {
+    pending: BTreeMap<OpId, Call>,
+    /// Collectives that were submitted.
+    submitted: u64,
+    /// Elements of completed collectives.
+    elements_reduced: u64,
+}
+
+/// One collective.
+struct Call {
+    spec: Spec,
+    begun_at: Time,
+    completion: Arc<Completion>,
+}
+
+impl Callers {
+    /// No collective is under way.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Elements of completed collectives.
+    pub fn elements_reduced(&self) -> u64 {
+        self.elements_reduced
+    }
+
+    /// One more waits.
+    pub fn add(&mut self, now: Time, op: OpId, spec: Spec, completion: Arc<Completion>) {
+        self.submitted += 1;
+        self.pending.insert(op, Call { spec, begun_at: now, completion });
+    }
+
+    /// The machine says that a collective is over. The tensor is dropped before the caller hears of it: nothing refers to its
+    /// memory any more.
+    pub fn hear(&mut self, event: HostEvent) {
+        let (op, outcome) = match event {
+            HostEvent::Done { op, tensor } => {
+                self.elements_reduced += u64::from(tensor.spec().elements);
+                drop(tensor);
+                (op, Ok(()))
+            }
+            HostEvent::Failed { op, tensor, error } => {
+                drop(tensor);
+                (op, Err(error))
+            }
+        };
+        if let Some(call) = self.pending.remove(&op) {
+            call.completion.complete(outcome);
+        }
+    }
+
+    /// How far this rank is.
+    pub fn progress(&self, now: Time, rank: Rank) -> Progress {
+        Progress {
+            rank,
+            submitted: self.submitted,
+            completed: self.submitted - self.pending.len() as u64,
+            oldest: self.pending.values().next().map(|call| (call.spec, now.since(call.begun_at))),
+        }
+    }
+}

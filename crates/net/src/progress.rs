@@ -1,0 +1,130 @@
+//! How far each member of a job is in its collectives: what members tell their switch with each sign of life, and what a shard keeps
+//! of it. Switches in levels pass it on upwards, so that each switch of a job knows of all ranks below it.
+//!
+//! ```text
+//!  16          24          32                                    40     42         44        48
+//!  | submitted | completed | the oldest that is not complete     | rank | reserved | age, us |
+//! ```
+
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::tensor::Spec;
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::{self, COMMON_LEN, Common, SPEC_LEN, kind};
+
+/// Bytes behind the common header.
+pub const BODY_LEN: usize = 32;
+/// Bytes of the packet.
+pub const LEN: usize = COMMON_LEN + BODY_LEN;
+
+/// How far a rank is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Whose it is.
+    pub rank: Rank,
+    /// Collectives that it has begun since it joined.
+    pub submitted: u64,
+    /// Those of them that are over: the first ones.
+    pub completed: u64,
+    /// The oldest one that is not, and how long the rank has been in it.
+    pub oldest: Option<(Spec, Span)>,
+}
+
+impl Progress {
+    /// The packet.
+    pub fn packet(&self, common: Common) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        Common { kind: kind::PROGRESS, ..common }.emit(&mut bytes);
+        bytes[COMMON_LEN..].copy_from_slice(&self.body());
+        bytes
+    }
+
+    /// What a packet says whose common header was checked.
+    pub fn parse(packet: &[u8]) -> Result<Progress, DropReason> {
+        Progress::parse_body(packet.get(COMMON_LEN..).unwrap_or_default())
+    }
+
+    /// What the packet has behind the common header.
+    pub fn body(&self) -> [u8; BODY_LEN] {
+        let (spec, age) = self.oldest.unwrap_or((Spec::NOTHING, Span::ZERO));
+        let age_us = u32::try_from(age.as_nanos() / 1_000).unwrap_or(u32::MAX);
+        let mut body = [0; BODY_LEN];
+        body[0..8].copy_from_slice(&self.submitted.to_be_bytes());
+        body[8..16].copy_from_slice(&self.completed.to_be_bytes());
+        wire::put_spec(&mut body[16..], &spec);
+        body[24..26].copy_from_slice(&self.rank.0.to_be_bytes());
+        body[28..32].copy_from_slice(&age_us.to_be_bytes());
+        body
+    }
+
+    /// The inverse of [`Progress::body`].
+    pub fn parse_body(body: &[u8]) -> Result<Progress, DropReason> {
+        let body: &[u8; BODY_LEN] = body.try_into().map_err(|_| DropReason::BadLength)?;
+        let count = |at| u64::from(wire::u32(body, at)) << 32 | u64::from(wire::u32(body, at + 4));
+        let (submitted, completed) = (count(0), count(8));
+        let spec: &[u8; SPEC_LEN] = body[16..][..SPEC_LEN].try_into().expect("it is as long");
+        let age = Span::from_micros(wire::u32(body, 28).into());
+        let oldest = match submitted.checked_sub(completed).ok_or(DropReason::BadField)? {
+            0 => None,
+            _ => Some((wire::parse_spec(spec)?, age)),
+        };
+        Ok(Progress { rank: Rank(wire::u16(body, 24)), submitted, completed, oldest })
+    }
+}
+
+/// What each rank of a job said last, and when.
+#[derive(Clone, Debug, Default)]
+pub struct OfRanks(Vec<Option<(Time, Progress)>>);
+
+impl OfRanks {
+    /// Nothing was said of so many ranks.
+    pub fn new(world: u16) -> OfRanks {
+        OfRanks(vec![None; world.into()])
+    }
+
+    /// A rank says this.
+    pub fn hear(&mut self, now: Time, progress: Progress) -> Result<(), DropReason> {
+        let of_rank = self.0.get_mut(progress.rank.index()).ok_or(DropReason::BadField)?;
+        *of_rank = Some((now, progress));
+        Ok(())
+    }
+
+    /// What was said and when, by ascending rank.
+    pub fn iter(&self) -> impl Iterator<Item = &(Time, Progress)> + Clone {
+        self.0.iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tributary_numeric::{DType, ReduceOp};
+    use tributary_proto::contract::ids::{JobId, JobKey};
+
+    use super::*;
+
+    const COMMON: Common = Common { protocol: 3, kind: 0, job: JobId(5), key: JobKey(6) };
+
+    #[test]
+    fn what_is_written_is_read() {
+        let spec = Spec::reduce(1_000, DType::BF16, ReduceOp::Max, Rank(2));
+        let slow = Span::from_micros(1_500_000);
+        let cases = [(7, 7, None), (8, 7, Some((spec, slow))), (1 << 40, 2, Some((spec, slow)))];
+        for (submitted, completed, oldest) in cases {
+            let progress = Progress { rank: Rank(9), submitted, completed, oldest };
+            let bytes = progress.packet(COMMON);
+            assert_eq!(Common::parse(&bytes), Ok(Common { kind: kind::PROGRESS, ..COMMON }));
+            assert_eq!(Progress::parse(&bytes), Ok(progress));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_packet_makes_a_rank_that_there_is_not(bytes in proptest::collection::vec(any::<u8>(), 0..2 * LEN)) {
+            let mut of_ranks = OfRanks::new(3);
+            let heard = Progress::parse(&bytes).and_then(|progress| of_ranks.hear(Time::ZERO, progress));
+            prop_assert_eq!(heard.is_ok(), of_ranks.iter().count() == 1);
+            prop_assert!(of_ranks.iter().all(|(_, progress)| progress.rank.0 < 3));
+        }
+    }
+}

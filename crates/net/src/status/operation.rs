@@ -1,0 +1,164 @@
+//! The collective that a job's ranks are in, and which of them are not in it yet: put together from what each rank says.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use tributary_control::Ranks;
+use tributary_proto::contract::tensor::{Primitive, Spec};
+use tributary_proto::contract::time::Span;
+
+use crate::progress::Progress;
+
+/// A rank speaks twice a second: of one that has said nothing of a collective for so long, two words are missing.
+const OVERDUE: Span = Span::from_millis(1_100);
+
+/// A collective that is not over on some rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperationStatus {
+    /// Its number among the job's, counted from 1.
+    pub number: u64,
+    /// `allreduce`, `reduce` or `broadcast`.
+    pub name: String,
+    /// How elements become one; none for a broadcast.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<String>,
+    /// Type of the elements; a broadcast moves words of 32 bits.
+    pub dtype: String,
+    /// How many there are.
+    pub elements: u32,
+    /// The rank that gets the result, or whose data all get.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<u16>,
+    /// Seconds since the first of the ranks that are in it began.
+    pub for_s: f64,
+    /// Ranks that have begun it, ascending.
+    pub begun: Vec<u16>,
+    /// Ranks that have not, ascending. Ranks that said nothing to this switch are in neither list.
+    pub not_begun: Vec<u16>,
+}
+
+/// `allreduce 42, sum of 6553600 f32 elements`
+impl fmt::Display for OperationStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OperationStatus { number, name, op, dtype, elements, root, .. } = self;
+        write!(f, "{name} {number}, ")?;
+        match (op, root) {
+            (Some(op), None) => write!(f, "{op} of {elements} {dtype} elements"),
+            (Some(op), Some(root)) => write!(f, "{op} of {elements} {dtype} elements for rank {root}"),
+            (None, root) => write!(f, "of {elements} words of 32 bits from rank {}", root.unwrap_or_default()),
+        }
+    }
+}
+
+impl OperationStatus {
+    /// `train: rank 2 has not begun allreduce 42, sum of 100 f32 elements; ranks 0, 1 have, 3.2 s ago`; nothing where all ranks
+    /// have, as far as is known.
+    pub fn who_lacks(&self, job: &str) -> Option<String> {
+        let have = |ranks: &[u16]| if ranks.len() == 1 { "has" } else { "have" };
+        let (begun, lacking) = (&self.begun[..], &self.not_begun[..]);
+        (!lacking.is_empty()).then(|| {
+            let (who, others) = (format!("{} {}", Ranks(lacking), have(lacking)), Ranks(begun));
+            format!("{job}: {who} not begun {self}; {others} {}, {:.1} s ago", have(begun), self.for_s)
+        })
+    }
+}
+
+/// How many collectives are over on the rank that is furthest, and the one that ranks are in. Each rank's word comes with how long
+/// ago it was.
+pub(crate) fn current(said: impl Iterator<Item = (Span, Progress)> + Clone) -> (u64, Option<OperationStatus>) {
+    let over = said.clone().map(|(_, progress)| progress.completed).max().unwrap_or(0);
+    let behind = said.clone().filter(|(_, progress)| progress.oldest.is_some()).map(|(_, progress)| progress.completed);
+    // Where nobody has begun what comes next, somebody may wait for the result of what is over elsewhere.
+    let is_next = behind.clone().any(|completed| completed == over);
+    let Some(before) = (if is_next { Some(over) } else { behind.min() }) else { return (over, None) };
+    let number = before + 1;
+    let in_it = said.clone().filter(|(_, progress)| progress.completed == before);
+    let in_it = in_it.filter_map(|(ago, progress)| progress.oldest.map(|(spec, age)| (spec, Span(ago.0 + age.0))));
+    let Some((spec, lasts)) = in_it.max_by_key(|&(_, lasts)| lasts) else { return (over, None) };
+    let has_begun = |progress: &Progress| progress.submitted >= number;
+    // What a rank said before the others began says nothing.
+    let is_news = move |ago: Span| ago <= lasts || lasts >= OVERDUE;
+    let ranks = |chosen: &dyn Fn(Span, &Progress) -> bool| {
+        let chosen = said.clone().filter(|(ago, progress)| chosen(*ago, progress));
+        let mut ranks: Vec<u16> = chosen.map(|(_, progress)| progress.rank.0).collect();
+        ranks.sort_unstable();
+        ranks
+    };
+    let operation = OperationStatus {
+        number,
+        name: name(&spec).to_owned(),
+        op: (!matches!(spec.primitive, Primitive::Broadcast(_))).then(|| spec.op.name().to_owned()),
+        dtype: spec.dtype.name().to_owned(),
+        elements: spec.elements,
+        root: match spec.primitive {
+            Primitive::Allreduce => None,
+            Primitive::Reduce(root) | Primitive::Broadcast(root) => Some(root.0),
+        },
+        for_s: lasts.as_secs_f64(),
+        begun: ranks(&|_, progress| has_begun(progress)),
+        not_begun: ranks(&|ago, progress| !has_begun(progress) && is_news(ago)),
+    };
+    (over, Some(operation))
+}
+
+fn name(spec: &Spec) -> &'static str {
+    match spec.primitive {
+        Primitive::Allreduce => "allreduce",
+        Primitive::Reduce(_) => "reduce",
+        Primitive::Broadcast(_) => "broadcast",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_numeric::{DType, ReduceOp};
+    use tributary_proto::contract::ids::Rank;
+
+    use super::*;
+
+    /// What ranks said so many milliseconds ago: how many collectives they have begun, how many are over, and for how many
+    /// milliseconds they are in the oldest that is not.
+    fn look(said: &[(u64, u64, u64, u64)]) -> (u64, Option<OperationStatus>) {
+        let spec = Spec::allreduce(100, DType::F32, ReduceOp::Sum);
+        let of = |(rank, &(ago, submitted, completed, age)): (usize, &(u64, u64, u64, u64))| {
+            let oldest = (submitted > completed).then(|| (spec, Span::from_millis(age)));
+            (Span::from_millis(ago), Progress { rank: Rank(rank as u16), submitted, completed, oldest })
+        };
+        current(said.iter().enumerate().map(of))
+    }
+
+    fn ranks(said: &[(u64, u64, u64, u64)]) -> (u64, Vec<u16>, Vec<u16>) {
+        let operation = look(said).1.expect("somebody is in one");
+        (operation.number, operation.begun, operation.not_begun)
+    }
+
+    #[test]
+    fn who_has_not_begun_what_others_wait_in_is_named() {
+        let (over, operation) = look(&[(100, 42, 41, 2_900), (300, 41, 41, 0), (200, 42, 41, 2_000)]);
+        let operation = operation.expect("two ranks are in one");
+        assert_eq!((over, operation.number, operation.for_s), (41, 42, 3.0));
+        assert_eq!((&operation.begun[..], &operation.not_begun[..]), (&[0, 2][..], &[1][..]));
+        let sentence = "train: rank 1 has not begun allreduce 42, sum of 100 f32 elements; ranks 0, 2 have, 3.0 s ago";
+        assert_eq!(operation.who_lacks("train").as_deref(), Some(sentence));
+        assert_eq!(look(&[]), (0, None));
+        assert_eq!(look(&[(0, 7, 7, 0), (400, 7, 7, 0)]), (7, None));
+    }
+
+    #[test]
+    fn what_a_rank_said_before_the_others_began_does_not_name_it() {
+        // Rank 1 spoke 400 ms ago, and rank 0 began 50 ms ago.
+        assert_eq!(ranks(&[(10, 9, 8, 40), (400, 8, 8, 0)]), (9, vec![0], vec![]));
+        // Later it should have spoken.
+        assert_eq!(ranks(&[(10, 9, 8, 1_200), (1_300, 8, 8, 0)]), (9, vec![0], vec![1]));
+        // The words of ranks that are fast lie many collectives apart.
+        assert_eq!(ranks(&[(10, 1_400, 1_399, 1), (450, 1_001, 1_000, 1)]), (1_400, vec![0], vec![]));
+    }
+
+    #[test]
+    fn who_waits_for_a_result_that_others_have_is_in_it() {
+        assert_eq!(ranks(&[(10, 5, 5, 0), (10, 5, 4, 700)]), (5, vec![0, 1], vec![]));
+        // One that is ahead waits in a later one: that is the one to look at.
+        assert_eq!(ranks(&[(10, 6, 5, 100), (10, 5, 4, 700)]), (6, vec![0], vec![1]));
+    }
+}
