@@ -30,7 +30,7 @@ pub struct OperationStatus {
     /// The rank that gets the result, or whose data all get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<u16>,
-    /// Seconds since the first of the ranks that are in it began.
+    /// Seconds that some rank had been in it when it last said so: half a second ago at most, if it lives.
     pub for_s: f64,
     /// Ranks that have begun it, ascending.
     pub begun: Vec<u16>,
@@ -74,8 +74,10 @@ pub(crate) fn current(said: impl Iterator<Item = (Span, Progress)> + Clone) -> (
     let Some(before) = (if is_next { Some(over) } else { behind.min() }) else { return (over, None) };
     let number = before + 1;
     let in_it = said.clone().filter(|(_, progress)| progress.completed == before);
-    let in_it = in_it.filter_map(|(ago, progress)| progress.oldest.map(|(spec, age)| (spec, Span(ago.0 + age.0))));
-    let Some((spec, lasts)) = in_it.max_by_key(|&(_, lasts)| lasts) else { return (over, None) };
+    let in_it = in_it.filter_map(|(ago, progress)| progress.oldest.map(|(spec, age)| (spec, age, ago)));
+    let Some((spec, age, _)) = in_it.clone().max_by_key(|&(_, age, _)| age) else { return (over, None) };
+    // When the first of them began, as of now.
+    let lasts = in_it.map(|(_, age, ago)| Span(age.0 + ago.0)).max().unwrap_or(age);
     let has_begun = |progress: &Progress| progress.submitted >= number;
     // What a rank said before the others began says nothing.
     let is_news = move |ago: Span| ago <= lasts || lasts >= OVERDUE;
@@ -95,7 +97,7 @@ pub(crate) fn current(said: impl Iterator<Item = (Span, Progress)> + Clone) -> (
             Primitive::Allreduce => None,
             Primitive::Reduce(root) | Primitive::Broadcast(root) => Some(root.0),
         },
-        for_s: lasts.as_secs_f64(),
+        for_s: age.as_secs_f64(),
         begun: ranks(&|_, progress| has_begun(progress)),
         not_begun: ranks(&|ago, progress| !has_begun(progress) && is_news(ago)),
     };
@@ -137,9 +139,9 @@ mod tests {
     fn who_has_not_begun_what_others_wait_in_is_named() {
         let (over, operation) = look(&[(100, 42, 41, 2_900), (300, 41, 41, 0), (200, 42, 41, 2_000)]);
         let operation = operation.expect("two ranks are in one");
-        assert_eq!((over, operation.number, operation.for_s), (41, 42, 3.0));
+        assert_eq!((over, operation.number, operation.for_s), (41, 42, 2.9));
         assert_eq!((&operation.begun[..], &operation.not_begun[..]), (&[0, 2][..], &[1][..]));
-        let sentence = "train: rank 1 has not begun allreduce 42, sum of 100 f32 elements; ranks 0, 2 have, 3.0 s ago";
+        let sentence = "train: rank 1 has not begun allreduce 42, sum of 100 f32 elements; ranks 0, 2 have, 2.9 s ago";
         assert_eq!(operation.who_lacks("train").as_deref(), Some(sentence));
         assert_eq!(look(&[]), (0, None));
         assert_eq!(look(&[(0, 7, 7, 0), (400, 7, 7, 0)]), (7, None));
