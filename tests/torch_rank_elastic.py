@@ -213,7 +213,9 @@ def after_trouble(number: int, count: int, meet: str) -> None:
         # Members that never come are named, and it goes on after that.
         if number == 0:
             heard = sentence(lambda: reconfigure(4, handles, timedelta(milliseconds=500)))
-            assert "reconfiguration 4 of group 0, rank 0 of" in heard, heard
+            away = "rank 1 has" if count == 2 else f"ranks {', '.join(map(str, range(1, count)))} have"
+            begin = f"reconfiguration 4 of group 0, rank 0 of {count}"
+            assert f"{begin}: timed out after 0.5 s: {away} not come, of {count}" in heard, heard
             assert "has no members since reconfiguration 4 failed" in sentence(lambda: dist.all_reduce(torch.ones(1)))
         process.wait_for_all("nobody came")
         reconfigure(5, handles)

@@ -60,6 +60,11 @@ class Rendezvous:
             self.meeting = self._invite(name, options)
         else:
             self.meeting = self._hear(options, patience)
+        try:
+            self._await_all(patience)
+        except BaseException:
+            self.leave(orderly=False)
+            raise
 
     def _invite(self, name: str, options: Options) -> Meeting:
         nonce = secrets.token_hex(6)
@@ -77,9 +82,9 @@ class Rendezvous:
     def _hear(self, options: Options, patience: timedelta) -> Meeting:
         try:
             self._store.wait([_KEY], patience)
-        except dist.DistStoreError as error:
+        except RuntimeError as error:  # Not every Store has an error of its own.
             raise ConnectError(
-                f"rank 0 has not said within {patience.total_seconds():g} s where the switch is ({error})"
+                f"timed out after {patience.total_seconds():g} s: rank 0 has not said where the switch is ({error})"
             ) from error
         answer = json.loads(self._store.get(_KEY))
         if "error" in answer:
@@ -95,6 +100,19 @@ class Rendezvous:
                 f"under {options.protocol} each names its own host's, of the same fabrics in the same order"
             )
         return replace(meeting, switches=own)
+
+    def _await_all(self, patience: timedelta) -> None:
+        """Wait until every rank is here: the steps that follow cannot tell who is not."""
+        here = [f"{_KEY}/{self.meeting.nonce}/here/{rank}" for rank in range(self._size)]
+        self._store.set(here[self._rank], "1")
+        try:
+            self._store.wait(here, patience)
+        except RuntimeError as error:  # Not every Store has an error of its own.
+            away = [rank for rank, key in enumerate(here) if not self._store.check([key])]
+            who = f"rank {away[0]} has" if len(away) == 1 else f"ranks {', '.join(map(str, away))} have"
+            raise ConnectError(
+                f"timed out after {patience.total_seconds():g} s: {who} not come, of {self._size}"
+            ) from error
 
     def _embed(self, options: Options) -> str:
         self._embedded = True
