@@ -107,6 +107,25 @@ fn the_quick_bench_compares_types_and_ways_to_sum_them() {
 }
 
 #[test]
+fn the_quick_bench_of_sparse_tensors_says_where_lines_cross() {
+    if !namespaces() {
+        return;
+    }
+    let words =
+        ["bench", "--quick", "--no-gloo", "--hosts", "2", "--elements", "20000", "--sparse", "0.01,0.9", "--json"];
+    let report = report(&words);
+    let (lines, crossings) = (&report["rows"][0]["lines"], &report["rows"][0]["crossings"]);
+    let of_first = lines.as_array().unwrap().iter().filter(|line| line["contender"] == lines[0]["contender"]);
+    let densities: Vec<Option<f64>> = of_first.clone().map(|line| line["density"].as_f64()).collect();
+    assert_eq!(densities, [None, Some(0.01), Some(0.9)]);
+    let packets: Vec<u64> = of_first.map(|line| line["packets_sent"].as_u64().unwrap()).collect();
+    assert!(packets[1] < packets[0] && packets[0] < packets[2], "pairs are longer than elements: {packets:?}");
+    assert!(lines[0]["times_dense"].is_null() && lines[1]["times_dense"].as_f64().unwrap() > 0.0);
+    let against: Vec<&str> = crossings.as_array().unwrap().iter().map(|one| one["against"].as_str().unwrap()).collect();
+    assert_eq!(against, [format!("dense {}", lines[0]["contender"].as_str().unwrap())]);
+}
+
+#[test]
 fn a_bench_without_pytorch_says_how_to_get_it_and_measures_the_rest() {
     if !namespaces() {
         return;
@@ -124,6 +143,7 @@ fn a_star_that_cannot_be_is_refused_with_a_sentence() {
         (&["bench", "--rate-gbps", "fast"], "'unshaped'"),
         (&["bench", "--loss-percent", "80"], "percentage from 0 to 50"),
         (&["bench", "--hosts", "1"], "1 is not in 2..=64"),
+        (&["bench", "--sparse", "0"], "share of the elements above 0"),
     ] {
         let output = tributary(words);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

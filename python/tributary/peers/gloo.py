@@ -1,8 +1,8 @@
 """One rank of PyTorch's Gloo allreduce, as ``tributary bench`` runs it on every host.
 
 Started with rank, world size, the address of rank 0 and the interface, it joins and then obeys lines on its input,
-``ELEMENTS ITERS``: it sums that many float32 that often, back to back, and answers with one line of JSON. It ends with
-its input.
+``ELEMENTS ITERS [DENSITY]``: it sums that many float32 that often, back to back, and answers with one line of JSON. With
+a density it sums sparse tensors that have about this share of the elements. It ends with its input.
 """
 
 import argparse
@@ -32,14 +32,13 @@ def retransmitted_segments() -> int:
 
 def measure(dist: Any, source: Any, iters: int) -> dict[str, float | int]:
     """Sum a copy of ``source`` that often; the median time, and what it cost."""
-    data = source.clone()
-    dist.all_reduce(data)  # Warm up: connections, buffers.
+    dist.all_reduce(source.clone())  # Warm up: connections, buffers.
     seconds = []
     cpu = 0.0
     segments = retransmitted_segments()
     for _ in range(iters):
         # Gloo sums in place: without fresh data the values would grow to infinity.
-        data.copy_(source)
+        data = source.clone()
         cpu_start, start = cpu_seconds(), time.perf_counter()
         dist.all_reduce(data)
         seconds.append(time.perf_counter() - start)
@@ -79,8 +78,12 @@ def main() -> int:
     )
     print(json.dumps({"torch": torch.__version__}), flush=True)
     for line in sys.stdin:
-        elements, iters = (int(word) for word in line.split())
-        print(json.dumps(measure(dist, torch.randn(elements), iters)), flush=True)
+        elements, iters, *density = line.split()
+        source = torch.randn(int(elements))
+        if density:
+            there = torch.rand(int(elements)) < float(density[0])
+            source = (source * there).to_sparse()
+        print(json.dumps(measure(dist, source, int(iters))), flush=True)
     dist.destroy_process_group()
     return 0
 

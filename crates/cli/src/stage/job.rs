@@ -1,5 +1,6 @@
 //! One job on a stage: a `tributary allreduce` for each rank.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -22,14 +23,39 @@ pub struct JobRun {
     pub protocol: &'static Protocol,
     /// More flags of `tributary allreduce`, as the element type and the protocol's options.
     pub flags: Vec<String>,
-    /// The array of each rank.
-    pub inputs: Vec<PathBuf>,
+    /// What ranks bring.
+    pub data: Data,
     /// Where each rank writes its result; empty where nobody wants it.
     pub outputs: Vec<PathBuf>,
     /// Collectives back to back.
     pub iters: u32,
     /// For each of them.
     pub timeout: Duration,
+}
+
+/// What the ranks of a job bring.
+pub enum Data {
+    /// The array of each rank.
+    Files(Vec<PathBuf>),
+    /// So many ranks make up so many elements each.
+    MadeUp { world: u16, elements: usize },
+}
+
+impl Data {
+    fn world(&self) -> usize {
+        match self {
+            Data::Files(files) => files.len(),
+            Data::MadeUp { world, .. } => (*world).into(),
+        }
+    }
+
+    /// The flags of a rank that say so.
+    fn flags(&self, rank: usize) -> [OsString; 2] {
+        match self {
+            Data::Files(files) => ["--input".into(), files[rank].clone().into()],
+            Data::MadeUp { elements, .. } => ["--elements".into(), elements.to_string().into()],
+        }
+    }
 }
 
 /// What a worker says at its end; the names are those of its JSON.
@@ -54,16 +80,15 @@ pub struct WorkerReport {
 /// Runs a job on a stage.
 pub fn run(stage: &Stage, run: &JobRun) -> Result<Vec<WorkerReport>, Failure> {
     let mut workers = Vec::new();
-    for (rank, input) in run.inputs.iter().enumerate() {
+    for rank in 0..run.data.world() {
         let mut command = stage.place.worker_command(&stage.program, rank)?;
         command
             .args(["allreduce", "--switch", &stage.switch_addr, "--json", "--protocol", run.protocol.name])
             .args(["--job", &format!("{}-{}", run.protocol.name, stage.jobs)])
-            .args(["--rank", &rank.to_string(), "--world", &run.inputs.len().to_string()])
+            .args(["--rank", &rank.to_string(), "--world", &run.data.world().to_string()])
             .args(["--iters", &run.iters.to_string(), "--timeout", &run.timeout.as_secs_f64().to_string()])
             .args(&run.flags)
-            .arg("--input")
-            .arg(input);
+            .args(run.data.flags(rank));
         if let Some(output) = run.outputs.get(rank) {
             command.arg("--output").arg(output);
         }

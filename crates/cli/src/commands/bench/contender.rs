@@ -4,6 +4,7 @@ use tributary_numeric::DType;
 use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::protocol::Protocol;
 
+use super::density::Density;
 use crate::stage::job;
 
 /// Who is measured.
@@ -11,8 +12,8 @@ use crate::stage::job;
 pub enum Contender {
     /// A protocol of ours.
     Ours(Ours),
-    /// PyTorch's hosts sum, float32.
-    Gloo,
+    /// PyTorch's hosts sum, float32; of sparse tensors, if there is a density.
+    Gloo(Option<Density>),
 }
 
 /// A protocol of ours, and what it sums.
@@ -24,6 +25,8 @@ pub struct Ours {
     pub dtype: DType,
     /// What floats are summed as, where the protocol leaves the choice.
     pub numbers: Option<&'static str>,
+    /// The share of the elements that ranks bring; all, of a dense tensor, if there is none.
+    pub density: Option<Density>,
 }
 
 impl Contender {
@@ -34,26 +37,75 @@ impl Contender {
             let has_choice = protocol.options.specs.contains(&Numbers::OPTION);
             let numbers: Vec<_> = if has_choice { numbers.iter().copied().map(Some).collect() } else { vec![None] };
             for &dtype in dtypes {
-                all.extend(numbers.iter().map(|&numbers| Contender::Ours(Ours { protocol, dtype, numbers })));
+                all.extend(
+                    numbers.iter().map(|&numbers| Contender::Ours(Ours { protocol, dtype, numbers, density: None })),
+                );
             }
         }
-        all.push(Contender::Gloo);
+        all.push(Contender::Gloo(None));
         all
+    }
+
+    /// Those that sum sparse tensors, dense ones and then sparse ones of each density.
+    pub fn sparse(densities: &[Density]) -> Vec<Contender> {
+        let able = job::protocols().filter(|protocol| protocol.options.sparse.is_some());
+        let ours = able.map(|protocol| Ours { protocol, dtype: DType::F32, numbers: None, density: None });
+        let dense: Vec<Contender> = ours.map(Contender::Ours).chain([Contender::Gloo(None)]).collect();
+        dense.into_iter().flat_map(|who| [who].into_iter().chain(densities.iter().map(move |&at| who.at(at)))).collect()
+    }
+
+    /// The same of sparse tensors.
+    fn at(self, density: Density) -> Contender {
+        match self {
+            Contender::Ours(ours) => Contender::Ours(Ours { density: Some(density), ..ours }),
+            Contender::Gloo(_) => Contender::Gloo(Some(density)),
+        }
+    }
+
+    /// The same of dense tensors.
+    pub fn dense(self) -> Contender {
+        match self {
+            Contender::Ours(ours) => Contender::Ours(Ours { density: None, ..ours }),
+            Contender::Gloo(_) => Contender::Gloo(None),
+        }
+    }
+
+    /// The share of the elements that ranks bring, of sparse tensors.
+    pub fn density(&self) -> Option<Density> {
+        match *self {
+            Contender::Ours(Ours { density, .. }) | Contender::Gloo(density) => density,
+        }
+    }
+
+    /// It is PyTorch's.
+    pub fn is_gloo(&self) -> bool {
+        matches!(self, Contender::Gloo(_))
+    }
+
+    /// Gloo's sums of tensors of the same kind.
+    pub fn gloo(&self) -> Contender {
+        Contender::Gloo(self.density())
     }
 
     /// The name in tables: what is not said is the default.
     pub fn name(&self) -> String {
-        let Contender::Ours(Ours { protocol, dtype, numbers }) = self else { return "Gloo".to_owned() };
-        let dtype = (*dtype != DType::F32).then(|| dtype.name());
-        let numbers = numbers.filter(|numbers| *numbers != Numbers::OPTION.default);
-        [Some(protocol.name), dtype, numbers].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        let sparse = self.density().map(|density| format!("sparse {density}"));
+        let words = match self {
+            Contender::Gloo(_) => vec!["Gloo"],
+            Contender::Ours(Ours { protocol, dtype, numbers, .. }) => {
+                let dtype = (*dtype != DType::F32).then(|| dtype.name());
+                let numbers = numbers.filter(|numbers| *numbers != Numbers::OPTION.default);
+                [Some(protocol.name), dtype, numbers].into_iter().flatten().collect()
+            }
+        };
+        words.into_iter().chain(sparse.as_deref()).collect::<Vec<_>>().join(" ")
     }
 
     /// The name of the protocol in JSON.
     pub fn protocol(&self) -> &'static str {
         match self {
             Contender::Ours(ours) => ours.protocol.name,
-            Contender::Gloo => "gloo",
+            Contender::Gloo(_) => "gloo",
         }
     }
 
@@ -61,7 +113,7 @@ impl Contender {
     pub fn dtype(&self) -> DType {
         match self {
             Contender::Ours(ours) => ours.dtype,
-            Contender::Gloo => DType::F32,
+            Contender::Gloo(_) => DType::F32,
         }
     }
 
@@ -77,7 +129,7 @@ impl Contender {
     pub fn of_f32(&self) -> Contender {
         match *self {
             Contender::Ours(ours) => Contender::Ours(Ours { dtype: DType::F32, ..ours }),
-            Contender::Gloo => Contender::Gloo,
+            Contender::Gloo(_) => *self,
         }
     }
 
@@ -98,6 +150,7 @@ impl Ours {
         let numbers =
             self.numbers.map(|numbers| ["--option".to_owned(), format!("{}={numbers}", Numbers::OPTION.name)]);
         let dtype = ["--dtype".to_owned(), self.dtype.name().to_owned()];
-        dtype.into_iter().chain(numbers.into_iter().flatten()).collect()
+        let sparse = self.density.map(|density| ["--sparse".to_owned(), density.to_string()]);
+        dtype.into_iter().chain(numbers.into_iter().chain(sparse).flatten()).collect()
     }
 }

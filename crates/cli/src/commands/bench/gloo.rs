@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tributary_testbed::Star;
 
+use super::density::Density;
 use crate::failure::Failure;
 use crate::program::Program;
 use crate::stage::{Interrupt, Process};
@@ -79,11 +80,12 @@ impl Gloo {
         Ok(Gloo { ranks, version })
     }
 
-    /// One run: so many collectives, back to back, of a tensor of so many elements.
-    pub fn run(&mut self, elements: usize, iters: u32) -> Result<Vec<RankReport>, Failure> {
+    /// One run: so many collectives, back to back, of a tensor of so many elements, or of this share of them.
+    pub fn run(&mut self, elements: usize, iters: u32, density: Option<Density>) -> Result<Vec<RankReport>, Failure> {
+        let density = density.map_or(String::new(), |density| format!(" {density}"));
         for (_, input) in &mut self.ranks {
             // A rank that is gone says why below.
-            let _ = writeln!(input, "{elements} {iters}");
+            let _ = writeln!(input, "{elements} {iters}{density}");
         }
         self.ranks.iter_mut().map(|(process, _)| parse(&process.next_line(RUN_TIMEOUT)?)).collect()
     }

@@ -8,13 +8,15 @@ use tributary_numeric::DType;
 use tributary_testbed::{Faults, Star, StarOptions};
 
 use super::contender::{Contender, Ours};
+use super::density::Density;
 use super::gloo::Gloo;
 use super::plan::{Plan, StarPlan};
 use super::report::{Machine, Report, Row, Sample};
 use crate::failure::Failure;
-use crate::npy::{Array, Data, Header};
+use crate::npy::{self, Array, Header};
 use crate::program::Program;
 use crate::stage::cpu::Softirq;
+use crate::stage::job::Data;
 use crate::stage::{Interrupt, JobRun, Place, Random, Stage};
 
 /// For one collective, heavy loss included.
@@ -50,7 +52,7 @@ impl Inputs {
             let mut random = Random::new(rank as u64);
             for (name, elements) in [("large", plan.elements), ("small", plan.small_elements)] {
                 let header = Header::vector(DType::F32, elements);
-                let array = Array { header, data: Data::F32(random.normals(elements)) };
+                let array = Array { header, data: npy::Data::F32(random.normals(elements)) };
                 std::fs::write(folder.path().join(format!("{name}-{rank}.npy")), array.to_bytes())?;
             }
         }
@@ -114,7 +116,7 @@ impl<'a> StarBench<'a> {
     /// One run of each contender, large tensor and small.
     fn turn(&mut self, row: &mut Row, progress: &ProgressBar) -> Result<(), Failure> {
         for &contender in &self.plan.contenders {
-            if contender == Contender::Gloo && self.gloo.is_none() {
+            if contender.is_gloo() && self.gloo.is_none() {
                 continue;
             }
             progress.set_message(format!(
@@ -126,7 +128,7 @@ impl<'a> StarBench<'a> {
             ));
             let sample = match contender {
                 Contender::Ours(ours) => self.ours(ours)?,
-                Contender::Gloo => self.gloo()?,
+                Contender::Gloo(density) => self.gloo(density)?,
             };
             row.samples.push((contender, sample));
             progress.inc(1);
@@ -138,7 +140,7 @@ impl<'a> StarBench<'a> {
         let mut job = JobRun {
             protocol: ours.protocol,
             flags: ours.flags(),
-            inputs: self.inputs.of("large", self.star.hosts),
+            data: self.data(ours, "large", self.plan.elements),
             outputs: Vec::new(),
             iters: self.plan.iters,
             timeout: TIMEOUT,
@@ -147,7 +149,7 @@ impl<'a> StarBench<'a> {
         let workers = self.stage.allreduce(&job)?;
         let switch_cpu = self.stage.switch_cpu_seconds() - switch_cpu;
         let softirq_seconds = softirq.elapsed();
-        job.inputs = self.inputs.of("small", self.star.hosts);
+        job.data = self.data(ours, "small", self.plan.small_elements);
         job.iters = self.plan.small_iters;
         let small = self.stage.allreduce(&job)?;
         Ok(Sample {
@@ -160,12 +162,20 @@ impl<'a> StarBench<'a> {
         })
     }
 
-    fn gloo(&mut self) -> Result<Sample, Failure> {
+    /// Files where all elements are brought; workers draw sparse tensors themselves.
+    fn data(&self, ours: Ours, name: &str, elements: usize) -> Data {
+        match ours.density {
+            None => Data::Files(self.inputs.of(name, self.star.hosts)),
+            Some(_) => Data::MadeUp { world: self.star.hosts, elements },
+        }
+    }
+
+    fn gloo(&mut self, density: Option<Density>) -> Result<Sample, Failure> {
         let gloo = self.gloo.as_mut().ok_or_else(|| Failure::new("Gloo did not join"))?;
         let softirq = Softirq::read();
-        let ranks = gloo.run(self.plan.elements, self.plan.iters)?;
+        let ranks = gloo.run(self.plan.elements, self.plan.iters, density)?;
         let softirq_seconds = softirq.elapsed();
-        let small = gloo.run(self.plan.small_elements, self.plan.small_iters)?;
+        let small = gloo.run(self.plan.small_elements, self.plan.small_iters, density)?;
         Ok(Sample {
             seconds: slowest(ranks.iter().map(|rank| rank.seconds)),
             small_seconds: slowest(small.iter().map(|rank| rank.seconds)),
@@ -183,7 +193,7 @@ fn slowest(seconds: impl Iterator<Item = f64>) -> f64 {
 
 fn progress(plan: &Plan, with_gloo: bool) -> ProgressBar {
     let rows: usize = plan.stars.iter().map(|star| star.losses.len()).sum();
-    let contenders = plan.contenders.iter().filter(|&&who| with_gloo || who != Contender::Gloo).count();
+    let contenders = plan.contenders.iter().filter(|who| with_gloo || !who.is_gloo()).count();
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left: {msg}").expect("a right template");
     ProgressBar::new((rows * contenders) as u64 * u64::from(plan.repetitions)).with_style(style)
 }

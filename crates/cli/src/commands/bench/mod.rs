@@ -1,9 +1,10 @@
 //! `tributary bench`: ours, our ring and PyTorch's Gloo over the same links, in one run.
 //!
-//! `plan.rs` says what is measured, `contender.rs` who takes part, `measure.rs` does it on one star after the other, `gloo.rs` is the peer, `report.rs`
+//! `plan.rs` says what is measured, `contender.rs` who takes part, `density.rs` how sparse tensors are, `measure.rs` does it on one star after the other, `gloo.rs` is the peer, `report.rs`
 //! what people and scripts get to see.
 
 mod contender;
+mod density;
 mod gloo;
 mod measure;
 mod plan;
@@ -18,6 +19,7 @@ use crate::output;
 use crate::program::Program;
 use crate::stage::Interrupt;
 
+use density::Density;
 use plan::{Plan, Rate};
 
 const EXAMPLES: &str = "\
@@ -27,6 +29,7 @@ Examples:
   tributary bench --hosts 8 --loss-percent 0,0.1,1   how loss stretches the completion time
   tributary bench --hosts 4 --dtype f32,bf16         what half the bytes an element give
   tributary bench --hosts 4 --numbers float,fixed    float sums beside fixed point
+  tributary bench --sparse 0.01,0.1,0.4              sparse tensors beside dense ones, and where lines cross
   tributary bench --quick                            tiny tensors: that it runs, not how fast
 
 Needs root (network namespaces), iproute2 and nftables. Gloo comes with PyTorch: make torch, or pip
@@ -35,7 +38,8 @@ install torch.
 Every link is shaped in both directions by a token bucket that counts Ethernet frames (1,514 bytes
 for a full packet). Goodput is bits of tensor over the median completion time at the slowest worker,
 of collectives back to back; runs of the contenders take turns. CPU s/GB is the CPU time of all
-processes, switch included, for each 10^9 bytes of tensor. Gloo's retransmissions are TCP segments.";
+processes, switch included, for each 10^9 bytes of tensor. Gloo's retransmissions are TCP segments.
+With --sparse goodput is that of the dense tensor of the same size, and 1 KiB is such a tensor's.";
 
 /// The flags of `tributary bench`.
 #[derive(clap::Args)]
@@ -68,6 +72,9 @@ pub struct Args {
     /// What the protocols that leave the choice sum floats as, float or fixed [default: float]
     #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = plan::parse_numbers)]
     pub numbers: Vec<&'static str>,
+    /// Sum sparse tensors, to which ranks bring these shares of the elements, beside dense ones: with protocols that can, and Gloo
+    #[arg(long, value_name = "DENSITY,...", value_delimiter = ',', conflicts_with_all = ["dtype", "numbers"], value_parser = Density::parse)]
+    pub sparse: Vec<Density>,
     /// Threads of the switch
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub shards: u16,

@@ -89,7 +89,10 @@ impl Plan {
         let megabytes = args.size_mb.unwrap_or(if args.quick { 1.0 } else { 25.0 });
         Plan {
             stars: stars(args),
-            contenders: Contender::all(&or(&args.dtype, DType::F32), &or(&args.numbers, "float")),
+            contenders: match &args.sparse[..] {
+                [] => Contender::all(&or(&args.dtype, DType::F32), &or(&args.numbers, "float")),
+                densities => Contender::sparse(densities),
+            },
             elements: args.elements.map_or((megabytes * 1e6 / 4.0).round() as usize, |elements| elements as usize),
             iters: args.iters.unwrap_or(if args.quick { 2 } else { 5 }),
             repetitions: args.repetitions.unwrap_or(if args.quick { 1 } else { 3 }),
@@ -223,6 +226,16 @@ mod tests {
         assert_eq!(names(""), expected(&[""], &[""]));
         assert_eq!(names("--dtype f32,bf16"), expected(&["", " bf16"], &[""]));
         assert_eq!(names("--dtype f32,bf16 --numbers float,fixed"), expected(&["", " bf16"], &["", " fixed"]));
+    }
+
+    #[test]
+    fn sparse_sums_take_turns_with_dense_ones_of_the_same_contenders() {
+        let names: Vec<String> = plan("--sparse 0.01,0.5").contenders.iter().map(Contender::name).collect();
+        assert_eq!(names[names.len() - 3..], ["Gloo", "Gloo sparse 0.01", "Gloo sparse 0.5"]);
+        let able = crate::stage::job::protocols().filter(|protocol| protocol.options.sparse.is_some());
+        let expected =
+            able.flat_map(|protocol| ["", " sparse 0.01", " sparse 0.5"].map(|how| format!("{protocol}{how}")));
+        assert!(names[..names.len() - 3].iter().cloned().eq(expected) && names.len() > 3, "{names:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use serde::Serialize;
 
 use super::contender::Contender;
+use super::density::{Crossing, Density};
 use super::plan::{Plan, Rate};
 use crate::output::Table;
 
@@ -37,18 +38,22 @@ pub struct Line {
     pub dtype: &'static str,
     /// What floats are summed as, "float" or "fixed".
     pub numbers: &'static str,
+    /// The share of the elements that ranks bring, of sparse tensors.
+    pub density: Option<f64>,
     /// Median completion time of the tensor.
     pub seconds: f64,
     /// Bits of tensor over that, in 10^9.
     pub goodput_gbps: f64,
     /// Elements of tensor over that.
     pub ate_per_s: f64,
-    /// Elements a second over Gloo's, which sums float32.
+    /// Elements a second over Gloo's, which sums float32; of sparse tensors over Gloo's of as sparse ones.
     pub times_gloo: Option<f64>,
     /// Elements a second over those of the same contender with float32.
     pub times_f32: Option<f64>,
     /// Elements a second over those of the same contender in fixed point.
     pub times_fixed: Option<f64>,
+    /// Elements a second of sparse tensors over those of the same contender's dense ones.
+    pub times_dense: Option<f64>,
     /// Completion time over the loss-free one on the same star.
     pub times_loss_free: Option<f64>,
     /// Median completion time of 256 elements, 1 KiB of float32.
@@ -75,6 +80,9 @@ pub struct Row {
     pub loss_percent: f64,
     /// One for each contender that ran.
     pub lines: Vec<Line>,
+    /// Where lines of sparse tensors cross others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub crossings: Vec<Crossing>,
     /// Every run, until they are settled into lines.
     #[serde(skip)]
     pub samples: Vec<(Contender, Sample)>,
@@ -138,7 +146,7 @@ impl Machine {
 impl Row {
     /// A row that nobody has run for.
     pub fn new(hosts: u16, rate: Rate, loss_percent: f64) -> Row {
-        Row { hosts, rate, loss_percent, lines: Vec::new(), samples: Vec::new() }
+        Row { hosts, rate, loss_percent, lines: Vec::new(), crossings: Vec::new(), samples: Vec::new() }
     }
 
     /// The runs' medians; the report fills in what depends on other lines.
@@ -153,12 +161,14 @@ impl Row {
             contender: who.protocol(),
             dtype: who.dtype().name(),
             numbers: who.numbers(),
+            density: who.density().map(Density::share),
             seconds,
             goodput_gbps: bytes * 8.0 / seconds / 1e9,
             ate_per_s: elements as f64 / seconds,
             times_gloo: None,
             times_f32: None,
             times_fixed: None,
+            times_dense: None,
             times_loss_free: None,
             small_us: median(&|run| run.small_seconds)? * 1e6,
             cpu_s_per_gb: median(&|run| run.cpu_seconds)? / gigabytes_of_run,
@@ -205,10 +215,12 @@ impl Report {
             for line in &mut row.lines {
                 let over = |base: Option<f64>| base.map(|base| line.ate_per_s / base);
                 let others = |who: &Contender| *who != line.who;
-                line.times_gloo = over(of(Contender::Gloo));
+                line.times_gloo = over(of(line.who.gloo()));
                 line.times_f32 = over(Some(line.who.of_f32()).filter(others).and_then(of));
                 line.times_fixed = over(line.who.in_fixed_point().filter(others).and_then(of));
+                line.times_dense = over(Some(line.who.dense()).filter(others).and_then(of));
             }
+            row.crossings = Crossing::all(&row.lines);
         }
         let loss_free: Vec<(Contender, f64)> = rows
             .iter()
@@ -237,6 +249,12 @@ impl Report {
             self.torch.as_ref().map_or(String::new(), |version| format!(", PyTorch {version}")),
         );
         text += &self.table().render();
+        for (row, crossing) in
+            self.rows.iter().flat_map(|row| row.crossings.iter().map(move |crossing| (row, crossing)))
+        {
+            let Row { hosts, rate, loss_percent, .. } = row;
+            text += &format!("\n{hosts} hosts, {rate}, {loss_percent} % loss: {crossing}");
+        }
         for note in &self.notes {
             text += &format!("\n\n{note}");
         }
@@ -254,6 +272,7 @@ impl Report {
             "x Gloo",
             "x f32",
             "x fixed",
+            "x dense",
             "x loss-free",
             "1 KiB us",
             "CPU s/GB",
@@ -273,6 +292,7 @@ impl Report {
                     or_blank(line.times_gloo),
                     or_blank(line.times_f32),
                     or_blank(line.times_fixed),
+                    or_blank(line.times_dense),
                     or_blank(line.times_loss_free),
                     format!("{:.0}", line.small_us),
                     format!("{:.2}", line.cpu_s_per_gb),
@@ -329,11 +349,10 @@ mod tests {
 
     #[test]
     fn lines_are_medians_and_compare_with_gloo_and_with_no_loss() {
-        use Contender::Gloo;
-        let ours = ours();
+        let (ours, gloo) = (ours(), Contender::Gloo(None));
         let mut report = report();
-        let clean = row(0.0, &[(ours, 9.0), (ours, 1.0), (ours, 2.0), (Gloo, 4.0)]);
-        let lossy = row(1.0, &[(ours, 3.0), (Gloo, 12.0)]);
+        let clean = row(0.0, &[(ours, 9.0), (ours, 1.0), (ours, 2.0), (gloo, 4.0)]);
+        let lossy = row(1.0, &[(ours, 3.0), (gloo, 12.0)]);
         report.add(vec![clean, lossy]);
         let line = |row: usize, who| report.rows[row].lines.iter().find(|line| line.who == who).expect("a line");
         assert_eq!(line(0, ours).seconds, 2.0);
@@ -341,7 +360,7 @@ mod tests {
         assert_eq!(line(0, ours).times_gloo, Some(2.0));
         assert_eq!(line(0, ours).times_loss_free, None);
         assert_eq!(line(1, ours).times_loss_free, Some(1.5));
-        assert_eq!(line(1, Gloo).times_loss_free, Some(3.0));
+        assert_eq!(line(1, gloo).times_loss_free, Some(3.0));
     }
 
     #[test]

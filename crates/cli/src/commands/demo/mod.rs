@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::npy::Array;
 use crate::output;
 use crate::program::Program;
+use crate::stage::job::Data;
 use crate::stage::{Interrupt, JobRun, Place, Stage, WorkerReport, job};
 
 use check::{Allowed, Verdict};
@@ -75,7 +76,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         let job = JobRun {
             protocol,
             flags: Vec::new(),
-            inputs: inputs.clone(),
+            data: Data::Files(inputs.clone()),
             outputs: outputs(folder.path(), protocol),
             iters: args.iters,
             timeout: TIMEOUT,
@@ -83,7 +84,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         let workers = stage.allreduce(&job)?;
         progress.inc(1);
         progress.set_message(format!("comparing {}'s result with a float64 sum", protocol.name));
-        let verdict = judge(&job, &workers)?;
+        let verdict = judge(&inputs, &job, &workers)?;
         report.lines.push(Line::new(protocol, &workers, verdict));
         progress.inc(1);
     }
@@ -121,8 +122,8 @@ fn outputs(folder: &Path, protocol: &'static Protocol) -> Vec<PathBuf> {
 }
 
 /// Compares what the workers wrote with what they loaded.
-fn judge(job: &JobRun, workers: &[WorkerReport]) -> Result<Verdict, Failure> {
-    let inputs = floats(&job.inputs)?;
+fn judge(inputs: &[PathBuf], job: &JobRun, workers: &[WorkerReport]) -> Result<Verdict, Failure> {
+    let inputs = floats(inputs)?;
     let outputs = floats(&job.outputs)?;
     let block = workers.first().map_or(1, |worker| usize::from(worker.elements_per_packet.max(1)));
     let allowed = match (job.protocol.numbers)(&job.protocol.options.defaults()) {
