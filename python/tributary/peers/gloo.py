@@ -1,8 +1,8 @@
 """One rank of PyTorch's Gloo allreduce, as ``tributary bench`` runs it on every host.
 
 Started with rank, world size, the address of rank 0 and the interface, it joins and then obeys lines on its input,
-``ELEMENTS ITERS [DENSITY]``: it sums that many float32 that often, back to back, and answers with one line of JSON. With
-a density it sums sparse tensors that have about this share of the elements. It ends with its input.
+``ELEMENTS ITERS [DENSITY]``: it sums that many float32 that often, back to back, and answers with one line of JSON.
+With a density it sums sparse tensors that have about this share of the elements. It ends with its input.
 """
 
 import argparse
