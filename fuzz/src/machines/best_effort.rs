@@ -16,7 +16,7 @@ use tributary_proto::parts::best_effort::options::LEVELS_OPTION;
 use tributary_proto::parts::best_effort::wire::{HEADER_LEN, Header, Kind};
 use tributary_proto::protocols;
 
-use super::{Timers, drive_host, job, packets, two_collectives};
+use super::{Subject, Timers, drive_host, job, packets, two_collectives};
 
 /// Its protocols.
 fn family() -> impl Iterator<Item = &'static Protocol> {
@@ -59,7 +59,7 @@ fn drive(protocol: &'static Protocol, bytes: &[u8]) {
     let memory = |pipeline: &Pipeline| pipeline.all_shared().map(|(.., bytes)| bytes).sum::<usize>();
     let before = memory(&pipeline);
     let (mut now, mut recorder) = (Time::ZERO, SwitchRecorder::default());
-    for (from, mut bytes) in packets(protocol, bytes) {
+    for (from, mut bytes) in packets(&Subject::of(protocol), bytes) {
         now += Span::from_nanos(u64::from(from));
         let len = bytes.len();
         let mut packet = PacketMut::new(&mut bytes, Ecn::Capable);
@@ -84,6 +84,6 @@ pub fn host(bytes: &[u8]) {
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
     let from = |_| Addr::Node(NodeId(9));
     for protocol in family() {
-        drive_host(protocol, &job(protocol), fabric(), two_collectives(), bytes, Timers::End, from, readable);
+        drive_host(&Subject::of(protocol), fabric(), two_collectives(), bytes, Timers::End, from, readable);
     }
 }

@@ -13,7 +13,7 @@ use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 
-use super::{Timers, drive_host, job, packets, two_collectives};
+use super::{Subject, Timers, drive_host, job, packets, two_collectives};
 
 /// What is read can be written back, to the same bytes.
 pub fn wire(bytes: &[u8]) {
@@ -42,7 +42,7 @@ pub fn switch(bytes: &[u8]) {
     let (fabric, ports, trees) = (FabricPlan::default(), Vec::new(), Vec::new());
     pipeline.install_shared(&SharedJob { job, fabric, ports, trees, share_bytes: 0 }, Vec::new());
     let (mut now, mut recorder) = (Time::ZERO, SwitchRecorder::default());
-    for (from, mut bytes) in packets(&PROTOCOL, bytes) {
+    for (from, mut bytes) in packets(&Subject::of(&PROTOCOL), bytes) {
         now += Span::from_nanos(u64::from(from));
         let before = bytes.len();
         let mut packet = PacketMut::new(&mut bytes, Ecn::NotCapable);
@@ -66,7 +66,8 @@ pub fn host(bytes: &[u8]) {
     let options = PROTOCOL.options.read(&texts(&[("reissues", "1")])).expect("it is an option");
     let job = JobConfig { options, ..job(&PROTOCOL) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
-    drive_host(&PROTOCOL, &job, fabric, two_collectives(), bytes, Timers::End, |_| Addr::Node(NodeId(9)), readable);
+    let subject = Subject { job, ..Subject::of(&PROTOCOL) };
+    drive_host(&subject, fabric, two_collectives(), bytes, Timers::End, |_| Addr::Node(NodeId(9)), readable);
 }
 
 fn texts(chosen: &[(&str, &str)]) -> BTreeMap<String, String> {

@@ -3,6 +3,7 @@
 pub mod best_effort;
 pub mod canary;
 pub mod flare;
+pub mod flare_sparse;
 pub mod panama;
 pub mod ring;
 pub mod switchml;
@@ -20,6 +21,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
+use tributary_proto::contract::wire::kind::FIRST_OWN;
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
@@ -47,9 +49,23 @@ fn job(protocol: &Protocol) -> JobConfig {
     }
 }
 
+/// Whose machines are driven, in what job, with packets of which kinds.
+struct Subject {
+    protocol: &'static Protocol,
+    job: JobConfig,
+    first_kind: u8,
+}
+
+impl Subject {
+    /// A protocol in a small job, with its packets.
+    fn of(protocol: &'static Protocol) -> Subject {
+        Subject { protocol, job: job(protocol), first_kind: FIRST_OWN }
+    }
+}
+
 /// Cuts the input into packets: a byte that says where each comes from, a length, and the bytes. Where the first byte
 /// is even, the common header is made right, so that the machines behind it are reached.
-fn packets<'a>(protocol: &'static Protocol, mut bytes: &'a [u8]) -> impl Iterator<Item = (u8, Vec<u8>)> + 'a {
+fn packets<'a>(subject: &'a Subject, mut bytes: &'a [u8]) -> impl Iterator<Item = (u8, Vec<u8>)> + 'a {
     std::iter::from_fn(move || {
         let (&[from, len], rest) = bytes.split_first_chunk()?;
         let (packet, rest) = rest.split_at(usize::from(len).min(rest.len()));
@@ -57,8 +73,9 @@ fn packets<'a>(protocol: &'static Protocol, mut bytes: &'a [u8]) -> impl Iterato
         let mut packet = packet.to_vec();
         if from % 2 == 0 && packet.len() >= COMMON_LEN {
             // Most protocols have seven kinds or fewer, some have more.
-            let kind = 16 + if packet[4] < 128 { packet[4] % 7 } else { packet[4] % 16 };
-            Common { protocol: protocol.code, kind, job: job(protocol).job, key: job(protocol).key }.emit(&mut packet);
+            let kind = subject.first_kind + if packet[4] < 128 { packet[4] % 7 } else { packet[4] % 16 };
+            let Subject { protocol, job, .. } = subject;
+            Common { protocol: protocol.code, kind, job: job.job, key: job.key }.emit(&mut packet);
         }
         Some((from / 2, packet))
     })
@@ -74,8 +91,8 @@ fn two_collectives() -> Vec<Collective> {
 
 /// A switch with a job, with or without a parent, gets any packets from anywhere. What it sends must be `readable`, and only
 /// to its neighbours; it takes no memory.
-fn drive_switch(protocol: &'static Protocol, ecn: Ecn, bytes: &[u8], readable: impl Fn(&[u8]) -> bool) {
-    let job = job(protocol);
+fn drive_switch(subject: &Subject, ecn: Ecn, bytes: &[u8], readable: impl Fn(&[u8]) -> bool) {
+    let Subject { protocol, job, .. } = subject;
     let members: Vec<PortId> = (0..job.world).map(PortId).collect();
     // With or without a switch above.
     let parent = (bytes.len() % 2 == 1).then_some(Parent { port: PortId(9), child: ChildId(1) });
@@ -95,7 +112,7 @@ fn drive_switch(protocol: &'static Protocol, ecn: Ecn, bytes: &[u8], readable: i
     pipeline.install(job.job, installed);
     let memory = pipeline.report(job.job).expect("it is installed").memory_bytes;
     let mut recorder = SwitchRecorder::default();
-    for (from, mut bytes) in packets(protocol, bytes) {
+    for (from, mut bytes) in packets(subject, bytes) {
         let before = bytes.len();
         let mut packet = PacketMut::new(&mut bytes, ecn);
         let ingress = PortId(u16::from(from % 12));
@@ -122,10 +139,8 @@ enum Timers {
 
 /// Rank 0 in the middle of collectives gets packets from wherever `from` says; then its time runs out. What it sends
 /// must be `readable`, and every collective must end once.
-#[allow(clippy::too_many_arguments)]
 fn drive_host(
-    protocol: &'static Protocol,
-    job: &JobConfig,
+    subject: &Subject,
     fabric: FabricPlan,
     collectives: Vec<Collective>,
     bytes: &[u8],
@@ -133,6 +148,7 @@ fn drive_host(
     from: impl Fn(u8) -> Addr,
     readable: impl Fn(&[u8]) -> bool,
 ) {
+    let Subject { protocol, job, .. } = subject;
     let config = HostConfig {
         job: job.clone(),
         rank: Rank(0),
@@ -147,7 +163,7 @@ fn drive_host(
         host.submit(Time::ZERO, collective).expect("nothing has failed");
     }
     let (mut now, mut ended, mut recorder) = (Time::ZERO, 0, HostRecorder::default());
-    let inputs = packets(protocol, bytes).map(Some).chain(std::iter::repeat(None));
+    let inputs = packets(subject, bytes).map(Some).chain(std::iter::repeat(None));
     for (step, input) in inputs.enumerate() {
         match input {
             Some((place, bytes)) => {

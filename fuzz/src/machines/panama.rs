@@ -7,7 +7,7 @@ use tributary_proto::contract::wire::COMMON_LEN;
 use tributary_proto::panama::PROTOCOL;
 use tributary_proto::panama::wire::{HEADER_LEN, Header};
 
-use super::{Timers, drive_host, drive_switch, job, two_collectives};
+use super::{Subject, Timers, drive_host, drive_switch, two_collectives};
 
 /// What is read can be written back, to the same bytes. The bodies are SwitchML's too, and tried there.
 pub fn wire(bytes: &[u8]) {
@@ -20,7 +20,7 @@ pub fn wire(bytes: &[u8]) {
 
 /// A switch with a job and a parent gets any packets from anywhere.
 pub fn pipeline(bytes: &[u8]) {
-    drive_switch(&PROTOCOL, Ecn::Capable, bytes, |packet| Header::parse(packet).is_ok());
+    drive_switch(&Subject::of(&PROTOCOL), Ecn::Capable, bytes, |packet| Header::parse(packet).is_ok());
 }
 
 /// A worker in the middle of two collectives gets any packets from anywhere. An epoch that somebody has made up never
@@ -28,6 +28,5 @@ pub fn pipeline(bytes: &[u8]) {
 pub fn host(bytes: &[u8]) {
     let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(TreeId(0)) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
-    let job = job(&PROTOCOL);
-    drive_host(&PROTOCOL, &job, FabricPlan::default(), two_collectives(), bytes, Timers::GoOn, from, readable);
+    drive_host(&Subject::of(&PROTOCOL), FabricPlan::default(), two_collectives(), bytes, Timers::GoOn, from, readable);
 }

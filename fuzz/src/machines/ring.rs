@@ -11,7 +11,7 @@ use tributary_proto::ring::PROTOCOL;
 use tributary_proto::ring::wire::{Ack, Data, Fault, HEADER_LEN, MAX_CONTROL_LEN, Notice};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
-use super::{Timers, drive_host, job};
+use super::{Subject, Timers, drive_host, job};
 
 /// What is read can be written back, and reads the same then.
 pub fn wire(bytes: &[u8]) {
@@ -42,5 +42,5 @@ pub fn host(bytes: &[u8]) {
     let collectives = vec![Collective { tensor: Box::new(tensor), deadline }];
     let from = |place: u8| Addr::Worker(Rank(u16::from(place % 4)));
     let readable = |packet: &[u8]| Common::parse(packet).is_ok();
-    drive_host(&PROTOCOL, &job(&PROTOCOL), FabricPlan::default(), collectives, bytes, Timers::GoOn, from, readable);
+    drive_host(&Subject::of(&PROTOCOL), FabricPlan::default(), collectives, bytes, Timers::GoOn, from, readable);
 }

@@ -8,7 +8,7 @@ use tributary_proto::parts::report::Report;
 use tributary_proto::switchml::PROTOCOL;
 use tributary_proto::switchml::wire::{HEADER_LEN, Header, Kind, Mismatch};
 
-use super::{Timers, drive_host, drive_switch, job, two_collectives};
+use super::{Subject, Timers, drive_host, drive_switch, two_collectives};
 
 /// What is read can be written back, to the same bytes: the header, and the bodies behind it.
 pub fn wire(bytes: &[u8]) {
@@ -36,21 +36,12 @@ pub fn wire(bytes: &[u8]) {
 
 /// A switch with a job and a parent gets any packets from anywhere.
 pub fn pipeline(bytes: &[u8]) {
-    drive_switch(&PROTOCOL, Ecn::NotCapable, bytes, |packet| Header::parse(packet).is_ok());
+    drive_switch(&Subject::of(&PROTOCOL), Ecn::NotCapable, bytes, |packet| Header::parse(packet).is_ok());
 }
 
 /// A worker of SwitchML in the middle of two collectives gets any packets from anywhere.
 pub fn host(bytes: &[u8]) {
     let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(TreeId(0)) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
-    drive_host(
-        &PROTOCOL,
-        &job(&PROTOCOL),
-        FabricPlan::default(),
-        two_collectives(),
-        bytes,
-        Timers::End,
-        from,
-        readable,
-    );
+    drive_host(&Subject::of(&PROTOCOL), FabricPlan::default(), two_collectives(), bytes, Timers::End, from, readable);
 }

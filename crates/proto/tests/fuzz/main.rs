@@ -37,6 +37,7 @@ macro_rules! targets {
 mod best_effort;
 mod canary;
 mod flare;
+mod flare_sparse;
 mod panama;
 mod ring;
 mod switchml;
