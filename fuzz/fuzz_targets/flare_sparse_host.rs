@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tributary_fuzz::machines::flare_sparse::host(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tributary_fuzz::machines::flare::sparse::host(bytes));

@@ -3,7 +3,6 @@
 pub mod best_effort;
 pub mod canary;
 pub mod flare;
-pub mod flare_sparse;
 pub mod panama;
 pub mod ring;
 pub mod switchml;

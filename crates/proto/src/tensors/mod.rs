@@ -1,12 +1,14 @@
 //! The tensors that drivers hand to machines: real elements in memory, dense or sparse, or
-//! fingerprints that stand for dense ones.
+//! fingerprints that stand for either.
 
 mod coverage;
 mod elements;
 mod fingerprint;
 mod ledger;
 mod sparse;
+mod sparse_fingerprint;
 
 pub use elements::{ElementTensor, InPlaceStorage, Operands, Storage, VecStorage};
 pub use fingerprint::{FingerprintTensor, Roster, Verification};
 pub use sparse::{SparseElements, SparseError, SparseResult};
+pub use sparse_fingerprint::{SparseDraw, SparseFingerprint};

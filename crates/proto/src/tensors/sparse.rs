@@ -148,50 +148,58 @@ impl<T: Element> SparseTensor for SparseElements<T> {
 }
 
 /// What a machine of dense tensors would ask: drivers ask first what a protocol can.
-fn not_dense() -> ! {
+pub(super) fn not_dense() -> ! {
     unreachable!("a machine of dense tensors got a sparse one")
 }
+
+/// All of [`Tensor`] but its specification, for one that is sparse.
+macro_rules! only_sparse {
+    () => {
+        fn vector_len(&self, _elements: usize) -> usize {
+            not_dense()
+        }
+        fn exponent(&self, _block: Range<usize>) -> BlockExponent {
+            not_dense()
+        }
+        fn encode(&self, _block: Range<usize>, _scale: Scale, _vector: &mut [u8]) {
+            not_dense()
+        }
+        fn decode(&mut self, _block: Range<usize>, _scale: Scale, _vector: &[u8]) {
+            not_dense()
+        }
+        fn native_len(&self, _elements: usize) -> usize {
+            not_dense()
+        }
+        fn read_input(&self, _block: Range<usize>, _bytes: &mut [u8]) {
+            not_dense()
+        }
+        fn read_output(&self, _block: Range<usize>, _bytes: &mut [u8]) {
+            not_dense()
+        }
+        fn accumulate(&mut self, _block: Range<usize>, _bytes: &[u8]) {
+            not_dense()
+        }
+        fn write(&mut self, _block: Range<usize>, _bytes: &[u8]) {
+            not_dense()
+        }
+        fn divide(&mut self, _block: Range<usize>, _world: u16) {
+            not_dense()
+        }
+        fn sparse(&self) -> Option<&dyn SparseTensor> {
+            Some(self)
+        }
+        fn sparse_mut(&mut self) -> Option<&mut dyn SparseTensor> {
+            Some(self)
+        }
+    };
+}
+pub(super) use only_sparse;
 
 impl<T: Element> Tensor for SparseElements<T> {
     fn spec(&self) -> Spec {
         Spec::allreduce(self.size, T::DTYPE, self.op)
     }
-    fn vector_len(&self, _elements: usize) -> usize {
-        not_dense()
-    }
-    fn exponent(&self, _block: Range<usize>) -> BlockExponent {
-        not_dense()
-    }
-    fn encode(&self, _block: Range<usize>, _scale: Scale, _vector: &mut [u8]) {
-        not_dense()
-    }
-    fn decode(&mut self, _block: Range<usize>, _scale: Scale, _vector: &[u8]) {
-        not_dense()
-    }
-    fn native_len(&self, _elements: usize) -> usize {
-        not_dense()
-    }
-    fn read_input(&self, _block: Range<usize>, _bytes: &mut [u8]) {
-        not_dense()
-    }
-    fn read_output(&self, _block: Range<usize>, _bytes: &mut [u8]) {
-        not_dense()
-    }
-    fn accumulate(&mut self, _block: Range<usize>, _bytes: &[u8]) {
-        not_dense()
-    }
-    fn write(&mut self, _block: Range<usize>, _bytes: &[u8]) {
-        not_dense()
-    }
-    fn divide(&mut self, _block: Range<usize>, _world: u16) {
-        not_dense()
-    }
-    fn sparse(&self) -> Option<&dyn SparseTensor> {
-        Some(self)
-    }
-    fn sparse_mut(&mut self) -> Option<&mut dyn SparseTensor> {
-        Some(self)
-    }
+    only_sparse!();
 }
 
 #[cfg(test)]

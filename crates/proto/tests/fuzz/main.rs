@@ -37,7 +37,6 @@ macro_rules! targets {
 mod best_effort;
 mod canary;
 mod flare;
-mod flare_sparse;
 mod panama;
 mod ring;
 mod switchml;

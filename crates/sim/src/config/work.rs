@@ -39,6 +39,10 @@ pub struct JobSection {
     pub root: Option<u16>,
     /// The tensor of each collective.
     pub tensor: Bytes,
+    /// The share of the tensor's elements that each rank brings, drawn for each: the tensors are sparse. All, of dense ones, if left
+    /// out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub density: Option<Share>,
     /// The type of its elements.
     #[serde(default = "defaults::dtype", with = "dtype_name", rename = "type")]
     pub dtype: DType,

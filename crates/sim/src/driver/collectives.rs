@@ -26,7 +26,7 @@ impl Simulation {
             return self.fabric.queue.push(first, EventId::new(EventKind::Source, id.0));
         }
         let deadline = job.plan.timeout.map(|timeout| now + timeout);
-        let tensor = Box::new(job.tensor(seat.rank, seat.submitted, now));
+        let tensor = job.tensor(seat.rank, seat.submitted, now);
         seat.submitted += 1;
         match seat.machine.submit(now, Collective { tensor, deadline }) {
             Ok(_) => {

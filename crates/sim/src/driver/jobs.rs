@@ -1,14 +1,16 @@
 //! Jobs: who takes part, what they reduce, and what came of it.
 
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tributary_proto::contract::host::{CollectiveError, HostEvent};
 use tributary_proto::contract::ids::{JobKey, NodeId, Rank, ServerId};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::contract::tensor::Spec;
+use tributary_proto::contract::tensor::{Spec, Tensor};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::tensors::{FingerprintTensor, Roster, Verification};
+use tributary_proto::tensors::{FingerprintTensor, Roster, SparseDraw, SparseFingerprint, Verification};
 
 use super::losses::Loss;
 
@@ -42,6 +44,8 @@ pub struct JobPlan {
     pub members: Vec<NodeId>,
     /// The tensor of each collective.
     pub spec: Spec,
+    /// Elements of a million that each rank brings about, of sparse tensors.
+    pub density_ppm: Option<u32>,
     /// Collectives, one after the other.
     pub iterations: u32,
     /// When ranks submit the first one.
@@ -136,6 +140,8 @@ pub struct Job {
     first_switches: Vec<NodeId>,
     ranks: Vec<u16>,
     roster: Arc<Roster>,
+    /// What ranks bring to the last collectives, where tensors are sparse.
+    drawn: BTreeMap<u32, Arc<SparseDraw>>,
     pub(crate) index: JobIndex,
 }
 
@@ -160,6 +166,7 @@ impl Job {
             first_switches,
             ranks,
             roster: Roster::new(plan.members.len() as u16),
+            drawn: BTreeMap::new(),
             index,
             plan,
         }
@@ -200,10 +207,25 @@ impl Job {
     }
 
     /// A rank's part in a collective, which begins now.
-    pub fn tensor(&mut self, rank: Rank, iteration: u32, now: Time) -> FingerprintTensor {
+    pub fn tensor(&mut self, rank: Rank, iteration: u32, now: Time) -> Box<dyn Tensor> {
         self.iterations[iteration as usize].start.get_or_insert(now);
         let collective = u64::from(self.index.0) << 32 | u64::from(iteration);
-        FingerprintTensor::new(self.plan.spec, self.roster.clone(), rank.0, collective)
+        match self.plan.density_ppm {
+            None => Box::new(FingerprintTensor::new(self.plan.spec, self.roster.clone(), rank.0, collective)),
+            Some(ppm) => Box::new(SparseFingerprint::new(self.draw(iteration, collective, ppm), rank.0)),
+        }
+    }
+
+    /// What ranks bring to a sparse collective: ranks begin one within a few of each other.
+    fn draw(&mut self, iteration: u32, collective: u64, density_ppm: u32) -> Arc<SparseDraw> {
+        const KEPT: usize = 3;
+        let (spec, world) = (self.plan.spec, self.plan.members.len() as u16);
+        let draw = self.drawn.entry(iteration).or_insert_with(|| SparseDraw::new(spec, world, collective, density_ppm));
+        let draw = Arc::clone(draw);
+        while self.drawn.len() > KEPT {
+            self.drawn.pop_first();
+        }
+        draw
     }
 
     /// What a rank's machine says.
@@ -211,9 +233,13 @@ impl Job {
         let (op, what) = match event {
             HostEvent::Failed { op, error, .. } => (op, Some(Wrong::Failed(error))),
             HostEvent::Done { op, tensor } => {
-                let tensor: Box<dyn std::any::Any> = tensor;
-                let tensor = tensor.downcast::<FingerprintTensor>().expect("the tensor that was submitted");
-                let verification = tensor.verification();
+                let tensor: Box<dyn Any> = tensor;
+                let verification = match tensor.downcast::<FingerprintTensor>() {
+                    Ok(dense) => dense.verification(),
+                    Err(other) => {
+                        other.downcast::<SparseFingerprint>().expect("the tensor that was submitted").verification()
+                    }
+                };
                 (op, (!verification.is_complete()).then_some(Wrong::Sum(verification)))
             }
         };

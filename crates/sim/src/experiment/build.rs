@@ -2,7 +2,7 @@
 
 use tributary_control::option_text::{of_switches, texts};
 use tributary_proto::contract::ids::{NodeId, Rank};
-use tributary_proto::contract::options::Defaults;
+use tributary_proto::contract::options::{Defaults, Options};
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
@@ -13,7 +13,7 @@ use super::faults;
 use super::hosts::Allocation;
 use super::traffic::{add_traffic, transport};
 use crate::config::{
-    CollectiveKind, Config, ConfigError, Duration, Hosts, JobSection, ParameterServers, RootChoice, ServerWord,
+    CollectiveKind, Config, ConfigError, Duration, Hosts, JobSection, ParameterServers, RootChoice, ServerWord, Share,
     StragglerSection, SwitchName, invalid,
 };
 use crate::driver::{JobPlan, Noise, Settings, SharedSettings, Simulation};
@@ -91,14 +91,14 @@ fn job_plan(
     let name = section.name.clone().unwrap_or_else(|| format!("job {index}"));
     let members = hosts.take(&name, &section.hosts, section.placement)?;
     check_numbers(&name, section)?;
-    let given = texts(&section.options);
-    let options = section
-        .protocol
-        .options
-        .read_with(&given, Defaults::Simulated)
-        .map_err(|error| invalid(format!("{name}: {error}")))?;
+    let density_ppm = density_ppm(section).map_err(|sentence| invalid(format!("{name}: {sentence}")))?;
+    let options = options(section, density_ppm).map_err(|sentence| invalid(format!("{name}: {sentence}")))?;
     let spec = spec(section, members.len()).map_err(|error| invalid(format!("{name}: {error}")))?;
-    (section.protocol.can)(&spec, &options).map_err(|refusal| invalid(format!("{name}: {refusal}")))?;
+    let can = match density_ppm {
+        None => (section.protocol.can)(&spec, &options),
+        Some(_) => section.protocol.can_sparse(&spec, &options),
+    };
+    can.map_err(|refusal| invalid(format!("{name}: {refusal}")))?;
     let packet = packet_bytes(section, config)?;
     let smallest = graph.edges().iter().map(|edge| edge.a_to_b.queue_bytes.min(edge.b_to_a.queue_bytes)).min();
     if smallest.is_some_and(|queue| queue < packet) {
@@ -114,6 +114,7 @@ fn job_plan(
         protocol: section.protocol,
         spec,
         members,
+        density_ppm,
         iterations: section.iterations,
         start: Time::ZERO + section.start.0,
         compute: section.compute.0,
@@ -125,6 +126,27 @@ fn job_plan(
         timeout: Some(section.timeout.map_or_else(|| default_timeout(section, graph), |timeout| timeout.0)),
         name,
     })
+}
+
+/// The share of elements that ranks bring, in millionths, of sparse tensors.
+fn density_ppm(section: &JobSection) -> Result<Option<u32>, String> {
+    let Some(Share(density)) = section.density else { return Ok(None) };
+    match (density * 1e6).round() {
+        ppm if (1.0..=1e6).contains(&ppm) => Ok(Some(ppm as u32)),
+        _ => Err(format!("density = {density} is no share of the elements from 0.000001 to 1")),
+    }
+}
+
+/// The protocol's options as they were chosen, and what a job of sparse tensors needs besides.
+fn options(section: &JobSection, density_ppm: Option<u32>) -> Result<Options, String> {
+    let (given, set) = (texts(&section.options), &section.protocol.options);
+    let chosen = match density_ppm {
+        None => given,
+        Some(ppm) => set
+            .of_sparse(&given, Some(ppm.into()))
+            .ok_or_else(|| format!("density: {} sums no sparse tensors; leave it out", section.protocol.name))?,
+    };
+    set.read_with(&chosen, Defaults::Simulated).map_err(|error| error.to_string())
 }
 
 /// Numbers of a job that nothing else depends on.

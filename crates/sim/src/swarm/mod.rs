@@ -115,8 +115,10 @@ fn judge(simulation: &Simulation, ending: Ending) -> Vec<String> {
         if ending == Ending::AllHeals && !job.is_complete() {
             failures.push(format!("{} is not complete", job.plan.name));
         }
+        // A table of sparse elements that is full refuses a packet, which comes again.
+        let may_refuse = job.plan.density_ppm.is_some();
         let overflows = simulation.drops_in_switches(job).get(DropReason::Overflow);
-        if overflows > 0 {
+        if overflows > 0 && !may_refuse {
             failures.push(format!("{}: switches had no room for {overflows} packets", job.plan.name));
         }
     }

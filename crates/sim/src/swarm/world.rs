@@ -70,6 +70,8 @@ pub fn world(seed: u64) -> World {
     jobs.iter_mut().for_each(|job| chosen.choose(job));
     let mut planned = Draw(Rng::new(seed, Purpose::World, 8));
     jobs.iter_mut().for_each(|job| planned.plan(job));
+    let mut thinned = Draw(Rng::new(seed, Purpose::World, 9));
+    jobs.iter_mut().for_each(|job| thinned.thin(job));
     World {
         config: Config {
             seed,
@@ -216,6 +218,7 @@ impl Draw {
             collective: CollectiveKind::Allreduce,
             root: None,
             tensor: Bytes(elements.min(200_000) * dtype.size() as u64),
+            density: None,
             dtype,
             op,
             iterations: self.between(1, 4) as u32,

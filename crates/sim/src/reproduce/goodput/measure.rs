@@ -152,6 +152,7 @@ impl Goodput {
             collective: Default::default(),
             root: None,
             tensor: self.tensor_of(run.point),
+            density: None,
             dtype: tributary_numeric::DType::I32,
             op: tributary_numeric::ReduceOp::Sum,
             iterations: 1,

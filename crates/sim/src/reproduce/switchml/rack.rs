@@ -196,6 +196,7 @@ impl RackJob {
     fn plan(&self) -> Result<JobPlan, ReproduceError> {
         let fixed = |rto| TimerConfig { initial_rto: rto, min_rto: rto, max_rto: rto };
         Ok(JobPlan {
+            density_ppm: None,
             name: self.name(),
             protocol: self.protocol,
             members: (0..self.workers).map(NodeId).collect(),

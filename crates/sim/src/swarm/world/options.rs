@@ -10,7 +10,7 @@ use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
 use super::Draw;
-use crate::config::JobSection;
+use crate::config::{Bytes, CollectiveKind, JobSection, Share};
 
 impl Draw {
     /// Memory that jobs share: from the least that there may be to plenty, held for less or for longer than it is needed.
@@ -33,6 +33,32 @@ impl Draw {
                 return;
             }
             // Without one that does not go with the rest.
+            if drawn.pop_last().is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Sparse tensors for some of the jobs that can sum them, whatever they were for, with options of their own.
+    pub(super) fn thin(&mut self, job: &mut JobSection) {
+        let set = &job.protocol.options;
+        if set.sparse.is_none() || !self.0.chance(0.5) {
+            return;
+        }
+        let density = self.of(&[0.000_1, 0.01, 0.1, 0.5, 1.0]);
+        let spec = Spec::allreduce(1, job.dtype, job.op);
+        let mut drawn = self.options(set);
+        loop {
+            let chosen = set.of_sparse(&texts(&drawn), Some((density * 1e6) as u64)).unwrap_or_default();
+            let read = set.read_with(&chosen, Defaults::Simulated);
+            if read.is_ok_and(|chosen| job.protocol.can_sparse(&spec, &chosen).is_ok()) {
+                (job.density, job.options) = (Some(Share(density)), drawn);
+                (job.collective, job.root) = (CollectiveKind::Allreduce, None);
+                // Tables of an element or two refuse nearly all that comes, again and again.
+                job.tensor = job.tensor.min(Bytes(10_000 * job.dtype.size() as u64));
+                return;
+            }
+            // Without one that does not go with the rest; with none left the job stays as it was.
             if drawn.pop_last().is_none() {
                 return;
             }

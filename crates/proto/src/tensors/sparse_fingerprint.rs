@@ -1,0 +1,215 @@
+//! Sparse fingerprints: random words at random indices in place of elements, so that every sum proves what is in it.
+//!
+//! Each rank brings an index or not, drawn for each, and there a word that depends on the collective, the rank and the index. Words add
+//! up modulo 2^64. A block of the result is right if it has the indices that any rank brings, and at each the sum of what those ranks
+//! bring there: a contribution that is lost, doubled or another's is missed with a chance of 2^-64.
+
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+
+use tributary_numeric::{BlockExponent, Scale};
+
+use super::fingerprint::Verification;
+use super::ledger::Ledger;
+use super::sparse::{not_dense, only_sparse};
+use crate::contract::sparse::SparseTensor;
+use crate::contract::tensor::{Spec, Tensor};
+use crate::splitmix::splitmix64;
+
+/// What the ranks of a job bring to one collective, and what comes of it; one is shared by the ranks' tensors.
+#[derive(Debug)]
+pub struct SparseDraw {
+    spec: Spec,
+    seed: u64,
+    /// The indices of each rank, ascending.
+    brought: Vec<Vec<u32>>,
+    /// Those that any rank brings, ascending, and the sums there.
+    union: Vec<u32>,
+    sums: Vec<u64>,
+}
+
+impl SparseDraw {
+    /// Of ranks that bring about so many of a million elements each. `collective` names job and collective.
+    pub fn new(spec: Spec, world: u16, collective: u64, density_ppm: u32) -> Arc<SparseDraw> {
+        let seed = splitmix64(collective);
+        // 64 bits against a share of 2^64.
+        let bound = u128::from(density_ppm) << 64;
+        let of_rank = |rank: u16| {
+            let seed = splitmix64(seed ^ u64::from(rank));
+            let drawn = move |index: &u32| u128::from(splitmix64(seed ^ u64::from(*index))) * 1_000_000 < bound;
+            (0..spec.elements).filter(drawn).collect()
+        };
+        let brought: Vec<Vec<u32>> = (0..world).map(of_rank).collect();
+        let of_all = brought
+            .iter()
+            .enumerate()
+            .flat_map(|(rank, indices)| indices.iter().map(move |&index| (index, word(seed, rank as u16, index))));
+        let mut all: Vec<(u32, u64)> = of_all.collect();
+        all.sort_unstable_by_key(|&(index, _)| index);
+        let sums = all.chunk_by(|(a, _), (b, _)| a == b);
+        let sums = sums.map(|same| (same[0].0, same.iter().fold(0u64, |sum, (_, word)| sum.wrapping_add(*word))));
+        let (union, sums) = sums.unzip();
+        Arc::new(SparseDraw { spec, seed, brought, union, sums })
+    }
+
+    /// The result of a block.
+    fn block(&self, block: &Range<u32>) -> (&[u32], &[u64]) {
+        let places = places(&self.union, block);
+        (&self.union[places.clone()], &self.sums[places])
+    }
+}
+
+/// What a rank brings at one of its indices.
+fn word(seed: u64, rank: u16, index: u32) -> u64 {
+    splitmix64(splitmix64(seed ^ 0x7370_6172_7365) ^ (u64::from(rank) << 32 | u64::from(index)))
+}
+
+fn places(indices: &[u32], block: &Range<u32>) -> Range<usize> {
+    let at = |bound: u32| indices.partition_point(|&index| index < bound);
+    at(block.start)..at(block.end)
+}
+
+/// A rank's [`Tensor`] whose elements are such words.
+#[derive(Clone, Debug)]
+pub struct SparseFingerprint {
+    draw: Arc<SparseDraw>,
+    rank: u16,
+    /// Blocks that were written: true if they are right.
+    written: Ledger<bool>,
+    faulty: Vec<(Range<usize>, u64)>,
+}
+
+impl SparseFingerprint {
+    /// The part of a rank.
+    pub fn new(draw: Arc<SparseDraw>, rank: u16) -> SparseFingerprint {
+        assert!(usize::from(rank) < draw.brought.len(), "rank {rank} is none of {}", draw.brought.len());
+        let written = Ledger::new(draw.spec.elements as usize, true);
+        SparseFingerprint { draw, rank, written, faulty: Vec::new() }
+    }
+
+    /// What the output holds now. A faulty block is told with its number of elements.
+    pub fn verification(&self) -> Verification {
+        let (mut verified, mut missing, mut end) = (0, Vec::new(), 0);
+        for (range, is_right) in self.written.pieces().iter() {
+            if range.start > end {
+                missing.push(end..range.start);
+            }
+            end = range.end;
+            verified += if is_right { range.len() } else { 0 };
+        }
+        if end < self.draw.spec.elements as usize {
+            missing.push(end..self.draw.spec.elements as usize);
+        }
+        Verification { verified, faulty: self.faulty.clone(), missing }
+    }
+}
+
+impl SparseTensor for SparseFingerprint {
+    fn places(&self, indices: Range<u32>) -> Range<usize> {
+        places(&self.draw.brought[usize::from(self.rank)], &indices)
+    }
+    fn index(&self, place: usize) -> u32 {
+        self.draw.brought[usize::from(self.rank)][place]
+    }
+    fn read_values(&self, places: Range<usize>, values: &mut [u8]) {
+        for (place, bytes) in places.zip(values.as_chunks_mut().0) {
+            *bytes = word(self.draw.seed, self.rank, self.index(place)).to_be_bytes();
+        }
+    }
+    /// A block that is written twice is faulty.
+    fn write_block(&mut self, block: Range<u32>, indices: &[u32], values: &[u8]) {
+        let range = block.start as usize..block.end as usize;
+        let (expected, sums) = self.draw.block(&block);
+        let sums = sums.iter().map(|sum| sum.to_be_bytes());
+        let is_right =
+            !self.written.touches(&range) && indices == expected && values.as_chunks().0.iter().copied().eq(sums);
+        if !is_right {
+            self.faulty.push((range.clone(), indices.len() as u64));
+        }
+        self.written.set(range, is_right);
+    }
+}
+
+impl Tensor for SparseFingerprint {
+    fn spec(&self) -> Spec {
+        self.draw.spec
+    }
+    only_sparse!();
+    fn fork(&self) -> Option<Box<dyn Tensor>> {
+        Some(Box::new(self.clone()))
+    }
+    fn hash_state(&self, mut hasher: &mut dyn Hasher) {
+        (self.draw.seed, self.rank, &self.written, &self.faulty).hash(&mut hasher);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_numeric::{DType, ReduceOp};
+
+    use super::*;
+
+    const SPEC: Spec = Spec::allreduce(10_000, DType::F32, ReduceOp::Sum);
+
+    /// The result of a block, as machines would write it, of some ranks.
+    fn sum(draw: &Arc<SparseDraw>, ranks: &[u16], block: Range<u32>) -> (Vec<u32>, Vec<u8>) {
+        let mut sums = std::collections::BTreeMap::<u32, u64>::new();
+        for &rank in ranks {
+            let tensor = SparseFingerprint::new(Arc::clone(draw), rank);
+            let places = tensor.places(block.clone());
+            let mut values = vec![0; 8 * places.len()];
+            tensor.read_values(places.clone(), &mut values);
+            for (place, value) in places.zip(values.as_chunks().0) {
+                let sum = sums.entry(tensor.index(place)).or_default();
+                *sum = sum.wrapping_add(u64::from_be_bytes(*value));
+            }
+        }
+        (sums.keys().copied().collect(), sums.values().flat_map(|sum| sum.to_be_bytes()).collect())
+    }
+
+    /// What one block comes to: verified elements, and faulty ranges.
+    fn judged(draw: &Arc<SparseDraw>, (indices, values): (Vec<u32>, Vec<u8>)) -> (usize, usize) {
+        let mut tensor = SparseFingerprint::new(Arc::clone(draw), 0);
+        tensor.write_block(0..500, &indices, &values);
+        let verification = tensor.verification();
+        let missing: usize = verification.missing.iter().map(Range::len).sum();
+        assert_eq!(missing, 9_500);
+        (verification.verified, verification.faulty.len())
+    }
+
+    #[test]
+    fn the_sum_of_all_ranks_is_proven_and_any_other_is_faulty() {
+        let draw = SparseDraw::new(SPEC, 3, 7, 100_000);
+        assert_eq!(judged(&draw, sum(&draw, &[0, 1, 2], 0..500)), (500, 0));
+        assert_eq!(judged(&draw, sum(&draw, &[0, 2], 0..500)), (0, 1), "one is lost");
+        assert_eq!(judged(&draw, sum(&draw, &[0, 1, 2, 2], 0..500)), (0, 1), "one is doubled");
+        let other = SparseDraw::new(SPEC, 3, 8, 100_000);
+        assert_eq!(judged(&draw, sum(&other, &[0, 1, 2], 0..500)), (0, 1), "another collective's");
+        let (mut indices, mut values) = sum(&draw, &[0, 1, 2], 0..500);
+        indices.pop();
+        values.truncate(8 * indices.len());
+        assert_eq!(judged(&draw, (indices, values)), (0, 1), "an index is missing");
+    }
+
+    #[test]
+    fn a_block_that_is_written_twice_is_faulty() {
+        let draw = SparseDraw::new(SPEC, 2, 7, 100_000);
+        let mut tensor = SparseFingerprint::new(Arc::clone(&draw), 1);
+        for _ in 0..2 {
+            let (indices, values) = sum(&draw, &[0, 1], 0..10_000);
+            tensor.write_block(0..10_000, &indices, &values);
+        }
+        assert_eq!(tensor.verification().faulty.len(), 1);
+    }
+
+    #[test]
+    fn ranks_bring_about_the_share_that_was_asked_for_and_each_other_ones() {
+        for (density_ppm, least, most) in [(1, 0, 5), (100_000, 900, 1_100), (1_000_000, 10_000, 10_000)] {
+            let draw = SparseDraw::new(SPEC, 2, 7, density_ppm);
+            assert!(draw.brought.iter().all(|indices| (least..=most).contains(&indices.len())), "{density_ppm}");
+        }
+        let draw = SparseDraw::new(SPEC, 2, 7, 100_000);
+        assert_ne!(draw.brought[0], draw.brought[1]);
+    }
+}

@@ -1,0 +1,80 @@
+//! Sparse tensors in the simulator: proven sums under two levels of switches, with losses, on several threads; and the fewer bytes
+//! that they take.
+
+use std::ops::ControlFlow;
+
+use tributary_proto::protocols;
+use tributary_sim::config::Config;
+use tributary_sim::report::Report;
+use tributary_sim::run_on_threads;
+
+/// Sixteen hosts that sum two tensors of 400 kB; `more` are keys of the job's table, and whatever follows it.
+fn run(protocol: &str, more: &str, threads: u16) -> Report {
+    let text = format!(
+        "end = '10 s'
+        network = {{ leaf_spine = {{ leaves = 4, spines = 2, hosts_per_leaf = 4 }}, rate = '1 Gbit/s', queue = '1 MiB' }}
+        [[job]]
+        protocol = '{protocol}'
+        hosts = 'all'
+        tensor = '400 kB'
+        iterations = 2
+        {more}"
+    );
+    let report = run_on_threads(&Config::parse(&text).unwrap(), threads, &mut |_| ControlFlow::Continue(())).unwrap();
+    let job = &report.jobs[0];
+    assert!(job.complete && job.complaints.is_empty(), "{protocol}, {more}: {:?}", job.complaints);
+    report
+}
+
+/// The protocols whose jobs may be of sparse tensors.
+fn able() -> Vec<&'static str> {
+    let able = protocols::ALL.iter().filter(|protocol| protocol.options.sparse.is_some());
+    able.map(|protocol| protocol.name).collect()
+}
+
+#[test]
+fn sums_are_proven_at_every_density_and_under_loss() {
+    assert!(!able().is_empty());
+    let faults = "[[fault]]\nlinks = 'all'\nloss = '1 %'\nduplication = '1 %'\nreordering = '1 %'\ndelay = '5 us'";
+    for protocol in able() {
+        for density in ["1e-6", "0.01", "'30 %'", "1"] {
+            run(protocol, &format!("density = {density}"), 1);
+            run(protocol, &format!("density = {density}\ntype = 'i8'\nop = 'max'\n{faults}"), 1);
+        }
+    }
+}
+
+/// Of sixteen hosts' indices the result has 15 %, as pairs of six bytes.
+#[test]
+fn one_percent_takes_a_third_of_the_time_of_a_dense_tensor_at_most() {
+    for protocol in able() {
+        let seconds = |more: &str| run(protocol, more, 1).jobs[0].mean_seconds.unwrap();
+        let (dense, sparse) = (seconds(""), seconds("density = 0.01"));
+        assert!(sparse < dense / 3.0, "{protocol}: {sparse} s, dense {dense} s");
+    }
+}
+
+#[test]
+fn a_run_is_the_same_on_any_number_of_threads() {
+    for protocol in able() {
+        let hash = |threads| run(protocol, "density = 0.05", threads).trace_hash;
+        assert!(hash(2) == hash(1) && hash(4) == hash(1));
+    }
+}
+
+#[test]
+fn what_cannot_be_is_a_sentence() {
+    let refused = |protocol: &str, more: &str| {
+        let text = format!(
+            "end = '1 s'\nnetwork = {{ star = {{ hosts = 2 }} }}\n[[job]]\nprotocol = '{protocol}'\ntensor = '4 kB'\n{more}"
+        );
+        let config = Config::parse(&text).unwrap();
+        tributary_sim::experiment::run(&config).unwrap_err().to_string()
+    };
+    let other = protocols::ALL.iter().find(|protocol| protocol.options.sparse.is_none()).unwrap().name;
+    assert!(refused(other, "density = 0.1").contains(&format!("{other} sums no sparse tensors")));
+    for protocol in able() {
+        assert!(refused(protocol, "density = 0").contains("no share of the elements"));
+        assert!(refused(protocol, "density = 0.1\ncollective = 'broadcast'").contains("of a sparse tensor"));
+    }
+}
