@@ -94,6 +94,7 @@ impl SharedSwitch for Spy {
 
 fn plan(members: [u32; 3], roots: Vec<u32>) -> JobPlan {
     JobPlan {
+        density_ppm: None,
         name: "job".into(),
         protocol: &SPY,
         options: SPY.options.defaults(),

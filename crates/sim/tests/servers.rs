@@ -18,6 +18,7 @@ const WORKERS: u32 = 4;
 fn plan(dtype: DType, iterations: u32) -> JobPlan {
     JobPlan {
         name: "job".into(),
+        density_ppm: None,
         protocol: protocols::named("ps").unwrap(),
         options: protocols::named("ps").unwrap().options.defaults(),
         members: (0..WORKERS).map(NodeId).collect(),
