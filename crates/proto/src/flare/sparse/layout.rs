@@ -202,12 +202,18 @@ impl Layout {
         if pairs * pair != body.len() || self.wire_len(pairs, form) != wire_len || pairs > self.capacity(form) {
             return Err(DropReason::BadLength);
         }
-        let (offsets, values) = body.split_at(pairs * self.index_len);
-        let parsed = Pairs { offsets, values, index_len: self.index_len, value_len: self.value_len(form) };
-        match parsed.iter().all(|(offset, _)| offset < self.span) {
+        let parsed = self.pairs(body, form);
+        match parsed.offsets().all(|offset| offset < self.span) {
             true => Ok(parsed),
             false => Err(DropReason::BadField),
         }
+    }
+
+    /// The pairs of a body that was parsed before.
+    pub fn pairs<'a>(&self, body: &'a [u8], form: Form) -> Pairs<'a> {
+        let pair = self.index_len + self.value_len(form);
+        let (offsets, values) = body.split_at(body.len() / pair * self.index_len);
+        Pairs { offsets, values, index_len: self.index_len, value_len: self.value_len(form) }
     }
 
     /// Writes the offset of one pair of a packet of so many.
@@ -244,7 +250,20 @@ impl<'a> Pairs<'a> {
 
     /// Offset in the block, and value.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
-        let offset = |bytes: &[u8]| bytes.iter().fold(0, |offset, &byte| offset << 8 | u32::from(byte));
-        self.offsets.chunks_exact(self.index_len).map(offset).zip(self.values.chunks_exact(self.value_len))
+        self.offsets().zip(self.values.chunks_exact(self.value_len))
+    }
+
+    /// Offsets in the block, two bytes each or four.
+    pub fn offsets(&self) -> impl Iterator<Item = u32> + use<'a> {
+        let offset = |bytes: &[u8]| match *bytes {
+            [a, b] => u16::from_be_bytes([a, b]).into(),
+            _ => bytes.iter().fold(0, |offset, &byte| offset << 8 | u32::from(byte)),
+        };
+        self.offsets.chunks_exact(self.index_len).map(offset)
+    }
+
+    /// All values, one behind the other.
+    pub fn values(&self) -> &'a [u8] {
+        self.values
     }
 }

@@ -139,7 +139,7 @@ impl SparseHost {
         let pairs = layout.parse(body, wire_len, form)?;
         let range = op.range(slot.block);
         let block = range.start as u32..range.end as u32;
-        let taken = slot.sum.take(header, &pairs, block.end - block.start);
+        let taken = slot.sum.take(header, body, &pairs, block.end - block.start);
         if header.asks && matches!(taken, Ok(()) | Err(DropReason::Duplicate)) {
             slot.owe_have();
             self.queue.push(idx);

@@ -18,28 +18,22 @@ use crate::parts::form::Form;
 pub struct Sum {
     /// Which.
     pub received: Received,
-    shards: BTreeMap<u32, Piece>,
+    /// Their bodies, as they came.
+    shards: BTreeMap<u32, Vec<u8>>,
     is_finished: bool,
 }
 
-/// One shard: offsets in the block, and values as they came.
-struct Piece {
-    offsets: Vec<u32>,
-    values: Vec<u8>,
-}
-
 impl Sum {
-    /// Takes in a shard, all of whose offsets are below `len`.
-    pub fn take(&mut self, header: &Header, pairs: &Pairs<'_>, len: u32) -> Result<(), DropReason> {
+    /// Takes in a shard's body, whose pairs' offsets must all be below `len`.
+    pub fn take(&mut self, header: &Header, body: &[u8], pairs: &Pairs<'_>, len: u32) -> Result<(), DropReason> {
         self.received.check(header.shard, header.count)?;
         let is_first = self.shards.is_empty();
-        if !is_first && header.is_finished != self.is_finished || pairs.iter().any(|(offset, _)| offset >= len) {
+        if !is_first && header.is_finished != self.is_finished || pairs.offsets().any(|offset| offset >= len) {
             return Err(DropReason::BadField);
         }
         self.is_finished = header.is_finished;
         self.received.take(header.shard, header.count);
-        let (offsets, values): (Vec<u32>, Vec<&[u8]>) = pairs.iter().unzip();
-        self.shards.insert(header.shard, Piece { offsets, values: values.concat() });
+        self.shards.insert(header.shard, body.to_vec());
         Ok(())
     }
 
@@ -47,11 +41,17 @@ impl Sum {
     pub fn write(&mut self, layout: &Layout, world: u16, block: Range<u32>, tensor: &mut dyn SparseTensor) {
         let form = if self.is_finished { Form::Host } else { Form::Partial };
         let sum = std::mem::take(self);
-        let value_len = layout.value_len(form);
-        let mut pairs: Vec<(u32, &[u8])> = Vec::new();
-        for Piece { offsets, values } in sum.shards.values() {
-            pairs.extend(offsets.iter().copied().zip(values.chunks_exact(value_len)));
+        let shards = || sum.shards.values().map(|body| layout.pairs(body, form));
+        if sum.is_finished {
+            // What a root's array gives is in order, shard after shard: nothing is to be sorted nor combined.
+            let indices: Vec<u32> =
+                shards().flat_map(|pairs| pairs.offsets()).map(|offset| block.start + offset).collect();
+            if indices.is_sorted_by(|a, b| a < b) {
+                let values: Vec<&[u8]> = shards().map(|pairs| pairs.values()).collect();
+                return tensor.write_block(block, &indices, &values.concat());
+            }
         }
+        let mut pairs: Vec<(u32, &[u8])> = shards().flat_map(|pairs| pairs.iter()).collect();
         // Stable: of one index the earlier shard's comes first.
         pairs.sort_by_key(|&(offset, _)| offset);
         let (mut indices, mut values) = (Vec::with_capacity(pairs.len()), Vec::new());
