@@ -12,6 +12,9 @@ use crate::progress::Progress;
 /// A rank speaks twice a second: of one that has said nothing of a collective for so long, two words are missing.
 const OVERDUE: Span = Span::from_millis(1_100);
 
+/// A rank of which so many words are missing has left, has stopped, or is dead.
+const SILENT: Span = Span::from_millis(2_600);
+
 /// A collective that is not over on some rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,12 +71,15 @@ impl OperationStatus {
 /// ago it was.
 pub(crate) fn current(said: impl Iterator<Item = (Span, Progress)> + Clone) -> (u64, Option<OperationStatus>) {
     let over = said.clone().map(|(_, progress)| progress.completed).max().unwrap_or(0);
-    let behind = said.clone().filter(|(_, progress)| progress.oldest.is_some()).map(|(_, progress)| progress.completed);
+    // Of one that has left, or is gone, nobody knows any more what it is in.
+    let alive = said.clone().filter(|&(ago, _)| ago <= SILENT);
+    let behind =
+        alive.clone().filter(|(_, progress)| progress.oldest.is_some()).map(|(_, progress)| progress.completed);
     // Where nobody has begun what comes next, somebody may wait for the result of what is over elsewhere.
     let is_next = behind.clone().any(|completed| completed == over);
     let Some(before) = (if is_next { Some(over) } else { behind.min() }) else { return (over, None) };
     let number = before + 1;
-    let in_it = said.clone().filter(|(_, progress)| progress.completed == before);
+    let in_it = alive.filter(|(_, progress)| progress.completed == before);
     let in_it = in_it.filter_map(|(ago, progress)| progress.oldest.map(|(spec, age)| (spec, age, ago)));
     let Some((spec, age, _)) = in_it.clone().max_by_key(|&(_, age, _)| age) else { return (over, None) };
     // When the first of them began, as of now.
@@ -155,6 +161,13 @@ mod tests {
         assert_eq!(ranks(&[(10, 9, 8, 1_200), (1_300, 8, 8, 0)]), (9, vec![0], vec![1]));
         // The words of ranks that are fast lie many collectives apart.
         assert_eq!(ranks(&[(10, 1_400, 1_399, 1), (450, 1_001, 1_000, 1)]), (1_400, vec![0], vec![]));
+    }
+
+    #[test]
+    fn who_has_left_in_the_middle_of_its_words_is_in_nothing() {
+        assert_eq!(look(&[(10, 7, 7, 0), (5_000, 7, 6, 3)]), (7, None));
+        // One that has stopped is what the others wait for.
+        assert_eq!(ranks(&[(10, 8, 7, 4_000), (5_000, 7, 7, 0)]), (8, vec![0], vec![1]));
     }
 
     #[test]
