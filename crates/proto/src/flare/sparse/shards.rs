@@ -57,27 +57,73 @@ impl Received {
 }
 
 /// What has gone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// All shards below are where they should be.
     pub released: u32,
-    /// The next one to go for the first time.
+    /// The next one to go, for the first time or because the receiver had no room for it.
     pub next: u32,
+    /// The number behind the last one that ever went.
+    most: u32,
+    /// Shards that may be ahead of the first that is not where it should be.
+    window: u32,
+}
+
+impl Default for Sent {
+    fn default() -> Sent {
+        Sent { released: 0, next: 0, most: 0, window: WINDOW }
+    }
 }
 
 impl Sent {
+    /// Nothing of the next block has gone, to the same receiver.
+    #[must_use]
+    pub fn anew(&self) -> Sent {
+        Sent { window: self.window, ..Sent::default() }
+    }
+
     /// Whether another shard may go, where there are so many.
     pub fn may_go_on(&self, available: u32) -> bool {
-        self.next < available && self.next - self.released < WINDOW
+        self.next < available && self.next - self.released < self.window
+    }
+
+    /// The next shard goes; its number, and whether it went before.
+    pub fn advance(&mut self) -> (u32, bool) {
+        let shard = self.next;
+        self.next += 1;
+        let again = self.next <= self.most;
+        self.most = self.most.max(self.next);
+        (shard, again)
     }
 
     /// The receiver has all below `next`; true if that is news.
     pub fn release(&mut self, next: u32) -> bool {
-        let is_news = next > self.released && next <= self.next;
+        let is_news = next > self.released && next <= self.most;
         if is_news {
-            self.released = next;
+            (self.released, self.next) = (next, self.next.max(next));
         }
         is_news
+    }
+
+    /// So many have gone, or more.
+    pub fn has_sent(&self, shards: u32) -> bool {
+        shards <= self.most
+    }
+
+    /// The receiver had no room: half as many go at a time, from the first that it lacks on.
+    pub fn shrink(&mut self) {
+        self.window = (self.window / 2).max(1);
+        self.next = self.released;
+    }
+
+    /// The receiver had room: one more at a time.
+    pub fn grow(&mut self) {
+        self.window = (self.window + 1).min(WINDOW);
+    }
+
+    /// The next shard is the last before the receiver must be heard, earlier than it was asked for.
+    pub fn is_narrow(&self) -> bool {
+        self.window < WINDOW && self.next + 1 - self.released >= self.window
     }
 
     /// The last one that went: whoever gets it sees which are missing before it.
@@ -179,8 +225,7 @@ mod tests {
             while !received.is_complete() {
                 let mut batch: Vec<u32> = Vec::new();
                 while sent.may_go_on(count) {
-                    batch.push(sent.next);
-                    sent.next += 1;
+                    batch.push(sent.advance().0);
                 }
                 let mut lacking = sent.lacking(received.next, received.bits);
                 batch.extend(std::iter::from_fn(|| lacking.pop()));
@@ -202,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_two_receivers_lack_is_kept_together() {
-        let sent = Sent { released: 0, next: 70 };
+        let sent = Sent { next: 70, most: 70, ..Sent::default() };
         let mut both = sent.lacking(3, !0b101).and(sent.lacking(1, !0b1));
         assert_eq!(std::iter::from_fn(|| both.pop()).collect::<Vec<_>>(), [1, 3, 5]);
         let mut rest = sent.lacking(1, !0b10011).from(3);

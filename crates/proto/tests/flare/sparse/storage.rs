@@ -5,7 +5,7 @@ use tributary_numeric::ReduceOp;
 use super::{drawn, expected, job, metric, reduce, whole};
 use crate::harness::link::LinkConfig;
 use crate::harness::reduction::star;
-use crate::setup::lossy;
+use crate::setup::{lossy, racks};
 
 #[test]
 fn one_slot_and_spills_of_one_element_lose_nothing() {
@@ -80,4 +80,21 @@ fn extra_traffic_is_what_spills() {
     };
     assert_eq!(out_of("array"), distinct);
     assert!(out_of("hash") > distinct);
+}
+
+/// Tables that are far too small for what ranks bring refuse most of it. Who is refused brings fewer packets at a time, and not all of its
+/// window again for each one that fits.
+#[test]
+fn a_table_that_refuses_slows_its_children_down() {
+    let job = job(4, 8, 64, &[("density_ppm", "1000")]);
+    let inputs = drawn(3, 4, 200_000, 0.2, whole);
+    let mut network = racks(1, LinkConfig::default(), &job, &[&[0, 1], &[2, 3]]);
+    let sum = reduce(&mut network, &inputs, 200_000, ReduceOp::Sum);
+    assert!(sum == expected(&inputs, ReduceOp::Sum));
+    let [sent, again] = network.hosts.iter().fold([0, 0], |[sent, again], host| {
+        let stats = host.machine.stats();
+        [sent + stats.packets_sent, again + stats.retransmissions]
+    });
+    assert!(metric(&network, 1, "shards_refused") + metric(&network, 2, "shards_refused") > 0.0);
+    assert!(again < 2 * (sent - again), "{again} of {sent} packets were sent again");
 }

@@ -79,7 +79,7 @@ impl Slot {
         self.capacity = layout.capacity(Form::Host);
         // A block without elements is an empty shard, so that the switch counts its rank too.
         self.shards = places.len().div_ceil(self.capacity).max(1) as u32;
-        (self.places, self.sent, self.again) = (places, Sent::default(), Lacking::default());
+        (self.places, self.sent, self.again) = (places, self.sent.anew(), Lacking::default());
         (self.is_active, self.in_step, self.is_armed) = (true, in_step, false);
         (self.says_have, self.says_want) = (false, false);
         self.sum = Sum::default();
@@ -108,10 +108,10 @@ impl Slot {
             return Some(Say::Shard { shard, asks: self.again.is_empty(), again: true });
         }
         if self.sent.may_go_on(self.shards) {
-            let shard = self.sent.next;
-            self.sent.next += 1;
-            let asks = (shard + 1).is_multiple_of(ASKED_EVERY);
-            return Some(Say::Shard { shard, asks, again: false });
+            let is_narrow = self.sent.is_narrow();
+            let (shard, again) = self.sent.advance();
+            let asks = (shard + 1).is_multiple_of(ASKED_EVERY) || is_narrow;
+            return Some(Say::Shard { shard, asks, again });
         }
         if std::mem::take(&mut self.says_want) {
             self.says_have = false;
@@ -131,14 +131,21 @@ impl Slot {
         }
     }
 
-    /// The switch says what has come, or that it has room again for all that has not. If it has had everybody's, the sum has gone,
-    /// and may be lost: shards ask when they go again, because the sum is late.
+    /// The switch says what has come, or that it has room again and had none for all that has not. If it has had everybody's, the
+    /// sum has gone, and may be lost: shards ask when they go again, because the sum is late.
     pub fn taken(&mut self, header: &Header, bits: u64) {
+        if !self.sent.has_sent(header.shard) {
+            return;
+        }
         let is_news = self.sent.release(header.shard);
-        if header.shard <= self.sent.next {
-            let sent = &self.sent;
-            let lacking =
-                if header.asks { sent.lacking(header.shard, bits) } else { sent.overtaken(header.shard, bits) };
+        if header.asks {
+            self.sent.shrink();
+            self.again = Lacking::default();
+        } else {
+            if is_news {
+                self.sent.grow();
+            }
+            let lacking = self.sent.overtaken(header.shard, bits);
             self.again = self.again.and(lacking).from(self.sent.released);
         }
         self.says_want |= is_news && header.is_finished && self.sent.released == self.shards;

@@ -38,8 +38,7 @@ impl SparseSwitch {
         }
         let available = self.versions[at].available(self.is_root());
         if self.versions[at].sent.may_go_on(available) {
-            let shard = self.versions[at].sent.next;
-            self.versions[at].sent.next += 1;
+            let (shard, _) = self.versions[at].sent.advance();
             return Some(self.send(at, shard, None, buf));
         }
         let parent = self.parent?;

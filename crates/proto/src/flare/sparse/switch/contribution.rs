@@ -117,7 +117,7 @@ impl SparseSwitch {
             let has = version.children[child].has;
             version.send_again(Again::Child(child as u16), version.sent.lacking(has, 0));
         } else {
-            version.send_again(Again::Parent, version.sent.lacking(version.sent.released, 0));
+            version.send_again(Again::Parent, version.sent.last());
         }
         self.queue(at);
     }
