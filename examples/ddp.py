@@ -2,7 +2,9 @@
 
     torchrun --nproc-per-node 4 examples/ddp.py --backend tributary
     torchrun --nproc-per-node 4 examples/ddp.py --backend gloo
+    TRIBUTARY_PROTOCOL=flare torchrun --nproc-per-node 4 examples/ddp.py --topk 0.01 --epochs 20
 
+With --topk each rank sends that share of its gradients only, the largest, under a protocol that sums sparse tensors.
 Prints loss and accuracy of each epoch, and whether all ranks ended with the same parameters, bit for bit.
 """
 
@@ -18,6 +20,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
+
+import tributary.torch
 
 
 def digits() -> tuple[TensorDataset, TensorDataset]:
@@ -59,6 +63,7 @@ def main() -> None:
     parser.add_argument("--backend", default="tributary")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--topk", type=float, metavar="RATIO", help="send this share of the gradients only")
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
@@ -68,6 +73,8 @@ def main() -> None:
     sampler = DistributedSampler(learn, seed=args.seed)
     batches = DataLoader(learn, batch_size=25, sampler=sampler)
     model = DistributedDataParallel(network())
+    if args.topk is not None:
+        model.register_comm_hook(tributary.torch.TopK(ratio=args.topk), tributary.torch.topk_hook)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)

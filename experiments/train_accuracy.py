@@ -2,6 +2,7 @@
 
     python experiments/train_accuracy.py                         # examples/ddp.py, five seeds on each backend
     python experiments/train_accuracy.py --seeds 3 --epochs 2
+    python experiments/train_accuracy.py --topk 0.01 --epochs 20 # the largest hundredth of the gradients against all
 
 A seed draws the parameters and the order of the images. Two backends add up gradients in another order, so that single
 runs differ in their last bits and then in a few images. The verdict holds the difference of the two means against the
@@ -19,7 +20,6 @@ import sys
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "ddp.py"
-OURS, PEER = "tributary", "gloo"
 STANDARD_ERRORS = 3.0
 
 
@@ -29,32 +29,42 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5, help="runs of each backend, two at least")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument("--topk", metavar="RATIO", help="compare this share of the gradients with all, both through us")
     args = parser.parse_args()
     if args.seeds < 2:
         parser.error("one seed shows no noise: --seeds takes 2 or more")
-    accuracies: dict[str, list[float]] = {OURS: [], PEER: []}
+    accuracies: dict[str, list[float]] = {who: [] for who in contenders(args)}
     for seed in range(1, args.seeds + 1):
-        for backend, reached in accuracies.items():
-            out = trained(backend, seed, args)
+        for who, reached in accuracies.items():
+            out = trained(contenders(args)[who], seed, args)
             if seed == 1:
                 print(out, end="", flush=True)
             reached.append(last_accuracy(out))
-            print(f"{backend:9}  seed {seed} of {args.seeds}: accuracy {reached[-1]:.2f}%", flush=True)
-    text, same = verdict(accuracies[OURS], accuracies[PEER])
+            print(f"{who:9}  seed {seed} of {args.seeds}: accuracy {reached[-1]:.2f}%", flush=True)
+    text, same = verdict(accuracies)
     print(text)
     return 0 if same else 1
 
 
-def trained(backend: str, seed: int, args: argparse.Namespace) -> str:
+def contenders(args: argparse.Namespace) -> dict[str, list[str]]:
+    """Two ways to train, and the words that ask the example for each; the second is what the first is held against."""
+    if args.topk is None:
+        return {"tributary": ["--backend", "tributary"], "gloo": ["--backend", "gloo"]}
+    return {"top-k": ["--topk", args.topk], "all": []}
+
+
+def trained(how: list[str], seed: int, args: argparse.Namespace) -> str:
     """What the example prints when it trains with a seed."""
     words = ["--nproc-per-node", str(args.processes), str(EXAMPLE)]
-    words += ["--backend", backend, "--seed", str(seed), "--epochs", str(args.epochs)]
+    words += [*how, "--seed", str(seed), "--epochs", str(args.epochs)]
     command = [sys.executable, "-m", "torch.distributed.run", *words]
-    ran = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False
-    )
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    if args.topk is not None:
+        # The one that sums sparse tensors.
+        env.setdefault("TRIBUTARY_PROTOCOL", "flare")
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env, check=False)
     if ran.returncode != 0:
-        raise SystemExit(f"training over {backend} with seed {seed} failed: see above")
+        raise SystemExit(f"{' '.join(words[2:])} failed: see above")
     return ran.stdout
 
 
@@ -63,12 +73,13 @@ def last_accuracy(out: str) -> float:
     return float(re.findall(r"accuracy ([\d.]+)%", out)[-1])
 
 
-def verdict(ours: list[float], peers: list[float]) -> tuple[str, bool]:
-    """A sentence about both backends' accuracies in percent, and whether they are the same but for chance."""
+def verdict(accuracies: dict[str, list[float]]) -> tuple[str, bool]:
+    """A sentence about two contenders' accuracies in percent, and whether they are the same but for chance."""
+    (first, ours), (second, peers) = accuracies.items()
     error = (statistics.variance(ours) / len(ours) + statistics.variance(peers) / len(peers)) ** 0.5
     difference = statistics.mean(ours) - statistics.mean(peers)
     same = abs(difference) <= STANDARD_ERRORS * error
-    said = f"{OURS} {summary(ours)}; {PEER} {summary(peers)}"
+    said = f"{first} {summary(ours)}; {second} {summary(peers)}"
     judged = "the same accuracy, but for chance" if same else "NOT the same accuracy"
     chance = f"seeds alone explain up to {STANDARD_ERRORS * error:.2f}"
     return f"over {len(ours)} seeds: {said}. The means differ by {difference:+.2f} points, {chance}: {judged}", same

@@ -52,11 +52,11 @@ def test_pytorch_that_is_there_needs_no_room(tmp_path: Path) -> None:
 def test_the_verdict_on_accuracy_knows_noise_from_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     verdict = importlib.import_module("train_accuracy").verdict
-    text, same = verdict([96.1, 96.9, 96.5], [96.3, 97.0, 96.4])
+    text, same = verdict({"tributary": [96.1, 96.9, 96.5], "gloo": [96.3, 97.0, 96.4]})
     assert same
     assert "over 3 seeds: tributary 96.50% (96.10 to 96.90); gloo 96.57%" in text
     assert text.endswith("the same accuracy, but for chance")
-    text, same = verdict([91.1, 91.2, 91.3], [96.3, 97.0, 96.4])
+    text, same = verdict({"tributary": [91.1, 91.2, 91.3], "gloo": [96.3, 97.0, 96.4]})
     assert not same
     assert "differ by -5.37 points" in text
     assert text.endswith("NOT the same accuracy")
