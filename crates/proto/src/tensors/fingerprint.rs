@@ -91,6 +91,26 @@ pub struct Verification {
 }
 
 impl Verification {
+    /// From what is known of ranges, in their order: true for those that are proven.
+    pub(super) fn of(
+        known: impl Iterator<Item = (Range<usize>, bool)>,
+        elements: usize,
+        faulty: Vec<(Range<usize>, u64)>,
+    ) -> Verification {
+        let (mut verified, mut missing, mut end) = (0, Vec::new(), 0);
+        for (range, is_proven) in known {
+            if range.start > end {
+                missing.push(end..range.start);
+            }
+            end = range.end;
+            verified += if is_proven { range.len() } else { 0 };
+        }
+        if end < elements {
+            missing.push(end..elements);
+        }
+        Verification { verified, faulty, missing }
+    }
+
     /// Every element's result is proven.
     pub fn is_complete(&self) -> bool {
         self.faulty.is_empty() && self.missing.is_empty()
@@ -143,24 +163,14 @@ impl FingerprintTensor {
 
     /// What the output holds now.
     pub fn verification(&self) -> Verification {
-        let (mut verified, mut missing, mut end) = (0, Vec::new(), 0);
         let states = self.states.pieces();
         let done = states.iter().filter(|(_, state)| matches!(state, State::Verified | State::Faulty));
-        for (range, state) in done {
-            if range.start > end {
-                missing.push(end..range.start);
-            }
-            end = range.end;
-            verified += if state == State::Verified { range.len() } else { 0 };
-        }
-        let elements = self.spec.elements as usize;
-        if end < elements {
-            missing.push(end..elements);
-        }
+        let known = done.map(|(range, state)| (range, state == State::Verified));
+        let mut verification = Verification::of(known, self.spec.elements as usize, self.faulty.clone());
         if !self.spec.primitive.gets(Rank(self.rank)) {
-            missing.clear();
+            verification.missing.clear();
         }
-        Verification { verified, faulty: self.faulty.clone(), missing }
+        verification
     }
 
     /// What this rank contributes to a block.

@@ -90,18 +90,7 @@ impl SparseFingerprint {
 
     /// What the output holds now. A faulty block is told with its number of elements.
     pub fn verification(&self) -> Verification {
-        let (mut verified, mut missing, mut end) = (0, Vec::new(), 0);
-        for (range, is_right) in self.written.pieces().iter() {
-            if range.start > end {
-                missing.push(end..range.start);
-            }
-            end = range.end;
-            verified += if is_right { range.len() } else { 0 };
-        }
-        if end < self.draw.spec.elements as usize {
-            missing.push(end..self.draw.spec.elements as usize);
-        }
-        Verification { verified, faulty: self.faulty.clone(), missing }
+        Verification::of(self.written.pieces().iter(), self.draw.spec.elements as usize, self.faulty.clone())
     }
 }
 
