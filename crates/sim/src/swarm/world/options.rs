@@ -24,18 +24,17 @@ impl Draw {
         let mut drawn = self.options(&job.protocol.options);
         drawn.remove(Numbers::OPTION.name);
         let spec = Spec::allreduce(1, job.dtype, job.op);
-        loop {
+        let together = |drawn: &OptionTable| {
             let mut options = drawn.clone();
             options.append(&mut job.options.clone());
-            let chosen = job.protocol.options.read(&texts(&options));
-            if chosen.is_ok_and(|chosen| (job.protocol.can)(&spec, &chosen).is_ok()) {
-                job.options = options;
-                return;
-            }
-            // Without one that does not go with the rest.
-            if drawn.pop_last().is_none() {
-                return;
-            }
+            options
+        };
+        let fits = |drawn: &OptionTable| {
+            let chosen = job.protocol.options.read(&texts(&together(drawn)));
+            chosen.is_ok_and(|chosen| (job.protocol.can)(&spec, &chosen).is_ok())
+        };
+        if let Some(drawn) = most_that(drawn, fits) {
+            job.options = together(&drawn);
         }
     }
 
@@ -48,21 +47,16 @@ impl Draw {
         // Blocks of fewer elements are so long that arrays of them take gigabytes.
         let density = self.of(&[0.001, 0.01, 0.1, 0.5, 1.0]);
         let spec = Spec::allreduce(1, job.dtype, job.op);
-        let mut drawn = self.options(set);
-        loop {
-            let chosen = set.of_sparse(&texts(&drawn), Some((density * 1e6) as u64)).unwrap_or_default();
+        let fits = |drawn: &OptionTable| {
+            let chosen = set.of_sparse(&texts(drawn), Some((density * 1e6) as u64)).unwrap_or_default();
             let read = set.read_with(&chosen, Defaults::Simulated);
-            if read.is_ok_and(|chosen| job.protocol.can_sparse(&spec, &chosen).is_ok()) {
-                (job.density, job.options) = (Some(Share(density)), drawn);
-                (job.collective, job.root) = (CollectiveKind::Allreduce, None);
-                // Tables of an element or two refuse nearly all that comes, again and again.
-                job.tensor = job.tensor.min(Bytes(10_000 * job.dtype.size() as u64));
-                return;
-            }
-            // Without one that does not go with the rest; with none left the job stays as it was.
-            if drawn.pop_last().is_none() {
-                return;
-            }
+            read.is_ok_and(|chosen| job.protocol.can_sparse(&spec, &chosen).is_ok())
+        };
+        if let Some(options) = most_that(self.options(set), fits) {
+            (job.density, job.options) = (Some(Share(density)), options);
+            (job.collective, job.root) = (CollectiveKind::Allreduce, None);
+            // Tables of an element or two refuse nearly all that comes, again and again.
+            job.tensor = job.tensor.min(Bytes(10_000 * job.dtype.size() as u64));
         }
     }
 
@@ -94,4 +88,12 @@ impl Draw {
             Kind::Flag => self.0.chance(0.5).to_string(),
         }
     }
+}
+
+/// The drawn options without those, from the last on, that do not go with the rest; nothing if even none of them do.
+fn most_that(mut drawn: OptionTable, fit: impl Fn(&OptionTable) -> bool) -> Option<OptionTable> {
+    while !fit(&drawn) {
+        drawn.pop_last()?;
+    }
+    Some(drawn)
 }
