@@ -100,13 +100,13 @@ impl Crossing {
 impl fmt::Display for Crossing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Crossing { contender, against, density, starts_ahead } = self;
-        let (ahead, where_) =
-            (if *starts_ahead { "faster" } else { "slower" }, if *starts_ahead { "below" } else { "above" });
+        let (speed, side) = if *starts_ahead { ("faster", "below") } else { ("slower", "above") };
         match density {
-            Some(density) => write!(f, "sparse {contender} is as fast as {against} at a density of {density:.3}"),
-            None => write!(f, "sparse {contender} is {ahead} than {against} at each density"),
-        }?;
-        if density.is_some() { write!(f, ", and faster {where_}") } else { Ok(()) }
+            Some(at) => {
+                write!(f, "sparse {contender} is as fast as {against} at a density of {at:.3}, and faster {side}")
+            }
+            None => write!(f, "sparse {contender} is {speed} than {against} at each density"),
+        }
     }
 }
 
