@@ -12,7 +12,7 @@ export PIP_QUIET := 1
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
-.PHONY: help build test test-tools check without-protocol docs page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants soak static wheel clean
+.PHONY: help build test test-tools check without-protocol docs page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants handlers soak static wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -119,6 +119,10 @@ explore: ## All runs of longer small worlds of every protocol: an hour or two; m
 
 mutants: ## Plant the faults of tests/mutants.txt, one at a time, and see that the tests notice each
 	scripts/mutants
+
+handlers: ## Build the handlers of dataplanes/pspin anew, which are committed, with Debian's compiler for their cores
+	scripts/apt-install gcc-riscv64-unknown-elf
+	$(MAKE) -C dataplanes/pspin
 
 soak: build ## Hours (HOURS=1) of loss, churn, killed ranks, restarts and strangers on a star: is all of it flat? target/soak.png (root)
 	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'

@@ -6,8 +6,9 @@ use std::path::Path;
 use crate::{Offences, Source};
 
 /// Each crate with those that it may use. `testbed` may be used by every crate's tests.
-const CRATES: [(&str, &[&str]); 9] = [
+const CRATES: [(&str, &[&str]); 10] = [
     ("numeric", &[]),
+    ("riscv", &[]),
     ("proto", &["numeric"]),
     ("control", &["numeric", "proto"]),
     ("net", &["numeric", "proto", "control"]),

@@ -1,0 +1,136 @@
+//! From a word to an instruction: RV32I, M and Zicsr. Floats and Xpulp have files of their own.
+
+use super::fields::Word;
+use super::{Alu, Condition, CsrOp, CsrSource, Instruction, Mode, Multiply, Operand, Width, floats, xpulp};
+
+/// What a word means; none if this core has no such instruction.
+pub fn decode(word: u32) -> Option<Instruction> {
+    let word = Word(word);
+    let (rd, rs1) = (word.rd(), word.rs1());
+    match word.opcode() {
+        0x37 => Some(Instruction::Lui { rd, imm: word.u_imm() }),
+        0x17 => Some(Instruction::Auipc { rd, imm: word.u_imm() }),
+        0x6f => Some(Instruction::Jal { rd, offset: word.j_imm() }),
+        0x67 if word.funct3() == 0 => Some(Instruction::Jalr { rd, rs1, offset: word.i_imm() }),
+        0x63 => branch(word),
+        0x03 => load(word),
+        0x23 => store(word),
+        0x13 => immediate(word),
+        0x33 => register(word),
+        0x0f => Some(Instruction::Fence),
+        0x73 => system(word),
+        0x07 | 0x27 | 0x43 | 0x47 | 0x4b | 0x4f | 0x53 => floats::decode(word),
+        0x0b | 0x2b | 0x57 | 0x7b => xpulp::decode(word),
+        _ => None,
+    }
+}
+
+fn branch(word: Word) -> Option<Instruction> {
+    let condition = match word.funct3() {
+        0 => Condition::Equal,
+        1 => Condition::NotEqual,
+        4 => Condition::Less,
+        5 => Condition::NotLess,
+        6 => Condition::LessUnsigned,
+        7 => Condition::NotLessUnsigned,
+        _ => return None,
+    };
+    Some(Instruction::Branch { condition, rs1: word.rs1(), rs2: word.rs2(), offset: word.b_imm() })
+}
+
+fn load(word: Word) -> Option<Instruction> {
+    if word.funct3() == 7 {
+        return xpulp::load_by_register(word, Mode::Register(word.rs2()));
+    }
+    let (width, signed) = load_width(word.funct3())?;
+    Some(Instruction::Load { width, signed, rd: word.rd(), rs1: word.rs1(), mode: Mode::Offset(word.i_imm()) })
+}
+
+/// What a load's `funct3` says: how much, and whether it is signed.
+pub fn load_width(funct3: u32) -> Option<(Width, bool)> {
+    match funct3 {
+        0 => Some((Width::Byte, true)),
+        1 => Some((Width::Half, true)),
+        2 => Some((Width::Word, true)),
+        4 => Some((Width::Byte, false)),
+        5 => Some((Width::Half, false)),
+        _ => None,
+    }
+}
+
+/// What the two low bits of a store's `funct3` say.
+pub fn store_width(funct3: u32) -> Option<Width> {
+    [Width::Byte, Width::Half, Width::Word].get(funct3 as usize).copied()
+}
+
+fn store(word: Word) -> Option<Instruction> {
+    if word.funct3() >= 4 {
+        return xpulp::store_by_register(word, Mode::Register(word.rd()));
+    }
+    let width = store_width(word.funct3())?;
+    Some(Instruction::Store { width, rs1: word.rs1(), rs2: word.rs2(), mode: Mode::Offset(word.s_imm()) })
+}
+
+fn immediate(word: Word) -> Option<Instruction> {
+    let (op, imm) = match (word.funct3(), word.funct7()) {
+        (0, _) => (Alu::Add, word.i_imm()),
+        (2, _) => (Alu::Less, word.i_imm()),
+        (3, _) => (Alu::LessUnsigned, word.i_imm()),
+        (4, _) => (Alu::Xor, word.i_imm()),
+        (6, _) => (Alu::Or, word.i_imm()),
+        (7, _) => (Alu::And, word.i_imm()),
+        (1, 0) => (Alu::ShiftLeft, i32::from(word.rs2())),
+        (5, 0) => (Alu::ShiftRight, i32::from(word.rs2())),
+        (5, 0x20) => (Alu::ShiftRightSigned, i32::from(word.rs2())),
+        _ => return None,
+    };
+    Some(Instruction::Alu { op, rd: word.rd(), rs1: word.rs1(), operand: Operand::Immediate(imm) })
+}
+
+fn register(word: Word) -> Option<Instruction> {
+    let op = match (word.funct7(), word.funct3()) {
+        (1, funct3) => return Some(multiply(word, funct3)),
+        (0, 0) => Alu::Add,
+        (0x20, 0) => Alu::Sub,
+        (0, 1) => Alu::ShiftLeft,
+        (0, 2) => Alu::Less,
+        (0, 3) => Alu::LessUnsigned,
+        (0, 4) => Alu::Xor,
+        (0, 5) => Alu::ShiftRight,
+        (0x20, 5) => Alu::ShiftRightSigned,
+        (0, 6) => Alu::Or,
+        (0, 7) => Alu::And,
+        _ => return xpulp::register(word),
+    };
+    Some(Instruction::Alu { op, rd: word.rd(), rs1: word.rs1(), operand: Operand::Register(word.rs2()) })
+}
+
+fn multiply(word: Word, funct3: u32) -> Instruction {
+    let op = match funct3 {
+        0 => Multiply::Mul,
+        1 => Multiply::MulHigh,
+        2 => Multiply::MulHighSignedUnsigned,
+        3 => Multiply::MulHighUnsigned,
+        4 => Multiply::Div,
+        5 => Multiply::DivUnsigned,
+        6 => Multiply::Rem,
+        _ => Multiply::RemUnsigned,
+    };
+    Instruction::Multiply { op, rd: word.rd(), rs1: word.rs1(), rs2: word.rs2() }
+}
+
+fn system(word: Word) -> Option<Instruction> {
+    let op = match word.funct3() {
+        0 if word.0 == 0x73 => return Some(Instruction::Ecall),
+        0 if word.0 == 0x0010_0073 => return Some(Instruction::Ebreak),
+        1 | 5 => CsrOp::Write,
+        2 | 6 => CsrOp::Set,
+        3 | 7 => CsrOp::Clear,
+        _ => return None,
+    };
+    let source = match word.funct3() {
+        1..=3 => CsrSource::Register(word.rs1()),
+        _ => CsrSource::Immediate(u32::from(word.rs1())),
+    };
+    Some(Instruction::Csr { op, rd: word.rd(), source, csr: word.bits(20, 12) as u16 })
+}

@@ -1,0 +1,28 @@
+//! A simulator of the cores of a PsPIN switch, instruction by instruction, that counts cycles.
+//!
+//! Start with [`Unit`]: it loads a [`Program`] (an ELF file of `dataplanes/pspin`), calls one of its functions as the switch's
+//! scheduler would, and says what it sent and what it cost. Below it are a [`Core`] (RV32IMF, Zicsr, and those instructions of
+//! Xpulp that handlers use, with RI5CY's encodings), a [`Memory`], and a [`Timing`] table, which is CV32E40P's manual as a
+//! structure. The core owns no clock and does no I/O: it runs until something is to be done outside, and says what ([`Stop`]).
+//!
+//! What is right is the architecture's state after every instruction. What is a model is time: one instruction at a time goes
+//! through a pipeline that stalls for the reasons that [`Stalls`] names; instruction memory and L1 answer in one cycle, and no
+//! two cores meet in a bank. `docs/pspin.md` has the table with its sources, and what handlers cost.
+#![forbid(unsafe_code)]
+
+mod fault;
+mod float;
+mod hart;
+pub mod instruction;
+mod memory;
+mod pipeline;
+mod program;
+mod timing;
+mod unit;
+
+pub use fault::{Fault, OutOfBounds};
+pub use hart::{Core, Stop};
+pub use memory::Memory;
+pub use program::{NotAProgram, Program, Segment};
+pub use timing::{Counts, Stalls, Timing};
+pub use unit::{CallError, Command, CommandKind, Unit, map};
