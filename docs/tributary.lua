@@ -16,7 +16,7 @@ local OPERATORS = {
 }
 local PROTOCOLS = {
     [1] = "SwitchML", [2] = "ring", [3] = "Canary", [4] = "parameter servers", [5] = "PANAMA",
-    [6] = "ATP", [7] = "PA-ATP", [8] = "Flare",
+    [6] = "ATP", [7] = "PA-ATP", [8] = "Flare", [9] = "SparCML",
 }
 local CAUSES = { [1] = "silent", [2] = "mismatch" }
 
@@ -105,6 +105,16 @@ local RING_FAULT = {
     { "ring.b", 26, 2, "Rank b" },
     { "ring.cause", 28, 1, "Cause", values = CAUSES },
 }
+local SPARCML_DATA = {
+    { "sparcml.seq", 24, 4, "Sequence on this link" },
+    { "sparcml.op", 28, 2, "Collective, modulo 2^16" },
+    { "sparcml.flags", 30, 1, "Flags", bits = { { 0x80, "PARTIAL" }, { 0x40, "ACKNOWLEDGE" }, { 0x3f, "attempt" } } },
+    { "sparcml.shape", 31, 1, "Shape and step", bits = { { 0xe0, "shape" }, { 0x1f, "step" } } },
+    { "sparcml.count", 32, 2, "Indices of the body" },
+    { "sparcml.part", 34, 2, "Part of the indices" },
+    { "sparcml.piece", 36, 4, "Piece of the message" },
+    { "sparcml.pieces", 40, 4, "Its pieces" },
+}
 local PARTING = { { "ps.completed", 16, 8, "Collectives that are complete" } }
 local CANARY = {
     { "canary.destination", 16, 4, "Destination" },
@@ -188,7 +198,7 @@ end
 
 for _, list in ipairs({
     COMMON, COLLECTIVE, PING, CHALLENGE, PIECE, PROGRESS, HELLO, ADVERT, CARRY, SLOT, REPORT, MISMATCH,
-    RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, PARTING, CANARY, PANAMA, FLARE, FLARE_SPARSE, ATP,
+    RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, SPARCML_DATA, PARTING, CANARY, PANAMA, FLARE, FLARE_SPARSE, ATP,
 }) do
     declare(list)
 end
@@ -338,6 +348,16 @@ local function canary_kind(name, body)
         body(tree, tvb)
     end }
 end
+-- Hosts that sum for each other say the same of their links.
+local SPARCML_KINDS = {
+    [16] = { "DATA", function(tree, tvb)
+        collective(tree, tvb, 16)
+        add(tree, tvb, SPARCML_DATA)
+        rest(tree, tvb, 44, fields.vector)
+    end },
+    [17] = RING_KINDS[17], [18] = RING_KINDS[18], [19] = RING_KINDS[19],
+}
+
 local CANARY_KINDS = {
     [16] = canary_kind("REDUCE", vector_at(60)),
     [17] = canary_kind("BROADCAST", vector_at(60)),
@@ -426,7 +446,7 @@ end
 
 local KINDS = {
     [1] = SLOT_KINDS, [2] = RING_KINDS, [3] = CANARY_KINDS, [4] = PS_KINDS, [5] = PANAMA_KINDS, [6] = ATP_KINDS,
-    [7] = ATP_KINDS, [8] = FLARE_KINDS,
+    [7] = ATP_KINDS, [8] = FLARE_KINDS, [9] = SPARCML_KINDS,
 }
 
 local function is_ours(tvb)

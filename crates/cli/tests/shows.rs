@@ -121,8 +121,16 @@ fn the_quick_bench_of_sparse_tensors_says_where_lines_cross() {
     let packets: Vec<u64> = of_first.map(|line| line["packets_sent"].as_u64().unwrap()).collect();
     assert!(packets[1] < packets[0] && packets[0] < packets[2], "pairs are longer than elements: {packets:?}");
     assert!(lines[0]["times_dense"].is_null() && lines[1]["times_dense"].as_f64().unwrap() > 0.0);
+    // Each against its own dense line, and against the sparse lines of those after it.
+    let sparse = tributary_proto::protocols::ALL.iter().filter(|protocol| protocol.options.sparse.is_some());
+    let names: Vec<&str> = sparse.map(|protocol| protocol.name).collect();
+    let of = |place: usize| {
+        let later = names[place + 1..].iter().map(|other| format!("sparse {other}"));
+        std::iter::once(format!("dense {}", names[place])).chain(later).collect::<Vec<_>>()
+    };
+    let expected: Vec<String> = (0..names.len()).flat_map(of).collect();
     let against: Vec<&str> = crossings.as_array().unwrap().iter().map(|one| one["against"].as_str().unwrap()).collect();
-    assert_eq!(against, [format!("dense {}", lines[0]["contender"].as_str().unwrap())]);
+    assert_eq!(against, expected);
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub mod parts;
 pub mod protocols;
 pub mod ps;
 pub mod ring;
+pub mod sparcml;
 mod splitmix;
 pub mod switch_options;
 pub mod switchml;

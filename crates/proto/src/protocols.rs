@@ -13,6 +13,7 @@ pub static ALL: &[&Protocol] = &[
     &crate::atp::PROTOCOL,
     &crate::pa_atp::PROTOCOL,
     &crate::flare::PROTOCOL,
+    &crate::sparcml::PROTOCOL,
 ];
 
 /// The protocol with this name.

@@ -5,6 +5,7 @@ pub mod canary;
 pub mod flare;
 pub mod panama;
 pub mod ring;
+pub mod sparcml;
 pub mod switchml;
 
 use tributary_numeric::ReduceOp;

@@ -143,6 +143,12 @@ impl Encoding {
         self.values.buffer_len(self.partial_size, elements)
     }
 
+    /// Bytes in memory of so many elements of one block, of which each has so many.
+    #[inline]
+    pub fn values_len(&self, size: usize, elements: usize) -> usize {
+        self.values.buffer_len(size, elements)
+    }
+
     /// True if partial results are wider than what hosts send.
     #[inline]
     pub fn is_wide(&self) -> bool {

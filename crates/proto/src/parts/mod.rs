@@ -9,6 +9,7 @@ pub mod form;
 pub mod inquiry;
 pub mod layout;
 pub mod life;
+pub mod link;
 pub mod look_ahead;
 pub mod memory;
 pub mod mismatch;

@@ -4,7 +4,7 @@ use super::layout::Block;
 use super::wire::{Data, Phase};
 use crate::contract::time::Time;
 
-/// What a packet carries.
+/// A block on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Item {
     /// The collective.
@@ -13,6 +13,15 @@ pub struct Item {
     pub block: Block,
     /// Partial sum or result.
     pub phase: Phase,
+}
+
+/// What a packet carries.
+#[derive(Clone, Debug, Hash)]
+pub struct Cargo {
+    /// The block.
+    pub item: Item,
+    /// The packet, if its tensor was handed back before the acknowledgement came.
+    pub copy: Option<PacketCopy>,
 }
 
 /// A packet that does not need its tensor any more.
@@ -26,15 +35,4 @@ pub struct PacketCopy {
     pub wire_len: usize,
     /// Nobody needs it after this time.
     pub until: Option<Time>,
-}
-
-/// What to put into the header of a packet to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Numbers {
-    /// The packet.
-    pub seq: u64,
-    /// How often it was sent, this time included.
-    pub attempt: u8,
-    /// An acknowledgement is wanted.
-    pub ack_now: bool,
 }

@@ -1,17 +1,14 @@
 //! Ring allreduce: host-based reduce-scatter and all-gather in `2(n-1)` steps, over UDP that loses packets.
 //!
 //! Start with [`host::RingHost`], the machine. [`layout`] cuts the tensor, [`running`] is the algorithm on one
-//! collective, [`sender`] and [`receiver`] are the two ends of the reliable link between neighbours, [`watch`] finds out
-//! who is silent, [`wire`] has the headers. `docs/protocols/ring.md` states steps, bytes and every field.
+//! collective, [`link`](crate::parts::link) the reliable link between neighbours, [`watch`] finds out who is silent,
+//! [`wire`] has the headers. `docs/protocols/ring.md` states steps, bytes and every field.
 
 pub mod host;
 pub mod item;
 pub mod layout;
 mod protocol;
-pub mod receiver;
 pub mod running;
-pub mod sender;
-pub mod seq;
 pub mod watch;
 pub mod wire;
 

@@ -2,36 +2,19 @@
 
 use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
-use crate::contract::host::CollectiveError;
-use crate::contract::ids::{OpId, Rank};
 use crate::contract::protocol::Description;
 use crate::contract::tensor::Spec;
-use crate::contract::wire::{COMMON_LEN, Common, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
+use crate::contract::wire::{COMMON_LEN, Common, SPEC_LEN, put_spec, spec_at, u16, u32};
+use crate::parts::link::Numbers;
+pub use crate::parts::link::wire::{
+    ACK, Ack, DATA, FAULT, Fault, HEADER_LEN, MAX_ACK_WORDS, MAX_ATTEMPT, MAX_CONTROL_LEN, NOTICE, Notice,
+};
 
-/// To the successor: one block.
-pub const DATA: u8 = kind::FIRST_OWN;
-/// To the predecessor: what arrived.
-pub const ACK: u8 = kind::FIRST_OWN + 1;
-/// To the successor: a rank is silent.
-pub const NOTICE: u8 = kind::FIRST_OWN + 2;
-/// To both neighbours: collectives fail.
-pub const FAULT: u8 = kind::FIRST_OWN + 3;
-
-/// Bytes of both headers of packets without a vector.
-pub const HEADER_LEN: usize = COMMON_LEN + 16;
 /// Bytes before the vector of a block.
 pub const DATA_LEN: usize = COMMON_LEN + SPEC_LEN + 12;
-/// Words of selective acknowledgement that a packet holds at most: 1,024 packets, from any bit of the first word on.
-pub const MAX_ACK_WORDS: usize = 17;
-/// Bytes of the longest packet without a vector.
-pub const MAX_CONTROL_LEN: usize = HEADER_LEN + 8 * MAX_ACK_WORDS;
-/// `attempt` runs from 1 to this and over again.
-pub const MAX_ATTEMPT: u8 = 0x3F;
 
 const GATHER: u8 = 0x80;
 const ACK_NOW: u8 = 0x40;
-const FAULT_SILENT: u8 = 1;
-const FAULT_MISMATCH: u8 = 2;
 
 /// Which half of the algorithm a block is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,39 +44,6 @@ pub struct Data {
     pub attempt: u8,
 }
 
-/// The header of an acknowledgement; the words follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ack {
-    /// Every packet before this one has arrived.
-    pub cum: u32,
-    /// Packets from this one on have no place yet.
-    pub limit: u32,
-    /// The packet that made the receiver speak, ...
-    pub echo_seq: u32,
-    /// ... and which transmission of it; 0 if none.
-    pub echo_attempt: u8,
-    /// Packets so far that arrived with a congestion mark, modulo 2^16.
-    pub marks: u16,
-}
-
-/// A rank that nothing was heard of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Notice {
-    /// The collective that waits.
-    pub op: OpId,
-    /// The silent rank.
-    pub worker: Rank,
-}
-
-/// The end of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Fault {
-    /// The first collective that fails.
-    pub op: OpId,
-    /// Why.
-    pub error: CollectiveError,
-}
-
 /// Writes the common header.
 pub fn emit_common(bytes: &mut [u8], kind: u8, job: &JobConfig) {
     Common { kind, ..job.common() }.emit(bytes);
@@ -104,11 +54,13 @@ pub fn parse_common(bytes: &[u8], job: &JobConfig) -> Result<u8, DropReason> {
     Common::parse_kind(bytes, job)
 }
 
-fn own_header(bytes: &[u8]) -> Result<&[u8; 16], DropReason> {
-    bytes.get(COMMON_LEN..).and_then(|own| own.first_chunk()).ok_or(DropReason::Truncated)
-}
-
 impl Data {
+    /// The packet's place in the link.
+    pub fn numbers(&self) -> Numbers {
+        let Data { seq, attempt, ack_now, .. } = *self;
+        Numbers { seq, attempt, ack_now }
+    }
+
     /// Writes the header behind the common one.
     pub fn emit(&self, bytes: &mut [u8]) {
         put_spec(&mut bytes[COMMON_LEN..], &self.spec);
@@ -141,123 +93,7 @@ impl Data {
     }
 }
 
-impl Ack {
-    /// Writes the header and the words; returns the packet's length.
-    pub fn emit(&self, words: &[u64], bytes: &mut [u8]) -> usize {
-        let own = &mut bytes[COMMON_LEN..];
-        own[0..4].copy_from_slice(&self.cum.to_be_bytes());
-        own[4..8].copy_from_slice(&self.limit.to_be_bytes());
-        own[8..12].copy_from_slice(&self.echo_seq.to_be_bytes());
-        own[12..14].copy_from_slice(&self.marks.to_be_bytes());
-        own[14] = self.echo_attempt;
-        own[15] = words.len() as u8;
-        for (word, bytes) in words.iter().zip(own[16..].chunks_exact_mut(8)) {
-            bytes.copy_from_slice(&word.to_be_bytes());
-        }
-        HEADER_LEN + 8 * words.len()
-    }
-
-    /// Reads the header and the words; how many there are comes last.
-    pub fn parse(bytes: &[u8]) -> Result<(Ack, [u64; MAX_ACK_WORDS], usize), DropReason> {
-        let own = own_header(bytes)?;
-        let count = own[15] as usize;
-        if count > MAX_ACK_WORDS || own[14] > MAX_ATTEMPT {
-            return Err(DropReason::BadField);
-        }
-        if bytes.len() != HEADER_LEN + 8 * count {
-            return Err(DropReason::BadLength);
-        }
-        let mut words = [0; MAX_ACK_WORDS];
-        for (word, bytes) in words.iter_mut().zip(bytes[HEADER_LEN..].chunks_exact(8)) {
-            *word = u64::from_be_bytes(bytes.try_into().expect("8 bytes"));
-        }
-        let ack = Ack {
-            cum: u32(own, 0),
-            limit: u32(own, 4),
-            echo_seq: u32(own, 8),
-            marks: u16(own, 12),
-            echo_attempt: own[14],
-        };
-        Ok((ack, words, count))
-    }
-}
-
-impl Notice {
-    /// Writes the header; returns the packet's length.
-    pub fn emit(&self, bytes: &mut [u8]) -> usize {
-        let own = &mut bytes[COMMON_LEN..HEADER_LEN];
-        own.fill(0);
-        own[0..8].copy_from_slice(&self.op.0.to_be_bytes());
-        own[8..10].copy_from_slice(&self.worker.0.to_be_bytes());
-        HEADER_LEN
-    }
-
-    /// Reads a whole packet of a job with `world` ranks.
-    pub fn parse(bytes: &[u8], world: u16) -> Result<Notice, DropReason> {
-        let own = own_header(bytes)?;
-        Ok(Notice { op: parse_op(own), worker: parse_worker(own, 8, world)? })
-    }
-}
-
-impl Fault {
-    /// Writes the packet; returns its length. Errors of other protocols do not occur here.
-    pub fn emit(&self, bytes: &mut [u8]) -> usize {
-        let own = &mut bytes[COMMON_LEN..HEADER_LEN + 16];
-        own.fill(0);
-        own[0..8].copy_from_slice(&self.op.0.to_be_bytes());
-        match &self.error {
-            CollectiveError::Mismatch { a, a_spec, b, b_spec, .. } => {
-                own[8..10].copy_from_slice(&a.0.to_be_bytes());
-                own[10..12].copy_from_slice(&b.0.to_be_bytes());
-                own[12] = FAULT_MISMATCH;
-                put_spec(&mut own[16..], a_spec);
-                put_spec(&mut own[16 + SPEC_LEN..], b_spec);
-                HEADER_LEN + 2 * SPEC_LEN
-            }
-            CollectiveError::PeerSilent { worker, .. } => {
-                own[8..10].copy_from_slice(&worker.0.to_be_bytes());
-                own[12] = FAULT_SILENT;
-                HEADER_LEN
-            }
-            other => unreachable!("the ring tells nobody of {other}"),
-        }
-    }
-
-    /// Reads a whole packet of a job with `world` ranks.
-    pub fn parse(bytes: &[u8], world: u16) -> Result<Fault, DropReason> {
-        let own = own_header(bytes)?;
-        let op = parse_op(own);
-        let a = parse_worker(own, 8, world)?;
-        let error = match own[12] {
-            FAULT_SILENT => CollectiveError::PeerSilent { worker: a, op },
-            FAULT_MISMATCH => {
-                let (a_spec, b_spec) = (spec_at(bytes, HEADER_LEN)?, spec_at(bytes, HEADER_LEN + SPEC_LEN)?);
-                CollectiveError::Mismatch { a, a_spec, b: parse_worker(own, 10, world)?, b_spec, op }
-            }
-            _ => return Err(DropReason::BadField),
-        };
-        Ok(Fault { op, error })
-    }
-}
-
-fn parse_op(own: &[u8; 16]) -> OpId {
-    OpId(u64::from_be_bytes(own[..8].try_into().expect("8 bytes")))
-}
-
-fn parse_worker(own: &[u8; 16], at: usize, world: u16) -> Result<Rank, DropReason> {
-    let worker = u16(own, at);
-    if worker < world { Ok(Rank(worker)) } else { Err(DropReason::BadField) }
-}
-
 /// What a packet is whose common header was checked.
 pub fn describe(bytes: &[u8]) -> Description {
-    let kind = match bytes.get(kind::AT) {
-        Some(&DATA) => "Data",
-        Some(&ACK) => "Ack",
-        Some(&NOTICE) => "Notice",
-        Some(&FAULT) => "Fault",
-        _ => return Description::default(),
-    };
-    let has_vector = kind == "Data";
-    Description { kind, slot: None, header_len: if has_vector { DATA_LEN } else { HEADER_LEN }, has_vector }
+    crate::parts::link::wire::describe(bytes, DATA_LEN)
 }

@@ -39,6 +39,7 @@ mod canary;
 mod flare;
 mod panama;
 mod ring;
+mod sparcml;
 mod switchml;
 
 use proptest::collection::vec;

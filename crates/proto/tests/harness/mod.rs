@@ -11,9 +11,11 @@
 pub mod encoded;
 pub mod events;
 pub mod golden;
+pub mod hosts;
 pub mod link;
 pub mod nodes;
 pub mod reduction;
+pub mod sparse;
 
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent, SubmitError};

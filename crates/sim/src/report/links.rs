@@ -60,6 +60,8 @@ pub struct LinkGroup {
     pub max_utilisation: f64,
     /// Packets that joined their queues.
     pub packets: u64,
+    /// Their bytes, framing included.
+    pub bytes: u64,
     /// The most bytes that ever waited in one.
     pub max_queue_bytes: u64,
     /// Packets that were marked.
@@ -117,6 +119,7 @@ fn group(name: String, rows: &[&LinkRow]) -> LinkGroup {
         mean_utilisation: rows.iter().map(|row| row.utilisation).sum::<f64>() / rows.len() as f64,
         max_utilisation: rows.iter().map(|row| row.utilisation).fold(0.0, f64::max),
         packets: sum(&|counters| counters.packets),
+        bytes: sum(&|counters| counters.bytes),
         max_queue_bytes: rows.iter().map(|row| row.counters.max_queue_bytes).max().unwrap_or(0),
         marks: sum(&|counters| counters.marks),
         pauses: sum(&|counters| counters.pauses),

@@ -17,6 +17,7 @@ const PAPERS: &[&Paper] = &[
     &super::canary::PAPER,
     &super::panama::PAPER,
     &super::pa_atp::PAPER,
+    &super::flare::PAPER,
 ];
 
 /// The kinds of experiments that belong to no paper.

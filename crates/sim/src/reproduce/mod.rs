@@ -15,6 +15,7 @@ mod paper;
 mod parallel;
 
 mod canary;
+mod flare;
 mod pa_atp;
 mod panama;
 mod switchml;

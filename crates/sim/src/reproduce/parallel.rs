@@ -1,11 +1,15 @@
 //! Runs the points of an experiment on all cores. Each point is deterministic, so their order does not matter.
 
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::ReproduceError;
+use crate::config::Config;
+use crate::experiment::{RunError, run_watched};
+use crate::report::Report;
 
 /// Somebody who looks on: a progress bar, and Ctrl-C.
 pub struct Watch<'a> {
@@ -24,6 +28,23 @@ impl Watch<'_> {
     /// An error once somebody asked to stop.
     pub fn check(&self) -> Result<(), ReproduceError> {
         if self.stop.load(Ordering::Relaxed) { Err(ReproduceError::Stopped) } else { Ok(()) }
+    }
+
+    /// Runs one simulation to its end, which must be a good one. `what` names it in errors.
+    pub fn simulate(&self, config: &Config, what: &str) -> Result<Report, ReproduceError> {
+        let watched = run_watched(config, &mut |_| match self.stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        let report = watched.map_err(|error| match error {
+            RunError::Stopped(_) => ReproduceError::Stopped,
+            RunError::Config(error) => ReproduceError::Bad(format!("{what}: {error}")),
+        })?;
+        (self.traced)(&report.trace_hash);
+        match report.failure() {
+            Some(why) => Err(ReproduceError::Wrong { what: what.to_owned(), why }),
+            None => Ok(report),
+        }
     }
 
     /// Runs all points; gives their results in the points' order.

@@ -48,13 +48,13 @@ pub struct Crossing {
 }
 
 impl Crossing {
-    /// Each contender's sparse lines against its own dense line, and Gloo's of both kinds.
+    /// Each contender's sparse lines against its own dense line, Gloo's of both kinds, and the sparse ones of those after it.
     pub fn all(lines: &[Line]) -> Vec<Crossing> {
         let dense = |who: &Contender| who.density().is_none();
         let mut own: Vec<Contender> = lines.iter().map(|line| line.who).filter(|who| !who.is_gloo()).collect();
         own.retain(|who| dense(who) && lines.iter().any(|line| !dense(&line.who) && line.who.dense() == *who));
         let mut crossings = Vec::new();
-        for who in own {
+        for (place, &who) in own.iter().enumerate() {
             let points = |of: Contender| -> Vec<(f64, f64)> {
                 let lines = lines.iter().filter(|line| line.who.dense() == of);
                 let points = lines.filter_map(|line| Some((line.who.density()?.share(), line.seconds)));
@@ -69,7 +69,9 @@ impl Crossing {
                 let level = constant(of).map(|seconds| sparse.iter().map(|&(at, _)| (at, seconds)).collect());
                 against(format!("dense {}", of.name()), level.unwrap_or_default());
             }
-            against("sparse Gloo".to_owned(), points(Contender::Gloo(None)));
+            for &other in own[place + 1..].iter().chain([&Contender::Gloo(None)]) {
+                against(format!("sparse {}", other.name()), points(other));
+            }
         }
         crossings
     }

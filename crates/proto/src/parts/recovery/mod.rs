@@ -299,7 +299,10 @@ impl Recovery {
             }
         }
         let probes = &mut probes[..count];
-        probes.rotate_left(self.trees[tree].probes as usize % count.max(1));
+        // Lists are in the order of the last probes: turns add up, and must not keep step with anything.
+        if self.trees[tree].probes > 0 {
+            probes.rotate_left((splitmix64(self.trees[tree].probes.into()) % count.max(1) as u64) as usize);
+        }
         probes.iter().for_each(|&slot| queue.push(slot));
         self.trees[tree].probes += 1;
         self.trees[tree].stirred_at = now;

@@ -37,6 +37,25 @@ fn probes(rank: u16, trees: u16, count: usize) -> Vec<(Time, u16)> {
     times.split_off(usize::from(trees))
 }
 
+/// A queue that holds one packet takes the leader's alone.
+#[test]
+fn each_slot_of_a_quiet_tree_leads_in_its_turn() {
+    for waiting in 1..=8 {
+        let (mut recovery, mut queue) = (recovery(0, 1), SendQueue::new(8));
+        (0..waiting).for_each(|slot| _ = recovery.sent(Time::ZERO, slot, false));
+        let mut leaders = std::collections::BTreeSet::new();
+        for _ in 0..20 * waiting {
+            let due = recovery.poll_timeout().unwrap();
+            recovery.handle_timeout(due, &mut queue);
+            leaders.extend(queue.pop().inspect(|&leader| _ = recovery.sent(due, leader, false)));
+            while let Some(slot) = queue.pop() {
+                recovery.sent(due, slot, false);
+            }
+        }
+        assert_eq!(leaders.into_iter().collect::<Vec<_>>(), (0..waiting).collect::<Vec<_>>());
+    }
+}
+
 /// Where they meet, a short queue would take the packets of the same few for ever.
 #[test]
 fn ranks_and_shards_that_lost_all_at_one_time_do_not_probe_at_one_time_again() {

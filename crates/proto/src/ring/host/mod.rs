@@ -6,10 +6,8 @@ mod trouble;
 use std::collections::VecDeque;
 
 use self::trouble::Broken;
-use super::item::Item;
-use super::receiver::Receiver;
+use super::item::{Cargo, Item};
 use super::running::Running;
-use super::sender::Sender;
 use super::watch::Watch;
 use super::wire::{self, Ack, DATA_LEN, Data, MAX_CONTROL_LEN, Notice};
 use crate::contract::config::HostConfig;
@@ -20,6 +18,8 @@ use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::state::HostState;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::FINGERPRINT_LEN;
+use crate::parts::link::receiver::Receiver;
+use crate::parts::link::sender::Sender;
 
 /// Own blocks of so many collectives are under way at once; `op` in packets is 16 bits wide.
 const COLLECTIVES_UNDER_WAY: u64 = 1024;
@@ -49,7 +49,7 @@ pub struct RingHost {
     /// Blocks to pass on, in the order of their arrival.
     forwards: VecDeque<Item>,
     early: VecDeque<Early>,
-    sender: Sender,
+    sender: Sender<Cargo>,
     receiver: Receiver,
     watch: Watch,
     broken: Option<Broken>,
@@ -127,7 +127,7 @@ impl RingHost {
             broken.tell_predecessor = true;
             return Err(DropReason::Unexpected);
         }
-        let seq = self.receiver.check(&data)?;
+        let seq = self.receiver.check(data.numbers())?;
         if op < self.first_op {
             return Err(DropReason::Stale);
         }
@@ -141,7 +141,7 @@ impl RingHost {
         } else {
             self.apply(now, op, &data, vector)?;
         }
-        self.receiver.accept(seq, &data, packet.ecn);
+        self.receiver.accept(seq, data.numbers(), packet.ecn);
         Ok(())
     }
 
@@ -164,9 +164,10 @@ impl RingHost {
     fn handle_ack(&mut self, now: Time, bytes: &[u8]) -> Result<(), DropReason> {
         let (ack, words, count) = Ack::parse(bytes)?;
         let (ops, first_op) = (&mut self.ops, self.first_op);
-        self.sender.handle_ack(now, &ack, &words[..count], |item| {
+        self.sender.handle_ack(now, &ack, &words[..count], |cargo| {
+            cargo.copy = None;
             // A collective that was handed back is before the first.
-            if let Some(running) = item.op.checked_sub(first_op).and_then(|index| ops.get_mut(index as usize)) {
+            if let Some(running) = cargo.item.op.checked_sub(first_op).and_then(|index| ops.get_mut(index as usize)) {
                 running.unacknowledged -= 1;
             }
         })?;
@@ -196,8 +197,8 @@ impl RingHost {
         let op = self.first_op;
         self.first_op += 1;
         if running.unacknowledged > 0 {
-            for sent in self.sender.unacknowledged(op) {
-                sent.copy = Some(running.copy(sent.item.block, sent.item.phase));
+            for cargo in self.sender.unacknowledged().filter(|cargo| cargo.item.op == op) {
+                cargo.copy = Some(running.copy(cargo.item.block, cargo.item.phase));
             }
         }
         self.stats.blocks_at_hosts += u64::from(running.total_blocks());
@@ -271,7 +272,9 @@ impl Host for RingHost {
 
     fn handle_timeout(&mut self, now: Time) {
         let more = self.has_more();
-        self.sender.handle_timeout(now, more);
+        let copy_is_spent =
+            |cargo: &Cargo| cargo.copy.as_ref().and_then(|copy| copy.until).is_some_and(|until| until <= now);
+        self.sender.handle_timeout(now, more, copy_is_spent);
         self.settle(now);
         self.check_deadlines(now);
         self.repeat_fault(now);

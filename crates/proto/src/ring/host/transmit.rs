@@ -1,11 +1,12 @@
 //! What the machine sends next: faults, acknowledgements, notices, then blocks.
 
-use super::super::item::{Item, Numbers};
+use super::super::item::{Cargo, Item};
 use super::super::wire::{self, DATA_LEN, Data, MAX_ACK_WORDS, Notice};
 use super::RingHost;
 use crate::contract::ids::OpId;
 use crate::contract::packet::{Addr, Ecn, Transmit};
 use crate::contract::time::Time;
+use crate::parts::link::Numbers;
 
 impl RingHost {
     /// True if there is something to send for the first time.
@@ -35,7 +36,7 @@ impl RingHost {
             return None;
         }
         let item = self.next_item()?;
-        let numbers = self.sender.send(now, item, self.has_more());
+        let numbers = self.sender.send(now, Cargo { item, copy: None }, self.has_more());
         let running = &mut self.ops[(item.op - self.first_op) as usize];
         running.to_send -= 1;
         let (header, begin) = (running.header(item.block, item.phase), DATA_LEN);
@@ -46,8 +47,8 @@ impl RingHost {
     }
 
     fn transmit_again(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
-        let (numbers, sent) = self.sender.resend(now)?;
-        let (header, len, wire_len) = match &sent.copy {
+        let (numbers, cargo) = self.sender.resend(now)?;
+        let (header, len, wire_len) = match &cargo.copy {
             Some(copy) => {
                 let begin = DATA_LEN;
                 let len = begin + copy.vector.len();
@@ -55,7 +56,7 @@ impl RingHost {
                 (copy.header, len, copy.wire_len)
             }
             None => {
-                let Item { op, block, phase } = sent.item;
+                let Item { op, block, phase } = cargo.item;
                 let running = &self.ops[(op - self.first_op) as usize];
                 let begin = DATA_LEN;
                 let (len, wire_len) = running.read(block, phase, &mut buf[begin..]);
@@ -69,7 +70,7 @@ impl RingHost {
     fn emit_data(&self, header: Data, numbers: Numbers, len: usize, wire_len: usize, buf: &mut [u8]) -> Transmit {
         wire::emit_common(buf, wire::DATA, &self.config.job);
         let Numbers { seq, attempt, ack_now } = numbers;
-        Data { seq: seq as u32, attempt, ack_now, ..header }.emit(buf);
+        Data { seq, attempt, ack_now, ..header }.emit(buf);
         Transmit { to: Addr::Worker(self.successor), len, wire_len, ecn: Ecn::Capable }
     }
 

@@ -45,7 +45,8 @@ impl RingHost {
         }
         self.forwards.retain(|item| item.op < from_op);
         self.early.retain(|early| early.op < from_op);
-        self.sender.forget_from(from_op);
+        // Copies outlive their collectives.
+        self.sender.forget(|cargo| cargo.item.op >= from_op && cargo.copy.is_none());
         self.deadline = self.ops.iter().filter_map(|running| running.deadline).min();
         self.skip_spent();
         let repeat = (self.config.job.world > 1).then(|| (now + self.config.timers.initial_rto, FAULT_TELLINGS - 1));

@@ -1,14 +1,10 @@
 //! One run of an experiment: from a line, a point and a seed to what it found.
 
-use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
-
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
 use super::{Goodput, Line, Point};
 use crate::config::{Bytes, Config, Duration, Hosts, JobSection, Network, Share, TrafficSection};
-use crate::experiment::{RunError, run_watched};
 use crate::report::Report;
 use crate::reproduce::finding::mean;
 use crate::reproduce::{Context, ReproduceError};
@@ -59,20 +55,7 @@ impl Goodput {
         config: &Config,
     ) -> Result<Measured, ReproduceError> {
         let what = format!("{} at {} {}, seed {}", run.line.name, self.axis, run.point.x, run.seed);
-        let stop = context.watch.stop;
-        let report = run_watched(config, &mut |_| match stop.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        });
-        let report = match report {
-            Ok(report) => report,
-            Err(RunError::Stopped(_)) => return Err(ReproduceError::Stopped),
-            Err(RunError::Config(error)) => return Err(ReproduceError::Bad(error.to_string())),
-        };
-        (context.watch.traced)(&report.trace_hash);
-        if let Some(why) = report.failure() {
-            return Err(ReproduceError::Wrong { what, why });
-        }
+        let report = context.watch.simulate(config, &what)?;
         Ok(self.measured(&report, run.point))
     }
 

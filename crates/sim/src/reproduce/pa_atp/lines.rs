@@ -1,8 +1,6 @@
 //! Iterations of training jobs: the same setup under several protocols (lines) at several points, with every seed.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -11,7 +9,6 @@ use tributary_proto::protocols;
 
 use super::compare::{Compare, Samples};
 use crate::config::{Bytes, Config, JobSection, overlay};
-use crate::experiment::{RunError, run_watched};
 use crate::report::Report;
 use crate::reproduce::finding::{Figure, Series, mean};
 use crate::reproduce::{Context, Experiment, Finding, Findings, ReproduceError};
@@ -164,20 +161,7 @@ impl Lines {
     fn measure(&self, context: &Context<'_>, run: &Run<'_>) -> Result<BTreeMap<String, f64>, ReproduceError> {
         let what = format!("{} at {} {}, seed {}", run.line.name, self.axis, run.point.label(), run.seed);
         let config = self.config(run)?;
-        let stop = context.watch.stop;
-        let watched = run_watched(&config, &mut |_| match stop.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        });
-        let report = watched.map_err(|error| match error {
-            RunError::Stopped(_) => ReproduceError::Stopped,
-            RunError::Config(error) => ReproduceError::Bad(format!("{what}: {error}")),
-        })?;
-        (context.watch.traced)(&report.trace_hash);
-        match report.failure() {
-            Some(why) => Err(ReproduceError::Wrong { what, why }),
-            None => Ok(figures(&report)),
-        }
+        context.watch.simulate(&config, &what).map(|report| figures(&report))
     }
 
     /// The run as a file for `tributary sim run` would describe it.

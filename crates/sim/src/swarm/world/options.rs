@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use tributary_control::option_text::{OptionTable, OptionText, texts};
 use tributary_proto::contract::numbers::Numbers;
-use tributary_proto::contract::options::{Defaults, Kind, OptionSet};
+use tributary_proto::contract::options::{Defaults, Kind, OptionSet, Options};
+use tributary_proto::contract::protocol::JobShape;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
@@ -50,7 +51,7 @@ impl Draw {
         let fits = |drawn: &OptionTable| {
             let chosen = set.of_sparse(&texts(drawn), Some((density * 1e6) as u64)).unwrap_or_default();
             let read = set.read_with(&chosen, Defaults::Simulated);
-            read.is_ok_and(|chosen| job.protocol.can_sparse(&spec, &chosen).is_ok())
+            read.is_ok_and(|chosen| job.protocol.can_sparse(&spec, &chosen).is_ok() && is_small(job, &chosen))
         };
         if let Some(options) = most_that(self.options(set), fits) {
             (job.density, job.options) = (Some(Share(density)), options);
@@ -96,4 +97,19 @@ fn most_that(mut drawn: OptionTable, fit: impl Fn(&OptionTable) -> bool) -> Opti
         drawn.pop_last()?;
     }
     Some(drawn)
+}
+
+/// True if switches keep little for the job, with as many slots as it may get: there are many switches, and a machine takes all its
+/// memory at once.
+fn is_small(job: &JobSection, options: &Options) -> bool {
+    const MOST_BYTES: u64 = 64 << 20;
+    let shape = JobShape {
+        slots: job.slots.unwrap_or(4096),
+        elements_per_packet: job.elements_per_packet,
+        children: 16,
+        world: 16,
+        levels: true,
+        options,
+    };
+    (job.protocol.memory)(&shape) <= MOST_BYTES
 }

@@ -1,17 +1,17 @@
-//! The link's sending end against a successor that is played by hand.
+//! The link's sending end against a receiver that is played by hand.
 
 use super::*;
-use crate::ring::layout::Block;
-use crate::ring::wire::{MAX_ACK_WORDS, Phase};
+use crate::parts::link::wire::MAX_ACK_WORDS;
 
-const ITEM: Item = Item { op: 0, block: Block(0), phase: Phase::Reduce };
+/// What packets carry is nothing to the link.
+const ITEM: () = ();
 
 fn at_us(us: u64) -> Time {
     Time::ZERO + Span::from_micros(us)
 }
 
 /// Sends as much as the sender allows; the packets' numbers.
-fn send_all(sender: &mut Sender, now: Time) -> Vec<Numbers> {
+fn send_all(sender: &mut Sender<()>, now: Time) -> Vec<Numbers> {
     let mut sent = Vec::new();
     while sender.may_resend(now) {
         sent.push(sender.resend(now).unwrap().0);
@@ -23,7 +23,7 @@ fn send_all(sender: &mut Sender, now: Time) -> Vec<Numbers> {
 }
 
 /// Acknowledges everything before `cum` and the listed packets after it; how many items that told of.
-fn acknowledge(sender: &mut Sender, now: Time, cum: u64, others: &[u64], echo: (u64, u8)) -> usize {
+fn acknowledge(sender: &mut Sender<()>, now: Time, cum: u64, others: &[u64], echo: (u64, u8)) -> usize {
     let mut words = [0; MAX_ACK_WORDS];
     for seq in others {
         words[(seq / 64 - cum / 64) as usize] |= 1 << (seq % 64);
@@ -86,14 +86,14 @@ fn a_timeout_probes_first_and_gives_up_the_rest_only_when_that_is_not_answered()
     send_all(&mut sender, at_us(0));
     let due = sender.poll_timeout(false).unwrap();
     assert_eq!(due, at_us(20_000));
-    sender.handle_timeout(due, false);
+    sender.handle_timeout(due, false, |()| false);
     let probe = send_all(&mut sender, due);
     assert_eq!(probe, [Numbers { seq: 0, attempt: 2, ack_now: true }]);
     let due = sender.poll_timeout(false).unwrap();
     assert_eq!(due, at_us(60_000), "twice the time");
-    sender.handle_timeout(due, false);
+    sender.handle_timeout(due, false, |()| false);
     let least = LIMITS.min as usize;
-    let seqs: Vec<u64> = send_all(&mut sender, due).iter().map(|numbers| numbers.seq).collect();
+    let seqs: Vec<u32> = send_all(&mut sender, due).iter().map(|numbers| numbers.seq).collect();
     assert_eq!(seqs.len(), least, "and with the smallest window: {seqs:?}");
 }
 
@@ -106,7 +106,7 @@ fn a_closed_window_is_probed_with_one_packet_at_a_time() {
     sender.handle_ack(at_us(50), &closed, &[], |_| ()).unwrap();
     assert_eq!(sender.poll_timeout(false), None, "nothing is on its way, nothing waits");
     let due = sender.poll_timeout(true).unwrap();
-    sender.handle_timeout(due, true);
+    sender.handle_timeout(due, true, |()| false);
     assert_eq!(send_all(&mut sender, due).len(), 1);
     acknowledge(&mut sender, due + Span::from_micros(50), 11, &[], (10, 1));
     assert!(sender.may_send(due + Span::from_millis(1)));

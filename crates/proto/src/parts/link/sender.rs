@@ -1,4 +1,4 @@
-//! The sending end of the link to the successor: what is on its way, what was lost, and what the window allows.
+//! The sending end: what is on its way, what was lost, and what the window allows.
 //!
 //! Transmissions are numbered in the order of sending, apart from the sequence numbers of packets: a packet that was
 //! sent again has a new transmission number. An acknowledgement echoes the packet *and attempt* that caused it, so that
@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::item::{Item, Numbers, PacketCopy};
+use super::Numbers;
 use super::receiver::PACKETS_PER_ACK;
 use super::seq::{SeqSet, WINDOW, expand};
 use super::wire::{Ack, MAX_ATTEMPT};
@@ -21,7 +21,7 @@ use crate::parts::window::{Acked, CongestionWindow, WindowLimits};
 const LATER_ARRIVALS: u64 = 3;
 /// ... times the patience, which doubles up to this with each packet that turns out late rather than lost.
 const MAX_PATIENCE: u64 = 16;
-/// The successor is asked to speak so often in a window, but needs not for fewer than 8 packets at a time.
+/// The receiver is asked to speak so often in a window, but needs not for fewer than 8 packets at a time.
 const ACKS_PER_WINDOW: usize = 4;
 
 /// A window is sent in this part of a round trip, in per cent of speed: twice as fast while it may double, and a bit
@@ -46,24 +46,22 @@ enum State {
 
 /// A packet that was sent.
 #[derive(Clone, Debug, Hash)]
-pub struct Sent {
+struct Sent<I> {
     /// What it carries.
-    pub item: Item,
-    /// The packet, if its tensor was handed back before the acknowledgement came.
-    pub copy: Option<PacketCopy>,
+    item: I,
     transmission: u64,
     sent_at: Time,
     attempt: u8,
     state: State,
 }
 
-/// The link's sending end.
+/// The link's sending end; `I` is what a packet carries.
 #[derive(Clone, Debug, Hash)]
-pub struct Sender {
+pub struct Sender<I> {
     /// The lowest packet that is not over; `sent[0]`.
     base: u64,
-    sent: VecDeque<Sent>,
-    /// Packets that the successor acknowledged, over and above `base`.
+    sent: VecDeque<Sent<I>>,
+    /// Packets that the receiver acknowledged, over and above `base`.
     acknowledged: SeqSet,
     /// Transmission and packet, oldest first; obsolete where the packet was sent again or is over.
     order: VecDeque<(u64, u64)>,
@@ -74,9 +72,9 @@ pub struct Sender {
     newest_arrived: Option<(u64, Time)>,
     /// How much later transmissions may overtake earlier ones: a factor.
     patience: u64,
-    /// Packets since the successor was last asked to speak.
+    /// Packets since the receiver was last asked to speak.
     unasked: usize,
-    /// The successor has no place from here on.
+    /// The receiver has no place from here on.
     limit: u64,
     marks: u16,
     window: CongestionWindow,
@@ -86,15 +84,15 @@ pub struct Sender {
     timeouts: u32,
     /// The timeout is counted from here.
     timer_start: Time,
-    /// The successor said something since the last timeout.
+    /// The receiver said something since the last timeout.
     heard: bool,
-    /// One packet may be sent whatever the windows say, to make the successor speak.
+    /// One packet may be sent whatever the windows say, to make the receiver speak.
     probe: bool,
 }
 
-impl Sender {
+impl<I> Sender<I> {
     /// A link that has carried nothing.
-    pub fn new(timers: TimerConfig) -> Sender {
+    pub fn new(timers: TimerConfig) -> Sender<I> {
         Sender {
             base: 0,
             sent: VecDeque::new(),
@@ -139,14 +137,14 @@ impl Sender {
         self.has_room() && self.window_is_open() && self.pacer.is_open(now)
     }
 
-    /// True if the successor has a place for one more new packet.
+    /// True if the receiver has a place for one more new packet.
     fn has_room(&self) -> bool {
         let room = self.next_seq() < self.limit || self.probe && self.on_its_way == 0;
         room && (self.sent.len() as u64) < WINDOW
     }
 
     /// The next lost packet goes out once more; call only after [`Sender::may_resend`].
-    pub fn resend(&mut self, now: Time) -> Option<(Numbers, &Sent)> {
+    pub fn resend(&mut self, now: Time) -> Option<(Numbers, &I)> {
         let seq = self.lost.pop_front()?;
         self.count_transmission(now, seq);
         let sent = self.sent.get_mut((seq - self.base) as usize)?;
@@ -154,15 +152,15 @@ impl Sender {
         sent.sent_at = now;
         sent.attempt = sent.attempt % MAX_ATTEMPT + 1;
         sent.state = State::OnItsWay;
-        Some((Numbers { seq, attempt: sent.attempt, ack_now: true }, sent))
+        Some((Numbers { seq: seq as u32, attempt: sent.attempt, ack_now: true }, &sent.item))
     }
 
     /// A new packet goes out; call only after [`Sender::may_send`]. `more` says that another one waits.
-    pub fn send(&mut self, now: Time, item: Item, more: bool) -> Numbers {
+    pub fn send(&mut self, now: Time, item: I, more: bool) -> Numbers {
         let seq = self.next_seq();
         self.count_transmission(now, seq);
         let transmission = self.next_transmission - 1;
-        self.sent.push_back(Sent { item, copy: None, transmission, sent_at: now, attempt: 1, state: State::OnItsWay });
+        self.sent.push_back(Sent { item, transmission, sent_at: now, attempt: 1, state: State::OnItsWay });
         self.unasked += 1;
         let enough = (self.window.packets() / ACKS_PER_WINDOW).clamp(1, PACKETS_PER_ACK as usize);
         // A full window holds a packet that asks, since it holds several times `enough`.
@@ -170,7 +168,7 @@ impl Sender {
         if ack_now {
             self.unasked = 0;
         }
-        Numbers { seq, attempt: 1, ack_now }
+        Numbers { seq: seq as u32, attempt: 1, ack_now }
     }
 
     fn count_transmission(&mut self, now: Time, seq: u64) {
@@ -189,7 +187,7 @@ impl Sender {
         self.probe = false;
     }
 
-    fn entry(&self, seq: u64) -> Option<&Sent> {
+    fn entry(&self, seq: u64) -> Option<&Sent<I>> {
         self.sent.get(seq.checked_sub(self.base)? as usize)
     }
 
@@ -199,7 +197,7 @@ impl Sender {
         now: Time,
         ack: &Ack,
         words: &[u64],
-        mut arrived: impl FnMut(Item),
+        mut arrived: impl FnMut(&mut I),
     ) -> Result<(), DropReason> {
         let cum = expand(self.base, ack.cum).ok_or(DropReason::Stale)?;
         let limit = expand(cum, ack.limit).ok_or(DropReason::BadField)?;
@@ -243,7 +241,7 @@ impl Sender {
         Ok(())
     }
 
-    /// The transmission that made the successor speak: its round trip, if it was the packet's last.
+    /// The transmission that made the receiver speak: its round trip, if it was the packet's last.
     fn handle_echo(&mut self, now: Time, ack: &Ack) -> Option<Span> {
         let seq = expand(self.base, ack.echo_seq)?;
         if ack.echo_attempt == 0 {
@@ -272,7 +270,7 @@ impl Sender {
     }
 
     /// True if the packet was not known to have arrived.
-    fn acknowledge(&mut self, seq: u64, arrived: &mut impl FnMut(Item)) -> bool {
+    fn acknowledge(&mut self, seq: u64, arrived: &mut impl FnMut(&mut I)) -> bool {
         let Some(sent) = seq.checked_sub(self.base).and_then(|index| self.sent.get_mut(index as usize)) else {
             return false;
         };
@@ -284,8 +282,7 @@ impl Sender {
         if before == State::Over {
             return false;
         }
-        arrived(sent.item);
-        sent.copy = None;
+        arrived(&mut sent.item);
         let (transmission, sent_at, attempt) = (sent.transmission, sent.sent_at, sent.attempt);
         if attempt == 1 {
             self.note_arrival(transmission, sent_at);
@@ -328,7 +325,7 @@ impl Sender {
         self.lost.push_back(seq);
     }
 
-    /// When the pace lets more packets go, or the successor has been silent for too long. `more` says that there is
+    /// When the pace lets more packets go, or the receiver has been silent for too long. `more` says that there is
     /// something to send.
     pub fn poll_timeout(&self, more: bool) -> Option<Time> {
         let paced = self.window_is_open() && (!self.lost.is_empty() || more && self.has_room());
@@ -341,9 +338,9 @@ impl Sender {
         waits.then(|| self.timer_start + self.rtt.rto(self.timeouts + 1))
     }
 
-    /// Acts on a timeout, if it has come: probes first, and gives up what is on its way only after that. Copies whose
-    /// time is over are dropped.
-    pub fn handle_timeout(&mut self, now: Time, more: bool) {
+    /// Acts on a timeout, if it has come: probes first, and gives up what is on its way only after that. Items that are
+    /// `spent` are forgotten.
+    pub fn handle_timeout(&mut self, now: Time, more: bool, spent: impl Fn(&I) -> bool) {
         if self.retransmission_timeout(more).is_none_or(|due| due > now) {
             return;
         }
@@ -359,7 +356,7 @@ impl Sender {
                 }
             }
         }
-        self.forget(|sent| sent.copy.as_ref().and_then(|copy| copy.until).is_some_and(|until| until <= now));
+        self.forget(spent);
         let heard = std::mem::take(&mut self.heard);
         if self.timeouts > 1 && !heard {
             self.window.on_silence();
@@ -371,21 +368,21 @@ impl Sender {
         self.timeouts
     }
 
-    /// Packets of one collective that are not over, to be given copies of their bytes.
-    pub fn unacknowledged(&mut self, op: u64) -> impl Iterator<Item = &mut Sent> {
-        self.sent.iter_mut().filter(move |sent| sent.item.op == op && sent.state != State::Over)
+    /// What is not over, oldest first.
+    pub fn unacknowledged(&mut self) -> impl Iterator<Item = &mut I> {
+        self.sent.iter_mut().filter(|sent| sent.state != State::Over).map(|sent| &mut sent.item)
     }
 
-    /// Nobody needs the packets of these collectives any more, except where copies were made.
-    pub fn forget_from(&mut self, op: u64) {
-        self.forget(|sent| sent.item.op >= op && sent.copy.is_none());
+    /// True if everything that was sent is over.
+    pub fn is_idle(&self) -> bool {
+        self.sent.is_empty()
     }
 
-    fn forget(&mut self, which: impl Fn(&Sent) -> bool) {
-        for sent in self.sent.iter_mut().filter(|sent| which(sent)) {
+    /// Nobody needs such packets any more.
+    pub fn forget(&mut self, which: impl Fn(&I) -> bool) {
+        for sent in self.sent.iter_mut().filter(|sent| which(&sent.item)) {
             self.on_its_way -= usize::from(sent.state == State::OnItsWay);
             sent.state = State::Over;
-            sent.copy = None;
         }
         self.advance();
     }

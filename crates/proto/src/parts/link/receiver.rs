@@ -1,7 +1,8 @@
-//! The receiving end of the link from the predecessor: which packets arrived, and when to say so.
+//! The receiving end: which packets arrived, and when to say so.
 
+use super::Numbers;
 use super::seq::{SeqSet, WINDOW, expand};
-use super::wire::{Ack, Data, MAX_ACK_WORDS};
+use super::wire::{Ack, MAX_ACK_WORDS};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::packet::Ecn;
 
@@ -27,12 +28,12 @@ pub struct Receiver {
 
 impl Receiver {
     /// The full sequence number of a packet that has not arrived before.
-    pub fn check(&mut self, data: &Data) -> Result<u64, DropReason> {
-        let seq = expand(self.cum, data.seq).ok_or(DropReason::Duplicate)?;
+    pub fn check(&mut self, numbers: Numbers) -> Result<u64, DropReason> {
+        let seq = expand(self.cum, numbers.seq).ok_or(DropReason::Duplicate)?;
         if seq < self.cum || seq < self.end && self.arrived.contains(seq) {
             // The acknowledgement was lost, or the packet was doubled; say it again.
             self.due = true;
-            self.echo = Some((data.seq, data.attempt));
+            self.echo = Some((numbers.seq, numbers.attempt));
             return Err(DropReason::Duplicate);
         }
         if seq >= self.cum + WINDOW { Err(DropReason::Ahead) } else { Ok(seq) }
@@ -44,7 +45,7 @@ impl Receiver {
     }
 
     /// The packet has been dealt with and need not come again.
-    pub fn accept(&mut self, seq: u64, data: &Data, ecn: Ecn) {
+    pub fn accept(&mut self, seq: u64, numbers: Numbers, ecn: Ecn) {
         let in_order = seq == self.end && seq == self.cum;
         self.arrived.insert(seq);
         self.end = self.end.max(seq + 1);
@@ -55,8 +56,8 @@ impl Receiver {
         self.arrived.rise(old, self.cum);
         self.marks = self.marks.wrapping_add(u16::from(ecn == Ecn::CongestionExperienced));
         self.unsaid += 1;
-        self.due |= data.ack_now || !in_order || self.unsaid >= PACKETS_PER_ACK;
-        self.echo = Some((data.seq, data.attempt));
+        self.due |= numbers.ack_now || !in_order || self.unsaid >= PACKETS_PER_ACK;
+        self.echo = Some((numbers.seq, numbers.attempt));
     }
 
     /// Speak, though no packet asks for it: places are free again, or a packet found none.
@@ -87,19 +88,10 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::tensor::Spec;
-    use crate::ring::wire::Phase;
-    use tributary_numeric::{DType, ReduceOp};
-
-    fn data(seq: u64, ack_now: bool) -> Data {
-        let spec = Spec::allreduce(1, DType::I32, ReduceOp::Sum);
-        Data { seq: seq as u32, offset: 0, spec, op: 0, phase: Phase::Reduce, ack_now, attempt: 1 }
-    }
-
     fn arrive(receiver: &mut Receiver, seq: u64, ack_now: bool) -> Result<(), DropReason> {
-        let data = data(seq, ack_now);
-        let seq = receiver.check(&data)?;
-        receiver.accept(seq, &data, Ecn::CongestionExperienced);
+        let numbers = Numbers { seq: seq as u32, attempt: 1, ack_now };
+        let seq = receiver.check(numbers)?;
+        receiver.accept(seq, numbers, Ecn::CongestionExperienced);
         Ok(())
     }
 

@@ -1,0 +1,205 @@
+//! What a packet's body holds of a part, in each of its shapes: sizes, writing and reading.
+
+use std::ops::Range;
+
+use tributary_numeric::{self as numeric, Combine, DType, ReduceOp};
+
+use super::options::INDEX_LEN;
+use super::part::{Data, is_present};
+use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
+use crate::contract::tensor::Spec;
+use crate::contract::values::Values;
+use crate::parts::form::Form;
+
+/// The shape of a packet's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// Indices, then their values.
+    Sparse,
+    /// A bit for each of consecutive indices, then their values.
+    Dense,
+    /// The values of one block of a dense tensor.
+    Full,
+}
+
+/// The shape that a part is sent in.
+pub fn shape(data: &Data) -> Shape {
+    match data {
+        Data::Sparse { .. } => Shape::Sparse,
+        Data::Dense { .. } => Shape::Dense,
+        Data::Full { .. } => Shape::Full,
+    }
+}
+
+/// How the values of one collective travel.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct Codec {
+    /// What combines lanes.
+    pub combine: &'static Combine,
+    /// How blocks of dense tensors travel.
+    encoding: Encoding,
+    /// Bytes of a value on the wire: finished or as it was brought, and partial.
+    wire_values: [usize; 2],
+    payload_bytes: usize,
+}
+
+impl Codec {
+    /// Of a collective that has a meaning.
+    pub fn new(values: Values, payload_bytes: usize, spec: &Spec, is_sparse: bool) -> Option<Codec> {
+        let real = numeric::native(spec.dtype, spec.op)?;
+        let encoding = Encoding::new(values, Numbers::Float, spec)?;
+        let combine = match values {
+            _ if !is_sparse => encoding.combine,
+            Values::Elements => real,
+            // Each rank's value is a hash: their sum is none of any other set's.
+            Values::Fingerprint => numeric::native(DType::I64, ReduceOp::Sum)?,
+        };
+        Some(Codec { combine, encoding, wire_values: [real.wire_size, real.partial_size], payload_bytes })
+    }
+
+    /// Bytes of a value on the wire.
+    fn wire_value(&self, form: Form) -> usize {
+        self.wire_values[usize::from(form == Form::Partial)]
+    }
+
+    /// Bytes of the value of one index in a packet buffer.
+    fn value_len(&self, form: Form) -> usize {
+        match form {
+            Form::Host => self.combine.wire_size,
+            Form::Partial => self.combine.partial_size,
+        }
+    }
+
+    /// Indices of a full packet.
+    pub fn capacity(&self, shape: Shape, form: Form) -> usize {
+        let value = self.wire_value(form);
+        match shape {
+            Shape::Sparse => (self.payload_bytes / (INDEX_LEN + value)).max(1),
+            Shape::Dense => (self.payload_bytes * 8 / (8 * value + 1) / 8 * 8).max(8),
+            Shape::Full => self.encoding.block_elements(self.payload_bytes, NarrowBlocks::Half) as usize,
+        }
+    }
+
+    /// True if so many pairs of a part take more bytes than all its elements would (the paper's threshold, and the bits).
+    pub fn is_shorter_dense(&self, pairs: usize, part: usize) -> bool {
+        let value = self.wire_value(Form::Partial);
+        pairs * (INDEX_LEN + value) >= part * value + part.div_ceil(8)
+    }
+
+    /// Bytes of lanes of so many elements of one packet.
+    pub fn lanes_len(&self, shape: Shape, elements: usize) -> usize {
+        match shape {
+            Shape::Full => self.encoding.values_len(self.combine.lane_size, elements),
+            Shape::Sparse | Shape::Dense => elements * self.combine.lane_size,
+        }
+    }
+
+    /// Bytes of a body with so many indices, in a packet buffer and on the wire.
+    pub fn body_len(&self, shape: Shape, form: Form, count: usize) -> (usize, usize) {
+        let before = match shape {
+            Shape::Sparse => count * INDEX_LEN,
+            Shape::Dense => count.div_ceil(8),
+            Shape::Full if form == Form::Host => {
+                return (self.encoding.buffer_len(count), self.encoding.wire_len(count));
+            }
+            Shape::Full => return (self.encoding.partial_buffer_len(count), self.encoding.partial_wire_len(count)),
+        };
+        (before + count * self.value_len(form), before + count * self.wire_value(form))
+    }
+
+    /// The lanes of the elements at some places of a part: pairs by number, elements by their distance from its first index.
+    fn lanes<'a>(&self, data: &'a Data, places: &Range<usize>) -> &'a [u8] {
+        let (Data::Sparse { lanes, .. } | Data::Dense { lanes, .. } | Data::Full { lanes }) = data;
+        let first = match data {
+            Data::Full { .. } => {
+                let block = self.capacity(Shape::Full, Form::Host);
+                places.start / block * self.lanes_len(Shape::Full, block)
+            }
+            _ => places.start * self.combine.lane_size,
+        };
+        &lanes[first..][..self.lanes_len(shape(data), places.len())]
+    }
+
+    /// Writes the elements at some places of a part.
+    pub fn write(&self, data: &Data, places: Range<usize>, form: Form, body: &mut [u8]) {
+        let before = match data {
+            Data::Sparse { indices, .. } => {
+                let slots = body.as_chunks_mut::<INDEX_LEN>().0;
+                slots.iter_mut().zip(&indices[places.clone()]).for_each(|(slot, index)| *slot = index.to_be_bytes());
+                places.len() * INDEX_LEN
+            }
+            Data::Dense { present, .. } => {
+                let bits = &mut body[..places.len().div_ceil(8)];
+                bits.fill(0);
+                for (at, place) in places.clone().enumerate() {
+                    bits[at / 8] |= u8::from(is_present(present, place)) << (at % 8);
+                }
+                bits.len()
+            }
+            Data::Full { .. } => 0,
+        };
+        let (lanes, vector) = (self.lanes(data, &places), &mut body[before..]);
+        match form {
+            Form::Host => (self.combine.load)(lanes, vector),
+            Form::Partial => (self.combine.load_partial)(lanes, vector),
+        }
+    }
+
+    /// Appends a body with so many indices to a part that grows, in the order of its packets; false if the part has another
+    /// shape or does not take it. The body's length is that of [`Codec::body_len`].
+    pub fn read(&self, form: Form, count: usize, body: &[u8], range: &Range<u32>, data: &mut Data) -> bool {
+        let shape = shape(data);
+        let vector = match data {
+            Data::Sparse { indices, .. } => {
+                let (before, vector) = body.split_at(count * INDEX_LEN);
+                let mut least = indices.last().map_or(range.start, |last| last + 1);
+                for index in before.as_chunks().0 {
+                    let index = u32::from_be_bytes(*index);
+                    if index < least || index >= range.end {
+                        return false;
+                    }
+                    indices.push(index);
+                    least = index + 1;
+                }
+                vector
+            }
+            Data::Dense { present, lanes } => {
+                let (bits, vector) = body.split_at(count.div_ceil(8));
+                let first = lanes.len() / self.combine.lane_size;
+                if first + count > range.len() {
+                    return false;
+                }
+                present.resize(range.len().div_ceil(64), 0);
+                for at in (0..count).filter(|at| bits[at / 8] >> (at % 8) & 1 == 1) {
+                    present[(first + at) / 64] |= 1 << ((first + at) % 64);
+                }
+                vector
+            }
+            Data::Full { .. } => body,
+        };
+        let (Data::Sparse { lanes, .. } | Data::Dense { lanes, .. } | Data::Full { lanes }) = data;
+        let before = lanes.len();
+        lanes.resize(before + self.lanes_len(shape, count), 0);
+        match form {
+            Form::Host => (self.combine.store)(&mut lanes[before..], vector),
+            Form::Partial => (self.combine.store_partial)(&mut lanes[before..], vector),
+        }
+        true
+    }
+
+    /// True if a part that was read has all that it must have.
+    pub fn is_whole(&self, data: &Data, range: &Range<u32>) -> bool {
+        let len = range.len();
+        match data {
+            Data::Sparse { .. } => true,
+            Data::Dense { lanes, .. } => lanes.len() == len * self.combine.lane_size,
+            Data::Full { lanes } => lanes.len() == self.full_len(len),
+        }
+    }
+
+    /// Bytes of lanes of so many elements of a dense tensor, block by block.
+    pub fn full_len(&self, elements: usize) -> usize {
+        let block = self.capacity(Shape::Full, Form::Host);
+        elements / block * self.lanes_len(Shape::Full, block) + self.lanes_len(Shape::Full, elements % block)
+    }
+}

@@ -1,0 +1,251 @@
+//! SparCML's machine: collectives in order, and a link to each rank that one of them needs.
+
+mod peers;
+mod transmit;
+mod trouble;
+
+use std::collections::VecDeque;
+
+use self::peers::Peers;
+use self::trouble::Trouble;
+use super::running::{Outgoing, Running};
+use super::wire::{self, Ack, DATA_LEN, Data, MAX_CONTROL_LEN, Notice};
+use crate::contract::config::HostConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::contract::ids::{OpId, Rank};
+use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::state::HostState;
+use crate::contract::time::Time;
+use crate::contract::values::Values;
+use crate::contract::wire::Common;
+
+/// So many collectives are under way at once: each holds its tensor a second time.
+const COLLECTIVES_UNDER_WAY: usize = 8;
+
+/// A packet of a collective that this rank has not submitted yet.
+#[derive(Clone, Hash)]
+struct Early {
+    op: u64,
+    from: Rank,
+    data: Data,
+    body: Box<[u8]>,
+    wire_len: usize,
+}
+
+/// One rank.
+#[derive(Clone, Hash)]
+pub struct SparcmlHost {
+    values: Values,
+    config: HostConfig,
+    /// Collectives from `first_op` on, in order.
+    ops: VecDeque<Running>,
+    first_op: u64,
+    early: VecDeque<Early>,
+    peers: Peers,
+    trouble: Trouble,
+    events: VecDeque<HostEvent>,
+    stats: HostStats,
+}
+
+impl SparcmlHost {
+    /// A rank that has submitted nothing.
+    pub fn new(values: Values, config: &HostConfig) -> SparcmlHost {
+        SparcmlHost {
+            values,
+            ops: VecDeque::new(),
+            first_op: 0,
+            early: VecDeque::new(),
+            peers: Peers::new(config),
+            trouble: Trouble::default(),
+            events: VecDeque::new(),
+            stats: HostStats::default(),
+            config: config.clone(),
+        }
+    }
+
+    fn next_op(&self) -> u64 {
+        self.first_op + self.ops.len() as u64
+    }
+
+    fn handle(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        let kind = Common::parse_kind(packet.bytes, &self.config.job)?;
+        let Addr::Worker(from) = from else { return Err(DropReason::NotAMember) };
+        let world = self.config.job.world;
+        if from.0 >= world || from == self.config.rank {
+            return Err(DropReason::NotAMember);
+        }
+        match kind {
+            wire::DATA => self.handle_data(now, from, packet),
+            wire::ACK => {
+                let (ack, words, count) = Ack::parse(packet.bytes)?;
+                self.peers.handle_ack(now, from, &ack, &words[..count])
+            }
+            wire::NOTICE => {
+                let notice = Notice::parse(packet.bytes, world)?;
+                self.peers.heard_of(now, from, notice.worker);
+                Ok(())
+            }
+            wire::FAULT => self.handle_fault(now, from, packet.bytes),
+            _ => Err(DropReason::BadKind),
+        }
+    }
+
+    fn handle_data(&mut self, now: Time, from: Rank, packet: Packet<'_>) -> Result<(), DropReason> {
+        let data = Data::parse(packet.bytes)?;
+        let distance = i64::from(data.op.wrapping_sub(self.first_op as u16) as i16);
+        let op = self.first_op.checked_add_signed(distance).ok_or(DropReason::Stale)?;
+        if self.broken_at(op).is_some() {
+            self.tell(from);
+            return Err(DropReason::Unexpected);
+        }
+        let seq = self.peers.check(from, data.numbers())?;
+        if op < self.first_op {
+            return Err(DropReason::Stale);
+        }
+        let body = &packet.bytes[DATA_LEN..];
+        let wire_len = packet.wire_len.saturating_sub(DATA_LEN);
+        if op >= self.next_op() {
+            if body.len() > self.max_packet_len() {
+                return Err(DropReason::BadLength);
+            }
+            self.peers.keep(from, seq)?;
+            self.early.push_back(Early { op, from, data, body: body.into(), wire_len });
+        } else {
+            self.take(now, op, from, &data, body, wire_len)?;
+        }
+        self.peers.accept(from, seq, data.numbers(), packet.ecn);
+        Ok(())
+    }
+
+    /// A piece of a message of a collective that is here.
+    fn take(
+        &mut self,
+        now: Time,
+        op: u64,
+        from: Rank,
+        data: &Data,
+        body: &[u8],
+        wire_len: usize,
+    ) -> Result<(), DropReason> {
+        let running = &mut self.ops[(op - self.first_op) as usize];
+        if running.spec != data.spec {
+            let mine = running.spec;
+            self.break_with_mismatch(now, op, mine, from, data.spec);
+            return Err(DropReason::Mismatch);
+        }
+        running.take(from, data, body, wire_len)?;
+        let outgoing = running.advance();
+        self.send(outgoing);
+        self.settle();
+        Ok(())
+    }
+
+    fn send(&mut self, outgoing: Vec<Outgoing>) {
+        for (to, message) in outgoing {
+            self.peers.send(to, message);
+        }
+    }
+
+    /// Hands back, in order, what is complete, and begins what comes after.
+    fn settle(&mut self) {
+        while self.ops.front().is_some_and(|front| front.is_complete) {
+            let Some(running) = self.ops.pop_front() else { break };
+            self.stats.blocks_at_hosts += 1;
+            self.events.push_back(HostEvent::Done { op: OpId(self.first_op), tensor: running.tensor });
+            self.first_op += 1;
+        }
+        for index in 0..self.ops.len().min(COLLECTIVES_UNDER_WAY) {
+            if !self.ops[index].is_started {
+                let outgoing = self.ops[index].start();
+                self.send(outgoing);
+            }
+        }
+        if self.ops.front().is_some_and(|front| front.is_complete) {
+            self.settle();
+        }
+    }
+}
+
+impl Host for SparcmlHost {
+    fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
+        let op = self.next_op();
+        if let Some(error) = self.broken_at(op) {
+            if self.trouble.caller_knows() {
+                return Err(SubmitError::Broken(error));
+            }
+            // The others heard of the trouble before this rank came to it: here it is the first that fails.
+            self.events.push_back(HostEvent::Failed { op: OpId(op), tensor: collective.tensor, error });
+            return Ok(OpId(op));
+        }
+        self.ops.push_back(Running::new(now, op, collective, self.values, &self.config));
+        self.settle();
+        for early in std::mem::take(&mut self.early) {
+            if early.op != op {
+                self.early.push_back(early);
+                continue;
+            }
+            self.peers.release(early.from);
+            // What was kept may have broken the job, or what was kept of it before.
+            if self.broken_at(op).is_none()
+                && let Err(reason) = self.take(now, op, early.from, &early.data, &early.body, early.wire_len)
+            {
+                self.stats.drops.count(reason);
+            }
+        }
+        Ok(OpId(op))
+    }
+
+    fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        let outcome = self.handle(now, from, packet);
+        self.stats.count_received(outcome);
+        outcome
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.peers.handle_timeout(now);
+        self.check_deadlines(now);
+        self.repeat_fault(now);
+        self.tell_who_waits(now);
+    }
+
+    fn abort(&mut self, now: Time) {
+        if !self.ops.is_empty() || self.broken_at(u64::MAX).is_none() {
+            self.break_with(now, self.first_op, CollectiveError::Aborted, None);
+        }
+    }
+
+    fn may_leave(&self) -> bool {
+        self.peers.are_served()
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        let transmit = self.transmit(now, buf)?;
+        self.stats.packets_sent += 1;
+        Some(transmit)
+    }
+
+    fn poll_event(&mut self) -> Option<HostEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let deadline = self.ops.iter().filter_map(|running| running.deadline).min();
+        [self.peers.poll_timeout(), deadline, self.next_notice(), self.next_repeat()].into_iter().flatten().min()
+    }
+
+    fn max_packet_len(&self) -> usize {
+        // At least eight elements, with their bits; a fingerprint has eight bytes in the place of each.
+        let payload = self.config.job.payload_bytes().max(128);
+        let longer = if self.values == Values::Elements { 1 } else { 8 };
+        (DATA_LEN + payload * longer).max(MAX_CONTROL_LEN)
+    }
+
+    fn stats(&self) -> &HostStats {
+        &self.stats
+    }
+
+    fn state(&self) -> Option<&dyn HostState> {
+        Some(self)
+    }
+}

@@ -1,0 +1,194 @@
+//! The links of one rank: to each other rank one, from when either has something for the other.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::contract::config::{HostConfig, TimerConfig};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::Rank;
+use crate::contract::packet::Ecn;
+use crate::contract::time::Time;
+use crate::parts::link::Numbers;
+use crate::parts::link::receiver::Receiver;
+use crate::parts::link::sender::Sender;
+use crate::sparcml::message::{Message, Piece};
+use crate::sparcml::wire::{Ack, MAX_ACK_WORDS};
+
+/// So many packets go to one rank before others have their turn: runs of packets to one address are sent at once.
+const RUN: u32 = 16;
+/// A rank that does not answer so often in a row has left, and needs nothing any more.
+const TIMEOUTS_OF_THE_GONE: u32 = 8;
+
+/// A link to one rank, and from it.
+#[derive(Clone, Hash)]
+struct Link {
+    sender: Sender<Piece>,
+    receiver: Receiver,
+    /// Messages, and the next piece of each.
+    queue: VecDeque<(Arc<Message>, u32)>,
+    /// Packets that are kept for later collectives.
+    kept: usize,
+    /// The rank that the other one waits for, and when it said so.
+    waits_for: Option<(Rank, Time)>,
+}
+
+impl Link {
+    fn next(&mut self) -> Option<Piece> {
+        let (message, next) = self.queue.front_mut()?;
+        let piece = Piece { message: Arc::clone(message), number: *next };
+        *next += 1;
+        if *next == message.pieces() {
+            self.queue.pop_front();
+        }
+        Some(piece)
+    }
+}
+
+/// What is to be sent to a rank.
+pub(super) enum Out {
+    /// An acknowledgement, with so many words.
+    Ack(Ack, [u64; MAX_ACK_WORDS], usize),
+    /// A piece; true if once more.
+    Piece(Numbers, Piece, bool),
+}
+
+/// All links.
+#[derive(Clone, Hash)]
+pub(super) struct Peers {
+    timers: TimerConfig,
+    links: BTreeMap<Rank, Link>,
+    /// Links that may have something to send now.
+    busy: BTreeSet<Rank>,
+    /// The link that sends, and how many packets it has sent in this turn.
+    turn: (Rank, u32),
+}
+
+impl Peers {
+    pub(super) fn new(config: &HostConfig) -> Peers {
+        Peers { timers: config.timers, links: BTreeMap::new(), busy: BTreeSet::new(), turn: (config.rank, 0) }
+    }
+
+    fn link(&mut self, rank: Rank) -> &mut Link {
+        self.busy.insert(rank);
+        let timers = self.timers;
+        self.links.entry(rank).or_insert_with(|| Link {
+            sender: Sender::new(timers),
+            receiver: Receiver::default(),
+            queue: VecDeque::new(),
+            kept: 0,
+            waits_for: None,
+        })
+    }
+
+    pub(super) fn send(&mut self, to: Rank, message: Arc<Message>) {
+        self.link(to).queue.push_back((message, 0));
+    }
+
+    pub(super) fn handle_ack(&mut self, now: Time, from: Rank, ack: &Ack, words: &[u64]) -> Result<(), DropReason> {
+        self.link(from).sender.handle_ack(now, ack, words, |_| {})
+    }
+
+    pub(super) fn check(&mut self, from: Rank, numbers: Numbers) -> Result<u64, DropReason> {
+        let link = self.link(from);
+        link.waits_for = None;
+        link.receiver.check(numbers)
+    }
+
+    /// A packet is kept for a later collective, if there is room.
+    pub(super) fn keep(&mut self, from: Rank, seq: u64) -> Result<(), DropReason> {
+        let link = self.link(from);
+        if seq >= link.receiver.limit(link.kept) {
+            link.receiver.announce();
+            return Err(DropReason::Unexpected);
+        }
+        link.kept += 1;
+        Ok(())
+    }
+
+    /// A packet is kept no longer.
+    pub(super) fn release(&mut self, from: Rank) {
+        let link = self.link(from);
+        link.kept -= 1;
+        link.receiver.announce();
+    }
+
+    pub(super) fn accept(&mut self, from: Rank, seq: u64, numbers: Numbers, ecn: Ecn) {
+        self.link(from).receiver.accept(seq, numbers, ecn);
+    }
+
+    /// A rank says that it waits for another.
+    pub(super) fn heard_of(&mut self, now: Time, from: Rank, worker: Rank) {
+        self.link(from).waits_for = Some((worker, now));
+    }
+
+    /// The rank that another one waits for, if it has said so since then.
+    pub(super) fn waits_for(&self, rank: Rank, since: Time) -> Option<Rank> {
+        let (worker, at) = self.links.get(&rank)?.waits_for?;
+        (at >= since).then_some(worker)
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        for (&rank, link) in &mut self.links {
+            let more = !link.queue.is_empty();
+            link.sender.handle_timeout(now, more, |piece| piece.message.until.is_some_and(|until| until <= now));
+            self.busy.insert(rank);
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.links.values().filter_map(|link| link.sender.poll_timeout(!link.queue.is_empty())).min()
+    }
+
+    /// True if nobody who is there needs anything that this rank holds.
+    pub(super) fn are_served(&self) -> bool {
+        let served = |link: &Link| link.queue.is_empty() && link.sender.is_idle();
+        self.links.values().all(|link| served(link) || link.sender.timeouts() >= TIMEOUTS_OF_THE_GONE)
+    }
+
+    /// Messages of these collectives are of no use any more.
+    pub(super) fn forget_from(&mut self, op: u64) {
+        for link in self.links.values_mut() {
+            link.queue.retain(|(message, _)| message.op < op);
+            link.sender.forget(|piece| piece.message.op >= op);
+        }
+    }
+
+    /// The next thing to send, and to whom: links take turns.
+    pub(super) fn poll(&mut self, now: Time) -> Option<(Rank, Out)> {
+        loop {
+            let (rank, sent) = self.turn;
+            let is_over = sent >= RUN || !self.busy.contains(&rank);
+            let rank = match is_over {
+                false => rank,
+                true => {
+                    let after = (std::ops::Bound::Excluded(rank), std::ops::Bound::Unbounded);
+                    *self.busy.range(after).next().or_else(|| self.busy.first())?
+                }
+            };
+            self.turn = (rank, if is_over { 0 } else { sent } + 1);
+            match self.links.get_mut(&rank).and_then(|link| link.poll(now)) {
+                Some(out) => return Some((rank, out)),
+                None => self.busy.remove(&rank),
+            };
+        }
+    }
+}
+
+impl Link {
+    fn poll(&mut self, now: Time) -> Option<Out> {
+        let mut words = [0; MAX_ACK_WORDS];
+        if let Some((ack, count)) = self.receiver.poll_ack(self.kept, &mut words) {
+            return Some(Out::Ack(ack, words, count));
+        }
+        if self.sender.may_resend(now) {
+            let (numbers, piece) = self.sender.resend(now)?;
+            return Some(Out::Piece(numbers, piece.clone(), true));
+        }
+        if self.queue.is_empty() || !self.sender.may_send(now) {
+            return None;
+        }
+        let piece = self.next()?;
+        let numbers = self.sender.send(now, piece.clone(), !self.queue.is_empty());
+        Some(Out::Piece(numbers, piece, false))
+    }
+}

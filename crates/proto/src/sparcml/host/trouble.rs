@@ -1,0 +1,183 @@
+//! When a collective cannot complete: which fail, who is told, and who is to blame.
+//!
+//! A rank that waits for another tells all ranks that wait for itself, so that nobody blames one who is only waiting too.
+
+use std::collections::VecDeque;
+
+use super::super::running::Running;
+use super::super::wire::Fault;
+use super::SparcmlHost;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{CollectiveError, HostEvent};
+use crate::contract::ids::{OpId, Rank};
+use crate::contract::tensor::Spec;
+use crate::contract::time::{Span, Time};
+
+/// A fault is told so many times in all.
+const FAULT_TELLINGS: u32 = 3;
+/// A rank that waits says so in such parts of a collective's time, and at least as often as the longest retransmission timeout.
+const NOTICES_PER_DEADLINE: u64 = 8;
+/// What a rank has said of whom it waits for holds for so many of these parts: notices are lost too.
+const NOTICES_OF_ONE_WORD: u64 = 3;
+
+/// The job is over.
+#[derive(Clone, Hash)]
+struct Broken {
+    error: CollectiveError,
+    /// The first collective that fails.
+    from_op: u64,
+    /// A collective of this rank has failed with the error.
+    caller_knows: bool,
+    /// When to tell all again, and how many times more.
+    repeat: Option<(Time, u32)>,
+}
+
+/// What has gone wrong, or may have.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Trouble {
+    broken: Option<Broken>,
+    /// Ranks that are to be told of the fault.
+    tell: VecDeque<Rank>,
+    /// Notices to be sent: to whom, and of whom.
+    notices: VecDeque<(Rank, Rank)>,
+    /// When this rank last said whom it waits for.
+    said_at: Time,
+}
+
+impl Trouble {
+    /// True if the caller knew that the job is over; it does from now on.
+    pub(super) fn caller_knows(&mut self) -> bool {
+        self.broken.as_mut().is_some_and(|broken| std::mem::replace(&mut broken.caller_knows, true))
+    }
+
+    pub(super) fn next_notice(&mut self) -> Option<(Rank, Rank)> {
+        self.notices.pop_front()
+    }
+}
+
+impl SparcmlHost {
+    /// What a collective fails with, if it does.
+    pub(super) fn broken_at(&self, op: u64) -> Option<CollectiveError> {
+        self.trouble.broken.as_ref().filter(|broken| broken.from_op <= op).map(|broken| broken.error.clone())
+    }
+
+    /// A rank goes on with what has failed.
+    pub(super) fn tell(&mut self, rank: Rank) {
+        if !self.trouble.tell.contains(&rank) {
+            self.trouble.tell.push_back(rank);
+        }
+    }
+
+    /// Every collective from `from_op` on fails; all ranks are told, except the one that told this rank.
+    pub(super) fn break_with(&mut self, now: Time, from_op: u64, error: CollectiveError, told_by: Option<Rank>) {
+        let kept = from_op.saturating_sub(self.first_op).min(self.ops.len() as u64);
+        let first_failed = self.first_op + kept;
+        let caller_knows = self.ops.len() as u64 > kept;
+        for (index, running) in self.ops.drain(kept as usize..).enumerate() {
+            let op = OpId(first_failed + index as u64);
+            self.events.push_back(HostEvent::Failed { op, tensor: running.tensor, error: error.clone() });
+        }
+        let (gone, kept): (VecDeque<_>, _) = self.early.drain(..).partition(|early| early.op >= from_op);
+        self.early = kept;
+        gone.into_iter().for_each(|early| self.peers.release(early.from));
+        self.peers.forget_from(from_op);
+        self.trouble.notices.clear();
+        let repeat = Some((now + self.config.timers.initial_rto, FAULT_TELLINGS - 1));
+        self.trouble.broken = Some(Broken { error, from_op, caller_knows, repeat });
+        self.tell_all_but(told_by);
+    }
+
+    fn tell_all_but(&mut self, one: Option<Rank>) {
+        let others = (0..self.config.job.world).map(Rank);
+        let me = self.config.rank;
+        self.trouble.tell = others.filter(|&rank| rank != me && Some(rank) != one).collect();
+    }
+
+    /// Another rank's message belongs to another kind of collective than this rank's.
+    pub(super) fn break_with_mismatch(&mut self, now: Time, op: u64, mine: Spec, from: Rank, theirs: Spec) {
+        let (mine, theirs) = ((self.config.rank, mine), (from, theirs));
+        let ((a, a_spec), (b, b_spec)) = if mine.0 < theirs.0 { (mine, theirs) } else { (theirs, mine) };
+        self.break_with(now, op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op: OpId(op) }, None);
+    }
+
+    pub(super) fn handle_fault(&mut self, now: Time, from: Rank, bytes: &[u8]) -> Result<(), DropReason> {
+        let fault = Fault::parse(bytes, self.config.job.world)?;
+        // What is complete here is not in doubt.
+        if self.trouble.broken.is_none() {
+            self.break_with(now, fault.op.0.max(self.first_op), fault.error, Some(from));
+        }
+        Ok(())
+    }
+
+    /// Writes a fault, if a rank is to be told; to whom, and its length.
+    pub(super) fn emit_fault(&mut self, buf: &mut [u8]) -> Option<(Rank, usize)> {
+        let broken = self.trouble.broken.as_ref()?;
+        let to = self.trouble.tell.pop_front()?;
+        let op = OpId(broken.from_op);
+        let error = match &broken.error {
+            // What this rank's driver wanted is nothing to the others: the rank is gone.
+            CollectiveError::Aborted => CollectiveError::PeerSilent { worker: self.config.rank, op },
+            error => error.clone(),
+        };
+        Some((to, Fault { op, error }.emit(buf)))
+    }
+
+    pub(super) fn next_repeat(&self) -> Option<Time> {
+        self.trouble.broken.as_ref().and_then(|broken| broken.repeat).map(|(at, _)| at)
+    }
+
+    /// Tells the fault again, if it is time, since it may have been lost.
+    pub(super) fn repeat_fault(&mut self, now: Time) {
+        let Some(broken) = &mut self.trouble.broken else { return };
+        let Some((_, left)) = broken.repeat.filter(|(at, _)| *at <= now) else { return };
+        broken.repeat = (left > 1).then(|| (now + self.config.timers.initial_rto, left - 1));
+        self.tell_all_but(None);
+    }
+
+    /// Gives up the first collective whose time is over, and all after it.
+    pub(super) fn check_deadlines(&mut self, now: Time) {
+        let late = self.ops.iter().position(|running| running.deadline.is_some_and(|deadline| deadline <= now));
+        let Some(index) = late else { return };
+        let op = OpId(self.first_op + index as u64);
+        let worker = self.culprit(now, &self.ops[index]).unwrap_or(self.config.rank);
+        self.break_with(now, op.0, CollectiveError::PeerSilent { worker, op }, None);
+    }
+
+    /// The rank that a collective waits for: one that does not say that it waits for another itself, if there is one.
+    fn culprit(&self, now: Time, running: &Running) -> Option<Rank> {
+        let patience = self.period(running).times(NOTICES_OF_ONE_WORD);
+        let since = Time(now.0.saturating_sub(patience.0));
+        let named = |rank: Rank| self.peers.waits_for(rank, since).filter(|&worker| worker != self.config.rank);
+        let awaited = || running.awaited();
+        awaited().find(|&rank| named(rank).is_none()).or_else(|| awaited().find_map(named))
+    }
+
+    /// The first collective that waits for other ranks.
+    fn waiting(&self) -> Option<&Running> {
+        self.ops.front().filter(|running| running.is_started && running.awaited().next().is_some())
+    }
+
+    pub(super) fn next_notice(&self) -> Option<Time> {
+        let running = self.waiting().filter(|running| running.owed().next().is_some())?;
+        Some(self.trouble.said_at.max(running.submitted_at) + self.period(running))
+    }
+
+    /// Tells the ranks that wait for this one whom it waits for, if it is time.
+    pub(super) fn tell_who_waits(&mut self, now: Time) {
+        if self.next_notice().is_none_or(|due| due > now) {
+            return;
+        }
+        let Some(running) = self.waiting() else { return };
+        let Some(worker) = self.culprit(now, running) else { return };
+        let owed: Vec<Rank> = running.owed().filter(|&rank| rank != worker).collect();
+        self.trouble.said_at = now;
+        self.trouble.notices = owed.into_iter().map(|rank| (rank, worker)).collect();
+    }
+
+    fn period(&self, running: &Running) -> Span {
+        let longest = self.config.timers.max_rto.max(Span::from_micros(1));
+        let Some(deadline) = running.deadline else { return longest };
+        let period = Span(deadline.since(running.submitted_at).0 / NOTICES_PER_DEADLINE);
+        period.clamp(Span::from_micros(1), longest)
+    }
+}

@@ -1,0 +1,112 @@
+//! What a rank sends another in one step: parts, cut into pieces of a packet each. Pieces are written from the parts when they
+//! are sent, and again when they are sent again.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::codec::{Codec, shape};
+use super::part::{Data, Part};
+use super::wire;
+use crate::contract::tensor::Spec;
+use crate::contract::time::Time;
+use crate::parts::form::Form;
+
+/// A message.
+#[derive(Clone, Debug, Hash)]
+pub struct Message {
+    /// The collective.
+    pub op: u64,
+    /// Nobody needs the message after this time.
+    pub until: Option<Time>,
+    spec: Spec,
+    label: u8,
+    form: Form,
+    codec: Codec,
+    /// Parts by number, and the first piece of each.
+    parts: Vec<(u16, Arc<Part>, u32)>,
+    pieces: u32,
+}
+
+/// A packet of a message.
+#[derive(Clone, Debug, Hash)]
+pub struct Piece {
+    /// The message.
+    pub message: Arc<Message>,
+    /// Which of its pieces.
+    pub number: u32,
+}
+
+/// What messages of one collective have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope {
+    /// The collective.
+    pub op: u64,
+    /// Its deadline.
+    pub until: Option<Time>,
+    /// What it is.
+    pub spec: Spec,
+    /// How its values travel.
+    pub codec: Codec,
+}
+
+/// How many places a part has, to be cut into pieces.
+fn places(part: &Part) -> usize {
+    match &part.data {
+        Data::Sparse { indices, .. } => indices.len(),
+        Data::Dense { .. } | Data::Full { .. } => part.range.len(),
+    }
+}
+
+impl Message {
+    /// A message of at least one part.
+    pub fn new(envelope: Envelope, label: u8, form: Form, held: Vec<(u16, Arc<Part>)>) -> Message {
+        let Envelope { op, until, spec, codec } = envelope;
+        let mut pieces = 0;
+        let parts = held.into_iter().map(|(number, part)| {
+            let first = pieces;
+            let capacity = codec.capacity(shape(&part.data), form);
+            // A part without elements has a piece too: its receiver waits for it.
+            pieces += places(&part).div_ceil(capacity).max(1) as u32;
+            (number, part, first)
+        });
+        let parts = parts.collect();
+        Message { op, until, spec, label, form, codec, parts, pieces }
+    }
+
+    /// Its pieces.
+    pub fn pieces(&self) -> u32 {
+        self.pieces
+    }
+
+    fn part(&self, piece: u32) -> (u16, &Part, Range<usize>) {
+        let after = self.parts.partition_point(|(_, _, first)| *first <= piece);
+        let (number, part, first) = &self.parts[after - 1];
+        let capacity = self.codec.capacity(shape(&part.data), self.form);
+        let start = (piece - first) as usize * capacity;
+        (*number, part, start..(start + capacity).min(places(part)))
+    }
+
+    /// Writes a piece behind the common header, but for its place in the link; gives the header, and the packet's bytes in the
+    /// buffer and on the wire.
+    pub fn write(&self, piece: u32, buf: &mut [u8]) -> (wire::Data, usize, usize) {
+        let (number, part, places) = self.part(piece);
+        let (shape, count) = (shape(&part.data), places.len());
+        let (len, wire_len) = self.codec.body_len(shape, self.form, count);
+        self.codec.write(&part.data, places, self.form, &mut buf[wire::DATA_LEN..][..len]);
+        let header = wire::Data {
+            spec: self.spec,
+            seq: 0,
+            op: self.op as u16,
+            ack_now: false,
+            attempt: 1,
+            label: self.label,
+            shape,
+            form: self.form,
+            count: count as u16,
+            part: number,
+            piece,
+            pieces: self.pieces,
+        };
+        (header, wire::DATA_LEN + len, wire::DATA_LEN + wire_len)
+    }
+}

@@ -1,0 +1,212 @@
+//! The three algorithms as a rank's steps: who sends what to whom, and what becomes of what comes.
+//!
+//! Worlds that are no power of two fold: a rank beyond the largest power of two hands what it holds to a partner before the
+//! doubling, and gets the result from it after.
+
+use std::ops::Range;
+
+use super::options::Algorithm;
+use crate::contract::ids::Rank;
+
+/// What a rank sends in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum What {
+    /// All parts that it holds.
+    All,
+    /// One part.
+    Part(u16),
+    /// All parts that it holds but one.
+    AllBut(u16),
+}
+
+/// What a rank does with what comes in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Merge {
+    /// Combines it with what it holds of the same part.
+    Combine,
+    /// Combines the contributions of all ranks to its own part, and finishes the sum: it holds that part alone from then on.
+    Own,
+    /// Holds it besides: parts that are finished.
+    Gather,
+}
+
+/// One step of one rank. All ranks number steps alike.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    /// Its number.
+    pub label: u8,
+    /// To whom, and what.
+    pub sends: Vec<(Rank, What)>,
+    /// From whom.
+    pub from: Vec<Rank>,
+    /// What becomes of it.
+    pub merge: Merge,
+    /// The rank holds the sums of all ranks after it, not finished yet.
+    pub completes: bool,
+}
+
+/// What a rank does in one collective.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Plan {
+    /// Parts that the indices are cut into.
+    pub parts: u16,
+    /// The steps, in their order.
+    pub steps: Vec<Step>,
+}
+
+/// The ranks of the largest power of two that is not above the world, and its logarithm.
+fn doubling(world: u16) -> (u16, u8) {
+    let log2 = world.ilog2() as u8;
+    (1 << log2, log2)
+}
+
+impl Plan {
+    /// The plan of one rank.
+    pub fn new(algorithm: Algorithm, me: Rank, world: u16) -> Plan {
+        match algorithm {
+            _ if world == 1 => Plan { parts: 1, steps: Vec::new() },
+            Algorithm::RecursiveDouble => Plan { parts: 1, steps: doubled(me.0, world, 0, Merge::Combine) },
+            Algorithm::SplitAllgather | Algorithm::DenseSplitAllgather => {
+                // Each rank begins with the one after it, so that nobody gets all first packets.
+                let others = || (1..world).map(|distance| (me.0 + distance) % world);
+                let scatter = Step {
+                    label: 0,
+                    sends: others().map(|to| (Rank(to), What::Part(to))).collect(),
+                    from: others().map(Rank).collect(),
+                    merge: Merge::Own,
+                    completes: false,
+                };
+                let gather = doubled(me.0, world, 1, Merge::Gather);
+                Plan { parts: world, steps: std::iter::once(scatter).chain(gather).collect() }
+            }
+        }
+    }
+
+    /// The indices of a part of a tensor with so many elements.
+    pub fn range(&self, part: u16, elements: u32) -> Range<u32> {
+        let bound = |part: u16| (u64::from(part) * u64::from(elements) / u64::from(self.parts)) as u32;
+        bound(part)..bound(part + 1)
+    }
+
+    /// The step in which something comes from a rank under a label.
+    pub fn step_of(&self, from: Rank, label: u8) -> Option<&Step> {
+        self.steps.iter().find(|step| step.label == label && step.from.contains(&from))
+    }
+}
+
+/// Recursive doubling with its folds, whose labels begin with `first`.
+fn doubled(me: u16, world: u16, first: u8, merge: Merge) -> Vec<Step> {
+    let (half, log2) = doubling(world);
+    let last = first + log2 + 1;
+    let step = |label, sends: Option<(u16, What)>, from: Option<u16>, merge, completes| Step {
+        label,
+        sends: sends.map(|(to, what)| (Rank(to), what)).into_iter().collect(),
+        from: from.map(Rank).into_iter().collect(),
+        merge,
+        completes,
+    };
+    if me >= half {
+        let partner = me - half;
+        let given = step(first, Some((partner, What::All)), None, merge, false);
+        return vec![given, step(last, None, Some(partner), Merge::Gather, false)];
+    }
+    let extra = (me + half < world).then_some(me + half);
+    let mut steps = Vec::new();
+    steps.extend(extra.map(|extra| step(first, None, Some(extra), merge, false)));
+    for bit in 0..log2 {
+        let partner = me ^ 1 << bit;
+        let completes = merge == Merge::Combine && bit + 1 == log2;
+        steps.push(step(first + 1 + bit, Some((partner, What::All)), Some(partner), merge, completes));
+    }
+    steps.extend(extra.map(|extra| {
+        let what = if merge == Merge::Gather { What::AllBut(extra) } else { What::All };
+        step(last, Some((extra, what)), None, Merge::Gather, false)
+    }));
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    const ALGORITHMS: [Algorithm; 2] = [Algorithm::RecursiveDouble, Algorithm::SplitAllgather];
+
+    /// Who has contributed to each part that a rank holds.
+    type Held = BTreeMap<u16, BTreeSet<u16>>;
+
+    /// What all ranks hold at the end, with messages as sets of contributors.
+    fn run(algorithm: Algorithm, world: u16) -> Vec<Held> {
+        let plans: Vec<Plan> = (0..world).map(|me| Plan::new(algorithm, Rank(me), world)).collect();
+        let start = |me: u16| (0..plans[0].parts).map(|part| (part, BTreeSet::from([me]))).collect();
+        let mut held: Vec<Held> = (0..world).map(start).collect();
+        for label in 0..20 {
+            let before = held.clone();
+            for (me, plan) in plans.iter().enumerate() {
+                let Some(step) = plan.steps.iter().find(|step| step.label == label) else { continue };
+                if step.merge == Merge::Own {
+                    held[me].retain(|&part, _| usize::from(part) == me);
+                }
+                for from in &step.from {
+                    let theirs = plans[from.index()].steps.iter().find(|step| step.label == label).unwrap();
+                    let (_, what) = theirs.sends.iter().find(|(to, _)| to.index() == me).expect("it is sent");
+                    for (&part, ranks) in &before[from.index()] {
+                        let goes = match *what {
+                            What::All => true,
+                            What::Part(one) => part == one,
+                            What::AllBut(one) => part != one,
+                        };
+                        if goes && step.merge == Merge::Gather {
+                            held[me].insert(part, ranks.clone());
+                        } else if goes {
+                            held[me].entry(part).or_default().extend(ranks);
+                        }
+                    }
+                }
+            }
+        }
+        held
+    }
+
+    #[test]
+    fn every_rank_holds_every_part_of_all_ranks_at_the_end() {
+        for world in [1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33] {
+            for algorithm in ALGORITHMS {
+                let all: BTreeSet<u16> = (0..world).collect();
+                for (me, held) in run(algorithm, world).iter().enumerate() {
+                    let parts = Plan::new(algorithm, Rank(me as u16), world).parts;
+                    assert_eq!(held.len(), usize::from(parts), "rank {me} of {world}, {algorithm:?}");
+                    assert!(held.values().all(|ranks| *ranks == all), "rank {me} of {world}, {algorithm:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_waits_for_a_message_is_sent_it() {
+        for world in [2, 3, 6, 8, 13] {
+            for algorithm in ALGORITHMS {
+                let plans: Vec<Plan> = (0..world).map(|me| Plan::new(algorithm, Rank(me), world)).collect();
+                for (me, plan) in plans.iter().enumerate() {
+                    for step in &plan.steps {
+                        for (to, _) in &step.sends {
+                            let waits = plans[to.index()].step_of(Rank(me as u16), step.label).is_some();
+                            assert!(waits, "rank {to} of {world} does not wait for {me} in {algorithm:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_cover_the_indices_in_order() {
+        let plan = Plan::new(Algorithm::SplitAllgather, Rank(0), 7);
+        for elements in [0, 1, 6, 7, 8, 1000, u32::MAX] {
+            let ranges: Vec<_> = (0..7).map(|part| plan.range(part, elements)).collect();
+            assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+            assert_eq!((ranges[0].start, ranges[6].end), (0, elements));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What members send in error never panics, and what strangers send changes nothing.
+
+use proptest::prelude::*;
+use tributary_numeric::ReduceOp;
+use tributary_proto::contract::host::Host;
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::Common;
+
+use crate::harness::hosts::{check_sums, collective, submit_all};
+use crate::harness::link::LinkConfig;
+use crate::harness::reduction::{at_ms, host, star};
+use crate::harness::sparse::collective as pairs;
+use crate::setup::{ALGORITHMS, dense_job, sparse_job};
+
+/// A packet with the job's key whose other fields are anything, near what a machine may expect or far from it.
+fn nonsense() -> impl Strategy<Value = Vec<u8>> {
+    let small = prop_oneof![0u32..40, any::<u32>()];
+    let word = prop::collection::vec(small.prop_map(u32::to_be_bytes), 4..80);
+    (0u8..21, word, 0usize..8, any::<bool>()).prop_map(|(kind, words, cut, plausible)| {
+        let mut bytes = vec![0; 16];
+        Common { kind, ..sparse_job(4, 64, "auto").common() }.emit(&mut bytes);
+        bytes.extend(words.concat());
+        if plausible && bytes.len() >= 44 {
+            // A piece of an i32 sum of 1000 elements, first attempt: what the machine has submitted.
+            bytes[16..20].copy_from_slice(&1000u32.to_be_bytes());
+            bytes[20] = 0;
+            (bytes[28], bytes[29]) = (0, bytes[29] & 1);
+            bytes[30] = bytes[30] & 0xC0 | 1;
+            bytes[31] &= 0x43;
+            (bytes[34], bytes[35]) = (0, bytes[35] & 3);
+            let piece = bytes[39] & 1;
+            bytes[36..44].copy_from_slice(&[0, 0, 0, piece, 0, 0, 0, 2]);
+            let count = usize::from(bytes[33]) % 30;
+            (bytes[32], bytes[33]) = (0, count as u8);
+            bytes.resize(44 + if bytes[31] >> 5 == 0 { 8 * count } else { 4 * count }, 0);
+        } else {
+            bytes.truncate(bytes.len() - cut);
+        }
+        bytes
+    })
+}
+
+fn drain(machine: &mut dyn Host, now: Time) {
+    let mut buf = vec![0; machine.max_packet_len()];
+    let mut sent = 0;
+    while let Some(transmit) = machine.poll_transmit(now, &mut buf) {
+        sent += 1;
+        assert!(transmit.len <= buf.len() && sent < 10_000, "the machine comes to rest");
+    }
+    while machine.poll_event().is_some() {}
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn members_nonsense_never_panics(
+        packets in prop::collection::vec((nonsense(), 0u16..5, 0u64..400), 1..100),
+        algorithm in 0usize..4,
+        is_sparse: bool,
+    ) {
+        for world in [1, 2, 4] {
+            let make = if is_sparse { sparse_job } else { dense_job };
+            let mut machine = host(&make(world, 64, ALGORITHMS[algorithm]), 0, 0);
+            let mut now = Time::ZERO;
+            for op in 0..2 {
+                let mut brought = match is_sparse {
+                    true => pairs(&[(3, 5i32), (900, 7)], 1000, ReduceOp::Sum),
+                    false => collective(0, op, 1000, None),
+                };
+                brought.deadline = Some(at_ms(400));
+                machine.submit(now, brought).unwrap();
+                drain(&mut *machine, now);
+            }
+            for (bytes, from, wait_ms) in &packets {
+                let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::CongestionExperienced };
+                let _ = machine.handle_packet(now, Addr::Worker(Rank(*from)), packet);
+                drain(&mut *machine, now);
+                now += Span::from_millis(wait_ms / 20);
+                if machine.poll_timeout().is_some_and(|due| due <= now) {
+                    machine.handle_timeout(now);
+                    drain(&mut *machine, now);
+                    prop_assert!(machine.poll_timeout().is_none_or(|due| due > now), "no timer stays due");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strangers_change_nothing(packets in prop::collection::vec((nonsense(), 0u16..6, 0usize..4, 1u64..), 1..100)) {
+        let sizes = [3_000, 1, 0];
+        let link = LinkConfig { loss: 0.01, ..LinkConfig::default() };
+        let mut net = star(1, link, &dense_job(4, 64, "auto"));
+        submit_all(&mut net, &sizes, None);
+        for (step, (mut bytes, from, to, key)) in packets.into_iter().enumerate() {
+            if bytes.len() >= 16 {
+                let stolen = u64::from_be_bytes(bytes[8..16].try_into().unwrap());
+                bytes[8..16].copy_from_slice(&(stolen ^ key).to_be_bytes());
+            }
+            net.run_until(Time::ZERO + Span::from_micros(2 * step as u64));
+            net.inject_to_host(to, Addr::Worker(Rank(from)), &bytes);
+        }
+        check_sums(net.run_until_idle(at_ms(10_000)), &sizes);
+    }
+}

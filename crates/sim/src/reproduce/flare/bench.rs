@@ -1,0 +1,106 @@
+//! A switch's processor with packets that are given to it at their times, one after the other.
+
+use crate::cores::handlers::Handling;
+use crate::cores::{Finished, Packet, Processor, Shape, Subset};
+use crate::reproduce::ReproduceError;
+use crate::rng::{Purpose, Rng};
+
+/// More than any of these experiments fills: what they ask is how much is needed.
+const PACKET_MEMORY: u64 = 1 << 40;
+
+/// A processor of so many cores in clusters, whose blocks have a subset of one core or of a cluster.
+pub fn shape(cores: u32, cluster: u32, subset: u32) -> Result<Shape, ReproduceError> {
+    let bad = |why: &str| Err(ReproduceError::Bad(why.into()));
+    if cluster == 0 || cores == 0 || !cores.is_multiple_of(cluster) {
+        return bad("cores come in whole clusters, of one core at least");
+    }
+    let subset = match subset {
+        1 => Subset::Core,
+        all if all == cluster => Subset::Cluster,
+        _ => return bad("a subset is one core, or a cluster"),
+    };
+    Ok(Shape { clusters: cores / cluster, cores: cluster, subset, packet_memory: PACKET_MEMORY })
+}
+
+/// Equation 1: packets that wait for a core, with K cores in subsets of S, and P packets a block that come δ apart, and δ_c apart
+/// in their block, to be served in τ each.
+pub fn equation_1([cores, subset, children]: [f64; 3], [apart, block_apart, service]: [f64; 3]) -> f64 {
+    let core_apart = (subset * block_apart).min(cores * apart);
+    (children / subset * (1.0 - core_apart / service)).max(0.0)
+}
+
+/// A processor, and what it has done.
+pub struct Bench {
+    /// The processor.
+    pub processor: Processor,
+    /// Handlers that have ended, in that order.
+    pub finished: Vec<Finished>,
+}
+
+impl Bench {
+    /// A processor that records what its cores do.
+    pub fn new(shape: Shape, handling: Handling) -> Bench {
+        Bench { processor: Processor::new(shape, handling).recording(), finished: Vec::new() }
+    }
+
+    /// One that does not.
+    pub fn plain(shape: Shape, handling: Handling) -> Bench {
+        Bench { processor: Processor::new(shape, handling), finished: Vec::new() }
+    }
+
+    /// A packet comes in.
+    pub fn arrive(&mut self, now: u64, packet: Packet) -> Result<(), ReproduceError> {
+        self.finished.extend(self.processor.advance(now));
+        self.processor.arrive(now, packet).map_err(|_| ReproduceError::Bad("the packet memory is full".into()))
+    }
+
+    /// All packets come in, in the order of their times, and are served.
+    pub fn run(&mut self, arrivals: &[(u64, Packet)]) -> Result<(), ReproduceError> {
+        arrivals.iter().try_for_each(|&(at, packet)| self.arrive(at, packet))?;
+        while let Some(next) = self.processor.next_time() {
+            self.finished.extend(self.processor.advance(next));
+        }
+        Ok(())
+    }
+
+    /// When the last handler ended.
+    pub fn end(&self) -> u64 {
+        self.finished.last().map_or(0, |last| last.ended)
+    }
+}
+
+/// How packets come: blocks in groups whose packets take turns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stream {
+    /// Blocks, a multiple of those that take turns.
+    pub blocks: u64,
+    /// Packets of each.
+    pub children: u64,
+    /// Blocks whose packets take turns.
+    pub staggered: u64,
+    /// Cycles from packet to packet, on average.
+    pub apart: f64,
+    /// They are random, and distributed exponentially.
+    pub random: bool,
+    /// Cycles besides between one group and the next.
+    pub rest: f64,
+}
+
+impl Stream {
+    /// All packets and their times.
+    pub fn arrivals(&self, seed: u64) -> Vec<(u64, Packet)> {
+        let Stream { blocks, children, staggered, apart, random, rest } = *self;
+        let (mut rng, mut at) = (Rng::new(seed, Purpose::Arrivals, 0), 0.0);
+        let turns = children * staggered;
+        let packet = |number: u64| {
+            let (group, place) = (number / turns, number % turns);
+            if number > 0 {
+                at += apart * if random { rng.exponential() } else { 1.0 };
+                at += if place == 0 { rest } else { 0.0 };
+            }
+            let block = group * staggered + place % staggered;
+            (at as u64, Packet { block, child: (place / staggered) as u32, bytes: 1 })
+        };
+        (0..blocks.div_ceil(staggered) * turns).map(packet).collect()
+    }
+}

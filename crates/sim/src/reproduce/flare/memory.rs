@@ -1,0 +1,117 @@
+//! §4.3: the working memory by Little's law, beside the processor whose packets come at random.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::bench::Bench;
+use super::service::{Case, block_apart, equation_1, equation_2};
+use super::timelines::DesignName;
+use crate::cores::Packet;
+use crate::reproduce::{Context, Experiment, Finding, Findings, ReproduceError};
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkingMemory {
+    /// L: cycles to combine.
+    pub combine: u64,
+    /// C: cores of a cluster.
+    pub cluster: u32,
+    /// Blocks of each case.
+    pub blocks: u64,
+    /// The cases.
+    pub cases: Vec<Case>,
+}
+
+/// What one run counts: buffers on average, and by Little's law with the latency that was measured and with that of the model.
+struct Counted {
+    held: f64,
+    law: f64,
+    model: f64,
+    /// Over the model's.
+    latency: f64,
+    /// Of a block.
+    buffers: f64,
+}
+
+/// M: buffers of a block.
+fn buffers_of(design: DesignName, children: f64) -> f64 {
+    match design {
+        DesignName::Buffers(count) => count.into(),
+        DesignName::Tree => (children - 1.0) / children.log2(),
+    }
+}
+
+impl Experiment for WorkingMemory {
+    /// Findings, for each case: `<case>-buffers`, mean buffers of all blocks over M B/P times the mean latency of a block, from
+    /// its first packet's handler to its sum; `<case>-latency`, that latency over the model's (P - 1) δ_c + (Q + 1) τ;
+    /// `<case>-model`, mean buffers over what the model says with its own latency; `<case>-of-block`, mean buffers of a
+    /// block; `<case>-published-of-block`, M.
+    fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+        let seeds: Vec<u64> = (1..=context.seeds).collect();
+        let points: Vec<(&Case, u64)> =
+            self.cases.iter().flat_map(|case| seeds.iter().map(move |&seed| (case, seed))).collect();
+        let counted = context.watch.all(&points, |&(case, seed)| self.count(case, seed))?;
+        let mut findings = Findings::default();
+        for (case, counted) in self.cases.iter().zip(counted.chunks(seeds.len().max(1))) {
+            let mut value = |key: &str, of: &dyn Fn(&Counted) -> f64| {
+                let values: Vec<f64> = counted.iter().map(of).collect();
+                findings.value(format!("{}-{key}", case.name), Finding::over("seeds", &values));
+            };
+            value("buffers", &|one| one.held / one.law);
+            value("latency", &|one| one.latency);
+            value("model", &|one| one.held / one.model);
+            value("of-block", &|one| one.buffers);
+            value("published-of-block", &|_| buffers_of(case.design, case.children as f64));
+            let cause =
+                "a block has no buffer before its first packet, and the model's latency is that of the worst case";
+            findings.cause(format!("{}-model", case.name), cause);
+            let cause = "how many copies wait for their siblings depends on how far apart packets come and on how many cores a block \
+                         has; the estimate divides sums by levels and knows neither";
+            findings.cause(format!("{}-of-block", case.name), cause);
+        }
+        Ok(findings)
+    }
+}
+
+impl WorkingMemory {
+    fn count(&self, case: &Case, seed: u64) -> Result<Counted, ReproduceError> {
+        if case.children < 2 {
+            return Err(ReproduceError::Bad(format!("{}: children are two at least", case.name)));
+        }
+        let (length, bench) = (self.combine as f64, case.run(self.combine, self.cluster, self.blocks, seed)?);
+        let (begun, sums) = lives(&bench);
+        let blocks = sums.len() as f64;
+        let latency = sums.iter().map(|(block, at)| at - begun[block]).sum::<u64>() as f64 / blocks;
+        // All in L and packets in L: the law asks for no unit.
+        let (cores, children) = (f64::from(case.cores), case.children as f64);
+        let service = equation_2(case, self.cluster, false);
+        let rate = (cores / service).min(1.0 / case.apart) / children;
+        let model_latency = (children - 1.0) * block_apart(case) + (equation_1(case, service) + 1.0) * service;
+        let held = bench.processor.counters().working_bytes.mean(bench.end());
+        let buffers = buffers_of(case.design, children);
+        // The rate at which blocks came: packets are as far apart as was asked for, and few are under way at the end.
+        let came = 1.0 / (children * case.apart + case.rest / case.staggered as f64);
+        Ok(Counted {
+            held,
+            law: buffers * came * latency / length,
+            model: buffers * rate * model_latency,
+            latency: latency / length / model_latency,
+            buffers: held / (blocks * latency / bench.end() as f64),
+        })
+    }
+}
+
+/// When each block's first handler began, and when its sum was sent.
+fn lives(bench: &Bench) -> (BTreeMap<u64, u64>, BTreeMap<u64, u64>) {
+    let (mut begun, mut sums) = (BTreeMap::<u64, u64>::new(), BTreeMap::new());
+    for one in &bench.finished {
+        let Packet { block, .. } = one.packet;
+        begun.entry(block).and_modify(|at| *at = one.started.min(*at)).or_insert(one.started);
+        if one.sent {
+            sums.insert(block, one.ended);
+        }
+    }
+    (begun, sums)
+}
