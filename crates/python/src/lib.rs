@@ -30,6 +30,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::protocols, module)?)?;
+    module.add_function(wrap_pyfunction!(protocol::sums_in_network, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::sums_on_the_way, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::spares_others, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::check_options, module)?)?;

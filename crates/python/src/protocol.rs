@@ -15,6 +15,12 @@ pub(crate) fn protocols() -> Vec<&'static str> {
     known::names().collect()
 }
 
+/// Whether switches make its sums, and not hosts.
+#[pyfunction]
+pub(crate) fn sums_in_network(protocol: &str) -> bool {
+    known::named(protocol).is_some_and(Protocol::sums_in_network)
+}
+
 /// Whether every switch on the way handles a protocol's packets, so that in a fabric each rank speaks to the switch next to
 /// it.
 #[pyfunction]
