@@ -22,6 +22,10 @@ pub fn shape(cores: u32, cluster: u32, subset: u32) -> Result<Shape, ReproduceEr
     Ok(Shape { clusters: cores / cluster, cores: cluster, subset, packet_memory: PACKET_MEMORY })
 }
 
+/// Why a switch holds fewer packets than equation 1 has it.
+pub const FEWER_PACKETS: &str =
+    "the equation adds up the longest queues of all cores; bursts reach one core after the other here";
+
 /// Equation 1: packets that wait for a core, with K cores in subsets of S, and P packets a block that come δ apart, and δ_c apart
 /// in their block, to be served in τ each.
 pub fn equation_1([cores, subset, children]: [f64; 3], [apart, block_apart, service]: [f64; 3]) -> f64 {

@@ -5,24 +5,15 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::bench::Bench;
-use super::service::{Case, block_apart, equation_1, equation_2};
+use super::service::{Case, Cases, block_apart, equation_1, equation_2};
 use super::timelines::DesignName;
 use crate::cores::Packet;
 use crate::reproduce::{Context, Experiment, Finding, Findings, ReproduceError};
 
-/// What is run.
+/// The buffers that each case holds.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WorkingMemory {
-    /// L: cycles to combine.
-    pub combine: u64,
-    /// C: cores of a cluster.
-    pub cluster: u32,
-    /// Blocks of each case.
-    pub blocks: u64,
-    /// The cases.
-    pub cases: Vec<Case>,
-}
+#[serde(transparent)]
+pub struct WorkingMemory(Cases);
 
 /// What one run counts: buffers on average, and by Little's law with the latency that was measured and with that of the model.
 struct Counted {
@@ -49,12 +40,8 @@ impl Experiment for WorkingMemory {
     /// `<case>-model`, mean buffers over what the model says with its own latency; `<case>-of-block`, mean buffers of a
     /// block; `<case>-published-of-block`, M.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
-        let seeds: Vec<u64> = (1..=context.seeds).collect();
-        let points: Vec<(&Case, u64)> =
-            self.cases.iter().flat_map(|case| seeds.iter().map(move |&seed| (case, seed))).collect();
-        let counted = context.watch.all(&points, |&(case, seed)| self.count(case, seed))?;
         let mut findings = Findings::default();
-        for (case, counted) in self.cases.iter().zip(counted.chunks(seeds.len().max(1))) {
+        for (case, counted) in self.0.each(context, |case, bench| self.count(case, &bench))? {
             let mut value = |key: &str, of: &dyn Fn(&Counted) -> f64| {
                 let values: Vec<f64> = counted.iter().map(of).collect();
                 findings.value(format!("{}-{key}", case.name), Finding::over("seeds", &values));
@@ -76,17 +63,17 @@ impl Experiment for WorkingMemory {
 }
 
 impl WorkingMemory {
-    fn count(&self, case: &Case, seed: u64) -> Result<Counted, ReproduceError> {
+    fn count(&self, case: &Case, bench: &Bench) -> Result<Counted, ReproduceError> {
         if case.children < 2 {
             return Err(ReproduceError::Bad(format!("{}: children are two at least", case.name)));
         }
-        let (length, bench) = (self.combine as f64, case.run(self.combine, self.cluster, self.blocks, seed)?);
-        let (begun, sums) = lives(&bench);
+        let length = self.0.combine as f64;
+        let (begun, sums) = lives(bench);
         let blocks = sums.len() as f64;
         let latency = sums.iter().map(|(block, at)| at - begun[block]).sum::<u64>() as f64 / blocks;
         // All in L and packets in L: the law asks for no unit.
         let (cores, children) = (f64::from(case.cores), case.children as f64);
-        let service = equation_2(case, self.cluster, false);
+        let service = equation_2(case, self.0.cluster, false);
         let rate = (cores / service).min(1.0 / case.apart) / children;
         let model_latency = (children - 1.0) * block_apart(case) + (equation_1(case, service) + 1.0) * service;
         let held = bench.processor.counters().working_bytes.mean(bench.end());

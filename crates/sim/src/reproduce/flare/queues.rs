@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::bench::{Bench, Stream, equation_1};
+use super::bench::{Bench, FEWER_PACKETS, Stream, equation_1};
 use crate::cores::handlers::{Costs, Design, Handling};
 use crate::cores::{Packet, Shape};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
@@ -66,9 +66,7 @@ impl Experiment for Queues {
             let queue = equation_1([cores, subset, children], times);
             findings.value(format!("{name}-equation-queue"), queue);
             findings.value(format!("{name}-equation-packets"), (queue + 1.0) * cores);
-            let cause =
-                "the equation adds up the longest queues of all cores; bursts reach one core after the other here";
-            findings.cause(format!("{name}-packets"), cause);
+            findings.cause(format!("{name}-packets"), FEWER_PACKETS);
         }
         Ok(findings)
     }

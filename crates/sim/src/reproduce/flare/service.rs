@@ -8,10 +8,10 @@ use super::timelines::DesignName;
 use crate::cores::handlers::{Costs, Design, Handling};
 use crate::reproduce::{Context, Experiment, Finding, Findings, ReproduceError};
 
-/// What is run.
+/// What is run of some cases.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Service {
+pub struct Cases {
     /// L: cycles to combine.
     pub combine: u64,
     /// C: cores of a cluster.
@@ -20,6 +20,24 @@ pub struct Service {
     pub blocks: u64,
     /// The cases.
     pub cases: Vec<Case>,
+}
+
+impl Cases {
+    /// Each case, and what is counted in its run under each seed.
+    pub fn each<T: Send>(
+        &self,
+        context: &Context<'_>,
+        count: impl Fn(&Case, Bench) -> Result<T, ReproduceError> + Sync,
+    ) -> Result<Vec<(&Case, Vec<T>)>, ReproduceError> {
+        let points: Vec<(&Case, u64)> =
+            self.cases.iter().flat_map(|case| (1..=context.seeds).map(move |seed| (case, seed))).collect();
+        let counted = context
+            .watch
+            .all(&points, |&(case, seed)| count(case, case.run(self.combine, self.cluster, self.blocks, seed)?))?;
+        let mut counted = counted.into_iter();
+        let mut next = || counted.by_ref().take(context.seeds as usize).collect();
+        Ok(self.cases.iter().map(|case| (case, next())).collect())
+    }
 }
 
 /// One way to send, to schedule and to sum.
@@ -100,6 +118,11 @@ pub fn equation_1(case: &Case, service: f64) -> f64 {
     bench::equation_1([cores, subset, children], [case.apart, block_apart(case), service])
 }
 
+/// Equation 2 and what follows from it, for each case.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct Service(Cases);
+
 /// What one run of a case counts, times in L.
 struct Counted {
     service: f64,
@@ -116,15 +139,11 @@ impl Experiment for Service {
     /// `-equation-packets`, equation 1's; `<case>-rate`, packets that the switch served in L cycles, by its cores, and
     /// `<case>-equation-rate`, the lesser of 1/τ and what came.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
-        let seeds: Vec<u64> = (1..=context.seeds).collect();
-        let points: Vec<(&Case, u64)> =
-            self.cases.iter().flat_map(|case| seeds.iter().map(move |&seed| (case, seed))).collect();
-        let counted = context.watch.all(&points, |&(case, seed)| self.count(case, seed))?;
         let mut findings = Findings::default();
-        for (case, counted) in self.cases.iter().zip(counted.chunks(seeds.len().max(1))) {
+        for (case, counted) in self.0.each(context, |case, bench| self.count(case, &bench))? {
             let over =
                 |of: &dyn Fn(&Counted) -> f64| Finding::over("seeds", &counted.iter().map(of).collect::<Vec<_>>());
-            let (printed, right) = (equation_2(case, self.cluster, true), equation_2(case, self.cluster, false));
+            let (printed, right) = (equation_2(case, self.0.cluster, true), equation_2(case, self.0.cluster, false));
             let mut value = |key: &str, value: Finding| findings.value(format!("{}-{key}", case.name), value);
             value("service", over(&|one| one.service));
             value("wait", over(&|one| one.wait));
@@ -155,14 +174,13 @@ fn explain(case: &Case, wait: f64, right: f64, findings: &mut Findings) {
         format!("{}-rate", case.name),
         format!("with L (C + 1) / 2 it would be {:.4}; the time depends on the packets of a block too", 1.0 / right),
     );
-    let packets = "the equation adds up the longest queues of all cores; bursts reach one core after the other here";
-    findings.cause(format!("{}-packets", case.name), packets);
+    findings.cause(format!("{}-packets", case.name), bench::FEWER_PACKETS);
 }
 
 impl Service {
-    fn count(&self, case: &Case, seed: u64) -> Result<Counted, ReproduceError> {
-        let (length, bench) = (self.combine as f64, case.run(self.combine, self.cluster, self.blocks, seed)?);
-        let shape = shape(case.cores, self.cluster, case.subset)?;
+    fn count(&self, case: &Case, bench: &Bench) -> Result<Counted, ReproduceError> {
+        let length = self.0.combine as f64;
+        let shape = shape(case.cores, self.0.cluster, case.subset)?;
         let counters = bench.processor.counters();
         let packets = counters.finished as f64;
         let subsets = 0..shape.all_cores() / shape.subset_cores();
