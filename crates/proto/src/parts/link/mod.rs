@@ -1,8 +1,9 @@
 //! A reliable link between two hosts, over packets that get lost: what hosts that sum for each other send their blocks over.
 //!
-//! [`sender`] and [`receiver`] are its two ends, [`wire`] what both say besides data; a protocol brings the data's header and
-//! what a packet carries.
+//! [`sender`] and [`receiver`] are its two ends, [`wire`] what both say besides data, [`broken`] the end of a job whose ranks
+//! tell each other so; a protocol brings the data's header and what a packet carries.
 
+pub mod broken;
 pub mod receiver;
 pub mod sender;
 pub mod seq;

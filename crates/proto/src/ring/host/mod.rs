@@ -5,7 +5,7 @@ mod trouble;
 
 use std::collections::VecDeque;
 
-use self::trouble::Broken;
+use self::trouble::Trouble;
 use super::item::{Cargo, Item};
 use super::running::Running;
 use super::watch::Watch;
@@ -52,7 +52,7 @@ pub struct RingHost {
     sender: Sender<Cargo>,
     receiver: Receiver,
     watch: Watch,
-    broken: Option<Broken>,
+    trouble: Option<Trouble>,
     /// The earliest of all collectives.
     deadline: Option<Time>,
     events: VecDeque<HostEvent>,
@@ -76,7 +76,7 @@ impl RingHost {
             sender: Sender::new(config.timers),
             receiver: Receiver::default(),
             watch: Watch::new(config.rank, predecessor, successor),
-            broken: None,
+            trouble: None,
             deadline: None,
             events: VecDeque::new(),
             stats: HostStats::default(),
@@ -123,8 +123,8 @@ impl RingHost {
         self.watch.heard(now);
         let distance = i64::from(data.op.wrapping_sub(self.first_op as u16) as i16);
         let op = self.first_op.checked_add_signed(distance).ok_or(DropReason::Stale)?;
-        if let Some(broken) = self.broken.as_mut().filter(|broken| broken.from_op <= op) {
-            broken.tell_predecessor = true;
+        if let Some(trouble) = self.trouble.as_mut().filter(|trouble| trouble.broken.covers(op)) {
+            trouble.tell_predecessor = true;
             return Err(DropReason::Unexpected);
         }
         let seq = self.receiver.check(data.numbers())?;
@@ -230,13 +230,8 @@ impl RingHost {
 impl Host for RingHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         let op = self.next_op();
-        if let Some(broken) = self.broken.as_mut().filter(|broken| broken.from_op <= op) {
-            let error = broken.error.clone();
-            if std::mem::replace(&mut broken.caller_knows, true) {
-                return Err(SubmitError::Broken(error));
-            }
-            // The others heard of the trouble before this rank came to it: here it is the first that fails.
-            self.events.push_back(HostEvent::Failed { op: OpId(op), tensor: collective.tensor, error });
+        if let Some(trouble) = self.trouble.as_mut().filter(|trouble| trouble.broken.covers(op)) {
+            self.events.push_back(trouble.broken.turn_away(OpId(op), collective.tensor)?);
             return Ok(OpId(op));
         }
         let deadline = collective.deadline;
@@ -252,7 +247,7 @@ impl Host for RingHost {
         for early in std::mem::take(&mut self.early) {
             if early.op != op {
                 self.early.push_back(early);
-            } else if self.broken.as_ref().is_none_or(|broken| broken.from_op > op)
+            } else if self.trouble.as_ref().is_none_or(|trouble| !trouble.broken.covers(op))
                 && let Err(reason) = self.apply(now, op, &early.data, &early.vector)
             {
                 self.stats.drops.count(reason);
@@ -287,7 +282,7 @@ impl Host for RingHost {
         while self.ops.front().is_some_and(|front| front.to_receive == 0 && front.to_send == 0) {
             self.hand_back();
         }
-        if self.broken.is_none() || !self.ops.is_empty() {
+        if self.trouble.is_none() || !self.ops.is_empty() {
             self.break_with(now, self.first_op, CollectiveError::Aborted, None);
         }
     }
@@ -306,7 +301,7 @@ impl Host for RingHost {
         let waits = self.waiting().map(|(since, period)| self.watch.poll_timeout(since, period));
         let relay = self.watch.poll_relay(self.notice_period());
         let linger = self.ops.front().and_then(|front| front.finished_at).map(|at| at + self.linger());
-        let repeat = self.broken.as_ref().and_then(|broken| broken.repeat).map(|(at, _)| at);
+        let repeat = self.trouble.as_ref().and_then(|trouble| trouble.broken.repeat_due());
         let timers = [self.sender.poll_timeout(self.has_more()), self.deadline, waits, relay, linger, repeat];
         timers.into_iter().flatten().min()
     }

@@ -8,25 +8,14 @@ use crate::contract::host::{CollectiveError, HostEvent};
 use crate::contract::ids::{OpId, Rank};
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
+use crate::parts::link::broken::{Broken, mismatch, notice_period};
 
-/// A fault is told so many times in all.
-const FAULT_TELLINGS: u32 = 3;
-/// The silence that is worth a notice is this part of a collective's time, and never longer than the longest
-/// retransmission timeout.
-const PERIODS_PER_DEADLINE: u64 = 8;
-
-/// The job is over.
+/// The job is over, and which neighbours are to be told.
 #[derive(Clone, Hash)]
-pub(super) struct Broken {
-    pub(super) error: CollectiveError,
-    /// The first collective that fails.
-    pub(super) from_op: u64,
-    /// A collective of this rank has failed with the error.
-    pub(super) caller_knows: bool,
+pub(super) struct Trouble {
+    pub(super) broken: Broken,
     pub(super) tell_predecessor: bool,
     tell_successor: bool,
-    /// When to tell it again, and how many times more.
-    pub(super) repeat: Option<(Time, u32)>,
 }
 
 impl RingHost {
@@ -49,29 +38,26 @@ impl RingHost {
         self.sender.forget(|cargo| cargo.item.op >= from_op && cargo.copy.is_none());
         self.deadline = self.ops.iter().filter_map(|running| running.deadline).min();
         self.skip_spent();
-        let repeat = (self.config.job.world > 1).then(|| (now + self.config.timers.initial_rto, FAULT_TELLINGS - 1));
-        let (tell_predecessor, tell_successor) = (false, false);
-        self.broken = Some(Broken { error, from_op, caller_knows, tell_predecessor, tell_successor, repeat });
+        let broken = Broken::new(now, &self.config, from_op, error, caller_knows);
+        self.trouble = Some(Trouble { broken, tell_predecessor: false, tell_successor: false });
         self.tell_all_but(told_by);
     }
 
     fn tell_all_but(&mut self, one: Option<Rank>) {
-        let Some(broken) = self.broken.as_mut().filter(|_| self.config.job.world > 1) else { return };
-        broken.tell_successor = one != Some(self.successor);
-        broken.tell_predecessor = one != Some(self.predecessor) && self.predecessor != self.successor;
+        let Some(trouble) = self.trouble.as_mut().filter(|_| self.config.job.world > 1) else { return };
+        trouble.tell_successor = one != Some(self.successor);
+        trouble.tell_predecessor = one != Some(self.predecessor) && self.predecessor != self.successor;
     }
 
     /// The predecessor's block belongs to another kind of collective than this rank's.
     pub(super) fn break_with_mismatch(&mut self, now: Time, op: u64, mine: Spec, predecessors: Spec) {
-        let (mine, predecessors) = ((self.config.rank, mine), (self.predecessor, predecessors));
-        let ((a, a_spec), (b, b_spec)) =
-            if mine.0 < predecessors.0 { (mine, predecessors) } else { (predecessors, mine) };
-        self.break_with(now, op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op: OpId(op) }, None);
+        let error = mismatch(op, (self.config.rank, mine), (self.predecessor, predecessors));
+        self.break_with(now, op, error, None);
     }
 
     pub(super) fn handle_fault(&mut self, now: Time, from: Rank, bytes: &[u8]) -> Result<(), DropReason> {
         let fault = Fault::parse(bytes, self.config.job.world)?;
-        if self.broken.is_none() {
+        if self.trouble.is_none() {
             self.break_with(now, fault.op.0, fault.error, Some(from));
         }
         Ok(())
@@ -79,29 +65,23 @@ impl RingHost {
 
     /// Writes a fault, if a neighbour is to be told; to whom, and its length.
     pub(super) fn emit_fault(&mut self, buf: &mut [u8]) -> Option<(Rank, usize)> {
-        let broken = self.broken.as_mut()?;
-        let to = if std::mem::take(&mut broken.tell_successor) {
+        let trouble = self.trouble.as_mut()?;
+        let to = if std::mem::take(&mut trouble.tell_successor) {
             self.successor
-        } else if std::mem::take(&mut broken.tell_predecessor) {
+        } else if std::mem::take(&mut trouble.tell_predecessor) {
             self.predecessor
         } else {
             return None;
         };
-        let op = OpId(broken.from_op);
-        let error = match &broken.error {
-            // What this rank's driver wanted is nothing to the others: the rank is gone.
-            CollectiveError::Aborted => CollectiveError::PeerSilent { worker: self.config.rank, op },
-            error => error.clone(),
-        };
-        Some((to, Fault { op, error }.emit(buf)))
+        Some((to, trouble.broken.fault(self.config.rank).emit(buf)))
     }
 
     /// Tells the fault again, if it is time, since it may have been lost.
     pub(super) fn repeat_fault(&mut self, now: Time) {
-        let Some(broken) = &mut self.broken else { return };
-        let Some((at, left)) = broken.repeat.filter(|(at, _)| *at <= now) else { return };
-        broken.repeat = (left > 1).then(|| (at + self.config.timers.initial_rto, left - 1));
-        self.tell_all_but(None);
+        let timers = &self.config.timers;
+        if self.trouble.as_mut().is_some_and(|trouble| trouble.broken.is_repeated(now, timers)) {
+            self.tell_all_but(None);
+        }
     }
 
     /// Gives up the first collective whose time is over, and all after it.
@@ -135,9 +115,6 @@ impl RingHost {
     }
 
     fn period_of(&self, running: &Running) -> Span {
-        let longest = self.config.timers.max_rto;
-        let Some(deadline) = running.deadline else { return longest };
-        let period = Span(deadline.since(running.submitted_at).0 / PERIODS_PER_DEADLINE);
-        period.clamp(Span::from_micros(1), longest.max(Span::from_micros(1)))
+        notice_period(&self.config.timers, running.submitted_at, running.deadline)
     }
 }

@@ -95,7 +95,7 @@ impl SparcmlHost {
         let data = Data::parse(packet.bytes)?;
         let distance = i64::from(data.op.wrapping_sub(self.first_op as u16) as i16);
         let op = self.first_op.checked_add_signed(distance).ok_or(DropReason::Stale)?;
-        if self.broken_at(op).is_some() {
+        if self.is_broken_at(op) {
             self.tell(from);
             return Err(DropReason::Unexpected);
         }
@@ -149,20 +149,22 @@ impl SparcmlHost {
 
     /// Hands back, in order, what is complete, and begins what comes after.
     fn settle(&mut self) {
-        while self.ops.front().is_some_and(|front| front.is_complete) {
-            let Some(running) = self.ops.pop_front() else { break };
-            self.stats.blocks_at_hosts += 1;
-            self.events.push_back(HostEvent::Done { op: OpId(self.first_op), tensor: running.tensor });
-            self.first_op += 1;
-        }
-        for index in 0..self.ops.len().min(COLLECTIVES_UNDER_WAY) {
-            if !self.ops[index].is_started {
-                let outgoing = self.ops[index].start();
-                self.send(outgoing);
+        loop {
+            while let Some(running) = self.ops.pop_front_if(|front| front.is_complete) {
+                self.stats.blocks_at_hosts += 1;
+                self.events.push_back(HostEvent::Done { op: OpId(self.first_op), tensor: running.tensor });
+                self.first_op += 1;
             }
-        }
-        if self.ops.front().is_some_and(|front| front.is_complete) {
-            self.settle();
+            for index in 0..self.ops.len().min(COLLECTIVES_UNDER_WAY) {
+                if !self.ops[index].is_started {
+                    let outgoing = self.ops[index].start();
+                    self.send(outgoing);
+                }
+            }
+            // One that needs nobody is complete as soon as it has begun.
+            if self.ops.front().is_none_or(|front| !front.is_complete) {
+                break;
+            }
         }
     }
 }
@@ -170,12 +172,8 @@ impl SparcmlHost {
 impl Host for SparcmlHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         let op = self.next_op();
-        if let Some(error) = self.broken_at(op) {
-            if self.trouble.caller_knows() {
-                return Err(SubmitError::Broken(error));
-            }
-            // The others heard of the trouble before this rank came to it: here it is the first that fails.
-            self.events.push_back(HostEvent::Failed { op: OpId(op), tensor: collective.tensor, error });
+        if let Some(broken) = self.trouble.broken.as_mut().filter(|broken| broken.covers(op)) {
+            self.events.push_back(broken.turn_away(OpId(op), collective.tensor)?);
             return Ok(OpId(op));
         }
         self.ops.push_back(Running::new(now, op, collective, self.values, &self.config));
@@ -187,7 +185,7 @@ impl Host for SparcmlHost {
             }
             self.peers.release(early.from);
             // What was kept may have broken the job, or what was kept of it before.
-            if self.broken_at(op).is_none()
+            if !self.is_broken_at(op)
                 && let Err(reason) = self.take(now, op, early.from, &early.data, &early.body, early.wire_len)
             {
                 self.stats.drops.count(reason);
@@ -210,7 +208,7 @@ impl Host for SparcmlHost {
     }
 
     fn abort(&mut self, now: Time) {
-        if !self.ops.is_empty() || self.broken_at(u64::MAX).is_none() {
+        if !self.ops.is_empty() || !self.is_broken_at(u64::MAX) {
             self.break_with(now, self.first_op, CollectiveError::Aborted, None);
         }
     }
@@ -231,7 +229,7 @@ impl Host for SparcmlHost {
 
     fn poll_timeout(&self) -> Option<Time> {
         let deadline = self.ops.iter().filter_map(|running| running.deadline).min();
-        [self.peers.poll_timeout(), deadline, self.next_notice(), self.next_repeat()].into_iter().flatten().min()
+        [self.peers.poll_timeout(), deadline, self.notice_due(), self.repeat_due()].into_iter().flatten().min()
     }
 
     fn max_packet_len(&self) -> usize {

@@ -12,30 +12,15 @@ use crate::contract::host::{CollectiveError, HostEvent};
 use crate::contract::ids::{OpId, Rank};
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
+use crate::parts::link::broken::{Broken, mismatch, notice_period};
 
-/// A fault is told so many times in all.
-const FAULT_TELLINGS: u32 = 3;
-/// A rank that waits says so in such parts of a collective's time, and at least as often as the longest retransmission timeout.
-const NOTICES_PER_DEADLINE: u64 = 8;
-/// What a rank has said of whom it waits for holds for so many of these parts: notices are lost too.
+/// What a rank has said of whom it waits for holds for so many periods of notices: notices are lost too.
 const NOTICES_OF_ONE_WORD: u64 = 3;
-
-/// The job is over.
-#[derive(Clone, Hash)]
-struct Broken {
-    error: CollectiveError,
-    /// The first collective that fails.
-    from_op: u64,
-    /// A collective of this rank has failed with the error.
-    caller_knows: bool,
-    /// When to tell all again, and how many times more.
-    repeat: Option<(Time, u32)>,
-}
 
 /// What has gone wrong, or may have.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Trouble {
-    broken: Option<Broken>,
+    pub(super) broken: Option<Broken>,
     /// Ranks that are to be told of the fault.
     tell: VecDeque<Rank>,
     /// Notices to be sent: to whom, and of whom.
@@ -45,20 +30,15 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// True if the caller knew that the job is over; it does from now on.
-    pub(super) fn caller_knows(&mut self) -> bool {
-        self.broken.as_mut().is_some_and(|broken| std::mem::replace(&mut broken.caller_knows, true))
-    }
-
     pub(super) fn next_notice(&mut self) -> Option<(Rank, Rank)> {
         self.notices.pop_front()
     }
 }
 
 impl SparcmlHost {
-    /// What a collective fails with, if it does.
-    pub(super) fn broken_at(&self, op: u64) -> Option<CollectiveError> {
-        self.trouble.broken.as_ref().filter(|broken| broken.from_op <= op).map(|broken| broken.error.clone())
+    /// True if a collective fails.
+    pub(super) fn is_broken_at(&self, op: u64) -> bool {
+        self.trouble.broken.as_ref().is_some_and(|broken| broken.covers(op))
     }
 
     /// A rank goes on with what has failed.
@@ -82,8 +62,7 @@ impl SparcmlHost {
         gone.into_iter().for_each(|early| self.peers.release(early.from));
         self.peers.forget_from(from_op);
         self.trouble.notices.clear();
-        let repeat = Some((now + self.config.timers.initial_rto, FAULT_TELLINGS - 1));
-        self.trouble.broken = Some(Broken { error, from_op, caller_knows, repeat });
+        self.trouble.broken = Some(Broken::new(now, &self.config, from_op, error, caller_knows));
         self.tell_all_but(told_by);
     }
 
@@ -95,9 +74,8 @@ impl SparcmlHost {
 
     /// Another rank's message belongs to another kind of collective than this rank's.
     pub(super) fn break_with_mismatch(&mut self, now: Time, op: u64, mine: Spec, from: Rank, theirs: Spec) {
-        let (mine, theirs) = ((self.config.rank, mine), (from, theirs));
-        let ((a, a_spec), (b, b_spec)) = if mine.0 < theirs.0 { (mine, theirs) } else { (theirs, mine) };
-        self.break_with(now, op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op: OpId(op) }, None);
+        let error = mismatch(op, (self.config.rank, mine), (from, theirs));
+        self.break_with(now, op, error, None);
     }
 
     pub(super) fn handle_fault(&mut self, now: Time, from: Rank, bytes: &[u8]) -> Result<(), DropReason> {
@@ -113,25 +91,19 @@ impl SparcmlHost {
     pub(super) fn emit_fault(&mut self, buf: &mut [u8]) -> Option<(Rank, usize)> {
         let broken = self.trouble.broken.as_ref()?;
         let to = self.trouble.tell.pop_front()?;
-        let op = OpId(broken.from_op);
-        let error = match &broken.error {
-            // What this rank's driver wanted is nothing to the others: the rank is gone.
-            CollectiveError::Aborted => CollectiveError::PeerSilent { worker: self.config.rank, op },
-            error => error.clone(),
-        };
-        Some((to, Fault { op, error }.emit(buf)))
+        Some((to, broken.fault(self.config.rank).emit(buf)))
     }
 
-    pub(super) fn next_repeat(&self) -> Option<Time> {
-        self.trouble.broken.as_ref().and_then(|broken| broken.repeat).map(|(at, _)| at)
+    pub(super) fn repeat_due(&self) -> Option<Time> {
+        self.trouble.broken.as_ref().and_then(Broken::repeat_due)
     }
 
     /// Tells the fault again, if it is time, since it may have been lost.
     pub(super) fn repeat_fault(&mut self, now: Time) {
-        let Some(broken) = &mut self.trouble.broken else { return };
-        let Some((_, left)) = broken.repeat.filter(|(at, _)| *at <= now) else { return };
-        broken.repeat = (left > 1).then(|| (now + self.config.timers.initial_rto, left - 1));
-        self.tell_all_but(None);
+        let timers = &self.config.timers;
+        if self.trouble.broken.as_mut().is_some_and(|broken| broken.is_repeated(now, timers)) {
+            self.tell_all_but(None);
+        }
     }
 
     /// Gives up the first collective whose time is over, and all after it.
@@ -157,14 +129,14 @@ impl SparcmlHost {
         self.ops.front().filter(|running| running.is_started && running.awaited().next().is_some())
     }
 
-    pub(super) fn next_notice(&self) -> Option<Time> {
+    pub(super) fn notice_due(&self) -> Option<Time> {
         let running = self.waiting().filter(|running| running.owed().next().is_some())?;
         Some(self.trouble.said_at.max(running.submitted_at) + self.period(running))
     }
 
     /// Tells the ranks that wait for this one whom it waits for, if it is time.
     pub(super) fn tell_who_waits(&mut self, now: Time) {
-        if self.next_notice().is_none_or(|due| due > now) {
+        if self.notice_due().is_none_or(|due| due > now) {
             return;
         }
         let Some(running) = self.waiting() else { return };
@@ -175,9 +147,6 @@ impl SparcmlHost {
     }
 
     fn period(&self, running: &Running) -> Span {
-        let longest = self.config.timers.max_rto.max(Span::from_micros(1));
-        let Some(deadline) = running.deadline else { return longest };
-        let period = Span(deadline.since(running.submitted_at).0 / NOTICES_PER_DEADLINE);
-        period.clamp(Span::from_micros(1), longest)
+        notice_period(&self.config.timers, running.submitted_at, running.deadline)
     }
 }
