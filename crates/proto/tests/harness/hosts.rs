@@ -1,14 +1,16 @@
 //! Jobs whose hosts sum for each other, without a machine in the switch: their ranks, inputs, and the check of every output.
 
-use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent};
-use tributary_proto::contract::ids::OpId;
-use tributary_proto::contract::tensor::Tensor;
-use tributary_proto::contract::time::Time;
+use tributary_numeric::{DType, Element, ReduceOp};
+use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent};
+use tributary_proto::contract::ids::{OpId, Rank};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::tensor::{Spec, Tensor};
+use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage, VecStorage};
 
 use super::Network;
-use super::link::SplitMix;
+use super::link::{LinkConfig, SplitMix};
+use super::reduction::at_ms;
 
 /// A rank's input of a collective: any bits.
 pub fn input(rank: u16, op: u64, elements: usize) -> Vec<i32> {
@@ -85,4 +87,82 @@ pub fn errors(events: Vec<Vec<HostEvent>>) -> Vec<Vec<(OpId, CollectiveError)>> 
         HostEvent::Done { op, .. } => panic!("collective {op} completed"),
     };
     events.into_iter().map(|events| events.into_iter().map(failed).collect()).collect()
+}
+
+pub fn silent(worker: u16, op: u64) -> CollectiveError {
+    CollectiveError::PeerSilent { worker: Rank(worker), op: OpId(op) }
+}
+
+/// Runs to the end; every rank but the dead one must fail each of its collectives with this error.
+pub fn all_but_fail(net: &mut Network, dead: usize, collectives: usize, error: &CollectiveError) {
+    let errors = errors(net.run_until_idle(at_ms(60_000)));
+    for (rank, errors) in errors.into_iter().enumerate().filter(|(rank, _)| *rank != dead) {
+        assert_eq!(errors.len(), collectives, "rank {rank}");
+        for (_, found) in errors {
+            assert_eq!(found, *error, "rank {rank}");
+        }
+    }
+}
+
+/// Rank 1 brings something else than all others, in worlds with losses: every rank fails, and names rank 1, another, and what both bring.
+pub fn all_fail_with_both_specs(net: impl Fn(u16, LinkConfig) -> Network) {
+    let f32s = |elements: u32| Spec::allreduce(elements, DType::F32, ReduceOp::Sum);
+    let others: [(Collective, Spec); 4] = [
+        (apart(vec![1.0f32; 1001], ReduceOp::Sum), f32s(1001)),
+        (apart(vec![1i32; 1000], ReduceOp::Sum), Spec { dtype: DType::I32, ..f32s(1000) }),
+        (apart(vec![1.0f32; 1000], ReduceOp::Avg), Spec { op: ReduceOp::Avg, ..f32s(1000) }),
+        (apart(Vec::<f32>::new(), ReduceOp::Sum), f32s(0)),
+    ];
+    for (world, (other, other_spec)) in [2, 3, 8, 8].into_iter().zip(others) {
+        let mut net = net(world, LinkConfig { loss: 0.02, ..LinkConfig::default() });
+        let mut other = Some(other);
+        for rank in 0..usize::from(world) {
+            let same = || apart(vec![1.0f32; 1000], ReduceOp::Sum);
+            net.submit(rank, if rank == 1 { other.take().unwrap() } else { same() }).unwrap();
+        }
+        for (rank, errors) in errors(net.run_until_idle(at_ms(10_000))).into_iter().enumerate() {
+            let [(op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op: in_error })] = errors[..] else {
+                panic!("rank {rank} of {world}: {errors:?}");
+            };
+            assert_eq!((op, in_error), (OpId(0), OpId(0)));
+            assert!(a < b && (a == Rank(1) || b == Rank(1)), "{a} and {b}");
+            let (one, same) = if a == Rank(1) { (a_spec, b_spec) } else { (b_spec, a_spec) };
+            assert_eq!((one, same), (other_spec, f32s(1000)));
+        }
+    }
+}
+
+/// Sends all that is to be sent, and hears all that is to be told.
+pub fn drain(machine: &mut dyn Host, now: Time) {
+    let mut buf = vec![0; machine.max_packet_len()];
+    let mut sent = 0;
+    while let Some(transmit) = machine.poll_transmit(now, &mut buf) {
+        sent += 1;
+        assert!(transmit.len <= buf.len() && sent < 10_000, "the machine comes to rest");
+    }
+    while machine.poll_event().is_some() {}
+}
+
+/// Submits the collectives, then hands the machine packets: their bytes, who sent them, and about how long nothing comes then.
+pub fn feed(
+    machine: &mut dyn Host,
+    collectives: impl IntoIterator<Item = Collective>,
+    packets: &[(Vec<u8>, u16, u64)],
+) {
+    let mut now = Time::ZERO;
+    for collective in collectives {
+        machine.submit(now, collective).unwrap();
+        drain(machine, now);
+    }
+    for (bytes, from, wait_ms) in packets {
+        let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::CongestionExperienced };
+        let _ = machine.handle_packet(now, Addr::Worker(Rank(*from)), packet);
+        drain(machine, now);
+        now += Span::from_millis(wait_ms / 20);
+        if machine.poll_timeout().is_some_and(|due| due <= now) {
+            machine.handle_timeout(now);
+            drain(machine, now);
+            assert!(machine.poll_timeout().is_none_or(|due| due > now), "no timer stays due");
+        }
+    }
 }

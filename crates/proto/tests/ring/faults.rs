@@ -1,29 +1,13 @@
 //! Trouble speaks: every rank hears in time what is wrong, and who it is.
 
-use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent, SubmitError};
-use tributary_proto::contract::ids::{OpId, Rank};
-use tributary_proto::contract::tensor::Spec;
+use tributary_proto::contract::host::{CollectiveError, HostEvent, SubmitError};
+use tributary_proto::contract::ids::OpId;
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::harness::Network;
+use crate::harness::hosts::{all_but_fail, all_fail_with_both_specs, silent};
 use crate::harness::link::LinkConfig;
-use crate::setup::{apart, at_ms, check_sums, collective, errors, job, ring, submit_all};
-
-fn silent(worker: u16, op: u64) -> CollectiveError {
-    CollectiveError::PeerSilent { worker: Rank(worker), op: OpId(op) }
-}
-
-/// Runs to the end; every rank but the dead one must fail each of its collectives with this error.
-fn all_but_fail(net: &mut Network, dead: usize, collectives: usize, error: &CollectiveError) {
-    let errors = errors(net.run_until_idle(at_ms(60_000)));
-    for (rank, errors) in errors.into_iter().enumerate().filter(|(rank, _)| *rank != dead) {
-        assert_eq!(errors.len(), collectives, "rank {rank}");
-        for (_, found) in errors {
-            assert_eq!(found, *error, "rank {rank}");
-        }
-    }
-}
+use crate::setup::{at_ms, check_sums, collective, errors, job, ring, submit_all};
 
 #[test]
 fn a_rank_that_dies_in_the_middle_is_named_by_all_others() {
@@ -66,30 +50,7 @@ fn the_first_deadline_ends_the_collective_on_every_rank() {
 
 #[test]
 fn a_rank_that_brings_something_else_fails_all_ranks_with_both_specs() {
-    let f32s = |elements: u32| Spec::allreduce(elements, DType::F32, ReduceOp::Sum);
-    let others: [(Collective, Spec); 4] = [
-        (apart(vec![1.0f32; 1001], ReduceOp::Sum), f32s(1001)),
-        (apart(vec![1i32; 1000], ReduceOp::Sum), Spec { dtype: DType::I32, ..f32s(1000) }),
-        (apart(vec![1.0f32; 1000], ReduceOp::Avg), Spec { op: ReduceOp::Avg, ..f32s(1000) }),
-        (apart(Vec::<f32>::new(), ReduceOp::Sum), f32s(0)),
-    ];
-    for (world, (other, other_spec)) in [2, 3, 8, 8].into_iter().zip(others) {
-        let mut net = ring(1, LinkConfig { loss: 0.02, ..LinkConfig::default() }, &job(world, 64));
-        let mut other = Some(other);
-        for rank in 0..usize::from(world) {
-            let same = || apart(vec![1.0f32; 1000], ReduceOp::Sum);
-            net.submit(rank, if rank == 1 { other.take().unwrap() } else { same() }).unwrap();
-        }
-        for (rank, errors) in errors(net.run_until_idle(at_ms(10_000))).into_iter().enumerate() {
-            let [(op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op: in_error })] = errors[..] else {
-                panic!("rank {rank} of {world}: {errors:?}");
-            };
-            assert_eq!((op, in_error), (OpId(0), OpId(0)));
-            assert!(a < b && (a == Rank(1) || b == Rank(1)), "{a} and {b}");
-            let (one, same) = if a == Rank(1) { (a_spec, b_spec) } else { (b_spec, a_spec) };
-            assert_eq!((one, same), (other_spec, f32s(1000)));
-        }
-    }
+    all_fail_with_both_specs(|world, link| ring(1, link, &job(world, 64)));
 }
 
 #[test]

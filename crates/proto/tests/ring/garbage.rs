@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use tributary_proto::contract::drop_reason::DropReason;
-use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::Rank;
-use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::ring::wire::{self, HEADER_LEN};
 
+use crate::harness::hosts::feed;
 use crate::harness::link::LinkConfig;
 use crate::setup::{at_ms, check_sums, collective, job, ring, submit_all};
 
@@ -51,16 +51,6 @@ fn nonsense() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn drain(machine: &mut dyn Host, now: Time) {
-    let mut buf = vec![0; machine.max_packet_len()];
-    let mut sent = 0;
-    while let Some(transmit) = machine.poll_transmit(now, &mut buf) {
-        sent += 1;
-        assert!(transmit.len <= buf.len() && sent < 10_000, "the machine comes to rest");
-    }
-    while machine.poll_event().is_some() {}
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -92,22 +82,7 @@ proptest! {
             let mut job = job(4, 64);
             job.world = world;
             let mut machine = crate::setup::host(&job, 0);
-            let mut now = Time::ZERO;
-            for op in 0..2 {
-                machine.submit(now, collective(0, op, 1000, Some(at_ms(400)))).unwrap();
-                drain(&mut *machine, now);
-            }
-            for (bytes, from, wait_ms) in &packets {
-                let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::CongestionExperienced };
-                let _ = machine.handle_packet(now, Addr::Worker(Rank(*from)), packet);
-                drain(&mut *machine, now);
-                now += Span::from_millis(wait_ms / 20);
-                if machine.poll_timeout().is_some_and(|due| due <= now) {
-                    machine.handle_timeout(now);
-                    drain(&mut *machine, now);
-                    prop_assert!(machine.poll_timeout().is_none_or(|due| due > now), "no timer stays due");
-                }
-            }
+            feed(&mut *machine, (0..2).map(|op| collective(0, op, 1000, Some(at_ms(400)))), &packets);
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::host::Host;
+use tributary_proto::contract::host::Collective;
 use tributary_proto::contract::ids::Rank;
-use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::Common;
 
-use crate::harness::hosts::{check_sums, collective, submit_all};
+use crate::harness::hosts::{check_sums, collective, feed, submit_all};
 use crate::harness::link::LinkConfig;
 use crate::harness::reduction::{at_ms, host, star};
 use crate::harness::sparse::collective as pairs;
@@ -42,16 +42,6 @@ fn nonsense() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn drain(machine: &mut dyn Host, now: Time) {
-    let mut buf = vec![0; machine.max_packet_len()];
-    let mut sent = 0;
-    while let Some(transmit) = machine.poll_transmit(now, &mut buf) {
-        sent += 1;
-        assert!(transmit.len <= buf.len() && sent < 10_000, "the machine comes to rest");
-    }
-    while machine.poll_event().is_some() {}
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -64,27 +54,12 @@ proptest! {
         for world in [1, 2, 4] {
             let make = if is_sparse { sparse_job } else { dense_job };
             let mut machine = host(&make(world, 64, ALGORITHMS[algorithm]), 0, 0);
-            let mut now = Time::ZERO;
-            for op in 0..2 {
-                let mut brought = match is_sparse {
-                    true => pairs(&[(3, 5i32), (900, 7)], 1000, ReduceOp::Sum),
-                    false => collective(0, op, 1000, None),
-                };
-                brought.deadline = Some(at_ms(400));
-                machine.submit(now, brought).unwrap();
-                drain(&mut *machine, now);
-            }
-            for (bytes, from, wait_ms) in &packets {
-                let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::CongestionExperienced };
-                let _ = machine.handle_packet(now, Addr::Worker(Rank(*from)), packet);
-                drain(&mut *machine, now);
-                now += Span::from_millis(wait_ms / 20);
-                if machine.poll_timeout().is_some_and(|due| due <= now) {
-                    machine.handle_timeout(now);
-                    drain(&mut *machine, now);
-                    prop_assert!(machine.poll_timeout().is_none_or(|due| due > now), "no timer stays due");
-                }
-            }
+            let brought = |op| match is_sparse {
+                true => pairs(&[(3, 5i32), (900, 7)], 1000, ReduceOp::Sum),
+                false => collective(0, op, 1000, None),
+            };
+            let deadline = Some(at_ms(400));
+            feed(&mut *machine, (0..2).map(|op| Collective { deadline, ..brought(op) }), &packets);
         }
     }
 
