@@ -19,17 +19,25 @@ fn start(parent: Option<&RunningSwitch>) -> RunningSwitch {
     RunningSwitch::start(&SwitchOptions { parent: parent.map(RunningSwitch::listen_addr), ..any }).unwrap()
 }
 
-/// Looks at the only job of a switch until it is as wanted.
-fn until(switch: &RunningSwitch, what: &str, wanted: impl Fn(u64, Option<&OperationStatus>) -> bool) {
+/// Looks at the only job of a switch until it is as wanted. What all switches of the job say is printed if it does not come.
+fn until(
+    switch: &RunningSwitch,
+    all: &[&RunningSwitch],
+    what: &str,
+    wanted: impl Fn(u64, Option<&OperationStatus>) -> bool,
+) {
     let start = Instant::now();
+    let status_of = |switch: &RunningSwitch| client::status(switch.listen_addr()).unwrap();
     loop {
-        let status = client::status(switch.listen_addr()).unwrap();
+        let status = status_of(switch);
         if let [job] = &status.jobs[..]
             && wanted(job.collectives, job.operation.as_ref())
         {
             return;
         }
-        assert!(start.elapsed() < PATIENCE, "{what} does not come: {status:#?}");
+        assert!(start.elapsed() < PATIENCE, "{what} does not come to {}: {:#?}", switch.listen_addr(), {
+            all.iter().map(|switch| (switch.listen_addr(), status_of(switch))).collect::<Vec<_>>()
+        });
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -42,6 +50,10 @@ fn late_twice(
     looked_at: &[(&RunningSwitch, &[u16])],
 ) {
     let switches = [first, first, second];
+    let mut all: Vec<&RunningSwitch> = looked_at.iter().map(|(switch, _)| *switch).collect();
+    all.extend(
+        [first, second].into_iter().filter(|below| !looked_at.iter().any(|(seen, _)| std::ptr::eq(*seen, *below))),
+    );
     let connect = |rank: u16| {
         let switch = switches[usize::from(rank)].listen_addr();
         Group::connect(&connect_options(switch, protocol, "late", rank, 3)).unwrap()
@@ -58,7 +70,7 @@ fn late_twice(
         let both: Vec<_> = punctual.iter().map(|group| scope.spawn(move || (sum(group, 100), sum(group, 7)))).collect();
         let expect = |number: u64, elements: u32| {
             for (switch, seen) in looked_at {
-                until(switch, "the operation", |_, operation| {
+                until(switch, &all, "the operation", |_, operation| {
                     operation.is_some_and(|operation| {
                         let begun = [0, 1].into_iter().filter(|rank| seen.contains(rank)).collect::<Vec<u16>>();
                         let not_begun = [2].into_iter().filter(|rank| seen.contains(rank)).collect::<Vec<u16>>();
@@ -76,7 +88,7 @@ fn late_twice(
             rank.join().unwrap();
         }
         for (switch, _) in looked_at {
-            until(switch, "the end", |collectives, operation| collectives == 2 && operation.is_none());
+            until(switch, &all, "the end", |collectives, operation| collectives == 2 && operation.is_none());
         }
     });
 }
