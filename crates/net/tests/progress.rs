@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,7 @@ fn until(
             return;
         }
         assert!(start.elapsed() < PATIENCE, "{what} does not come to {}: {:#?}", switch.listen_addr(), {
-            all.iter().map(|switch| (switch.listen_addr(), status_of(switch))).collect::<Vec<_>>()
+            all.iter().map(|switch| (switch.listen_addr(), status_of(switch))).collect::<BTreeMap<_, _>>()
         });
         thread::sleep(Duration::from_millis(20));
     }
@@ -50,10 +51,7 @@ fn late_twice(
     looked_at: &[(&RunningSwitch, &[u16])],
 ) {
     let switches = [first, first, second];
-    let mut all: Vec<&RunningSwitch> = looked_at.iter().map(|(switch, _)| *switch).collect();
-    all.extend(
-        [first, second].into_iter().filter(|below| !looked_at.iter().any(|(seen, _)| std::ptr::eq(*seen, *below))),
-    );
+    let all: Vec<&RunningSwitch> = looked_at.iter().map(|(switch, _)| *switch).chain([first, second]).collect();
     let connect = |rank: u16| {
         let switch = switches[usize::from(rank)].listen_addr();
         Group::connect(&connect_options(switch, protocol, "late", rank, 3)).unwrap()
