@@ -12,7 +12,7 @@ export PIP_QUIET := 1
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
-.PHONY: help build test test-tools check without-protocol docs page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants handlers soak static wheel clean
+.PHONY: help build test test-build test-tools check without-protocol docs site page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants handlers soak static wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ $(VENV)/.tools: pyproject.toml
 	$(PYTHON) -m pip install --quiet 'maturin>=1.9.4,<2' 'numpy>=1.24'
 	@touch $@
 
-test: build test-tools check without-protocol docs ## Everything that must hold; where PyTorch cannot be installed, all but its tests
+test: test-build test-tools check without-protocol site ## Everything that must hold; where PyTorch cannot be installed, all but its tests
 	cargo test --workspace --quiet
 	# Each bench once: those of the machines stood still for a while, and nobody saw it.
 	cargo test --package tributary-proto --benches --quiet > /dev/null
@@ -38,6 +38,11 @@ test: build test-tools check without-protocol docs ## Everything that must hold;
 	    trap 'echo "left out: the tests of the PyTorch backend, of its conformance and of the examples. $$without"' EXIT; \
 	fi; \
 	$(PYTHON) -m pytest
+
+# With the profile of the tests, whose dependencies are compiled anyway: a build with --release takes five minutes more.
+test-build: $(VENV)/.tools
+	$(VENV)/bin/maturin develop --quiet
+	@echo "built for tests into $(VENV); make build makes the fast program"
 
 check: test-tools ## Formatting, lints and types only
 	cargo fmt --all --check
@@ -59,7 +64,10 @@ $(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
 	    'matplotlib>=3.7' 'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1'
 	@touch $@
 
-docs: build $(VENV)/.docs-tools ## The site: target/site/index.html; a dead link is an error
+docs: build site ## The site: target/site/index.html; a dead link is an error
+
+# Of the program and the package that are in the virtual environment.
+site: $(VENV)/.docs-tools
 	scripts/site $(VENV)
 	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
 	@echo "ready: target/site/index.html"

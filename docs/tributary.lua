@@ -14,6 +14,10 @@ local OPERATORS = {
     [0] = "broadcast", [1] = "sum", [2] = "avg", [3] = "min", [4] = "max", [5] = "prod",
     [6] = "band", [7] = "bor", [8] = "bxor",
 }
+-- Those of the job's own.
+for number = 0, 7 do
+    OPERATORS[128 + number] = "own " .. number
+end
 local PROTOCOLS = {
     [1] = "SwitchML", [2] = "ring", [3] = "Canary", [4] = "parameter servers", [5] = "PANAMA",
     [6] = "ATP", [7] = "PA-ATP", [8] = "Flare", [9] = "SparCML",
@@ -62,6 +66,7 @@ local ADVERT = {
     { "advert.seq", 2, 8, "Sequence of the advert" },
     { "advert.dead", 10, 1, "Dead ports" },
 }
+local PAUSE = { { "pause.micros", 16, 4, "Microseconds without a packet; 0: go on" } }
 local CARRY = {
     { "carry.via", 16, 4, "Switch that it passes first", special = { 0xffffffff, "none" } },
     { "carry.to", 20, 4, "Host that it is for" },
@@ -197,7 +202,7 @@ local function declare(list)
 end
 
 for _, list in ipairs({
-    COMMON, COLLECTIVE, PING, CHALLENGE, PIECE, PROGRESS, HELLO, ADVERT, CARRY, SLOT, REPORT, MISMATCH,
+    COMMON, COLLECTIVE, PING, CHALLENGE, PIECE, PROGRESS, HELLO, ADVERT, CARRY, PAUSE, SLOT, REPORT, MISMATCH,
     RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, SPARCML_DATA, PARTING, CANARY, PANAMA, FLARE, FLARE_SPARSE, ATP,
 }) do
     declare(list)
@@ -285,6 +290,7 @@ local SHARED = {
     [5] = { "RESPONSE", function(tree, tvb) add(tree, tvb, CHALLENGE) end },
     [6] = { "PIECE", function(tree, tvb) add(tree, tvb, PIECE) rest(tree, tvb, 24, fields.payload) end },
     [7] = { "PROGRESS", function(tree, tvb) collective(tree, tvb, 32) add(tree, tvb, PROGRESS) end },
+    [8] = { "PAUSE", function(tree, tvb) add(tree, tvb, PAUSE) end },
 }
 
 -- SwitchML and parameter servers: what comes behind the header.
@@ -382,7 +388,7 @@ local PANAMA_KINDS = {
 }
 for kind, name in pairs({
     [16] = "CONTRIBUTION", [17] = "RESULT", [18] = "LOST", [20] = "QUERY", [21] = "RESEND", [22] = "PASSED", [23] = "GONE",
-    [24] = "SYNC", [25] = "BASE", [26] = "REWIND", [28] = "FIN", [29] = "FINASK", [30] = "FINDONE",
+    [24] = "SYNC", [25] = "BASE", [26] = "REWIND", [28] = "FIN", [29] = "FINASK", [30] = "FINDONE", [31] = "KNOWN",
 }) do
     PANAMA_KINDS[kind] = panama_kind(name, vector_at(38))
 end

@@ -34,6 +34,10 @@ PROGRAMS = {
 
 #: Commands that are not run, by patterns of how they begin, and why not.
 NOT_RUN = {
+    "tributary operator (new|build|check|bench)": "a test of its own types docs/operators.md word by word",
+    r"tributary switch --operators any": "a test of its own types docs/operators.md word by word",
+    r"tributary allreduce .*--op loudest.expr": "a test of its own types docs/operators.md word by word",
+    "tributary sim run loudest.toml": "a test of its own types docs/operators.md word by word",
     "make ": "a target that other tests run, or that runs all tests; that there is such a target is checked",
     "source ": "the tests run inside of .venv",
     "cargo test": "make test runs all of cargo's tests",
@@ -50,9 +54,11 @@ NOT_RUN = {
     "tributary switch --tokens": "tests/test_service.py starts a switch with a file of tokens of its own",
     r"tributary sim sweep \S+ --on": "needs dask's scheduler: tests/test_sim_cluster.py has one",
     "tributary fabric fabric.toml": "the file is the reader's own",
-    "tributary fabric examples/fabric.toml": "crates/cli/tests/namespaces runs fabrics",
+    r"tributary fabric examples/fabric[\w-]*\.toml": "crates/cli/tests/namespaces runs fabrics",
+    "tributary fair": "crates/cli/tests/namespaces runs it, shorter",
     r"tributary reproduce \S+ --vary": "takes minutes; the same without --vary is run",
     r"tributary reproduce \S+ --seeds 1 --set": "takes minutes; another is run with --set",
+    r"tributary reproduce \S+ --full": "takes hours; others are run with small inputs",
     r"tributary reproduce \w+-\w+ \w+-\w+": "takes an hour; crates/sim/tests/reproduce.rs runs each with small inputs",
     "tributary reproduce all": "takes minutes; crates/sim/tests/reproduce.rs runs them all",
 }

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,57 @@ def test_what_has_no_bits_is_refused_in_a_sentence() -> None:
             tributary.panama.reference(arrays, tree, op)
     with pytest.raises(tributary.Unsupported):
         tributary.panama.reference(two, op="median")
+
+
+def averaged(own: int, world: int, switch: str, job: str, partial: str) -> tuple[str, set[float], float | None]:
+    """Average what each rank has one number of; the last rank comes late."""
+    with rank.connect(own, world, switch, job, protocol="panama", options={"partial": partial}) as group:
+        if own == world - 1:
+            time.sleep(1.0)
+        result = group.allreduce(np.full(20_011, 2.0**own, np.float32), op="avg")
+        contributed = group.stats().contributed
+        group.barrier()
+    return rank.digest(result), set(result.tolist()), contributed
+
+
+@pytest.mark.parametrize(("partial", "lacks"), [("14/16", 1), ("15/16", 0), ("off", 0)])
+def test_an_average_lacks_a_late_rank_is_of_those_that_are_in_it_and_the_same_everywhere(
+    ranks: Ranks, daemon: Daemon, job: str, partial: str, lacks: int
+) -> None:
+    world = 6
+    whole = 2**world - 1
+    told = ranks(averaged, world, daemon.address, job, partial)
+    assert len({digest for digest, _, _ in told}) == 1
+    allowed = {float(np.float32(whole / world))}
+    if lacks:
+        allowed |= {float(np.float32((whole - 2**left_out) / (world - lacks))) for left_out in range(world)}
+    for _, values, contributed in told:
+        assert values <= allowed, "an average of a set of ranks that may be"
+        if partial == "off":
+            assert contributed is None
+        else:
+            assert contributed is not None
+            assert (world - lacks) / world <= contributed <= 1.0
+            assert (contributed < 1.0) == bool(lacks), "the late rank is left out"
+
+
+def refused(own: int, world: int, switch: str, job: str) -> float:
+    """Ask for what may not lack ranks: each is refused before anything is sent, and the group goes on."""
+    with rank.connect(own, world, switch, job, protocol="panama", options={"partial": "1/2"}) as group:
+        for dtype, op in [(np.float32, "sum"), (np.float32, "max"), (np.int32, "sum"), (np.int32, "avg")]:
+            with pytest.raises(tributary.Unsupported, match="use op=avg, or leave the option partial out"):
+                group.allreduce(np.ones(4, dtype), op=op)
+        average = group.allreduce(np.ones(4, np.float32), op="avg")
+        group.barrier()
+    return float(average[0])
+
+
+def test_what_may_not_lack_ranks_is_refused_in_a_sentence_and_an_average_still_works(
+    ranks: Ranks, daemon: Daemon, job: str
+) -> None:
+    assert ranks(refused, 2, daemon.address, job) == [1.0, 1.0]
+    with pytest.raises(ValueError, match="partial is 13/16"):
+        rank.connect(0, 1, daemon.address, job, protocol="panama", options={"partial": "13/16"})
 
 
 #: Loses one train of packets in a hundred, and lets one in twenty wait behind the others: on the loopback interface of

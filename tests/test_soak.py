@@ -65,6 +65,15 @@ def test_a_soak_of_seconds_ends_every_job_well_and_leaves_nothing_behind(tmp_pat
     seen = json.loads(out.with_suffix(".json").read_text())
     assert seen["faults"] == []
     assert all(seen["protocols"].values()), seen["protocols"]
-    for what in ("ranks killed", "restarts", "connected anew", "forged packets", "forged requests", "beats"):
+    for what in (
+        "ranks killed",
+        "restarts",
+        "connected anew",
+        "forged packets",
+        "forged requests",
+        "beats",
+        "sparse jobs",
+        "jobs with operators of their own",
+    ):
         assert seen["counts"].get(what, 0) > 0, (what, seen["counts"])
     assert out.with_suffix(".png").stat().st_size > 10_000

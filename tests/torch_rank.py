@@ -25,10 +25,10 @@ INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 BITWISE = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
 
 
-def reductions(rank: int, size: int, meet: str, options: str, in_network: int) -> list[str]:
+def reductions(rank: int, size: int, meet: str, options: str, in_network: int, protocol: str = "auto") -> list[str]:
     """All types and operators; the bits of the results."""
     seen = []
-    with world(rank, size, meet, options=options):
+    with world(rank, size, meet, protocol=protocol, options=options):
         for dtype in FLOATS + INTEGERS:
             exact = datas(size, dtype, 1001).double()
             wants = {

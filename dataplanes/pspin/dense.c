@@ -178,6 +178,7 @@ static inline int meets(struct block *block, uint32_t level, uint32_t place)
 	}
 
 DEFINE_HANDLERS(f32)
+DEFINE_HANDLERS(f16)
 DEFINE_HANDLERS(i32)
 DEFINE_HANDLERS(i16)
 DEFINE_HANDLERS(i8)

@@ -28,7 +28,7 @@
 			*what = *(*value)++;                                                   \
 			uint32_t place = *index & mask, key = keys[place];                     \
 			if (key == (*index | PRESENT)) {                                       \
-				values[place] += *what;                                        \
+				values[place] = plus_##T(values[place], *what);                \
 			} else if (!key) {                                                     \
 				keys[place] = *index | PRESENT;                                \
 				values[place] = *what;                                         \
@@ -49,7 +49,7 @@
 			uint32_t *word = &present[index >> 5], bits = *word;                   \
 			T what = *value++;                                                     \
 			if (bits & bit) {                                                      \
-				values[index] += what;                                         \
+				values[index] = plus_##T(values[index], what);                 \
 			} else {                                                               \
 				*word = bits | bit;                                            \
 				values[index] = what;                                          \
@@ -58,6 +58,7 @@
 	}
 
 DEFINE_PAIRS(f32)
+DEFINE_PAIRS(f16)
 DEFINE_PAIRS(i32)
 DEFINE_PAIRS(i16)
 DEFINE_PAIRS(i8)
@@ -88,6 +89,12 @@ DEFINE_PAIRS(i8)
 #define ADD_i16 ADD_i32
 #define STORE_i16(from) ".insn r 0x23, 5, 0, %[at], %[values], %[" from "]\n"
 
+#define NEXT_f16 NEXT_i16
+#define AT_f16 AT_i16
+#define LOAD_f16 LOAD_i16
+#define ADD_f16 ADD_HALF("%[sum]", "%[sum]", "%[what]")
+#define STORE_f16(from) STORE_i16(from)
+
 #define NEXT_i8 ".insn i 0x0b, 4, %[what], %[value], 1\n"
 #define AT_i8 "mv %[at], %[place]\n"
 #define LOAD_i8 ".insn r 0x03, 7, 0x20, %[sum], %[values], %[at]\n"
@@ -116,7 +123,7 @@ DEFINE_PAIRS(i8)
 				   [key] "=&r"(key), [wanted] "=&r"(wanted), [place] "=&r"(place), [at] "=&r"(at) \
 				 : [end] "r"(end), [keys] "r"(keys), [values] "r"(values), [mask] "r"(mask), \
 				   [present] "r"(PRESENT)                                      \
-				 : "memory");                                                  \
+				 : "memory", "ft0", "ft1");                                    \
 		return key != 0;                                                               \
 	}                                                                                      \
                                                                                                \
@@ -142,10 +149,11 @@ DEFINE_PAIRS(i8)
 				   [sum] "=&" CONSTRAINT(sum), [bits] "=&r"(bits), [bit] "=&r"(bit), \
 				   [is_there] "=&r"(is_there), [word] "=&r"(word), [place] "=&r"(place), [at] "=&r"(at) \
 				 : [end] "r"(end), [present] "r"(present), [values] "r"(values), [first] "r"(FIRST) \
-				 : "memory");                                                  \
+				 : "memory", "ft0", "ft1");                                    \
 	}
 
 DEFINE_PAIRS(f32, "f")
+DEFINE_PAIRS(f16, "r")
 DEFINE_PAIRS(i32, "r")
 DEFINE_PAIRS(i16, "r")
 DEFINE_PAIRS(i8, "r")

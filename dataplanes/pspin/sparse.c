@@ -216,6 +216,7 @@ static void forget(const struct job *job, struct block *block)
 	}
 
 DEFINE_HANDLERS(f32)
+DEFINE_HANDLERS(f16)
 DEFINE_HANDLERS(i32)
 DEFINE_HANDLERS(i16)
 DEFINE_HANDLERS(i8)

@@ -21,10 +21,11 @@ KERNEL void copy_words(uint32_t *restrict to, const uint32_t *restrict from, uin
 	KERNEL void combine_##T(T *restrict sum, const T *restrict in, uint32_t count)     \
 	{                                                                                  \
 		UNROLLED for (uint32_t at = 0; at < count; at++)                           \
-			sum[at] += in[at];                                                 \
+			sum[at] = plus_##T(sum[at], in[at]);                               \
 	}
 
 DEFINE_COMBINE(f32)
+DEFINE_COMBINE(f16)
 DEFINE_COMBINE(i32)
 DEFINE_COMBINE(i16)
 DEFINE_COMBINE(i8)
@@ -37,6 +38,7 @@ DEFINE_COMBINE(i8)
 #define P_SW(from, by, to) ".insn s 0x2b, 2, " from ", " #by "(" to ")\n"
 #define ADD_WORD(sum, a, b) "add " sum ", " a ", " b "\n"
 #define PV_ADD_H(sum, a, b) ".insn r 0x57, 0, 0, " sum ", " a ", " b "\n"
+#define FADD_S(sum, a, b) "fadd.s " sum ", " a ", " b "\n"
 #define PV_ADD_B(sum, a, b) ".insn r 0x57, 1, 0, " sum ", " a ", " b "\n"
 
 KERNEL void copy_words(uint32_t *to, const uint32_t *from, uint32_t words)
@@ -71,29 +73,34 @@ DEFINE_COMBINE(i32, ADD_WORD)
 DEFINE_COMBINE(i16, PV_ADD_H)
 DEFINE_COMBINE(i8, PV_ADD_B)
 
-/* Floats have no access with post-increment, but registers enough for eight elements a round. */
-KERNEL void combine_f32(f32 *sum, const f32 *in, uint32_t count)
-{
-	uint32_t rounds = count / 8;
-	if (rounds)
-		__asm__ volatile(LP_SETUP("%2", 34)
-				 "flw ft0, 0(%0)\n flw ft1, 4(%0)\n flw ft2, 8(%0)\n flw ft3, 12(%0)\n"
-				 "flw ft4, 16(%0)\n flw ft5, 20(%0)\n flw ft6, 24(%0)\n flw ft7, 28(%0)\n"
-				 "flw fa0, 0(%1)\n flw fa1, 4(%1)\n flw fa2, 8(%1)\n flw fa3, 12(%1)\n"
-				 "flw fa4, 16(%1)\n flw fa5, 20(%1)\n flw fa6, 24(%1)\n flw fa7, 28(%1)\n"
-				 "addi %0, %0, 32\n"
-				 "fadd.s fa0, fa0, ft0\n fadd.s fa1, fa1, ft1\n fadd.s fa2, fa2, ft2\n"
-				 "fadd.s fa3, fa3, ft3\n fadd.s fa4, fa4, ft4\n fadd.s fa5, fa5, ft5\n"
-				 "fadd.s fa6, fa6, ft6\n fadd.s fa7, fa7, ft7\n"
-				 "fsw fa0, 0(%1)\n fsw fa1, 4(%1)\n fsw fa2, 8(%1)\n fsw fa3, 12(%1)\n"
-				 "fsw fa4, 16(%1)\n fsw fa5, 20(%1)\n fsw fa6, 24(%1)\n fsw fa7, 28(%1)\n"
-				 "addi %1, %1, 32\n"
-				 : "+r"(in), "+r"(sum) : "r"(rounds)
-				 : "memory", "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7",
-				   "fa0", "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7");
-	for (uint32_t left = count % 8; left; left--)
-		*sum++ += *in++;
-}
+/* Floats have no access with post-increment, but registers enough for eight words a round. */
+#define DEFINE_COMBINE_FLOATS(T, ADD)                                                      \
+	KERNEL void combine_##T(T *sum, const T *in, uint32_t count)                       \
+	{                                                                                  \
+		uint32_t rounds = count / (32 / sizeof(T));                                \
+		if (rounds)                                                                \
+			__asm__ volatile(LP_SETUP("%2", 34)                                \
+				 "flw ft0, 0(%0)\n flw ft1, 4(%0)\n flw ft2, 8(%0)\n flw ft3, 12(%0)\n" \
+				 "flw ft4, 16(%0)\n flw ft5, 20(%0)\n flw ft6, 24(%0)\n flw ft7, 28(%0)\n" \
+				 "flw fa0, 0(%1)\n flw fa1, 4(%1)\n flw fa2, 8(%1)\n flw fa3, 12(%1)\n" \
+				 "flw fa4, 16(%1)\n flw fa5, 20(%1)\n flw fa6, 24(%1)\n flw fa7, 28(%1)\n" \
+				 "addi %0, %0, 32\n"                                       \
+				 ADD("fa0", "fa0", "ft0") ADD("fa1", "fa1", "ft1")         \
+				 ADD("fa2", "fa2", "ft2") ADD("fa3", "fa3", "ft3")         \
+				 ADD("fa4", "fa4", "ft4") ADD("fa5", "fa5", "ft5")         \
+				 ADD("fa6", "fa6", "ft6") ADD("fa7", "fa7", "ft7")         \
+				 "fsw fa0, 0(%1)\n fsw fa1, 4(%1)\n fsw fa2, 8(%1)\n fsw fa3, 12(%1)\n" \
+				 "fsw fa4, 16(%1)\n fsw fa5, 20(%1)\n fsw fa6, 24(%1)\n fsw fa7, 28(%1)\n" \
+				 "addi %1, %1, 32\n"                                       \
+				 : "+r"(in), "+r"(sum) : "r"(rounds)                       \
+				 : "memory", "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", \
+				   "fa0", "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7"); \
+		for (uint32_t left = count % (32 / sizeof(T)); left; left--, sum++)        \
+			*sum = plus_##T(*sum, *in++);                                      \
+	}
+
+DEFINE_COMBINE_FLOATS(f32, FADD_S)
+DEFINE_COMBINE_FLOATS(f16, VFADD_H)
 
 #endif
 #endif

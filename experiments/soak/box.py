@@ -18,11 +18,20 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tributary import _core
+
 #: Seconds after which whatever has not come does not come.
 PATIENCE_S = 90
 
 #: Every so many jobs a rank is killed; no divisor in common with the number of protocols, so that each comes to it.
 KILL_EVERY = 5
+
+#: Of protocols that sum every type and sparse tensors: what jobs sum, how, and which share of it a rank brings.
+TYPES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8")
+OPERATORS = ("sum", "avg", "min", "max")
+DENSITIES = ("0.001", "0.05", "1")
+#: Operators of jobs' own that come along: in any order, in that of a tree, and in that of ranks.
+OWN_OPERATORS = ("maxloc", "xor", "saturating-i8", "log-sum-exp", "matrix-2x2")
 
 #: A lost member is forgotten after so many seconds, so that what it held is seen to be free soon.
 GRACE_S = 5
@@ -34,10 +43,12 @@ class Box:
     def __init__(self, folder: Path, switches: list[str], world: int, pause_s: float) -> None:
         """Start both."""
         self.folder, self.switches, self.world, self.pause_s = folder, switches, world, pause_s
-        (folder / "switch.toml").write_text(f"grace_s = {GRACE_S}.0\n")
+        (folder / "switch.toml").write_text(f'grace_s = {GRACE_S}.0\n[operators]\nallow = "any"\n')
         self.random = random.Random(18)
         self.counts: Counter[str] = Counter()
         self.protocols: Counter[str] = Counter()
+        #: Jobs of any type so far, by protocol.
+        self.turns: Counter[str] = Counter()
         self.faults: list[str] = []
         self.series: dict[str, list[tuple[float, float]]] = {}
         self.steady, self.restarted = self.start(0), self.start(1)
@@ -120,7 +131,7 @@ class Box:
         # The victim falls in the middle of sums without an end.
         iters = 10**8 if kill else self.random.randint(1, 20)
         order = {"switch": self.switches[which], "job": f"churn-{label}", "protocol": protocol, "iters": iters}
-        order |= {"elements": self.random.randint(1, 100_000), "victim": None}
+        order |= {"elements": self.random.randint(1, 100_000), "victim": None, "flags": self.kind(protocol)}
         if kill:
             order |= {"victim": self.random.randrange(self.world), "after_s": self.random.uniform(0.5, 2.0)}
         whole = self.folder / f"order-{label}.json"
@@ -133,7 +144,27 @@ class Box:
         ends = [json.loads(answer.read_text()) for answer in answers]
         for file in (*answers, whole):
             file.unlink()
-        return self.judge(which, f"{protocol}, job {label}", protocol, order["victim"], ends)
+        title = " ".join([f"{protocol}, job {label}", *order["flags"]])
+        return self.judge(which, title, protocol, order["victim"], ends)
+
+    def kind(self, protocol: str) -> list[str]:
+        """What a job sums: in turn sparse tensors, elements of an operator of its own, and dense tensors of any type.
+
+        Of protocols that cannot do the first it is integers; of those that cannot do the second, the others in turn.
+        """
+        if _core.sparse_options(protocol, {}) is None:
+            return ["--dtype", "i32"]
+        dtype, op = self.random.choice(TYPES), self.random.choice(OPERATORS)
+        self.counts["jobs of any type"] += 1
+        self.turns[protocol] += 1
+        turn = self.turns[protocol] % (3 if _core.takes_operators(protocol) else 2)
+        if turn == 0:
+            return ["--dtype", dtype, "--op", op]
+        if turn == 2:
+            self.counts["jobs with operators of their own"] += 1
+            return ["--op", self.random.choice(OWN_OPERATORS)]
+        self.counts["sparse jobs"] += 1
+        return ["--dtype", dtype, "--op", op, "--sparse", self.random.choice(DENSITIES)]
 
     def judge(self, which: int, title: str, protocol: str, victim: int | None, ends: list[dict[str, Any]]) -> None:
         """A job must have ended well, or with a sentence if a rank was killed or its switch may have been."""

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::fabric::crossbar::Crossbar;
 use tributary_net::fabric::own;
-use tributary_net::fabric::wire::{Carry, Hello, hellos, read_hello};
+use tributary_net::fabric::wire::{Carry, Hello, hellos, own_header, pause, read_hello, read_pause};
 use tributary_net::udp::UdpPort;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId};
@@ -24,6 +24,10 @@ pub fn fabric_wire(bytes: &[u8]) {
         again[26..28].copy_from_slice(&bytes[26..28]);
         assert_eq!(again, bytes);
     }
+    if let Some(span) = read_pause(bytes) {
+        let again = pause(own_header(kind::PAUSE, JobKey(7)), span);
+        assert_eq!(again[COMMON_LEN..], bytes[COMMON_LEN..again.len()]);
+    }
     if let Some(hello) = read_hello(bytes) {
         let packets = hellos(JobKey(7), hello.node, hello.ready, hello.adverts.iter());
         assert!(packets.iter().all(|packet| packet.len() <= 1_472), "longer than an ordinary MTU");
@@ -39,17 +43,20 @@ const SPINES: [NodeId; 2] = [NodeId(6), NodeId(7)];
 /// A host of the other leaf.
 const FAR: NodeId = NodeId(2);
 const PORTS: u16 = 4;
-const QUEUE_KIB: u64 = 8;
+const QUEUE_KIB: u64 = 16;
 
 thread_local! {
-    /// The fabric, and a socket that only gives names: nothing is sent.
-    static PLACE: LazyCell<(Arc<FabricLayout>, UdpPort)> = LazyCell::new(|| {
-        let text = format!(
-            "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nqueue_kib = {QUEUE_KIB}\nrate_mbps = 1\n[leaf_spine]\n\
-             leaves = 2\nspines = 2\nhosts_per_leaf = 2\n"
-        );
+    /// A fabric that drops, one that pauses, and a socket that only gives names: nothing is sent.
+    static PLACE: LazyCell<([Arc<FabricLayout>; 2], UdpPort)> = LazyCell::new(|| {
+        let text = |more: &str| {
+            let file = format!(
+                "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nqueue_kib = {QUEUE_KIB}\nrate_mbps = 1\n{more}\n\
+                 [leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n"
+            );
+            Arc::new(FabricFile::parse(&file).expect("it is a fabric"))
+        };
         let udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).expect("the loopback interface is there");
-        (Arc::new(FabricFile::parse(&text).expect("it is a fabric")), udp)
+        ([text(""), text("lossless = true\npause_above_kib = 4")], udp)
     });
 }
 
@@ -61,51 +68,58 @@ fn next(bytes: &mut &[u8], key: JobKey) -> Option<(u8, Vec<u8>)> {
     *bytes = rest;
     let mut packet = packet.to_vec();
     if like % 4 != 3 && packet.len() >= COMMON_LEN {
-        let kind = if like % 4 == 0 { kind::CARRY } else { kind::HELLO };
+        let kind = match like % 8 {
+            0 | 4 => kind::CARRY,
+            6 => kind::PAUSE,
+            _ => kind::HELLO,
+        };
         Common { protocol: 0, kind, job: JobId(0), key }.emit(&mut packet);
     }
     Some((from, packet))
 }
 
-/// A leaf hears any packets from its hosts, its spines and strangers. No queue grows beyond its limit; strangers change
-/// nothing; and when all has been silent for long, no way leads to the other leaf.
-pub fn fabric_switch(mut bytes: &[u8]) {
-    PLACE.with(|place| {
-        let (fabric, udp) = &**place;
-        let mut crossbar = Crossbar::new(fabric.clone(), LEAF, udp);
-        let mut now = Time::ZERO;
-        while let Some((from, mut packet)) = next(&mut bytes, fabric.key()) {
-            now += Span::from_millis(u64::from(from / 8));
-            let host = |node: u8| SocketAddr::new(fabric.nodes[usize::from(node)].address, 4_000);
-            let sender = match from % 8 {
-                node @ 0..3 => host(node),
-                spine @ 3..7 => fabric.udp(SPINES[usize::from(spine % 2)]),
-                _ => "127.78.0.1:4000".parse().expect("it is an address"),
-            };
-            let Ok(common) = Common::parse(&packet) else { continue };
-            let ingress = crossbar.ingress(sender, 1, packet.len());
-            let before = waiting(&crossbar, now);
-            if common.job == JobId(0) {
-                let handled = own::handle(&mut crossbar, now, ingress, &common, &mut packet, Ecn::Capable);
-                if ingress == PortId::UNKNOWN {
-                    assert_eq!(handled, Err(DropReason::NotAMember));
-                    assert_eq!(waiting(&crossbar, now), before, "a stranger has changed something");
-                }
-            } else {
-                let is_switch = (2..PORTS).map(PortId).any(|port| port == ingress);
-                assert_eq!(crossbar.admits(now, ingress, sender, common.job), is_switch, "there is no job");
+/// A leaf hears any packets from its hosts, its spines and strangers. No queue, and no port's room, grows beyond its limit;
+/// strangers change nothing; and when all has been silent for long, no way leads to the other leaf.
+pub fn fabric_switch(bytes: &[u8]) {
+    PLACE.with(|place| place.0.iter().for_each(|fabric| hears(fabric, &place.1, bytes)));
+}
+
+fn hears(fabric: &Arc<FabricLayout>, udp: &UdpPort, mut bytes: &[u8]) {
+    let mut crossbar = Crossbar::new(fabric.clone(), LEAF, udp);
+    let mut now = Time::ZERO;
+    while let Some((from, mut packet)) = next(&mut bytes, fabric.key()) {
+        now += Span::from_millis(u64::from(from / 8));
+        let host = |node: u8| SocketAddr::new(fabric.nodes[usize::from(node)].address, 4_000);
+        let sender = match from % 8 {
+            node @ 0..3 => host(node),
+            spine @ 3..7 => fabric.udp(SPINES[usize::from(spine % 2)]),
+            _ => "127.78.0.1:4000".parse().expect("it is an address"),
+        };
+        let Ok(common) = Common::parse(&packet) else { continue };
+        let ingress = crossbar.ingress(sender, 1, packet.len());
+        let before = waiting(&crossbar, now);
+        if common.job == JobId(0) {
+            let handled = own::handle(&mut crossbar, now, ingress, &common, &mut packet, Ecn::Capable);
+            if ingress == PortId::UNKNOWN {
+                assert_eq!(handled, Err(DropReason::NotAMember));
+                assert_eq!(waiting(&crossbar, now), before, "a stranger has changed something");
             }
-            assert!(waiting(&crossbar, now).iter().all(|&(_, queued)| queued <= QUEUE_KIB << 10));
-            if from % 16 == 0 {
-                crossbar.look(now, false);
-            }
+        } else {
+            let is_switch = (2..PORTS).map(PortId).any(|port| port == ingress);
+            assert_eq!(crossbar.admits(now, ingress, sender, common.job), is_switch, "there is no job");
         }
-        now += Span::from_millis(10_000);
-        crossbar.look(now, false);
-        let unroutable = crossbar.unroutable();
-        crossbar.forward(FAR, b"late", Ecn::NotCapable, 4_000);
-        assert_eq!(crossbar.unroutable(), unroutable + 1, "a way over the dead");
-    });
+        let rooms = if fabric.lossless.is_some() { u64::from(PORTS) + 1 } else { 1 };
+        assert!(waiting(&crossbar, now).iter().all(|&(_, queued)| queued <= (rooms * QUEUE_KIB) << 10));
+        assert!(crossbar.report(now).iter().all(|port| port.room.held_bytes <= QUEUE_KIB << 10));
+        if from % 16 == 0 {
+            crossbar.look(now, false);
+        }
+    }
+    now += Span::from_millis(10_000);
+    crossbar.look(now, false);
+    let unroutable = crossbar.unroutable();
+    crossbar.forward(PortId(0), FAR, b"late", Ecn::NotCapable, 4_000);
+    assert_eq!(crossbar.unroutable(), unroutable + 1, "a way over the dead");
 }
 
 /// Who is alive at each port, and what waits there.

@@ -3,5 +3,7 @@
 
 mod fabric;
 pub mod machines;
+mod operators;
 
 pub use self::fabric::{fabric_switch, fabric_wire};
+pub use self::operators::{operator_changed, operator_expression, operator_module};

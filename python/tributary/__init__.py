@@ -23,6 +23,7 @@ from tributary.errors import (
 )
 from tributary.group import Group, Handle, Memory, connect
 from tributary.info import GroupInfo, GroupStats
+from tributary.operators import Operator
 from tributary.sparse import SparseHandle
 from tributary.switch import Switch
 
@@ -38,6 +39,7 @@ __all__ = [
     "Handle",
     "Memory",
     "Mismatch",
+    "Operator",
     "Pending",
     "RankLost",
     "ServerLost",

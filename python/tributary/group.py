@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from tributary import _core
 from tributary._arrays import Array, Flat, Gathered, check_op
-from tributary.errors import TributaryError
+from tributary.errors import ConfigError, TributaryError
 from tributary.info import GroupInfo, GroupStats
+from tributary.operators import Operator, OwnFlat
 from tributary.sparse import SparseBytes, SparseHandle, sparse_bytes
 
 
@@ -32,7 +33,7 @@ class Memory:
 class Handle:
     """A collective under way. Leave its arrays alone until it is done."""
 
-    def __init__(self, pending: _core.Pending, flat: Flat | Gathered) -> None:
+    def __init__(self, pending: _core.Pending, flat: Flat | Gathered | OwnFlat) -> None:
         self._pending = pending
         self._flat = flat
         self._result: Array | None = None
@@ -70,9 +71,10 @@ class Group:
     that order.
     """
 
-    def __init__(self, core: _core.Group, timeout: float) -> None:
+    def __init__(self, core: _core.Group, timeout: float, operators: Sequence[Operator] = ()) -> None:
         """Made by :func:`connect`."""
         self._core = core
+        self._operators = [operator.sha256 for operator in operators]
         self._timeout = timeout
         self.info = GroupInfo(**core.info())
 
@@ -87,7 +89,7 @@ class Group:
         return self.info.world_size
 
     def allreduce(
-        self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
+        self, x: npt.ArrayLike, op: str | Operator = "sum", out: Array | None = None, timeout: float | None = None
     ) -> Array:
         """Make one array of all ranks', by default their sum, and return it, the same bits on every rank.
 
@@ -98,7 +100,8 @@ class Group:
                 memory layout. Ranks agree on the type and the number of elements; element i in C order meets element i
                 in C order.
             op: "sum", "avg", "min", "max", "prod", and for integers "band", "bor" and "bxor". Integers wrap, and their
-                averages round towards zero.
+                averages round towards zero. Or an :class:`Operator` that the group was connected with; `x` then has
+                elements of its type.
             out: where to put the result; may be `x` itself. A new array of x's layout if None.
             timeout: seconds until the other ranks are given up; the group's if None.
 
@@ -106,12 +109,23 @@ class Group:
         return self.allreduce_async(x, op=op, out=out, timeout=timeout).wait()
 
     def allreduce_async(
-        self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
+        self, x: npt.ArrayLike, op: str | Operator = "sum", out: Array | None = None, timeout: float | None = None
     ) -> Handle:
         """Start :meth:`allreduce` and return at once. Several collectives under way travel back to back."""
+        if isinstance(op, Operator):
+            own = OwnFlat(op, x, out)
+            number = self._number(op)
+            pending = self._core.submit(own.bytes_in, own.bytes_out, own.dtype, number, self._seconds(timeout))
+            return Handle(pending, own)
         flat = Flat(x, out)
         pending = self._core.submit(flat.input, flat.output, flat.dtype, check_op(op), self._seconds(timeout))
         return Handle(pending, flat)
+
+    def _number(self, op: Operator) -> str:
+        """Return what one of the group's own operators is called in it."""
+        if op.sha256 not in self._operators:
+            raise ConfigError(f"the group does not have {op!r}: give connect(..., operators=[op])")
+        return f"own:{self._operators.index(op.sha256)}"
 
     def allreduce_sparse(
         self,
@@ -250,7 +264,7 @@ class Group:
         self,
         source: Memory,
         target: Memory,
-        op: str = "sum",
+        op: str | Operator = "sum",
         kept: tuple[int, int] | None = None,
         root: int | None = None,
         timeout: float | None = None,
@@ -260,7 +274,7 @@ class Group:
         Args:
             source: this rank's elements.
             target: where the elements `kept` of the result come to, first that of `kept[0]`; may be the source's part.
-            op: as for :meth:`allreduce`.
+            op: as for :meth:`allreduce`; the memory of an :class:`Operator`'s elements is of bytes, "u8".
             kept: from the first element that this rank wants to before the second; all if None.
             root: the one rank that gets the result.
             timeout: seconds until the other ranks are given up; the group's if None.
@@ -276,7 +290,7 @@ class Group:
             target.address,
             source.elements,
             source.dtype,
-            check_op(op),
+            self._number(op) if isinstance(op, Operator) else check_op(op),
             self._seconds(timeout),
             (source.owner, target.owner),
             (first, end),
@@ -346,6 +360,7 @@ def connect(
     elements_per_packet: int | None = None,
     slots: int | None = None,
     trees: int | None = None,
+    operators: Sequence[Operator] = (),
 ) -> Group:
     """Join a job and wait for its other members.
 
@@ -362,9 +377,13 @@ def connect(
         elements_per_packet: as many as the path's MTU holds if None.
         slots: the switch's slots for this job; from the bandwidth-delay product if None.
         trees: aggregation trees of a fabric, each over switches of its own; fewer where it has no more. One if None.
+        operators: operators of the job's own, the same on every rank; for "flare". Where one does not commute or
+            associate, the option "reproducible" has the order that it needs unless you choose.
 
     """
     sizes: dict[str, Any] = {"elements_per_packet": elements_per_packet, "slots": slots, "trees": trees}
     given = (options or {}).items()
     chosen = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given}
-    return Group(_core.Group.connect(switch, job, rank, world_size, timeout, protocol, chosen, **sizes), timeout)
+    own = [operator._core for operator in operators]
+    core = _core.Group.connect(switch, job, rank, world_size, timeout, protocol, chosen, **sizes, operators=own)
+    return Group(core, timeout, operators)

@@ -35,6 +35,9 @@ class GroupStats:
     packets_received: int
     #: The share of blocks whose sum was made in the network, 0.0 to 1.0.
     in_network: float
+    #: The share of ranks whose data is in the results, 0.0 to 1.0, of a job whose averages need not wait for all ranks.
+    #: None of any other, and before the first result.
+    contributed: float | None
     #: The expression that the last block was summed by, as a hash in hexadecimal digits: the same in two runs whose
     #: sums have the same bits for the same inputs. None where arrival decides, or the protocol names none.
     order: str | None

@@ -146,12 +146,36 @@ fn a_bench_without_pytorch_says_how_to_get_it_and_measures_the_rest() {
 }
 
 #[test]
+fn two_tenants_take_turns_with_every_way_to_share_a_switch() {
+    if !namespaces() {
+        return;
+    }
+    let words =
+        ["bench", "--tenants", "--quick", "--elements", "20000", "--rate-gbps", "0.5", "--aggregators", "64", "--json"];
+    let report = report(&words);
+    assert_eq!(report["memory_blocks"], 64);
+    let lines = report["lines"].as_array().unwrap();
+    let jobs: Vec<&str> = lines.iter().map(|line| line["job"].as_str().unwrap()).collect();
+    assert_eq!(jobs, ["A", "B"].repeat(4), "{report}");
+    let of = |line: &Value, name: &str| line[name].as_f64().unwrap();
+    for pair in lines.chunks(2) {
+        assert_eq!(pair[0]["way"], pair[1]["way"]);
+        assert!(pair.iter().all(|line| of(line, "goodput_gbps") > 0.0), "{report}");
+        assert!(pair.iter().all(|line| line["held_most"].as_f64().is_none_or(|held| held <= 64.0)), "{report}");
+    }
+    let own: Vec<f64> = lines[..2].iter().map(|line| of(line, "in_network")).collect();
+    assert_eq!(own, [1.0, 1.0], "slots of their own: {report}");
+}
+
+#[test]
 fn a_star_that_cannot_be_is_refused_with_a_sentence() {
     for (words, part) in [
-        (&["bench", "--rate-gbps", "fast"], "'unshaped'"),
+        (&["bench", "--rate-gbps", "fast"][..], "'unshaped'"),
         (&["bench", "--loss-percent", "80"], "percentage from 0 to 50"),
         (&["bench", "--hosts", "1"], "1 is not in 2..=64"),
         (&["bench", "--sparse", "0"], "share of the elements above 0"),
+        (&["bench", "--tenants", "--hosts", "4"], "cannot be used with"),
+        (&["bench", "--tenants", "--aggregators", "8"], "8 is not in 32..=1048576"),
     ] {
         let output = tributary(words);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

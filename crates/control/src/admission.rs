@@ -30,8 +30,8 @@ pub struct Limits {
     pub servers: Vec<Network>,
     /// When silence means absence.
     pub timers: Timers,
-    /// Jobs divide the memory anew as they come and go, where their protocols can.
-    pub divides: bool,
+    /// Where trees are planned, in a fabric: the most that a job may have. `None` where each part of the switch is a tree.
+    pub planned_trees: Option<u16>,
 }
 
 impl Limits {
@@ -54,7 +54,7 @@ impl Limits {
             tenants: BTreeMap::new(),
             servers: Vec::new(),
             timers: Timers::default(),
-            divides: true,
+            planned_trees: None,
         }
     }
 
@@ -66,11 +66,6 @@ impl Limits {
     /// Fewest slots of one job.
     pub fn min_slots(&self) -> u16 {
         least_slots(self.shards)
-    }
-
-    /// True if a job's slots may change while it runs.
-    pub(crate) fn resizes(&self, shape: &JobShape) -> bool {
-        self.divides && shape.protocol.resizes && shape.neighbours == 0
     }
 
     pub(crate) fn quota(&self, name: &JobName) -> Option<&Quota> {
@@ -295,6 +290,7 @@ mod tests {
             children: 4,
             neighbours: 0,
             shards: 2,
+            trees: 1,
             servers: 0,
             options: in_fixed_point(),
         }

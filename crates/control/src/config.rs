@@ -59,9 +59,19 @@ pub struct SwitchConfigFile {
     /// What jobs of certain names may have; the first that fits counts.
     #[serde(default, rename = "quota")]
     pub quotas: Vec<QuotaFile>,
+    /// Which operators of jobs' own the switch serves.
+    pub operators: Option<OperatorsFile>,
     /// What the switch holds for jobs that share its memory, by protocol: `[switches.NAME]`.
     #[serde(default)]
     pub switches: BTreeMap<String, OptionTable>,
+}
+
+/// `[operators]` in the file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperatorsFile {
+    /// `any`, `none`, or hashes with commas between them.
+    pub allow: String,
 }
 
 /// A quota in the file.

@@ -196,6 +196,7 @@ impl Forming {
             children: workers + below,
             neighbours: below + u16::from(self.has_parent),
             shards,
+            trees: 1,
             servers: 0,
             options: first.options.clone(),
         }

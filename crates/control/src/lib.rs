@@ -45,6 +45,6 @@ pub use refusal::Refusal;
 pub use report::{AboveView, JobServerView, JobView, MemberState, MemberView, OfferView, Phase, SwitchView};
 pub use request::JoinRequest;
 pub use servers::{JobServer, ServerOffer, ServerPlace, Servers};
-pub use shares::divide;
+pub use shares::{divide, is_worth_growing};
 pub use tidings::{End, Tiding};
 pub use watch::{Departed, Gone, Suspect, Testimony};

@@ -25,6 +25,8 @@ pub struct JobShape {
     pub neighbours: u16,
     /// Independent parts of the switch.
     pub shards: u16,
+    /// Trees that divide the slots of each part: in a fabric. 1 where each part is a tree.
+    pub trees: u16,
     /// Servers that share the slots in place of the switch's parts; 0 where the switch sums, or nobody.
     pub servers: u16,
     /// What its members have chosen.
@@ -64,6 +66,11 @@ impl JobShape {
         if self.servers > 0 { self.servers } else { self.shards }
     }
 
+    /// True if the job's slots may change while it runs.
+    pub(crate) fn resizes(&self) -> bool {
+        self.protocol.resizes
+    }
+
     /// Bytes that the job occupies in the whole switch, rounded up rather than down: what its protocol's machines take,
     /// and its lines in the switch's tables.
     pub fn bytes(&self) -> u64 {
@@ -87,11 +94,13 @@ impl JobShape {
     pub fn savings(&self) -> String {
         let need = self.bytes();
         let chosen = self.options.to_text();
+        let modules: Vec<_> = self.options.operators().iter().cloned().collect();
         let others = self.protocol.options.specs.iter().flat_map(|spec| {
             let Kind::Choice(words) = spec.kind else { return None };
             let with = |word: &&'static str| {
                 let given = chosen.clone().into_iter().chain([(spec.name.to_owned(), (*word).to_owned())]);
                 let options = self.protocol.options.read(&given.collect()).ok()?;
+                let options = options.provided(&modules);
                 Some((JobShape { options, ..self.clone() }.bytes(), *word))
             };
             // The word that needs the least: of an option with many all others would be noise.
@@ -146,6 +155,7 @@ mod tests {
             children: 4,
             neighbours: 0,
             shards: 1,
+            trees: 1,
             servers: 0,
             options,
         }

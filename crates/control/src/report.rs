@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use tributary_proto::contract::ids::JobId;
+use tributary_proto::contract::operator::Operators;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
@@ -112,6 +113,8 @@ pub struct JobView {
     pub phase: Phase,
     /// What the switch runs for it.
     pub protocol: &'static Protocol,
+    /// The operators of its own.
+    pub operators: Operators,
     /// How many ranks it has when complete.
     pub world: u16,
     /// Slots over all shards; 0 while it forms.

@@ -3,13 +3,13 @@
 
 use crate::memory::JobShape;
 
-/// The fewest slots of a job in each part of the switch: windows begin with two packets, before any result has told what
+/// The fewest slots of a tree of a job: windows begin with two packets, before any result has told what
 /// there is room for.
 const FEWEST: u16 = 2;
 
 /// The fewest slots that a job is given.
 pub(crate) fn least(shape: &JobShape) -> u16 {
-    (FEWEST * shape.parts()).min(shape.slots)
+    FEWEST.saturating_mul(shape.parts()).saturating_mul(shape.trees).min(shape.slots)
 }
 
 /// The same job with other slots.
@@ -51,6 +51,12 @@ pub fn divide(memory: u64, jobs: &[JobShape]) -> Option<Vec<u16>> {
     Some(slots(level))
 }
 
+/// Whether a job that has so many slots is given these, which others have left: half as many again are worth that it begins
+/// anew with them.
+pub fn is_worth_growing(now: u16, then: u16) -> bool {
+    then >= now + now.div_ceil(2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +72,7 @@ mod tests {
             children: 4,
             neighbours: 0,
             shards,
+            trees: 1,
             servers: 0,
             options: protocol.options.defaults(),
         }
@@ -92,6 +99,14 @@ mod tests {
         let slots = divide(1 << 20, &jobs).unwrap();
         let two = divide((1 << 20) - jobs[0].bytes(), &jobs[1..]).unwrap();
         assert_eq!(slots, [8, two[0], two[1]]);
+    }
+
+    #[test]
+    fn each_has_two_packets_in_every_tree_where_trees_divide_what_it_has() {
+        let jobs = vec![JobShape { trees: 4, ..job(64, 1) }; 3];
+        let fewest = taken(&jobs, &[8; 3]);
+        assert_eq!(divide(fewest, &jobs), Some(vec![8; 3]));
+        assert_eq!(divide(fewest - 1, &jobs), None);
     }
 
     #[test]

@@ -50,6 +50,7 @@ fn no_job_holds_more_than_it_is_charged_nor_much_less() {
                         children,
                         neighbours,
                         shards,
+                        trees: 1,
                         servers: 0,
                         options: protocol.options.defaults(),
                     };
@@ -84,6 +85,7 @@ fn switches_below_and_above_are_charged_too() {
             children,
             neighbours,
             shards: 2,
+            trees: 1,
             servers: 0,
             options: protocol.options.defaults(),
         };

@@ -11,6 +11,7 @@ use tributary_control::{
 };
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols;
 
 const RACKS: usize = 2;
 
@@ -23,6 +24,8 @@ struct Tree {
     /// Joins of racks that wait above.
     asked: BTreeMap<Ticket, (usize, JobName, u64)>,
     installed: Vec<BTreeMap<JobId, std::sync::Arc<Plan>>>,
+    /// The slots that each job has now, switch by switch.
+    slots: Vec<BTreeMap<JobId, u16>>,
     /// Racks whose switch is dead.
     dead: BTreeSet<usize>,
 }
@@ -40,6 +43,7 @@ impl Tree {
             answers: BTreeMap::new(),
             asked: BTreeMap::new(),
             installed: vec![BTreeMap::new(); RACKS + 1],
+            slots: vec![BTreeMap::new(); RACKS + 1],
             dead: BTreeSet::new(),
         }
     }
@@ -50,8 +54,12 @@ impl Tree {
     }
 
     fn join(&mut self, rack: usize, request: JoinRequest) -> (usize, Ticket) {
+        self.join_as("job", rack, request)
+    }
+
+    fn join_as(&mut self, job: &str, rack: usize, request: JoinRequest) -> (usize, Ticket) {
         let key = JobKey(self.now.0 + u64::from(request.rank) + 1);
-        let ticket = self.racks[rack].join(self.now, &name("job"), request, key);
+        let ticket = self.racks[rack].join(self.now, &name(job), request, key);
         self.pump();
         (rack, ticket)
     }
@@ -77,11 +85,12 @@ impl Tree {
                 match effect {
                     Effect::Install(plan) => {
                         let id = plan.config.job;
+                        self.slots[RACKS].insert(id, plan.slots);
                         self.installed[RACKS].insert(id, plan);
                         self.above.installed(self.now, id, Ok(()));
                     }
-                    Effect::Resize(..) => panic!("slots of jobs in levels never change"),
-                    Effect::Remove(id) => drop(self.installed[RACKS].remove(&id)),
+                    Effect::Resize(id, slots) => drop(self.slots[RACKS].insert(id, slots)),
+                    Effect::Remove(id) => self.forget(RACKS, id),
                     Effect::Answer { ticket, admitted } => self.answer_below(ticket, admitted),
                     Effect::Ascend { .. } | Effect::Descend { .. } => panic!("nothing is above"),
                 }
@@ -102,11 +111,12 @@ impl Tree {
         match effect {
             Effect::Install(plan) => {
                 let id = plan.config.job;
+                self.slots[rack].insert(id, plan.slots);
                 assert!(self.installed[rack].insert(id, plan).is_none(), "id {id} is in use");
                 self.racks[rack].installed(self.now, id, Ok(()));
             }
-            Effect::Resize(..) => panic!("slots of jobs in levels never change"),
-            Effect::Remove(id) => drop(self.installed[rack].remove(&id)),
+            Effect::Resize(id, slots) => drop(self.slots[rack].insert(id, slots)),
+            Effect::Remove(id) => self.forget(rack, id),
             Effect::Answer { ticket, admitted } => drop(self.answers.insert((rack, ticket), admitted)),
             Effect::Ascend { name, question, ranks, most_slots, switches } => {
                 let addr = format!("10.9.0.{}:17777", rack + 1).parse().unwrap();
@@ -129,6 +139,11 @@ impl Tree {
                 let _ = self.above.leave_switch(self.now, &name, job, key, wid, lost);
             }
         }
+    }
+
+    fn forget(&mut self, switch: usize, id: JobId) {
+        self.installed[switch].remove(&id);
+        self.slots[switch].remove(&id);
     }
 
     fn answer_below(&mut self, ticket: Ticket, admitted: Admitted) {
@@ -195,6 +210,34 @@ fn any_partition_is_one_job_with_one_id_key_and_pool() {
             assert_eq!(plan.ranks_below(), here);
         }
     }
+}
+
+/// What a job's members agree on is what it may ever have; each switch gives it the part that it has for it now.
+#[test]
+fn jobs_that_divide_memory_divide_that_of_every_switch_by_itself() {
+    let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).expect("one of them does");
+    let wish = |rank, incarnation| JoinRequest {
+        protocol,
+        options: protocol.options.defaults(),
+        suggested_slots: 1_024,
+        ..request(rank, 2, incarnation)
+    };
+    let (large, small) = (Limits::new(64 * MIB, 1), Limits::new(MIB, 1));
+    let mut tree = Tree::new(large.clone(), [large, small]);
+    let ids: Vec<JobId> = (1..=4)
+        .map(|job| {
+            let first = tree.join_as(&format!("job{job}"), 0, wish(0, job));
+            tree.join_as(&format!("job{job}"), 1, wish(1, job));
+            let plan = tree.answers[&first].clone().unwrap();
+            assert_eq!(plan.config.slots, 1_024, "job {job}");
+            plan.config.job
+        })
+        .collect();
+    let slots = |tree: &Tree, switch: usize| -> Vec<u16> { ids.iter().map(|id| tree.slots[switch][id]).collect() };
+    assert_eq!([slots(&tree, RACKS), slots(&tree, 0)], [vec![1_024; 4], vec![1_024; 4]]);
+    let divided = slots(&tree, 1);
+    assert!(divided.iter().all(|&own| own == divided[0] && own > 8 && own < 512), "{divided:?}");
+    assert!(tree.racks[1].memory_used() <= MIB && tree.racks[1].memory_used() > MIB * 9 / 10);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use harness::{MIB, World, name, request};
 use tributary_control::{Client, JoinRequest, Limits, Plan, Quota, Share};
+use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::protocols;
 
@@ -110,12 +111,34 @@ fn a_quota_is_divided_among_the_jobs_that_it_names() {
 }
 
 #[test]
-fn jobs_in_fabrics_keep_the_slots_that_they_were_given() {
-    let mut world = World::with(Limits { divides: false, ..Limits::new(MIB, 2) });
-    let first = start(&mut world, "first", 1);
-    let held = world.slots[&first.config.job];
-    assert_eq!(held, first.config.slots);
-    let tickets: Vec<_> = (0..2).map(|rank| world.join("second", wish(rank, 2, 77))).collect();
-    assert_eq!(world.slots[&first.config.job], held);
-    drop(tickets);
+fn jobs_over_planned_trees_divide_the_memory_and_each_tree_has_two_packets() {
+    let mut world = World::with(Limits { planned_trees: Some(9), ..Limits::new(256 << 10, 1) });
+    let mut plans = Vec::new();
+    let refusal = loop {
+        let count = plans.len() as u8;
+        let ticket = world.join(&format!("job{count}"), wish(0, 1, u64::from(count)));
+        match world.answer(ticket) {
+            Ok(plan) => plans.push(plan),
+            Err(_) => break world.refusal(ticket),
+        }
+        assert!(world.control.memory_used() <= 256 << 10);
+        assert!(world.slots.values().all(|&slots| slots >= 8), "four trees: {:?}", world.slots);
+    };
+    assert!(plans.len() >= 3, "{} jobs", plans.len());
+    assert!(refusal.1.contains("256.0 KiB"), "{}", refusal.1);
+}
+
+/// The control plane was started anew: it knows what each has and what each may have.
+#[test]
+fn jobs_that_were_there_before_divide_the_memory_with_those_that_come() {
+    let mut before = World::with(Limits { planned_trees: Some(4), ..Limits::new(MIB, 1) });
+    let old = start(&mut before, "old", 1);
+    let mut world = World::with(Limits { planned_trees: Some(4), ..Limits::new(MIB, 1) });
+    let config = JobConfig { trees: 4, slots: old.slots, ..old.config.clone() };
+    let (name, workers) = (name("old"), old.workers.clone());
+    world.slots.insert(config.job, config.slots);
+    world.control.adopt(world.now, &name, old.protocol, config, old.config.slots, workers);
+    let new = start(&mut world, "new", 2);
+    assert!(world.control.memory_used() <= MIB && world.control.memory_used() > MIB * 9 / 10);
+    assert_eq!(world.slots[&old.config.job], world.slots[&new.config.job]);
 }

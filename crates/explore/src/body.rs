@@ -16,6 +16,8 @@ pub enum Body {
         submitted: u8,
         /// Those of them that are complete.
         completed: u8,
+        /// Hashes of their results, where those may lack ranks; 0 where not.
+        digests: Vec<u64>,
     },
     /// A switch's for one job.
     Switch(Box<dyn Switch>),
@@ -26,15 +28,18 @@ pub enum Body {
 impl Body {
     /// A rank's machine before its first collective.
     pub fn host(machine: Box<dyn Host>) -> Body {
-        Body::Host { machine, submitted: 0, completed: 0 }
+        Body::Host { machine, submitted: 0, completed: 0, digests: Vec::new() }
     }
 
     /// The same in the same state; `None` of a machine that cannot be copied.
     pub fn fork(&self) -> Option<Body> {
         Some(match self {
-            Body::Host { machine, submitted, completed } => {
-                Body::Host { machine: machine.state()?.fork(), submitted: *submitted, completed: *completed }
-            }
+            Body::Host { machine, submitted, completed, digests } => Body::Host {
+                machine: machine.state()?.fork(),
+                submitted: *submitted,
+                completed: *completed,
+                digests: digests.clone(),
+            },
             Body::Switch(machine) => Body::Switch(machine.state()?.fork()),
             Body::Shared(machine) => Body::Shared(machine.shared_state()?.fork()),
         })
@@ -53,7 +58,8 @@ impl Body {
     pub fn fingerprint(&self, now: Time) -> Option<Fingerprint> {
         let mut hasher = StateHasher::default();
         match self {
-            Body::Host { machine, submitted, completed } => {
+            Body::Host { machine, submitted, completed, digests } => {
+                digests.iter().for_each(|&digest| hasher.word(digest));
                 hasher.word(u64::from(*submitted) << 8 | u64::from(*completed));
                 machine.state()?.hash_state(&mut hasher);
             }

@@ -124,7 +124,13 @@ impl Bounds {
     /// What each collective is.
     pub fn spec(&self) -> Spec {
         let bytes = 4 * u32::from(Bounds::ELEMENTS_PER_PACKET);
-        Spec::allreduce(self.blocks * (bytes / self.dtype.size() as u32).max(1), self.dtype, ReduceOp::Sum)
+        let op = if self.quorum().is_some() { ReduceOp::Avg } else { ReduceOp::Sum };
+        Spec::allreduce(self.blocks * (bytes / self.dtype.size() as u32).max(1), self.dtype, op)
+    }
+
+    /// The fewest ranks that a result may be over; `None` if none may lack any.
+    pub fn quorum(&self) -> Option<u16> {
+        self.protocol.options.quorum(&self.options, self.ranks)
     }
 
     /// Says what keeps this from being a world, if anything does.

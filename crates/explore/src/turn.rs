@@ -44,6 +44,8 @@ pub struct Outcome {
     pub wrong: Option<String>,
     /// A sum that the rank was told of.
     pub completed: bool,
+    /// A hash of it, where it may lack ranks.
+    pub digest: u64,
 }
 
 /// A machine in one state.
@@ -108,7 +110,9 @@ impl Machine {
         let mut body = self.body.fork().expect("it was hashed, so it can be copied");
         let mut turn = Turn { site, node, now, bench, outcome: Outcome::default() };
         match &mut body {
-            Body::Host { machine, submitted, completed } => turn.host(&mut **machine, submitted, completed, input),
+            Body::Host { machine, submitted, completed, digests } => {
+                turn.host(&mut **machine, (submitted, completed, digests), input);
+            }
             Body::Switch(machine) => turn.switch(&mut **machine, input),
             Body::Shared(machine) => turn.switch(&mut **machine, input),
         }
@@ -128,7 +132,12 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    fn host(&mut self, machine: &mut dyn Host, submitted: &mut u8, completed: &mut u8, input: &Input<'_>) {
+    fn host(
+        &mut self,
+        machine: &mut dyn Host,
+        (submitted, completed, digests): (&mut u8, &mut u8, &mut Vec<u64>),
+        input: &Input<'_>,
+    ) {
         match input {
             Input::Submit => self.submit(machine, submitted),
             Input::Timeout => machine.handle_timeout(self.now),
@@ -142,6 +151,7 @@ impl Turn<'_> {
         self.settle(machine, *completed);
         if self.outcome.completed {
             *completed += 1;
+            digests.push(self.outcome.digest);
             if *completed == self.site.bounds.collectives {
                 machine.finish(self.now);
                 self.settle(machine, *completed);
@@ -152,7 +162,11 @@ impl Turn<'_> {
     fn submit(&mut self, machine: &mut dyn Host, submitted: &mut u8) {
         let rank = self.site.rank_at(self.node).expect("only ranks submit");
         let (spec, roster) = (self.site.bounds.spec(), self.bench.roster.clone());
-        let tensor = Box::new(FingerprintTensor::new(spec, roster, rank.0, u64::from(*submitted)));
+        let tensor = FingerprintTensor::new(spec, roster, rank.0, u64::from(*submitted));
+        let tensor = Box::new(match self.site.bounds.quorum() {
+            Some(least) => tensor.in_part(least),
+            None => tensor,
+        });
         *submitted += 1;
         if let Err(error) = machine.submit(self.now, Collective { tensor, deadline: None }) {
             self.outcome.wrong = Some(format!("rank {rank} cannot submit: {error}"));
@@ -203,6 +217,7 @@ impl Turn<'_> {
                 let tensor = tensor.downcast::<FingerprintTensor>().expect("the tensor that was submitted");
                 let found = tensor.verification();
                 self.outcome.completed = true;
+                self.outcome.digest = tensor.digest();
                 if !found.is_complete() {
                     let wrong = "not the sum of one contribution of each rank";
                     self.outcome.wrong = Some(format!(

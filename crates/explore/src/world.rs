@@ -6,6 +6,7 @@ use std::rc::Rc;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
+use crate::body::Body;
 use crate::bounds::{Bounds, BoundsError};
 use crate::fingerprint::{Fingerprint, StateHasher, mixed};
 use crate::flight::Flight;
@@ -240,6 +241,21 @@ impl World {
         self.turn(site, flight.next[usize::from(hop)], &Input::Packet(flight), machines)
     }
 
+    /// The result that a rank has just got is not that of another rank.
+    fn disagreement(&self, site: &Site, node: NodeId) -> Option<String> {
+        let digests = |node: NodeId| match &self.nodes[node.index()].machine.as_ref()?.body {
+            Body::Host { digests, .. } => Some(digests),
+            Body::Switch(_) | Body::Shared(_) => None,
+        };
+        let own = digests(node)?;
+        let last = own.len().checked_sub(1)?;
+        let differs = |&other: &NodeId| {
+            digests(other).and_then(|digests| digests.get(last)).is_some_and(|digest| *digest != own[last])
+        };
+        let other = self.machines().map(|(node, _)| node).find(differs)?;
+        Some(format!("{} has another result of collective {last} than {}", site.name(node), site.name(other)))
+    }
+
     fn turn(&mut self, site: &Site, node: NodeId, input: &Input<'_>, machines: &mut Machines) -> Outcome {
         let Node { machine, waited } = &mut self.nodes[node.index()];
         // Who has no machine takes what comes and does nothing.
@@ -247,6 +263,9 @@ impl World {
         let (next, mut outcome) = machine.turn(site, node, *waited, input, &mut machines.bench);
         (*machine, *waited) = (machines.keep(next), Span::ZERO);
         self.flights.extend(std::mem::take(&mut outcome.sent).into_iter().map(Rc::new));
+        if outcome.completed && outcome.wrong.is_none() {
+            outcome.wrong = self.disagreement(site, node);
+        }
         outcome
     }
 }

@@ -77,6 +77,7 @@ static LIARS: Protocol = Protocol {
     },
     switch: None,
     resizes: false,
+    replants: false,
     recompute: None,
     shared: None,
     server: None,

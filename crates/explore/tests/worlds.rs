@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use tributary_explore::{Bounds, Exploration, explore, replay};
-use tributary_proto::contract::protocol::Placement;
+use tributary_numeric::DType;
+use tributary_proto::contract::options::Kind;
+use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 
 /// Of larger worlds the nearest states are looked at, so many of them.
@@ -71,4 +73,30 @@ fn three_ranks_sum_over_switches_in_levels_or_among_themselves() {
         bounds.leaves = if bounds.protocol.placement == Placement::Hosts { 0 } else { 2 };
     };
     worlds(racks).for_each(|bounds| drop(nothing_is_wrong(&bounds)));
+}
+
+/// The protocol's world of so many ranks whose results need not wait for one of them, if it has such jobs.
+fn partial(protocol: &'static Protocol, ranks: u16) -> Option<Bounds> {
+    let words = protocol.options.specs.iter().filter_map(|spec| match spec.kind {
+        Kind::Choice(words) => Some(words.iter().map(|word| [(spec.name.to_owned(), (*word).to_owned())].into())),
+        _ => None,
+    });
+    let options = words.flatten().map(|given| protocol.options.read(&given).expect("it is one of its words"));
+    let options = options.into_iter().find(|options| protocol.options.quorum(options, ranks) == Some(ranks - 1))?;
+    Some(Bounds { options, ranks, dtype: DType::F32, ..Bounds::small(protocol) })
+}
+
+#[test]
+fn results_that_lack_ranks_are_the_same_on_all_whatever_is_lost_and_whoever_is_late() {
+    let mut explored = 0;
+    for bounds in protocols::ALL.iter().filter_map(|protocol| partial(protocol, 2)) {
+        for (losses, duplicates, timeouts) in [(1, 0, 1), (2, 0, 0), (0, 1, 1)] {
+            let most_states = 2 * NEAREST;
+            let bounds = Bounds { blocks: 1, losses, duplicates, timeouts, most_states, ..bounds.clone() };
+            let exploration = nothing_is_wrong(&bounds);
+            assert!(exploration.progress.ends > 0, "no run of {bounds:?} came to its end");
+            explored += 1;
+        }
+    }
+    assert!(explored > 0, "no protocol has results that may lack ranks");
 }

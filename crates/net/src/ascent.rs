@@ -107,7 +107,10 @@ impl Ascender {
                 spawn_blocking(move || {
                     let path = Path::to(above.addr()).ok();
                     let ranks = ranks.into_iter().map(|(rank, waited)| rank_body(capped(rank, path), waited));
-                    let body = SwitchJoinBody { ranks: ranks.collect(), ..body };
+                    let mut body = SwitchJoinBody { ranks: ranks.collect(), ..body };
+                    for rank in &mut body.ranks {
+                        body.modules = std::mem::take(&mut rank.join.modules);
+                    }
                     above.join(&name, &body, timeout)
                 })
             };
@@ -143,6 +146,7 @@ impl Ascender {
             question: number,
             shards,
             most_slots,
+            modules: Vec::new(),
             ranks: Vec::new(),
             switches: std::iter::once(&own).chain(&switches).map(Place::new).collect(),
         };

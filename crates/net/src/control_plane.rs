@@ -8,6 +8,7 @@ mod above;
 mod addresses;
 mod alibi;
 mod books;
+mod faults;
 mod looks;
 mod members;
 mod operator;
@@ -24,17 +25,20 @@ use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tributary_control::{
     Admitted, Control, Effect, JobName, JoinRequest, Limits, Refusal, Suspect, SwitchJoin, Testimony, Ticket,
 };
+use tributary_operators::Library;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::Time;
 
 use self::above::{News, WatchesAbove};
 use self::books::Books;
 pub(crate) use self::books::{Account, Totals};
+use self::faults::Faults;
 pub(crate) use self::members::OpenWatch;
 pub(crate) use self::shards::{Shard, Sighting, Sightings, used_by};
 use crate::ascent::{Ascender, Question, Said};
 use crate::clock::{Clock, duration};
 use crate::pool_size;
+use crate::shard::JobInstall;
 use crate::token::Token;
 
 struct State {
@@ -59,6 +63,9 @@ pub(crate) struct ControlPlane {
     news_from_above: tokio::sync::Mutex<Option<UnboundedReceiver<(JobId, News)>>>,
     /// What has happened since the start.
     books: Mutex<Books>,
+    /// The operators that jobs bring.
+    library: Arc<Library>,
+    faults: Mutex<Faults>,
 }
 
 /// Each takes some sockets of this process.
@@ -114,7 +121,19 @@ impl ControlPlane {
             watches_above,
             news_from_above: tokio::sync::Mutex::new(news_from_above),
             books: Mutex::default(),
+            library: Arc::default(),
+            faults: Mutex::default(),
         }
+    }
+
+    /// The same with the operators that this switch serves.
+    pub fn serving(self, library: Arc<Library>) -> ControlPlane {
+        ControlPlane { library, ..self }
+    }
+
+    /// The operators that this switch serves.
+    pub fn library(&self) -> Arc<Library> {
+        Arc::clone(&self.library)
     }
 
     /// The control API of the switch above.
@@ -231,7 +250,8 @@ impl ControlPlane {
         let mut adopted = 0;
         for shard in &self.shards {
             for (name, job) in shard.found().come().await.unwrap_or_default() {
-                self.state().control.adopt(self.now(), &name, job.protocol, job.config, job.members);
+                let JobInstall { protocol, config, most_slots, members, .. } = job;
+                self.state().control.adopt(self.now(), &name, protocol, config, most_slots, members);
                 adopted += 1;
             }
         }
@@ -290,10 +310,14 @@ impl ControlPlane {
     }
 
     fn hear_news(&self, id: JobId, news: News) {
+        if let News::Broken(sentence) = news {
+            return self.note_fault(id, sentence);
+        }
         let mut state = self.state();
         match news {
             News::Stands(stands) => state.control.watching_above(self.now(), id, stands),
             News::Departed(gone) => state.control.told_above(id, gone),
+            News::Broken(_) => unreachable!("it was noted"),
             News::Forgotten => state.control.forgotten_above(self.now(), id),
         }
     }
@@ -312,7 +336,8 @@ impl ControlPlane {
             self.note_tidings();
             let Some(effect) = self.state().control.poll_effect() else {
                 if let Some(watches) = &self.watches_above {
-                    watches.keep(&self.state().control);
+                    let faults = self.faults().clone();
+                    watches.keep(&self.state().control, &faults);
                 }
                 self.departures.send_replace(());
                 return;

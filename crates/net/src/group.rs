@@ -10,6 +10,7 @@ mod engine;
 mod error;
 mod explain;
 mod link;
+mod nic;
 mod options;
 mod outlook;
 mod pending;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::metric::Metric;
 use tributary_proto::contract::tensor::{Primitive, Spec};
 
 pub use self::error::{ConnectError, GroupError};
@@ -205,6 +207,11 @@ impl Group {
     /// What was counted since the group was connected.
     pub fn stats(&self) -> Result<GroupStats, GroupError> {
         self.shared.stats()
+    }
+
+    /// What the protocol measures of its own here now, as its windows: gauges, under the same names at any time.
+    pub fn metrics(&self) -> Result<Vec<Metric>, GroupError> {
+        self.shared.metrics()
     }
 
     /// What the group is.

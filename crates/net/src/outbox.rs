@@ -67,6 +67,11 @@ impl<const LANES: usize> Outbox<LANES> {
         std::mem::take(&mut self.new_peers)
     }
 
+    /// The packet that the machine has written there, which leaves another way.
+    pub fn written(&self, len: usize) -> &[u8] {
+        &self.memory[self.end..self.end + len]
+    }
+
     /// Takes the packet that the machine has written there; full runs leave at once.
     pub fn push(&mut self, transmit: &Transmit, addresses: &Addresses, udp: &mut UdpPort) {
         self.told_switch |= matches!(transmit.to, Addr::Switch(_) | Addr::Node(_));
@@ -86,7 +91,8 @@ impl<const LANES: usize> Outbox<LANES> {
     }
 }
 
-fn send(to: Addr, run: &Run, memory: &[u8], addresses: &Addresses, udp: &mut UdpPort) {
+/// Sends a run to whom it is for.
+pub fn send(to: Addr, run: &Run, memory: &[u8], addresses: &Addresses, udp: &mut UdpPort) {
     // What every switch on the way handles goes to the first one.
     let to = if let Addr::Node(_) = to { Addr::Switch(TreeId(0)) } else { to };
     let to = addresses.get(&to).expect("machines send to the shards, workers and servers of their job");

@@ -11,7 +11,7 @@ use tributary_proto::contract::protocol::Protocol;
 /// The fastest link that a pool is made for, where the link does not tell its speed.
 const FASTEST_LINK_BITS_PER_S: u64 = 100_000_000_000;
 /// As much is under way on the fastest of short paths: with less, threads sleep and wake each other all the time; with
-/// more, nothing fits the caches of switch and worker (docs/performance.md has the measurements).
+/// more, nothing fits the caches of switch and worker (docs/performance-driver.md has the measurements).
 const SHORT_PATH_BYTES: u64 = 750_000;
 /// Fewer slots than this fill no runs of segments.
 const FEWEST: u64 = 64;

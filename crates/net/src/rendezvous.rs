@@ -81,6 +81,8 @@ pub struct FabricAnswer {
     pub trees: Vec<WorkerPlace>,
     /// Switches of some tree pass partial results on to each other.
     pub levels: bool,
+    /// Where nothing may be lost: the rate of this worker's cable, which it keeps to.
+    pub lossless_bits_per_s: Option<u64>,
 }
 
 /// Why a join failed: one sentence for the person who started the worker.

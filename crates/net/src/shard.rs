@@ -50,14 +50,18 @@ pub struct ShardOptions {
 pub struct JobInstall {
     /// The protocol that the job runs.
     pub protocol: &'static Protocol,
-    /// Id, key, world, slots (over all shards), elements per packet, number of shards.
+    /// Id, key, world, slots that the switch has for it now (over all shards), elements per packet, number of shards.
     pub config: JobConfig,
+    /// The slots that its members have agreed on: the most that it may ever have.
+    pub most_slots: u16,
     /// The UDP address of each child of the switch, by its `wid`.
     pub members: Vec<SocketAddr>,
     /// The switch's address that each child takes packets from, by its `wid`.
     pub asked_at: Vec<IpAddr>,
     /// Who is behind each child.
     pub below: Vec<Below>,
+    /// Where the job's servers are that are processes of their own, if its packets pass the switch on the way to them.
+    pub servers: Vec<SocketAddr>,
     /// Aggregation trees, if some rank insists on a number: for fabrics.
     pub trees: Option<u16>,
     /// The switch above: the address of its shard of the same number, and the `wid` of this switch there.
@@ -73,8 +77,9 @@ impl JobInstall {
         asked_at: IpAddr,
     ) -> JobInstall {
         let below = Below::workers(members.len() as u16);
-        let asked_at = vec![asked_at; members.len()];
-        JobInstall { protocol, config, members, asked_at, below, trees: None, parent: None }
+        let (asked_at, most_slots) = (vec![asked_at; members.len()], config.slots);
+        let servers = Vec::new();
+        JobInstall { protocol, config, most_slots, members, asked_at, below, servers, trees: None, parent: None }
     }
 }
 

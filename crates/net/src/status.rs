@@ -6,9 +6,11 @@ mod trees;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::metric::{Metric, MetricValue};
+use tributary_proto::contract::operator::{Operator, Operators};
 
 pub use self::trees::{OrderStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus};
 
@@ -119,6 +121,18 @@ pub struct PortStatus {
     pub tx_drops: u64,
     /// Packets that were marked.
     pub tx_marks: u64,
+    /// How often the other end was told to pause, in a lossless fabric.
+    #[serde(default)]
+    pub pauses_given: u64,
+    /// How often the other end had this port pause.
+    #[serde(default)]
+    pub pauses_taken: u64,
+    /// Bytes that came in here and wait in the switch, in a lossless fabric.
+    #[serde(default)]
+    pub held_bytes: u64,
+    /// The most that ever did.
+    #[serde(default)]
+    pub peak_held_bytes: u64,
     /// Packets that came in.
     pub rx_packets: u64,
     /// UDP payload bytes that came in.
@@ -239,6 +253,9 @@ pub struct JobStatus {
     pub state: String,
     /// What the switch runs for it.
     pub protocol: String,
+    /// The operators of its own, by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operators: Vec<OperatorStatus>,
     /// Seconds since its first rank came (while it forms) or its members were told.
     pub age_s: f64,
     /// How many ranks it has when complete.
@@ -300,6 +317,27 @@ pub struct JobStatus {
     /// Why it can never go on: a tree has lost a switch or a cable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
+}
+
+/// An operator of a job's own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperatorStatus {
+    /// Its name.
+    pub name: String,
+    /// The hash of its module.
+    pub sha256: String,
+}
+
+impl OperatorStatus {
+    /// Those of a job.
+    pub(crate) fn all(operators: &Operators) -> Vec<OperatorStatus> {
+        let of = |operator: &Arc<dyn Operator>| OperatorStatus {
+            name: operator.name().to_owned(),
+            sha256: operator.hash().to_string(),
+        };
+        operators.iter().map(of).collect()
+    }
 }
 
 /// One member.

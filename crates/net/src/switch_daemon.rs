@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tributary_control::tokens::{Tenant, Tokens};
 use tributary_control::{Limits, Network, Quota, Share, Timers};
+use tributary_operators::{Allowed, Library};
 use tributary_proto::contract::ids::TreeId;
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::switch_options;
@@ -43,6 +44,8 @@ pub struct SwitchOptions {
     pub timers: Timers,
     /// What jobs of some protocols share, protocol by protocol.
     pub switch_options: switch_options::SwitchOptions,
+    /// Which operators of jobs' own it serves.
+    pub operators: Allowed,
     /// Bytes of receive buffer to ask the kernel for, for each shard.
     pub receive_buffer: usize,
     /// Bytes of send buffer to ask the kernel for, for each shard.
@@ -71,6 +74,7 @@ impl SwitchOptions {
             servers: limits.servers,
             timers: limits.timers,
             switch_options: switch_options::SwitchOptions::defaults(Defaults::Real),
+            operators: Allowed::Any,
             receive_buffer: SOCKET_BUFFER,
             send_buffer: SOCKET_BUFFER,
         }
@@ -91,7 +95,7 @@ impl SwitchOptions {
             tenants: self.tenants().map(|tenant| (tenant.name.clone(), tenant.share)).collect(),
             servers: self.servers.clone(),
             timers: self.timers,
-            divides: true,
+            planned_trees: None,
         }
     }
 
@@ -198,7 +202,7 @@ impl RunningSwitch {
                 ControlPlane::below(limits, shards, listen, parent, incarnation, token)
             }
         };
-        let plane = Arc::new(plane);
+        let plane = Arc::new(plane.serving(Arc::new(Library::new(options.operators.clone()))));
         let server = HttpServer::start(Arc::clone(&plane), &options.access(), tcp, http).map_err(system)?;
         tracing::info!(%listen, parent = ?options.parent, shards = options.shards, memory_bytes = options.memory_bytes, "switch started");
         Ok(RunningSwitch { listen, http: http_addr, server, plane })

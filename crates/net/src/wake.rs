@@ -54,6 +54,11 @@ pub fn wait(socket: BorrowedFd<'_>, waker: &Waker, timeout: Option<Duration>) ->
     Ready { packets: fds[0].revents != 0, woken: fds[1].revents != 0 }
 }
 
+/// Sleeps until the socket is readable, or the time is over.
+pub fn wait_readable(socket: BorrowedFd<'_>, timeout: Duration) {
+    poll(&mut [entry(socket, libc::POLLIN)], Some(timeout));
+}
+
 /// Sleeps until the socket has room to send, or the time is over.
 pub fn wait_writable(socket: BorrowedFd<'_>, timeout: Duration) {
     poll(&mut [entry(socket, libc::POLLOUT)], Some(timeout));

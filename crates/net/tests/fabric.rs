@@ -5,7 +5,8 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use support::{PATIENCE, connect_options};
@@ -21,9 +22,14 @@ use tributary_proto::protocols;
 
 /// A leaf with the host, and the seat above it. `number` keeps tests that run at the same time apart.
 fn fabric(number: u8, secret: &str) -> Arc<FabricLayout> {
+    fabric_with(number, secret, "")
+}
+
+/// The same with more keys.
+fn fabric_with(number: u8, secret: &str, keys: &str) -> Arc<FabricLayout> {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(
-        "secret = \"{secret}\"\nseat = \"top\"\nnetwork = \"127.77.{number}.0\"\nport = {}\n\
+        "secret = \"{secret}\"\nseat = \"top\"\nnetwork = \"127.77.{number}.0\"\nport = {}\n{keys}\
          [graph]\nhosts = [\"here\", \"away\"]\nswitches = [\"leaf\", \"top\"]\n\
          links = [[\"here\", \"leaf\"], [\"away\", \"top\"], [\"leaf\", \"top\"]]\n\
          [addresses]\nhere = \"127.0.0.1\"\n",
@@ -45,7 +51,7 @@ fn until(switch: &RunningFabricSwitch, what: &str, wanted: impl Fn(&SwitchStatus
             return;
         }
         assert!(start.elapsed() < PATIENCE, "{what} does not come: {status:#?}");
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -156,7 +162,7 @@ fn a_tree_whose_switch_was_started_again_is_told_to_its_ranks() {
             Err(error) => break error.to_string(),
             Ok(()) => assert!(start.elapsed() < PATIENCE, "the rank is not told"),
         }
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     };
     let wanted = "tree 0 of job \"alone\" ran through leaf, which was started again without its sums; connect again";
     assert!(error.contains(wanted), "{error}");
@@ -206,6 +212,72 @@ fn a_seat_that_is_started_again_finds_the_running_job_and_forms_new_ones() {
     let next = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).unwrap();
     assert_eq!(client::status(leaf.udp_addr()).unwrap().jobs[0].id, Some(2), "ids do not come back soon");
     drop(next);
+}
+
+/// What a job's packets say that there is room for is what it is charged for, also after others have come.
+#[test]
+fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_sum() {
+    const JOBS: usize = 8;
+    let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).expect("one of them does");
+    let fabric = fabric_with(7, "0123456789abcdef", "memory_mib = 1\nqueue_kib = 4096\n");
+    let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
+    until(&leaf, "a greeting", ready);
+    let (all_run, looked) = (Barrier::new(JOBS + 1), Barrier::new(JOBS + 1));
+    let sum = |group: &Group| {
+        for round in 0..20 {
+            let mut data: Vec<i32> = (round..round + 50_003).collect();
+            group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+            assert!(data.iter().copied().eq(round..round + 50_003));
+        }
+    };
+    thread::scope(|scope| {
+        for job in 0..JOBS {
+            let (leaf, all_run, looked, sum) = (&leaf, &all_run, &looked, &sum);
+            scope.spawn(move || {
+                let own = connect_options(leaf.udp_addr(), protocol, &format!("job{job}"), 0, 1);
+                let group = Group::connect(&own).unwrap();
+                sum(&group);
+                all_run.wait();
+                looked.wait();
+                sum(&group);
+            });
+        }
+        all_run.wait();
+        let [here, seat] = [&leaf, &top].map(|switch| client::status(switch.udp_addr()).unwrap());
+        looked.wait();
+        let slots: Vec<u16> = seat.jobs.iter().map(|job| job.slots).collect();
+        assert!(slots.len() == JOBS && slots.iter().all(|&own| own == slots[0]), "{slots:?}");
+        let held: u64 = seat.jobs.iter().map(|job| job.memory_bytes).sum();
+        assert!(held <= 1 << 20 && held > 900 << 10, "{held} bytes");
+        for job in &here.jobs {
+            assert_eq!(job.trees[0].switches[0].order.as_ref().unwrap().wnd_cap, slots[0], "{}", job.name);
+            assert!(!job.drops.contains_key("overflow"), "{:?}", job.drops);
+        }
+    });
+}
+
+#[test]
+fn a_job_that_does_not_fit_beside_the_least_parts_of_others_is_refused_in_a_sentence() {
+    let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).expect("one of them does");
+    let keys = "memory_mib = 1\nqueue_kib = 4096\nelements_per_packet = 9000\n";
+    let fabric = fabric_with(8, "0123456789abcdef", keys);
+    let (leaf, _top) = (start(&fabric, "leaf"), start(&fabric, "top"));
+    until(&leaf, "a greeting", ready);
+    let mut groups = Vec::new();
+    let refused = loop {
+        let own = connect_options(leaf.udp_addr(), protocol, &format!("job{}", groups.len()), 0, 1);
+        match Group::connect(&own) {
+            Ok(group) => groups.push(group),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!((2..64).contains(&groups.len()), "{} jobs", groups.len());
+    assert!(refused.contains("1.0 MiB") && refused.contains("wait until another job ends"), "{refused}");
+    for group in &groups {
+        let mut data: Vec<i32> = (0..20_003).collect();
+        group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+        assert!(data.iter().copied().eq(0..20_003));
+    }
 }
 
 #[test]

@@ -36,6 +36,7 @@ fn record() -> impl Strategy<Value = Vec<u8>> {
     let body = prop_oneof![
         (Just(1u8), hello()),
         (Just(0u8), carry()),
+        (Just(6u8), any::<u32>().prop_map(|micros| micros.to_be_bytes().to_vec())),
         (any::<u8>(), vec(any::<u8>(), 0..60)),
         (Just(3u8), Just([0x54, 0x42, 1, 0, 2, 0, 0].to_vec())),
     ];

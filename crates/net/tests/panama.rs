@@ -125,6 +125,38 @@ fn in_levels_all_ranks_have_the_same_bits_and_sums_are_rounded_once() {
     assert!(sums[0] == reference(DType::F32, ReduceOp::Sum, &vectors, &tree).unwrap());
 }
 
+#[test]
+fn where_averages_may_lack_ranks_nothing_else_is_done_and_who_is_late_is_told_of() {
+    let switch = LocalSwitch::start(2);
+    let adjust = |options: &mut ConnectOptions| {
+        speak(options, &PROTOCOL);
+        let half = [("partial".to_owned(), "1/2".to_owned())].into();
+        options.options = PROTOCOL.options.read(&half).unwrap();
+    };
+    let shares = on_every_rank(&switch, "partial", 2, adjust, |group, rank| {
+        let mut data = input(rank, 10_000);
+        let refused = [
+            group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap_err(),
+            group.broadcast(&mut data, 0, PATIENCE).unwrap_err(),
+        ];
+        for error in refused.map(|error| error.to_string()) {
+            assert!(error.contains("use op=avg, or leave the option partial out"), "{error}");
+        }
+        if rank == 1 {
+            thread::sleep(Duration::from_millis(700));
+        }
+        let mut data = vec![f32::from(rank); 10_000];
+        group.allreduce_in_place(&mut data, ReduceOp::Avg, PATIENCE).unwrap();
+        assert!(data.iter().all(|one| [0.0, 0.5, 1.0].contains(one)), "an average of whoever was there");
+        group.allreduce_in_place::<f32>(&mut [], ReduceOp::Sum, PATIENCE).unwrap();
+        (data, group.stats().unwrap().host.contributed())
+    });
+    assert!(shares[0].0 == shares[1].0, "both have the same results");
+    for (_, contributed) in &shares {
+        assert!(contributed.is_some_and(|share| (0.5..1.0).contains(&share)), "{contributed:?}");
+    }
+}
+
 fn at(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectOptions {
     let chosen = connect_options(switch.listen_addr(), &PROTOCOL, job, rank, world);
     ConnectOptions { elements_per_packet: Some(358), ..chosen }
@@ -179,6 +211,47 @@ fn eight_jobs_divide_a_small_switch_while_they_sum_and_nothing_overflows() {
                 job.trees.iter().map(|tree| tree.switches[0].order.as_ref().unwrap().wnd_cap).collect();
             assert_eq!(caps, [slots[0] / 2; 2], "what results say is what the job is charged for");
         }
+    });
+}
+
+/// The rack's switch is small, the root is not: each divides its own memory, and results say the least room on the way.
+#[test]
+fn in_levels_each_switch_divides_its_own_memory_while_jobs_sum() {
+    const JOBS: usize = 4;
+    let start = |parent: Option<&RunningSwitch>, memory_bytes| {
+        let any = SwitchOptions::new("127.0.0.1:0".parse().unwrap());
+        let parent = parent.map(RunningSwitch::listen_addr);
+        RunningSwitch::start(&SwitchOptions { memory_bytes, shards: 1, parent, ..any }).unwrap()
+    };
+    let root = start(None, 64 << 20);
+    let racks = [start(Some(&root), 64 << 20), start(Some(&root), 1 << 20)];
+    let (all_run, looked) = (Barrier::new(2 * JOBS + 1), Barrier::new(2 * JOBS + 1));
+    let sum = |group: &mut Group, rank: u16| {
+        for _ in 0..10 {
+            let mut data = input(rank, 50_003);
+            group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+            assert!(bytes(&data) == expected(2, 50_003));
+        }
+    };
+    thread::scope(|scope| {
+        for (job, rank) in (0..JOBS).flat_map(|job| [(job, 0), (job, 1)]) {
+            let (rack, all_run, looked, sum) = (&racks[usize::from(rank)], &all_run, &looked, &sum);
+            scope.spawn(move || {
+                let mut group = Group::connect(&at(rack, &format!("job{job}"), rank, 2)).unwrap();
+                sum(&mut group, rank);
+                all_run.wait();
+                looked.wait();
+                sum(&mut group, rank);
+            });
+        }
+        all_run.wait();
+        let seen = client::status(racks[1].listen_addr()).unwrap();
+        looked.wait();
+        let slots: Vec<u16> = seen.jobs.iter().map(|job| job.slots).collect();
+        assert!(slots.len() == JOBS && slots.iter().all(|&own| own == slots[0] && own >= 8), "{slots:?}");
+        let held: u64 = seen.jobs.iter().map(|job| job.memory_bytes).sum();
+        assert!(held <= 512 << 10 && held > 400 << 10, "one client has half: {held} bytes");
+        assert!(seen.jobs.iter().all(|job| !job.drops.contains_key("overflow")));
     });
 }
 

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::connect_options;
+use support::{connect_options, sum_many_sizes};
 use tributary_net::challenge;
 use tributary_net::client::{self, HttpRendezvous};
 use tributary_net::group::{ConnectOptions, Group, GroupError};
@@ -51,20 +51,6 @@ fn on_every_rank(switch: &RunningSwitch, job: &str, world: u16, work: impl Fn(Gr
     });
 }
 
-/// Sums of many sizes, one after the other, that must be exact.
-fn sum(group: &Group, rank: u16) {
-    let world = i32::from(group.info().world);
-    for elements in [1, 1_000, 200_000] {
-        let mut data: Vec<i32> = (0..elements).map(|at| at * (i32::from(rank) + 1)).collect();
-        group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
-        let all = world * (world + 1) / 2;
-        assert!(data.iter().zip(0..).all(|(&sum, at)| sum == at * all), "{elements} elements");
-        let mut floats = vec![f32::from(rank) + 0.5; elements as usize];
-        group.allreduce_in_place(&mut floats, ReduceOp::Avg, PATIENCE).unwrap();
-        assert!(floats.iter().all(|&avg| avg == (world - 1) as f32 / 2.0 + 0.5));
-    }
-}
-
 /// Waits until the switch's state is as wanted.
 fn until(switch: &RunningSwitch, what: &str, wanted: impl Fn(&SwitchStatus) -> bool) -> SwitchStatus {
     let start = Instant::now();
@@ -91,7 +77,7 @@ fn servers_on_offer_sum_for_several_jobs_at_once_and_give_them_up_when_they_end(
             scope.spawn(move || {
                 on_every_rank(switch, job, world, |group, rank| {
                     met.wait();
-                    sum(&group, rank);
+                    sum_many_sizes(&group, rank, PATIENCE);
                     assert_eq!(group.info().slots % 3, 0);
                     if rank == 0 {
                         let status = client::status(switch.listen_addr()).unwrap();
@@ -114,7 +100,7 @@ fn without_servers_each_worker_is_one_besides() {
     let switch = switch();
     for world in [1, 4] {
         on_every_rank(&switch, &format!("{world}"), world, |group, rank| {
-            sum(&group, rank);
+            sum_many_sizes(&group, rank, PATIENCE);
             assert_eq!(group.info().slots % world, 0);
         });
     }
@@ -132,7 +118,7 @@ fn a_server_that_ends_is_told_on_every_rank_by_name_and_the_next_job_does_withou
     let ending = std::sync::Mutex::new(Some(first));
     let met = Barrier::new(2);
     on_every_rank(&switch, "bereft", 2, |group, rank| {
-        sum(&group, rank);
+        sum_many_sizes(&group, rank, PATIENCE);
         met.wait();
         if rank == 0 {
             ending.lock().unwrap().take().unwrap().stop();
@@ -146,9 +132,9 @@ fn a_server_that_ends_is_told_on_every_rank_by_name_and_the_next_job_does_withou
         }
         met.wait();
     });
-    on_every_rank(&switch, "next", 2, |group, rank| sum(&group, rank));
+    on_every_rank(&switch, "next", 2, |group, rank| sum_many_sizes(&group, rank, PATIENCE));
     drop(second);
-    on_every_rank(&switch, "alone", 2, |group, rank| sum(&group, rank));
+    on_every_rank(&switch, "alone", 2, |group, rank| sum_many_sizes(&group, rank, PATIENCE));
 }
 
 #[test]
@@ -160,7 +146,7 @@ fn a_switch_that_is_started_again_finds_its_servers() {
     let second = RunningSwitch::start(&SwitchOptions::new(listen)).unwrap();
     let addr = server.udp_addr();
     until(&second, "the server again", |status| status.switch.servers.iter().any(|server| server.addr == addr));
-    on_every_rank(&second, "a", 2, |group, rank| sum(&group, rank));
+    on_every_rank(&second, "a", 2, |group, rank| sum_many_sizes(&group, rank, PATIENCE));
 }
 
 #[test]

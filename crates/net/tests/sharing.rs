@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{LocalSwitch, PATIENCE, connect_options, speak};
+use support::{LocalSwitch, PATIENCE, connect_options, speak, switch_with};
 use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group, GroupStats};
 use tributary_net::shard::JobInstall;
@@ -16,9 +16,8 @@ use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{JobId, JobKey, PortSet};
-use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::{protocols, switch_options};
+use tributary_proto::protocols;
 
 /// The protocols whose jobs share memory.
 fn sharing() -> impl Iterator<Item = &'static Protocol> {
@@ -33,16 +32,6 @@ fn with_aggregators() -> impl Iterator<Item = &'static Protocol> {
 
 fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
-}
-
-/// A switch of two shards whose protocols have so many aggregators.
-fn switch_with(aggregators: u32) -> RunningSwitch {
-    let mut given = switch_options::Given::new();
-    for protocol in with_aggregators() {
-        switch_options::add(&mut given, &format!("{}.aggregators={aggregators}", protocol.name)).unwrap();
-    }
-    let switch_options = switch_options::SwitchOptions::read(&given, Defaults::Real).unwrap();
-    RunningSwitch::start(&SwitchOptions { shards: 2, switch_options, ..SwitchOptions::new(any_port()) }).unwrap()
 }
 
 fn options(switch: &RunningSwitch, protocol: &'static Protocol, job: &str, rank: u16, world: u16) -> ConnectOptions {
@@ -117,7 +106,7 @@ fn nothing_held(status: &SwitchStatus) -> bool {
 
 #[test]
 fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size_and_nothing_stays_held() {
-    let switch = switch_with(4096);
+    let switch = switch_with(with_aggregators(), 4096);
     for protocol in sharing() {
         for world in [1, 2, 3, 8] {
             on_ranks(&switch, protocol, protocol.name, world, |group, rank| {
@@ -132,7 +121,7 @@ fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size_and_nothing_stay
 
 #[test]
 fn floats_have_the_same_bits_on_every_rank() {
-    let switch = switch_with(4096);
+    let switch = switch_with(with_aggregators(), 4096);
     for protocol in sharing() {
         let sums = on_ranks(&switch, protocol, protocol.name, 4, |group, rank| {
             let mut data: Vec<f32> = (0..100_003).map(|i| (i as f32 * 0.37 + f32::from(rank)).sin()).collect();
@@ -147,7 +136,7 @@ fn floats_have_the_same_bits_on_every_rank() {
 fn with_room_for_all_blocks_the_switch_sums_and_with_room_for_none_servers_do() {
     for protocol in with_aggregators() {
         for (aggregators, in_network) in [(1 << 14, true), (0, false)] {
-            let switch = switch_with(aggregators);
+            let switch = switch_with(with_aggregators(), aggregators);
             let shares = on_ranks(&switch, protocol, "room", 4, |group, rank| {
                 sum(group, rank, 4, 100_003);
                 stats(group).host
@@ -170,7 +159,7 @@ fn with_room_for_all_blocks_the_switch_sums_and_with_room_for_none_servers_do() 
 #[test]
 fn two_jobs_share_one_aggregator_and_both_are_served() {
     for protocol in with_aggregators() {
-        let switch = switch_with(1);
+        let switch = switch_with(with_aggregators(), 1);
         thread::scope(|scope| {
             for job in ["one", "other"] {
                 let switch = &switch;
@@ -185,7 +174,7 @@ fn two_jobs_share_one_aggregator_and_both_are_served() {
 
 #[test]
 fn members_are_heard_while_their_job_stands_still() {
-    let switch = switch_with(16);
+    let switch = switch_with(with_aggregators(), 16);
     for protocol in sharing() {
         on_ranks(&switch, protocol, "idle", 2, |group, rank| {
             sum(group, rank, 2, 10);
@@ -202,7 +191,7 @@ fn members_are_heard_while_their_job_stands_still() {
 
 #[test]
 fn in_levels_such_jobs_are_refused_with_a_sentence() {
-    let root = switch_with(16);
+    let root = switch_with(with_aggregators(), 16);
     let parent = Some(root.listen_addr());
     let rack = RunningSwitch::start(&SwitchOptions { parent, ..SwitchOptions::new(any_port()) }).unwrap();
     for protocol in sharing() {

@@ -106,10 +106,18 @@ pub enum ReduceOp {
     Bor = 7,
     /// The bitwise exclusive or of integers.
     Bxor = 8,
+    /// One of the job's own operators, by its number there, on elements that are opaque: bytes ([`DType::U8`]), as many
+    /// for each element as the operator says.
+    Own(u8) = 128,
 }
 
 impl ReduceOp {
-    /// Every operator, in the order of its code.
+    /// Operators that a job may have of its own.
+    pub const MOST_OWN: u8 = 8;
+    /// The code of the first of them.
+    const FIRST_OWN: u8 = 128;
+
+    /// Every operator but a job's own, in the order of its code.
     pub const ALL: [ReduceOp; 8] = [
         ReduceOp::Sum,
         ReduceOp::Avg,
@@ -135,6 +143,22 @@ impl ReduceOp {
             ReduceOp::Band => "band",
             ReduceOp::Bor => "bor",
             ReduceOp::Bxor => "bxor",
+            ReduceOp::Own(_) => "own",
+        }
+    }
+
+    /// The code on the wire.
+    pub const fn code(self) -> u8 {
+        match self {
+            ReduceOp::Sum => 1,
+            ReduceOp::Avg => 2,
+            ReduceOp::Min => 3,
+            ReduceOp::Max => 4,
+            ReduceOp::Prod => 5,
+            ReduceOp::Band => 6,
+            ReduceOp::Bor => 7,
+            ReduceOp::Bxor => 8,
+            ReduceOp::Own(number) => ReduceOp::FIRST_OWN + number,
         }
     }
 
@@ -145,15 +169,21 @@ impl ReduceOp {
 
     /// True where the operator has a meaning for elements of this type.
     pub const fn takes(self, dtype: DType) -> bool {
-        dtype.is_integer() || !self.is_bitwise()
+        match self {
+            ReduceOp::Own(_) => matches!(dtype, DType::U8),
+            _ => dtype.is_integer() || !self.is_bitwise(),
+        }
     }
 
     /// The operator with this code on the wire.
     pub fn from_code(code: u8) -> Option<ReduceOp> {
-        ReduceOp::ALL.into_iter().find(|op| *op as u8 == code)
+        match code.checked_sub(ReduceOp::FIRST_OWN) {
+            Some(number) => (number < ReduceOp::MOST_OWN).then_some(ReduceOp::Own(number)),
+            None => ReduceOp::ALL.into_iter().find(|op| op.code() == code),
+        }
     }
 
-    /// The operator with this short name.
+    /// The operator with this short name; a job's own have none.
     pub fn from_name(name: &str) -> Option<ReduceOp> {
         ReduceOp::ALL.into_iter().find(|op| op.name() == name)
     }
@@ -161,7 +191,10 @@ impl ReduceOp {
 
 impl fmt::Display for ReduceOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            ReduceOp::Own(number) => write!(f, "job's operator {number}"),
+            _ => f.write_str(self.name()),
+        }
     }
 }
 
@@ -183,12 +216,17 @@ mod tests {
             assert_eq!(DType::from_name(dtype.name()), Some(dtype));
         }
         for (at, op) in ReduceOp::ALL.into_iter().enumerate() {
-            assert_eq!(op as usize, at + 1, "{op}");
-            assert_eq!(ReduceOp::from_code(op as u8), Some(op));
+            assert_eq!(usize::from(op.code()), at + 1, "{op}");
+            assert_eq!(ReduceOp::from_code(op.code()), Some(op));
             assert_eq!(ReduceOp::from_name(op.name()), Some(op));
         }
         assert_eq!((DType::from_code(0), DType::from_code(10)), (None, None));
         assert_eq!((ReduceOp::from_code(0), ReduceOp::from_code(9)), (None, None));
+        for number in 0..ReduceOp::MOST_OWN {
+            let own = ReduceOp::Own(number);
+            assert_eq!((own.code(), ReduceOp::from_code(own.code())), (128 + number, Some(own)));
+        }
+        assert_eq!(ReduceOp::from_code(128 + ReduceOp::MOST_OWN), None);
     }
 
     #[test]

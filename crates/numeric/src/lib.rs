@@ -15,7 +15,7 @@ pub mod lanes;
 mod non_finite;
 mod number;
 mod operator;
-mod prefetch;
+pub mod prefetch;
 mod scale;
 
 pub use buffer::Lanes;

@@ -1,8 +1,14 @@
-//! Asks the processor for the memory behind a block.
+//! Asks the processor for memory before it is needed.
 //!
-//! Blocks are worked on in order, but three of them in turn, far from each other in the tensor, and packets in between:
+//! *The memory behind a block.* Blocks are worked on in order, but three of them in turn, far from each other in the tensor, and packets in between:
 //! more streams than the processor's own prefetchers follow. Each of their beginnings would be waited for.
+//!
+//! *A value* ([`first_line`], [`whole`]). A simulator of a thousand hosts knows which host's state it needs next, and that
+//! state is in no inner cache.
 #![allow(unsafe_code)]
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Fetched at most: further inside a block the processor sees by itself where it leads.
 const MOST_BYTES: usize = 2048;
@@ -13,11 +19,7 @@ const SHORT_BLOCKS_BETWEEN: usize = 2;
 #[inline(always)]
 pub(crate) fn behind<T>(block: &[T]) {
     #[cfg(target_arch = "x86_64")]
-    for_each_line(block, |line| {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch of any address is allowed: it never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
-    });
+    for_each_line(block, line);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = block;
 }
@@ -35,6 +37,33 @@ pub(crate) fn behind_to_write<T>(block: &[T]) {
     let _ = block;
 }
 
+/// Fetches the cache line in which a value begins. Changes nothing that a program can see.
+#[inline(always)]
+pub fn first_line<T: ?Sized>(value: &T) {
+    line(std::ptr::from_ref(value).cast());
+}
+
+/// Fetches all cache lines of a value.
+#[inline(always)]
+pub fn whole<T: ?Sized>(value: &T) {
+    let start = std::ptr::from_ref(value).cast::<i8>();
+    for at in (0..size_of_val(value)).step_by(LINE) {
+        line(start.wrapping_add(at));
+    }
+}
+
+#[inline(always)]
+fn line(place: *const i8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch of any address is allowed: it never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
 /// The cache lines of a later block, or of its beginning.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
@@ -42,7 +71,7 @@ fn for_each_line<T>(block: &[T], fetch: impl Fn(*const i8)) {
     let len = size_of_val(block);
     let between = if len <= MOST_BYTES { SHORT_BLOCKS_BETWEEN * len } else { 0 };
     let later = block.as_ptr_range().end.cast::<i8>().wrapping_add(between);
-    for at in (0..len.min(MOST_BYTES)).step_by(64) {
+    for at in (0..len.min(MOST_BYTES)).step_by(LINE) {
         fetch(later.wrapping_add(at));
     }
 }

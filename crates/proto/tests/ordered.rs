@@ -364,3 +364,37 @@ fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
         }
     }
 }
+
+/// The same tree by recursion, of vectors that need not be there: a place without one is bypassed.
+fn reference_of_some(vectors: &[Option<Vec<u8>>], combine: &Combine) -> Option<Vec<u8>> {
+    if let [vector] = vectors {
+        return vector.as_ref().map(|vector| reference(std::slice::from_ref(vector), combine));
+    }
+    let (left, right) = vectors.split_at(vectors.len().next_power_of_two() / 2);
+    let (left, right) = (reference_of_some(left, combine), reference_of_some(right, combine));
+    let (Some(mut lanes), Some(right)) = (left.clone(), right.clone()) else { return left.or(right) };
+    (combine.merge)(&mut lanes, &right);
+    Some(lanes)
+}
+
+proptest! {
+    #[test]
+    fn what_has_come_of_a_block_is_combined_along_the_same_tree(
+        children in 1usize..80, seed in any::<u64>(), elements in 1usize..20, which in 0usize..4
+    ) {
+        let combine = combines()[which];
+        let mut order: Vec<usize> = (0..children).collect();
+        order.sort_by_key(|&child| (child as u64 + 1).wrapping_mul(seed | 1));
+        order.truncate(1 + (seed >> 32) as usize % children);
+        let mut accumulator = begun(combine, children, 3, elements);
+        let mut some = vec![None; children];
+        for &child in &order {
+            let vector = vector(combine, child, elements);
+            accumulator.add(1, child, &vector);
+            some[child] = Some(vector);
+        }
+        accumulator.close(1);
+        let right = reference_of_some(&some, combine).expect("one is there");
+        prop_assert_eq!(&accumulator.result(1)[..right.len()], &right[..], "{:?} of {}", order, children);
+    }
+}

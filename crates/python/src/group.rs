@@ -16,6 +16,7 @@ use tributary_proto::contract::tensor::{Primitive, Spec};
 use crate::arrays::{bytes_of, memory};
 use crate::connect::connect_interruptibly;
 use crate::errors;
+use crate::operator::{self, Operator};
 use crate::pending::{Flight, Pending};
 use crate::protocol::{dtype_named, named, op_named};
 use crate::sparse::{Brought, SparseSum};
@@ -40,7 +41,10 @@ struct Inner {
 impl Group {
     #[staticmethod]
     #[pyo3(
-        signature = (switch, job, rank, world_size, timeout, protocol, options, elements_per_packet=None, slots=None, trees=None)
+        signature = (
+            switch, job, rank, world_size, timeout, protocol, options, elements_per_packet=None, slots=None, trees=None,
+            operators=Vec::new()
+        )
     )]
     #[allow(clippy::too_many_arguments)] // They are Python's.
     fn connect(
@@ -55,8 +59,11 @@ impl Group {
         elements_per_packet: Option<u16>,
         slots: Option<u16>,
         trees: Option<u16>,
+        operators: Vec<PyRef<'_, Operator>>,
     ) -> PyResult<Group> {
         let protocol = named(protocol)?;
+        let operators = operator::shared(&operators);
+        let options = operator::options(protocol, options, &operators)?;
         let options = ConnectOptions {
             switch: tributary_cli::parse_switch(switch).map_err(PyValueError::new_err)?,
             job: job.to_string(),
@@ -64,7 +71,11 @@ impl Group {
             world: world_size,
             timeout: errors::seconds(timeout)?,
             protocol,
-            options: protocol.options.read(&options).map_err(|error| PyValueError::new_err(error.to_string()))?,
+            options: protocol
+                .options
+                .read(&options)
+                .map_err(|error| PyValueError::new_err(error.to_string()))?
+                .provided(&operators),
             elements_per_packet,
             slots,
             trees,
@@ -259,6 +270,7 @@ impl Group {
         dict.set_item("retransmissions", stats.host.retransmissions)?;
         dict.set_item("packets_received", stats.host.packets_received)?;
         dict.set_item("in_network", stats.in_network())?;
+        dict.set_item("contributed", stats.host.contributed())?;
         dict.set_item("order", stats.host.order.map(|order| format!("{order:08x}")))?;
         dict.set_item("drops", drops)?;
         Ok(dict)

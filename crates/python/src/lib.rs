@@ -5,6 +5,7 @@ mod arrays;
 mod connect;
 mod errors;
 mod group;
+mod operator;
 mod pending;
 mod protocol;
 mod recompute;
@@ -36,8 +37,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(protocol::check_options, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::refusal, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::sparse_options, module)?)?;
+    module.add_function(wrap_pyfunction!(protocol::takes_operators, module)?)?;
     module.add_function(wrap_pyfunction!(recompute::recompute, module)?)?;
     module.add_class::<group::Group>()?;
+    module.add_class::<operator::Operator>()?;
     module.add_class::<pending::Pending>()?;
     module.add_class::<sparse::SparseSum>()?;
     module.add_class::<switch::Switch>()?;

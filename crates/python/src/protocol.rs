@@ -51,7 +51,7 @@ pub(crate) fn refusal(
 ) -> PyResult<Option<String>> {
     let protocol = named(protocol)?;
     let options = protocol.options.read(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    let spec = Spec::allreduce(0, dtype_named(dtype)?, op_named(op)?);
+    let spec = Spec::allreduce(1, dtype_named(dtype)?, op_named(op)?);
     let refusal = (protocol.can)(&spec, &options).err();
     Ok(refusal.map(|Refusal { protocol, spec: Spec { dtype, op, .. }, why, instead }| {
         format!("{protocol} cannot do a {op} of {dtype}{why}: {instead}")
@@ -67,12 +67,21 @@ pub(crate) fn sparse_options(
     Ok(named(protocol)?.options.of_sparse(&options, None))
 }
 
+/// Whether a protocol has jobs with operators of their own.
+#[pyfunction]
+pub(crate) fn takes_operators(protocol: &str) -> bool {
+    known::named(protocol).is_some_and(|protocol| protocol.options.own.is_some())
+}
+
 pub(crate) fn dtype_named(name: &str) -> PyResult<DType> {
     DType::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no type {name}")))
 }
 
 pub(crate) fn op_named(name: &str) -> PyResult<ReduceOp> {
-    ReduceOp::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
+    // A job's own operators go by their number.
+    let own = name.strip_prefix("own:").and_then(|number| number.parse().ok());
+    let own = own.filter(|&number| number < ReduceOp::MOST_OWN).map(ReduceOp::Own);
+    own.or_else(|| ReduceOp::from_name(name)).ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
 }
 
 /// The protocol of this name.

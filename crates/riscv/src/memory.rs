@@ -52,6 +52,13 @@ impl Memory {
         self
     }
 
+    /// Puts others in the place of the command unit's registers: each core of a cluster has its own.
+    pub(crate) fn exchange_commands(&mut self, registers: &mut [u32; COMMAND_REGISTERS]) {
+        if let Some(commands) = &mut self.commands {
+            std::mem::swap(&mut commands.registers, registers);
+        }
+    }
+
     /// Adds the registers of a command unit.
     pub fn with_commands(mut self, base: u32) -> Memory {
         self.commands = Some(Commands { base, registers: [0; COMMAND_REGISTERS], is_given: false });

@@ -85,16 +85,7 @@ pub struct Unit {
 impl Unit {
     /// A unit with a program in its memory.
     pub fn new(program: &Program, timing: Timing) -> Result<Unit, OutOfBounds> {
-        let mut memory = Memory::new()
-            .with_region(map::L1, map::L1_BYTES)
-            .with_region(map::PROGRAM, map::PROGRAM_BYTES)
-            .with_locks(map::LOCKS, map::L1_BYTES, map::L1)
-            .with_commands(map::COMMANDS);
-        for Segment { address, bytes, memory_bytes } in &program.segments {
-            memory.bytes(*address, *memory_bytes)?;
-            memory.write(*address, bytes)?;
-        }
-        Ok(Unit { core: Core::new(timing), memory, symbols: program.symbols.clone() })
+        Ok(Unit { core: Core::new(timing), memory: loaded(program)?, symbols: program.symbols.clone() })
     }
 
     /// Calls a function and runs it to its end, for at most so many cycles. Gives what it has cost and which commands it gave.
@@ -116,7 +107,7 @@ impl Unit {
                 Stop::Called | Stop::Break => return Err(CallError::Trap(self.core.pc())),
                 Stop::Command => {
                     if let Some(registers) = self.memory.take_command() {
-                        commands.push(self.carry_out(registers)?);
+                        commands.push(carry_out(&mut self.memory, registers)?);
                     }
                 }
             }
@@ -127,18 +118,33 @@ impl Unit {
     pub fn memory(&mut self) -> &mut Memory {
         &mut self.memory
     }
+}
 
-    fn carry_out(&mut self, registers: [u32; COMMAND_REGISTERS]) -> Result<Command, CallError> {
-        let [_, source, destination, bytes, kind] = registers;
-        let kind = match kind {
-            1 => CommandKind::Send,
-            2 => CommandKind::Copy,
-            other => return Err(CallError::CommandKind(other)),
-        };
-        let data = self.memory.bytes(source, bytes)?.to_vec();
-        if kind == CommandKind::Copy {
-            self.memory.write(destination, &data)?;
-        }
-        Ok(Command { kind, source, destination, data })
+/// The memories of a cluster, with a program in them.
+pub(crate) fn loaded(program: &Program) -> Result<Memory, OutOfBounds> {
+    let mut memory = Memory::new()
+        .with_region(map::L1, map::L1_BYTES)
+        .with_region(map::PROGRAM, map::PROGRAM_BYTES)
+        .with_locks(map::LOCKS, map::L1_BYTES, map::L1)
+        .with_commands(map::COMMANDS);
+    for Segment { address, bytes, memory_bytes } in &program.segments {
+        memory.bytes(*address, *memory_bytes)?;
+        memory.write(*address, bytes)?;
     }
+    Ok(memory)
+}
+
+/// What the command unit does with its registers.
+pub(crate) fn carry_out(memory: &mut Memory, registers: [u32; COMMAND_REGISTERS]) -> Result<Command, CallError> {
+    let [_, source, destination, bytes, kind] = registers;
+    let kind = match kind {
+        1 => CommandKind::Send,
+        2 => CommandKind::Copy,
+        other => return Err(CallError::CommandKind(other)),
+    };
+    let data = memory.bytes(source, bytes)?.to_vec();
+    if kind == CommandKind::Copy {
+        memory.write(destination, &data)?;
+    }
+    Ok(Command { kind, source, destination, data })
 }

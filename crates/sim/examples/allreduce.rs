@@ -26,6 +26,7 @@ fn main() {
     let mut sim = Simulation::new(leaf_spine(32, 32, 32, spec, spec, Span::from_nanos(300)), Settings::default());
     let installed = sim.install(JobPlan {
         density_ppm: None,
+        own: None,
         name: "allreduce".into(),
         protocol,
         options: protocol.options.defaults(),

@@ -1,16 +1,16 @@
 //! A picture's data: lines over one pair of axes. `python/tributary/plots.py` draws it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One line of a figure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
     /// Its points, `[x, y]`.
     pub points: Vec<[f64; 2]>,
     /// The least and the greatest y of each point over seeds; empty where there is one.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<[f64; 2]>,
 }
 
@@ -22,7 +22,7 @@ impl Series {
 }
 
 /// A stretch of the x axis at which something happened, as a fault.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
     /// Its name in the legend.
     pub name: String,
@@ -33,7 +33,7 @@ pub struct Mark {
 }
 
 /// A picture's data.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// What it shows.
     pub title: String,
@@ -46,6 +46,6 @@ pub struct Figure {
     /// Its lines.
     pub series: Vec<Series>,
     /// What happened meanwhile.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Mark>,
 }

@@ -2,7 +2,7 @@
 //!
 //! Start with [`run`], which takes a [`config::Config`] to a [`report::Report`], and [`driver::Simulation`], the main
 //! loop. Below it: [`events`] (what happens next), [`net`] (links, what they carry, and what goes wrong on them),
-//! [`topology`] (who is connected to whom), [`routing`] (which way a packet goes), [`cores`] (a switch's processor; not part of a run yet). Around it: [`experiment`] (a file's run, on several threads too), [`check`] and [`swarm`] (what must hold of
+//! [`topology`] (who is connected to whom), [`routing`] (which way a packet goes), [`cores`] (a switch's processor). Around it: [`experiment`] (a file's run, on several threads too), [`check`] and [`swarm`] (what must hold of
 //! any), [`sweep`] (many runs), [`table`] (results), [`reproduce`] (published ones).
 
 pub mod capture;

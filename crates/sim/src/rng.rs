@@ -27,6 +27,8 @@ pub enum Purpose {
     Arrivals = 10,
     /// Elements of tensors, where they are real numbers; what a training draws.
     Numbers = 11,
+    /// When jobs of a training arrive, and what they are.
+    Training = 12,
 }
 
 /// A generator.

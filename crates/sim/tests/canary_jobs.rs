@@ -35,13 +35,15 @@ static SPY: Protocol = Protocol {
     host: PROTOCOL.host,
     switch: None,
     resizes: false,
+    replants: false,
     recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(Spy { node: config.node, canary: CanarySwitch::new(values, config) }),
         options: tributary_proto::canary::options::SWITCH,
         longest_wait: |_| Span::ZERO,
         room: |_| 1,
-        elsewhere: |_, _| String::new(),
+        server: None,
+        elsewhere: |_, _, _| String::new(),
     }),
     server: None,
     describe: PROTOCOL.describe,
@@ -94,6 +96,7 @@ impl SharedSwitch for Spy {
 
 fn plan(members: [u32; 3], roots: Vec<u32>) -> JobPlan {
     JobPlan {
+        own: None,
         density_ppm: None,
         name: "job".into(),
         protocol: &SPY,

@@ -203,6 +203,7 @@ fn poisson_arrivals_finish_after_their_end_and_repeat_with_their_seed() {
             senders: (0..16).map(NodeId).collect(),
             receivers: (0..16).map(NodeId).collect(),
             sizes: FlowSizes::WebSearch.table(),
+            between: None,
             load: 0.5,
             rate: spec.rate.0 as f64,
             start: Time::ZERO,

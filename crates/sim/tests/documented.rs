@@ -13,8 +13,22 @@ const PAGE: &str = include_str!("../../../docs/simulator.md");
 const EVERY_KEY: &str = include_str!("../../../docs/experiment.toml");
 const FIRST: &str = include_str!("../../../experiments/first.toml");
 
+/// A protocol that needs nothing of switches.
+macro_rules! hosts_sum {
+    () => {
+        "protocol = \"ring\""
+    };
+}
+
+/// A job with what is required.
+macro_rules! job {
+    () => {
+        concat!("[[job]]\n", hosts_sum!(), "\ntensor = 4")
+    };
+}
+
 /// A section's heading in the page, a file in which it has only what is required, and the way to it there.
-const SECTIONS: [(&str, &str, &[&str]); 13] = [
+const SECTIONS: [(&str, &str, &[&str]); 16] = [
     ("Top level", "", &[]),
     ("`[network]`", "", &["network"]),
     ("`[[network.graph.link]]`", "", &["network", "graph", "link", "0"]),
@@ -23,15 +37,26 @@ const SECTIONS: [(&str, &str, &[&str]); 13] = [
     ("`[network.noise]`", "[network.noise]\nprobability = 0.5\ndelay = \"1 us\"", &["network", "noise"]),
     ("`[[job]]`", JOB, &["job", "0"]),
     ("`[job.stragglers]`", STRAGGLERS, &["job", "0", "stragglers"]),
-    ("`[job.rto]`", "[[job]]\nprotocol = \"ring\"\ntensor = 4\nrto = {}", &["job", "0", "rto"]),
+    ("`[job.rto]`", concat!(job!(), "\nrto = {}"), &["job", "0", "rto"]),
+    ("`[[training]]`", TRAINING, &["training", "0"]),
+    ("`[training.small_models]`", SMALL_MODELS, &["training", "0", "small_models"]),
     ("`[[traffic]]`", "[[traffic]]\npattern = \"uniform\"\nmessage = 9999", &["traffic", "0"]),
+    ("`[switches.cores]`", "[switches.cores]", &["switches", "cores"]),
     ("`[transport]`", "[transport]", &["transport"]),
     ("`[[fault]]`", "[[fault]]", &["fault", "0"]),
     ("`[report]`", "[report]", &["report"]),
 ];
 
-const STRAGGLERS: &str = "[[job]]\nprotocol = \"ring\"\ntensor = 4\nstragglers = { ranks = 1, late = \"1 us\" }";
-const JOB: &str = "[[job]]\nprotocol = \"ring\"\ntensor = 4";
+const STRAGGLERS: &str = concat!(job!(), "\nstragglers = { ranks = 1, late = \"1 us\" }");
+const TRAINING: &str =
+    concat!("[[training]]\n", hosts_sum!(), "\nworkers = [1, 2]\niterations = 1\nload = 0.5\nuntil = \"1 ms\"");
+const SMALL_MODELS: &str = concat!(
+    "[[training]]\n",
+    hosts_sum!(),
+    "\nworkers = [1, 2]\niterations = 1\nload = 0.5\nuntil = \"1 ms\"\nsmall_models.below = 4\nsmall_models.",
+    hosts_sum!()
+);
+const JOB: &str = job!();
 const NETWORK: &str = "[network.graph]\nhosts = 1\nswitches = 1\nlink = [{ between = [\"host 0\", \"switch 0\"] }]\n";
 
 fn minimal(section: &str) -> Table {

@@ -61,7 +61,7 @@ fn packets_are_marked_once_the_queue_is_over_the_threshold() {
     // Two packets come for each that leaves: the queue passes 20 packets when about 40 have come.
     let counters = sim.fabric.counters(LinkId(8));
     assert!(counters.marks.abs_diff(200 - 40) <= 2, "{} marks", counters.marks);
-    assert_eq!(counters.losses, [0; 6]);
+    assert_eq!(counters.losses, [0; LossCause::ALL.len()]);
 }
 
 #[test]

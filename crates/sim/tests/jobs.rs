@@ -24,6 +24,7 @@ fn spec(gbit: u64) -> LinkSpec {
 fn plan(protocol: &'static Protocol, members: impl Iterator<Item = u32>, elements: u32) -> JobPlan {
     JobPlan {
         density_ppm: None,
+        own: None,
         name: "job".into(),
         protocol,
         options: protocol.options.defaults(),

@@ -202,6 +202,7 @@ fn a_job_beside_uncontrolled_traffic_loses_nothing() {
 
 fn plan(elements: u32) -> JobPlan {
     JobPlan {
+        own: None,
         density_ppm: None,
         name: "job".into(),
         protocol: protocols::named("switchml").unwrap(),

@@ -171,3 +171,29 @@ fn beside_a_flow_under_dctcp_each_gets_its_share() {
     let (job, flow) = shares("");
     assert!((0.8..1.25).contains(&job) && (0.8..1.25).contains(&flow), "the job {job}, the flow {flow}");
 }
+
+/// §7, PANAMA-0.88 and -0.94: who computes for a long time is not waited for, and each result is proven to be one on all ranks.
+#[test]
+fn averages_do_not_wait_for_the_slowest_ranks() {
+    let contributed = |options: &str, fault: &str| {
+        let job = format!(
+            "tensor = \"256 KiB\"\nop = \"avg\"\ntrees = 2\nslots = 512\niterations = 3\n{options}\n\
+             stragglers = {{ ranks = 1, late = \"5 ms\" }}"
+        );
+        let sim = run(&file(&job, fault));
+        sim.traffic.seats.iter().filter_map(|seat| seat.machine.stats().contributed()).reduce(f64::max)
+    };
+    assert_eq!(contributed("", ""), None);
+    let contributed_of_15 = contributed("options = { partial = \"15/16\" }", "");
+    assert!(contributed_of_15.is_some_and(|share| (15.0 / 16.0..1.0).contains(&share)), "{contributed_of_15:?}");
+    let contributed_of_14 =
+        contributed("options = { partial = \"14/16\" }", "[[fault]]\nlinks = \"all\"\nloss = \"0.2 %\"");
+    assert!(contributed_of_14.is_some_and(|share| (14.0 / 16.0..1.0).contains(&share)), "{contributed_of_14:?}");
+}
+
+#[test]
+fn results_that_may_lack_ranks_are_averages_and_of_as_many_ranks_as_can_be_checked() {
+    let error = |job: &str| build(&Config::parse(&file(job, "")).unwrap()).err().expect("it is refused").to_string();
+    let sentence = error("tensor = \"64 KiB\"\noptions = { partial = \"15/16\" }");
+    assert!(sentence.contains("use op=avg, or leave the option partial out"), "{sentence}");
+}

@@ -163,8 +163,42 @@ fn figures_that_share_runs_make_them_once() {
     counted(&find("canary-fig7a").unwrap(), &memory);
     let before = memory.len();
     let (shared, done) = counted(&find("canary-fig7b").unwrap(), &memory);
-    assert_eq!((memory.len(), &shared), (before, &alone), "nothing new, and the same as by itself");
+    assert_eq!(
+        (memory.len(), &shared),
+        (before + 1, &alone),
+        "no run but the experiment is new, and the same as by itself"
+    );
     assert_eq!(done, find("canary-fig7b").unwrap().runs(true, 1).unwrap(), "a bar comes to its end all the same");
+}
+
+#[test]
+fn who_was_stopped_goes_on_with_what_is_missing() {
+    let folder = std::env::temp_dir().join(format!("tributary-reproduce-{}", std::process::id()));
+    let is_long = |entry: &Entry| entry.clone().make_full();
+    let entry = catalogue().into_iter().find(is_long).unwrap();
+    let all = entry.runs(true, 1).unwrap();
+    let attempt = |stop_after: usize| {
+        let memory = Memory::in_folder(&folder).unwrap();
+        let (stop, made) = (AtomicBool::new(stop_after == 0), AtomicUsize::new(0));
+        let traced = |_: &str| {
+            if made.fetch_add(1, Ordering::Relaxed) + 1 >= stop_after {
+                stop.store(true, Ordering::Relaxed);
+            }
+        };
+        let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &traced, stop: &stop };
+        let outcome = entry.run(true, 1, &watch, &memory);
+        (outcome, made.into_inner())
+    };
+    let (stopped, first) = attempt(2);
+    assert_eq!(stopped, Err(ReproduceError::Stopped));
+    assert!(first >= 2 && first < all, "{first} of {all}");
+    let (complete, second) = attempt(usize::MAX);
+    assert_eq!(first + second, all, "each run was made once");
+    let (again, third) = attempt(usize::MAX);
+    assert_eq!((again, third), (complete, 0), "an experiment that is complete makes none");
+    let apart = counted(&entry, &Memory::default());
+    assert_eq!(apart.0, attempt(usize::MAX).0.unwrap(), "the same as in one go");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

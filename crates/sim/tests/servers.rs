@@ -19,6 +19,7 @@ fn plan(dtype: DType, iterations: u32) -> JobPlan {
     JobPlan {
         name: "job".into(),
         density_ppm: None,
+        own: None,
         protocol: protocols::named("ps").unwrap(),
         options: protocols::named("ps").unwrap().options.defaults(),
         members: (0..WORKERS).map(NodeId).collect(),

@@ -1,9 +1,15 @@
 //! A few hundred worlds from seeds; tests/checkers.rs shows that the checkers find what is wrong.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use tributary_sim::config::Config;
-use tributary_sim::swarm::{Ending, World, run_seed, run_seeds, run_world};
+use tributary_numeric::{DType, ReduceOp};
+use tributary_operators::shipped;
+use tributary_proto::contract::options::Kind;
+use tributary_proto::contract::tensor::Spec;
+use tributary_proto::protocols;
+use tributary_sim::config::{Config, OperatorSource};
+use tributary_sim::swarm::{Ending, ORDERED, World, run_seed, run_seeds, run_world, world};
 
 #[test]
 fn nothing_wrong_comes_out_and_everything_ends() {
@@ -37,6 +43,12 @@ fn worlds_whose_queues_have_room_for_one_gradient_end() {
     }
 }
 
+/// A question waited to be sent until its collective was over, and then nothing knew of its block.
+#[test]
+fn a_question_that_is_too_late_is_not_asked() {
+    assert_eq!(run_seed(7525).failures, [""; 0]);
+}
+
 #[test]
 fn a_seed_gives_the_same_trace_again() {
     for seed in [3, 14, 15] {
@@ -62,4 +74,47 @@ fn a_world_that_does_not_come_to_an_end_fails() {
     let failures = run_world(1, &world).failures;
     assert!(failures[0].contains("3 ranks or flows did not end by"), "{failures:?}");
     assert!(failures.contains(&"job 0 is not complete".to_string()), "{failures:?}");
+}
+
+/// Types, operators, sparse tensors, designs and whatever else protocols let people choose: a swarm that never drew one would say nothing of it.
+#[test]
+fn every_type_operator_and_choice_of_every_protocol_is_drawn() {
+    let mut drawn = BTreeSet::new();
+    for job in (0..10_000).flat_map(|seed| world(seed).config.jobs) {
+        let kind = if job.density.is_some() { "sparse" } else { "dense" };
+        let mut see = |what: String| drawn.insert(format!("{}: {what}", job.protocol));
+        see(format!("{kind} {}", job.dtype));
+        see(format!("{kind} {}", job.op));
+        if let Some(OperatorSource::Text(operator)) = &job.operator {
+            see(format!("operator {operator} of {:?}", job.data));
+        }
+        for (name, value) in &job.options {
+            see(format!("{name}={}", value.0));
+        }
+    }
+    let mut wanted = BTreeSet::new();
+    for protocol in protocols::ALL {
+        let options = protocol.options.defaults();
+        let sparse =
+            protocol.options.of_sparse(&BTreeMap::new(), None).map(|given| protocol.options.read(&given).unwrap());
+        for (dtype, op) in DType::ALL.into_iter().flat_map(|dtype| ReduceOp::ALL.map(|op| (dtype, op))) {
+            let spec = Spec::allreduce(1, dtype, op);
+            let dense = (protocol.can)(&spec, &options).is_ok().then_some("dense");
+            let thin = sparse.as_ref().filter(|options| protocol.can_sparse(&spec, options).is_ok()).map(|_| "sparse");
+            for kind in dense.into_iter().chain(thin) {
+                wanted.extend([format!("{protocol}: {kind} {dtype}"), format!("{protocol}: {kind} {op}")]);
+            }
+        }
+        if protocol.options.own.is_some() {
+            let operators = shipped::ALL.map(|shipped| shipped.name).into_iter().chain([ORDERED]);
+            wanted.extend(operators.map(|operator| format!("{protocol}: operator {operator} of Real")));
+        }
+        for spec in protocol.options.specs {
+            if let Kind::Choice(words) = spec.kind {
+                wanted.extend(words.iter().map(|word| format!("{protocol}: {}={word}", spec.name)));
+            }
+        }
+    }
+    let missing: Vec<&String> = wanted.difference(&drawn).collect();
+    assert!(missing.is_empty(), "{missing:#?} of {}", wanted.len());
 }

@@ -40,6 +40,8 @@ impl StarOptions {
 #[derive(Debug)]
 pub struct Star {
     options: StarOptions,
+    /// By host: its link.
+    shaping: Vec<Shaping>,
     switch_box: Namespace,
     hosts: Vec<Namespace>,
     faulty_ends: Vec<FaultyEnd>,
@@ -69,7 +71,8 @@ impl Star {
         let hosts = (0..options.hosts)
             .map(|host| Namespace::create(number, &format!("h{host}")))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut star = Star { options, switch_box, hosts, faulty_ends: Vec::new() };
+        let shaping = vec![options.shaping; options.hosts];
+        let mut star = Star { options, shaping, switch_box, hosts, faulty_ends: Vec::new() };
         star.wire()?;
         star.set_faults(star.options.faults)?;
         Ok(star)
@@ -116,11 +119,17 @@ impl Star {
         self.faulty_ends.clear();
         for (host, namespace) in self.hosts.iter().enumerate() {
             for (namespace, device) in [(namespace, HOST_DEVICE.to_string()), (&self.switch_box, port(host))] {
-                self.faulty_ends.push(faults::apply(namespace, &device, self.options.shaping, &faults)?);
+                self.faulty_ends.push(faults::apply(namespace, &device, self.shaping[host], &faults)?);
             }
         }
         self.options.faults = faults;
         Ok(())
+    }
+
+    /// Gives one host's link another rate, each way.
+    pub fn shape(&mut self, host: usize, shaping: Shaping) -> Result<(), TestbedError> {
+        self.shaping[host] = shaping;
+        self.set_faults(self.options.faults)
     }
 
     /// Cables, addresses, and every neighbour's hardware address: no ARP, so that loss costs nobody a second of waiting

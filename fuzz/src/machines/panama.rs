@@ -18,9 +18,19 @@ pub fn wire(bytes: &[u8]) {
     assert_eq!(again, bytes);
 }
 
+/// A job of sums over all ranks, or of averages that may lack one, as the last byte says.
+fn subject(bytes: &[u8]) -> Subject {
+    let mut subject = Subject::of(&PROTOCOL);
+    if bytes.last().is_some_and(|last| last % 2 == 1) {
+        let partial = [("partial".to_owned(), "1/2".to_owned())].into();
+        subject.job.options = PROTOCOL.options.read(&partial).expect("it is an option");
+    }
+    subject
+}
+
 /// A switch with a job and a parent gets any packets from anywhere.
 pub fn pipeline(bytes: &[u8]) {
-    drive_switch(&Subject::of(&PROTOCOL), Ecn::Capable, bytes, |packet| Header::parse(packet).is_ok());
+    drive_switch(&subject(bytes), Ecn::Capable, bytes, |packet| Header::parse(packet).is_ok());
 }
 
 /// A worker in the middle of two collectives gets any packets from anywhere. An epoch that somebody has made up never
@@ -28,5 +38,5 @@ pub fn pipeline(bytes: &[u8]) {
 pub fn host(bytes: &[u8]) {
     let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(TreeId(0)) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
-    drive_host(&Subject::of(&PROTOCOL), FabricPlan::default(), two_collectives(), bytes, Timers::GoOn, from, readable);
+    drive_host(&subject(bytes), FabricPlan::default(), two_collectives(), bytes, Timers::GoOn, from, readable);
 }

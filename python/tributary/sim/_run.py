@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The tables of a result.
 TableName: TypeAlias = Literal[
-    "jobs", "collectives", "flows", "links", "queues", "samples", "switch_samples", "switch_metrics"
+    "jobs", "collectives", "flows", "links", "queues", "samples", "switch_samples", "switch_metrics", "cores"
 ]
 
 
@@ -122,6 +122,11 @@ class Result:
     def switch_metrics(self) -> _tables.Table:
         """A record for each figure that a protocol counts or measures in a switch, by its own name."""
         return self._table("switch_metrics")
+
+    @cached_property
+    def cores(self) -> _tables.Table:
+        """A record for each switch whose programs ran on cores; none without ``[switches.cores]``."""
+        return self._table("cores")
 
     def frame(self, table: TableName) -> pd.DataFrame:
         """Give one table as a pandas frame."""

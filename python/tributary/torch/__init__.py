@@ -1,8 +1,8 @@
 """PyTorch trains through the network: ``torch.distributed.init_process_group("tributary")``.
 
 PyTorch finds the backend by itself, through the entry-point group ``torch.distributed.backends``; import this package
-for what goes beyond it: :class:`Options`, :func:`stats`, :func:`flight_record`, :func:`allreduce_hook` and
-:class:`TopK`. See ``docs/torch.md``.
+for what goes beyond it: :class:`Options`, :func:`stats`, :func:`flight_record`, :func:`allreduce_hook`,
+:func:`all_reduce` with operators of one's own, :class:`Combine` and :class:`TopK`. See ``docs/torch.md``.
 """
 
 import torch
@@ -15,6 +15,7 @@ if not hasattr(Backend, "all_gather_single"):
     )
 
 from tributary.torch.backend import TributaryBackend
+from tributary.torch.combine import Combine, all_reduce, combine_hook
 from tributary.torch.flight import flight_record, write_flight_record
 from tributary.torch.hook import allreduce_hook
 from tributary.torch.ledger import Entry, Stats
@@ -23,12 +24,15 @@ from tributary.torch.plugin import register, stats
 from tributary.torch.topk import TopK, topk_hook
 
 __all__ = [
+    "Combine",
     "Entry",
     "Options",
     "Stats",
     "TopK",
     "TributaryBackend",
+    "all_reduce",
     "allreduce_hook",
+    "combine_hook",
     "flight_record",
     "register",
     "stats",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch._C._distributed_c10d import ErrorType
 
@@ -32,12 +32,14 @@ class Lane:
     moves: Network | None = None
     #: A job for sparse tensors, which takes no others.
     sparse: Network | None = None
+    #: Jobs of operators of a person's own, by their SHA-256.
+    own: dict[str, Network] = field(default_factory=dict)
     #: Operations so far.
     number: int = 0
 
     def networks(self) -> list[Network]:
         """The jobs that were joined."""
-        ways = dict.fromkeys((self.network, self.moves, self.sparse))
+        ways = dict.fromkeys((self.network, self.moves, self.sparse, *self.own.values()))
         return [network for network in ways if network is not None]
 
     def leave(self) -> None:

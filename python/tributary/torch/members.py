@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
 
 import tributary
+from tributary import Operator
 from tributary.errors import Mismatch, SwitchLost
-from tributary.torch import sparse
+from tributary.torch import own, sparse
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.lane import Lane
@@ -43,6 +44,7 @@ class Members:
         """
         self.rank, self.size = rank, size
         self._name, self._common, self._health = name, common, health
+        self._given = given
         self._patience = patience or common._timeout
         self.chosen = given.of_group(size)
         self._rendezvous = Rendezvous(store, rank, size, name, self.chosen, self._patience)
@@ -84,6 +86,15 @@ class Members:
             if lane.sparse is None and options is not None:
                 lane.sparse = self._connect(f"{lane.suffix}-sparse", options)
 
+    def join_own(self, lane: Lane, op: Operator) -> None:
+        """The same for an operator of a person's own: the n-th that ranks bring here is to be one and the same."""
+        protocol, options = own.protocol_of(self._given, self.chosen)
+        with self._joining:
+            if op.sha256 not in lane.own:
+                network = self._connect(f"{lane.suffix}-own{len(lane.own)}", options, protocol, [op])
+                assert network is not None, "groups of one rank have nothing to combine"
+                lane.own[op.sha256] = network
+
     def _meet(self, suffix: str, store: dist.Store, place: str) -> Lane:
         host = HostPath(store, self.rank, self.size, self._common, self._patience)
         try:
@@ -93,11 +104,17 @@ class Members:
             host.close(orderly=False)
             raise
 
-    def _connect(self, suffix: str, options: Mapping[str, str]) -> Network | None:
+    def _connect(
+        self,
+        suffix: str,
+        options: Mapping[str, str],
+        protocol: str | None = None,
+        operators: Sequence[Operator] = (),
+    ) -> Network | None:
         if self.size == 1:
             return None
         meeting, seconds = self._rendezvous.meeting.named(suffix), self._patience.total_seconds()
-        return Network(meeting, self.rank, self.size, seconds, self.chosen.protocol, options)
+        return Network(meeting, self.rank, self.size, seconds, protocol or self.chosen.protocol, options, operators)
 
     def all_lanes(self) -> list[Lane]:
         """The program's and the callbacks'; while nobody opens one."""

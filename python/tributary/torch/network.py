@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 
 import tributary
-from tributary import Memory, Pending
+from tributary import Memory, Operator, Pending
+from tributary.torch.own import OwnTransfer
 from tributary.torch.rendezvous import Meeting
 from tributary.torch.sparse import SparseTransfer
 from tributary.torch.tensors import DTYPES
@@ -49,7 +50,14 @@ class Network:
     """One rank's workers: one at each switch, each in a job of the group's own."""
 
     def __init__(
-        self, meeting: Meeting, rank: int, size: int, timeout: float, protocol: str, options: Mapping[str, str]
+        self,
+        meeting: Meeting,
+        rank: int,
+        size: int,
+        timeout: float,
+        protocol: str,
+        options: Mapping[str, str],
+        operators: Sequence[Operator] = (),
     ) -> None:
         self.groups: list[tributary.Group] = []
         try:
@@ -63,6 +71,7 @@ class Network:
                         timeout=timeout,
                         protocol=protocol,
                         options=options,
+                        operators=operators,
                     )
                 )
         except BaseException:
@@ -96,6 +105,15 @@ class Network:
             )
             for start, end in cuts(words.numel(), len(self.groups))
         ]
+
+    def submit_own(self, transfer: OwnTransfer, timeout: float) -> list[Pending]:
+        """Start a collective of an operator of a person's own, in a job of such: cut at whole elements."""
+        words, size = transfer.words, transfer.element_size
+        pending = []
+        for start, end in cuts(words.numel() // size, len(self.groups)):
+            part = Memory(words.data_ptr() + start * size, (end - start) * size, "u8", words)
+            pending.append(self._next().reduce_memory(part, part, transfer.op, timeout=timeout))
+        return pending
 
     def submit_sparse(self, transfer: SparseTransfer, op: str, timeout: float) -> list[Pending]:
         """Start a sum of a sparse tensor, in a job of such: in one piece, by the switches in turn."""
@@ -136,6 +154,10 @@ def cuts(elements: int, switches: int) -> list[tuple[int, int]]:
     return [(elements * i // pieces, elements * (i + 1) // pieces) for i in range(pieces)]
 
 
+def _mean(shares: Sequence[float]) -> float | None:
+    return sum(shares) / len(shares) if shares else None
+
+
 def together(stats: Sequence[tributary.GroupStats]) -> tributary.GroupStats:
     """What several workers counted, as one."""
     drops: Counter[str] = Counter()
@@ -149,6 +171,7 @@ def together(stats: Sequence[tributary.GroupStats]) -> tributary.GroupStats:
         packets_received=received,
         # Weighed by what each received: of blocks only shares are known here.
         in_network=sum(one.in_network * one.packets_received for one in stats) / received if received else 0.0,
+        contributed=_mean([one.contributed for one in stats if one.contributed is not None]),
         order=orders.pop() if len(orders) == 1 else None,
         drops=dict(drops),
     )

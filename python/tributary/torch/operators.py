@@ -43,6 +43,11 @@ def why_not(tensors: Tensors, reduce_op: Any, options: Options) -> str | None:
     return next(filter(None, refusals), None)
 
 
+def why_not_words(options: Options) -> str | None:
+    """Why the network cannot bring words of all ranks as they are, or a result to one rank alone, if it cannot."""
+    return _refusal(options, "i32", "sum")
+
+
 @cache
 def _refusal(options: Options, dtype: str, op: str) -> str | None:
     """What the protocol says to it: asked once, since operations come by the thousand."""

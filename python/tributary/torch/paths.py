@@ -22,6 +22,7 @@ from tributary.torch.lane import Lane
 from tributary.torch.ledger import Ledger
 from tributary.torch.members import Members
 from tributary.torch.network import Broadcast, Network, Transfer
+from tributary.torch.own import OwnTransfer
 from tributary.torch.process import Home
 from tributary.torch.sparse import SparseTransfer
 from tributary.torch.staging import Staged
@@ -119,11 +120,16 @@ class Paths(Backend):
             raise Unsupported(f"{name}: {reason}; TRIBUTARY_FALLBACK=gloo would send it over the host path")
         return reason
 
+    def _why_not_words(self, name: str) -> str | None:
+        """Why the network cannot bring words as they are, or a result to one rank alone."""
+        members = self._present(name)
+        return ALONE if members.main.network is None else operators.why_not_words(members.chosen)
+
     def _through_network(
         self,
         name: str,
         tensors: Tensors,
-        transfers: Sequence[Transfer | Broadcast | SparseTransfer],
+        transfers: Sequence[Transfer | Broadcast | SparseTransfer | OwnTransfer],
         op: str,
         finish: Finish | None,
         opts: Any,
@@ -144,6 +150,8 @@ class Paths(Backend):
                         elif isinstance(transfer, SparseTransfer):
                             assert lane.sparse is not None, "the caller has joined it"
                             pending += lane.sparse.submit_sparse(transfer, op, timeout)
+                        elif isinstance(transfer, OwnTransfer):
+                            pending += lane.own[transfer.op.sha256].submit_own(transfer, timeout)
                         else:
                             pending += network.submit(transfer, op, timeout)
                     if not transfers:
@@ -210,7 +218,7 @@ class Paths(Backend):
     def _say(self, name: str, tensors: Sequence[torch.Tensor], opts: Any, title: str, lane: Lane) -> Agreement | None:
         """Tell the other ranks what this one brings to the host path."""
         what = said(name, tensors, opts)
-        if what is None or lane.network is None:
+        if what is None or lane.network is None or self._why_not_words(name):
             return None
         timeout = self._timeout_of(opts).total_seconds()
         mine = words(what, self.rank(), self.size())

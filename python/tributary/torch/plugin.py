@@ -87,10 +87,15 @@ def _leave_all() -> None:
 
 def stats(group: dist.ProcessGroup | None = None) -> Stats:
     """What this rank summed where in a group, by default the whole world's."""
+    return backend_of(group).stats()
+
+
+def backend_of(group: dist.ProcessGroup | None = None) -> TributaryBackend:
+    """Return the backend of a group, by default the whole world's."""
     process_group = group or dist.group.WORLD
     if process_group is None:
         raise RuntimeError("there is no process group; call torch.distributed.init_process_group first")
     backend = groups.get(process_group.group_name)
     if backend is None:
         raise ValueError(f"the group {process_group.group_name} has no tributary backend")
-    return backend.stats()
+    return backend

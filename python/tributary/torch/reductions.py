@@ -6,16 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch._C._distributed_c10d import AllreduceOptions
 
+from tributary import Operator
 from tributary.errors import Unsupported
 from tributary.torch import sparse
 from tributary.torch.network import Broadcast, Transfer
 from tributary.torch.operators import op_name, premultiplied, scaled_copy
+from tributary.torch.own import OwnTransfer
 from tributary.torch.paths import ALONE, Paths
 from tributary.torch.sparse import SparseTransfer
 from tributary.torch.tensors import Tensors, flat, in_order, part_of, refuse_unfit, words
 from tributary.torch.transit import Finish
 from tributary.torch.untraced import untraced
+from tributary.torch.work import DoneWork
 
 
 @untraced
@@ -59,6 +63,23 @@ class Reductions(Paths):
         finish = in_order([transfer.finish for transfer in transfers])
         return self._through_network(name, tensors, transfers, op, finish, opts)
 
+    def allreduce_own(self, tensors: Tensors, op: Operator, async_op: bool) -> Any:
+        """Combine tensors of all ranks, in place, with an operator of a person's own. Not one of c10d's."""
+        name = "all_reduce"
+        lane = self._lane(name)
+        self._refuse_closed(name)
+        own = [OwnTransfer.of(op, tensor) for tensor in tensors]
+        members = self._present(name)
+        if self._is_alone(name):
+            return DoneWork(f"{name} of group {self._name}", self._callbacks, self._health, tensors)
+        members.join_own(lane, op)
+        if self._closed or self._members is not members:  # Meanwhile, by another thread, which has not seen this job.
+            lane.leave()
+        opts = AllreduceOptions()
+        opts.asyncOp = async_op
+        finish = in_order([finish for _, finish in own])
+        return self._through_network(name, tensors, [transfer for transfer, _ in own], "", finish, opts)
+
     def allreduce_sparse(self, tensors: Tensors, opts: Any) -> Any:
         """Refused."""
         refuse_unfit("all_reduce", tensors)
@@ -67,7 +88,7 @@ class Reductions(Paths):
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         """Reduce over all ranks, into the root's tensor; the others' stay as they are."""
         refuse_unfit("reduce", tensors)
-        reason = self._why_not("reduce", tensors, opts.reduceOp)
+        reason = self._why_not("reduce", tensors, opts.reduceOp) or self._why_not_words("reduce")
         is_root = self.rank() == opts.rootRank
         if reason:
             averaged = tensors if is_root else []
@@ -157,8 +178,9 @@ class Reductions(Paths):
     def broadcast(self, tensors: Tensors, opts: Any) -> Any:
         """Bring the root's tensor to every rank, whatever its type."""
         refuse_unfit("broadcast", tensors)
-        if self._is_alone("broadcast"):
-            return self._over_host("broadcast", ALONE, tensors, "broadcast", [tensors, opts])
+        reason = self._why_not_words("broadcast")
+        if reason:
+            return self._over_host("broadcast", reason, tensors, "broadcast", [tensors, opts])
         is_root = self.rank() == opts.rootRank
         transfers: list[Broadcast] = []
         finishes: list[Finish | None] = []

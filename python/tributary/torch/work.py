@@ -319,8 +319,8 @@ class HostWork(_Work):
 class DoneWork(_Work):
     """Something that has ended well."""
 
-    def __init__(self, title: str, callbacks: Callbacks, health: Health) -> None:
-        super().__init__(title, [], None, callbacks, health)
+    def __init__(self, title: str, callbacks: Callbacks, health: Health, tensors: Sequence[torch.Tensor] = ()) -> None:
+        super().__init__(title, tensors, None, callbacks, health)
         self._conclude(None)
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:

@@ -6,17 +6,18 @@ use std::path::Path;
 use crate::{Offences, Source};
 
 /// Each crate with those that it may use. `testbed` may be used by every crate's tests.
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 11] = [
     ("numeric", &[]),
     ("riscv", &[]),
     ("proto", &["numeric"]),
     ("control", &["numeric", "proto"]),
-    ("net", &["numeric", "proto", "control"]),
-    ("sim", &["numeric", "proto", "control"]),
+    ("operators", &["proto"]),
+    ("net", &["numeric", "proto", "control", "operators"]),
+    ("sim", &["numeric", "proto", "control", "riscv", "operators"]),
     ("explore", &["numeric", "proto", "control"]),
     ("testbed", &[]),
-    ("cli", &["numeric", "proto", "control", "net", "sim", "explore", "testbed"]),
-    ("python", &["numeric", "proto", "control", "net", "sim", "cli"]),
+    ("cli", &["numeric", "proto", "control", "net", "sim", "explore", "testbed", "operators"]),
+    ("python", &["numeric", "proto", "control", "net", "sim", "cli", "operators"]),
 ];
 
 /// The folders of `crates/proto/src` that are no protocols, each with those that it may use.

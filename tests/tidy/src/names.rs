@@ -24,7 +24,7 @@ const PROTOCOLS: [Protocol; 8] = [
 ];
 
 /// Where each protocol may be named, `*` for its name: its folder, tests, benches and fuzz targets.
-const ROOMS: [&str; 12] = [
+const ROOMS: [&str; 13] = [
     "crates/proto/src/*/",
     "crates/proto/tests/*",
     "crates/proto/tests/fuzz/*.rs",
@@ -36,6 +36,7 @@ const ROOMS: [&str; 12] = [
     "fuzz/src/machines/*.rs",
     "python/tributary/*.py",
     "tests/test_*.py",
+    "tests/test_*_operators.py",
     "tests/rank_*.py",
 ];
 /// Where all may be: published figures have protocols' names, and so has this rule.

@@ -5,7 +5,9 @@ mod collective;
 mod demo;
 mod doctor;
 mod fabric;
+mod fair;
 mod manual;
+mod operator;
 mod ps;
 mod reproduce;
 mod sim;
@@ -57,6 +59,8 @@ pub enum Command {
     Reduce(collective::ReduceArgs),
     /// Be one worker of a job: get one worker's array, bit for bit
     Broadcast(collective::BroadcastArgs),
+    /// Write operators of your own, and see what becomes of them
+    Operator(operator::Args),
     /// Show a switch's jobs: members, slots, memory, packets, drops, and who is missing
     Status(status::Args),
     /// Watch a switch's jobs live: what stands still, whom it waits for, which ranks are slow, until Ctrl-C
@@ -67,6 +71,8 @@ pub enum Command {
     Fabric(fabric::Args),
     /// Load a fabric's links with packets that its switches only forward
     Traffic(traffic::Args),
+    /// See what a job and a flow under DCTCP each have of one cable
+    Fair(fair::Args),
     /// Measure ours against host-based allreduce over the same links
     Bench(bench::Args),
     /// Watch a switch and four workers sum real tensors
@@ -96,10 +102,11 @@ impl Command {
             Command::Top(args) => args.json,
             Command::Doctor(args) => args.json,
             Command::Fabric(args) => args.json,
-            Command::Traffic(_) => false,
+            Command::Traffic(args) => args.json,
+            Command::Fair(args) => args.json,
             Command::Bench(args) => args.json,
             Command::Demo(args) => args.json,
-            Command::Star(_) | Command::Completions(_) | Command::Man(_) => false,
+            Command::Operator(_) | Command::Star(_) | Command::Completions(_) | Command::Man(_) => false,
             Command::Reproduce(args) => args.json,
             Command::Sim(args) => args.json(),
         }
@@ -122,11 +129,13 @@ impl Command {
             Command::Allreduce(args) => collective::allreduce(args),
             Command::Reduce(args) => collective::reduce(args),
             Command::Broadcast(args) => collective::broadcast(args),
+            Command::Operator(args) => operator::run(args),
             Command::Status(args) => status::run(args),
             Command::Top(args) => top::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Fabric(args) => fabric::run(args, program),
             Command::Traffic(args) => traffic::run(args),
+            Command::Fair(args) => fair::run(args, program),
             Command::Bench(args) => bench::run(args, program),
             Command::Demo(args) => demo::run(args, program),
             Command::Star(args) => star::run(&args, program),

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use tributary_sim::reproduce::{Basis, Change, Entry, Memory, Outcome, Row, Tally, Verdict, Watch, catalogue, find};
+use tributary_sim::reproduce::{
+    Basis, Change, Entry, Memory, Outcome, ReproduceError, Row, Tally, Verdict, Watch, catalogue, find,
+};
 
 use crate::failure::Failure;
 use crate::output::{self, Table};
@@ -29,6 +31,9 @@ range keeps the rule, and agrees in part if some of it does. Limits that the pap
 said to be ours. Rows by construction (a formula of the paper, or parameters that were chosen for them)
 and rows of our own questions say so, and are counted apart.
 
+With --out, what is finished is kept in DIR/points, so that the same command goes on where it was stopped;
+what another build of this program found there is made again.
+
 --set changes a parameter of the experiment files (experiments/*.toml: keys below [parameters], list
 elements by number), to see what it moves. Every verdict then says that it is not the file's.
 
@@ -48,6 +53,9 @@ pub struct Args {
     /// Small inputs: seconds, and figures that are less exact
     #[arg(long)]
     pub quick: bool,
+    /// The paper's sizes where the file makes them smaller: hours
+    #[arg(long, conflicts_with_all = ["list", "quick"])]
+    pub full: bool,
     /// Seeds of everything that is random; ranges are over them
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: u64,
@@ -57,7 +65,7 @@ pub struct Args {
     /// Run it again with each of the other values that its file names of what was fitted, and say where verdicts hold
     #[arg(long, conflicts_with_all = ["list", "set"])]
     pub vary: bool,
-    /// Write data (JSON, CSV) and pictures (PNG) into this directory
+    /// Write data (JSON, CSV) and pictures (PNG) into this directory, and go on with what is missing there
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print JSON, one object a line for each experiment, instead of tables
@@ -73,6 +81,9 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let mut entries = chosen(&args.ids)?;
     let mut runs = 0;
     for entry in &mut entries {
+        if args.full {
+            entry.make_full();
+        }
         for setting in &args.set {
             entry.change(setting)?;
         }
@@ -85,7 +96,11 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         fs::create_dir_all(out).map_err(|error| Failure::new(format!("{} cannot be made: {error}", out.display())))?;
     }
     let interrupt = Interrupt::on_signals()?;
-    let memory = Memory::default();
+    let memory = match &args.out {
+        Some(out) => Memory::in_folder(&out.join("points"))
+            .map_err(|error| Failure::new(format!("{} cannot be made: {error}", out.join("points").display())))?,
+        None => Memory::default(),
+    };
     let progress = progress(runs);
     let mut tally = Tally::default();
     for (index, entry) in entries.iter().enumerate() {
@@ -96,7 +111,8 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
             traced: &|_| {},
             stop: interrupt.flag(),
         };
-        let mut outcome = entry.run(args.quick, args.seeds, &watch, &memory)?;
+        let run = entry.run(args.quick, args.seeds, &watch, &memory);
+        let mut outcome = run.map_err(|error| stopped(error, &args))?;
         if args.vary {
             entry.vary(&mut outcome, args.seeds, &watch, &memory)?;
         }
@@ -108,6 +124,20 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         output::line(&format!("\n{tally}"))?;
     }
     Ok(())
+}
+
+/// What is not lost when somebody stops it.
+fn stopped(error: ReproduceError, args: &Args) -> Failure {
+    match (&error, &args.out) {
+        (ReproduceError::Stopped, Some(out)) => {
+            let points = out.join("points");
+            Failure::new(format!("{error}; the same command goes on with what is missing in {}", points.display()))
+        }
+        (ReproduceError::Stopped, None) => {
+            Failure::new(format!("{error}; with --out DIR, what is finished would have been kept there"))
+        }
+        _ => error.into(),
+    }
 }
 
 /// Prints an outcome, and writes it if that was wanted.
@@ -170,6 +200,9 @@ fn render(outcome: &Outcome) -> String {
     let mut text = format!("{}: {} ({})", outcome.id, outcome.title, outcome.source);
     if outcome.quick {
         text += "\nquick: small inputs, so rows may differ that agree in full";
+    }
+    if outcome.full {
+        text += "\nfull: the paper's sizes, where the file makes them smaller";
     }
     for Change { key, value, file } in &outcome.changes {
         let file = file.as_ref().map_or("nothing".to_string(), |file| format!("\"{file}\""));

@@ -1,14 +1,14 @@
 //! `tributary status`: what a switch knows of its jobs.
 
-mod trees;
+pub mod trees;
 
 use std::collections::BTreeMap;
 
 use tributary_net::client;
 use tributary_net::status::lag::LagStatus;
 use tributary_net::status::{
-    FabricStatus, JobServerStatus, JobStatus, MetricNumber, MetricStatus, ServerStatus, ShardStatus, SharedStatus,
-    SwitchInfo, SwitchStatus,
+    FabricStatus, JobServerStatus, JobStatus, MetricNumber, MetricStatus, OperatorStatus, ServerStatus, ShardStatus,
+    SharedStatus, SwitchInfo, SwitchStatus,
 };
 
 use crate::address::{parse_switch, resolve};
@@ -60,6 +60,7 @@ fn text(status: &SwitchStatus) -> String {
     lines.push(jobs(&status.jobs));
     lines.extend(status.jobs.iter().flat_map(levels));
     lines.extend(status.jobs.iter().flat_map(servers));
+    lines.extend(status.jobs.iter().filter(|job| !job.operators.is_empty()).map(operators));
     lines.extend(status.jobs.iter().filter_map(slowest));
     lines.extend(status.jobs.iter().filter_map(|job| job.operation.as_ref()?.who_lacks(&job.name)));
     for job in &status.jobs {
@@ -119,6 +120,12 @@ fn about_switch(switch: &SwitchInfo) -> Vec<String> {
     lines
 }
 
+/// The operators of a job's own, and the first digits of their hashes.
+fn operators(job: &JobStatus) -> String {
+    let of = |operator: &OperatorStatus| format!("{} ({:.8})", operator.name, operator.sha256);
+    format!("operators of {}: {}", job.name, job.operators.iter().map(of).collect::<Vec<_>>().join(", "))
+}
+
 /// A server that has offered itself.
 fn server(server: &ServerStatus) -> String {
     let jobs = match server.jobs.as_slice() {
@@ -155,7 +162,19 @@ fn about_fabric(fabric: &FabricStatus) -> Vec<String> {
     if !fabric.ready {
         lines.push(format!("it does not know the running jobs yet: {} has not told it", fabric.seat));
     }
-    let mut table = Table::new(["PORT", "TO", "UP", "QUEUED KIB", "PEAK KIB", "OUT", "DROPPED", "MARKED", "IN"]);
+    let mut table = Table::new([
+        "PORT",
+        "TO",
+        "UP",
+        "QUEUED KIB",
+        "PEAK KIB",
+        "OUT",
+        "DROPPED",
+        "MARKED",
+        "IN",
+        "PAUSED IT",
+        "PAUSED BY IT",
+    ]);
     for port in &fabric.ports {
         let kib = |bytes: u64| format!("{:.1}", bytes as f64 / 1024.0);
         table.row([
@@ -168,6 +187,8 @@ fn about_fabric(fabric: &FabricStatus) -> Vec<String> {
             port.tx_drops.to_string(),
             port.tx_marks.to_string(),
             port.rx_packets.to_string(),
+            port.pauses_given.to_string(),
+            port.pauses_taken.to_string(),
         ]);
     }
     lines.extend([String::new(), table.render()]);

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tributary_control::config::SwitchConfigFile;
+use tributary_control::config::{OperatorsFile, SwitchConfigFile};
 use tributary_control::tokens::Tokens;
 use tributary_control::{Limits, Network};
 use tributary_net::heap;
 use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
+use tributary_operators::Allowed;
 use tributary_proto::protocols;
 
 use super::fabric;
@@ -29,6 +30,7 @@ Examples:
   tributary switch --config /etc/tributary.toml
   tributary switch --servers 10.0.0.7,10.1.0.0/16    where hosts may sum for everybody: tributary ps --help
   tributary switch --tokens /etc/tributary-tokens.toml     only for those who have one in TRIBUTARY_TOKEN
+  tributary switch --operators any                   serve operators that jobs bring: tributary operator --help
   tributary switch --aggregators 16384               of memory that the jobs of some protocols share
   tributary switch --fabric fabric.toml --node leaf0     one of many: tributary fabric --help
 
@@ -48,6 +50,8 @@ The file has these keys; flags win over it:
   memory_mib = 64
   max_slots = 512
   max_world = 16
+  [operators]                which operators of jobs' own it serves: \"any\", \"none\", or SHA-256s with commas
+  allow = \"none\"
   [switches.PROTOCOL]        what its jobs share: docs/protocols
 
 Packets come by UDP and control by TCP at the same port; with --cores above 1 the further threads
@@ -85,6 +89,9 @@ pub struct Args {
     /// Serve only joins with a token of this TOML file (docs/tokens.toml), and give each tenant what the file says
     #[arg(long, value_name = "FILE", conflicts_with = "open")]
     pub tokens: Option<PathBuf>,
+    /// Which operators of jobs' own it serves: any, none, or listed ones by the SHA-256 of their modules [default: none]
+    #[arg(long, value_name = "any|none|SHA-256,...")]
+    pub operators: Option<Allowed>,
     /// Serve every address without a token, and not only loopback, link-local and private ones
     #[arg(long)]
     pub open: bool,
@@ -122,7 +129,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let signal = match (&args.fabric, &args.node) {
         (Some(file), Some(node)) => {
             let file = fabric::ChosenFile { path: file.clone(), switch_options: args.switch_options() };
-            let switch = fabric::daemon::start(&file, node)?;
+            let switch = fabric::daemon::start(&file, node, args.operators.clone())?;
             fabric::daemon::tell_ready(&switch, node, args.json)?;
             // It has no quotas and no tokens.
             let signal = signals.forever().find(|&signal| signal != SIGHUP);
@@ -233,6 +240,7 @@ fn options(args: &Args) -> Result<SwitchOptions, Failure> {
     };
     let everywhere = (Ipv4Addr::UNSPECIFIED, SwitchOptions::DEFAULT_PORT).into();
     let mut options = SwitchOptions::new(args.listen.or(file.listen).unwrap_or(everywhere));
+    options.switch_options = file.switch_options(&args.switch_options()).map_err(Failure::usage)?;
     let mut limits = Limits::new(options.memory_bytes as u64, options.shards as u16);
     file.apply(&mut limits);
     options.shards = args.cores.unwrap_or(limits.shards).into();
@@ -244,8 +252,14 @@ fn options(args: &Args) -> Result<SwitchOptions, Failure> {
     options.timers = limits.timers;
     options.tokens = args.tokens.as_deref().map(read_tokens).transpose()?;
     options.open = args.open;
+    options.operators = match (&args.operators, file.operators) {
+        (Some(allowed), _) => allowed.clone(),
+        (None, Some(OperatorsFile { allow })) => {
+            allow.parse().map_err(|error| Failure::usage(format!("[operators] allow = \"{allow}\": {error}")))?
+        }
+        (None, None) => Allowed::None,
+    };
     options.servers = args.servers.clone().unwrap_or(limits.servers);
-    options.switch_options = file.switch_options(&args.switch_options()).map_err(Failure::usage)?;
     Ok(options)
 }
 

@@ -1,12 +1,18 @@
-//! `tributary traffic`: loads a fabric's links with packets that its switches only forward.
+//! `tributary traffic`: loads a fabric's links with packets that its switches only forward, at a rate, or as one flow under
+//! DCTCP (`flow.rs`).
+
+pub mod flow;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tributary_net::fabric::wire::{CARRY_LEN, Carry, NO_VIA};
-use tributary_proto::contract::ids::NodeId;
+use serde::Serialize;
+use tributary_control::fabric::FabricLayout;
+use tributary_net::fabric::wire::{CARRY_LEN, Carry, NO_VIA, own_header, read_pause};
+use tributary_proto::contract::ids::{JobKey, NodeId};
+use tributary_proto::contract::wire::{Common, kind};
 
 use super::fabric;
 use crate::failure::Failure;
@@ -20,7 +26,14 @@ Examples:
   The same for ten seconds, over whichever way the switches choose
     tributary traffic --fabric fabric.toml --from host3 --to host7 --rate-mbps 150 --seconds 10
 
-Packets of 1,500 bytes go through the switches' queues and end at the receiver's discard port.";
+  One flow under DCTCP: first its receiving end on host7, then its sending end on host3
+    tributary traffic --fabric fabric.toml --from host3 --to host7 --transport dctcp --receive
+    tributary traffic --fabric fabric.toml --from host3 --to host7 --transport dctcp --seconds 10 --json
+
+Packets of 1,500 bytes go through the switches' queues. At a rate they end at the receiver's discard
+port. Under DCTCP (RFC 8257) they take part in ECN, and the window follows the marks of switches
+with mark_above_kib; --json prints a line every 100 ms: at (seconds since 1970), packets (that the
+receiver has acknowledged), window_packets.";
 
 /// UDP's discard service (RFC 863): nobody need listen.
 const DISCARD: u16 = 9;
@@ -28,10 +41,14 @@ const DISCARD: u16 = 9;
 const PAYLOAD: usize = 1_472;
 /// What Ethernet, IPv4 and UDP add.
 const FRAME_BYTES: usize = 14 + 20 + 8;
+/// How often a flow says how it is.
+const SAY: Duration = Duration::from_millis(100);
 /// A pause between two looks at the clock.
 const PAUSE: Duration = Duration::from_millis(1);
 /// What a late sender makes up for at most: more would be a burst.
 const SLACK: Duration = Duration::from_millis(10);
+/// The same where nothing may be lost.
+const LOSSLESS_SLACK: Duration = Duration::from_millis(2);
 
 /// The flags of `tributary traffic`.
 #[derive(clap::Args)]
@@ -49,12 +66,47 @@ pub struct Args {
     /// A switch that they pass
     #[arg(long, value_name = "SWITCH")]
     pub via: Option<String>,
+    /// How packets are sent: at a rate, or as a flow whose window follows marks and losses
+    #[arg(long, value_enum, default_value_t = Transport::Rate)]
+    pub transport: Transport,
     /// Bits per second on the wire, in 10^6
-    #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u32).range(1..))]
-    pub rate_mbps: u32,
+    #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u32).range(1..), required_if_eq("transport", "rate"))]
+    pub rate_mbps: Option<u32>,
+    /// Be the receiving end of a flow, on the host of --to
+    #[arg(long)]
+    pub receive: bool,
+    /// Print a line of JSON every 100 ms, and one at the end
+    #[arg(long)]
+    pub json: bool,
     /// How long; until Ctrl-C, if left out
     #[arg(long, value_name = "S")]
     pub seconds: Option<f64>,
+}
+
+/// How packets are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Transport {
+    /// At the rate of --rate-mbps, whatever becomes of them
+    Rate,
+    /// As one flow under DCTCP
+    Dctcp,
+}
+
+/// Where packets come from and go to, and what they pass.
+#[derive(Clone, Copy)]
+pub struct Ends {
+    /// The host that sends.
+    pub from: NodeId,
+    /// The host that receives.
+    pub to: NodeId,
+    /// The switch between, or [`NO_VIA`].
+    pub via: NodeId,
+}
+
+/// What came of it.
+#[derive(Serialize)]
+struct Outcome {
+    packets: u64,
 }
 
 /// Sends until the time is over or somebody stops it.
@@ -69,6 +121,31 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage("traffic goes from a host to a host, over a switch"));
     }
     let interrupt = Interrupt::on_signals()?;
+    let ends = Ends { from, to, via };
+    let sent = match args.transport {
+        Transport::Rate if args.receive || args.json => {
+            return Err(Failure::usage("--receive and --json are for --transport dctcp"));
+        }
+        Transport::Rate => flood(&fabric, ends, &args, &interrupt)?,
+        Transport::Dctcp => {
+            let mut end = flow::FlowEnd::open(&fabric, ends, args.receive)?;
+            let every = (args.json && !args.receive).then_some(SAY);
+            if args.receive && args.json {
+                output::line("{\"event\":\"ready\"}")?;
+            }
+            end.run(args.seconds, every, &interrupt)?
+        }
+    };
+    match args.json {
+        true => output::json(&Outcome { packets: sent })?,
+        false => output::line(&format!("sent {sent} packets"))?,
+    }
+    Ok(())
+}
+
+/// Packets at a rate.
+fn flood(fabric: &FabricLayout, ends: Ends, args: &Args, interrupt: &Interrupt) -> Result<u64, Failure> {
+    let Ends { from, to, via } = ends;
     let own = SocketAddr::new(fabric.nodes[from.index()].address, 0);
     let socket = UdpSocket::bind(own).map_err(|error| {
         Failure::new(format!("{} is no address of this machine ({error}): is this {}?", own.ip(), args.from))
@@ -76,32 +153,61 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let leaf = fabric.udp(fabric.leaf_of(from));
     let mut packet = vec![0; PAYLOAD.max(CARRY_LEN)];
     Carry { via, to, udp_port: DISCARD }.emit(fabric.key(), &mut packet);
-    let wait = Duration::from_secs_f64((packet.len() + FRAME_BYTES) as f64 * 8.0 / f64::from(args.rate_mbps) / 1e6);
-    let sent = send(&socket, leaf, &packet, wait, args.seconds, &interrupt);
-    output::line(&format!("sent {sent} packets"))?;
-    Ok(())
+    let wanted = u64::from(args.rate_mbps.unwrap_or(1)) * 1_000_000;
+    let cable = fabric.cables[fabric.ports[from.index()][0].cable].bits_per_s;
+    // Where nothing may be lost, what the kernel has been given cannot be stopped: it gets no more than the cable takes.
+    let (rate, slack) = match (fabric.lossless, cable) {
+        (Some(_), Some(cable)) => (wanted.min(cable), LOSSLESS_SLACK),
+        _ => (wanted, SLACK),
+    };
+    let wait = Duration::from_secs_f64((packet.len() + FRAME_BYTES) as f64 * 8.0 / rate as f64);
+    socket.set_nonblocking(true).map_err(|error| Failure::new(format!("the socket: {error}")))?;
+    let switch = Switch { socket, leaf, key: fabric.key(), slack };
+    Ok(send(&switch, &packet, wait, args.seconds, interrupt))
 }
 
-fn send(
-    socket: &UdpSocket,
+/// The way to the host's switch.
+struct Switch {
+    socket: UdpSocket,
     leaf: SocketAddr,
-    packet: &[u8],
-    wait: Duration,
-    seconds: Option<f64>,
-    interrupt: &Interrupt,
-) -> u64 {
+    key: JobKey,
+    /// What a late sender makes up for at most.
+    slack: Duration,
+}
+
+impl Switch {
+    /// Until when it wants nothing, if it has just said so.
+    fn pause(&self) -> Option<Instant> {
+        let (mut bytes, mut until) = ([0; PAYLOAD], None);
+        while let Ok((len, from)) = self.socket.recv_from(&mut bytes) {
+            let packet = &bytes[..len];
+            let header = Common::parse(packet).ok().filter(|_| from == self.leaf);
+            if header.is_some_and(|header| header == own_header(kind::PAUSE, self.key))
+                && let Some(span) = read_pause(packet)
+            {
+                until = Some(Instant::now() + Duration::from_nanos(span.0 / 1_000));
+            }
+        }
+        until
+    }
+}
+
+fn send(switch: &Switch, packet: &[u8], wait: Duration, seconds: Option<f64>, interrupt: &Interrupt) -> u64 {
     let start = Instant::now();
     let (mut next, mut sent) = (start, 0);
     let over = |now: Instant| seconds.is_some_and(|seconds| (now - start).as_secs_f64() >= seconds);
+    let mut paused_until = start;
     loop {
         let now = Instant::now();
         if over(now) || interrupt.flag().load(Ordering::Relaxed) {
             return sent;
         }
-        next = next.max(now.checked_sub(SLACK).unwrap_or(now));
+        paused_until = switch.pause().unwrap_or(paused_until);
+        // A pause is no lateness that could be made up for.
+        next = next.max(now.checked_sub(switch.slack).unwrap_or(now)).max(paused_until);
         while next <= now {
             // A full buffer or an answer to an earlier packet: this one is lost, as others are.
-            sent += u64::from(socket.send_to(packet, leaf).is_ok());
+            sent += u64::from(switch.socket.send_to(packet, switch.leaf).is_ok());
             next += wait;
         }
         std::thread::sleep(PAUSE);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use tributary_net::status::TreeStatus;
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 
@@ -21,6 +22,8 @@ pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
 pub struct JobRun {
     /// Who sums.
     pub protocol: &'static Protocol,
+    /// The host of rank 0; the other ranks are on those after it.
+    pub first_host: usize,
     /// More flags of `tributary allreduce`, as the element type and the protocol's options.
     pub flags: Vec<String>,
     /// What ranks bring.
@@ -75,28 +78,62 @@ pub struct WorkerReport {
     pub elements_per_packet: u16,
     /// CPU time of the worker's process during the collectives.
     pub cpu_seconds: f64,
+    /// On rank 0: the static trees through a fabric that the job ran over.
+    #[serde(default)]
+    pub trees: Vec<TreeStatus>,
 }
 
-/// Runs a job on a stage.
-pub fn run(stage: &Stage, run: &JobRun) -> Result<Vec<WorkerReport>, Failure> {
-    let mut workers = Vec::new();
-    for rank in 0..run.data.world() {
-        let mut command = stage.place.worker_command(&stage.program, rank)?;
-        command
-            .args(["allreduce", "--switch", &stage.switch_addr, "--json", "--protocol", run.protocol.name])
-            .args(["--job", &format!("{}-{}", run.protocol.name, stage.jobs)])
-            .args(["--rank", &rank.to_string(), "--world", &run.data.world().to_string()])
-            .args(["--iters", &run.iters.to_string(), "--timeout", &run.timeout.as_secs_f64().to_string()])
-            .args(&run.flags)
-            .args(run.data.flags(rank));
-        if let Some(output) = run.outputs.get(rank) {
-            command.arg("--output").arg(output);
+/// A job whose workers run; dropping it ends them.
+pub struct RunningJob {
+    name: String,
+    workers: Vec<Process>,
+    deadline: Instant,
+}
+
+impl RunningJob {
+    /// Starts a worker for each rank, on the hosts from `run.first_host` on.
+    pub fn start(stage: &Stage, run: &JobRun) -> Result<RunningJob, Failure> {
+        let name = format!("{}-{}", run.protocol.name, stage.jobs);
+        let mut workers = Vec::new();
+        for rank in 0..run.data.world() {
+            let mut command = stage.place.worker_command(&stage.program, run.first_host + rank)?;
+            command
+                .args(["allreduce", "--switch", &stage.switch_addr, "--json", "--protocol", run.protocol.name])
+                .args(["--job", &name])
+                .args(["--rank", &rank.to_string(), "--world", &run.data.world().to_string()])
+                .args(["--iters", &run.iters.to_string(), "--timeout", &run.timeout.as_secs_f64().to_string()])
+                .args(&run.flags)
+                .args(run.data.flags(rank));
+            if let Some(output) = run.outputs.get(rank) {
+                command.arg("--output").arg(output);
+            }
+            workers.push(Process::spawn(format!("rank {rank} ({})", run.protocol.name), command, &stage.interrupt)?);
         }
-        workers.push(Process::spawn(format!("rank {rank} ({})", run.protocol.name), command, &stage.interrupt)?);
+        let deadline = Instant::now() + START_TIMEOUT + run.timeout * run.iters;
+        Ok(RunningJob { name, workers, deadline })
     }
-    let deadline = Instant::now() + START_TIMEOUT + run.timeout * run.iters;
-    // Dropping the workers that are left, on an error, ends them too.
-    workers.into_iter().map(|worker| report(worker, deadline)).collect()
+
+    /// What the switch calls it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// True once a worker has ended, well or not.
+    pub fn is_over(&mut self) -> Result<bool, Failure> {
+        for worker in &mut self.workers {
+            if worker.has_ended()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits for its end; the reports come by rank.
+    pub fn finish(self) -> Result<Vec<WorkerReport>, Failure> {
+        let deadline = self.deadline;
+        // Dropping the workers that are left, on an error, ends them too.
+        self.workers.into_iter().map(|worker| report(worker, deadline)).collect()
+    }
 }
 
 fn report(worker: Process, deadline: Instant) -> Result<WorkerReport, Failure> {

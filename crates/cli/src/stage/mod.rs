@@ -13,12 +13,15 @@ mod random;
 use std::time::Duration;
 
 use serde_json::Value;
+use tributary_net::client;
+use tributary_net::status::SwitchStatus;
 
+use crate::address::resolve;
 use crate::failure::Failure;
 use crate::program::Program;
 
 pub use interrupt::Interrupt;
-pub use job::{JobRun, WorkerReport};
+pub use job::{JobRun, RunningJob, WorkerReport};
 pub use place::Place;
 pub use process::Process;
 pub use random::Random;
@@ -40,8 +43,18 @@ pub struct Stage {
 impl Stage {
     /// Starts a switch with `shards` threads in `place` and waits until it serves.
     pub fn open(program: &Program, place: Place, shards: u16, interrupt: &Interrupt) -> Result<Stage, Failure> {
+        Stage::open_with(program, place, &["--cores".to_owned(), shards.to_string()], interrupt)
+    }
+
+    /// The same with these flags of `tributary switch`.
+    pub fn open_with(
+        program: &Program,
+        place: Place,
+        flags: &[String],
+        interrupt: &Interrupt,
+    ) -> Result<Stage, Failure> {
         let mut command = place.switch_command(program)?;
-        command.args(["switch", "--listen", &place.listen(), "--cores", &shards.to_string(), "--json"]);
+        command.args(["switch", "--listen", &place.listen(), "--json"]).args(flags);
         let mut switch = Process::spawn("the switch", command, interrupt)?;
         let ready = switch.next_line(START_TIMEOUT)?;
         let switch_addr = serde_json::from_str::<Value>(&ready)
@@ -68,8 +81,27 @@ impl Stage {
 
     /// Runs one job to its end: one worker for each input. The reports come by rank.
     pub fn allreduce(&mut self, run: &JobRun) -> Result<Vec<WorkerReport>, Failure> {
+        self.start(run)?.finish()
+    }
+
+    /// Starts one job, beside those that run.
+    pub fn start(&mut self, run: &JobRun) -> Result<RunningJob, Failure> {
         self.jobs += 1;
-        job::run(self, run)
+        RunningJob::start(self, run)
+    }
+
+    /// What the switch knows of itself and its jobs.
+    pub fn status(&self) -> Result<SwitchStatus, Failure> {
+        let switch = resolve(&self.switch_addr)?;
+        let status = self.place.at_switch(|| client::status(switch))?;
+        status.map_err(|error| Failure::new(error.to_string()))
+    }
+
+    /// Ends the switch as an operator does, and starts another one in its place, with these flags.
+    pub fn reopen(self, flags: &[String]) -> Result<Stage, Failure> {
+        let Stage { program, place, switch, interrupt, .. } = self;
+        switch.terminate(START_TIMEOUT)?;
+        Stage::open_with(&program, place, flags, &interrupt)
     }
 
     /// Ends the switch as an operator does, and fails if it did not end well.

@@ -35,6 +35,14 @@ impl Place {
         }
     }
 
+    /// Does something where the switch runs, and its address is known.
+    pub fn at_switch<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
+        match self {
+            Place::Star(star) => star.switch_box().inside(work),
+            Place::Loopback => Ok(work()),
+        }
+    }
+
     /// This program where the switch runs; the caller adds the subcommand.
     pub fn switch_command(&self, program: &Program) -> Result<Command, TestbedError> {
         match self {

@@ -83,6 +83,14 @@ impl Process {
         }
     }
 
+    /// Ends it at once; what it has said.
+    pub fn kill(mut self) -> Vec<String> {
+        // Both fail only where it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.lines.iter().collect()
+    }
+
     /// Waits for its end; its lines if that was a success, else what it complained about.
     pub fn finish(mut self, deadline: Instant) -> Result<Vec<String>, Failure> {
         let status = self.wait_until(deadline)?;
@@ -105,6 +113,12 @@ impl Process {
     pub fn terminate_regardless(mut self, timeout: Duration) -> Result<(), Failure> {
         self.interrupt = Interrupt::default();
         self.terminate(timeout)
+    }
+
+    /// True if it has ended, well or not.
+    pub fn has_ended(&mut self) -> Result<bool, Failure> {
+        self.interrupt.check()?;
+        Ok(self.child.try_wait()?.is_some())
     }
 
     /// An error if it has ended.

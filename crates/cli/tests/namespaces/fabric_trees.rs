@@ -23,6 +23,11 @@ fn load(protocol: &Protocol) {
     let ranks = report["ranks"].as_array().unwrap();
     assert_eq!(ranks.len(), 8);
     assert!(ranks.iter().all(|rank| rank["in_network"] == 1.0), "{report}");
+    // What was planned is what the report draws.
+    let mut roots: Vec<&str> =
+        report["trees"].as_array().unwrap().iter().map(|tree| tree["root"].as_str().unwrap()).collect();
+    roots.sort_unstable();
+    assert_eq!(roots, ["spine0", "spine1"], "{report}");
     // Equal, but for what a busy machine made ranks send again.
     let again: u64 = ranks.iter().map(|rank| rank["retransmissions"].as_u64().unwrap()).sum();
     let alike = |a: u64, b: u64| assert!(a > 5_000 && a.abs_diff(b) <= a.min(b) / 50 + again, "{a}, {b}: {report}");
@@ -101,9 +106,43 @@ fn status_draws_the_trees() {
 }
 
 #[test]
+fn a_spine_that_dies_costs_no_sum_where_trees_can_be_planted_anew() {
+    for protocol in protocols::ALL.iter().filter(|protocol| protocol.replants) {
+        let words = ["--allreduce", "3000000", "--dtype", "i32", "--protocol", protocol.name, "--trees", "2"];
+        let Some(report) = sum(&[&words, &["--kill", "spine0:0"][..]].concat()) else { return };
+        assert_eq!((&report["killed"], report["ranks"].as_array().unwrap().len()), (&"spine0".into(), 8));
+        // All of it has gone over the other one: as many packets as two trees have.
+        let blocks = 3_000_000 / 352;
+        assert!(passed(&report, "spine1", "leaf0") > blocks * 3 / 4, "{report}");
+    }
+}
+
+#[test]
 fn a_killed_spine_ends_the_command_with_the_sentence() {
-    let words = ["--allreduce", "3000000", "--dtype", "i32", "--kill", "spine0:0.2"];
+    let words = ["--allreduce", "3000000", "--dtype", "i32", "--kill", "spine0:0"];
     let Some(output) = fabric(&[&words, &TREES[..]].concat()) else { return };
     let said = text(&output.stderr);
     assert!(!output.status.success() && said.contains("ran through spine0, which is dead"), "{said}");
+}
+
+/// Without --json, for people: the tree that was chosen, before the figures.
+#[test]
+fn the_report_draws_the_tree_that_was_planned() {
+    for protocol in protocols::ALL.iter().filter(|protocol| protocol.placement == Placement::Trees) {
+        let words = ["--allreduce", "1000", "--dtype", "i32", "--protocol", protocol.name, "--trees", "1"];
+        let Some(output) = fabric(&words) else { return };
+        let said = text(&output.stdout);
+        assert!(said.contains("planned, tree 0:\nspine"), "{said}");
+        // A leaf of some protocols says here what it holds, too.
+        let leaf = said.lines().find(|line| line.starts_with("├─ leaf0: ")).unwrap_or_else(|| panic!("{said}"));
+        assert!(leaf.ends_with("ranks 0, 1, 2, 3") && said.contains("\n│  ├─ host0: rank 0\n"), "{said}");
+    }
+}
+
+/// A fast machine may be done before; then nobody may say that a death cost nothing.
+#[test]
+fn a_kill_that_comes_too_late_is_said_to_be_none() {
+    let words = ["--allreduce", "1000", "--dtype", "i32", "--kill", "spine0:3"];
+    let Some(report) = sum(&words) else { return };
+    assert_eq!((&report["killed"], &report["spared"]), (&Value::Null, &"spine0".into()), "{report}");
 }

@@ -2,16 +2,20 @@
 
 use tributary_testbed::Faults;
 
+use crate::fabric_memory::with_aggregators;
 use crate::network::{Network, checked};
 
 /// 300,000 elements are 834 packets up and as many down for each of four workers and five sums: 33,000 in all.
 const SUM: [&str; 6] = ["--elements", "300000", "--iters", "5", "--timeout", "60"];
 
+/// Protocols whose jobs share nothing in a switch.
+const PLAIN: [&str; 2] = ["switchml", "ring"];
+
 /// Integers, where one wrong contribution shows, and floats, over each protocol.
 fn every_sum_is_exact(faults: Faults) {
     let Some(network) = Network::build(4, faults) else { return };
     let mut sent_again = 0;
-    for protocol in ["switchml", "ring"] {
+    for protocol in PLAIN {
         for dtype in ["i32", "f32"] {
             let words = [&SUM[..], &["--protocol", protocol, "--dtype", dtype]].concat();
             let reports = network.sum(&format!("{protocol}-{dtype}"), 4, &words);
@@ -60,10 +64,11 @@ fn all_ranks_write_the_same_bits_under_loss() {
     let folder = tempfile::tempdir().unwrap();
     let outputs: Vec<String> =
         (0..4).map(|rank| folder.path().join(format!("{rank}.npy")).display().to_string()).collect();
-    let workers: Vec<_> = (0..4)
-        .map(|rank| network.worker("bits", rank, 4, &["--elements", "100007", "--output", &outputs[rank]]))
-        .collect();
-    workers.into_iter().for_each(|worker| drop(checked(worker)));
-    let first = std::fs::read(&outputs[0]).unwrap();
-    assert!(outputs.iter().all(|output| std::fs::read(output).unwrap() == first));
+    for protocol in with_aggregators().map(|protocol| protocol.name).chain(PLAIN) {
+        let words = |rank: usize| ["--elements", "100007", "--protocol", protocol, "--output", &outputs[rank]];
+        let workers: Vec<_> = (0..4).map(|rank| network.worker(protocol, rank, 4, &words(rank))).collect();
+        workers.into_iter().for_each(|worker| drop(checked(worker)));
+        let first = std::fs::read(&outputs[0]).unwrap();
+        assert!(outputs.iter().all(|output| std::fs::read(output).unwrap() == first), "{protocol}");
+    }
 }

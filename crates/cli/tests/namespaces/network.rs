@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,37 +15,59 @@ use tributary_testbed::{Faults, Namespace, Shaping, Star, StarOptions, requireme
 const HANG: Duration = Duration::from_secs(120);
 const PORT: u16 = 17777;
 
-/// One test at a time: each has a handful of busy processes.
-static TURN: Mutex<()> = Mutex::new(());
+/// Two tests at a time: each has a handful of processes, which are busy for a while and wait for longer.
+static TURNS: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// Waits until no other test runs.
-pub fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Held by a test as long as it runs.
+pub struct Turn(#[expect(dead_code, reason = "it is held, not read")] Vec<MutexGuard<'static, ()>>);
+
+/// Waits until at most one other test runs.
+pub fn turn() -> Turn {
+    let free = TURNS.iter().find_map(|turn| turn.try_lock().ok());
+    let next = &TURNS[NEXT.fetch_add(1, Ordering::Relaxed) % TURNS.len()];
+    Turn(vec![free.unwrap_or_else(|| next.lock().unwrap_or_else(PoisonError::into_inner))])
+}
+
+/// Waits until no other test runs: for tests that compare rates.
+pub fn alone() -> Turn {
+    Turn(TURNS.iter().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner)).collect())
 }
 
 pub struct Network {
     pub star: Star,
     switch: Child,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl Network {
     /// A star of 1 Gbit/s links with a switch; `None`, with the reason on stderr, where none can be built.
     pub fn build(hosts: usize, faults: Faults) -> Option<Network> {
-        Network::build_with(hosts, Shaping::gbps(1.0).unwrap(), faults)
+        Network::start(hosts, Shaping::gbps(1.0).unwrap(), faults, &[], turn)
     }
 
     /// The same, with a switch that takes servers from its hosts.
     pub fn build_serving(hosts: usize, faults: Faults) -> Option<Network> {
-        Network::start(hosts, Shaping::gbps(1.0).unwrap(), faults, &["--servers", "10.77.0.0/24"])
+        Network::start(hosts, Shaping::gbps(1.0).unwrap(), faults, &["--servers", "10.77.0.0/24"], turn)
     }
 
-    /// The same, with links of any rate.
-    pub fn build_with(hosts: usize, shaping: Shaping, faults: Faults) -> Option<Network> {
-        Network::start(hosts, shaping, faults, &[])
+    /// The same, and its switch is told more.
+    pub fn build_serving_with(hosts: usize, faults: Faults, words: &[&str]) -> Option<Network> {
+        let words = [&["--servers", "10.77.0.0/24"], words].concat();
+        Network::start(hosts, Shaping::gbps(1.0).unwrap(), faults, &words, turn)
     }
 
-    fn start(hosts: usize, shaping: Shaping, faults: Faults, words: &[&str]) -> Option<Network> {
+    /// The same, with links of any rate and nothing lost, and no test beside it.
+    pub fn build_alone(hosts: usize, shaping: Shaping) -> Option<Network> {
+        Network::start(hosts, shaping, Faults::default(), &[], alone)
+    }
+
+    /// The same, with a switch that serves operators of jobs' own.
+    pub fn build_serving_operators(hosts: usize, faults: Faults) -> Option<Network> {
+        Network::start(hosts, Shaping::gbps(1.0).unwrap(), faults, &["--operators", "any"], turn)
+    }
+
+    fn start(hosts: usize, shaping: Shaping, faults: Faults, words: &[&str], turn: fn() -> Turn) -> Option<Network> {
         if let Err(reason) = requirements() {
             eprintln!("skipped: {reason}");
             return None;

@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
-use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use tributary_net::client;
 use tributary_net::status::SwitchStatus;
+use tributary_proto::protocols;
 use tributary_testbed::{Faults, Namespace, Racks, Shaping, StarOptions, requirements};
 
 use crate::network::{self, checked, complaint, tributary};
@@ -22,7 +22,7 @@ struct TwoRacks {
     racks: Racks,
     /// Above, first rack, second rack.
     switches: [Child; 3],
-    _turn: MutexGuard<'static, ()>,
+    _turn: network::Turn,
 }
 
 impl TwoRacks {
@@ -146,6 +146,45 @@ fn a_killed_worker_is_named_in_both_racks() {
         assert!(complaint.contains("rank 3 is gone: its process ended"), "{complaint}");
     }
     racks.sum("next", &["--elements", "100000"]);
+}
+
+/// The protocols that sum sparse tensors in switches, each with dense ones and with sparse ones.
+fn dense_and_sparse() -> Vec<Vec<&'static str>> {
+    let able = protocols::ALL.iter().filter(|protocol| protocol.switch.is_some() && protocol.options.sparse.is_some());
+    let of_each = able.flat_map(|protocol| {
+        let dense = [&ENDLESS[..], &["--protocol", protocol.name]].concat();
+        [[&dense[..], &["--sparse", "0.01"]].concat(), dense]
+    });
+    of_each.collect()
+}
+
+#[test]
+fn a_killed_worker_is_named_in_dense_jobs_and_in_sparse_ones() {
+    let Some(racks) = TwoRacks::build(Faults::default()) else { return };
+    assert!(!dense_and_sparse().is_empty());
+    for (number, words) in dense_and_sparse().into_iter().enumerate() {
+        let job = format!("orphans{number}");
+        let mut workers = racks.workers(&job, &words);
+        racks.until_busy(&job);
+        let mut victim = workers.remove(1);
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        for complaint in told(workers) {
+            assert!(complaint.contains("rank 1 is gone: its process ended"), "{words:?}: {complaint}");
+        }
+    }
+}
+
+#[test]
+fn killed_switches_are_named_in_sparse_jobs() {
+    for (switch, wanted) in [(2, "is gone, and ranks 1, 3 with it"), (0, "the switch above, ")] {
+        let Some(mut racks) = TwoRacks::build(Faults::default()) else { return };
+        let workers = racks.workers("orphans", &dense_and_sparse()[0]);
+        racks.until_busy("orphans");
+        racks.kill(switch);
+        let complaints = told(workers);
+        assert!(complaints[0].contains(wanted) && complaints[2].contains(wanted), "{complaints:?}");
+    }
 }
 
 #[test]

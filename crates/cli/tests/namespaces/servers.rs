@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tributary_testbed::Faults;
 
 use crate::network::{Network, complaint, tributary};
+use crate::sharing::served;
 
 const WORKERS: usize = 4;
 const SERVERS: usize = 2;
@@ -95,6 +96,36 @@ fn a_killed_server_is_named_by_every_rank_and_the_next_job_does_without_it() {
     assert!(death.elapsed() < TOLD, "{:?}", death.elapsed());
     eprintln!("every rank was told within {:?}", death.elapsed());
     network.sum("next", WORKERS, &[&PS[..], &["--elements", "100000"]].concat());
+}
+
+/// Of jobs that share a switch's memory, which has room for little: servers sum the rest, and one that is killed is named.
+#[test]
+fn servers_sum_what_a_switch_has_no_room_for_though_links_lose_1_percent_and_a_killed_one_is_named() {
+    let faults = Faults::loss(1.0);
+    let Some(network) = Network::build_serving_with(WORKERS + SERVERS, faults, &["--aggregators", "32"]) else {
+        return;
+    };
+    for protocol in served() {
+        let mut servers = Servers::start(&network);
+        let words = ["--protocol", protocol.name, "--elements", "300000", "--iters", "3", "--timeout", "60"];
+        let reports = network.sum(&format!("{protocol}-sums"), WORKERS, &words);
+        for report in &reports {
+            assert_eq!(report["servers"], SERVERS, "{report}");
+            let share = report["in_network"].as_f64().unwrap();
+            assert!(share > 0.0 && share < 1.0, "some had room: {report}");
+        }
+        let words = [&ENDLESS[..6], &["--protocol", protocol.name]].concat();
+        let workers = network.workers(&format!("{protocol}-orphans"), WORKERS, &words);
+        network.until_busy(&format!("{protocol}-orphans"), 1_000);
+        servers.0[0].kill().unwrap();
+        let (addr, death) = (format!("{}:4242", network.star.host_addr(WORKERS)), Instant::now());
+        for worker in workers {
+            let complaint = complaint(worker);
+            assert!(complaint.contains(&format!("server 0 ({addr}) is gone: its process ended")), "{complaint}");
+        }
+        assert!(death.elapsed() < TOLD, "{:?}", death.elapsed());
+        eprintln!("{protocol}: every rank was told within {:?}", death.elapsed());
+    }
 }
 
 #[test]

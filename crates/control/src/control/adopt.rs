@@ -13,18 +13,21 @@ use crate::levels::Child;
 use crate::memory::JobShape;
 use crate::name::JobName;
 use crate::plan::Plan;
-use crate::running::Running;
+use crate::running::{Running, Sharing};
 use crate::servers::Servers;
+use crate::shares::with;
 use crate::tidings::Tiding;
 
 impl Control {
-    /// Takes a job over that runs already, all of whose ranks are workers here: this control plane was started anew.
+    /// Takes a job over that runs already, all of whose ranks are workers here: this control plane was started anew. `most`
+    /// is the number of slots that its members have agreed on.
     pub fn adopt(
         &mut self,
         now: Time,
         name: &JobName,
         protocol: &'static Protocol,
         config: JobConfig,
+        most: u16,
         workers: Vec<SocketAddr>,
     ) {
         let id = config.job;
@@ -36,6 +39,10 @@ impl Control {
             incarnation: None,
             control: None,
         };
+        let (shards, trees) = match self.limits.planned_trees {
+            Some(_) => (self.limits.shards, config.trees),
+            None => (config.trees, 1),
+        };
         let shape = JobShape {
             protocol,
             slots: config.slots,
@@ -43,7 +50,8 @@ impl Control {
             world,
             children: world,
             neighbours: 0,
-            shards: config.trees,
+            shards,
+            trees,
             servers: 0,
             options: config.options.clone(),
         };
@@ -68,6 +76,8 @@ impl Control {
         self.last_id = self.last_id.max(id);
         let plan = Arc::new(plan);
         self.tidings.push_back(Tiding::Adopted(plan.clone()));
-        self.running.insert(id, Running::adopted(now, plan));
+        let slots = shape.slots;
+        let sharing = shape.resizes().then(|| Sharing { most: with(&shape, most), slots });
+        self.running.insert(id, Running { sharing, ..Running::adopted(now, plan) });
     }
 }

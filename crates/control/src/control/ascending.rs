@@ -15,7 +15,13 @@ impl Control {
     /// Tells the switch above who has come here.
     pub(super) fn ask_above(&mut self, now: Time, name: &JobName) {
         let Some(forming) = self.forming.get(name) else { return };
-        let most_slots = match self.grant(name, &forming.client, self.wish(forming), true) {
+        // Where jobs divide the memory, what all switches agree on is the most that the job may ever have.
+        let wish = self.wish(forming);
+        let granted = match wish.resizes() {
+            true => self.division(name, &forming.client, wish, true).map(|division| division.most),
+            false => self.grant(name, &forming.client, wish, true),
+        };
+        let most_slots = match granted {
             Ok(shape) => shape.slots,
             Err(refusal) => {
                 self.fail_forming(name, &refusal);
@@ -91,9 +97,9 @@ impl Control {
             (Some(_), dedicated) => dedicated,
         };
         let shape = JobShape { slots, elements_per_packet, servers, ..wish };
-        // The pool that the switch above has granted, or nothing.
+        // The pool that the switch above has granted, or nothing; a share of it, where jobs divide the memory.
         let fits = |granted: Result<JobShape, Refusal>| match granted {
-            Ok(granted) if granted.slots == slots => Ok(()),
+            Ok(granted) if granted.slots == slots || granted.resizes() => Ok(()),
             Ok(_) => Err(None),
             Err(refusal) => Err(Some(refusal)),
         };
@@ -136,8 +142,9 @@ impl Control {
         for ticket in orphans {
             self.answer(ticket, Err(Refusal::UnknownJob { job: name.clone() }));
         }
-        let above = (Uplink { wid, shards }, switches);
-        self.install_formed(now, name, forming, &shape, shape.config(job, key), workers, servers, Some(above));
+        let above = Some((Uplink { wid, shards }, switches));
+        let (config, division) = (shape.config(job, key), self.divided(name, &forming.client, shape.clone()));
+        self.install_formed(now, name, forming, (shape, division), config, workers, servers, above);
     }
 
     /// True if all ranks below this switch that the name's former jobs had have come anew: the switch above waits for

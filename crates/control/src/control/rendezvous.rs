@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::admission::{Free, Limits, grant};
@@ -19,6 +20,7 @@ use crate::plan::{Plan, Ticket};
 use crate::refusal::Refusal;
 use crate::running::{Running, Sharing};
 use crate::servers::Servers;
+use crate::trees::DEFAULT_TREES;
 
 impl Control {
     /// The first rank of a new job. It is refused at once where the job could not be admitted anyway.
@@ -146,25 +148,20 @@ impl Control {
 
     fn admit(&mut self, now: Time, name: &JobName, shape: JobShape) {
         let Some(forming) = self.forming.get(name) else { return };
-        let most = match self.limits.resizes(&shape) {
-            true => self.division(name, &forming.client, self.wish(forming), false).ok(),
-            false => None,
-        };
+        let division = self.divided(name, &forming.client, self.wish(forming));
         let Some(forming) = self.forming.remove(name) else { return };
         let key = forming.seats.values().next().expect("a seat").fresh_key;
         // Members agree on the most slots that the job may ever have.
-        let agreed = most.as_ref().map_or(&shape, |division| &division.most);
+        let agreed = division.as_ref().map_or(&shape, |division| &division.most);
         let config = agreed.config(self.next_id(), key);
         let workers = forming.seats.values().map(|seat| seat.request.addr).collect();
         let (servers, _) = self.servers_for(shape.protocol, &forming.client);
-        let id = config.job;
-        if let Some(division) = &most {
-            self.resize(&division.others);
-        }
-        self.install_formed(now, name, forming, &shape, config, workers, servers, None);
-        if let (Some(Division { most, slots, .. }), Some(job)) = (most, self.running.get_mut(&id)) {
-            job.sharing = Some(Sharing { most, slots });
-        }
+        self.install_formed(now, name, forming, (shape, division), config, workers, servers, None);
+    }
+
+    /// What a job has that was granted just now, if jobs divide the memory with it.
+    pub(super) fn divided(&self, name: &JobName, client: &Client, wish: JobShape) -> Option<Division> {
+        if wish.resizes() { self.division(name, client, wish, false).ok() } else { None }
     }
 
     /// What the ranks so far ask for, with the servers that there are now.
@@ -173,9 +170,19 @@ impl Control {
         let servers = match self.servers_for(wish.protocol, &forming.client).0 {
             Servers::None => 0,
             Servers::Colocated => wish.world,
+            // Behind a memory that jobs share, slots are blocks of a window, and nobody's part.
+            Servers::Dedicated(_) if wish.protocol.shared.is_some() => 0,
             Servers::Dedicated(servers) => servers.len() as u16,
         };
-        JobShape { servers, ..wish }
+        JobShape { servers, trees: self.planned_trees(wish.protocol, forming.trees()), ..wish }
+    }
+
+    /// The most trees that will divide the slots of a job which asks for so many, in each part of the switch.
+    fn planned_trees(&self, protocol: &Protocol, asked: Option<u16>) -> u16 {
+        match self.limits.planned_trees.filter(|_| protocol.placement == Placement::Trees) {
+            Some(most) => asked.unwrap_or(DEFAULT_TREES).clamp(1, most.max(1)),
+            None => 1,
+        }
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -184,7 +191,7 @@ impl Control {
         now: Time,
         name: &JobName,
         forming: Forming,
-        shape: &JobShape,
+        (mut shape, division): (JobShape, Option<Division>),
         config: JobConfig,
         workers: Vec<SocketAddr>,
         servers: Servers,
@@ -194,12 +201,18 @@ impl Control {
         let ticket = |child: &Child| forming.seats[&child.below.ranks()[0].0].ticket;
         let tickets = children.iter().map(ticket).collect();
         let (uplink, switches) = above.map_or((None, forming.places()), |(uplink, all)| (Some(uplink), all));
+        // What others lose is free before the newcomer takes it.
+        let sharing = division.map(|Division { most, slots, others }| {
+            self.resize(&others);
+            shape.slots = slots;
+            Sharing { most, slots }
+        });
         let (protocol, slots, memory_bytes) = (shape.protocol, shape.slots, shape.bytes());
         let trees = forming.trees();
         let name = name.clone();
         let plan =
             Plan { name, protocol, config, children, trees, workers, servers, switches, uplink, slots, memory_bytes };
-        self.install(Running::new(now, Arc::new(plan), forming.client, tickets));
+        self.install(Running { sharing, ..Running::new(now, Arc::new(plan), forming.client, tickets) });
     }
 
     /// The shape that a job of this name and client gets, if it gets one; see [`Control::free`].
@@ -210,7 +223,7 @@ impl Control {
         wish: JobShape,
         succeeding: bool,
     ) -> Result<JobShape, Refusal> {
-        if self.limits.resizes(&wish) {
+        if wish.resizes() {
             let Division { most, slots, .. } = self.division(name, client, wish, succeeding)?;
             return Ok(JobShape { slots, ..most });
         }

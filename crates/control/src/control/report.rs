@@ -53,6 +53,7 @@ impl Control {
                 id: Some(job.plan.config.job),
                 phase,
                 protocol: job.plan.protocol,
+                operators: job.plan.config.options.operators(),
                 world: job.plan.config.world,
                 slots: job.slots(),
                 elements_per_packet: job.plan.config.elements_per_packet,
@@ -70,12 +71,14 @@ impl Control {
 
     fn forming_views(&self) -> impl Iterator<Item = JobView> + '_ {
         self.forming.iter().map(|(name, forming)| {
+            let wish = forming.wish(self.limits.shards);
             let (members, switches) = views(&forming.children(), |_| (MemberState::Present, None));
             JobView {
                 name: name.clone(),
                 id: None,
                 phase: Phase::Forming,
-                protocol: forming.wish(self.limits.shards).protocol,
+                protocol: wish.protocol,
+                operators: wish.options.operators(),
                 world: forming.world(),
                 slots: 0,
                 elements_per_packet: 0,

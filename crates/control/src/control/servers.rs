@@ -160,7 +160,7 @@ impl Control {
 
     /// The servers that a job of a protocol and a client would get now, and the least of their receive buffers.
     pub fn servers_for(&self, protocol: &Protocol, client: &Client) -> (Servers, Option<u64>) {
-        if protocol.server.is_none() {
+        if protocol.server_machine().is_none() {
             return (Servers::None, None);
         }
         let own = |server: &&Offered| server.is_present() && !server.offer.client.excludes(client);
@@ -169,7 +169,13 @@ impl Control {
         let mut servers: Vec<JobServer> = present().map(of).collect();
         servers.sort_by_key(|server| server.addr);
         let buffer = present().map(|offer| offer.receive_buffer).min();
-        (if servers.is_empty() { Servers::Colocated } else { Servers::Dedicated(servers) }, buffer)
+        let servers = match servers.is_empty() {
+            false => Servers::Dedicated(servers),
+            true if protocol.server.is_some() => Servers::Colocated,
+            // Its ranks serve by themselves, and nobody need be told.
+            true => Servers::None,
+        };
+        (servers, buffer)
     }
 
     /// Calls every server lost that has not asked again in time.

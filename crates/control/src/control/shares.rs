@@ -13,7 +13,7 @@ use crate::name::JobName;
 use crate::plan::Effect;
 use crate::refusal::Refusal;
 use crate::running::Running;
-use crate::shares::{divide, least, with};
+use crate::shares::{divide, is_worth_growing, least, with};
 
 /// What a newcomer and the others have.
 pub(crate) struct Division {
@@ -197,7 +197,7 @@ impl Control {
         let Ok(slots) = all.divide() else { return };
         let is_worth_it = |id: &JobId, slots: u16| {
             let now = self.running[id].sharing.as_ref().map_or(0, |sharing| sharing.slots);
-            slots >= now + now.div_ceil(2)
+            is_worth_growing(now, slots)
         };
         let larger: Vec<(JobId, u16)> =
             ids.into_iter().zip(slots).filter(|(id, slots)| is_worth_it(id, *slots)).collect();

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use tributary_proto::switch_options::Given;
 
 use super::plan::{Balancing, FabricLayout};
+use super::served::FabricOperators;
 use crate::config::ConfigError;
 use crate::option_text::{OptionTable, OptionText};
 
@@ -33,12 +34,20 @@ pub struct FabricFile {
     pub queue_kib: u32,
     /// Packets that find more than this in a queue are marked (ECN); none, if left out.
     pub mark_above_kib: Option<u32>,
+    /// Switches tell senders to pause before a port overflows, so that nothing is dropped.
+    #[serde(default)]
+    pub lossless: bool,
+    /// A port that more than this has come in by, and has not left, pauses its sender; half of the smallest queue, if left
+    /// out.
+    pub pause_above_kib: Option<u32>,
     /// How a switch chooses among equally short ways.
     #[serde(default)]
     pub balancing: Balancing,
     /// What switches hold for jobs that share their memory, by protocol: `[switches.NAME]`. The same at all of them.
     #[serde(default)]
     pub switches: BTreeMap<String, OptionTable>,
+    /// Which operators of jobs' own the switches serve; none, if left out.
+    pub operators: Option<FabricOperators>,
     /// Elements of four bytes in the longest packet that switches sum: what an ordinary packet carries.
     #[serde(default = "defaults::elements_per_packet")]
     pub elements_per_packet: u16,

@@ -9,6 +9,8 @@ use tributary_proto::contract::options::Defaults;
 use tributary_proto::switch_options::SwitchOptions;
 
 use super::file::{FabricFile, LinkFile};
+use super::lossless::Thresholds;
+use super::served;
 use crate::memory::MAX_ELEMENTS_PER_PACKET;
 use crate::option_text::of_switches;
 use crate::routes::{Cabling, Port};
@@ -68,10 +70,14 @@ pub struct FabricLayout {
     pub secret: String,
     /// Packets that find more than this in a queue are marked.
     pub mark_above_bytes: Option<u64>,
+    /// When a port pauses its sender, where nothing may be lost.
+    pub lossless: Option<Thresholds>,
     /// How a switch chooses.
     pub balancing: Balancing,
     /// What every switch holds for jobs that share its memory.
     pub switch_options: SwitchOptions,
+    /// Which operators of jobs' own a switch serves, as the file has it: by node, for those that it says something of.
+    pub operators: BTreeMap<NodeId, String>,
     /// Elements of four bytes in the longest packet that switches sum.
     pub elements_per_packet: u16,
     /// Bytes for jobs on each switch.
@@ -163,8 +169,11 @@ impl FabricLayout {
         }
         let switch_options = SwitchOptions::read(&of_switches(&file.switches), Defaults::Real);
         let switch_options = switch_options.map_err(|error| error.to_string())?;
+        let operators = served::by_switch(file.operators.as_ref(), &cabling, find)?;
+        let cables = cable_properties(file, &cabling, find)?;
         Ok(FabricLayout {
-            cables: cable_properties(file, &cabling, find)?,
+            lossless: Thresholds::of(file, &cables)?,
+            cables,
             nodes,
             cabling,
             ports,
@@ -174,6 +183,7 @@ impl FabricLayout {
             mark_above_bytes: file.mark_above_kib.map(kib),
             balancing: file.balancing,
             switch_options,
+            operators,
             elements_per_packet: file.elements_per_packet,
             memory_bytes: u64::from(file.memory_mib) << 20,
         })

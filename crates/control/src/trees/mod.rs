@@ -12,6 +12,9 @@ mod error;
 mod network;
 mod tree;
 
+/// Trees of a job that asks for no number, where there are so many.
+pub const DEFAULT_TREES: u16 = 4;
+
 pub use choose::Wish;
 pub use error::TreeError;
 pub use network::Network;

@@ -2,6 +2,7 @@
 
 use tributary_proto::contract::config::Below;
 use tributary_proto::contract::ids::{ChildId, NodeId, PortId};
+use tributary_proto::contract::sum_tree::SumTree;
 
 /// A child of a switch: the host of a worker, or a switch with the ranks below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,5 +71,18 @@ impl Tree {
     pub fn root(&self) -> NodeId {
         let root = self.switches.iter().find(|switch| switch.parent.is_none());
         root.expect("a tree has a root").node
+    }
+
+    /// Who is added to whom.
+    pub fn sum_tree(&self) -> SumTree {
+        self.sum_below(self.root())
+    }
+
+    fn sum_below(&self, node: NodeId) -> SumTree {
+        let child = |child: &TreeChild| match child.below {
+            Below::Worker(rank) => SumTree::Rank(rank.0),
+            Below::Switch(_) => self.sum_below(child.node),
+        };
+        SumTree::Switch(self.switch(node).into_iter().flat_map(|switch| &switch.children).map(child).collect())
     }
 }

@@ -4,6 +4,7 @@
 
 pub(crate) mod call;
 pub mod error;
+pub(crate) mod modules;
 mod servers;
 mod switches;
 pub mod version;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tributary_control::{Client, Departed, Gone, JoinRequest, Plan, ServerPlace, Servers};
+use tributary_operators::Library;
 use tributary_proto::contract::config::WorkerPlace;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
 use tributary_proto::contract::wire;
@@ -54,6 +56,9 @@ pub struct JoinBody {
     /// The protocol's options by name, as text; those left out have their defaults.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
+    /// The modules of the job's own operators, each as hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
     /// Aggregation trees that its caller insists on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trees: Option<u16>,
@@ -77,6 +82,7 @@ impl JoinBody {
             slots: request.slots,
             suggested_slots: request.suggested_slots,
             options: request.options.to_text(),
+            modules: modules::of(&request.options),
             trees: request.trees,
             incarnation: hex(incarnation),
             timeout_s: request.timeout.as_secs_f64(),
@@ -84,8 +90,14 @@ impl JoinBody {
     }
 
     /// The request that the control plane understands; it came from the address `from` to our address `asked_at`, and is
-    /// charged to `client`.
-    pub fn request(self, from: IpAddr, asked_at: IpAddr, client: Client) -> Result<JoinRequest, ApiError> {
+    /// charged to `client`. Its operators are compiled, which may take a while, where the library does not have them.
+    pub fn request(
+        self,
+        from: IpAddr,
+        asked_at: IpAddr,
+        client: Client,
+        library: &Library,
+    ) -> Result<JoinRequest, ApiError> {
         if self.wire_version != wire::VERSION {
             return Err(ApiError::wire_version("this worker", self.wire_version));
         }
@@ -94,6 +106,7 @@ impl JoinBody {
         }
         let protocol = protocols::named(&self.protocol).ok_or_else(|| ApiError::unknown_protocol(&self.protocol))?;
         let options = protocol.options.read(&self.options).map_err(|error| ApiError::bad_request(error.to_string()))?;
+        let options = modules::provide(options, &self.modules, library)?;
         let incarnation = from_hex(&self.incarnation)
             .ok_or_else(|| ApiError::bad_request("incarnation is not of 16 hexadecimal digits".into()))?;
         let timeout = Duration::try_from_secs_f64(self.timeout_s)
@@ -166,6 +179,9 @@ pub struct FabricReply {
     /// Switches of some tree pass partial results on to each other.
     #[serde(default)]
     pub levels: bool,
+    /// Where nothing may be lost: the rate of the member's cable, which it keeps to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lossless_bits_per_s: Option<u64>,
 }
 
 impl JoinReply {
@@ -213,6 +229,7 @@ impl JoinReply {
                 roots: nodes(fabric.roots),
                 trees: fabric.trees.into_iter().map(|child| WorkerPlace { child: ChildId(child) }).collect(),
                 levels: fabric.levels,
+                lossless_bits_per_s: fabric.lossless_bits_per_s,
             }),
         })
     }

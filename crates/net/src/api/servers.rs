@@ -116,7 +116,7 @@ impl ServedBody {
             elements_per_packet: plan.config.elements_per_packet,
             options: plan.config.options.to_text(),
             server: server.0,
-            servers: plan.config.trees,
+            servers: plan.servers.dedicated().len() as u16,
             workers: plan.workers.clone(),
         }
     }

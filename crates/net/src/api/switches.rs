@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tributary_control::{Ascent, Client, JoinRequest, Plan, SwitchJoin, SwitchPlace};
+use tributary_operators::Library;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::wire;
 
@@ -61,6 +62,9 @@ pub struct SwitchJoinBody {
     pub shards: Vec<SocketAddr>,
     /// The most slots that it has memory for.
     pub most_slots: u16,
+    /// The modules of the job's own operators, which the ranks leave out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
     /// The ranks that have come to it; none: it takes its join back.
     pub ranks: Vec<RankBody>,
     /// The switches of its part of the tree, itself first.
@@ -81,7 +85,13 @@ pub struct RankBody {
 
 impl SwitchJoinBody {
     /// What the control plane understands; all ranks are charged to the switch's client.
-    pub fn join(self, from: IpAddr, asked_at: IpAddr, client: &Client) -> Result<SwitchJoin, ApiError> {
+    pub fn join(
+        self,
+        from: IpAddr,
+        asked_at: IpAddr,
+        client: &Client,
+        library: &Library,
+    ) -> Result<SwitchJoin, ApiError> {
         if self.wire_version != wire::VERSION {
             return Err(ApiError::wire_version("the switch below", self.wire_version));
         }
@@ -90,10 +100,9 @@ impl SwitchJoinBody {
         let rank = |body: RankBody| {
             let waited = Duration::try_from_secs_f64(body.waited_s)
                 .map_err(|_| ApiError::bad_request("waited_s is not a number of seconds".into()))?;
-            Ok((
-                JoinRequest { addr: body.udp, ..body.join.request(body.udp.ip(), asked_at, client.clone())? },
-                span(waited),
-            ))
+            let join = JoinBody { modules: self.modules.clone(), ..body.join };
+            let request = join.request(body.udp.ip(), asked_at, client.clone(), library)?;
+            Ok((JoinRequest { addr: body.udp, ..request }, span(waited)))
         };
         Ok(SwitchJoin {
             incarnation,

@@ -13,12 +13,18 @@ const OFFER: Duration = Duration::from_secs(86_400);
 /// The switch, as a server knows it. All calls block.
 pub(crate) struct ServerClient {
     client: Client,
+    switch: SocketAddr,
 }
 
 impl ServerClient {
     /// The switch whose control API is at this address, to which this process shows a token.
     pub fn new(switch: SocketAddr, token: Option<Token>) -> ServerClient {
-        ServerClient { client: Client::new(switch, token) }
+        ServerClient { client: Client::new(switch, token), switch }
+    }
+
+    /// Where the control API is.
+    pub fn switch(&self) -> SocketAddr {
+        self.switch
     }
 
     /// Offers the server; returns its jobs when they are others than it knows of, or after a while.

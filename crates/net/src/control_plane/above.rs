@@ -31,6 +31,8 @@ pub(crate) enum News {
     Stands(bool),
     /// These are gone elsewhere.
     Departed(Departed),
+    /// The job is over there or elsewhere: why.
+    Broken(String),
     /// The switch above has no such job any more.
     Forgotten,
 }
@@ -43,12 +45,15 @@ pub(crate) struct WatchesAbove {
     jobs: Mutex<BTreeMap<JobId, Watch>>,
 }
 
+/// What is told: who is gone below, and why the job is over here, if it is.
+type Below = (Departed, Option<String>);
+
 /// One of them; dropping it ends it.
 struct Watch {
     key: JobKey,
     /// What was told last, by its number.
     told: u32,
-    below: watch::Sender<Departed>,
+    below: watch::Sender<Below>,
     task: JoinHandle<()>,
 }
 
@@ -65,23 +70,24 @@ impl WatchesAbove {
     }
 
     /// Begins and ends watches as jobs come and go, and tells what is new below.
-    pub fn keep(&self, control: &Control) {
+    pub fn keep(&self, control: &Control, faults: &BTreeMap<JobId, String>) {
         let mut jobs = self.jobs.lock().expect("no call panics while it holds the watches");
         let now: BTreeMap<JobId, (&Plan, u32)> =
             control.watches_above().map(|(plan, number)| (plan.config.job, (plan, number))).collect();
         jobs.retain(|id, watch| now.get(id).is_some_and(|(plan, _)| plan.config.key == watch.key));
         for (id, (plan, number)) in now {
             let watch = jobs.entry(id).or_insert_with(|| self.begin(plan));
-            if watch.told != number {
+            let fault = faults.get(&id).cloned();
+            if watch.told != number || watch.below.borrow().1 != fault {
                 watch.told = number;
-                let below = control.gone_below(id).unwrap_or_default();
+                let below = (control.gone_below(id).unwrap_or_default(), fault);
                 watch.below.send_if_modified(|told| std::mem::replace(told, below.clone()) != below);
             }
         }
     }
 
     fn begin(&self, plan: &Plan) -> Watch {
-        let (below, news_below) = watch::channel(Departed::default());
+        let (below, news_below) = watch::channel(Below::default());
         let body = SwitchWatchBody {
             job_id: plan.config.job.0,
             key: hex(plan.config.key.0),
@@ -106,21 +112,32 @@ struct Teller {
 }
 
 impl Teller {
-    async fn run(self, mut body: SwitchWatchBody, mut below: watch::Receiver<Departed>) {
+    async fn run(self, mut body: SwitchWatchBody, mut below: watch::Receiver<Below>) {
         loop {
-            body.below = GoneMembers::new(&below.borrow_and_update());
+            {
+                let (gone, broken) = &*below.borrow_and_update();
+                body.below = GoneMembers { broken: broken.clone(), ..GoneMembers::new(gone) };
+            }
             let answer = tokio::select! {
                 changed = below.changed() => {
                     if changed.is_err() {
                         return;
                     }
-                    tokio::time::sleep(GATHER).await;
+                    // Ranks that were told why their job is over leave it, and this watch ends.
+                    if below.borrow().1.is_none() {
+                        tokio::time::sleep(GATHER).await;
+                    }
                     continue;
                 }
                 answer = tokio::time::timeout(WATCH, self.ask(&body)) => answer,
             };
             match answer {
-                Ok(Ok(Ok(gone))) if gone != body.gone => {
+                Ok(Ok(Ok(GoneMembers { broken: Some(sentence), .. }))) => {
+                    body.gone.broken = Some(sentence.clone());
+                    self.tell(News::Broken(sentence));
+                }
+                Ok(Ok(Ok(mut gone))) if gone != body.gone => {
+                    gone.broken = body.gone.broken.take();
                     self.tell(News::Departed(gone.clone().table(self.above.ip())));
                     body.gone = gone;
                 }

@@ -153,8 +153,12 @@ impl Books {
         let before = self.past.protocols.entry(entry.plan.protocol.name).or_default();
         let blocks = before.blocks;
         add(before, &mut self.past.drops, &entry.plan, parts(last, id));
-        // What it measured is over with it; what it counted is not.
-        before.metrics.retain(|metric| matches!(metric.value, MetricValue::Counter(_)));
+        // What it measured is over with it, and nothing again; what it counted is not.
+        for metric in &mut before.metrics {
+            if let MetricValue::Gauge(value) = &mut metric.value {
+                *value = 0.0;
+            }
+        }
         let (blocks, seconds) = (before.blocks - blocks, now.since(entry.since).as_secs_f64());
         let end = entry.end.map_or("unknown", End::name);
         tracing::info!(job = %entry.plan.name, id = id.0, end, seconds, blocks, "job ended");

@@ -32,6 +32,7 @@ impl ControlPlane {
         let last = self.look(Duration::ZERO).await;
         self.books().close(self.now(), id, &last);
         shards::remove(&self.shards, id).await;
+        self.faults().remove(&id);
     }
 
     pub(super) fn note_tidings(&self) {
@@ -74,6 +75,7 @@ impl ControlPlane {
             match answer.come().await {
                 Ok(report) => {
                     self.pass_on_signs(self.now(), &report);
+                    self.note_faults_of(&report);
                     sighting.update(report);
                 }
                 Err(_) => sighting.alive = false,

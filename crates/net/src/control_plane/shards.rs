@@ -15,11 +15,8 @@ use crate::shard::{Answer, JobInstall, ShardError, ShardHandle, ShardReport};
 pub(crate) trait Shard: Send + Sync {
     /// Installs a job, in place of any with its id; answers when packets will find it.
     fn install(&self, name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>>;
-    /// Gives a job other slots in this shard; false if it has no machine of its own there. Never asked of a fabric, whose jobs
-    /// keep theirs.
-    fn resize(&self, _job: JobId, _slots: u16) -> Answer<bool> {
-        Answer::ready(false)
-    }
+    /// Gives a job other slots in this shard; false if it has no machine of its own there.
+    fn resize(&self, job: JobId, slots: u16) -> Answer<bool>;
     /// Takes a job out and frees its memory; false if there was none.
     fn remove(&self, job: JobId) -> Answer<bool>;
     /// Whether the process with this incarnation, which asked at our address `asked_at`, is at a UDP address: asks it there,
@@ -162,9 +159,14 @@ fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
     JobInstall {
         protocol: plan.protocol,
         config: JobConfig { slots: plan.slots, ..plan.config.clone() },
+        most_slots: plan.config.slots,
         members: plan.children.iter().filter_map(|child| child.addr(number)).collect(),
         asked_at: plan.children.iter().map(|child| child.asked_at).collect(),
         below: plan.children.iter().map(|child| child.below.clone()).collect(),
+        servers: match plan.protocol.shared.is_some() {
+            true => plan.servers.dedicated().iter().map(|server| server.addr).collect(),
+            false => Vec::new(),
+        },
         trees: plan.trees,
         parent: uplink.and_then(|uplink| Some((*uplink.shards.get(number)?, uplink.wid))),
     }

@@ -11,7 +11,7 @@ use tributary_proto::contract::packet::PacketMut;
 use tributary_proto::contract::switch::{Emission, Verdict};
 use tributary_proto::contract::time::Time;
 
-use super::Site;
+use super::{Origin, Site};
 use crate::udp::{Inbox, Segments, UdpPort};
 
 /// Bytes that a machine's packet may have.
@@ -111,7 +111,8 @@ impl<S: Site> SwitchIo for Burst<'_, S> {
     fn carry_out(&mut self, verdict: Verdict, packet: Passed) {
         if !matches!(verdict, Verdict::Consume | Verdict::Drop(_)) {
             let place = self.place.start..self.place.start + packet.len;
-            self.site.carry_out(verdict, place, packet.ecn, &self.inbox.memory, self.udp);
+            let origin = Origin::Packet(self.ingress);
+            self.site.carry_out(verdict, place, packet.ecn, origin, &self.inbox.memory, self.udp);
         }
     }
 
@@ -125,14 +126,15 @@ impl<S: Site> SwitchIo for Burst<'_, S> {
 
     #[inline]
     fn send(&mut self, emission: Emission) {
-        let Emission { len, ecn, verdict, .. } = emission;
+        let Emission { len, ecn, verdict, ingress, .. } = emission;
         let place = self.own.end..self.own.end + len;
         if matches!(verdict, Verdict::Consume | Verdict::Drop(_)) {
             return;
         }
         self.made = true;
         self.own.end = place.end;
-        if !self.site.carry_out(verdict, place, ecn, &self.own.memory, self.udp) {
+        let origin = ingress.map_or(Origin::Own, Origin::Collected);
+        if !self.site.carry_out(verdict, place, ecn, origin, &self.own.memory, self.udp) {
             // The next one is written to the same memory, which is still in the core's own cache.
             self.own.end = 0;
         }

@@ -40,6 +40,17 @@ pub struct Core {
     pub pipeline: Pipeline,
 }
 
+/// Where a packet that leaves a switch comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The switch speaks for itself.
+    Own,
+    /// It came in by this port, or was made of what did just now.
+    Packet(PortId),
+    /// A machine made it of what it had collected, the last of it from this port.
+    Collected(PortId),
+}
+
 /// What one kind of switch brings to the loop.
 pub trait Site {
     /// What its thread may be asked.
@@ -67,7 +78,15 @@ pub trait Site {
     fn ports(&self) -> Self::Ports<'_>;
     /// Does what a verdict says with the packet at `place` in `memory`. True if packets have to stay there until
     /// [`Site::flush`].
-    fn carry_out(&mut self, verdict: Verdict, place: Range<usize>, ecn: Ecn, memory: &[u8], udp: &mut UdpPort) -> bool;
+    fn carry_out(
+        &mut self,
+        verdict: Verdict,
+        place: Range<usize>,
+        ecn: Ecn,
+        origin: Origin,
+        memory: &[u8],
+        udp: &mut UdpPort,
+    ) -> bool;
     /// Sends what may leave of all that was carried out since the last call, from the same memory.
     fn flush(&mut self, now: Time, memory: &[u8], udp: &mut UdpPort);
     /// A burst is over: does what it could not do in the middle. True if machines may have made packets meanwhile.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tributary_control::JobName;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
+use tributary_operators::Library;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
 use tributary_proto::contract::time::Time;
@@ -15,7 +16,8 @@ use tributary_proto::protocols;
 use super::job::FabricJob;
 use super::thread::FabricReport;
 use super::tree_body::TreeBody;
-use crate::api::{FabricReply, from_hex, hex};
+use crate::api::error::ApiError;
+use crate::api::{FabricReply, from_hex, hex, modules};
 use crate::progress::Progress;
 use crate::shard::JobInstall;
 use crate::status::MetricStatus;
@@ -34,6 +36,9 @@ pub struct SyncBody {
     pub keep: Vec<u16>,
     /// Jobs to install. All others are removed.
     pub install: Vec<JobBody>,
+    /// Slots over all trees that jobs have now whose machines can be given others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shares: BTreeMap<u16, u16>,
     /// Jobs whose trees are broken, as far as the seat knows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<BrokenBody>,
@@ -61,12 +66,17 @@ pub struct JobBody {
     pub job_id: u16,
     /// Its key.
     pub key: String,
-    /// Slots over all trees.
+    /// Slots over all trees that it has now.
     pub slots: u16,
+    /// Slots over all trees that its members have agreed on.
+    pub most_slots: u16,
     /// Elements per packet.
     pub elements_per_packet: u16,
     /// The protocol's options.
     pub options: BTreeMap<String, String>,
+    /// The modules of the job's own operators.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
     /// The UDP address of each member, by rank.
     pub members: Vec<SocketAddr>,
     /// The host's number of each member, by rank.
@@ -89,8 +99,10 @@ impl JobBody {
             job_id: config.job.0,
             key: hex(config.key.0),
             slots: config.slots,
+            most_slots: job.job.most_slots,
             elements_per_packet: config.elements_per_packet,
             options: config.options.to_text(),
+            modules: modules::of(&config.options),
             members: members.clone(),
             hosts: job.hosts.iter().map(|host| host.0).collect(),
             trees_wanted: job.job.trees,
@@ -98,8 +110,18 @@ impl JobBody {
         }
     }
 
-    /// The job; `None` if it makes no sense here.
-    pub fn job(self) -> Option<FabricJob> {
+    /// The job, with operators that are put to the test here too; an error says why it cannot be installed.
+    pub fn job(self, library: &Library) -> Result<FabricJob, ApiError> {
+        let modules = self.modules.clone();
+        let senseless = || ApiError::bad_request("a job to install makes no sense here".into());
+        let mut job = self.sense().ok_or_else(senseless)?;
+        let config = &mut job.job.config;
+        config.options = modules::provide(config.options.clone(), &modules, library)?;
+        Ok(job)
+    }
+
+    /// The job without its modules; `None` if it makes no sense here.
+    fn sense(self) -> Option<FabricJob> {
         let world = u16::try_from(self.members.len()).ok()?;
         let protocol = protocols::named(&self.protocol)?;
         let trees = self.trees.into_iter().map(|tree| tree.tree(world)).collect::<Option<Vec<_>>>()?;
@@ -117,11 +139,23 @@ impl JobBody {
         };
         let name = JobName::new(&self.name).ok()?;
         let divides = self.slots != 0 && self.slots.is_multiple_of(shards) && self.elements_per_packet != 0;
+        let divides = divides && self.most_slots >= self.slots;
         let whole = self.hosts.len() == self.members.len() && self.job_id != 0 && divides;
         // A switch of a fabric has one address.
         let (below, asked_at) = (Below::workers(world), Vec::new());
-        let (members, wanted) = (self.members, self.trees_wanted);
-        let job = JobInstall { protocol, config, members, asked_at, below, trees: wanted, parent: None };
+        let (most_slots, members, servers, trees_wanted) =
+            (self.most_slots, self.members, Vec::new(), self.trees_wanted);
+        let job = JobInstall {
+            protocol,
+            config,
+            most_slots,
+            members,
+            asked_at,
+            below,
+            servers,
+            trees: trees_wanted,
+            parent: None,
+        };
         whole.then(|| FabricJob { name, job, hosts: self.hosts.into_iter().map(NodeId).collect(), trees })
     }
 }
@@ -164,6 +198,9 @@ pub struct JobSign {
     pub waiting: u32,
     /// What its protocol counts and measures there.
     pub metrics: Vec<MetricStatus>,
+    /// Why its machine there can do no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
     /// Seconds since each member was heard there, by rank; none for those that are elsewhere.
     pub heard_s_ago: Vec<Option<f64>>,
     /// The rank there that results wait for.
@@ -182,6 +219,11 @@ pub struct ProgressSign {
     pub heard_s_ago: f64,
     /// What it said: the packet behind the common header.
     pub body: Vec<u8>,
+}
+
+/// A body as bytes.
+pub fn json(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).expect("numbers, lists and strings can be written")
 }
 
 impl JobSign {
@@ -204,6 +246,7 @@ impl JobSign {
                 contributions: machine.contributions,
                 waiting: machine.slots_waiting,
                 metrics: MetricStatus::all(&machine.metrics),
+                fault: job.report.fault.clone(),
                 heard_s_ago: job.report.last_seen.iter().map(ago).collect(),
                 lag: machine.lag.map(LagStatus::from),
                 progress: job.progress.iter().map(said).collect(),
@@ -217,6 +260,7 @@ impl JobSign {
 pub fn fabric_reply(fabric: &FabricLayout, rank: u16, members: &[SocketAddr], trees: &[Tree]) -> Option<FabricReply> {
     let host = |member: &SocketAddr| fabric.node_at(member.ip()).filter(|&node| !fabric.is_switch(node));
     let hosts = members.iter().map(host).collect::<Option<Vec<NodeId>>>()?;
+    let cable = fabric.cables[fabric.ports[hosts.get(usize::from(rank))?.index()].first()?.cable];
     let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
     let leaves: Vec<NodeId> = hosts.iter().map(|&host| fabric.leaf_of(host)).collect();
     Some(FabricReply {
@@ -226,5 +270,6 @@ pub fn fabric_reply(fabric: &FabricLayout, rank: u16, members: &[SocketAddr], tr
         roots: numbers(&fabric.roots()),
         trees: trees.iter().map(|tree| tree.places[usize::from(rank)].child.0).collect(),
         levels: trees.iter().any(Tree::has_levels),
+        lossless_bits_per_s: fabric.lossless.and(cable.bits_per_s),
     })
 }

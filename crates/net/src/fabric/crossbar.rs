@@ -9,56 +9,24 @@ use tributary_control::routes::Routes;
 use tributary_proto::contract::ids::{GroupId, JobId, NodeId, PortId, PortSet};
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::protocol::Placement;
-use tributary_proto::contract::switch::{PortView, Verdict};
+use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 
-use super::egress::{Egress, EgressCounters, Receiver};
+use self::lossless::{free, lossless_room, rooms};
+pub use self::port::PortReport;
+use self::port::{Member, Port};
+use super::egress::{Egress, FRAME_BYTES, Receiver};
+use super::rooms::{Charge, Rooms};
+use crate::event_loop::Origin;
 use crate::pool_size::packet_bytes;
-use crate::udp::{Destination, UdpPort, key_of};
+use crate::udp::{Run, UdpPort, key_of};
 
 /// How often switches tell their neighbours that they live.
 pub const HELLO_EVERY: Span = Span::from_millis(50);
 /// A neighbour that is silent for so long is dead. Six of its signs may be late: machines are busy.
 const DEAD_AFTER: Span = Span::from_millis(300);
-
-/// A member of a job on a host of ours.
-struct Member {
-    key: (IpAddr, u16),
-    destination: Destination,
-    heard: Option<Time>,
-}
-
-/// One port: a cable and what is at its other end.
-struct Port {
-    peer: NodeId,
-    /// The switch there; `None` for hosts.
-    switch: Option<Destination>,
-    /// The members of jobs on the host there.
-    members: BTreeMap<JobId, Member>,
-    egress: Egress,
-    /// When the switch there last said that it lives and is ready.
-    heard: Option<Time>,
-    rx_packets: u64,
-    rx_bytes: u64,
-}
-
-/// What an operator sees of one port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortReport {
-    /// Who is at the other end.
-    pub peer: NodeId,
-    /// False if the switch there is silent.
-    pub up: bool,
-    /// Bytes that wait now, as on the wire.
-    pub queued_bytes: u64,
-    /// What left, was dropped, was marked.
-    pub egress: EgressCounters,
-    /// Packets that came in.
-    pub rx_packets: u64,
-    /// UDP payload bytes that came in.
-    pub rx_bytes: u64,
-}
 
 /// All ports of a switch, and the ways.
 pub struct Crossbar {
@@ -72,6 +40,10 @@ pub struct Crossbar {
     state: LinkState,
     routes: Routes,
     unroutable: u64,
+    /// What came in by each port and has not left, where nothing may be lost.
+    rooms: Option<Rooms>,
+    /// The ports that a packet is about to leave by.
+    exits: Vec<PortId>,
     /// Bytes of the longest packet of any job.
     longest: usize,
 }
@@ -105,15 +77,12 @@ impl Crossbar {
                 false => drop(hosts.insert(address.ip().to_canonical(), id)),
             }
             let cable = fabric.cables[port.cable];
-            ports.push(Port {
-                peer: port.to,
-                switch: is_switch.then(|| udp.destination(address)),
-                members: BTreeMap::new(),
-                egress: Egress::new(cable.queue_bytes, fabric.mark_above_bytes, cable.bits_per_s),
-                heard: None,
-                rx_packets: 0,
-                rx_bytes: 0,
-            });
+            let mut egress =
+                Egress::new(cable.queue_bytes, fabric.mark_above_bytes, cable.bits_per_s, Receiver::Switch);
+            if fabric.lossless.is_some() {
+                egress = egress.with_room(lossless_room(&fabric, node));
+            }
+            ports.push(Port::new(port.to, is_switch.then(|| udp.destination(address)), egress));
         }
         let mut down = PortSet::EMPTY;
         for (number, _) in ports.iter().enumerate().filter(|(_, port)| port.switch.is_some()) {
@@ -124,8 +93,23 @@ impl Crossbar {
         let routes = state.routes();
         let summed_here = protocols::ALL.iter().filter(|protocol| protocol.placement != Placement::Hosts);
         let longest = summed_here.map(|protocol| packet_bytes(protocol, fabric.elements_per_packet)).max().unwrap_or(0);
-        let groups = BTreeMap::new();
-        Crossbar { fabric, node, index, ports, switches, hosts, groups, state, routes, unroutable: 0, longest }
+        let (groups, rooms) = (BTreeMap::new(), rooms(&fabric, node));
+        let (exits, unroutable) = (Vec::new(), 0);
+        Crossbar {
+            fabric,
+            node,
+            index,
+            ports,
+            switches,
+            hosts,
+            groups,
+            state,
+            routes,
+            unroutable,
+            rooms,
+            exits,
+            longest,
+        }
     }
 
     /// The switch's own number.
@@ -167,48 +151,71 @@ impl Crossbar {
     }
 
     /// Puts a packet into the queues that its verdict names.
-    pub fn carry_out(&mut self, verdict: Verdict, packet: &[u8], ecn: Ecn, job: JobId) {
+    pub fn carry_out(&mut self, verdict: Verdict, packet: &[u8], ecn: Ecn, origin: Origin, job: JobId) {
+        // The list comes back at once.
+        let mut exits = std::mem::take(&mut self.exits);
         match verdict {
             Verdict::Consume | Verdict::Drop(_) => {}
-            Verdict::Port(port) => self.offer(Some(port), packet, ecn, Receiver::Member(job)),
-            Verdict::Route(node) => self.offer(self.next_hop(node), packet, ecn, Receiver::Member(job)),
-            Verdict::Multicast(set) => {
-                set.iter().for_each(|port| self.offer(Some(port), packet, ecn, Receiver::Member(job)));
-            }
-            Verdict::Group(group) => self.carry_out_group(group, packet, ecn, job),
+            Verdict::Port(port) => exits.push(port),
+            Verdict::Route(node) => self.list_way(node, &mut exits),
+            Verdict::Multicast(set) => exits.extend(set.iter()),
+            Verdict::Group(group) => self.list_group(group, &mut exits),
+        }
+        self.offer(&exits, packet, ecn, origin, Receiver::Member(job));
+        exits.clear();
+        self.exits = exits;
+    }
+
+    fn list_way(&mut self, node: NodeId, exits: &mut Vec<PortId>) {
+        match self.next_hop(node) {
+            Some(port) => exits.push(port),
+            None => self.unroutable += 1,
         }
     }
 
-    fn carry_out_group(&mut self, group: GroupId, packet: &[u8], ecn: Ecn, job: JobId) {
-        // The exits come back at once: offers do not touch groups.
-        let Some(exits) = self.groups.get_mut(&group).map(|group| std::mem::take(&mut group.exits)) else {
+    fn list_group(&mut self, group: GroupId, exits: &mut Vec<PortId>) {
+        let Some(group) = self.groups.get(&group) else {
             self.unroutable += 1;
             return;
         };
-        for &exit in &exits {
+        let mut lost = 0;
+        for &exit in &group.exits {
             let port = match exit {
                 Exit::Port(port) => Some(port),
                 Exit::Way(node) => self.next_hop(node),
             };
-            self.offer(port, packet, ecn, Receiver::Member(job));
+            lost += u64::from(port.is_none());
+            exits.extend(port);
         }
-        if let Some(group) = self.groups.get_mut(&group) {
-            group.exits = exits;
-        }
+        self.unroutable += lost;
     }
 
-    /// Puts a packet into the queue towards a host, for a UDP port there.
-    pub fn forward(&mut self, to: NodeId, packet: &[u8], ecn: Ecn, udp_port: u16) {
-        self.offer(self.next_hop(to), packet, ecn, Receiver::UdpPort(udp_port));
-    }
-
-    fn offer(&mut self, port: Option<PortId>, packet: &[u8], ecn: Ecn, at_host: Receiver) {
-        match port.and_then(|port| self.ports.get_mut(port.index())) {
-            Some(port) => {
-                let to = if port.switch.is_some() { Receiver::Switch } else { at_host };
-                port.egress.offer(packet, ecn, to);
-            }
+    /// Puts a packet that came in by a port into the queue towards a host, for a UDP port there.
+    pub fn forward(&mut self, ingress: PortId, to: NodeId, packet: &[u8], ecn: Ecn, udp_port: u16) {
+        match self.next_hop(to) {
+            Some(port) => self.offer(&[port], packet, ecn, Origin::Packet(ingress), Receiver::UdpPort(udp_port)),
             None => self.unroutable += 1,
+        }
+    }
+
+    fn offer(&mut self, exits: &[PortId], packet: &[u8], ecn: Ecn, origin: Origin, at_host: Receiver) {
+        let bytes = packet.len() as u64 + FRAME_BYTES;
+        let charge = match &mut self.rooms {
+            Some(rooms) => rooms.charge(origin, exits, bytes),
+            None => Ok(Charge::Nobody),
+        };
+        for &exit in exits {
+            let Some(port) = self.ports.get_mut(exit.index()) else {
+                self.unroutable += 1;
+                charge.iter().for_each(|&charge| free(&mut self.rooms, charge, bytes));
+                continue;
+            };
+            let to = if port.switch.is_some() { Receiver::Switch } else { at_host };
+            match charge {
+                Ok(charge) if port.egress.offer(packet, ecn, to, charge) => {}
+                Ok(charge) => free(&mut self.rooms, charge, bytes),
+                Err(_) => port.egress.refuse(),
+            }
         }
     }
 
@@ -245,8 +252,8 @@ impl Crossbar {
             }
             let (switch, members, peer) = (&port.switch, &port.members, port.peer);
             let fabric = &self.fabric;
-            let unroutable = &mut self.unroutable;
-            port.egress.drain(now, |to, run, memory| {
+            let (unroutable, rooms) = (&mut self.unroutable, &mut self.rooms);
+            let send = |to, run: &Run, memory: &[u8]| {
                 let host;
                 let destination = match to {
                     Receiver::Switch => switch.as_ref(),
@@ -260,23 +267,27 @@ impl Crossbar {
                     Some(destination) => run.send(std::iter::once(destination), memory, udp),
                     None => *unroutable += run.packets() as u64,
                 }
-            });
+            };
+            port.egress.drain(now, |charge, bytes| free(rooms, charge, bytes), send);
         }
+        self.order(now, udp);
     }
 
     /// When some queue may send next.
     pub fn due(&self) -> Option<Time> {
-        self.ports.iter().filter_map(|port| port.egress.due()).min()
+        let orders = self.rooms.as_ref().and_then(Rooms::due);
+        self.ports.iter().filter_map(|port| port.egress.due()).chain(orders).min()
     }
 
-    /// Names the members of a job that are on our own hosts: node and address by rank.
-    pub fn add_job(&mut self, job: JobId, members: &[(NodeId, SocketAddr)], udp: &UdpPort) {
+    /// Names the members of a job that are on our own hosts: node and address by rank. Its packets begin with this header.
+    pub fn add_job(&mut self, header: Common, members: &[(NodeId, SocketAddr)], udp: &UdpPort) {
+        let job = header.job;
         self.remove_job(job);
         for &(node, address) in members {
             let own = self.ports.iter_mut().find(|port| port.peer == node && port.switch.is_none());
             if let Some(port) = own {
                 let destination = udp.destination(address);
-                port.members.insert(job, Member { key: key_of(address), destination, heard: None });
+                port.members.insert(job, Member { key: key_of(address), destination, heard: None, header });
             }
         }
     }
@@ -342,10 +353,9 @@ impl Crossbar {
             if port.switch.is_none() {
                 continue;
             }
-            let alive = port.heard.is_some_and(|heard| now.since(heard) < DEAD_AFTER);
-            if !alive {
+            if !port.is_up(now) {
                 // What waits for the dead would only be late.
-                port.egress.clear();
+                port.egress.clear(|charge, bytes| free(&mut self.rooms, charge, bytes));
                 down.insert(PortId(number as u16));
             }
         }
@@ -375,23 +385,12 @@ impl Crossbar {
 
     /// The state of every port.
     pub fn report(&self, now: Time) -> Vec<PortReport> {
-        let report = |port: &Port| PortReport {
-            peer: port.peer,
-            up: port.switch.is_none() || port.heard.is_some_and(|heard| now.since(heard) < DEAD_AFTER),
-            queued_bytes: port.egress.queued_bytes(),
-            egress: *port.egress.counters(),
-            rx_packets: port.rx_packets,
-            rx_bytes: port.rx_bytes,
-        };
-        self.ports.iter().map(report).collect()
+        let room = |number| self.rooms.as_ref().map(|rooms| rooms.report(number)).unwrap_or_default();
+        self.ports.iter().enumerate().map(|(number, port)| port.report(now, room(number))).collect()
     }
 }
 
-impl PortView for Crossbar {
-    fn queued_bytes(&self, port: PortId) -> u64 {
-        self.ports.get(port.index()).map_or(0, |port| port.egress.queued_bytes())
-    }
-}
-
+mod lossless;
+mod port;
 #[cfg(test)]
 mod tests;

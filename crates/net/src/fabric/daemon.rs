@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tributary_control::Limits;
 use tributary_control::fabric::FabricLayout;
+use tributary_operators::{Allowed, Library};
 use tributary_proto::contract::ids::NodeId;
 
 use super::handle::FabricHandle;
@@ -28,12 +29,14 @@ pub struct FabricSwitchOptions {
     pub node: NodeId,
     /// Bytes of receive and of send buffer to ask the kernel for.
     pub socket_buffer: usize,
+    /// Which operators of jobs' own it serves.
+    pub operators: Allowed,
 }
 
 impl FabricSwitchOptions {
-    /// This switch of this fabric, with the buffers that every switch has.
+    /// This switch of this fabric, with the buffers that every switch has, and no operators of jobs' own.
     pub fn new(fabric: Arc<FabricLayout>, node: NodeId) -> FabricSwitchOptions {
-        FabricSwitchOptions { fabric, node, socket_buffer: 8 << 20 }
+        FabricSwitchOptions { fabric, node, socket_buffer: 8 << 20, operators: Allowed::None }
     }
 }
 
@@ -49,7 +52,7 @@ pub struct RunningFabricSwitch {
 impl RunningFabricSwitch {
     /// Opens every socket and starts every thread; nothing is left behind on an error.
     pub fn start(options: &FabricSwitchOptions) -> Result<RunningFabricSwitch, StartError> {
-        let FabricSwitchOptions { fabric, node, socket_buffer } = options;
+        let FabricSwitchOptions { fabric, node, socket_buffer, operators } = options;
         let (node, udp) = (*node, fabric.udp(*node));
         // Where members come, and where the other switches do.
         let mut control = vec![udp];
@@ -63,14 +66,16 @@ impl RunningFabricSwitch {
         let handle = FabricHandle::start(Arc::clone(fabric), node, *socket_buffer)
             .map_err(|source| StartError::new("UDP", udp, "the fabric's file", source))?;
         let handle = Arc::new(handle);
-        let seat = is_seat.then(|| Seat::new(Arc::clone(fabric), Arc::clone(&handle)));
+        let library = Arc::new(Library::new(operators.clone()));
+        let seat = is_seat.then(|| Seat::new(Arc::clone(fabric), Arc::clone(&handle), Arc::clone(&library)));
         let shard: Box<dyn Shard> = match seat.clone() {
             Some(seat) => Box::new(seat),
             None => Box::new(Onlooker(Arc::clone(&handle))),
         };
-        // Trees take their memory in many switches, of which only the seat has a control plane.
-        let limits = Limits { divides: false, ..Limits::new(fabric.memory_bytes, 1) };
-        let plane = Arc::new(ControlPlane::new(limits, vec![shard]));
+        // What each switch has for jobs is divided as if all jobs ran over one: only the seat has a control plane.
+        let planned_trees = Some(fabric.roots().len() as u16);
+        let limits = Limits { planned_trees, ..Limits::new(fabric.memory_bytes, 1) };
+        let plane = Arc::new(ControlPlane::new(limits, vec![shard]).serving(library));
         let view = SwitchView { fabric: Arc::clone(fabric), node, handle: Arc::clone(&handle) };
         let identity = Identity { listen: udp, http: control.get(1).copied() };
         let viewer = Arc::new(Viewer::new(Arc::clone(&plane), identity, Some(Box::new(view))));

@@ -1,4 +1,5 @@
-//! The egress queue of one port: bounded in bytes, drop-tail, marks above a threshold, leaves at the port's rate.
+//! The egress queue of one port: bounded in bytes, drop-tail, marks above a threshold, leaves at the port's rate, and stands
+//! still while the other end of the cable wants a pause. A host of a lossless fabric has one, too.
 //!
 //! Packets are copied into memory that is taken once, and leave in runs of equal segments. A queue is as long as the
 //! machines' `PortView` and the choice among ways see it.
@@ -9,10 +10,11 @@ use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 
+use super::rooms::Charge;
 use crate::udp::{Lanes, Run};
 
 /// What an Ethernet frame adds to a UDP payload over IPv4: the testbed's shapers count alike.
-const FRAME_BYTES: u64 = 14 + 20 + 8;
+pub const FRAME_BYTES: u64 = 14 + 20 + 8;
 /// What a timer that is late may make up for: a busy machine's are, by milliseconds ...
 const TIMER_SLACK: Span = Span::from_micros(2_000);
 /// ... but no more than so large a part of the queue at once, for that is what may come together at the next one.
@@ -20,6 +22,8 @@ const SLACK_PART: u64 = 4;
 /// Receivers at the other end whose runs are gathered at the same time: members of jobs on one host.
 const LANES: usize = 8;
 const PS_PER_S: u128 = 1_000_000_000_000;
+/// No order to pause holds longer, whoever gives it.
+const LONGEST_PAUSE: Span = Span::from_millis(1_000);
 
 /// Whom a packet is for, at the other end of the cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +36,12 @@ pub enum Receiver {
     UdpPort(u16),
 }
 
-struct Entry {
+struct Entry<K> {
     at: usize,
     len: usize,
     ecn: Ecn,
-    to: Receiver,
+    to: K,
+    charge: Charge,
 }
 
 /// What a queue did.
@@ -52,44 +57,56 @@ pub struct EgressCounters {
     pub marks: u64,
     /// The longest that the queue was, in bytes on the wire.
     pub peak_bytes: u64,
+    /// How often the other end had it pause.
+    pub pauses: u64,
 }
 
-/// The queue of one port.
-pub struct Egress {
+/// The queue of one port, for receivers of the kind `K`.
+pub struct Egress<K> {
     memory: Box<[u8]>,
     /// Where the next packet goes, if it fits before the memory's end.
     tail: usize,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<Entry<K>>,
     /// On the wire, waiting.
     queued: u64,
     limit: u64,
+    /// What counts as full where ways are chosen.
+    usual: u64,
     mark_above: u64,
     bits_per_s: Option<u64>,
     /// When what has left will be on the wire.
     busy_until: Time,
+    /// The other end wants nothing before.
+    paused_until: Time,
     slack: Span,
-    lanes: Lanes<Receiver, LANES>,
+    lanes: Lanes<K, LANES>,
     counters: EgressCounters,
 }
 
-impl Egress {
-    /// An empty queue that holds `limit` bytes.
-    pub fn new(limit: u64, mark_above: Option<u64>, bits_per_s: Option<u64>) -> Egress {
-        // Twice the longest packet over the limit: one may lie unused at the end of the memory, and one is not full.
-        let memory = vec![0; limit as usize + (2 << 16)].into_boxed_slice();
+impl<K: Copy + PartialEq> Egress<K> {
+    /// An empty queue that holds `limit` bytes; `idle` is any receiver.
+    pub fn new(limit: u64, mark_above: Option<u64>, bits_per_s: Option<u64>, idle: K) -> Egress<K> {
         Egress {
-            memory,
+            memory: memory(limit),
             tail: 0,
             entries: VecDeque::new(),
             queued: 0,
             limit,
+            usual: limit,
             mark_above: mark_above.unwrap_or(u64::MAX),
             bits_per_s,
             busy_until: Time::ZERO,
+            paused_until: Time::ZERO,
             slack: bits_per_s.map_or(TIMER_SLACK, |rate| TIMER_SLACK.min(duration(limit / SLACK_PART, rate))),
-            lanes: Lanes::new(Receiver::Switch),
+            lanes: Lanes::new(idle),
             counters: EgressCounters::default(),
         }
+    }
+
+    /// The same with room for `limit` bytes: where senders pause, all that the ports where packets come in may hold can wait
+    /// for one way out.
+    pub fn with_room(self, limit: u64) -> Egress<K> {
+        Egress { memory: memory(limit), limit, ..self }
     }
 
     /// Bytes on the wire that wait.
@@ -99,7 +116,7 @@ impl Egress {
 
     /// More than half of what fits waits.
     pub fn is_over_half(&self) -> bool {
-        self.queued * 2 > self.limit
+        self.queued * 2 > self.usual
     }
 
     /// What was counted so far.
@@ -107,12 +124,12 @@ impl Egress {
         &self.counters
     }
 
-    /// Takes a packet, marked if the queue is long, or drops it if it does not fit.
-    pub fn offer(&mut self, packet: &[u8], ecn: Ecn, to: Receiver) {
+    /// Takes a packet, marked if the queue is long, or drops it if it does not fit; false then.
+    pub fn offer(&mut self, packet: &[u8], ecn: Ecn, to: K, charge: Charge) -> bool {
         let wire = packet.len() as u64 + FRAME_BYTES;
         if self.queued + wire > self.limit {
-            self.counters.drops += 1;
-            return;
+            self.refuse();
+            return false;
         }
         let long = self.queued > self.mark_above;
         let ecn = if long && ecn == Ecn::Capable { Ecn::CongestionExperienced } else { ecn };
@@ -120,9 +137,21 @@ impl Egress {
         let at = self.place(packet.len());
         self.memory[at..at + packet.len()].copy_from_slice(packet);
         self.tail = at + packet.len();
-        self.entries.push_back(Entry { at, len: packet.len(), ecn, to });
+        self.entries.push_back(Entry { at, len: packet.len(), ecn, to, charge });
         self.queued += wire;
         self.counters.peak_bytes = self.counters.peak_bytes.max(self.queued);
+        true
+    }
+
+    /// Counts a packet that is dropped here.
+    pub fn refuse(&mut self) {
+        self.counters.drops += 1;
+    }
+
+    /// The other end wants nothing for so long from now on; for no time: it may go on.
+    pub fn pause(&mut self, now: Time, span: Span) {
+        self.counters.pauses += u64::from(self.paused_until <= now && span > Span(0));
+        self.paused_until = now + span.min(LONGEST_PAUSE);
     }
 
     /// Free memory for a packet that fits the limit: behind the last one, or at the beginning again.
@@ -132,22 +161,32 @@ impl Egress {
 
     /// When something may leave; `None` while nothing waits.
     pub fn due(&self) -> Option<Time> {
-        (!self.entries.is_empty()).then_some(self.busy_until)
+        (!self.entries.is_empty()).then_some(self.busy_until.max(self.paused_until))
     }
 
-    /// Hands over what may leave by now, in runs for one receiver each.
-    pub fn drain(&mut self, now: Time, mut send: impl FnMut(Receiver, &Run, &[u8])) {
+    /// Hands over what may leave by now, in runs for one receiver each, and says whose room is free again.
+    pub fn drain(&mut self, now: Time, mut free: impl FnMut(Charge, u64), mut send: impl FnMut(K, &Run, &[u8])) {
+        if self.paused_until > now {
+            return;
+        }
+        // A pause is no lateness that could be made up for.
+        self.busy_until = self.busy_until.max(self.paused_until);
         while self.busy_until <= now
-            && let Some(Entry { at, len, ecn, to }) = self.entries.pop_front()
+            && let Some(Entry { at, len, ecn, to, charge }) = self.entries.pop_front()
         {
             self.queued -= len as u64 + FRAME_BYTES;
             self.counters.packets += 1;
             self.counters.bytes += len as u64;
             self.occupy(now, len as u64 + FRAME_BYTES);
+            free(charge, len as u64 + FRAME_BYTES);
             // Its memory is free only now, but nothing is written there before the runs have left.
             self.lanes.push(to, at..at + len, ecn, |to, run| send(to, run, &self.memory));
         }
         self.lanes.flush(|to, run| send(to, run, &self.memory));
+        if self.entries.is_empty() {
+            // The next ones are written where the core's own cache still is.
+            self.tail = 0;
+        }
     }
 
     fn occupy(&mut self, now: Time, bytes: u64) {
@@ -158,11 +197,16 @@ impl Egress {
     }
 
     /// Forgets all that waits: the other end is gone.
-    pub fn clear(&mut self) {
+    pub fn clear(&mut self, mut free: impl FnMut(Charge, u64)) {
         self.counters.drops += self.entries.len() as u64;
-        self.entries.clear();
+        self.entries.drain(..).for_each(|entry| free(entry.charge, entry.len as u64 + FRAME_BYTES));
         self.queued = 0;
     }
+}
+
+/// Twice the longest packet over the limit: one may lie unused at the end of the memory, and one is not full.
+fn memory(limit: u64) -> Box<[u8]> {
+    vec![0; limit as usize + (2 << 16)].into_boxed_slice()
 }
 
 /// How long so many bytes occupy a port.
@@ -177,24 +221,28 @@ mod tests {
     const PACKET: [u8; 958] = [7; 958];
 
     /// 8 Mbit/s: a packet of 1,000 bytes on the wire lasts a millisecond.
-    fn queue(limit: u64) -> Egress {
-        Egress::new(limit, Some(2_000), Some(8_000_000))
+    fn queue(limit: u64) -> Egress<Receiver> {
+        Egress::new(limit, Some(2_000), Some(8_000_000), Receiver::Switch)
     }
 
     fn ms(ms: u64) -> Time {
         Time::ZERO + Span::from_millis(ms)
     }
 
-    fn drain(queue: &mut Egress, now: Time) -> usize {
+    fn offer(queue: &mut Egress<Receiver>, packet: &[u8], ecn: Ecn) -> bool {
+        queue.offer(packet, ecn, Receiver::Switch, Charge::Nobody)
+    }
+
+    fn drain(queue: &mut Egress<Receiver>, now: Time) -> usize {
         let mut packets = 0;
-        queue.drain(now, |_, run, _| packets += run.packets());
+        queue.drain(now, |_, _| {}, |_, run, _| packets += run.packets());
         packets
     }
 
     #[test]
     fn packets_leave_at_the_rate_of_the_port() {
         let mut queue = queue(100_000);
-        (0..10).for_each(|_| queue.offer(&PACKET, Ecn::NotCapable, Receiver::Switch));
+        (0..10).for_each(|_| assert!(offer(&mut queue, &PACKET, Ecn::NotCapable)));
         assert_eq!(drain(&mut queue, Time::ZERO), 1);
         assert_eq!(queue.due(), Some(ms(1)));
         let left: usize = (1..=10).map(|half| drain(&mut queue, Time::ZERO + Span::from_micros(500 * half))).sum();
@@ -205,8 +253,8 @@ mod tests {
 
     #[test]
     fn what_may_leave_at_once_after_a_pause_is_a_part_of_the_queue() {
-        let mut queue = Egress::new(4_000, None, Some(8_000_000));
-        (0..4).for_each(|_| queue.offer(&PACKET, Ecn::NotCapable, Receiver::Switch));
+        let mut queue = Egress::new(4_000, None, Some(8_000_000), Receiver::Switch);
+        (0..4).for_each(|_| assert!(offer(&mut queue, &PACKET, Ecn::NotCapable)));
         assert_eq!(drain(&mut queue, ms(50)), 2, "one for the slack of a millisecond, one for now");
     }
 
@@ -214,35 +262,62 @@ mod tests {
     fn what_does_not_fit_is_dropped_and_what_waits_long_is_marked() {
         let mut queue = queue(4_000);
         let mut marks = Vec::new();
-        (0..6).for_each(|_| queue.offer(&PACKET, Ecn::Capable, Receiver::Switch));
+        (0..6).for_each(|packet| assert_eq!(offer(&mut queue, &PACKET, Ecn::Capable), packet < 4));
         assert_eq!((queue.counters().drops, queue.queued_bytes()), (2, 4_000));
         assert!(queue.is_over_half());
         for at in 1..10 {
-            queue.drain(ms(2 * at), |_, run, _| marks.push(run.packets()));
+            queue.drain(ms(2 * at), |_, _| {}, |_, run, _| marks.push(run.packets()));
         }
         assert_eq!((marks.iter().sum::<usize>(), queue.counters().marks), (4, 1), "it found 3,000 bytes waiting");
         assert_eq!(queue.due(), None);
     }
 
     #[test]
+    fn a_pause_stops_the_queue_is_not_made_up_for_and_runs_out() {
+        let mut queue = queue(100_000);
+        (0..10).for_each(|_| assert!(offer(&mut queue, &PACKET, Ecn::NotCapable)));
+        assert_eq!(drain(&mut queue, ms(0)), 1);
+        queue.pause(ms(0), Span::from_millis(50));
+        queue.pause(ms(20), Span::from_millis(50));
+        assert_eq!((drain(&mut queue, ms(69)), queue.due(), queue.counters().pauses), (0, Some(ms(70)), 1));
+        assert_eq!(drain(&mut queue, ms(70)), 1, "it has run out");
+        queue.pause(ms(70), Span::from_millis(50));
+        queue.pause(ms(80), Span(0));
+        assert_eq!((drain(&mut queue, ms(80)), queue.counters().pauses), (1, 2), "told to go on");
+        queue.pause(ms(80), Span(u64::MAX / 2));
+        assert_eq!(queue.due(), Some(ms(1_080)), "no order holds for ever");
+    }
+
+    #[test]
+    fn who_has_brought_what_leaves_or_is_cleared_is_told() {
+        let mut queue = queue(100_000);
+        let charge = |port| Charge::Port(tributary_proto::contract::ids::PortId(port));
+        (0..3).for_each(|port| assert!(queue.offer(&PACKET, Ecn::NotCapable, Receiver::Switch, charge(port))));
+        let mut freed = Vec::new();
+        queue.drain(ms(0), |charge, bytes| freed.push((charge, bytes)), |_, _, _| {});
+        assert_eq!(freed, [(charge(0), 1_000)]);
+        queue.clear(|charge, bytes| freed.push((charge, bytes)));
+        assert_eq!(freed[1..], [(charge(1), 1_000), (charge(2), 1_000)]);
+    }
+
+    #[test]
     fn memory_comes_round_and_no_packet_is_overwritten_before_it_leaves() {
-        let mut queue = Egress::new(20_000, None, None);
+        let mut queue = Egress::new(20_000, None, None, Receiver::Switch);
         let mut waiting: VecDeque<Vec<u8>> = VecDeque::new();
         let mut passed = 0;
         for number in 0..6_000usize {
             let packet = vec![number as u8; 1 + number * 911 % 3_000];
-            let drops = queue.counters().drops;
-            queue.offer(&packet, Ecn::NotCapable, Receiver::Switch);
-            if queue.counters().drops == drops {
+            if offer(&mut queue, &packet, Ecn::NotCapable) {
                 waiting.push_back(packet);
             }
             if number % 7 == 6 {
-                queue.drain(ms(1), |_, run, memory| {
+                let same = |_: Receiver, run: &Run, memory: &[u8]| {
                     let expected: Vec<u8> = waiting.drain(..run.packets()).flatten().collect();
                     let came: Vec<u8> = run.pieces().iter().flat_map(|piece| memory[piece.clone()].to_vec()).collect();
                     assert!(came == expected);
                     passed += run.packets();
-                });
+                };
+                queue.drain(ms(1), |_, _| {}, same);
             }
         }
         assert!(passed > 4_000, "{passed}");
@@ -250,12 +325,12 @@ mod tests {
 
     #[test]
     fn a_run_is_for_one_receiver_though_others_come_between() {
-        let mut queue = Egress::new(100_000, None, None);
+        let mut queue = Egress::new(100_000, None, None, Receiver::Switch);
         for job in [1, 1, 2, 1] {
-            queue.offer(&PACKET, Ecn::NotCapable, Receiver::Member(JobId(job)));
+            assert!(queue.offer(&PACKET, Ecn::NotCapable, Receiver::Member(JobId(job)), Charge::Nobody));
         }
         let mut runs = Vec::new();
-        queue.drain(ms(0), |to, run, _| runs.push((to, run.packets())));
+        queue.drain(ms(0), |_, _| {}, |to, run, _| runs.push((to, run.packets())));
         let member = |job| Receiver::Member(JobId(job));
         assert_eq!(runs, [(member(1), 3), (member(2), 1)]);
     }

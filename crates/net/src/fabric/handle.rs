@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use tributary_control::fabric::FabricLayout;
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, TreeId};
 
-use super::job::FabricJob;
 use super::thread::{self, Broken, Command, FabricReport, FabricSite};
+use super::told::Told;
 use crate::event_loop::answer::Answer;
 use crate::event_loop::handle::Handle;
 use crate::udp::UdpPort;
@@ -33,10 +33,9 @@ impl FabricHandle {
         Ok(FabricHandle { thread: Handle::start(name, ONLY, udp, pipeline, site)?, broken })
     }
 
-    /// Keeps and installs these jobs and removes all others, and notes which are broken; which of those to keep are not
-    /// there.
-    pub fn sync(&self, keep: Vec<JobId>, install: Vec<FabricJob>, broken: Vec<(JobId, String)>) -> Answer<Vec<JobId>> {
-        self.thread.ask(|reply| Command::Sync { keep, install, broken, reply })
+    /// Makes the switch's jobs what the seat says; which of those to keep are not there.
+    pub fn sync(&self, told: Told) -> Answer<Vec<JobId>> {
+        self.thread.ask(|reply| Command::Sync { told, reply })
     }
 
     /// Returns why a job can never go on, as soon as that is so.

@@ -41,6 +41,12 @@ impl FabricJob {
         nodes
     }
 
+    /// True for the switches that are to have the job: those that it needs, where it has operators that others may not
+    /// serve; else all.
+    pub fn is_for(&self, fabric: &FabricLayout, node: NodeId) -> bool {
+        self.job.config.options.operators().is_empty() || self.needs(fabric).contains(&node)
+    }
+
     /// What every rank is told of the first tree that ran through a switch or over a cable; `why`: "which is dead".
     pub fn broken_by(&self, tree: usize, what: &str, why: &str, advice: &str) -> String {
         format!("tree {tree} of job \"{}\" ran {what}, {why}; {advice}", self.name)

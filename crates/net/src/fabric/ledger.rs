@@ -6,6 +6,7 @@ use tributary_control::fabric::FabricLayout;
 use tributary_proto::contract::ids::{JobId, NodeId};
 
 use super::job::FabricJob;
+use super::told::Told;
 
 /// What there is to install.
 #[derive(Default)]
@@ -26,11 +27,32 @@ impl Jobs {
         self.all.remove(&id).is_some()
     }
 
+    /// What the seat's own switch is told, with these jobs to install.
+    pub fn told(&self, install: Vec<FabricJob>) -> Told {
+        let keep = self.all.keys().copied().collect();
+        let broken = self.broken.iter().map(|(&id, why)| (id, why.clone())).collect();
+        Told { keep, install, shares: self.shares().collect(), broken }
+    }
+
+    /// The slots that jobs have now whose machines can be given others.
+    pub fn shares(&self) -> impl Iterator<Item = (JobId, u16)> {
+        let resizable = self.all.iter().filter(|(_, job)| job.job.protocol.resizes);
+        resizable.map(|(&id, job)| (id, job.job.config.slots))
+    }
+
+    /// A job's machine at a switch can do no more; true if that is news.
+    pub fn failed(&mut self, fabric: &FabricLayout, node: NodeId, id: JobId, fault: &str) -> bool {
+        let why = || format!("{fault}, at {}; the job is over", fabric.name(node));
+        let is_news = self.all.contains_key(&id) && !self.broken.contains_key(&id);
+        is_news && self.broken.insert(id, why()).is_none()
+    }
+
     /// A switch that jobs were installed on before has lost these; true if that ends one.
     pub fn lost(&mut self, fabric: &FabricLayout, node: NodeId, lacking: &[u16]) -> bool {
         let mut news = false;
         for id in lacking.iter().copied().map(JobId) {
-            let Some(job) = self.all.get(&id).filter(|_| self.taken.contains(&(node, id))) else { continue };
+            let taken = self.taken.contains(&(node, id));
+            let Some(job) = self.all.get(&id).filter(|job| taken && !job.job.protocol.replants) else { continue };
             let Some(tree) = job.trees.iter().position(|tree| tree.switch(node).is_some()) else { continue };
             let what = format!("through {}", fabric.name(node));
             let why = job.broken_by(tree, &what, "which was started again without its sums", "connect again");

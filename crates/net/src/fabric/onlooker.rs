@@ -19,6 +19,10 @@ impl Shard for Onlooker {
         Answer::ready(Err(ShardError::Fabric("jobs are formed at the fabric's seat".into())))
     }
 
+    fn resize(&self, _job: JobId, _slots: u16) -> Answer<bool> {
+        Answer::ready(false)
+    }
+
     fn remove(&self, _job: JobId) -> Answer<bool> {
         Answer::ready(false)
     }

@@ -7,7 +7,7 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::{Common, kind};
 
 use super::crossbar::Crossbar;
-use super::wire::{CARRY_LEN, Carry, NO_VIA, read_hello};
+use super::wire::{CARRY_LEN, Carry, NO_VIA, read_hello, read_pause};
 
 /// One such packet, whose common header was read; an error says why it was of no use.
 pub fn handle(
@@ -30,12 +30,23 @@ pub fn handle(
             crossbar.hear(now, ingress, &hello);
             Ok(())
         }
-        kind::CARRY => carry(crossbar, Carry::read(packet).ok_or(DropReason::Truncated)?, packet, ecn),
+        kind::CARRY => carry(crossbar, ingress, Carry::read(packet).ok_or(DropReason::Truncated)?, packet, ecn),
+        kind::PAUSE => {
+            let span = read_pause(packet).ok_or(DropReason::Truncated)?;
+            // Hosts take all at once, and have nobody pause.
+            if crossbar.pause(now, ingress, span) { Ok(()) } else { Err(DropReason::NotAMember) }
+        }
         _ => Err(DropReason::BadKind),
     }
 }
 
-fn carry(crossbar: &mut Crossbar, mut carry: Carry, packet: &mut [u8], ecn: Ecn) -> Result<(), DropReason> {
+fn carry(
+    crossbar: &mut Crossbar,
+    ingress: PortId,
+    mut carry: Carry,
+    packet: &mut [u8],
+    ecn: Ecn,
+) -> Result<(), DropReason> {
     debug_assert!(packet.len() >= CARRY_LEN);
     if carry.via == crossbar.node() {
         carry.via = NO_VIA;
@@ -46,6 +57,6 @@ fn carry(crossbar: &mut Crossbar, mut carry: Carry, packet: &mut [u8], ecn: Ecn)
         return Err(DropReason::NoRoute);
     }
     let next = if carry.via == NO_VIA { carry.to } else { carry.via };
-    crossbar.forward(next, packet, ecn, carry.udp_port);
+    crossbar.forward(ingress, next, packet, ecn, carry.udp_port);
     Ok(())
 }

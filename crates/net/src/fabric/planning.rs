@@ -1,13 +1,11 @@
 //! Where the trees of a job run, by the planner of `control`: over what is alive, beside what runs already.
 
 use tributary_control::fabric::FabricLayout;
-use tributary_control::trees::{Network, Tree, TreeError, Wish};
+use tributary_control::trees::{DEFAULT_TREES, Network, Tree, TreeError, TreeParent, TreeSwitch, Wish};
 use tributary_proto::contract::ids::{JobId, NodeId};
 
 use super::job::FabricJob;
 
-/// Trees of a job that asks for no number, where there are so many.
-const DEFAULT_TREES: u16 = 4;
 /// What a job is expected to send: the same as any other.
 const RATE: u64 = 1 << 20;
 
@@ -50,6 +48,45 @@ pub fn plan<'a>(
     network.choose(&wish, &roots)
 }
 
+/// The job's trees with others in place of those that run over dead cables; `None` if none does, an error if there is no
+/// other way. Those that stand stay.
+pub fn replan<'a>(
+    fabric: &FabricLayout,
+    job: &FabricJob,
+    dead_cables: &[usize],
+    others: impl Iterator<Item = &'a FabricJob>,
+) -> Result<Option<Vec<Tree>>, TreeError> {
+    let cable = |switch: &TreeSwitch, parent: TreeParent| {
+        let ports = fabric.ports.get(switch.node.index())?;
+        Some(ports.get(parent.port.index())?.cable)
+    };
+    let is_dead = |switch: &TreeSwitch| {
+        switch.parent.and_then(|parent| cable(switch, parent)).is_some_and(|cable| dead_cables.contains(&cable))
+    };
+    let stands = |tree: &Tree| !tree.switches.iter().any(is_dead);
+    if job.trees.iter().all(stands) {
+        return Ok(None);
+    }
+    let mut network = network(fabric, dead_cables);
+    others.for_each(|other| network.add_load(&other.trees, RATE));
+    let mut trees = Vec::with_capacity(job.trees.len());
+    for tree in job.trees.iter().filter(|tree| stands(tree)) {
+        network.add_load(std::slice::from_ref(tree), RATE);
+    }
+    for tree in &job.trees {
+        if stands(tree) {
+            trees.push(tree.clone());
+            continue;
+        }
+        let wish = Wish { members: &job.hosts, trees: 1, rate: RATE, need: &|_| 0 };
+        let roots = network.candidates(&wish)?;
+        let other = network.choose(&wish, &roots)?;
+        network.add_load(&other, RATE);
+        trees.extend(other);
+    }
+    Ok(Some(trees))
+}
+
 /// As many trees as the job wants would be there if every cable were alive.
 pub fn is_whole(fabric: &FabricLayout, request: &Request<'_>, planned: &Result<Vec<Tree>, TreeError>) -> bool {
     let whole = plan(fabric, request, &[], &[], std::iter::empty());
@@ -76,5 +113,77 @@ pub fn advice(fabric: &FabricLayout, job: &FabricJob, dead_cables: &[usize]) -> 
             format!("connect again to run over {}", roots.join(" and "))
         }
         Err(error) => format!("no other way is left ({error}): start it again, then connect again"),
+    }
+}
+
+/// Says which trees were chosen for a job.
+pub fn log(fabric: &FabricLayout, job: &FabricJob) {
+    for (number, tree) in job.trees.iter().enumerate() {
+        let switches: Vec<&str> = tree.switches.iter().map(|switch| fabric.name(switch.node)).collect();
+        tracing::info!(job = %job.name, tree = number, root = fabric.name(tree.root()), ?switches, "a tree is planned");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_control::JobName;
+    use tributary_control::fabric::FabricFile;
+    use tributary_proto::contract::config::JobConfig;
+    use tributary_proto::contract::ids::JobKey;
+    use tributary_proto::protocols;
+
+    use crate::shard::JobInstall;
+
+    /// Two leaves below three spines, with a job of one host behind each over the first two spines.
+    fn job() -> (FabricLayout, FabricJob) {
+        let text = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 2\nspines = 3\nhosts_per_leaf = 1\n";
+        let fabric = FabricFile::parse(text).unwrap();
+        let hosts = [0, 1].map(NodeId);
+        let trees =
+            plan(&fabric, &Request { id: JobId(3), hosts: &hosts, trees: Some(2) }, &[], &[], [].iter()).unwrap();
+        let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.replants).unwrap();
+        let config = JobConfig {
+            job: JobId(3),
+            key: JobKey(1),
+            protocol: protocol.code,
+            world: 2,
+            slots: 8,
+            elements_per_packet: 64,
+            trees: 2,
+            levels: true,
+            options: protocol.options.defaults(),
+        };
+        let members = (1..3).map(|host| ([10, 77, 0, host], 4_000).into()).collect();
+        let job = JobInstall::of_workers(protocol, config, members, [10, 77, 128, 1].into());
+        (fabric, FabricJob { name: JobName::new("sum").unwrap(), job, hosts: hosts.to_vec(), trees })
+    }
+
+    /// Cables of a switch to its neighbours.
+    fn cables(fabric: &FabricLayout, node: NodeId) -> Vec<usize> {
+        fabric.ports[node.index()].iter().map(|port| port.cable).collect()
+    }
+
+    #[test]
+    fn a_tree_that_has_lost_its_root_goes_over_the_least_used_one_and_the_other_stays() {
+        let (fabric, job) = job();
+        assert_eq!(replan(&fabric, &job, &[], [].iter()), Ok(None));
+        let roots: Vec<NodeId> = job.trees.iter().map(Tree::root).collect();
+        let unused = fabric.roots().into_iter().find(|root| !roots.contains(root)).unwrap();
+        let dead = cables(&fabric, roots[1]);
+        let trees = replan(&fabric, &job, &dead, [].iter()).unwrap().unwrap();
+        assert_eq!((&trees[0], trees[1].root()), (&job.trees[0], unused));
+        // The places of ranks at their own switches are what the ranks know, and stay.
+        assert_eq!(trees[1].places, job.trees[1].places);
+        let dead: Vec<usize> = [roots[1], unused].into_iter().flat_map(|root| cables(&fabric, root)).collect();
+        let trees = replan(&fabric, &job, &dead, [].iter()).unwrap().unwrap();
+        assert_eq!([trees[0].root(), trees[1].root()], [roots[0]; 2]);
+    }
+
+    #[test]
+    fn where_no_way_is_left_there_is_no_plan() {
+        let (fabric, job) = job();
+        let dead: Vec<usize> = fabric.roots().into_iter().flat_map(|root| cables(&fabric, root)).collect();
+        assert!(replan(&fabric, &job, &dead, [].iter()).is_err());
     }
 }

@@ -152,6 +152,13 @@ impl Switch for TreeMachines {
         self.planted().filter_map(|planted| planted.machine.poll_timeout()).min()
     }
 
+    /// Equal parts for all trees, as when they were planted.
+    fn resize(&mut self, slots: u16) {
+        self.job.slots = slots;
+        let own = slots / self.trees.len().max(1) as u16;
+        self.trees.iter_mut().flatten().for_each(|planted| planted.machine.resize(own));
+    }
+
     fn memory_bytes(&self) -> usize {
         let trees: usize = self.planted().map(Planted::memory_bytes).sum();
         size_of::<TreeMachines>() + self.trees.capacity() * size_of::<Option<Planted>>() + trees
@@ -163,6 +170,10 @@ impl Switch for TreeMachines {
         sum.missing.sort_unstable();
         sum.missing.dedup();
         sum
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.planted().find_map(|planted| planted.machine.fault())
     }
 
     fn questions(&self) -> u64 {

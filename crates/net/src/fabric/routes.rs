@@ -18,8 +18,10 @@ use tributary_proto::contract::protocol::Placement;
 use super::api::{FoundReply, HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};
 use super::handle::FabricHandle;
 use super::seat::{MAX_SYNC_BODY, Seat};
+use super::told::Told;
 use crate::api::call;
 use crate::api::error::ApiError;
+use crate::api::modules;
 use crate::api::{GoneMembers, JoinBody, JoinReply, NO_SEAT, WatchBody};
 use crate::http::body;
 use crate::http::door::Visit;
@@ -90,12 +92,17 @@ async fn join(
     State(place): State<Place>,
     Extension(peer): Extension<Peer>,
     Path(name): Path<String>,
+    Extension(visit): Extension<Arc<Visit>>,
     headers: HeaderMap,
     bytes: Body,
 ) -> Result<Json<JoinReply>, ApiError> {
     let name = JobName::new(&name)?;
     let from = sender(&place, &headers, peer)?;
-    let mut request = body::read::<JoinBody>(bytes).await?.request(from, peer.asked_at, Client::at(from))?;
+    let body: JoinBody = body::read_join(&visit, bytes).await?;
+    let library = place.api.plane.library();
+    let has_modules = !body.modules.is_empty();
+    let read = move || body.request(from, peer.asked_at, Client::at(from), &library);
+    let mut request = body::compiling(has_modules, read).await?;
     let (protocol, has_trees) = (request.protocol, request.protocol.placement == Placement::Trees);
     if protocol.placement == Placement::Hosts {
         return Err(ApiError::not_for_fabrics(protocol));
@@ -111,7 +118,7 @@ async fn join(
     // Gone already, if it could not be told to all: then it is no use to its members either.
     let planned = async { place.seat.as_ref()?.job(plan.config.job).await };
     if let Some(planned) = planned.await {
-        reply.slots = planned.job.config.slots;
+        reply.slots = planned.job.most_slots;
         reply.fabric = fabric_reply(&place.fabric, rank, &plan.workers, &planned.trees);
     }
     Ok(Json(reply))
@@ -160,7 +167,7 @@ async fn watch_elsewhere(
 ) -> Result<Response, ApiError> {
     let body: WatchBody = body::read_long(&visit, body, MAX_WATCH_BODY).await?;
     let broken = broken(&place, &body)?;
-    let request = super::seat::json(&body);
+    let request = super::api::json(&body);
     tokio::select! {
         biased;
         broken = broken => Ok(Json(broken).into_response()),
@@ -181,7 +188,7 @@ async fn pass_on(
     uri: axum::http::Uri,
     bytes: Body,
 ) -> Result<Response, ApiError> {
-    let request = body::read_bytes(bytes, body::MAX_BODY).await?;
+    let request = body::read_bytes(bytes, body::MAX_BODY + modules::MOST_BYTES).await?;
     pass_on_bytes(&place, peer, &held, &uri, &request).await
 }
 
@@ -232,12 +239,15 @@ fn stopped(error: Stopped) -> ApiError {
 async fn sync(State(place): State<Place>, headers: HeaderMap, bytes: Body) -> Result<Json<SyncReply>, ApiError> {
     is_ours(&place, &headers)?;
     let bytes = body::read_bytes(bytes, MAX_SYNC_BODY).await?;
-    let SyncBody { keep, install, broken } = body::from_json(&bytes)?;
-    let install = install.into_iter().map(JobBody::job).collect::<Option<Vec<_>>>();
-    let install = install.ok_or_else(|| ApiError::bad_request("a job to install makes no sense here".into()))?;
+    let SyncBody { keep, install, shares, broken } = body::from_json(&bytes)?;
+    let library = place.api.plane.library();
+    let has_modules = install.iter().any(|job| !job.modules.is_empty());
+    let read = move || install.into_iter().map(|job| job.job(&library)).collect::<Result<Vec<_>, _>>();
+    let install = body::compiling(has_modules, read).await?;
     let keep = keep.into_iter().map(JobId).collect();
+    let shares = shares.into_iter().map(|(id, slots)| (JobId(id), slots)).collect();
     let broken = broken.into_iter().map(|broken| (JobId(broken.job_id), broken.why)).collect();
-    let lacking = place.handle.sync(keep, install, broken).come().await.map_err(stopped)?;
+    let lacking = place.handle.sync(Told { keep, install, shares, broken }).come().await.map_err(stopped)?;
     let report = place.handle.report().come().await.map_err(stopped)?;
     Ok(Json(SyncReply { lacking: lacking.into_iter().map(|id| id.0).collect(), jobs: JobSign::all(&report) }))
 }

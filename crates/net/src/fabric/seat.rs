@@ -6,30 +6,29 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, oneshot};
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
 use tributary_control::{JobName, SwitchPlace};
+use tributary_operators::Library;
 use tributary_proto::contract::ids::{JobId, NodeId};
 use tributary_proto::contract::protocol::Placement;
-use tributary_proto::contract::switch::Lag;
-use tributary_proto::contract::time::{Span, Time};
 
-use super::api::{BrokenBody, FoundReply, JobBody, JobSign, ProgressSign, SECRET_HEADER, SyncBody, SyncReply};
+use super::api::{BrokenBody, FoundReply, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, json};
 use super::handle::{FabricHandle, ONLY};
 use super::job::FabricJob;
 use super::ledger::Jobs;
 use super::planning::{self, Request};
-use crate::api::call;
+use super::replant;
+use super::signs::add;
+use crate::api::{ErrorBody, call};
 use crate::control_plane::Shard;
-use crate::progress::Progress;
-use crate::shard::{Answer, JobInstall, ShardError, ShardJob, ShardReport, Stopped};
+use crate::shard::{Answer, JobInstall, ShardError, ShardReport, Stopped};
 
-const SYNC: &str = "/fabric/sync";
+pub(super) const SYNC: &str = "/fabric/sync";
 /// Time for a switch to answer a look: it has nothing to wait for.
-const PROMPT: Duration = Duration::from_millis(1_000);
+pub(super) const PROMPT: Duration = Duration::from_millis(1_000);
 /// Time for a switch to take a job in.
 const INSTALL: Duration = Duration::from_secs(5);
 /// How often, and how many times, a job with trees waits for cables that nobody has spoken over yet.
@@ -43,20 +42,22 @@ pub const MAX_SYNC_BODY: usize = 64 << 20;
 pub struct Seat(Arc<Switches>);
 
 /// All switches of a fabric, as the seat sees them.
-struct Switches {
-    fabric: Arc<FabricLayout>,
-    own: Arc<FabricHandle>,
-    others: Vec<(NodeId, SocketAddr)>,
+pub(super) struct Switches {
+    pub(super) fabric: Arc<FabricLayout>,
+    pub(super) own: Arc<FabricHandle>,
+    pub(super) others: Vec<(NodeId, SocketAddr)>,
     /// The jobs that there are. Whoever holds them asks the switches, one after the other.
-    jobs: Mutex<Jobs>,
+    pub(super) jobs: Mutex<Jobs>,
+    /// Jobs' own operators, of those that a former seat has formed.
+    library: Arc<Library>,
 }
 
 impl Seat {
     /// The seat of a fabric whose own switch is `own`.
-    pub fn new(fabric: Arc<FabricLayout>, own: Arc<FabricHandle>) -> Seat {
+    pub fn new(fabric: Arc<FabricLayout>, own: Arc<FabricHandle>, library: Arc<Library>) -> Seat {
         let others = fabric.switches().filter(|&node| node != fabric.seat);
         let others = others.filter_map(|node| Some((node, fabric.nodes[node.index()].control?))).collect();
-        Seat(Arc::new(Switches { fabric, own, others, jobs: Mutex::new(Jobs::default()) }))
+        Seat(Arc::new(Switches { fabric, own, others, jobs: Mutex::new(Jobs::default()), library }))
     }
 
     /// A job as it was planned.
@@ -81,6 +82,11 @@ impl Shard for Seat {
     fn install(&self, name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>> {
         let (switches, name) = (Arc::clone(&self.0), name.clone());
         self.ask(async move { Some(switches.install(name, job).await) })
+    }
+
+    fn resize(&self, job: JobId, slots: u16) -> Answer<bool> {
+        let switches = Arc::clone(&self.0);
+        self.ask(async move { Some(switches.resize(job, slots).await) })
     }
 
     fn remove(&self, job: JobId) -> Answer<bool> {
@@ -114,7 +120,7 @@ impl Shard for Seat {
 impl Switches {
     /// Asks every switch for its jobs: those of the seat that was before us. One that does not answer has to do without
     /// the jobs that no other knows.
-    async fn find(&self) -> Vec<(JobName, JobInstall)> {
+    async fn find(self: Arc<Self>) -> Vec<(JobName, JobInstall)> {
         let mut asked = Vec::new();
         for &(node, control) in &self.others {
             let fabric = Arc::clone(&self.fabric);
@@ -126,7 +132,12 @@ impl Switches {
             let answer = call.await.unwrap_or_else(|error| Err(format!("the call ended early ({error})")));
             match answer {
                 Ok(found) => {
-                    for job in found.jobs.into_iter().filter_map(JobBody::job) {
+                    let read = |job: JobBody| {
+                        job.job(&self.library).inspect_err(|error| {
+                            tracing::warn!(switch = self.fabric.name(node), ?error, "a job of it is not known");
+                        })
+                    };
+                    for job in found.jobs.into_iter().filter_map(|job| read(job).ok()) {
                         let id = job.job.config.job;
                         // Ours had it too, before we were started again.
                         jobs.taken.extend([(node, id), (self.fabric.seat, id)]);
@@ -138,6 +149,7 @@ impl Switches {
         }
         let ids: Vec<u16> = jobs.all.keys().map(|id| id.0).collect();
         jobs.lost(&self.fabric, self.fabric.seat, &ids);
+        jobs.all.keys().for_each(|&id| drop(tokio::spawn(replant::watch(self.clone(), id))));
         jobs.all.values().map(|job| (job.name.clone(), job.job.clone())).collect()
     }
 
@@ -175,7 +187,12 @@ impl Switches {
         let mut without = Vec::new();
         loop {
             let job = if has_trees { self.plan(&placed, &without, &jobs).await? } else { placed.clone() };
-            let Err((node, why)) = self.install_planned(job, &mut jobs).await else { return Ok(()) };
+            planning::log(&self.fabric, &job);
+            let id = job.job.config.job;
+            let Err((node, why)) = self.install_planned(job, &mut jobs).await else {
+                tokio::spawn(replant::watch(self.clone(), id));
+                return Ok(());
+            };
             let name = self.fabric.name(node);
             if placed.hosts.iter().any(|&host| self.fabric.leaf_of(host) == node) {
                 return Err(ShardError::Fabric(format!("switch {name}, which has members, does not take it: {why}")));
@@ -207,11 +224,12 @@ impl Switches {
         let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: job.job.trees };
         let planned = planning::plan(&self.fabric, &request, &dead, without, jobs.all.values());
         job.trees = planned.map_err(|error| ShardError::Fabric(error.to_string()))?;
-        let config = &mut job.job.config;
+        let JobInstall { config, most_slots, .. } = &mut job.job;
         job.trees.truncate(config.slots.into());
         config.trees = job.trees.len() as u16;
         config.levels = job.trees.iter().any(Tree::has_levels);
         config.slots -= config.slots % config.trees;
+        *most_slots -= *most_slots % config.trees;
         Ok(job)
     }
 
@@ -247,6 +265,10 @@ impl Switches {
         let mut jobs = self.jobs.lock().await;
         let answers = self.sync(&mut jobs, PROMPT).await;
         let mut report = self.own.report().come().await.ok()?.shard;
+        let own = report.jobs.iter_mut().filter_map(|job| Some((job.id, job.report.fault.take()?)));
+        if own.fold(false, |news, (id, fault)| jobs.failed(&self.fabric, self.fabric.seat, id, &fault) || news) {
+            self.tell_broken(&jobs, PROMPT).await;
+        }
         for (node, answer) in answers {
             match answer {
                 Ok(_) if node == self.fabric.seat => {}
@@ -269,7 +291,7 @@ impl Switches {
     }
 
     /// Tells every switch which jobs there are; what each answered. Switches that lack jobs get them at once.
-    async fn sync(&self, jobs: &mut Jobs, patience: Duration) -> Vec<(NodeId, Result<SyncReply, String>)> {
+    pub(super) async fn sync(&self, jobs: &mut Jobs, patience: Duration) -> Vec<(NodeId, Result<SyncReply, String>)> {
         let before = jobs.broken.len();
         let mut answers = vec![(self.fabric.seat, self.sync_own(jobs).await)];
         for (node, control, answer) in self.ask_others(jobs, patience).await {
@@ -280,24 +302,34 @@ impl Switches {
             }
             jobs.lost(&self.fabric, node, &lacking);
             let install = lacking.iter().filter_map(|&id| jobs.all.get(&JobId(id))).map(JobBody::new).collect();
-            let body = json(&self.body(jobs, install));
+            let body = json(&self.body(jobs, node, install));
             answers.push((node, ask(control, SYNC, &body, &self.fabric.secret, INSTALL).await));
         }
         for (node, answer) in &mut answers {
             let Ok(reply) = answer else { continue };
-            let lacking = |id: &JobId| reply.lacking.contains(&id.0);
-            let here: Vec<(NodeId, JobId)> = jobs.all.keys().filter(|id| !lacking(id)).map(|&id| (*node, id)).collect();
+            let here =
+                |(id, job): &(&JobId, &FabricJob)| !reply.lacking.contains(&id.0) && job.is_for(&self.fabric, *node);
+            let here: Vec<(NodeId, JobId)> = jobs.all.iter().filter(here).map(|(&id, _)| (*node, id)).collect();
             jobs.taken.extend(here);
+            for JobSign { job_id, fault, .. } in &reply.jobs {
+                if let Some(fault) = fault {
+                    jobs.failed(&self.fabric, *node, JobId(*job_id), fault);
+                }
+            }
             if let Some(id) = reply.lacking.iter().copied().find(|&id| jobs.all.contains_key(&JobId(id))) {
                 *answer = Err(format!("it was told of job {id} and does not have it"));
             }
         }
         if jobs.broken.len() > before {
-            // The ranks behind the others wait to hear it.
-            self.ask_others(jobs, patience).await;
-            let _ = self.sync_own(jobs).await;
+            self.tell_broken(jobs, patience).await;
         }
         answers
+    }
+
+    /// The ranks behind the other switches wait to hear that a job is over.
+    async fn tell_broken(&self, jobs: &Jobs, patience: Duration) {
+        self.ask_others(jobs, patience).await;
+        let _ = self.sync_own(jobs).await;
     }
 
     /// Asks all other switches at once, with no job to install.
@@ -306,10 +338,9 @@ impl Switches {
         jobs: &Jobs,
         patience: Duration,
     ) -> Vec<(NodeId, SocketAddr, Result<SyncReply, String>)> {
-        let body: Arc<[u8]> = json(&self.body(jobs, Vec::new())).into();
         let mut asked = Vec::new();
         for &(node, control) in &self.others {
-            let (fabric, body) = (Arc::clone(&self.fabric), Arc::clone(&body));
+            let (fabric, body) = (Arc::clone(&self.fabric), json(&self.body(jobs, node, Vec::new())));
             let call = async move { ask::<SyncReply>(control, SYNC, &body, &fabric.secret, patience).await };
             asked.push((node, control, tokio::spawn(call)));
         }
@@ -321,31 +352,28 @@ impl Switches {
         answers
     }
 
-    fn body(&self, jobs: &Jobs, install: Vec<JobBody>) -> SyncBody {
-        let keep = jobs.all.keys().map(|id| id.0).collect();
+    /// What a switch is told.
+    pub(super) fn body(&self, jobs: &Jobs, node: NodeId, install: Vec<JobBody>) -> SyncBody {
+        let here = jobs.all.iter().filter(|(_, job)| job.is_for(&self.fabric, node));
+        let keep = here.map(|(id, _)| id.0).collect();
         let broken = jobs.broken.iter().map(|(id, why)| BrokenBody { job_id: id.0, why: why.clone() }).collect();
-        SyncBody { keep, install, broken }
+        let shares = jobs.shares().map(|(id, slots)| (id.0, slots)).collect();
+        SyncBody { keep, install, shares, broken }
     }
 
     async fn sync_own(&self, jobs: &Jobs) -> Result<SyncReply, String> {
-        let keep: Vec<JobId> = jobs.all.keys().copied().collect();
-        let broken = || jobs.broken.iter().map(|(&id, why)| (id, why.clone())).collect();
         let gone = |error: Stopped| error.to_string();
-        let mut lacking = self.own.sync(keep.clone(), Vec::new(), broken()).come().await.map_err(gone)?;
+        let mut lacking = self.own.sync(jobs.told(Vec::new())).come().await.map_err(gone)?;
         if !lacking.is_empty() {
             let install = lacking.iter().filter_map(|id| jobs.all.get(id)).cloned().collect();
-            lacking = self.own.sync(keep, install, broken()).come().await.map_err(gone)?;
+            lacking = self.own.sync(jobs.told(install)).come().await.map_err(gone)?;
         }
         Ok(SyncReply { lacking: lacking.into_iter().map(|id| id.0).collect(), jobs: Vec::new() })
     }
 }
 
-pub fn json(body: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(body).expect("numbers, lists and strings can be written")
-}
-
 /// One call to another switch; an error is a part of a sentence.
-async fn ask<T: DeserializeOwned>(
+pub(super) async fn ask<T: DeserializeOwned>(
     control: SocketAddr,
     path: &str,
     body: &[u8],
@@ -357,39 +385,13 @@ async fn ask<T: DeserializeOwned>(
         Ok(answer) => answer.map_err(|error| format!("{control} cannot be asked: {error}"))?,
         Err(_) => return Err(format!("{control} does not answer")),
     };
-    let said = String::from_utf8_lossy(&answer.body);
+    // An error of the control API is a sentence.
+    let said = match serde_json::from_slice::<ErrorBody>(&answer.body) {
+        Ok(body) => body.error.into(),
+        Err(_) => String::from_utf8_lossy(&answer.body),
+    };
     match answer.status {
         200 => serde_json::from_slice(&answer.body).map_err(|error| format!("{control} answers oddly: {error}")),
         _ => Err(format!("{control} says {said}")),
-    }
-}
-
-/// Adds what another switch knows of a job to what the seat's own switch knows.
-fn add(now: Time, jobs: &mut [ShardJob], sign: &JobSign) {
-    let Some(job) = jobs.iter_mut().find(|job| job.id.0 == sign.job_id) else { return };
-    job.packets_per_s += sign.packets_per_s;
-    job.report.packets += sign.packets;
-    let machine = job.report.machine.get_or_insert_default();
-    // Every switch with members passes every sum on: whoever has passed most knows how far the job is.
-    job.blocks_per_s = job.blocks_per_s.max(sign.blocks_per_s);
-    machine.blocks_completed = machine.blocks_completed.max(sign.blocks);
-    machine.contributions += sign.contributions;
-    machine.slots_waiting += sign.waiting;
-    machine.lag = machine.lag.into_iter().chain(sign.lag.map(Lag::from)).max_by_key(|lag| lag.blocks);
-    // The job's machine is the same at all switches, and so are its figures' names.
-    for metric in &mut machine.metrics {
-        if let Some(other) = sign.metrics.iter().find(|other| other.name == metric.name) {
-            metric.value = metric.value.with(other.value.into());
-        }
-    }
-    let at = |seconds_ago| Time(now.0.saturating_sub(Span::from_secs_f64(seconds_ago).0));
-    for (seen, ago) in job.report.last_seen.iter_mut().zip(&sign.heard_s_ago) {
-        if let Some(ago) = ago {
-            *seen = Some(seen.map_or(at(*ago), |seen| seen.max(at(*ago))));
-        }
-    }
-    for ProgressSign { heard_s_ago, body } in &sign.progress {
-        // A rank speaks to one switch; what no rank of ours can have said is of no use.
-        let _ = Progress::parse_body(body).and_then(|progress| job.progress.hear(at(*heard_s_ago), progress));
     }
 }

@@ -21,20 +21,19 @@ use tributary_proto::protocols;
 
 use super::crossbar::{Crossbar, HELLO_EVERY, PortReport};
 use super::job::{FabricJob, Installed};
+use super::told::Told;
 use super::{own, planted};
 use crate::api::version;
-use crate::event_loop::{Core, Site};
+use crate::event_loop::{Core, Origin, Site};
 use crate::progress::Progress;
 use crate::shard::{JobInstall, ShardJob, ShardReport};
 use crate::udp::{Message, UdpPort};
 
 /// What a handle asks of the thread, with the way back for the answer.
 pub enum Command {
-    /// Install these jobs, keep those of these ids, remove all others. We know the running jobs after that.
+    /// We know the running jobs after that.
     Sync {
-        keep: Vec<JobId>,
-        install: Vec<FabricJob>,
-        broken: Vec<(JobId, String)>,
+        told: Told,
         reply: oneshot::Sender<Vec<JobId>>,
     },
     Report(oneshot::Sender<FabricReport>),
@@ -88,8 +87,10 @@ impl Site for FabricSite {
     fn obey(&mut self, command: Command, core: &mut Core) {
         // An answer that nobody waits for any more is of no use to anyone.
         match command {
-            Command::Sync { keep, install, broken, reply } => {
-                drop(reply.send(self.sync(&keep, install, core)));
+            Command::Sync { told: Told { keep, install, shares, broken }, reply } => {
+                let lacking = self.sync(&keep, install, core);
+                shares.into_iter().for_each(|(id, slots)| self.resize(id, slots, core));
+                drop(reply.send(lacking));
                 self.note_broken(broken);
             }
             Command::Report(reply) => drop(reply.send(self.report(core))),
@@ -109,7 +110,7 @@ impl Site for FabricSite {
         from: SocketAddr,
         packet: &mut [u8],
         ecn: Ecn,
-        _udp: &mut UdpPort,
+        udp: &mut UdpPort,
     ) -> bool {
         let common = match Common::parse(packet) {
             Ok(common) => common,
@@ -126,7 +127,11 @@ impl Site for FabricSite {
         };
         if common.job == JobId(0) {
             let handled = own::handle(&mut self.crossbar, now, ingress, &common, packet, ecn);
-            handled.unwrap_or_else(|reason| self.strangers.count(reason));
+            match handled {
+                Ok(()) if common.kind == kind::CARRY => self.crossbar.note_carrier(ingress, from, udp),
+                Ok(()) => {}
+                Err(reason) => self.strangers.count(reason),
+            }
             return false;
         }
         let admitted = self.crossbar.admits(now, ingress, from, common.job);
@@ -146,12 +151,13 @@ impl Site for FabricSite {
         verdict: Verdict,
         place: Range<usize>,
         ecn: Ecn,
+        origin: Origin,
         memory: &[u8],
         _udp: &mut UdpPort,
     ) -> bool {
         let packet = &memory[place];
         let job = Common::parse(packet).map_or(JobId(0), |common| common.job);
-        self.crossbar.carry_out(verdict, packet, ecn, job);
+        self.crossbar.carry_out(verdict, packet, ecn, origin, job);
         // Queues have memories of their own.
         false
     }
@@ -200,16 +206,26 @@ impl FabricSite {
         lacking
     }
 
+    /// The memory is divided anew. The machines' trees begin new epochs, each at its own time: a switch that has not been told
+    /// yet has the room that it had.
+    fn resize(&mut self, id: JobId, slots: u16, core: &mut Core) {
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.job.job.config.slots != slots) else { return };
+        job.job.job.config.slots = slots;
+        core.pipeline.resize(id, slots);
+    }
+
     fn install(&mut self, job: FabricJob, core: &mut Core) {
         let JobInstall { protocol, ref config, ref members, .. } = job.job;
         let (id, key) = (config.job, config.key);
-        // The same again changes nothing: sums are under way.
-        if self.jobs.get(&id).is_some_and(|known| known.job.job.config.key == key) {
+        // The same again changes nothing: sums are under way. Over other trees it begins anew, where its protocol can.
+        let known = self.jobs.get(&id).filter(|known| known.job.job.config.key == key);
+        if known.is_some_and(|known| !protocol.replants || known.job.trees == job.trees) {
             return;
         }
         self.remove(id, core);
         let placed: Vec<(NodeId, SocketAddr)> = job.hosts.iter().copied().zip(members.iter().copied()).collect();
-        self.crossbar.add_job(id, &placed, &core.udp);
+        let header = Common { protocol: protocol.code, kind: 0, job: id, key };
+        self.crossbar.add_job(header, &placed, &core.udp);
         if job.trees.is_empty() {
             // Who may send is checked by socket before the pipeline; there all ports of the fabric are alike.
             core.pipeline.install_shared(&self.plan(protocol, config, &job.hosts), Vec::new());
@@ -328,7 +344,8 @@ mod tests {
         let members: Vec<UdpPort> = (0..4).map(|_| socket()).collect();
         for (job, members) in JOBS.into_iter().zip(members.chunks(2)) {
             let placed: Vec<_> = (0..).map(NodeId).zip(members.iter().map(|member| member.local_addr())).collect();
-            site.crossbar.add_job(job, &placed, &udp);
+            let header = Common { protocol: 1, kind: 0, job, key: JobKey(7) };
+            site.crossbar.add_job(header, &placed, &udp);
         }
         (site, members, udp)
     }

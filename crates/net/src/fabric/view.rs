@@ -17,7 +17,8 @@ use crate::http::view::{FabricPart, FabricView, PlannedJob, by_reason, shared};
 use crate::status::lag::LagStatus;
 use crate::status::operation;
 use crate::status::{
-    FabricStatus, JobStatus, MemberStatus, OrderStatus, PortStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus,
+    FabricStatus, JobStatus, MemberStatus, OperatorStatus, OrderStatus, PortStatus, TreeChildStatus, TreeStatus,
+    TreeSwitchStatus,
 };
 
 /// Makes the view of one switch.
@@ -75,6 +76,10 @@ impl SwitchView {
             tx_bytes: port.egress.bytes,
             tx_drops: port.egress.drops,
             tx_marks: port.egress.marks,
+            pauses_given: port.room.pauses,
+            pauses_taken: port.egress.pauses,
+            held_bytes: port.room.held_bytes,
+            peak_held_bytes: port.room.peak_bytes,
             rx_packets: port.rx_packets,
             rx_bytes: port.rx_bytes,
         };
@@ -112,6 +117,7 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             id: Some(id.0),
             state: "running".into(),
             protocol: job.job.protocol.name.into(),
+            operators: OperatorStatus::all(&config.options.operators()),
             age_s: 0.0,
             world: config.world,
             members: members.collect(),

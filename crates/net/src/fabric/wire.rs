@@ -4,10 +4,12 @@
 //! HELLO  | common header (16) | node (4) | ready (1) | adverts (1) | advert ... |
 //! advert | switch (2) | seq (8) | dead ports (1) | port (1) ... |
 //! CARRY  | common header (16) | via (4) | to (4) | UDP port (2) | reserved (2) | anything |
+//! PAUSE  | common header (16) | microseconds (4) |
 //! ```
 
 use tributary_control::fabric::Advert;
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, PortSet};
+use tributary_proto::contract::time::Span;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
 /// Bytes of a HELLO before its adverts.
@@ -19,10 +21,32 @@ pub const CARRY_LEN: usize = COMMON_LEN + 12;
 /// `via` of a packet that has no place to pass, or has passed it.
 pub const NO_VIA: NodeId = NodeId(u32::MAX);
 
+/// Bytes of a PAUSE.
+pub const PAUSE_LEN: usize = COMMON_LEN + 4;
+
+/// How the fabric's own packets begin.
+pub fn own_header(kind: u8, key: JobKey) -> Common {
+    Common { protocol: 0, kind, job: JobId(0), key }
+}
+
 fn common(kind: u8, key: JobKey) -> [u8; COMMON_LEN] {
     let mut bytes = [0; COMMON_LEN];
-    Common { protocol: 0, kind, job: JobId(0), key }.emit(&mut bytes);
+    own_header(kind, key).emit(&mut bytes);
     bytes
+}
+
+/// Send nothing for so long; no time: go on. To a switch under the fabric's header, to a member under its job's.
+pub fn pause(header: Common, span: Span) -> [u8; PAUSE_LEN] {
+    let mut bytes = [0; PAUSE_LEN];
+    Common { kind: kind::PAUSE, ..header }.emit(&mut bytes);
+    bytes[COMMON_LEN..].copy_from_slice(&((span.0 / 1_000_000).min(u32::MAX.into()) as u32).to_be_bytes());
+    bytes
+}
+
+/// Reads what follows a PAUSE's common header; `None` if that is too short.
+pub fn read_pause(bytes: &[u8]) -> Option<Span> {
+    let micros: &[u8; 4] = bytes.get(COMMON_LEN..)?.first_chunk()?;
+    Some(Span::from_micros(u32::from_be_bytes(*micros).into()))
 }
 
 /// Signs of life of a switch, in as many packets as its adverts need; at least one.
@@ -160,7 +184,16 @@ mod tests {
                 assert!(hello.adverts.len() * 11 <= len);
             }
             assert_eq!(Carry::read(&bytes).is_some(), len >= CARRY_LEN);
+            assert_eq!(read_pause(&bytes).is_some(), len >= PAUSE_LEN);
         }
+    }
+
+    #[test]
+    fn a_pause_says_how_long() {
+        let header = Common { protocol: 5, kind: 0, job: JobId(3), key: JobKey(9) };
+        let packet = pause(header, Span::from_micros(70_000));
+        assert_eq!(Common::parse(&packet), Ok(Common { kind: kind::PAUSE, ..header }));
+        assert_eq!(read_pause(&packet), Some(Span::from_millis(70)));
     }
 
     #[test]

@@ -54,6 +54,7 @@ pub fn connect(
     let (key, job) = (answer.key, answer.job_id);
     check_servers(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
     check_fabric(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
+    check_operators(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
     let config = host_config(options, handshake, &answer);
     let host = options.protocol.host(Values::Elements, &config);
     let header = Common { protocol: options.protocol.code, kind: 0, job, key };
@@ -77,6 +78,7 @@ pub fn connect(
         elements_per_packet: answer.elements_per_packet,
         mtu: path.mtu,
         shards: answer.shards,
+        servers: if answer.serves.is_none() { answer.servers.clone() } else { Vec::new() },
         local,
         round_trip,
     };
@@ -169,6 +171,7 @@ fn check_fabric(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), Joi
 fn check_servers(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
     let number = answer.servers.len();
     let shared = number > 0 && usize::from(answer.slots).is_multiple_of(number);
+    // Without servers on hosts of their own, ranks serve where a switch does most of it.
     if options.protocol.server.is_none() || shared {
         return Ok(());
     }
@@ -177,6 +180,19 @@ fn check_servers(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), Jo
          version of Tributary there",
         options.protocol.name, options.switch
     )))
+}
+
+/// A packet must hold an element of each of the job's own operators.
+fn check_operators(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
+    let (largest, bytes) = (options.options.operators().largest_element(), 4 * usize::from(answer.elements_per_packet));
+    match largest <= bytes {
+        true => Ok(()),
+        false => Err(JoinError::Refused(format!(
+            "an operator's elements of {largest} bytes do not fit into packets of {bytes}: ask for at least {} elements per \
+             packet",
+            largest.div_ceil(4)
+        ))),
+    }
 }
 
 /// Timers until round trips are measured: on a long path nothing is sent again before its answer can be there.
@@ -198,8 +214,10 @@ fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnsw
             slots: answer.slots,
             elements_per_packet: answer.elements_per_packet,
             // Each tree owns the slots of a shard.
-            trees: if answer.servers.is_empty() { answer.shards.len().max(trees.len()) } else { answer.servers.len() }
-                as u16,
+            trees: match options.protocol.server.is_some() {
+                true => answer.servers.len(),
+                false => answer.shards.len().max(trees.len()),
+            } as u16,
             // Between hosts no partial sums travel.
             levels: in_levels && answer.servers.is_empty(),
             options: options.options.clone(),
@@ -214,7 +232,9 @@ fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnsw
                 switches: fabric.leaves.as_slice().into(),
                 roots: [].into(),
             },
-            None if options.protocol.placement == Placement::EveryHop => FabricPlan::star(options.world),
+            None if options.protocol.placement == Placement::EveryHop => {
+                FabricPlan::star_with_servers(options.world, answer.servers.len() as u16)
+            }
             None => FabricPlan::default(),
         },
     }

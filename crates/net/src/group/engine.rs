@@ -68,6 +68,7 @@ impl Engine {
         if drive::host::handle_timeout(&mut *self.host, now) {
             self.settle(now);
         }
+        self.link.drain(now);
         if self.link.ping_due() <= now {
             self.link.keep_alive(now);
             self.link.tell(&self.callers.progress(now, self.rank));
@@ -83,7 +84,10 @@ impl Engine {
 
     /// When the next turn is due, if no packet comes before.
     pub fn next_turn(&self) -> Time {
-        [self.host.poll_timeout(), self.is_hopeless_at()].into_iter().flatten().fold(self.link.ping_due(), Time::min)
+        [self.host.poll_timeout(), self.is_hopeless_at(), self.link.due()]
+            .into_iter()
+            .flatten()
+            .fold(self.link.ping_due(), Time::min)
     }
 
     /// The switch has news of the job; `None` takes them back.
@@ -112,9 +116,9 @@ impl Engine {
         self.host.may_leave()
     }
 
-    /// Collectives are under way, or the machine has a timer that peers depend on.
+    /// Collectives are under way, packets wait for the cable, or the machine has a timer that peers depend on.
     pub fn is_busy(&self) -> bool {
-        !self.callers.is_empty() || self.host.poll_timeout().is_some()
+        !self.callers.is_empty() || self.host.poll_timeout().is_some() || self.link.due().is_some()
     }
 
     /// Elements of completed collectives.

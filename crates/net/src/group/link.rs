@@ -14,6 +14,8 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
+use super::nic::Nic;
+use crate::fabric::wire::read_pause;
 use crate::outbox::{Addresses, Outbox};
 use crate::progress::Progress;
 use crate::rendezvous::JoinAnswer;
@@ -47,6 +49,8 @@ pub struct Link {
     from: Addr,
     left: Segments,
     outbox: Outbox<LANES>,
+    /// In a lossless fabric: what has left the machine and not the host.
+    nic: Option<Nic>,
     /// When the switch was last sent a packet: our sign of life where ways are not watched. What peers are sent is none.
     switch_last_told: Time,
     /// Packets from addresses that are neither the switch's nor a peer's.
@@ -113,6 +117,7 @@ impl Link {
             from: Addr::Switch(TreeId(0)),
             left: Segments::default(),
             outbox: Outbox::new(),
+            nic: answer.fabric.as_ref().and_then(|fabric| fabric.lossless_bits_per_s).map(Nic::new),
             switch_last_told: Time::ZERO,
             strangers: 0,
             full,
@@ -276,6 +281,11 @@ impl Link {
                 return None;
             }
             (kind::PIECE, _) => return self.pieces.add(from, bytes),
+            (kind::PAUSE, Addr::Switch(_)) => {
+                if let (Some(nic), Some(span)) = (&mut self.nic, read_pause(bytes)) {
+                    nic.pause(now, span);
+                }
+            }
             _ => {}
         }
         None
@@ -298,12 +308,28 @@ impl Link {
 
     /// Takes the packet that the machine has written there; full runs leave at once.
     pub fn send(&mut self, transmit: &Transmit) {
+        if let Some(nic) = &mut self.nic {
+            return nic.offer(self.outbox.written(transmit.len), transmit);
+        }
         self.outbox.push(transmit, &self.addresses, &mut self.udp);
+    }
+
+    /// When something may leave that waits for the cable.
+    pub fn due(&self) -> Option<Time> {
+        self.nic.as_ref().and_then(Nic::due)
+    }
+
+    /// Sends what may leave by now of what waits for the cable.
+    pub fn drain(&mut self, now: Time) {
+        if let Some(nic) = &mut self.nic {
+            nic.drain(now, &self.addresses, &mut self.udp);
+        }
     }
 
     /// Sends all that was gathered.
     pub fn flush(&mut self, now: Time) {
         self.outbox.flush(&self.addresses, &mut self.udp);
+        self.drain(now);
         if self.outbox.take_told_switch() {
             self.switch_last_told = now;
         }

@@ -45,6 +45,8 @@ impl ConnectOptions {
             format!("rank {rank} is not in a world of {world}; ranks go from 0 to {}", world - 1)
         } else if [self.elements_per_packet, self.slots, self.trees].contains(&Some(0)) {
             "elements per packet, slots and trees must be at least 1".to_string()
+        } else if let Some(hash) = self.options.operators().lacks() {
+            format!("the operator {hash} is named without its module: name its file")
         } else {
             return Ok(());
         };
@@ -75,6 +77,8 @@ pub struct GroupInfo {
     pub mtu: u32,
     /// The UDP address of each part of the switch.
     pub shards: Vec<SocketAddr>,
+    /// The UDP address of each of the job's servers that is a process of its own, by number.
+    pub servers: Vec<SocketAddr>,
     /// Our own UDP address.
     pub local: SocketAddr,
     /// The round trip of a packet of full length to the switch and back, idle.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tributary_control::SwitchPlace;
 use tributary_proto::contract::host::SubmitError;
 use tributary_proto::contract::ids::{JobId, JobKey};
+use tributary_proto::contract::metric::Metric;
 use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::contract::time::Time;
 
@@ -325,6 +326,13 @@ impl Shared {
             strangers: state.engine.link.strangers(),
             elements_reduced: state.engine.elements_reduced(),
         })
+    }
+
+    /// What the protocol measures of its own here now.
+    pub fn metrics(&self) -> Result<Vec<Metric>, GroupError> {
+        self.refuse_fork()?;
+        let state = self.lock().ok_or_else(|| self.driver_fault())?;
+        Ok(state.engine.host.metrics())
     }
 
     /// A panic has stopped the machine; nobody touches it, nor any tensor, after that.

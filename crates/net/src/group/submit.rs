@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tributary_numeric::ReduceOp;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::tensor::{Primitive, Spec};
 
@@ -117,8 +118,9 @@ impl Group {
             return Err(GroupError::Part { kept, elements });
         }
         let size = what.dtype.size();
-        all_started((0..elements.max(1)).step_by(MAX_ELEMENTS).map(|start| {
-            let end = elements.min(start + MAX_ELEMENTS);
+        let most = MAX_ELEMENTS - MAX_ELEMENTS % self.granule(what.op);
+        all_started((0..elements.max(1)).step_by(most).map(|start| {
+            let end = elements.min(start + most);
             let spec = Spec { elements: (end - start) as u32, ..what };
             // What of this piece is kept, and where that goes in the output.
             let (first, last) = (kept.start.clamp(start, end), kept.end.clamp(start, end));
@@ -190,11 +192,18 @@ impl Group {
         all_started((0..bytes.max(1)).step_by(PART).map(|start| {
             let bytes = (bytes - start).min(PART);
             let spec = Spec::broadcast(bytes.div_ceil(WORD) as u32, Rank(root));
+            (self.info.protocol.can)(&spec, &self.info.options).map_err(GroupError::Refused)?;
             // SAFETY: the caller's promise.
             let tensor = unsafe { memory::words(data.wrapping_add(start), bytes, spec, is_root) };
             let completion = self.shared.submit(tensor, timeout, hand_over)?;
             Ok(iter::once(Pending { shared: Arc::clone(&self.shared), completion }))
         }))
+    }
+
+    /// What of a tensor cannot be cut: the bytes of an element of one of the job's own operators.
+    fn granule(&self, op: ReduceOp) -> usize {
+        let ReduceOp::Own(number) = op else { return 1 };
+        self.info.options.operators().get(number).map_or(1, |operator| operator.element_size())
     }
 
     fn check_root(&self, primitive: Primitive) -> Result<(), GroupError> {

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
 
 use crate::api::error::ApiError;
+use crate::api::modules;
 use crate::http::door::Visit;
 
 /// Largest body of most requests: a join has some 400 bytes.
@@ -29,6 +30,26 @@ pub(crate) async fn read_long<T: DeserializeOwned>(visit: &Visit, body: Body, mo
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_much_at_once", error.into()));
     };
     from_json(&read_bytes(body, most).await?)
+}
+
+/// A join has some 400 bytes, or brings modules.
+pub(crate) async fn read_join<T: DeserializeOwned>(visit: &Visit, body: Body) -> Result<T, ApiError> {
+    match body.size_hint().exact() {
+        Some(bytes) if bytes > MAX_BODY as u64 => read_long(visit, body, MAX_BODY + modules::MOST_BYTES).await,
+        _ => read(body).await,
+    }
+}
+
+/// What may take long where operators are to be compiled: then in a thread of its own.
+pub(crate) async fn compiling<T: Send + 'static>(
+    is_long: bool,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    if !is_long {
+        return work();
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(ApiError::bad_request(format!("the module cannot be compiled: {error}"))))
 }
 
 /// A body of at most so many bytes.

@@ -15,6 +15,7 @@ use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::protocol::Placement;
 
 use crate::api::error::{ApiError, Said};
+use crate::api::modules;
 use crate::api::{
     Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, OfferBody, OfferReply, RetireBody, ServedBody,
     StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, WatchBody, from_hex, version,
@@ -22,7 +23,7 @@ use crate::api::{
 use crate::control_plane::{ControlPlane, OpenWatch, used_by};
 use crate::history::History;
 use crate::http::access::Access;
-use crate::http::body::{read, read_long};
+use crate::http::body::{compiling, read, read_join, read_long};
 use crate::http::door::Visit;
 use crate::http::page;
 use crate::http::view::Viewer;
@@ -31,7 +32,7 @@ use crate::metrics;
 use crate::status::{SwitchInfo, SwitchStatus};
 
 /// Largest body of a switch's join: a thousand ranks.
-const MAX_SWITCH_BODY: usize = 1024 * 1024;
+const MAX_SWITCH_BODY: usize = 1024 * 1024 + modules::MOST_BYTES;
 
 /// Characters of a path that the log repeats: a job's name, and what is around it.
 const LOGGED_PATH: usize = 128;
@@ -139,7 +140,10 @@ async fn join(
 ) -> Result<Json<JoinReply>, ApiError> {
     let client = visit.access().client(peer.from, &headers)?;
     let name = JobName::new(&name)?;
-    let request = read::<JoinBody>(body).await?.request(peer.from, peer.asked_at, client)?;
+    let library = api.plane.library();
+    let body: JoinBody = read_join(&visit, body).await?;
+    let request =
+        compiling(!body.modules.is_empty(), move || body.request(peer.from, peer.asked_at, client, &library)).await?;
     if request.protocol.shared.is_some() && api.plane.parent().is_some() {
         return Err(ApiError::not_in_levels(request.protocol));
     }
@@ -168,7 +172,9 @@ async fn join_switch(
     let client = visit.access().client(peer.from, &headers)?;
     let name = JobName::new(&name)?;
     let join = read_long::<SwitchJoinBody>(&visit, body, MAX_SWITCH_BODY).await?;
-    let join = join.join(peer.from, peer.asked_at, &client)?;
+    let library = api.plane.library();
+    let join =
+        compiling(!join.modules.is_empty(), move || join.join(peer.from, peer.asked_at, &client, &library)).await?;
     if let Some((request, _)) = join.ranks.iter().find(|(request, _)| request.protocol.shared.is_some()) {
         return Err(ApiError::not_in_levels(request.protocol));
     }
@@ -236,7 +242,11 @@ pub(crate) async fn watched(
 ) -> Result<Json<GoneMembers>, ApiError> {
     let (id, key) = (JobId(job_id), parse_key(&key)?);
     has_room(api, visit, name, id, key)?;
-    answer(held, api.plane.watch(name, id, rank, key, gone.table(peer.from)).await)
+    tokio::select! {
+        biased;
+        sentence = api.plane.fault(id) => Ok(Json(GoneMembers { broken: Some(sentence), ..GoneMembers::default() })),
+        watched = api.plane.watch(name, id, rank, key, gone.table(peer.from)) => answer(held, watched),
+    }
 }
 
 async fn watch_from_below(
@@ -250,10 +260,20 @@ async fn watch_from_below(
     let name = JobName::new(&name)?;
     let most = most_of_a_watch(&api, &name)?;
     let SwitchWatchBody { job_id, key, wid, below, gone } = read_long(&visit, body, most).await?;
-    let (below, gone) = (below.table(peer.from), gone.table(peer.from));
     let (id, key, wid) = (JobId(job_id), parse_key(&key)?, ChildId(wid));
     has_room(&api, &visit, &name, id, key)?;
-    answer(&held, api.plane.watch_from_below(&name, id, wid, key, below, gone).await)
+    let told = gone.broken.is_some();
+    if let Some(sentence) = below.broken.clone() {
+        api.plane.note_fault(id, sentence);
+    }
+    let (below, gone) = (below.table(peer.from), gone.table(peer.from));
+    tokio::select! {
+        biased;
+        sentence = api.plane.fault(id), if !told => {
+            Ok(Json(GoneMembers { broken: Some(sentence), ..GoneMembers::default() }))
+        }
+        watched = api.plane.watch_from_below(&name, id, wid, key, below, gone) => answer(&held, watched),
+    }
 }
 
 /// Bytes of a watch of a job of this name: all its ranks may be gone, and the switches that they were below.

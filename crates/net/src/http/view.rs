@@ -22,8 +22,8 @@ use crate::shard::{ShardJob, ShardReport};
 use crate::status::lag::LagStatus;
 use crate::status::operation;
 use crate::status::{
-    AboveStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, MetricStatus, OrderStatus, ServerStatus,
-    ShardStatus, SharedStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus, TreeChildStatus, TreeStatus,
+    AboveStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, MetricStatus, OperatorStatus, OrderStatus,
+    ServerStatus, ShardStatus, SharedStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus, TreeChildStatus, TreeStatus,
     TreeSwitchStatus,
 };
 
@@ -225,6 +225,7 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings, listen: SocketAdd
         id: view.id.map(|id| id.0),
         state: view.phase.name().to_owned(),
         protocol: view.protocol.name.to_owned(),
+        operators: OperatorStatus::all(&view.operators),
         age_s: now.since(view.since).as_secs_f64(),
         world: view.world,
         members: view.members.iter().map(|member| member_status(now, member)).collect(),

@@ -184,6 +184,27 @@ pub(super) const SWITCH: &[Family] = &[
         ports(scene, |port| port.tx_marks)
     }),
     Family::new(
+        "port_pauses_given_total",
+        Counter,
+        &["port", "peer"],
+        "In a lossless fabric: how often the other end of a port was told to pause.",
+        |scene| ports(scene, |port| port.pauses_given),
+    ),
+    Family::new(
+        "port_pauses_taken_total",
+        Counter,
+        &["port", "peer"],
+        "In a lossless fabric: how often a port paused because the other end said so.",
+        |scene| ports(scene, |port| port.pauses_taken),
+    ),
+    Family::new(
+        "port_held_bytes",
+        Gauge,
+        &["port", "peer"],
+        "In a lossless fabric: bytes that came in by a port and wait in the switch.",
+        |scene| ports(scene, |port| port.held_bytes),
+    ),
+    Family::new(
         "port_received_packets_total",
         Counter,
         &["port", "peer"],

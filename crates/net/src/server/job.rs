@@ -7,7 +7,7 @@ use tributary_control::{JobName, Limits};
 use tributary_proto::contract::asked::Asked;
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::Host;
-use tributary_proto::contract::ids::{JobId, JobKey, Rank, ServerId};
+use tributary_proto::contract::ids::{JobId, JobKey, Rank, ServerId, TreeId};
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
@@ -26,6 +26,8 @@ pub struct Job {
     pub header: Common,
     pub host: Box<dyn Host>,
     workers: Vec<SocketAddr>,
+    /// The switch that the packets of workers pass, if they do.
+    switch: Option<SocketAddr>,
     /// Who sends from where.
     pub senders: HashMap<(IpAddr, u16), Addr>,
     /// Who hears where.
@@ -38,13 +40,15 @@ pub struct Job {
 }
 
 impl Job {
-    /// The job's machine; `None` if what the switch says makes no sense to this build.
-    pub fn new(body: &ServedBody) -> Option<Job> {
+    /// The job's machine, by what the switch at an address says; `None` if that makes no sense to this build.
+    pub fn new(body: &ServedBody, switch: SocketAddr) -> Option<Job> {
         let world = u16::try_from(body.workers.len()).ok()?;
         JobName::new(&body.name).ok()?;
         let protocol = protocols::named(&body.protocol)?;
-        let make = protocol.server?;
-        let shared = body.server < body.servers && body.slots.is_multiple_of(body.servers);
+        let make = protocol.server_machine()?;
+        // Each server owns a part of the slots, unless packets pass a switch whose memory jobs share.
+        let passes_switch = protocol.shared.is_some();
+        let shared = body.server < body.servers && (passes_switch || body.slots.is_multiple_of(body.servers));
         let bounded = (1..=Limits::MAX_SLOTS).contains(&body.slots)
             && (1..=MOST_ELEMENTS).contains(&body.elements_per_packet)
             && (1..=JobConfig::MAX_WORLD).contains(&world);
@@ -58,7 +62,7 @@ impl Job {
             world,
             slots: body.slots,
             elements_per_packet: body.elements_per_packet,
-            trees: body.servers,
+            trees: if passes_switch { 1 } else { body.servers },
             levels: false,
             options: protocol.options.read(&body.options).ok()?,
         };
@@ -71,20 +75,26 @@ impl Job {
             trees: WorkerPlace::of_rank(rank),
             serves: Some(ServerId(body.server)),
             timers: TimerConfig::default(),
-            fabric: FabricPlan::default(),
+            fabric: match passes_switch {
+                true => FabricPlan::star_with_servers(world, body.servers),
+                false => FabricPlan::default(),
+            },
         };
         let host = make(Values::Elements, &config);
         let workers = body.workers.clone();
         let (senders, addresses) = (HashMap::new(), Addresses::new());
         let (pieces, whole) = (Reassembly::default(), Vec::new());
         let asked = HashMap::new();
-        Some(Job { header, host, workers, senders, addresses, asked, pieces, whole })
+        // Its first shard, which has the memory that jobs share, receives where the control API is.
+        let switch = passes_switch.then_some(switch);
+        Some(Job { header, host, workers, switch, senders, addresses, asked, pieces, whole })
     }
 
-    /// Finds the ways to its workers.
+    /// Finds the ways to its workers, and to the switch between.
     pub fn settle_at(&mut self, udp: &UdpPort) {
         let workers = || (0..).zip(&self.workers).map(|(rank, &at)| (Addr::Worker(Rank(rank)), at));
-        self.senders = workers().map(|(addr, at)| (key_of(at), addr)).collect();
-        self.addresses = workers().map(|(addr, at)| (addr, udp.destination(at))).collect();
+        let known = || workers().chain(self.switch.map(|at| (Addr::Switch(TreeId(0)), at)));
+        self.senders = known().map(|(addr, at)| (key_of(at), addr)).collect();
+        self.addresses = known().map(|(addr, at)| (addr, udp.destination(at))).collect();
     }
 }

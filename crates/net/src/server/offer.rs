@@ -83,7 +83,7 @@ impl Offering {
             if state.jobs.contains_key(&id) {
                 continue;
             }
-            match Job::new(&body) {
+            match Job::new(&body, self.client.switch()) {
                 Some(job) => {
                     let (name, server) = (&body.name, body.server);
                     tracing::info!(job = %name, id = id.0, server, workers = body.workers.len(), "a job to serve");

@@ -12,7 +12,7 @@ use crate::udp::{Destination, key_of};
 pub enum Owner {
     /// A worker's: of one job.
     Worker(GroupId),
-    /// Another switch's: of all jobs that run on both.
+    /// Another switch's or a server's: of all jobs that run on both.
     Switch,
 }
 
@@ -31,8 +31,8 @@ pub struct Member {
     pub address: SocketAddr,
     /// Where ours go.
     pub destination: Destination,
-    /// It is a switch.
-    pub is_switch: bool,
+    /// It is a switch or a server: all jobs that run there too name the same address.
+    pub serves_several: bool,
 }
 
 /// Addresses by port and ports by address.
@@ -82,8 +82,8 @@ impl Ports {
         if members.len() > PortId::UNKNOWN.index() - self.used() {
             return None;
         }
-        let add = |Member { address, destination, is_switch }| {
-            let owner = if is_switch { Owner::Switch } else { Owner::Worker(group) };
+        let add = |Member { address, destination, serves_several }| {
+            let owner = if serves_several { Owner::Switch } else { Owner::Worker(group) };
             self.add(address, owner, destination)
         };
         let ports: Vec<PortId> = members.into_iter().map(add).collect();
@@ -158,9 +158,9 @@ mod tests {
         ([127, 0, 0, 1], port).into()
     }
 
-    fn add(ports: &mut Ports, group: u16, members: &[SocketAddr], is_switch: bool) -> Vec<PortId> {
+    fn add(ports: &mut Ports, group: u16, members: &[SocketAddr], serves_several: bool) -> Vec<PortId> {
         let socket = UdpPort::open(address(0), 1 << 16, 1 << 16).unwrap();
-        let member = |&address| Member { address, destination: socket.destination(address), is_switch };
+        let member = |&address| Member { address, destination: socket.destination(address), serves_several };
         ports.add_group(GroupId(group), members.iter().map(member).collect()).unwrap()
     }
 

@@ -47,7 +47,7 @@ mod tests {
 
     fn report(packets: u64) -> JobReport {
         let (drops, last_seen) = (DropCounters::default(), Vec::new());
-        JobReport { machine: None, memory_bytes: 0, packets, drops, last_seen, others_last_seen: None }
+        JobReport { machine: None, fault: None, memory_bytes: 0, packets, drops, last_seen, others_last_seen: None }
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::ports::{Member, Ports};
 use super::uplink::Uplinks;
 use super::{JobInstall, ShardError, ShardReport};
 use crate::challenge::{self, Challenges};
-use crate::event_loop::{Core, Site};
+use crate::event_loop::{Core, Origin, Site};
 use crate::pool_size::{longest_elements, packet_bytes};
 use crate::progress::Progress;
 use crate::udp::probe;
@@ -114,7 +114,15 @@ impl Site for Star {
     }
 
     #[inline]
-    fn carry_out(&mut self, verdict: Verdict, place: Range<usize>, ecn: Ecn, memory: &[u8], udp: &mut UdpPort) -> bool {
+    fn carry_out(
+        &mut self,
+        verdict: Verdict,
+        place: Range<usize>,
+        ecn: Ecn,
+        _origin: Origin,
+        memory: &[u8],
+        udp: &mut UdpPort,
+    ) -> bool {
         // A ping that goes back says how long a packet reaches its sender.
         if let (Verdict::Port(port), Some(&kind::PONG)) = (verdict, memory.get(place.start + 4))
             && let Some(limit) = probe::said(&memory[place.clone()])
@@ -174,7 +182,8 @@ impl Star {
         }
     }
 
-    /// A star knows ports. What goes to a node goes to the member of the packet's job that has this node's number.
+    /// A star knows ports. What goes to a node goes to the member of the packet's job that has this node's number, or to the
+    /// server.
     #[inline]
     fn way(&self, verdict: Verdict, packet: &[u8]) -> Verdict {
         let Verdict::Route(node) = verdict else { return verdict };
@@ -194,16 +203,20 @@ impl Star {
     }
 
     fn install(&mut self, job: JobInstall, core: &mut Core) -> Result<(), ShardError> {
-        let JobInstall { protocol, config, members, asked_at, below, parent, .. } = job;
+        let JobInstall { protocol, config, members, asked_at, below, servers, parent, .. } = job;
         let (id, key, world, group) = (config.job, config.key, config.world, group_of(config.job));
         self.remove(id, core);
         let no_ports = ShardError::NoPorts(self.shard);
         let to = |((&address, &asked_at), below): ((&SocketAddr, &IpAddr), &Below)| Member {
             address,
             destination: core.udp.destination_from(asked_at, address),
-            is_switch: matches!(below, Below::Switch(_)),
+            serves_several: matches!(below, Below::Switch(_)),
         };
-        let members = members.iter().zip(&asked_at).zip(&below).map(to).collect();
+        let to_server = |&address: &SocketAddr| {
+            let destination = core.udp.destination(address);
+            Member { address, destination, serves_several: true }
+        };
+        let members = members.iter().zip(&asked_at).zip(&below).map(to).chain(servers.iter().map(to_server)).collect();
         let Some(members) = self.ports.add_group(group, members) else { return Err(no_ports) };
         if let Some(shared) = &protocol.shared {
             return self.install_shared(protocol, shared, config, members, core);
@@ -248,8 +261,9 @@ impl Star {
             let config = SharedSwitchConfig { node: FabricPlan::STAR, elements_per_packet, options };
             core.pipeline.share(protocol.code, (shared.machine)(Values::Elements, &config));
         }
+        let servers = members.len().saturating_sub(world.into()) as u16;
         let plan = SharedJob {
-            fabric: FabricPlan::star(job.world),
+            fabric: FabricPlan::star_with_servers(job.world, servers),
             ports: members.iter().copied().map(Some).collect(),
             trees: Vec::new(),
             share_bytes: protocol.share_bytes(&job, job.world),
@@ -320,7 +334,7 @@ mod tests {
         let members: Vec<UdpPort> = (0..members).map(|_| socket()).collect();
         let named = members.iter().map(|member| {
             let address = member.local_addr();
-            Member { address, destination: udp.destination(address), is_switch: false }
+            Member { address, destination: udp.destination(address), serves_several: false }
         });
         star.ports.add_group(group_of(JOB), named.collect()).expect("there are ports");
         (star, members, udp)

@@ -136,6 +136,11 @@ impl UdpPort {
         Destination { from: chosen.then_some(local), ..to }
     }
 
+    /// Sleeps until something has come, or the time is over.
+    pub fn wait(&self, timeout: Duration) {
+        wake::wait_readable(self.as_fd(), timeout);
+    }
+
     /// Receives what is there, without waiting. False if that was all; true if there may be more.
     pub fn receive(&mut self, inbox: &mut Inbox) -> bool {
         inbox.overflows = self.overflows_seen;

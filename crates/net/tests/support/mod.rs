@@ -10,12 +10,14 @@ use std::time::Duration;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
+use tributary_net::switch_daemon::{self, RunningSwitch};
+use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, TreeId};
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::protocols;
 use tributary_proto::switch_options::SwitchOptions;
+use tributary_proto::{protocols, switch_options};
 
 /// No test waits longer than this for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,6 +41,33 @@ pub fn connect_options(
         elements_per_packet: None,
         slots: None,
         trees: None,
+    }
+}
+
+/// A switch of two shards, on which these protocols have so many aggregators.
+pub fn switch_with(protocols: impl Iterator<Item = &'static Protocol>, aggregators: u32) -> RunningSwitch {
+    let mut given = switch_options::Given::new();
+    for protocol in protocols {
+        switch_options::add(&mut given, &format!("{}.aggregators={aggregators}", protocol.name)).unwrap();
+    }
+    let switch_options = SwitchOptions::read(&given, Defaults::Real).unwrap();
+    let any_port = (Ipv4Addr::LOCALHOST, 0).into();
+    let options =
+        switch_daemon::SwitchOptions { shards: 2, switch_options, ..switch_daemon::SwitchOptions::new(any_port) };
+    RunningSwitch::start(&options).unwrap()
+}
+
+/// Sums of many sizes, one after the other, that must be exact.
+pub fn sum_many_sizes(group: &Group, rank: u16, patience: Duration) {
+    let world = i32::from(group.info().world);
+    for elements in [0, 1, 1_000, 200_000] {
+        let mut data: Vec<i32> = (0..elements).map(|at| at * (i32::from(rank) + 1)).collect();
+        group.allreduce_in_place(&mut data, ReduceOp::Sum, patience).unwrap();
+        let all = world * (world + 1) / 2;
+        assert!(data.iter().zip(0..).all(|(&sum, at)| sum == at * all), "{elements} elements");
+        let mut floats = vec![f32::from(rank) + 0.5; elements as usize];
+        group.allreduce_in_place(&mut floats, ReduceOp::Avg, patience).unwrap();
+        assert!(floats.iter().all(|&avg| avg == (world - 1) as f32 / 2.0 + 0.5));
     }
 }
 

@@ -71,7 +71,7 @@ const fn widen_halves<T: Half>(
         if let Some(combine) = &mut row[at] {
             combine.store = enter!(store_lanes::<T>(lanes: &mut [u8], vector: &[u8]));
             combine.load = enter!(load_lanes::<T>(lanes: &[u8], vector: &mut [u8]));
-            if at == ReduceOp::Sum as usize - 1 || at == ReduceOp::Avg as usize - 1 {
+            if at == ReduceOp::Sum.code() as usize - 1 || at == ReduceOp::Avg.code() as usize - 1 {
                 combine.add = enter!(add_lanes::<T>(lanes: &mut [u8], vector: &[u8]));
                 combine.add_left = combine.add;
             }

@@ -107,6 +107,7 @@ impl<T> Folds<T> {
             ReduceOp::Band => self.bitwise.as_ref().map(|[and, _, _]| and),
             ReduceOp::Bor => self.bitwise.as_ref().map(|[_, or, _]| or),
             ReduceOp::Bxor => self.bitwise.as_ref().map(|[_, _, xor]| xor),
+            ReduceOp::Own(_) => None,
         }
     }
 }
@@ -152,7 +153,7 @@ pub struct Kernels {
 impl Kernels {
     /// Accumulators of native elements; `None` where the operator has no meaning for the type.
     pub fn combine(&self, dtype: DType, op: ReduceOp) -> Option<&Combine> {
-        self.native[dtype as usize - 1][op as usize - 1].as_ref()
+        self.native[dtype as usize - 1].get(usize::from(op.code()) - 1)?.as_ref()
     }
 }
 

@@ -1,10 +1,12 @@
 //! ATP as a value of the registry.
 
-use super::window::Window;
+use super::window::{Choices, Marks, Window};
+use crate::contract::config::JobConfig;
 use crate::contract::numbers::Numbers;
 use crate::contract::options::{Kind, OptionSet, OptionSpec};
 use crate::contract::protocol::{Placement, Protocol, Shared};
 use crate::contract::time::Span;
+use crate::parts::best_effort::apart::ServerHost;
 use crate::parts::best_effort::host::BestEffortHost;
 use crate::parts::best_effort::options::{LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere};
 use crate::parts::best_effort::switch::BestEffortSwitch;
@@ -12,11 +14,14 @@ use crate::parts::best_effort::{Rules, wire};
 
 const NAME: &str = "atp";
 
+/// What a window grows by in a round trip where nobody chooses, bytes: a full packet of most networks. The public program
+/// adds it in whole packets of its own, which are shorter.
+const FULL_PACKET: usize = 1500;
+/// What a packet has around ours: IP's header and UDP's.
+const IP_AND_UDP: usize = 28;
+
 /// What is ATP's own: results are the only acknowledgements.
-const RULES: Rules = Rules {
-    acknowledges: false,
-    windows: |options, places| Box::new(Window::new(options.count("initial_window"), places)),
-};
+const RULES: Rules = Rules { acknowledges: false, windows: |job| Box::new(Window::new(choices(job), job.slots)) };
 
 /// ATP (Lao et al., NSDI 2021).
 pub static PROTOCOL: Protocol = Protocol {
@@ -38,6 +43,18 @@ pub static PROTOCOL: Protocol = Protocol {
                 default: "200",
                 help: "packets that a worker may have under way at first",
             },
+            OptionSpec {
+                name: "increase",
+                kind: Kind::Count { least: 0, most: u16::MAX as u64 },
+                default: "0",
+                help: "packets that a window grows by in a round trip; 0: as many as fit into 1,500 bytes, but one at least",
+            },
+            OptionSpec {
+                name: "marks",
+                kind: Kind::Choice(&["one", "any"]),
+                default: "one",
+                help: "a window is halved by the mark of one result in a round trip, as in the public program, or of any",
+            },
         ],
     ),
     numbers: |_| Numbers::Fixed,
@@ -47,15 +64,27 @@ pub static PROTOCOL: Protocol = Protocol {
     host: |values, config| Box::new(BestEffortHost::new(values, RULES, config)),
     switch: None,
     resizes: false,
+    replants: false,
     recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(BestEffortSwitch::new(values, RULES, config)),
         options: OptionSet { simulated: SIMULATED_SWITCH, ..OptionSet::new(NAME, SWITCH) },
         longest_wait: |_| Span::ZERO,
         room: |options| options.count("aggregators"),
+        server: Some(|values, config| Box::new(ServerHost::new(values, RULES, config))),
         elsewhere,
     }),
     server: None,
     describe: wire::describe,
     tree_of: |_, _| None,
 };
+
+fn choices(job: &JobConfig) -> Choices {
+    let packet = IP_AND_UDP + wire::HEADER_LEN + job.payload_bytes();
+    let increase = match job.options.count("increase") {
+        0 => (FULL_PACKET / packet).max(1) as u64,
+        packets => packets,
+    };
+    let marks = if job.options.choice("marks") == "any" { Marks::Any } else { Marks::One };
+    Choices { initial: job.options.count("initial_window"), increase, marks }
+}

@@ -3,48 +3,74 @@
 use std::hash::{Hash, Hasher};
 
 use crate::contract::time::{Span, Time};
-use crate::parts::best_effort::windows::{Ack, Windows};
+use crate::parts::best_effort::windows::{Ack, Answers, Windows};
 
 /// A worker never stops altogether.
 const FEWEST: f64 = 1.0;
 
+/// What a job's members have chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Choices {
+    /// Packets at first.
+    pub initial: u64,
+    /// Packets more after each round trip without a cut.
+    pub increase: u64,
+    /// Which marks halve the window.
+    pub marks: Marks,
+}
+
+/// Which marks halve the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Marks {
+    /// That of one result in each round trip, as the public program has it: it looks at the last result of a window.
+    One,
+    /// That of any result.
+    Any,
+}
+
 /// How many gradients may be without a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
+    choices: Choices,
     packets: f64,
     most: f64,
     slow_start: bool,
     /// A round ends with the result of a transmission from here on.
     round_end: u64,
-    marked: bool,
-    /// Losses of transmissions before this one were answered.
-    answered_before: u64,
+    /// To marks and losses.
+    answers: Answers,
 }
 
 impl Hash for Window {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Window { packets, most, slow_start, round_end, marked, answered_before } = self;
-        (packets.to_bits(), most.to_bits(), slow_start, round_end, marked, answered_before).hash(state);
+        let Window { choices, packets, most, slow_start, round_end, answers } = self;
+        (choices, packets.to_bits(), most.to_bits(), slow_start, round_end, answers).hash(state);
     }
 }
 
 impl Window {
-    /// A window of so many packets at first, and never more than `most`.
-    pub fn new(initial: u64, most: u16) -> Window {
+    /// A window of never more than `most` packets.
+    pub fn new(choices: Choices, most: u16) -> Window {
         let most = f64::from(most.max(1));
         Window {
-            packets: (initial as f64).min(most),
+            choices,
+            packets: (choices.initial as f64).min(most),
             most,
             slow_start: true,
             round_end: 0,
-            marked: false,
-            answered_before: 0,
+            answers: Answers::default(),
         }
     }
 
-    fn halve(&mut self) {
+    fn open(&mut self, packets: f64) {
+        self.packets = (self.packets + packets).min(self.most);
+    }
+
+    fn halve(&mut self, next: u64) {
         self.packets = (self.packets / 2.0).max(FEWEST);
         self.slow_start = false;
+        self.round_end = next;
+        self.answers.answer(next);
     }
 }
 
@@ -59,31 +85,33 @@ impl Windows for Window {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        self.marked |= ack.marked;
-        if self.slow_start && !self.marked {
-            self.packets = (self.packets + 1.0).min(self.most);
+        self.slow_start &= !ack.marked;
+        let ends_round = ack.transmission >= self.round_end;
+        let asks = self.answers.asks(ack);
+        if asks && (ends_round || self.choices.marks == Marks::Any) {
+            return self.halve(ack.next);
         }
-        if ack.transmission < self.round_end {
-            return;
+        if self.slow_start {
+            self.open(1.0);
         }
-        if std::mem::take(&mut self.marked) {
-            self.halve();
-        } else if !self.slow_start {
-            self.packets = (self.packets + 1.0).min(self.most);
+        if ends_round {
+            self.round_end = ack.next;
+            if !self.slow_start {
+                self.open(self.choices.increase as f64);
+            }
         }
-        self.round_end = ack.next;
     }
 
     fn on_mark(&mut self) {
-        self.marked = true;
+        self.slow_start = false;
+        self.answers.on_mark();
     }
 
     fn on_result(&mut self, _now: Time, _short: bool, _round_trip: Span) {}
 
     fn on_loss(&mut self, transmission: u64, next: u64) {
-        if transmission >= self.answered_before {
-            self.answered_before = next;
-            self.halve();
+        if self.answers.covers(transmission) {
+            self.halve(next);
         }
     }
 
@@ -97,37 +125,76 @@ mod tests {
     use super::*;
     use crate::parts::best_effort::windows::Progress;
 
-    fn round(window: &mut Window, sent: &mut u64, marked: u64) {
+    fn window(initial: u64, increase: u64, marks: Marks) -> Window {
+        Window::new(Choices { initial, increase, marks }, 1000)
+    }
+
+    fn ack(window: &mut Window, transmission: u64, next: u64, marked: bool) {
+        window.on_ack(&Ack { transmission, next, marked, progress: Progress::default() });
+    }
+
+    /// Results of as many packets as the window holds, of which some are marked; for each of them the next is sent.
+    fn round(window: &mut Window, sent: &mut u64, marked: impl Fn(u64) -> bool) {
         let packets = window.packets();
-        *sent += packets;
         for number in 0..packets {
-            let transmission = *sent - packets + number;
-            let (marked, progress) = (number < marked, Progress::default());
-            window.on_ack(&Ack { transmission, next: *sent, marked, progress });
+            let (transmission, next) = (*sent + number, *sent + packets + number);
+            ack(window, transmission, next, marked(number));
+        }
+        *sent += packets;
+    }
+
+    #[test]
+    fn doubles_until_a_mark_then_adds_its_increase_each_round_trip() {
+        for increase in [1, 4] {
+            let (mut window, mut sent) = (window(10, increase, Marks::One), 0);
+            for expected in [20, 40, 80] {
+                round(&mut window, &mut sent, |_| false);
+                assert_eq!(window.packets(), expected);
+            }
+            round(&mut window, &mut sent, |number| number == 0);
+            let cut = window.packets();
+            assert!(cut <= 40, "{cut}");
+            // Nothing that was sent before the cut opens it.
+            for more in [0, 1, 2, 3] {
+                assert_eq!(window.packets(), cut + more * increase, "{more} rounds after the cut");
+                let next = sent + 200;
+                ack(&mut window, next, next + 1, false);
+                sent = next;
+            }
+        }
+    }
+
+    /// A queue stays long until those who filled it have made way.
+    #[test]
+    fn marks_of_what_was_sent_before_a_cut_are_not_answered_again() {
+        for marks in [Marks::One, Marks::Any] {
+            let mut window = window(64, 1, marks);
+            ack(&mut window, 0, 64, true);
+            assert_eq!(window.packets(), 32, "{marks:?}");
+            for transmission in 1..64 {
+                ack(&mut window, transmission, 64, true);
+            }
+            assert_eq!(window.packets(), 32, "{marks:?}: neither cut nor grown: all was sent before the cut");
+            ack(&mut window, 64, 96, true);
+            assert_eq!(window.packets(), 16, "{marks:?}: the first that was sent after it");
         }
     }
 
     #[test]
-    fn doubles_until_a_mark_then_adds_one_a_window_and_halves_once_for_all_marks_of_one() {
-        let (mut window, mut sent) = (Window::new(10, 1000), 0);
-        for expected in [20, 40, 80] {
-            round(&mut window, &mut sent, 0);
-            assert_eq!(window.packets(), expected);
-        }
-        // A round ends with the first result of what was sent in it, which says whether the one before was marked.
-        round(&mut window, &mut sent, 80);
-        round(&mut window, &mut sent, 0);
-        let cut = window.packets();
-        assert!(cut < 80 / 2 + 5, "{cut}");
-        for more in 1..=3 {
-            round(&mut window, &mut sent, 0);
-            assert_eq!(window.packets(), cut + more);
-        }
+    fn one_result_in_a_round_trip_decides_unless_any_does() {
+        let after = |marks| {
+            let mut window = window(64, 1, marks);
+            (0..64).for_each(|transmission| ack(&mut window, transmission, 64 + transmission, transmission == 30));
+            window.packets()
+        };
+        // Doubling ends at the mark, and the round goes on: its first result was clear.
+        assert_eq!(after(Marks::One), 64 + 30);
+        assert_eq!(after(Marks::Any), (64 + 30) / 2);
     }
 
     #[test]
     fn halves_once_for_all_losses_of_a_window_and_keeps_one_packet() {
-        let mut window = Window::new(64, 1000);
+        let mut window = window(64, 1, Marks::One);
         (0..5).for_each(|number| window.on_loss(number, 64));
         assert_eq!(window.packets(), 32);
         (1..20).for_each(|round| window.on_loss(64 * round, 64 * (round + 1)));

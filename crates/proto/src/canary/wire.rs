@@ -116,6 +116,11 @@ pub struct Header {
     pub contributors: u32,
 }
 
+/// The number of the block of a packet that nobody has checked yet.
+pub fn id_of(bytes: &[u8]) -> Option<u32> {
+    (bytes.len() >= HEADER_LEN).then(|| u32(bytes, 20))
+}
+
 impl Header {
     /// Reads the header behind a common header that was checked.
     #[inline]

@@ -91,9 +91,9 @@ impl HostConfig {
 /// What is known of the fabric of switches between a job's members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FabricPlan {
-    /// The node of each rank.
+    /// The node of each rank, and then of each server that is on a host of its own.
     pub hosts: Arc<[NodeId]>,
-    /// The switch that each rank's host is connected to.
+    /// The switch that each of these hosts is connected to.
     pub switches: Arc<[NodeId]>,
     /// The switches that sums are to be completed in, where somebody has chosen them; else the protocol chooses.
     pub roots: Arc<[NodeId]>,
@@ -105,11 +105,17 @@ impl FabricPlan {
 
     /// A switch that stands alone, with all ranks of a job behind it. Hosts and switch make the same plan of it.
     pub fn star(world: u16) -> FabricPlan {
-        let hosts = (0..world).map(|rank| FabricPlan::in_star(Rank(rank))).collect();
-        FabricPlan { hosts, switches: vec![FabricPlan::STAR; world.into()].into(), roots: [].into() }
+        FabricPlan::star_with_servers(world, 0)
     }
 
-    /// A rank's node in a star.
+    /// The same with so many servers on hosts of their own behind the switch.
+    pub fn star_with_servers(world: u16, servers: u16) -> FabricPlan {
+        let seats = world.saturating_add(servers);
+        let hosts = (0..seats).map(|seat| FabricPlan::in_star(Rank(seat))).collect();
+        FabricPlan { hosts, switches: vec![FabricPlan::STAR; seats.into()].into(), roots: [].into() }
+    }
+
+    /// A rank's node in a star; servers on hosts of their own are numbered after the ranks.
     pub fn in_star(rank: Rank) -> NodeId {
         NodeId(u32::from(rank.0) + 1)
     }

@@ -65,11 +65,15 @@ reasons! {
     NoDescriptor = "no_descriptor",
     /// From before a tree went back (PANAMA).
     StaleEpoch = "stale_epoch",
+    /// To a sum that did not wait for it (PANAMA §7).
+    Late = "late",
     /// To a sum that another contribution is missing from for good (PANAMA §5).
     Incomplete = "incomplete",
     /// There is no room for it: more than its sender may have under way, which never happens in good order (PANAMA §4.2.2), or
     /// more than may collide in a full table, until what has collided before is where it should be (Flare §7).
     Overflow = "overflow",
+    /// For a job that is over at this switch, because an operator of its own has failed.
+    Faulty = "faulty",
 }
 
 /// How many packets were dropped, by reason.

@@ -150,6 +150,17 @@ pub enum HostEvent {
     },
 }
 
+/// What a machine will be asked to do soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upcoming<'a> {
+    /// A packet comes or the next one is sent. The packet itself is not at hand yet.
+    Something,
+    /// This packet comes. Nobody has checked it.
+    Packet(&'a [u8]),
+    /// The next packet is sent.
+    Transmit,
+}
+
 /// What a host machine counted since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostStats {
@@ -163,6 +174,10 @@ pub struct HostStats {
     pub blocks_in_network: u64,
     /// Blocks whose sum was made at hosts.
     pub blocks_at_hosts: u64,
+    /// Ranks whose data is in the results, over all blocks of a job whose sums need not wait for all ranks; 0 of any other ...
+    pub ranks_in_sums: u64,
+    /// ... and how many they would be if none were left out.
+    pub ranks_of_sums: u64,
     /// Blocks that this host led and had issued again, once for each time.
     pub reissues: u64,
     /// A hash of the expression that the last block was summed by, where the protocol has one that does not depend on arrival.
@@ -172,6 +187,11 @@ pub struct HostStats {
 }
 
 impl HostStats {
+    /// The share of ranks whose data is in the results, of a job whose sums need not wait for all ranks, once there are any.
+    pub fn contributed(&self) -> Option<f64> {
+        (self.ranks_of_sums > 0).then(|| self.ranks_in_sums as f64 / self.ranks_of_sums as f64)
+    }
+
     /// Counts a packet by what became of it.
     #[inline]
     pub fn count_received(&mut self, outcome: Result<(), DropReason>) {
@@ -209,6 +229,9 @@ pub trait Host: Send {
     fn max_packet_len(&self) -> usize;
     /// What was counted so far.
     fn stats(&self) -> &HostStats;
+    /// Asks the processor for the memory that the machine will touch soon. A hint of a driver that runs more machines than
+    /// its processor's inner caches hold; changes nothing.
+    fn prefetch(&self, _upcoming: Upcoming<'_>) {}
     /// The machine's state, for explorers; `None` of a machine that they cannot copy.
     fn state(&self) -> Option<&dyn HostState> {
         None

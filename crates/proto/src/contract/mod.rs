@@ -2,7 +2,9 @@
 //!
 //! [`host`] and [`switch`] are the two traits, [`pipeline`] is what every packet at a switch passes first, [`packet`] and
 //! [`wire`] are packets and the header that all of them begin with, [`config`] is what a machine is made from. [`tensor`] is
-//! a collective and its data ([`sparse`], where it is indices and values), [`numbers`] how elements travel and [`values`] what a vector is in memory. [`drive`] is what
+//! a collective and its data ([`sparse`], where it is indices and values), [`numbers`] how elements travel ([`operator`], where a job
+//! brings what combines them) and [`values`] what a vector is in memory. [`work`] is what a call of a switch's
+//! machine did, for drivers in which that takes time. [`drive`] is what
 //! every driver does with a machine.
 
 pub mod asked;
@@ -13,6 +15,7 @@ pub mod host;
 pub mod ids;
 pub mod metric;
 pub mod numbers;
+pub mod operator;
 pub mod options;
 pub mod packet;
 pub mod pipeline;
@@ -25,3 +28,4 @@ pub mod tensor;
 pub mod time;
 pub mod values;
 pub mod wire;
+pub mod work;

@@ -3,9 +3,10 @@
 
 use tributary_numeric::{self as numeric, Combine, DType, Fixed16, ReduceOp};
 
+use crate::contract::operator::Operators;
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::tensor::Spec;
-use crate::contract::values::{FINGERPRINT_LEN, FINGERPRINTS, Values};
+use crate::contract::values::{FINGERPRINT_LEN, FINGERPRINTS, OPAQUE, Values};
 
 /// What a job sums floats as. Integers are integers either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,11 +90,48 @@ pub struct Encoding {
     pub is_scaled: bool,
     /// The result's bits depend on the order in which vectors are combined.
     pub is_ordered: bool,
+    /// The job's own operator that combines vectors, by its number; real elements only.
+    pub own: Option<u8>,
     wire_size: usize,
     partial_size: usize,
+    /// A block has a multiple of so many elements.
+    granule: usize,
 }
 
 impl Encoding {
+    /// The encoding of a collective of a job with operators of its own; `None` as of [`Encoding::new`], and of an operator
+    /// that the job does not have or whose elements these are not.
+    #[inline]
+    pub fn of_job(values: Values, numbers: Numbers, spec: &Spec, operators: &Operators) -> Option<Encoding> {
+        match spec.op {
+            ReduceOp::Own(number) => Encoding::opaque(values, spec, number, operators),
+            _ => Encoding::new(values, numbers, spec),
+        }
+    }
+
+    fn opaque(values: Values, spec: &Spec, number: u8, operators: &Operators) -> Option<Encoding> {
+        let granule = operators.get(number)?.element_size();
+        if !spec.op.takes(spec.dtype) || !(spec.elements as usize).is_multiple_of(granule) {
+            return None;
+        }
+        let (combine, own) = match values {
+            Values::Elements => (&OPAQUE, Some(number)),
+            Values::Fingerprint => (&FINGERPRINTS, None),
+        };
+        let (is_scaled, is_ordered, at_switch) = (false, true, None);
+        Some(Encoding {
+            values,
+            combine,
+            at_switch,
+            is_scaled,
+            is_ordered,
+            own,
+            wire_size: 1,
+            partial_size: 1,
+            granule,
+        })
+    }
+
     /// The encoding of a collective; `None` of one that has no meaning, or that fixed point cannot hold.
     #[inline]
     pub fn new(values: Values, numbers: Numbers, spec: &Spec) -> Option<Encoding> {
@@ -109,14 +147,16 @@ impl Encoding {
         let combine = if values == Values::Elements { real } else { &FINGERPRINTS };
         let wire_size = if at_switch.is_some() { dtype.size() } else { real.wire_size };
         let partial_size = real.partial_size;
-        Some(Encoding { values, combine, at_switch, is_scaled, is_ordered, wire_size, partial_size })
+        let (own, granule) = (None, 1);
+        Some(Encoding { values, combine, at_switch, is_scaled, is_ordered, own, wire_size, partial_size, granule })
     }
 
-    /// Elements of a full block of a packet with so many bytes of vector, at least 1.
+    /// Elements of a full block of a packet with so many bytes of vector, at least one, and whole elements of an operator.
     #[inline]
     pub fn block_elements(&self, payload_bytes: usize, narrow: NarrowBlocks) -> u32 {
         let size = if narrow == NarrowBlocks::Half { self.partial_size } else { self.wire_size };
-        (payload_bytes / size).max(1) as u32
+        let elements = payload_bytes / size;
+        (elements - elements % self.granule).max(self.granule) as u32
     }
 
     /// Bytes on the wire of a vector of a host's, or of a result.

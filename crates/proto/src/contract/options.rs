@@ -3,8 +3,13 @@
 //! Options travel as text (`name=value`), whether they come from a flag, a TOML file, JSON or Python, and are read in one
 //! place: [`OptionSet::read`]. What it returns has every option, checked; a machine asks for it by name.
 
+mod own;
+
 use std::collections::BTreeMap;
 
+pub use self::own::OwnJob;
+use crate::contract::operator::Operators;
+use crate::contract::sum_tree::SumOrder;
 use crate::contract::time::Span;
 
 /// What values an option may have.
@@ -28,6 +33,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// `true` or `false`.
     Flag,
+    /// Operators of the job's own, by the hashes of their modules.
+    Operators,
 }
 
 /// One option.
@@ -56,7 +63,19 @@ pub struct OptionSet {
     pub together: fn(&Options) -> Result<(), String>,
     /// How a job is told that its tensors are sparse; `None` where the protocol has no such jobs.
     pub sparse: Option<SparseJob>,
+    /// How a job is told of operators of its own; `None` where the protocol has none.
+    pub own: Option<OwnJob>,
+    /// Along which tree a job's sums are combined.
+    pub order: fn(&Options) -> SumOrder,
+    /// The fewest ranks that a result of a job may be over; `None` where no job's results may lack ranks.
+    pub quorum: Option<QuorumOf>,
+    /// How many packets the result of a block takes on the way to a host, about, with these options, so many ranks and packets of so many
+    /// elements of four bytes: a window of blocks is as many times more packets.
+    pub packets_of_a_result: fn(&Options, u16, u16) -> u64,
 }
+
+/// The fewest ranks that a result may be over, of a job of so many with these options; `None` if all.
+pub type QuorumOf = fn(&Options, u16) -> Option<u16>;
 
 /// The options of a job of sparse tensors, as name and text, given how many elements of a million a rank brings, if that is known.
 pub type SparseJob = fn(Option<u64>) -> Vec<(&'static str, String)>;
@@ -109,12 +128,13 @@ pub enum OptionError {
 }
 
 /// The value of one option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Value {
     Count(u64),
     Time(Span),
     Choice(&'static str),
     Flag(bool),
+    Operators(Operators),
 }
 
 /// Every option of one protocol, checked. `Options::default()` has none: it is for protocols without any.
@@ -124,7 +144,17 @@ pub struct Options(BTreeMap<&'static str, Value>);
 impl OptionSet {
     /// Options with the same defaults everywhere, any of which go together.
     pub const fn new(protocol: &'static str, specs: &'static [OptionSpec]) -> OptionSet {
-        OptionSet { protocol, specs, simulated: &[], together: |_| Ok(()), sparse: None }
+        OptionSet {
+            protocol,
+            specs,
+            simulated: &[],
+            together: |_| Ok(()),
+            sparse: None,
+            own: None,
+            order: |_| SumOrder::Arrival,
+            quorum: None,
+            packets_of_a_result: |_, _, _| 1,
+        }
     }
 
     /// A protocol without options.
@@ -161,6 +191,11 @@ impl OptionSet {
         let protocol = self.protocol;
         (self.together)(&options).map_err(|sentence| OptionError::Together { protocol, sentence })?;
         Ok(options)
+    }
+
+    /// The fewest ranks that a result may be over, of a job of so many; `None` if no result may lack any.
+    pub fn quorum(&self, options: &Options, world: u16) -> Option<u16> {
+        self.quorum.and_then(|quorum| quorum(options, world))
     }
 
     /// What was chosen, by name, for a job of sparse tensors, of which a rank brings about so many elements of a million, if that
@@ -212,6 +247,7 @@ impl Kind {
             }
             Kind::Choice(words) => words.iter().find(|word| **word == text).map(|word| Value::Choice(word)),
             Kind::Flag => text.parse().ok().map(Value::Flag),
+            Kind::Operators => Operators::from_text(text).map(Value::Operators),
         }
     }
 
@@ -223,6 +259,7 @@ impl Kind {
             }
             Kind::Choice(words) => words.join(" or "),
             Kind::Flag => "true or false".to_owned(),
+            Kind::Operators => "hashes of 64 hexadecimal digits, at most eight, with commas between them".to_owned(),
         }
     }
 }
@@ -267,6 +304,7 @@ impl Options {
             Value::Time(span) => span.to_text(),
             Value::Choice(word) => (*word).to_owned(),
             Value::Flag(flag) => flag.to_string(),
+            Value::Operators(own) => own.to_text(),
         };
         self.0.iter().map(|(name, value)| ((*name).to_owned(), text(value))).collect()
     }

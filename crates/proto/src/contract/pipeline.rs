@@ -13,6 +13,7 @@ use crate::contract::packet::PacketMut;
 use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::{Common, kind};
+use crate::contract::work::{Brought, Claim, Work};
 
 /// A job as it is installed in one shard.
 pub struct InstalledJob {
@@ -60,6 +61,8 @@ pub struct Pipeline {
 pub struct JobReport {
     /// The machine's own account; `None` where the protocol needs no machine.
     pub machine: Option<SwitchReport>,
+    /// Why the job can never go on here.
+    pub fault: Option<String>,
     /// Bytes that the job's own machine holds.
     pub memory_bytes: usize,
     /// Packets of members.
@@ -100,7 +103,11 @@ impl Pipeline {
         let machine = self.shared.get_mut(&protocol);
         debug_assert!(machine.is_some(), "the shared machine comes first");
         let shares = machine.map(|machine| machine.add_job(plan)).is_some();
-        self.insert(id, InstalledJob { protocol, key, members, others: Vec::new(), machine: None }, shares);
+        // Servers on hosts of their own, behind the ranks in the plan.
+        let behind = plan.ports.iter().skip(plan.job.world.into()).flatten().copied();
+        let others = if members.is_empty() { Vec::new() } else { behind.collect() };
+        let members = members.into_iter().take(plan.job.world.into()).collect();
+        self.insert(id, InstalledJob { protocol, key, members, others, machine: None }, shares);
     }
 
     fn insert(&mut self, id: JobId, job: InstalledJob, shares: bool) {
@@ -197,6 +204,43 @@ impl Pipeline {
         Verdict::Drop(reason)
     }
 
+    /// What a packet's handler must have for itself, and a number for the machine that has it: see [`Switch::claim`].
+    pub fn claim(&mut self, ingress: PortId, packet: &[u8]) -> (JobId, Claim) {
+        let Ok(common) = Common::parse(packet) else { return (JobId(0), Claim::nothing(0)) };
+        let nothing = (common.job, Claim::nothing(0));
+        if matches!(common.kind, kind::PING | kind::PONG) {
+            return nothing;
+        }
+        match self.jobs.get_mut(&common.job) {
+            Some(Entry { shares: true, .. }) => {
+                // Jobs that share a machine meet in it.
+                let claim = self.shared.get_mut(&common.protocol).map(|machine| machine.claim(ingress, packet));
+                claim.map_or(nothing, |claim| (JobId(0), claim))
+            }
+            Some(Entry { job: InstalledJob { machine: Some(machine), .. }, .. }) => {
+                (common.job, machine.claim(ingress, packet))
+            }
+            _ => nothing,
+        }
+    }
+
+    /// What a packet of so many bytes on the wire brings to its block: see [`Switch::brings`].
+    pub fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
+        let common = Common::parse(packet).ok()?;
+        let machine = self.jobs.get_mut(&common.job)?.job.machine.as_mut()?;
+        machine.brings(ingress, packet, wire_len)
+    }
+
+    /// What the machine of a job has done since it was last asked; `None` if it does not count, or there is none.
+    pub fn take_work(&mut self, id: JobId) -> Option<Work> {
+        let entry = self.jobs.get_mut(&id)?;
+        match &mut entry.job.machine {
+            Some(machine) => machine.take_work(),
+            None if entry.shares => self.shared.get_mut(&entry.job.protocol)?.take_work(),
+            None => None,
+        }
+    }
+
     /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let run = |machine: &mut dyn Switch| {
@@ -226,6 +270,7 @@ impl Pipeline {
     /// The state of one job.
     pub fn report(&self, id: JobId) -> Option<JobReport> {
         self.jobs.get(&id).map(|entry| JobReport {
+            fault: entry.job.machine.as_ref().and_then(|machine| machine.fault()),
             machine: match &entry.job.machine {
                 Some(machine) => Some(machine.report()),
                 None if entry.shares => self.shared.get(&entry.job.protocol).map(|machine| machine.report_job(id)),

@@ -97,9 +97,12 @@ pub struct Shared {
     pub longest_wait: fn(&Options) -> Span,
     /// The most packets of one job that a switch has room for.
     pub room: fn(&Options) -> u64,
-    /// Where a job of so many ranks and with these options sums the blocks that switches do not, and why: what follows
-    /// "7 % (812 blocks) ".
-    pub elsewhere: fn(u16, &Options) -> String,
+    /// Makes the machine of a server on a host of its own, where jobs can have some: those that are on offer when a job is
+    /// formed. A job that gets none has its servers with its ranks, if it needs any.
+    pub server: Option<MakeHost>,
+    /// Where a job of so many ranks, so many servers on hosts of their own and with these options sums the blocks that
+    /// switches do not, and why: what follows "7 % (812 blocks) ".
+    pub elsewhere: fn(u16, u16, &Options) -> String,
 }
 
 /// A protocol that this build speaks.
@@ -136,6 +139,9 @@ pub struct Protocol {
     /// Its machines in switches may be given other numbers of slots while their jobs run ([`Switch::resize`]), so that
     /// jobs divide a switch's memory anew as they come and go.
     pub resizes: bool,
+    /// Its trees may be planted anew while their jobs run, over other switches: hosts keep what a machine loses, and agree with
+    /// machines that know nothing on where to go on.
+    pub replants: bool,
     /// The bits of its sums of floats, where they follow from the inputs and the tree alone.
     pub recompute: Option<Recompute>,
     /// What jobs share in each switch; only where the placement is [`Placement::EveryHop`].
@@ -159,6 +165,11 @@ impl Protocol {
     /// True if its sums are made on the way, by switches, and not at hosts.
     pub fn sums_in_network(&self) -> bool {
         self.placement != Placement::Hosts
+    }
+
+    /// The machine of a server on a host of its own, where jobs have servers or can have some.
+    pub fn server_machine(&self) -> Option<MakeHost> {
+        self.server.or_else(|| self.shared.as_ref()?.server)
     }
 
     /// A worker's machine.

@@ -24,6 +24,17 @@ impl SumTree {
     }
 }
 
+/// Which tree a job's sums are combined along, whatever comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SumOrder {
+    /// None: vectors are combined as they come.
+    Arrival,
+    /// The tree of its switches.
+    Switches,
+    /// That of one switch over all ranks, whatever the switches.
+    Ranks,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::state::{SharedSwitchState, SwitchState};
 use crate::contract::time::Time;
+use crate::contract::work::{Brought, Claim, Work};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,8 +131,25 @@ pub trait Switch: Send {
     fn memory_bytes(&self) -> usize;
     /// The state of the job, for people.
     fn report(&self) -> SwitchReport;
+    /// Why the job can never go on, for its members; whoever drives the machine ends the job then.
+    fn fault(&self) -> Option<String> {
+        None
+    }
     /// The machine's state, for explorers; `None` of a machine that they cannot copy.
     fn state(&self) -> Option<&dyn SwitchState> {
+        None
+    }
+    /// What a packet's handler must have for itself, where handlers run on cores; asked before [`Switch::process`], of packets
+    /// that the pipeline admits or not.
+    fn claim(&mut self, _ingress: PortId, _packet: &[u8]) -> Claim {
+        Claim::ALL
+    }
+    /// What a packet of so many bytes on the wire brings to the block that its handler claims; `None` if nothing.
+    fn brings(&mut self, _ingress: PortId, _packet: &[u8], _wire_len: usize) -> Option<Brought> {
+        None
+    }
+    /// What the machine has done since it was last asked; `None` of one that does not count it. Who never asks loses nothing.
+    fn take_work(&mut self) -> Option<Work> {
         None
     }
     /// The machine has so many slots from now on, at least one for each tree; only where the protocol says that it

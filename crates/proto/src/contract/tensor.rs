@@ -104,8 +104,13 @@ impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Spec { elements, dtype, op, primitive } = self;
         match primitive {
-            Primitive::Allreduce => write!(f, "{op} of {elements} {dtype} elements"),
-            Primitive::Reduce(root) => write!(f, "{op} of {elements} {dtype} elements for rank {root}"),
+            Primitive::Allreduce | Primitive::Reduce(_) => {
+                match op {
+                    ReduceOp::Own(_) => write!(f, "{op} of {elements} bytes")?,
+                    _ => write!(f, "{op} of {elements} {dtype} elements")?,
+                }
+                primitive.root().map_or(Ok(()), |root| write!(f, " for rank {root}"))
+            }
             Primitive::Broadcast(root) => write!(f, "broadcast of {elements} 32-bit words from rank {root}"),
         }
     }
@@ -140,6 +145,10 @@ pub trait Tensor: Any + Send {
     fn write(&mut self, block: Range<usize>, bytes: &[u8]);
     /// The same, of a result that a switch has summed in fixed point of this scale.
     fn write_scaled(&mut self, block: Range<usize>, _scale: Scale, bytes: &[u8]) {
+        self.write(block, bytes);
+    }
+    /// The same, of a result over so many of the ranks, of a job whose sums need not wait for all.
+    fn write_partial(&mut self, block: Range<usize>, _contributors: u16, bytes: &[u8]) {
         self.write(block, bytes);
     }
     /// `output[block] <- output[block] / world` where the operator is an average; nothing otherwise.

@@ -71,6 +71,28 @@ pub static FINGERPRINTS: Combine = Combine {
     finish: |_, _| {},
 };
 
+/// Opaque elements, a byte at a time. What combines them is the job's own operator, and none of this.
+pub static OPAQUE: Combine = Combine {
+    name: "own operator",
+    wire_size: 1,
+    lane_size: 1,
+    partial_size: 1,
+    store: copy,
+    add: foreign,
+    add_left: foreign,
+    load: copy_out,
+    store_partial: copy,
+    add_partial: foreign,
+    add_left_partial: foreign,
+    load_partial: copy_out,
+    merge: foreign,
+    finish: |_, _| {},
+};
+
+fn foreign(_: &mut [u8], _: &[u8]) {
+    unreachable!("a rule of opaque elements names the operator that combines them")
+}
+
 /// Fingerprints of 16-bit floats, which a switch brings to fixed point: it multiplies them by its scale's factor, which
 /// stays in the result. So a sum proves too that all switches had the scale that its hosts expect.
 pub static SCALED_FINGERPRINTS: Fixed16 = Fixed16 {

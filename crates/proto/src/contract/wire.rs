@@ -39,6 +39,9 @@ pub mod kind {
     pub const PIECE: u8 = 6;
     /// Host to switch, and on to the switch above: how far a rank is in its collectives.
     pub const PROGRESS: u8 = 7;
+    /// Switch to whoever is at the other end of a cable, in a lossless fabric: send nothing for a while. To switches of job 0,
+    /// under the fabric's own key.
+    pub const PAUSE: u8 = 8;
     /// The first kind that a protocol may give its own meaning.
     pub const FIRST_OWN: u8 = 16;
     /// Where the header keeps the kind.
@@ -173,8 +176,8 @@ const NO_OPERATOR: u8 = 0;
 #[inline]
 pub fn put_spec(bytes: &mut [u8], spec: &Spec) {
     let (op, root) = match spec.primitive {
-        Primitive::Allreduce => (spec.op as u8, NO_ROOT),
-        Primitive::Reduce(root) => (spec.op as u8, root.0),
+        Primitive::Allreduce => (spec.op.code(), NO_ROOT),
+        Primitive::Reduce(root) => (spec.op.code(), root.0),
         Primitive::Broadcast(root) => (NO_OPERATOR, root.0),
     };
     bytes[0..4].copy_from_slice(&spec.elements.to_be_bytes());

@@ -1,8 +1,8 @@
 //! The paper's three designs of aggregation (§6), and which of them sums a collective (§6.4).
 //!
-//! A shard of our switch is one thread, so that a block's packets never meet at once and nobody waits for a buffer. What a
-//! design decides here is which vectors meet: all in one buffer as they come; as they come, in several buffers in turn, as
-//! they would lie where so many cores work at once; or along a tree whose bits do not depend on arrival.
+//! A shard of our switch is one thread, so a block's packets never meet at once and no handler waits for a buffer. A
+//! design decides which vectors meet: all in one buffer as they come; as they come, in several buffers in turn, where
+//! as many cores at work would have put them; or along a tree whose bits do not depend on arrival.
 
 use crate::contract::tensor::Spec;
 use crate::parts::ordered::{Arrangement, nodes_needed};

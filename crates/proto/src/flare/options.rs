@@ -1,9 +1,13 @@
 //! What a job's members may choose.
 
+use std::sync::Arc;
+
 use super::design::{Choice, Design, Selection};
 use super::sparse::layout as sparse;
 use crate::contract::numbers::NarrowBlocks;
+use crate::contract::operator::{Needs, Operator, Operators};
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
+use crate::contract::sum_tree::SumOrder;
 use crate::parts::slots::host::SendWindow;
 
 const DESIGN: &str = "design";
@@ -15,6 +19,9 @@ const STAGGER: &str = "stagger";
 pub const SET: OptionSet = OptionSet {
     together,
     sparse: Some(sparse::of_density),
+    packets_of_a_result: sparse::packets_of_a_result,
+    own: Some(of_operators),
+    order,
     simulated: &[SendWindow::SIMULATED],
     ..OptionSet::new(
         "flare",
@@ -47,6 +54,7 @@ pub const SET: OptionSet = OptionSet {
                 help: "each rank sends its blocks in an order of its own, so that those of one block come apart in time",
             },
             NarrowBlocks::OPTION,
+            Operators::OPTION,
             SendWindow::OPTION,
             sparse::OPTIONS[0],
             sparse::OPTIONS[1],
@@ -57,6 +65,34 @@ pub const SET: OptionSet = OptionSet {
     )
 };
 
+/// The order in which the job's own operators have to be applied is the default.
+fn of_operators(operators: &[Arc<dyn Operator>]) -> Vec<(&'static str, String)> {
+    let hashes: Vec<String> = operators.iter().map(|operator| operator.hash().to_string()).collect();
+    let order = match operators.iter().map(|operator| operator.needs()).max() {
+        None | Some(Needs::Nothing) => "off",
+        Some(Needs::Arrangement) => "tree",
+        Some(Needs::RankOrder) => "ranks",
+    };
+    vec![(Operators::OPTION.name, hashes.join(",")), (REPRODUCIBLE, order.to_owned())]
+}
+
+fn order(options: &Options) -> SumOrder {
+    match options.choice(REPRODUCIBLE) {
+        "tree" => SumOrder::Switches,
+        "ranks" => SumOrder::Ranks,
+        _ => SumOrder::Arrival,
+    }
+}
+
+/// What a job would have to choose for one of its own operators, if it has chosen less.
+pub fn lacks_order(options: &Options, needs: Needs) -> Option<&'static str> {
+    match (options.choice(REPRODUCIBLE), needs) {
+        ("ranks", _) | (_, Needs::Nothing) | ("tree", Needs::Arrangement) => None,
+        (_, Needs::Arrangement) => Some("choose reproducible=tree or ranks, as the operator is not associative"),
+        (_, Needs::RankOrder) => Some("choose reproducible=ranks, as the operator does not commute"),
+    }
+}
+
 fn together(options: &Options) -> Result<(), String> {
     let design = options.choice(DESIGN);
     if options.choice(REPRODUCIBLE) != "off" && !matches!(design, "auto" | "tree") {
@@ -64,6 +100,9 @@ fn together(options: &Options) -> Result<(), String> {
     }
     if sparse::Choices::of(options).is_none() {
         return Ok(());
+    }
+    if !options.operators().is_empty() {
+        return Err("own operators are for dense tensors: leave operators or sparse out".to_owned());
     }
     if options.choice(REPRODUCIBLE) != "off" {
         return Err("sums of sparse tensors depend on arrival: leave reproducible or sparse out".to_owned());

@@ -1,5 +1,7 @@
 //! Flare as a value of the registry.
 
+use tributary_numeric::ReduceOp;
+
 use super::dialect::FlareDialect;
 use super::sparse::layout::Choices;
 use super::sparse::{SparseHost, SparseSwitch};
@@ -34,6 +36,7 @@ pub static PROTOCOL: Protocol = Protocol {
     host: make_host,
     switch: Some(make_switch),
     resizes: false,
+    replants: false,
     recompute: Some(reference),
     shared: None,
     server: None,
@@ -48,7 +51,23 @@ fn can(spec: &Spec, options: &Options) -> Result<(), Refusal> {
         let instead = "leave the option sparse out, or bring indices and values";
         return Err(Refusal { protocol: "flare", spec: *spec, why, instead });
     }
+    if let ReduceOp::Own(number) = spec.op {
+        return can_own(spec, number, options);
+    }
     has_meaning(spec)
+}
+
+/// Operators of the job's own, in an order that they can bear.
+fn can_own(spec: &Spec, number: u8, options: &Options) -> Result<(), Refusal> {
+    let operators = options.operators();
+    let refused = |why, instead| Err(Refusal { protocol: "flare", spec: *spec, why, instead });
+    let Some(operator) = operators.get(number) else {
+        return refused(", which the job does not have", "name the operator when the job is joined");
+    };
+    if Encoding::of_job(Values::Elements, Numbers::Float, spec, &operators).is_none() {
+        return refused("", "bring whole elements of the operator's size, as bytes");
+    }
+    options::lacks_order(options, operator.needs()).map_or(Ok(()), |instead| refused(" in any order", instead))
 }
 
 /// Every allreduce that has a meaning, in a job of sparse tensors.

@@ -6,10 +6,10 @@
 //!  | of all slots ... | part | reserved | order | vector or body ...
 //! ```
 //!
-//! A switch brings a block in several packets where sums are along one tree over all ranks and its own are no node of it: the
-//! *part* tells them apart. The *order* names the expression that a vector was combined by, so that people can compare runs: a hash of a rank in what
-//! it brings; of all children's, each at its place, in what a switch has combined along the tree; 0 where the expression
-//! follows from arrival.
+//! A switch brings a block in several packets if sums are along one tree over all ranks and the switch's ranks are no
+//! node of it; the *part* distinguishes these packets. The *order* names the expression by which a vector was combined,
+//! so that people can compare runs: in a rank's packet it is a hash of the rank; in a vector that a switch has combined
+//! along the tree, a hash of all children's orders, each at its place; where arrival decides, 0.
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, Rank};

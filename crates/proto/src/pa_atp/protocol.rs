@@ -5,6 +5,7 @@ use crate::contract::numbers::Numbers;
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 use crate::contract::protocol::{Placement, Protocol, Shared};
 use crate::contract::time::Span;
+use crate::parts::best_effort::apart::ServerHost;
 use crate::parts::best_effort::host::BestEffortHost;
 use crate::parts::best_effort::options::{LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere};
 use crate::parts::best_effort::switch::BestEffortSwitch;
@@ -14,7 +15,7 @@ const NAME: &str = "pa-atp";
 
 /// What is PA-ATP's own: gradients are acknowledged at once, and two windows follow what that says.
 pub const RULES: Rules =
-    Rules { acknowledges: true, windows: |options, places| Box::new(Windows::new(choices(options), places)) };
+    Rules { acknowledges: true, windows: |job| Box::new(Windows::new(choices(&job.options), job.slots)) };
 
 /// PA-ATP (2024).
 pub static PROTOCOL: Protocol = Protocol {
@@ -63,12 +64,14 @@ pub static PROTOCOL: Protocol = Protocol {
     host: |values, config| Box::new(BestEffortHost::new(values, RULES, config)),
     switch: None,
     resizes: false,
+    replants: false,
     recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(BestEffortSwitch::new(values, RULES, config)),
         options: OptionSet { simulated: SIMULATED_SWITCH, ..OptionSet::new(NAME, SWITCH) },
         longest_wait: |_| Span::ZERO,
         room: |options| options.count("aggregators"),
+        server: Some(|values, config| Box::new(ServerHost::new(values, RULES, config))),
         elsewhere,
     }),
     server: None,

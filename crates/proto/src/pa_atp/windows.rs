@@ -4,7 +4,7 @@
 use std::hash::{Hash, Hasher};
 
 use crate::contract::time::{Span, Time};
-use crate::parts::best_effort::windows::{self, Ack};
+use crate::parts::best_effort::windows::{self, Ack, Answers};
 
 /// The weight `f` of a round's marks (section V-A) ...
 const MARK_WEIGHT: f64 = 0.125;
@@ -76,8 +76,8 @@ pub struct Windows {
     round: Round,
     /// A round ends with the ACK of a transmission from here on.
     round_end: u64,
-    /// Losses of transmissions before this one were answered.
-    answered_before: u64,
+    /// To marks and losses.
+    answers: Answers,
     /// AWD ...
     ahead: f64,
     /// ... and how often memory was short.
@@ -97,27 +97,14 @@ impl Hash for Windows {
             alpha,
             round,
             round_end,
-            answered_before,
+            answers,
             ahead,
             beta,
             results,
             results_until,
         } = self;
-        (
-            choices,
-            most.to_bits(),
-            window.to_bits(),
-            slow_start,
-            alpha.to_bits(),
-            round,
-            round_end,
-            answered_before,
-            ahead.to_bits(),
-            beta.to_bits(),
-            results,
-            results_until,
-        )
-            .hash(state);
+        [most, window, alpha, ahead, beta].map(|number| number.to_bits()).hash(state);
+        (choices, slow_start, round, round_end, answers, results, results_until).hash(state);
     }
 }
 
@@ -134,7 +121,7 @@ impl Windows {
             alpha: 0.0,
             round: Round::default(),
             round_end: 0,
-            answered_before: 0,
+            answers: Answers::default(),
             ahead,
             beta: 0.0,
             results: Round::default(),
@@ -160,17 +147,15 @@ impl Windows {
         1.0 - self.alpha.powf(1.0 - lead) / 2.0
     }
 
-    fn end_round(&mut self, ack: &Ack) {
-        let share = self.round.share();
-        self.alpha = (1.0 - MARK_WEIGHT) * self.alpha + MARK_WEIGHT * share;
-        // Without a mark there is no cut, although the printed formula has one of p = p_max: 0^0 = 1 (A21).
-        if share > 0.0 {
-            self.window = (self.window * self.kept(ack.progress)).max(FEWEST);
-            self.slow_start = false;
-        } else if !self.slow_start {
-            self.window = (self.window + 1.0).min(self.most.max(FEWEST));
-        }
-        (self.round, self.round_end) = (Round::default(), ack.next);
+    fn answer(&mut self, next: u64) {
+        self.answers.answer(next);
+        self.slow_start = false;
+    }
+
+    /// Congestion level; it counts every mark, answered or not.
+    fn end_round(&mut self, next: u64) {
+        self.alpha = (1.0 - MARK_WEIGHT) * self.alpha + MARK_WEIGHT * self.round.share();
+        (self.round, self.round_end) = (Round::default(), next);
     }
 
     fn end_results(&mut self) {
@@ -194,20 +179,28 @@ impl windows::Windows for Windows {
         if self.choices.limit { self.ahead as u64 } else { self.most as u64 }
     }
 
+    /// The first mark since the last answer cuts, as DCTCP does: a cut at each round's end would answer marks twice, since what
+    /// a round acknowledges was sent before the cut at the end of the round before. So there is no cut without a mark, although
+    /// the printed formula has one of p = p_max: 0^0 = 1 (A21).
     fn on_ack(&mut self, ack: &Ack) {
         self.round.count(ack.marked);
         self.slow_start &= !ack.marked;
-        if self.slow_start {
-            self.window = (self.window + 1.0).min(self.most.max(FEWEST));
+        if self.answers.asks(ack) {
+            self.window = (self.window * self.kept(ack.progress)).max(FEWEST);
+            self.answer(ack.next);
+        } else if self.answers.covers(ack.transmission) || self.slow_start {
+            let more = if self.slow_start { 1.0 } else { 1.0 / self.window };
+            self.window = (self.window + more).min(self.most.max(FEWEST));
         }
         if ack.transmission >= self.round_end {
-            self.end_round(ack);
+            self.end_round(ack.next);
         }
     }
 
     fn on_mark(&mut self) {
         self.round.marked += 1.0;
         self.slow_start = false;
+        self.answers.on_mark();
     }
 
     /// A round lasts a round trip of gradient ACKs: of results a leader's would last as long as the straggler takes (A18).
@@ -221,10 +214,9 @@ impl windows::Windows for Windows {
     }
 
     fn on_loss(&mut self, transmission: u64, next: u64) {
-        if transmission >= self.answered_before {
-            self.answered_before = next;
+        if self.answers.covers(transmission) {
             self.window = (self.window / 2.0).max(FEWEST);
-            self.slow_start = false;
+            self.answer(next);
         }
     }
 

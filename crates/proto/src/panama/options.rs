@@ -4,25 +4,34 @@ use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 
 const CONGESTION_CONTROL: &str = "congestion_control";
 const ROUND_ROBIN: &str = "round_robin";
+const PARTIAL: &str = "partial";
 
 /// The options of the protocol.
-pub const SET: OptionSet = OptionSet::new(
-    "panama",
-    &[
-        OptionSpec {
-            name: CONGESTION_CONTROL,
-            kind: Kind::Choice(&["on", "off"]),
-            default: "on",
-            help: "windows follow marks, or are constant: the room in accelerators",
-        },
-        OptionSpec {
-            name: ROUND_ROBIN,
-            kind: Kind::Choice(&["open", "strict"]),
-            default: "open",
-            help: "the next tree whose window is open sends, or trees send strictly in turn",
-        },
-    ],
-);
+pub const SET: OptionSet = OptionSet {
+    quorum: Some(|options, world| Some(Quorum::of(options)?.least(world))),
+    ..OptionSet::new("panama", SPECS)
+};
+
+const SPECS: &[OptionSpec] = &[
+    OptionSpec {
+        name: CONGESTION_CONTROL,
+        kind: Kind::Choice(&["on", "off"]),
+        default: "on",
+        help: "windows follow marks, or are constant: the room in accelerators",
+    },
+    OptionSpec {
+        name: ROUND_ROBIN,
+        kind: Kind::Choice(&["open", "strict"]),
+        default: "open",
+        help: "the next tree whose window is open sends, or trees send strictly in turn",
+    },
+    OptionSpec {
+        name: PARTIAL,
+        kind: Kind::Choice(&["off", "15/16", "14/16", "3/4", "1/2"]),
+        default: "off",
+        help: "averages of floats wait for so many of the ranks and leave out the latest, or for all",
+    },
+];
 
 /// What was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +40,8 @@ pub struct Choices {
     pub congestion_control: bool,
     /// A packet leaves only after all before it have left, on other trees too (§4.1).
     pub strict: bool,
+    /// Averages need not wait for all ranks (§7).
+    pub quorum: Option<Quorum>,
 }
 
 impl Choices {
@@ -39,6 +50,72 @@ impl Choices {
         Choices {
             congestion_control: options.choice(CONGESTION_CONTROL) == "on",
             strict: options.choice(ROUND_ROBIN) == "strict",
+            quorum: Quorum::of(options),
         }
+    }
+}
+
+/// The part of a job's ranks that an average waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quorum {
+    part: u32,
+    of: u32,
+}
+
+impl Quorum {
+    /// What a job's members chose; `None` if sums have all ranks.
+    pub fn of(options: &Options) -> Option<Quorum> {
+        let (part, of) = options.choice(PARTIAL).split_once('/')?;
+        Some(Quorum { part: part.parse().ok()?, of: of.parse().ok()? })
+    }
+
+    /// Ranks that an average waits for. §7 calls 14 and 15 of 16 "0.88" and "0.94": the nearest whole number, half a rank upwards.
+    pub fn least(self, world: u16) -> u16 {
+        ((2 * self.part * u32::from(world) + self.of) / (2 * self.of)) as u16
+    }
+
+    /// Ranks that it may lack.
+    pub fn budget(self, world: u16) -> u16 {
+        world - self.least(world)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quorum(text: &str) -> Quorum {
+        let given = [(PARTIAL.to_owned(), text.to_owned())].into();
+        Quorum::of(&SET.read(&given).unwrap()).unwrap()
+    }
+
+    /// §7: 0.88 and 0.94 are 14 and 15 of 16. Rounded up, they would leave nobody out.
+    #[test]
+    fn the_number_to_wait_for_is_the_nearest() {
+        for (text, world, least) in [
+            ("14/16", 16, 14),
+            ("15/16", 16, 15),
+            ("14/16", 96, 84),
+            ("15/16", 96, 90),
+            ("15/16", 17, 16),
+            ("15/16", 24, 23),
+            ("14/16", 5, 4),
+            ("14/16", 4, 4),
+            ("15/16", 8, 8),
+            ("15/16", 9, 8),
+            ("1/2", 2, 1),
+            ("1/2", 3, 2),
+            ("3/4", 4, 3),
+            ("3/4", 1, 1),
+            ("1/2", 1, 1),
+        ] {
+            assert_eq!(quorum(text).least(world), least, "{text} of {world}");
+            assert_eq!(quorum(text).budget(world), world - least);
+        }
+    }
+
+    #[test]
+    fn nobody_is_left_out_unless_somebody_chose_so() {
+        assert_eq!(Choices::of(&SET.defaults()).quorum, None);
     }
 }

@@ -1,6 +1,6 @@
 //! PANAMA as a value of the registry.
 
-use super::{Panama, PanamaHost, options, switch, wire};
+use super::{Panama, PanamaHost, options, partial, switch, wire};
 use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::options::Options;
 use crate::contract::protocol::{Placement, Protocol, Refusal};
@@ -25,6 +25,7 @@ pub static PROTOCOL: Protocol = Protocol {
     host: |values, config| Box::new(PanamaHost::new(values, config)),
     switch: Some(|values, config| Box::new(Panama::new(values, config))),
     resizes: true,
+    replants: true,
     recompute: Some(reference),
     shared: None,
     server: None,
@@ -32,13 +33,19 @@ pub static PROTOCOL: Protocol = Protocol {
     tree_of: wire::tree_of,
 };
 
-/// Everything that an adder can combine as it is.
-fn can(spec: &Spec, _options: &Options) -> Result<(), Refusal> {
-    match Encoding::new(Values::Elements, Numbers::Float, spec) {
-        Some(_) => Ok(()),
-        None => {
-            let instead = "band, bor and bxor are for integers";
-            Err(Refusal { protocol: "panama", spec: *spec, why: "", instead })
-        }
+/// Everything that an adder can combine as it is. Where ranks may be left out, averages of floats alone: any other operator would
+/// give what nobody asked for.
+fn can(spec: &Spec, options: &Options) -> Result<(), Refusal> {
+    let refused = |why, instead| Err(Refusal { protocol: "panama", spec: *spec, why, instead });
+    if Encoding::new(Values::Elements, Numbers::Float, spec).is_none() {
+        return refused("", "band, bor and bxor are for integers");
     }
+    if options::Quorum::of(options).is_some() && !partial::may_lack_ranks(spec) && spec.elements > 0 {
+        let why = " of some of the ranks";
+        return refused(
+            why,
+            "what leaves ranks out is an avg of floats on all ranks; use op=avg, or leave the option partial out",
+        );
+    }
+    Ok(())
 }

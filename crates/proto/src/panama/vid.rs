@@ -1,4 +1,4 @@
-//! VIDs and epochs are serial numbers on the wire: what they are among those that can be meant.
+//! VIDs and epochs are serial numbers on the wire: this file finds the full numbers that they mean.
 
 use std::cmp::Ordering;
 

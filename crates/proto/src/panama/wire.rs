@@ -61,6 +61,9 @@ kind::own! {
     FinAsk,
     /// Nobody needs anything before this VID; downwards.
     FinDone,
+    /// The result of this VID, which the sender or somebody below has; upwards, in the place of a contribution. Only where sums may be
+    /// partial.
+    Known,
 }
 
 /// The protocol's own header as a plain value.
@@ -119,10 +122,24 @@ impl Header {
     }
 }
 
+/// Bytes behind the header of BASE and REWIND where sums may be partial.
+pub const TOP_LEN: usize = 4;
+
+/// The VID behind all whose results anybody has, as BASE and REWIND tell it behind their header where sums may be partial.
+pub fn top(body: &[u8]) -> Result<u32, DropReason> {
+    body.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)).ok_or(DropReason::Truncated)
+}
+
+/// Writes it; gives the body's length.
+pub fn put_top(top: u32, body: &mut [u8]) -> usize {
+    body[..TOP_LEN].copy_from_slice(&top.to_be_bytes());
+    TOP_LEN
+}
+
 /// What a packet is whose common header was checked.
 pub fn describe(bytes: &[u8]) -> Description {
     let (Ok(kind), Ok(header)) = (Kind::of(bytes), Header::parse(bytes)) else { return Description::default() };
-    let has_vector = matches!(kind, Kind::Contribution | Kind::Result);
+    let has_vector = matches!(kind, Kind::Contribution | Kind::Known | Kind::Result);
     Description { kind: kind.name(), slot: Some(header.tid.into()), header_len: HEADER_LEN, has_vector }
 }
 

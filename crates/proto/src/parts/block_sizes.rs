@@ -2,6 +2,7 @@
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
+use crate::contract::operator::Operators;
 use crate::contract::packet::PacketMut;
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
@@ -16,6 +17,7 @@ pub struct BlockSizes {
     narrow: NarrowBlocks,
     payload_bytes: usize,
     header_len: usize,
+    operators: Operators,
     last: Option<(Spec, Sizes)>,
 }
 
@@ -49,7 +51,13 @@ impl BlockSizes {
         payload_bytes: usize,
         header_len: usize,
     ) -> BlockSizes {
-        BlockSizes { values, numbers, narrow, payload_bytes, header_len, last: None }
+        let operators = Operators::default();
+        BlockSizes { values, numbers, narrow, payload_bytes, header_len, operators, last: None }
+    }
+
+    /// The same of a job with operators of its own.
+    pub fn with_operators(self, operators: Operators) -> BlockSizes {
+        BlockSizes { operators, ..self }
     }
 
     /// The sizes of a collective, if it can be summed.
@@ -63,8 +71,12 @@ impl BlockSizes {
 
     #[cold]
     fn work_out(&self, spec: &Spec) -> Result<Sizes, DropReason> {
-        let encoding = Encoding::new(self.values, self.numbers, spec).ok_or(DropReason::BadField)?;
+        let encoding =
+            Encoding::of_job(self.values, self.numbers, spec, &self.operators).ok_or(DropReason::BadField)?;
         let (header_len, full) = (self.header_len, encoding.block_elements(self.payload_bytes, self.narrow));
+        if encoding.own.is_some() && full as usize > self.payload_bytes {
+            return Err(DropReason::BadField);
+        }
         let size = |form: Form, elements: u32| Size {
             elements,
             wire_len: header_len + form.wire_len(&encoding, elements),

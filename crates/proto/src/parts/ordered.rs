@@ -10,14 +10,20 @@
 //! searched for: a node lies where the first pair of places that it covers does. No two waiting nodes share a pair:
 //! two halves of one pair are siblings at once and do not wait.
 
+mod absent;
 mod forest;
+mod load;
+mod own;
+mod reference;
 mod rule;
 
 use std::ops::Range;
 
-use tributary_numeric::{Combine, Lanes};
+use tributary_numeric::Lanes;
 
 pub use self::forest::{Forest, cover};
+use self::own::Own;
+pub use self::reference::reference;
 pub use self::rule::{Arrangement, Rule, Scaled};
 use self::rule::{Form, Step};
 
@@ -70,6 +76,8 @@ pub struct OrderedAccumulator {
     more_words: usize,
     /// What the switch combines of a tree that is larger than its own.
     forest: Option<Box<Forest>>,
+    /// The job's own operators at work.
+    own: Own,
 }
 
 /// Words of bits beyond the first that so many children take.
@@ -107,6 +115,7 @@ impl OrderedAccumulator {
             more_arrived: vec![0; blocks * more_words(children)].into(),
             more_words: more_words(children),
             forest: None,
+            own: Own::default(),
         }
     }
 
@@ -115,7 +124,7 @@ impl OrderedAccumulator {
         OrderedAccumulator { forest: forest.map(Box::new), ..self }
     }
 
-    /// What [`OrderedAccumulator::memory_bytes`] will be.
+    /// What [`OrderedAccumulator::memory_bytes`] will be, without the job's own operators.
     pub fn memory_needed(children: usize, width: usize, blocks: usize, lane_bytes: usize) -> usize {
         let nodes = Lanes::memory_needed(blocks * width * lane_bytes.next_multiple_of(ALIGNMENT));
         let state = blocks * (size_of::<Block>() + more_words(children) * size_of::<u64>());
@@ -125,7 +134,7 @@ impl OrderedAccumulator {
     /// Bytes that it has taken.
     pub fn memory_bytes(&self) -> usize {
         let forest = self.forest.as_ref().map_or(0, |forest| size_of::<Forest>() + forest.memory_bytes());
-        let state = size_of_val(&*self.blocks) + size_of_val(&*self.more_arrived) + forest;
+        let state = size_of_val(&*self.blocks) + size_of_val(&*self.more_arrived) + forest + self.own.memory_bytes();
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + self.nodes.memory_bytes() + state
     }
 
@@ -177,17 +186,7 @@ impl OrderedAccumulator {
 
     /// The lanes of a complete block, as long as its vectors were; of another they mean nothing.
     pub fn result(&self, block: usize) -> &[u8] {
-        &self.nodes[self.lanes(block, 0)]
-    }
-
-    /// Writes a complete block's result as hosts get it, as long as their vectors were.
-    pub fn load(&self, block: usize, vector: &mut [u8]) {
-        let lanes = self.result(block);
-        match *self.rule(block) {
-            Rule { is_replaced: true, .. } => vector.copy_from_slice(&lanes[..vector.len()]),
-            Rule { scaled: Some(Scaled { kernels, scale, op }), .. } => (kernels.load)(lanes, vector, scale, op),
-            Rule { combine, .. } => (combine.load)(lanes, vector),
-        }
+        &self.memory()[self.lanes(block, 0)]
     }
 
     /// Vectors that a complete block is.
@@ -195,21 +194,15 @@ impl OrderedAccumulator {
         self.forest.as_ref().map_or(1, |forest| forest.roots())
     }
 
-    /// Writes one of the vectors of a complete block for a switch above, in the order of their ranks.
-    pub fn load_root(&self, block: usize, root: usize, partial: &mut [u8]) {
-        let buffer = self.forest.as_ref().map_or(0, |forest| forest.branches[forest.roots[root]].buffer);
-        (self.rule(block).combine.load_partial)(&self.nodes[self.lanes(block, buffer)], partial);
-    }
-
-    /// Writes a complete block for a switch above.
-    pub fn load_partial(&self, block: usize, partial: &mut [u8]) {
-        (self.rule(block).combine.load_partial)(self.result(block), partial);
+    /// The number of a node among those of all blocks.
+    fn node(&self, block: usize, slot: usize) -> usize {
+        block * self.width + slot
     }
 
     /// A complete block has the contributions of all ranks: [`Combine::finish`].
     pub fn finish(&mut self, block: usize, ranks: u16) {
         let (finish, lanes) = (self.rule(block).combine.finish, self.lanes(block, 0));
-        finish(&mut self.nodes[lanes], ranks);
+        finish(&mut self.memory_mut()[lanes], ranks);
     }
 
     /// Keeps what whoever has all contributions says, in place of them and as it is: a vector of a host's size.
@@ -217,7 +210,7 @@ impl OrderedAccumulator {
         let size = self.rule(block).size(Form::Host);
         self.blocks[block].elements = (vector.len() / size) as u32;
         let start = self.lanes(block, 0).start;
-        self.nodes[start..start + vector.len()].copy_from_slice(vector);
+        self.memory_mut()[start..start + vector.len()].copy_from_slice(vector);
         self.blocks[block].rule.iter_mut().for_each(|rule| rule.is_replaced = true);
     }
 
@@ -283,10 +276,11 @@ impl OrderedAccumulator {
         if let Arrangement::Buffers(buffers) = rule.arrangement {
             let step = if before < buffers { Step::Store } else { Step::Right };
             let buffer = if buffers == 1 { 0 } else { usize::from(before % buffers) };
-            let start = (block * self.width + buffer) * self.stride;
-            let lanes = &mut self.nodes[start..start + held.elements as usize * rule.combine.lane_size];
-            rule.step(form, step, lanes, vector);
+            let node = block * self.width + buffer;
+            let start = node * self.stride;
+            let lanes = start..start + held.elements as usize * rule.combine.lane_size;
             let is_complete = usize::from(held.count) == self.children;
+            self.step(&rule, form, step, (node, lanes), vector);
             if is_complete && buffers > 1 {
                 self.bring_together(block, buffers);
             }
@@ -300,24 +294,33 @@ impl OrderedAccumulator {
         let leaf = self.raised(Node { level: 0, start: child });
         let sibling = leaf.sibling();
         if self.is_root(leaf) || !self.have_arrived(block, self.places(sibling)) {
-            let lanes = self.lanes(block, child / 2);
-            rule.step(form, Step::Store, &mut self.nodes[lanes], vector);
+            let (node, lanes) = (self.node(block, child / 2), self.lanes(block, child / 2));
+            self.step(&rule, form, Step::Store, (node, lanes), vector);
             return self.is_root(leaf);
         }
         let side = if sibling.start < leaf.start { Step::Right } else { Step::Left };
-        let lanes = self.lanes(block, sibling.slot());
-        rule.step(form, side, &mut self.nodes[lanes], vector);
+        let (node, lanes) = (self.node(block, sibling.slot()), self.lanes(block, sibling.slot()));
+        self.step(&rule, form, side, (node, lanes), vector);
         self.climb(block, leaf.parent())
     }
 
     /// The last vector of a block in several buffers has come: the first takes in the others, one after the other.
     fn bring_together(&mut self, block: usize, buffers: u16) {
-        let merge = self.rule(block).combine.merge;
+        let rule = *self.rule(block);
         for buffer in 1..buffers.min(self.blocks[block].count) {
-            let (first, other) = (self.lanes(block, 0), self.lanes(block, buffer.into()));
-            let (below, above) = self.nodes.split_at_mut(other.start);
-            merge(&mut below[first], &above[..other.end - other.start]);
+            self.merge(&rule, block, 0, buffer.into());
         }
+    }
+
+    /// The first slot's vector takes in the second one's, which lies behind it.
+    fn merge(&mut self, rule: &Rule, block: usize, left: usize, right: usize) {
+        let nodes = [left, right].map(|slot| self.node(block, slot));
+        let (left, right) = (self.lanes(block, left), self.lanes(block, right));
+        if let Some(number) = rule.own {
+            return self.own.merge(number, nodes[0], nodes[1], right.len());
+        }
+        let (below, above) = self.memory_mut().split_at_mut(right.start);
+        (rule.combine.merge)(&mut below[left], &above[..right.end - right.start]);
     }
 
     /// Merges a complete node with its sibling as long as that is complete too; true if that leads to the root.
@@ -332,10 +335,8 @@ impl OrderedAccumulator {
                 return false;
             }
             let (left, right) = if node.start < sibling.start { (node, sibling) } else { (sibling, node) };
-            let (left, right) = (self.lanes(block, left.slot()), self.lanes(block, right.slot()));
-            let merge = self.rule(block).combine.merge;
-            let (below, above) = self.nodes.split_at_mut(right.start);
-            merge(&mut below[left], &above[..right.end - right.start]);
+            let rule = *self.rule(block);
+            self.merge(&rule, block, left.slot(), right.slot());
             node = node.parent();
         }
     }
@@ -368,7 +369,7 @@ impl OrderedAccumulator {
 
     /// The bytes of a node, as many as the block's vectors need.
     fn lanes(&self, block: usize, slot: usize) -> Range<usize> {
-        let start = (block * self.width + slot) * self.stride;
+        let start = self.node(block, slot) * self.stride;
         start..start + self.blocks[block].elements as usize * self.rule(block).combine.lane_size
     }
 
@@ -376,7 +377,6 @@ impl OrderedAccumulator {
     pub fn count(&self, block: usize) -> usize {
         self.blocks[block].count.into()
     }
-
     /// A word of the bits of those who have arrived.
     fn arrived(&self, block: usize, word: usize) -> u64 {
         match word {
@@ -384,17 +384,4 @@ impl OrderedAccumulator {
             word => self.more_arrived[block * self.more_words + word - 1],
         }
     }
-}
-
-/// The same tree by recursion over the vectors in the order of their places, at least one: what tests compare with.
-pub fn reference(vectors: &[Vec<u8>], combine: &Combine) -> Vec<u8> {
-    if let [vector] = vectors {
-        let mut lanes = vec![0; vector.len() / combine.wire_size * combine.lane_size];
-        (combine.store)(&mut lanes, vector);
-        return lanes;
-    }
-    let (left, right) = vectors.split_at(vectors.len().next_power_of_two() / 2);
-    let mut lanes = reference(left, combine);
-    (combine.merge)(&mut lanes, &reference(right, combine));
-    lanes
 }

@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use tributary_numeric::prefetch;
+
 /// A queue that holds each slot at most once.
 #[derive(Clone, Hash)]
 pub struct SendQueue {
@@ -28,6 +30,25 @@ impl SendQueue {
         let slot = self.fifo.pop_front()?;
         self.queued[usize::from(slot)] = false;
         Some(slot)
+    }
+
+    /// The slot that is next, which stays.
+    pub fn front(&self) -> Option<u16> {
+        self.fifo.front().copied()
+    }
+
+    /// Asks for the memory that tells which slot is next.
+    pub fn prefetch(&self) {
+        if let Some(front) = self.fifo.front() {
+            prefetch::first_line(front);
+        }
+    }
+
+    /// Asks for the memory that tells whether a slot waits.
+    pub fn prefetch_slot(&self, slot: u16) {
+        if let Some(queued) = self.queued.get(usize::from(slot)) {
+            prefetch::first_line(queued);
+        }
     }
 
     /// Forgets all.

@@ -3,6 +3,8 @@
 //! Lists that are appended to at each send are ordered by age, so that the oldest is always at the front: all that a
 //! retransmission timer needs.
 
+use tributary_numeric::prefetch;
+
 use crate::parts::memory::heap_bytes;
 
 /// A slot's number, as wide as the number of slots needs it.
@@ -110,6 +112,18 @@ impl<I: SlotNumber> SlotLists<I> {
             self.links[next.index()].prev = prev;
         }
         self.links[slot.index()].list = NO_LIST;
+    }
+
+    /// Asks for the memory of all lists' ends.
+    pub fn prefetch_ends(&self) {
+        prefetch::whole(&*self.lists);
+    }
+
+    /// Asks for the memory of a slot's place in its list.
+    pub fn prefetch(&self, slot: I) {
+        if let Some(link) = self.links.get(slot.index()) {
+            prefetch::first_line(link);
+        }
     }
 
     /// Bytes on the heap.

@@ -8,11 +8,12 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use tributary_numeric::{BlockExponent, Scale};
+use tributary_numeric::{BlockExponent, Scale, prefetch};
 
 use crate::contract::config::JobConfig;
 use crate::contract::ids::OpId;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
+use crate::contract::operator::Operators;
 use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::values::Values;
 
@@ -78,6 +79,11 @@ impl Op {
         }
     }
 
+    /// Writes a block's result over so many ranks, and not over all, to the output; not in fixed point.
+    pub fn write_partial(&mut self, block: u64, contributors: u16, vector: &[u8]) {
+        self.tensor.write_partial(self.range(block), contributors, vector);
+    }
+
     /// How a block is scaled, at hosts or at switches; not at all where sums are no fixed point.
     fn scale(&self, agreed: Option<BlockExponent>, world: u16) -> Option<Scale> {
         let agreed = || agreed.expect("scaled blocks are sent when their exponent is agreed");
@@ -95,6 +101,7 @@ pub struct Stream {
     numbers: Numbers,
     narrow: NarrowBlocks,
     payload_bytes: usize,
+    operators: Operators,
     /// Elements of a block, where they are not as many as fill a packet.
     span: Option<SpanOf>,
     ops: VecDeque<Op>,
@@ -113,8 +120,8 @@ impl Stream {
     /// An empty stream of a job's blocks.
     pub fn new(values: Values, numbers: Numbers, narrow: NarrowBlocks, job: &JobConfig) -> Stream {
         let payload_bytes = job.payload_bytes();
-        let span = None;
-        Stream { values, numbers, narrow, payload_bytes, span, ops: VecDeque::new(), next_op: 0, next_block: 0 }
+        let (operators, span, ops) = (job.options.operators(), None, VecDeque::new());
+        Stream { values, numbers, narrow, payload_bytes, operators, span, ops, next_op: 0, next_block: 0 }
     }
 
     /// The same with blocks of so many elements.
@@ -125,8 +132,8 @@ impl Stream {
     /// Appends a collective; gives its number and its blocks.
     pub fn push(&mut self, tensor: Box<dyn Tensor>) -> (OpId, Range<u64>) {
         let (id, spec, first_block) = (OpId(self.next_op), tensor.spec(), self.next_block);
-        let encoding =
-            Encoding::new(self.values, self.numbers, &spec).expect("a driver asks first what a protocol can");
+        let encoding = Encoding::of_job(self.values, self.numbers, &spec, &self.operators);
+        let encoding = encoding.expect("a driver asks first what a protocol can");
         let block_elements = match &self.span {
             Some(span) => u64::from(span(&spec)),
             None => u64::from(encoding.block_elements(self.payload_bytes, self.narrow)),
@@ -161,6 +168,20 @@ impl Stream {
     /// The oldest collective.
     pub fn front(&self) -> Option<&Op> {
         self.ops.front()
+    }
+
+    /// Asks for the memory of the oldest collective, where most blocks belong.
+    pub fn prefetch(&self) {
+        if let Some(op) = self.front() {
+            prefetch::whole(op);
+        }
+    }
+
+    /// Asks for the memory of that collective's tensor.
+    pub fn prefetch_tensor(&self) {
+        if let Some(op) = self.front() {
+            prefetch::whole(&*op.tensor);
+        }
     }
 
     /// Takes the oldest collective out.

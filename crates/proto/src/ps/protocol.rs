@@ -28,6 +28,7 @@ pub static PROTOCOL: Protocol = Protocol {
     host: |values, config| Box::new(PsHost::worker(values, config)),
     switch: None,
     resizes: false,
+    replants: false,
     recompute: None,
     shared: None,
     server: Some(|values, config| Box::new(PsHost::server(values, config))),

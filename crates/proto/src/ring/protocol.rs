@@ -28,6 +28,7 @@ pub static PROTOCOL: Protocol = Protocol {
     host: |_, config| Box::new(RingHost::new(config)),
     switch: None,
     resizes: false,
+    replants: false,
     recompute: None,
     shared: None,
     server: None,

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use tributary_numeric::{self as numeric, Combine, DType, ReduceOp};
 
+use super::blocks::Blocks;
 use super::options::INDEX_LEN;
-use super::part::{Data, is_present};
+use super::part::{Data, Part, is_present};
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
@@ -27,9 +28,12 @@ pub fn shape(data: &Data) -> Shape {
     match data {
         Data::Sparse { .. } => Shape::Sparse,
         Data::Dense { .. } => Shape::Dense,
-        Data::Full { .. } => Shape::Full,
+        Data::Full { .. } | Data::Brought => Shape::Full,
     }
 }
+
+/// Reads a block of what a rank brings, as hosts send it.
+pub type ReadBlock<'a> = &'a dyn Fn(Range<usize>, &mut [u8]);
 
 /// How the values of one collective travel.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -107,38 +111,34 @@ impl Codec {
         (before + count * self.value_len(form), before + count * self.wire_value(form))
     }
 
-    /// The lanes of the elements at some places of a part: pairs by number, elements by their distance from its first index.
-    fn lanes<'a>(&self, data: &'a Data, places: &Range<usize>) -> &'a [u8] {
-        let (Data::Sparse { lanes, .. } | Data::Dense { lanes, .. } | Data::Full { lanes }) = data;
-        let first = match data {
-            Data::Full { .. } => {
-                let block = self.capacity(Shape::Full, Form::Host);
-                places.start / block * self.lanes_len(Shape::Full, block)
-            }
-            _ => places.start * self.combine.lane_size,
-        };
-        &lanes[first..][..self.lanes_len(shape(data), places.len())]
-    }
-
-    /// Writes the elements at some places of a part.
-    pub fn write(&self, data: &Data, places: Range<usize>, form: Form, body: &mut [u8]) {
-        let before = match data {
-            Data::Sparse { indices, .. } => {
+    /// Writes the elements at some places of a part: pairs by number, elements by their distance from its first index. Of a part
+    /// that is still in the tensor `brought` reads a block.
+    pub fn write(&self, part: &Part, places: Range<usize>, form: Form, brought: ReadBlock<'_>, body: &mut [u8]) {
+        let size = self.combine.lane_size;
+        let (before, lanes) = match &part.data {
+            Data::Sparse { indices, lanes } => {
                 let slots = body.as_chunks_mut::<INDEX_LEN>().0;
                 slots.iter_mut().zip(&indices[places.clone()]).for_each(|(slot, index)| *slot = index.to_be_bytes());
-                places.len() * INDEX_LEN
+                (places.len() * INDEX_LEN, &lanes[places.start * size..places.end * size])
             }
-            Data::Dense { present, .. } => {
+            Data::Dense { present, lanes } => {
                 let bits = &mut body[..places.len().div_ceil(8)];
                 bits.fill(0);
                 for (at, place) in places.clone().enumerate() {
                     bits[at / 8] |= u8::from(is_present(present, place)) << (at % 8);
                 }
-                bits.len()
+                (bits.len(), &lanes[places.start * size..places.end * size])
             }
-            Data::Full { .. } => 0,
+            Data::Full { lanes } => {
+                let blocks = Blocks::new(self, &part.range);
+                (0, &lanes[blocks.lanes_before(places.start)..blocks.lanes_before(places.end)])
+            }
+            Data::Brought => {
+                let start = part.range.start as usize;
+                return brought(start + places.start..start + places.end, body);
+            }
         };
-        let (lanes, vector) = (self.lanes(data, &places), &mut body[before..]);
+        let vector = &mut body[before..];
         match form {
             Form::Host => (self.combine.load)(lanes, vector),
             Form::Partial => (self.combine.load_partial)(lanes, vector),
@@ -175,9 +175,17 @@ impl Codec {
                 }
                 vector
             }
-            Data::Full { .. } => body,
+            Data::Full { lanes } => {
+                if count != Blocks::new(self, range).count_after(lanes.len()) {
+                    return false;
+                }
+                body
+            }
+            Data::Brought => return false,
         };
-        let (Data::Sparse { lanes, .. } | Data::Dense { lanes, .. } | Data::Full { lanes }) = data;
+        let (Data::Sparse { lanes, .. } | Data::Dense { lanes, .. } | Data::Full { lanes }) = data else {
+            return false;
+        };
         let before = lanes.len();
         lanes.resize(before + self.lanes_len(shape, count), 0);
         match form {
@@ -188,18 +196,13 @@ impl Codec {
     }
 
     /// True if a part that was read has all that it must have.
-    pub fn is_whole(&self, data: &Data, range: &Range<u32>) -> bool {
-        let len = range.len();
-        match data {
+    pub fn is_whole(&self, part: &Part) -> bool {
+        let len = part.range.len();
+        match &part.data {
             Data::Sparse { .. } => true,
             Data::Dense { lanes, .. } => lanes.len() == len * self.combine.lane_size,
-            Data::Full { lanes } => lanes.len() == self.full_len(len),
+            Data::Full { lanes } => lanes.len() == Blocks::new(self, &part.range).lanes_len(),
+            Data::Brought => false,
         }
-    }
-
-    /// Bytes of lanes of so many elements of a dense tensor, block by block.
-    pub fn full_len(&self, elements: usize) -> usize {
-        let block = self.capacity(Shape::Full, Form::Host);
-        elements / block * self.lanes_len(Shape::Full, block) + self.lanes_len(Shape::Full, elements % block)
     }
 }

@@ -1,8 +1,8 @@
-//! A message as it comes: its pieces, until all are there and become parts.
+//! A message as it comes: pieces are read in their order into the parts that they are of, at once where none before them is missing.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use super::blocks::Blocks;
 use super::codec::{Codec, Shape};
 use super::part::{self, Part};
 use super::plan::Plan;
@@ -12,58 +12,126 @@ use crate::contract::drop_reason::DropReason;
 /// The pieces of a message that have come.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Incoming {
+    /// How many there are; 0 before the first has come.
     pieces: u32,
-    bodies: BTreeMap<u32, (Data, Box<[u8]>)>,
+    /// The first piece that has not been read.
+    next: u32,
+    /// Pieces that came before that one.
+    ahead: BTreeMap<u32, (Data, Box<[u8]>)>,
+    /// What has been read, by part.
+    parts: Vec<(u16, Part)>,
+    /// Some piece made no sense: the message never completes.
+    is_senseless: bool,
+    /// The part of which news was told last, and how many bytes of its lanes.
+    told: (usize, Option<usize>),
 }
 
 impl Incoming {
     /// Takes in a piece, whose body is so long on the wire.
-    pub fn take(&mut self, codec: &Codec, data: &Data, body: &[u8], wire_len: usize) -> Result<(), DropReason> {
+    pub fn take(
+        &mut self,
+        codec: &Codec,
+        plan: &Plan,
+        data: &Data,
+        body: &[u8],
+        wire_len: usize,
+    ) -> Result<(), DropReason> {
         let count = usize::from(data.count);
-        if count > codec.capacity(data.shape, data.form) {
+        if count > codec.capacity(data.shape, data.form) || self.pieces != 0 && data.pieces != self.pieces {
             return Err(DropReason::BadField);
         }
         if codec.body_len(data.shape, data.form, count) != (body.len(), wire_len) {
             return Err(DropReason::BadLength);
         }
-        if !self.bodies.is_empty() && data.pieces != self.pieces {
-            return Err(DropReason::BadField);
-        }
         self.pieces = data.pieces;
-        match self.bodies.insert(data.piece, (*data, body.into())) {
-            Some(_) => Err(DropReason::Duplicate),
-            None => Ok(()),
+        if data.piece > self.next {
+            return match self.ahead.insert(data.piece, (*data, body.into())) {
+                Some(_) => Err(DropReason::Duplicate),
+                None => Ok(()),
+            };
         }
+        if data.piece < self.next {
+            return Err(DropReason::Duplicate);
+        }
+        self.read(codec, plan, data, body);
+        while let Some((data, body)) = self.ahead.remove(&self.next) {
+            self.read(codec, plan, &data, &body);
+        }
+        Ok(())
+    }
+
+    /// Appends a piece to its part.
+    fn read(&mut self, codec: &Codec, plan: &Plan, data: &Data, body: &[u8]) {
+        self.next += 1;
+        if self.is_senseless {
+            return;
+        }
+        let is_known = self.parts.last().is_some_and(|(number, _)| *number == data.part);
+        if !is_known && data.part < plan.parts && self.parts.last().is_none_or(|(_, part)| codec.is_whole(part)) {
+            self.parts.push((data.part, empty(codec, plan, data)));
+        }
+        let last = self.parts.last_mut().filter(|(number, _)| *number == data.part);
+        let is_read = last.is_some_and(|(_, part)| {
+            let fits = super::codec::shape(&part.data) == data.shape;
+            fits && codec.read(data.form, data.count.into(), body, &part.range, &mut part.data)
+        });
+        let is_over = self.next == self.pieces;
+        self.is_senseless = !is_read || is_over && self.parts.last().is_some_and(|(_, part)| !codec.is_whole(part));
     }
 
     /// True if no piece is missing.
     pub fn is_complete(&self) -> bool {
-        !self.bodies.is_empty() && self.bodies.len() == self.pieces as usize
+        self.pieces != 0 && self.next == self.pieces && !self.is_senseless
     }
 
-    /// The parts of a complete message; `None` if it makes no sense.
-    pub fn parts(self, codec: &Codec, plan: &Plan) -> Option<Vec<(u16, Arc<Part>)>> {
-        let mut parts: Vec<(u16, Part)> = Vec::new();
-        for (data, body) in self.bodies.into_values() {
-            if parts.last().is_none_or(|(number, _)| *number != data.part) {
-                if data.part >= plan.parts {
-                    return None;
-                }
-                let lanes = Vec::new();
-                let empty = match data.shape {
-                    Shape::Sparse => part::Data::Sparse { indices: Vec::new(), lanes },
-                    Shape::Dense => part::Data::Dense { present: Vec::new(), lanes },
-                    Shape::Full => part::Data::Full { lanes },
-                };
-                parts.push((data.part, Part { range: plan.range(data.part, data.spec.elements), data: empty }));
+    /// The parts of a complete message.
+    pub fn into_parts(self) -> Vec<(u16, Part)> {
+        self.parts
+    }
+
+    /// Bytes of lanes that have come of a part of a dense tensor.
+    pub fn lanes_of(&self, number: u16) -> usize {
+        match self.parts.iter().rev().find(|(of, _)| *of == number).map(|(_, part)| &part.data) {
+            Some(part::Data::Full { lanes }) => lanes.len(),
+            _ => 0,
+        }
+    }
+
+    /// The lanes that have come of a part of a dense tensor, whole blocks.
+    pub fn lanes_mut(&mut self, number: u16) -> Option<&mut [u8]> {
+        let (_, part) = self.parts.iter_mut().find(|(of, _)| *of == number)?;
+        if let part::Data::Full { lanes } = &mut part.data { Some(lanes) } else { None }
+    }
+
+    /// The next lanes of a dense tensor that have come since this was called last, with their part and where they begin in it. Of
+    /// each part something is told, if only that it has no lanes.
+    pub fn news(&mut self) -> Option<(u16, &Part, usize, &[u8])> {
+        loop {
+            let (at, told) = self.told;
+            let (number, part) = self.parts.get(at)?;
+            let part::Data::Full { lanes } = &part.data else { return None };
+            if told.is_none_or(|told| told < lanes.len()) {
+                self.told = (at, Some(lanes.len()));
+                let before = told.unwrap_or(0);
+                return Some((*number, part, before, &lanes[before..]));
             }
-            let (_, part) = parts.last_mut()?;
-            let fits = super::codec::shape(&part.data) == data.shape;
-            if !fits || !codec.read(data.form, data.count.into(), &body, &part.range, &mut part.data) {
+            if at + 1 == self.parts.len() {
                 return None;
             }
+            self.told = (at + 1, None);
         }
-        let whole = parts.iter().all(|(_, part)| codec.is_whole(&part.data, &part.range));
-        whole.then(|| parts.into_iter().map(|(number, part)| (number, Arc::new(part))).collect())
     }
+}
+
+/// The part that a piece is the first of.
+fn empty(codec: &Codec, plan: &Plan, data: &Data) -> Part {
+    let range = plan.range(data.part, data.spec.elements);
+    let lanes = Vec::new();
+    let data = match data.shape {
+        Shape::Sparse => part::Data::Sparse { indices: Vec::new(), lanes },
+        Shape::Dense => part::Data::Dense { present: Vec::new(), lanes },
+        // All at once: it does not move while it grows.
+        Shape::Full => part::Data::Full { lanes: Vec::with_capacity(Blocks::new(codec, &range).lanes_len()) },
+    };
+    Part { range, data }
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::codec::{Codec, shape};
+use super::codec::{Codec, ReadBlock, shape};
 use super::part::{Data, Part};
 use super::wire;
 use crate::contract::tensor::Spec;
@@ -53,7 +53,7 @@ pub struct Envelope {
 fn places(part: &Part) -> usize {
     match &part.data {
         Data::Sparse { indices, .. } => indices.len(),
-        Data::Dense { .. } | Data::Full { .. } => part.range.len(),
+        Data::Dense { .. } | Data::Full { .. } | Data::Brought => part.range.len(),
     }
 }
 
@@ -73,6 +73,11 @@ impl Message {
         Message { op, until, spec, label, form, codec, parts, pieces }
     }
 
+    /// Its elements are still in the tensor.
+    pub fn is_brought(&self) -> bool {
+        self.parts.iter().any(|(_, part, _)| part.data == Data::Brought)
+    }
+
     /// Its pieces.
     pub fn pieces(&self) -> u32 {
         self.pieces
@@ -87,12 +92,12 @@ impl Message {
     }
 
     /// Writes a piece behind the common header, but for its place in the link; gives the header, and the packet's bytes in the
-    /// buffer and on the wire.
-    pub fn write(&self, piece: u32, buf: &mut [u8]) -> (wire::Data, usize, usize) {
+    /// buffer and on the wire. `brought` reads what is still in the tensor.
+    pub fn write(&self, piece: u32, brought: ReadBlock<'_>, buf: &mut [u8]) -> (wire::Data, usize, usize) {
         let (number, part, places) = self.part(piece);
         let (shape, count) = (shape(&part.data), places.len());
         let (len, wire_len) = self.codec.body_len(shape, self.form, count);
-        self.codec.write(&part.data, places, self.form, &mut buf[wire::DATA_LEN..][..len]);
+        self.codec.write(part, places, self.form, brought, &mut buf[wire::DATA_LEN..][..len]);
         let header = wire::Data {
             spec: self.spec,
             seq: 0,

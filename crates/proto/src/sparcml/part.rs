@@ -6,8 +6,6 @@ use std::ops::Range;
 
 use tributary_numeric::Combine;
 
-use crate::contract::values::FINGERPRINT_LEN;
-
 /// What is held of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
@@ -40,6 +38,8 @@ pub enum Data {
         /// The lanes.
         lanes: Vec<u8>,
     },
+    /// What the rank brings of a dense tensor, and is still there.
+    Brought,
 }
 
 /// True if an element of a dense part means something.
@@ -53,7 +53,7 @@ impl Part {
         match &self.data {
             Data::Sparse { indices, .. } => indices.len(),
             Data::Dense { present, .. } => present.iter().map(|word| word.count_ones() as usize).sum(),
-            Data::Full { .. } => self.range.len(),
+            Data::Full { .. } | Data::Brought => self.range.len(),
         }
     }
 
@@ -70,7 +70,7 @@ impl Part {
         Part { range: self.range, data: Data::Dense { present, lanes: dense } }
     }
 
-    /// What both hold; `None` of parts that are not alike, as those of dense and of sparse tensors.
+    /// What both hold; `None` of parts that are not of sparse tensors, or not of the same indices.
     pub fn combined(self, other: &Part, combine: &Combine) -> Option<Part> {
         if self.range != other.range {
             return None;
@@ -93,12 +93,6 @@ impl Part {
             (Data::Dense { mut present, mut lanes }, Data::Dense { present: more, lanes: theirs }) => {
                 dense((&mut present, &mut lanes), (more, theirs), combine);
                 Data::Dense { present, lanes }
-            }
-            (Data::Full { mut lanes }, Data::Full { lanes: theirs }) if lanes.len() == theirs.len() => {
-                // Fingerprints are merged one by one, and elements of any number at once.
-                let step = if combine.lane_size == FINGERPRINT_LEN { FINGERPRINT_LEN } else { lanes.len().max(1) };
-                lanes.chunks_mut(step).zip(theirs.chunks(step)).for_each(|(sum, more)| (combine.merge)(sum, more));
-                Data::Full { lanes }
             }
             _ => return None,
         };
@@ -126,8 +120,9 @@ impl Part {
 
     /// Does what whoever has all ranks' contributions does once.
     pub fn finish(&mut self, combine: &Combine, world: u16) {
-        let (Data::Sparse { lanes, .. } | Data::Dense { lanes, .. } | Data::Full { lanes }) = &mut self.data;
-        (combine.finish)(lanes, world);
+        if let Data::Sparse { lanes, .. } | Data::Dense { lanes, .. } | Data::Full { lanes } = &mut self.data {
+            (combine.finish)(lanes, world);
+        }
     }
 }
 

@@ -45,6 +45,13 @@ pub struct Step {
     pub completes: bool,
 }
 
+impl Step {
+    /// What the rank holds after it are sums of all ranks, made here.
+    pub fn is_result(&self) -> bool {
+        self.completes || self.merge == Merge::Own
+    }
+}
+
 /// What a rank does in one collective.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {

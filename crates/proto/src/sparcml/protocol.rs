@@ -24,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     host: |values, config| Box::new(SparcmlHost::new(values, config)),
     switch: None,
     resizes: false,
+    replants: false,
     recompute: None,
     shared: None,
     server: None,

@@ -1,9 +1,13 @@
 //! One collective on one rank: what it holds of which part, which step it is in, and when it is complete.
 
+mod merging;
+
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::codec::{Codec, Shape};
+use super::blocks::Blocks;
+use super::codec::Codec;
 use super::incoming::Incoming;
 use super::message::{Envelope, Message};
 use super::options::{Algorithm, Choices};
@@ -54,6 +58,27 @@ pub struct Running {
     /// What is held: what ranks have brought, or finished, or partial.
     form: Form,
     incoming: BTreeMap<(Rank, u8), Incoming>,
+    /// Messages of the step that are not complete, once its own were made.
+    missing: usize,
+    /// Of a dense tensor: the lanes of the step's sum, as far as all ranks have come, ...
+    sum: Vec<u8>,
+    /// ... and how many ranks have come no further; 0 if nobody has counted.
+    behind: usize,
+    /// Ranks that have all that this one brings to their parts, and were not told of yet.
+    served: Vec<Rank>,
+}
+
+/// A rank that brings nothing brings zeros.
+fn read(tensor: &dyn Tensor, me: Rank, block: Range<usize>, vector: &mut [u8]) {
+    match tensor.spec().primitive.brings(me) {
+        true => tensor.read_input(block, vector),
+        false => vector.fill(0),
+    }
+}
+
+/// The lanes at these bytes of a part, of what a rank brings.
+fn brought(blocks: &Blocks<'_>, lanes: &Range<usize>, tensor: &dyn Tensor, me: Rank) -> Vec<u8> {
+    blocks.brought(lanes, tensor, |block, vector| read(tensor, me, block, vector))
 }
 
 impl Running {
@@ -82,14 +107,28 @@ impl Running {
             held: BTreeMap::new(),
             form: Form::Host,
             incoming: BTreeMap::new(),
+            missing: 0,
+            sum: Vec::new(),
+            behind: 0,
+            served: Vec::new(),
         }
     }
 
-    /// Reads what the rank brings, and begins.
+    /// Reads what the rank brings, and begins. A large dense tensor is read block by block when it is sent: whoever has a part's
+    /// result has had everybody's contribution to it, so that none is read after it was overwritten.
     pub fn start(&mut self) -> Vec<Outgoing> {
         self.is_started = true;
         for number in 0..self.plan.parts {
-            let part = if self.is_sparse { self.read_sparse(number) } else { self.read_dense(number) };
+            let range = self.plan.range(number, self.spec.elements);
+            let part = match self.is_sparse {
+                true => self.read_sparse(range),
+                false if self.plan.parts > 1 => Part { range, data: part::Data::Brought },
+                false => {
+                    let blocks = Blocks::new(&self.codec, &range);
+                    let lanes = brought(&blocks, &(0..blocks.lanes_len()), &*self.tensor, self.me);
+                    Part { range, data: part::Data::Full { lanes } }
+                }
+            };
             self.held.insert(number, Arc::new(part));
         }
         self.advance()
@@ -105,8 +144,13 @@ impl Running {
             };
             if !std::mem::replace(&mut self.is_sent, true) {
                 outgoing.extend(step.sends.iter().map(|&(to, what)| (to, self.message(step.label, what))));
+                self.missing = self.awaited().count();
+                self.behind = 0;
             }
-            if self.awaited().next().is_some() || !self.merge_step() {
+            if self.behind == 0 && !self.is_sparse {
+                self.sum_blocks();
+            }
+            if self.missing > 0 || !self.merge_step() {
                 break;
             }
             self.at += 1;
@@ -118,10 +162,37 @@ impl Running {
     /// Takes in a piece of a message, whose body is so long on the wire.
     pub fn take(&mut self, from: Rank, data: &Data, body: &[u8], wire_len: usize) -> Result<(), DropReason> {
         let most = u64::from(self.spec.elements) + u64::from(self.plan.parts);
-        if self.plan.step_of(from, data.label).is_none() || u64::from(data.pieces) > most {
-            return Err(DropReason::BadField);
+        let step = self.plan.step_of(from, data.label);
+        let step = step.filter(|_| u64::from(data.pieces) <= most).ok_or(DropReason::BadField)?;
+        let incoming = self.incoming.entry((from, data.label)).or_default();
+        let before = incoming.lanes_of(data.part);
+        incoming.take(&self.codec, &self.plan, data, body, wire_len)?;
+        if self.is_sent && self.plan.steps.get(self.at).is_some_and(|at| at.label == data.label) {
+            self.missing -= usize::from(incoming.is_complete());
+            let has_passed = before <= self.sum.len() && self.sum.len() < incoming.lanes_of(data.part);
+            self.behind -= usize::from(has_passed && self.behind > 0);
         }
-        self.incoming.entry((from, data.label)).or_default().take(&self.codec, data, body, wire_len)
+        while step.merge == Merge::Gather
+            && let Some((number, part, start, lanes)) = incoming.news()
+        {
+            if self.spec.primitive.gets(self.me) {
+                Blocks::new(&self.codec, &part.range).write(start, lanes, &mut *self.tensor);
+            }
+            if start == 0 {
+                self.served.push(Rank(number));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ranks that have all that this one brings to their parts.
+    pub fn take_served(&mut self) -> Vec<Rank> {
+        std::mem::take(&mut self.served)
+    }
+
+    /// Reads a block of what this rank brings to a dense tensor.
+    pub fn read(&self, block: Range<usize>, vector: &mut [u8]) {
+        read(&*self.tensor, self.me, block, vector);
     }
 
     /// The ranks whose messages of the current step have not come.
@@ -150,72 +221,6 @@ impl Running {
         Arc::new(Message::new(envelope, label, self.form, parts))
     }
 
-    /// Brings what has come in this step to what is held; false if some of it makes no sense, so that it never completes.
-    fn merge_step(&mut self) -> bool {
-        let step = &self.plan.steps[self.at];
-        let (label, merge, completes) = (step.label, step.merge, step.completes);
-        let mut come = Vec::new();
-        for &from in &step.from {
-            let message = self.incoming.remove(&(from, label)).unwrap_or_default();
-            let Some(parts) = message.parts(&self.codec, &self.plan) else { return false };
-            come.push((from, parts));
-        }
-        match merge {
-            Merge::Gather => self.held.extend(come.into_iter().flat_map(|(_, parts)| parts)),
-            Merge::Combine => {
-                for (_, parts) in come {
-                    self.form = Form::Partial;
-                    for (number, theirs) in parts {
-                        let Some(mine) = self.held.remove(&number) else { return false };
-                        let Some(sum) = self.combined(mine, &theirs) else { return false };
-                        self.held.insert(number, Arc::new(sum));
-                    }
-                }
-            }
-            Merge::Own => {
-                let Some(sum) = self.own_part(come) else { return false };
-                self.held = BTreeMap::from([(self.me.0, Arc::new(sum))]);
-            }
-        }
-        if completes || merge == Merge::Own {
-            self.finish();
-        }
-        true
-    }
-
-    fn combined(&self, mine: Arc<Part>, theirs: &Part) -> Option<Part> {
-        let sum = Arc::unwrap_or_clone(mine).combined(theirs, self.codec.combine)?;
-        let is_shorter_dense = self.is_sparse && self.codec.is_shorter_dense(sum.count(), sum.range.len());
-        Some(if is_shorter_dense { sum.densified(self.codec.combine) } else { sum })
-    }
-
-    /// The sum of this rank's part: neighbours in rank first, then theirs, so that pairs are copied a few times and not once a
-    /// rank.
-    fn own_part(&mut self, come: Vec<(Rank, Parts)>) -> Option<Part> {
-        let mut parts = BTreeMap::from([(self.me, self.held.remove(&self.me.0)?)]);
-        for (from, theirs) in come {
-            let [(number, part)] = <[_; 1]>::try_from(theirs).ok()?;
-            if number != self.me.0 {
-                return None;
-            }
-            parts.insert(from, part);
-        }
-        let mut parts: Vec<Arc<Part>> = parts.into_values().collect();
-        while parts.len() > 1 {
-            let mut sums = Vec::with_capacity(parts.len().div_ceil(2));
-            let mut rest = parts.into_iter();
-            while let Some(first) = rest.next() {
-                sums.push(match rest.next() {
-                    Some(second) => Arc::new(self.combined(first, &second)?),
-                    None => first,
-                });
-            }
-            parts = sums;
-        }
-        let sum = Arc::unwrap_or_clone(parts.pop()?);
-        Some(if self.gathers_dense { sum.densified(self.codec.combine) } else { sum })
-    }
-
     /// What is held are the sums of all ranks.
     fn finish(&mut self) {
         for part in self.held.values_mut() {
@@ -224,7 +229,7 @@ impl Running {
         self.form = Form::Host;
     }
 
-    /// Writes the result; where parts are missing, the collective never completes.
+    /// Writes the result, where it is not written yet; where parts are missing, the collective never completes.
     fn complete(&mut self) {
         if self.world == 1 {
             self.finish();
@@ -232,21 +237,24 @@ impl Running {
         if self.held.len() != usize::from(self.plan.parts) {
             return;
         }
-        for part in std::mem::take(&mut self.held).into_values().filter(|part| !part.range.is_empty()) {
-            if self.is_sparse {
-                self.write_sparse(&part);
-            } else if self.spec.primitive.gets(self.me) {
-                self.write_dense(&part);
+        for part in std::mem::take(&mut self.held).into_values() {
+            match &part.data {
+                // One that sums with nobody has not written yet.
+                part::Data::Full { lanes } if self.world == 1 && self.spec.primitive.gets(self.me) => {
+                    Blocks::new(&self.codec, &part.range).write(0, lanes, &mut *self.tensor);
+                }
+                part::Data::Full { .. } | part::Data::Brought => {}
+                part::Data::Sparse { .. } | part::Data::Dense { .. } if part.range.is_empty() => {}
+                part::Data::Sparse { .. } | part::Data::Dense { .. } => self.write_sparse(&part),
             }
         }
         self.is_complete = true;
     }
 
-    fn read_sparse(&self, number: u16) -> Part {
-        let range = self.plan.range(number, self.spec.elements);
+    fn read_sparse(&self, range: Range<u32>) -> Part {
         let tensor = self.tensor.sparse().expect("the job's tensors are sparse");
         let places = tensor.places(range.clone());
-        let indices: Vec<u32> = places.clone().map(|place| tensor.index(place)).collect();
+        let indices = tensor.indices()[places.clone()].to_vec();
         let combine = self.codec.combine;
         let mut values = vec![0; indices.len() * combine.wire_size];
         tensor.read_values(places, &mut values);
@@ -255,32 +263,6 @@ impl Running {
         let is_shorter_dense = self.codec.is_shorter_dense(indices.len(), range.len());
         let part = Part { range, data: part::Data::Sparse { indices, lanes } };
         if is_shorter_dense { part.densified(combine) } else { part }
-    }
-
-    /// A rank that brings nothing brings zeros.
-    fn read_dense(&self, number: u16) -> Part {
-        let range = self.plan.range(number, self.spec.elements);
-        let mut lanes = vec![0; self.codec.full_len(range.len())];
-        let mut rest = lanes.as_mut_slice();
-        let mut vector = Vec::new();
-        for block in self.blocks(&range) {
-            vector.clear();
-            vector.resize(self.tensor.native_len(block.len()), 0);
-            if self.spec.primitive.brings(self.me) {
-                self.tensor.read_input(block.clone(), &mut vector);
-            }
-            let (lane, after) = rest.split_at_mut(self.codec.lanes_len(Shape::Full, block.len()));
-            (self.codec.combine.store)(lane, &vector);
-            rest = after;
-        }
-        Part { range, data: part::Data::Full { lanes } }
-    }
-
-    /// The blocks of a part of a dense tensor.
-    fn blocks(&self, range: &std::ops::Range<u32>) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
-        let (start, end) = (range.start as usize, range.end as usize);
-        let block = self.codec.capacity(Shape::Full, Form::Host);
-        (start..end).step_by(block).map(move |first| first..(first + block).min(end))
     }
 
     fn write_sparse(&mut self, part: &Part) {
@@ -303,21 +285,7 @@ impl Running {
                     there().flat_map(|at| &all[at * combine.wire_size..][..combine.wire_size]).copied().collect();
                 tensor.write_block(part.range.clone(), &indices, &values);
             }
-            part::Data::Full { .. } => unreachable!("a sparse tensor's part has indices"),
-        }
-    }
-
-    fn write_dense(&mut self, part: &Part) {
-        let part::Data::Full { lanes } = &part.data else { return };
-        let mut rest = lanes.as_slice();
-        let mut vector = Vec::new();
-        for block in self.blocks(&part.range) {
-            let (lane, after) = rest.split_at(self.codec.lanes_len(Shape::Full, block.len()));
-            vector.clear();
-            vector.resize(self.tensor.native_len(block.len()), 0);
-            (self.codec.combine.load)(lane, &mut vector);
-            self.tensor.write(block, &vector);
-            rest = after;
+            part::Data::Full { .. } | part::Data::Brought => unreachable!("a sparse tensor's part has indices"),
         }
     }
 }

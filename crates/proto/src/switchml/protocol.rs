@@ -29,6 +29,7 @@ pub static PROTOCOL: Protocol = Protocol {
     host: |values, config| Box::new(SwitchMlHost::new(values, config)),
     switch: Some(|values, config| Box::new(SwitchMl::new(values, config))),
     resizes: false,
+    replants: false,
     recompute: None,
     shared: None,
     server: None,

@@ -7,6 +7,8 @@
 //! 2^-128 for weights that know nothing of those numbers. A contribution to another block, collective or scale has another `h`.
 //! A broadcast's result is its root's contribution alone, and zeros are what others bring.
 
+mod partial;
+
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 
 use tributary_numeric::{BlockExponent, Scale};
 
+use self::partial::Part;
 use super::ledger::Ledger;
 use crate::contract::ids::Rank;
 use crate::contract::tensor::{Primitive, Spec, Tensor};
@@ -135,6 +138,8 @@ pub struct FingerprintTensor {
     /// Words that are neither proven nor those of a [`Run`], by the start of their range.
     kept: BTreeMap<usize, Words>,
     faulty: Vec<(Range<usize>, u64)>,
+    /// Sums may lack ranks.
+    part: Option<Part>,
 }
 
 impl FingerprintTensor {
@@ -158,6 +163,7 @@ impl FingerprintTensor {
             states: Ledger::new(spec.elements as usize, State::Verified),
             kept: BTreeMap::new(),
             faulty: Vec::new(),
+            part: None,
         }
     }
 
@@ -175,7 +181,7 @@ impl FingerprintTensor {
 
     /// What this rank contributes to a block.
     fn own_words(&self, factors: [u64; 2]) -> Words {
-        words(self.own, 1, factors)
+        if self.part.is_some() { self.marked_words(factors) } else { words(self.own, 1, factors) }
     }
 
     /// The result: the sum over all who bring something.
@@ -223,7 +229,7 @@ impl FingerprintTensor {
 /// What was written; who wrote it, and to which collective, never changes.
 impl Hash for FingerprintTensor {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.seed, self.rank, &self.states, &self.kept, &self.faulty).hash(state);
+        (self.seed, self.rank, &self.states, &self.kept, &self.faulty, self.part).hash(state);
     }
 }
 
@@ -315,6 +321,11 @@ impl Tensor for FingerprintTensor {
         }
         let right = words == self.all_words(factors(self.block_hash(&block), None));
         self.finish(block, words, right);
+    }
+    fn write_partial(&mut self, block: Range<usize>, contributors: u16, bytes: &[u8]) {
+        if !block.is_empty() {
+            self.take_part(block, contributors, bytes);
+        }
     }
     /// The switch's scale is in the sum, as the hosts' is in one of fixed point.
     fn write_scaled(&mut self, block: Range<usize>, scale: Scale, bytes: &[u8]) {

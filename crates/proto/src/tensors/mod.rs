@@ -1,6 +1,7 @@
 //! The tensors that drivers hand to machines: real elements in memory, dense or sparse, or
-//! fingerprints that stand for either.
+//! fingerprints that stand for either, or real elements of which it is known what must become of them.
 
+mod checked;
 mod coverage;
 mod elements;
 mod fingerprint;
@@ -8,6 +9,7 @@ mod ledger;
 mod sparse;
 mod sparse_fingerprint;
 
+pub use checked::CheckedBytes;
 pub use elements::{ElementTensor, InPlaceStorage, Operands, Storage, VecStorage};
 pub use fingerprint::{FingerprintTensor, Roster, Verification};
 pub use sparse::{SparseElements, SparseError, SparseResult};

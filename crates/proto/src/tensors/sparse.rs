@@ -130,12 +130,8 @@ impl<T: Element> SparseElements<T> {
 }
 
 impl<T: Element> SparseTensor for SparseElements<T> {
-    fn places(&self, indices: Range<u32>) -> Range<usize> {
-        let at = |bound: u32| self.indices.partition_point(|&index| index < bound);
-        at(indices.start)..at(indices.end)
-    }
-    fn index(&self, place: usize) -> u32 {
-        self.indices[place]
+    fn indices(&self) -> &[u32] {
+        &self.indices
     }
     fn read_values(&self, places: Range<usize>, values: &mut [u8]) {
         codec::write_native(&self.values[places], values);

@@ -10,7 +10,7 @@ use tributary_proto::contract::config::{
 };
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
-use tributary_proto::contract::ids::{JobId, NodeId, PortId, Rank};
+use tributary_proto::contract::ids::{JobId, NodeId, PortId, Rank, ServerId};
 use tributary_proto::contract::metric::named;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
@@ -36,6 +36,8 @@ enum Event {
 pub struct Choice<'a> {
     pub protocol: &'static Protocol,
     pub slots: u16,
+    /// The last ones of the hosts are servers, and bring nothing.
+    pub servers: u16,
     pub job: &'a [(&'a str, &'a str)],
     pub switch: &'a [(&'a str, &'a str)],
 }
@@ -43,7 +45,7 @@ pub struct Choice<'a> {
 impl Choice<'_> {
     /// A window of 16 blocks, and what people get who choose nothing.
     pub fn of(protocol: &'static Protocol) -> Choice<'static> {
-        Choice { protocol, slots: 16, job: &[], switch: &[] }
+        Choice { protocol, slots: 16, servers: 0, job: &[], switch: &[] }
     }
 }
 
@@ -107,12 +109,17 @@ impl Fabric {
 
     fn new(cables: Vec<Vec<NodeId>>, hosts: u32, choice: &Choice<'_>) -> Fabric {
         let plan = plan(&cables, hosts);
-        let job = job(choice.protocol, hosts as u16, choice.slots, choice.job);
+        let world = hosts as u16 - choice.servers;
+        let job = job(choice.protocol, world, choice.slots, choice.job);
         let machine = |rank: u16| {
             let (rank, job, fabric) = (Rank(rank), job.clone(), plan.clone());
             let trees = WorkerPlace::of_rank(rank);
-            let config = HostConfig { job, rank, trees, serves: None, timers: timers(), fabric };
-            choice.protocol.host(Values::Elements, &config)
+            let serves = rank.0.checked_sub(world).map(ServerId);
+            let config = HostConfig { job, rank, trees, serves, timers: timers(), fabric };
+            match serves {
+                Some(_) => choice.protocol.server_machine().expect("jobs can have servers")(Values::Elements, &config),
+                None => choice.protocol.host(Values::Elements, &config),
+            }
         };
         let nodes = cables.len();
         let mut fabric = Fabric {

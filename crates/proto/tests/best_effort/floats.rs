@@ -2,10 +2,11 @@
 
 use tributary_numeric::{BlockExponent, ReduceOp};
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::metric::{Metric, MetricValue};
 use tributary_proto::contract::time::Span;
 use tributary_proto::parts::best_effort::wire::{Flags, Kind};
 
-use crate::fabric::{Choice, Fabric, bad_cables};
+use crate::fabric::{Choice, Fabric, Fate, bad_cables};
 use crate::setup::{acknowledging, at_us, collective, family, output};
 
 const PATIENCE: Span = Span::from_millis(5);
@@ -170,4 +171,27 @@ fn a_leader_with_floats_leads() {
         assert!(ahead(rank) > 40, "{} blocks, with vectors, beyond the last result", ahead(rank));
     }
     assert!(fabric.now > at_us(40));
+}
+
+/// Each gradient is marked, so that CWD is small: what has arrived beyond the last result (p_l) is more than CWD has room for.
+#[test]
+fn a_leader_with_floats_is_further_ahead_than_its_first_window_has_room_for() {
+    let choice = Choice { slots: 64, ..Choice::of(acknowledging()) };
+    let mut fabric = Fabric::star(4, &choice);
+    fabric.fate = Box::new(|sent| if sent.kind == Kind::Gradient { Fate::IsMarked } else { Fate::Arrives });
+    let input = |rank: usize| (0..8 * 200).map(|i| value(rank, i, 1.0)).collect::<Vec<f32>>();
+    (0..4).for_each(|rank| fabric.submit(rank, collective(input(rank), ReduceOp::Sum)));
+    fabric.run(PATIENCE);
+    fabric.events.iter_mut().for_each(|events| drop(output::<f32>(events)));
+    (0..3).for_each(|rank| fabric.submit(rank, collective(input(rank), ReduceOp::Sum)));
+    fabric.run_until(fabric.now + Span::from_micros(100));
+    for rank in 0..3 {
+        let metrics: Vec<Metric> = fabric.hosts[rank].metrics();
+        let of = |name: &str| match metrics.iter().find(|metric| metric.name == name).expect("a figure").value {
+            MetricValue::Gauge(value) => value,
+            MetricValue::Counter(value) => value as f64,
+        };
+        let (leads, window) = (of("leads_blocks"), of("window_packets"));
+        assert!(leads > 2.0 * window && window >= 2.0, "rank {rank}: p_l {leads}, CWD {window}");
+    }
 }

@@ -140,7 +140,8 @@ fn questions_do_not_take_the_room_of_what_is_sent_again() {
 /// Fourteen packets of a window of sixteen blocks are lost, which halves it: no more than that are sent again at once.
 #[test]
 fn what_is_sent_again_keeps_to_the_window() {
-    let choice = Choice { slots: 64, job: &[("initial_window", "16")], ..Choice::of(clocked_by_results()) };
+    let choice =
+        Choice { slots: 64, job: &[("initial_window", "16"), ("increase", "1")], ..Choice::of(clocked_by_results()) };
     let mut fabric = Fabric::star(8, &choice);
     fabric.fate = Box::new(|sent: &Sent| {
         let is_first = sent.kind == Kind::Gradient && !sent.header.flags.has(Flags::RESEND);

@@ -3,6 +3,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod apart;
 mod cables;
 mod exchanges;
 mod fabric;

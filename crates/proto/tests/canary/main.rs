@@ -3,6 +3,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod adaptive;
 mod broadcast;
 mod fabric;
 mod faults;

@@ -49,7 +49,7 @@ fn every_kind() {
     packets.push(("REPORT: rank 1 of 2 is missing", notice(&mut switch)));
 
     let mut odd = updates[1].clone();
-    odd[21] = ReduceOp::Max as u8;
+    odd[21] = ReduceOp::Max.code();
     processed(&mut switch, 1, &odd);
     packets.push(("MISMATCH: rank 0 brings the least of 3 f64, rank 1 the greatest", notice(&mut switch)));
 

@@ -6,6 +6,7 @@ mod harness;
 
 mod broadcasts;
 mod golden;
+mod own;
 mod ranks;
 mod reproducible;
 mod setup;
@@ -13,3 +14,4 @@ mod sparse;
 mod stagger;
 mod strangers;
 mod sums;
+mod work;

@@ -94,13 +94,50 @@ fn each_design_sums_each_contribution_once_in_levels() {
     }
 }
 
-/// 1,000,007 elements are summed in the design that auto takes for 4 MB: one buffer.
+/// Every operator that a type takes over 32 ranks of one switch, of no elements and of one more than fills a packet.
+fn thirty_two_ranks<T: Element>(make: impl Fn(f32) -> T) {
+    for op in ReduceOp::ALL.into_iter().filter(|&op| op.takes(T::DTYPE)) {
+        for elements in [0, 65] {
+            let inputs = inputs(32, elements, &make);
+            let job = job(32, 4, 64, &[("design", "tree")]);
+            let sum = reduce(&mut star(1, lossy(), &job), &inputs, op);
+            assert!(sum == expected(&inputs, op, &SumTree::star(32)), "{op} of {elements} {}", T::DTYPE);
+        }
+    }
+}
+
+/// 1,000,007 elements are summed in the design that auto takes for 4 MB: one buffer. Small numbers, so that sums are exact in any order.
+fn a_million_and_seven<T: Element>(op: ReduceOp, make: impl Fn(f32) -> T) {
+    let inputs = whole(3, 1_000_007, make);
+    let sum = reduce(&mut star(1, LinkConfig::default(), &job(3, 64, 358, &[])), &inputs, op);
+    assert!(sum == expected(&inputs, op, &SumTree::star(3)), "{op} of {}", T::DTYPE);
+}
+
 #[test]
-fn a_million_and_seven_elements() {
-    let job = job(3, 64, 358, &[]);
-    let integers = whole(3, 1_000_007, |value| value as i32);
-    let sum = reduce(&mut star(1, LinkConfig::default(), &job), &integers, ReduceOp::Avg);
-    assert!(sum == expected(&integers, ReduceOp::Avg, &SumTree::star(3)));
+fn every_type_and_operator_over_thirty_two_ranks() {
+    thirty_two_ranks(|value| value);
+    thirty_two_ranks(f64::from);
+    thirty_two_ranks(f16::from_f32);
+    thirty_two_ranks(bf16::from_f32);
+    thirty_two_ranks(|value| value as i8);
+    thirty_two_ranks(|value| value as u8);
+    thirty_two_ranks(|value| value as i16);
+    thirty_two_ranks(|value| value as i32);
+    thirty_two_ranks(|value| (value as i64).wrapping_mul(0x1_0000_0001));
+}
+
+/// Each type with another operator: each operator is there, and small sums above have every pair.
+#[test]
+fn a_million_and_seven_elements_of_every_type() {
+    a_million_and_seven(ReduceOp::Sum, |value| value);
+    a_million_and_seven(ReduceOp::Avg, f64::from);
+    a_million_and_seven(ReduceOp::Min, f16::from_f32);
+    a_million_and_seven(ReduceOp::Max, bf16::from_f32);
+    a_million_and_seven(ReduceOp::Prod, |value| value as i8);
+    a_million_and_seven(ReduceOp::Band, |value| value as u8);
+    a_million_and_seven(ReduceOp::Bor, |value| value as i16);
+    a_million_and_seven(ReduceOp::Avg, |value| value as i32);
+    a_million_and_seven(ReduceOp::Bxor, |value| value as i64);
 }
 
 #[test]

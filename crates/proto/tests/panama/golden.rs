@@ -1,16 +1,22 @@
 //! The bytes of every kind of packet, as the machines write them, and the trace of figure 6a that another implementation of
 //! the accelerator can be held to.
 
-use tributary_proto::contract::host::Host;
+use tributary_numeric::ReduceOp;
+use tributary_proto::contract::config::{Below, JobConfig};
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{GroupId, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet};
 use tributary_proto::contract::switch::{Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
-use tributary_proto::panama::PROTOCOL;
 use tributary_proto::panama::wire::Kind;
+use tributary_proto::panama::{PROTOCOL, Panama};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::harness::golden::{self, check, f32s, job, notice, sent};
+use crate::harness::reduction;
+use crate::setup::options;
 
 fn host(rank: u16) -> Box<dyn Host> {
     golden::host(&PROTOCOL, rank, Default::default())
@@ -88,6 +94,48 @@ fn every_kind() {
     packets.push(("FINASK: is anything before VID 0 needed?", of_kind(Kind::FinAsk, &passed)));
     packets.push(("FINDONE: nothing before VID 0 is needed by anybody", of_kind(Kind::FinDone, &passed)));
     check("panama", &packets);
+}
+
+/// Where averages may lack ranks, an epoch begins before the first sum, and says what results there are.
+#[test]
+fn every_kind_that_is_other_where_averages_may_lack_ranks() {
+    let job = JobConfig { options: options(&[("partial", "1/2")]), ..job(&PROTOCOL) };
+    let mut hosts = [0, 1].map(|rank| reduction::host(&job, rank, rank));
+    let config = reduction::switch_config(&job, 0, &Below::workers(2), None);
+    let mut switch: Box<dyn Switch> = Box::new(Panama::new(Values::Elements, &config));
+    let mut packets = Vec::new();
+    for (rank, host) in hosts.iter_mut().enumerate() {
+        let tensor = ElementTensor::new(InPlaceStorage::new(vec![1.0 + rank as f32, 4.0]), ReduceOp::Avg);
+        host.submit(Time::ZERO, Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
+        let early = sent(host, Time::ZERO);
+        let (verdict, _) = processed(&mut switch, rank as u16, &early);
+        assert_eq!(verdict, Verdict::Drop(DropReason::StaleEpoch));
+        hear(host, &notice(&mut switch));
+    }
+    begin(&mut switch, &mut hosts, &mut packets);
+    let (verdict, result) = processed(&mut switch, 1, &sent(&mut hosts[1], Time::ZERO));
+    assert_eq!(verdict, Verdict::Group(GroupId(0)), "rank 0 is not waited for");
+    packets.push(("RESULT: an average of rank 1 alone", result.clone()));
+    hear(&mut hosts[1], &result);
+    let gone = of_kind(Kind::Gone, &packets[0].1);
+    processed(&mut switch, 0, &gone);
+    let sync = notice(&mut switch);
+    hosts.iter_mut().for_each(|host| hear(host, &sync));
+    begin(&mut switch, &mut hosts, &mut packets);
+    packets.push(("KNOWN: rank 1 has the result of VID 0", sent(&mut hosts[1], Time::ZERO)));
+    check("panama_partial", &packets);
+}
+
+/// All ranks say what they lack, and what results they have; the epoch begins.
+fn begin(switch: &mut Box<dyn Switch>, hosts: &mut [Box<dyn Host>; 2], packets: &mut Vec<(&str, Vec<u8>)>) {
+    for (rank, host) in hosts.iter_mut().enumerate() {
+        let base = sent(host, Time::ZERO);
+        processed(switch, rank as u16, &base);
+        packets.push(("BASE: what the rank lacks, and behind which VIDs it has no result", base));
+    }
+    let rewind = notice(switch);
+    hosts.iter_mut().for_each(|host| hear(host, &rewind));
+    packets.push(("REWIND: where the epoch begins, and behind which VIDs nobody has a result", rewind));
 }
 
 /// Four ports, all of the bitmap, VID 0 expected: packets in by port, and what comes out.

@@ -7,6 +7,7 @@ mod accelerator;
 mod faults;
 mod golden;
 mod leaving;
+mod partial;
 mod rooms;
 mod setup;
 mod strangers;

@@ -10,3 +10,4 @@ mod golden;
 mod results;
 mod setup;
 mod swarm;
+mod work;

@@ -4,10 +4,12 @@
 //! decided here: a NaN that comes out is the canonical one, minimum and maximum know the sign of zero, conversions saturate.
 
 mod convert;
+mod halves;
 
 use std::ops::BitOr;
 
 pub use convert::{Rounding, from_i32, from_u32, to_i32, to_u32};
+pub use halves::add_halves;
 
 /// The one NaN that operations give.
 pub const CANONICAL_NAN: u32 = 0x7fc0_0000;

@@ -14,6 +14,12 @@ impl Core {
         let latency = self.pipeline.timing.float_other_latency;
         match what {
             Instruction::Float { op, rd, rs1, rs2, rounding } => self.float_operation(op, rd, rs1, rs2, rounding)?,
+            Instruction::PackedHalves { rd, rs1, rs2 } => {
+                self.nearest_even(DYNAMIC)?;
+                self.wait_for_floats(&[rs1, rs2, rd]);
+                let result = float::add_halves(self.float(rs1), self.float(rs2));
+                self.finish_float(rd, result, self.pipeline.timing.float_latency);
+            }
             Instruction::Fused { negate_product, negate_addend, rd, rs1, rs2, rs3, rounding } => {
                 self.nearest_even(rounding)?;
                 self.wait_for_floats(&[rs1, rs2, rs3, rd]);

@@ -72,7 +72,7 @@ impl Core {
     /// Runs until there is something to do outside, for at most so many cycles.
     pub fn run(&mut self, memory: &mut Memory, cycles: u64) -> Result<Stop, Fault> {
         let end = self.counts().cycles.saturating_add(cycles);
-        while self.pc != OUTSIDE {
+        while !self.has_returned() {
             if self.counts().cycles >= end {
                 return Err(Fault::CycleLimit { limit: cycles });
             }
@@ -92,6 +92,11 @@ impl Core {
         let instruction = decode(word).ok_or(Fault::Illegal { pc, word })?;
         self.pc = self.loops.next(pc);
         self.execute(instruction, pc, word, memory).inspect_err(|_| self.pc = pc)
+    }
+
+    /// The function that was called has returned, or none was.
+    pub fn has_returned(&self) -> bool {
+        self.pc == OUTSIDE
     }
 
     /// What it has counted since it was made.

@@ -10,7 +10,7 @@ pub use decode::decode;
 /// The number of a register, 0 to 31: of integers or of floats, as the instruction says.
 pub type Register = u8;
 
-/// An instruction of RV32IMF, Zicsr, or of Xpulp.
+/// An instruction of RV32IMF, Zicsr, of Xpulp, or of its vectors of small floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields have the names of the architecture's manual")]
 pub enum Instruction {
@@ -83,6 +83,12 @@ pub enum Instruction {
     Packed {
         subtract: bool,
         lane_bits: u8,
+        rd: Register,
+        rs1: Register,
+        rs2: Register,
+    },
+    /// `vfadd.h`: two binary16 in each register of the FPU.
+    PackedHalves {
         rd: Register,
         rs1: Register,
         rs2: Register,

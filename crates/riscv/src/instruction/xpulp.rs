@@ -49,6 +49,8 @@ pub fn register(word: Word) -> Option<Instruction> {
     let op = match (word.funct7(), word.funct3()) {
         (0x21, 0) => return Some(Instruction::Accumulate { subtract: false, rd, rs1, rs2 }),
         (0x21, 1) => return Some(Instruction::Accumulate { subtract: true, rd, rs1, rs2 }),
+        // Vectors of small floats have these opcodes, too: `vfadd.h`.
+        (0x41, 2) => return Some(Instruction::PackedHalves { rd, rs1, rs2 }),
         (0x02, 4) => Alu::Min,
         (0x02, 5) => Alu::MinUnsigned,
         (0x02, 6) => Alu::Max,

@@ -71,8 +71,7 @@ fn append(file: &mut String, program: &str, design: &str, element: Element, step
 
 /// Cycles of the last of some children's packets, of so many elements each.
 fn dense_cycles(bench: &mut Bench, element: Element, children: &[u16], elements: usize) -> u64 {
-    // Small numbers: none of them is special.
-    let values: Vec<u32> = vec![if element == Element::F32 { 1.5f32.to_bits() } else { 3 }; elements];
+    let values: Vec<u32> = vec![element.some(); elements];
     children.iter().map(|&child| bench.cycles(&dense_packet(0, child, element, &values))).last().unwrap()
 }
 
@@ -100,6 +99,7 @@ fn buffer_steps(program: &str, design: &str, element: Element, full: usize) -> S
     ];
     if design == "multi" {
         steps.push(("merge", 1, merge(program, element)));
+        steps.push(("try", 1, tried(program, element)));
     }
     steps
 }
@@ -115,6 +115,17 @@ fn merge(program: &str, element: Element) -> u64 {
         dense_cycles(&mut bench, element, &[1, 2], 0)
     };
     last(true) - last(false)
+}
+
+/// What it costs that a buffer is held by another handler, so that the next one is tried.
+fn tried(program: &str, element: Element) -> u64 {
+    let second_of = |held: [bool; MOST_BUFFERS as usize]| {
+        let mut bench = Bench::dense(program, "multi", element, 3, MOST_BUFFERS);
+        dense_cycles(&mut bench, element, &[0], 0);
+        bench.hold_buffers(0, held);
+        dense_cycles(&mut bench, element, &[1], 0)
+    };
+    (second_of([true, true, true, false]) - second_of([true, false, false, false])) / 2
 }
 
 /// `begin`: a packet whose sibling is not there. `level`: its sibling is, but at the next level nobody. `send`: there is no next.
@@ -147,7 +158,7 @@ impl Block<'_> {
     fn cycles_of(&self, indices: impl Iterator<Item = u16>, ends: bool) -> u64 {
         let Block { program, design, element, of, filled } = *self;
         let mut bench = Bench::sparse(program, design, element, if ends { 1 } else { 2 }, of);
-        let one = if element == Element::F32 { 1f32.to_bits() } else { 1 };
+        let one = element.some();
         let packet = |shard, indices: &mut dyn Iterator<Item = u16>| {
             sparse_packet(0, 0, shard, element, &indices.map(|index| (index, one)).collect::<Vec<_>>())
         };
@@ -191,11 +202,14 @@ fn sparse_steps(program: &str, design: &str, element: Element) -> Steps {
     let scan_zero = block(places, pairs, 0).end() - block(places / 2, pairs, 0).end();
     let more_for_values = one - less;
     let scan_value = more_for_values + scan_zero * half as u64 / cells as u64;
+    // As many values in a packet that has room for more: they are moved up behind the indices.
+    let moved = block(places, pairs + 2, pairs).end() - one;
     let end = block(places, pairs, 0).end() - begin - 2 * scan_zero - sent;
     steps.extend([
         ("scan_zero", cells, scan_zero),
         ("scan_value", half, scan_value),
         ("send", 1, sent),
+        ("move", pairs, moved),
         ("end", 1, end),
         ("forget", 1, forget(program, design, element)),
     ]);

@@ -1,20 +1,24 @@
 //! Types of elements, and how they are added: what handlers are held against.
 
+use half::f16;
+
 /// A type, by its name in the handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     F32,
+    F16,
     I32,
     I16,
     I8,
 }
 
 impl Element {
-    pub const ALL: [Element; 4] = [Element::F32, Element::I32, Element::I16, Element::I8];
+    pub const ALL: [Element; 5] = [Element::F32, Element::F16, Element::I32, Element::I16, Element::I8];
 
     pub fn name(self) -> &'static str {
         match self {
             Element::F32 => "f32",
+            Element::F16 => "f16",
             Element::I32 => "i32",
             Element::I16 => "i16",
             Element::I8 => "i8",
@@ -24,7 +28,7 @@ impl Element {
     pub fn bytes(self) -> usize {
         match self {
             Element::F32 | Element::I32 => 4,
-            Element::I16 => 2,
+            Element::F16 | Element::I16 => 2,
             Element::I8 => 1,
         }
     }
@@ -35,6 +39,11 @@ impl Element {
             Element::F32 => {
                 let sum = f32::from_bits(a) + f32::from_bits(b);
                 if sum.is_nan() { 0x7fc0_0000 } else { sum.to_bits() }
+            }
+            Element::F16 => {
+                let [a, b] = [a, b].map(|bits| f16::from_bits(bits as u16).to_f32());
+                let sum = a + b;
+                if sum.is_nan() { 0x7e00 } else { f16::from_f32(sum).to_bits().into() }
             }
             Element::I32 => a.wrapping_add(b),
             Element::I16 => u32::from((a as u16).wrapping_add(b as u16)),
@@ -51,9 +60,23 @@ impl Element {
                 1 => bits,
                 _ => bits & 0x81ff_ffff | 0x3e00_0000,
             },
+            Element::F16 => match random.below(16) {
+                0 => [0x7c00, 0xfc00, 0xfe12, 0x8000, 1, 0x03ff][random.below(6)],
+                1 => bits & 0xffff,
+                _ => bits & 0x8fff | 0x3000,
+            },
             Element::I32 => bits,
             Element::I16 => bits & 0xffff,
             Element::I8 => bits & 0xff,
+        }
+    }
+
+    /// A small number, of which nothing is special.
+    pub fn some(self) -> u32 {
+        match self {
+            Element::F32 => 1.5f32.to_bits(),
+            Element::F16 => f16::from_f32(1.5).to_bits().into(),
+            Element::I32 | Element::I16 | Element::I8 => 3,
         }
     }
 

@@ -54,8 +54,7 @@ fn pairs_of_all_fates_in_one_packet() {
             spilled += spills;
             let sends = spilled / 164;
             spilled %= 164;
-            let one = if element == Element::F32 { 1f32.to_bits() } else { 1 };
-            let pairs: Vec<_> = indices.iter().map(|&index| (index, one)).collect();
+            let pairs: Vec<_> = indices.iter().map(|&index| (index, element.some())).collect();
             let counted = bench.cycles(&sparse_packet(0, child, (0, 1), element, &pairs));
             let steps = [("begin", 1), ("hit", hits), ("insert", inserts), ("spill", spills), ("send", sends)];
             near(counted, table.sum(&steps), &format!("{program} {element:?} child {child}: {steps:?}"));
@@ -69,15 +68,24 @@ fn a_scan_of_cells_that_are_partly_empty() {
     for (program, element) in ["sparse-plain", "sparse-xpulp"].into_iter().flat_map(|p| Element::ALL.map(|e| (p, e))) {
         let table = Table::of(program, "array", element);
         let mut random = Random(8);
-        // A packet of the result is full, so that none is moved together.
+        // Of the two packets of the result the second is not full.
         let mut indices: Vec<u16> = (0..1024).collect();
         random.shuffle(&mut indices);
-        indices.truncate(164);
+        indices.truncate(164 + 100);
         let pairs: Vec<_> = indices.into_iter().map(|index| (index, 0)).collect();
         let mut bench = Bench::sparse(program, "array", element, 1, of);
-        let counted = bench.cycles(&sparse_packet(0, 0, (0, 1), element, &pairs));
-        let steps =
-            [("begin", 1), ("insert", 164), ("scan_zero", 1024 - 164), ("scan_value", 164), ("send", 1), ("end", 1)];
+        let (first, last) = pairs.split_at(164);
+        bench.cycles(&sparse_packet(0, 0, (0, 0), element, first));
+        let counted = bench.cycles(&sparse_packet(0, 0, (1, 2), element, last));
+        let steps = [
+            ("begin", 1),
+            ("insert", 100),
+            ("scan_zero", 1024 - 264),
+            ("scan_value", 264),
+            ("send", 2),
+            ("move", 100),
+            ("end", 1),
+        ];
         near(counted, table.sum(&steps), &format!("{program} {element:?}"));
     }
 }

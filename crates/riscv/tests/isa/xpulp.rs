@@ -103,6 +103,20 @@ fn the_first_loop_may_be_inside_of_the_second() {
 }
 
 #[test]
+fn two_halves_are_added_in_registers_of_the_fpu() {
+    // The word of `vfadd.h f0, f0, f0` in the encodings of PULP's compiler.
+    assert_eq!(decode(0x8200_2033), Some(Instruction::PackedHalves { rd: 0, rs1: 0, rs2: 0 }));
+    let program = [
+        r(OP_FP, 0, 0x78, 1, A0, 0),
+        r(OP_FP, 0, 0x78, 2, A1, 0),
+        r(OP, 2, 0x41, 0, 1, 2),
+        r(OP_FP, 0, 0x70, A0, 0, 0),
+    ];
+    // 1.5 + 2.25 above, 1 - 1 below.
+    assert_eq!(result(&program, &[0x3e00_3c00, 0x4080_bc00]), 0x4380_0000);
+}
+
+#[test]
 fn what_is_not_there_is_no_instruction() {
     let unknown = [
         r(PACKED, 2, 0, A0, A0, A1),

@@ -1,6 +1,6 @@
 //! Checkers: what must hold of every run, judged from the trace alone.
 //!
-//! They share no code with the fabric: what a link may do is computed anew from the graph. A checker is a
+//! They share no code with the fabric: they compute anew from the graph what a link may do. A checker is a
 //! [`Tracer`](crate::net::Tracer), and can be put into any run.
 
 mod links;

@@ -2,6 +2,7 @@
 //!
 //! Unknown keys and impossible values are errors of one sentence. `docs/simulator.md` shows every key.
 
+mod cores;
 mod fault;
 mod hosts;
 mod keys;
@@ -10,6 +11,7 @@ mod node;
 mod quantity;
 mod report;
 mod shape;
+mod training;
 mod work;
 
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use tributary_control::option_text::OptionTable;
 use tributary_proto::contract::time::Span;
 
+pub use cores::{CoresSection, CostMode, Full, SubsetName};
 pub use fault::{FaultSection, LinkSet, Links};
 pub use hosts::{Hosts, Placement};
 pub use keys::{overlay, set_key};
@@ -26,9 +29,10 @@ pub use node::{NodeName, SwitchName, Tier};
 pub use quantity::{Bytes, DataRate, Duration, Share};
 pub use report::{ReportSection, Sample, SampleWord};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, StarShape};
+pub use training::{SmallModels, TrainingSection};
 pub use work::{
-    CollectiveKind, JobSection, ParameterServers, Pattern, RootChoice, ServerWord, StragglerSection, Timeouts,
-    TrafficSection, Transport, TransportSection,
+    CollectiveKind, ExpressionSource, JobSection, OperatorSource, ParameterServers, Pattern, RootChoice, ServerWord,
+    StragglerSection, Timeouts, TrafficSection, Transport, TransportSection,
 };
 
 /// An experiment.
@@ -46,12 +50,15 @@ pub struct Config {
     /// Ranks that reduce together.
     #[serde(default, rename = "job", skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobSection>,
+    /// Jobs that come and go.
+    #[serde(default, rename = "training", skip_serializing_if = "Vec::is_empty")]
+    pub trainings: Vec<TrainingSection>,
     /// What else is on the network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<TrafficSection>,
-    /// What switches hold for jobs that share their memory, by protocol: `[switches.NAME]`. The same everywhere.
+    /// What switches are and hold. The same everywhere.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub switches: BTreeMap<String, OptionTable>,
+    pub switches: Switches,
     /// How flows under DCTCP behave.
     #[serde(default, skip_serializing_if = "is_default")]
     pub transport: TransportSection,
@@ -61,6 +68,17 @@ pub struct Config {
     /// What the run tells besides its totals.
     #[serde(default, skip_serializing_if = "is_default")]
     pub report: ReportSection,
+}
+
+/// `[switches]`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub struct Switches {
+    /// Their handlers run on cores and take time: `[switches.cores]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<CoresSection>,
+    /// What they hold for jobs that share their memory, by protocol: `[switches.NAME]`.
+    #[serde(flatten)]
+    pub options: BTreeMap<String, OptionTable>,
 }
 
 /// Why a file describes no experiment, in one sentence.

@@ -13,6 +13,7 @@ use tributary_proto::protocols;
 use super::hosts::{Hosts, Placement};
 use super::node::SwitchName;
 use super::quantity::{Bytes, DataRate, Duration, Share};
+use crate::driver::Data;
 use crate::workload::FlowSizes;
 
 /// `[[job]]`: ranks that reduce together.
@@ -49,6 +50,12 @@ pub struct JobSection {
     /// The operator.
     #[serde(default = "defaults::op", with = "op_name")]
     pub op: ReduceOp,
+    /// An operator of the job's own in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<OperatorSource>,
+    /// What ranks bring, where the job has an operator of its own.
+    #[serde(default, skip_serializing_if = "Data::is_fingerprints")]
+    pub data: Data,
     /// Collectives, one after the other.
     #[serde(default = "defaults::one")]
     pub iterations: u32,
@@ -91,6 +98,11 @@ pub struct JobSection {
     pub timeout: Option<Duration>,
 }
 
+impl JobSection {
+    /// The operator of a job that names none.
+    pub const OP: ReduceOp = ReduceOp::Sum;
+}
+
 /// How the switches at the top of a job's trees are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -106,6 +118,29 @@ impl RootChoice {
     fn is_random(&self) -> bool {
         *self == RootChoice::Random
     }
+}
+
+/// Where an operator comes from that people have written.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(
+    untagged,
+    expecting = "expected a file, the name of an operator that comes along, an expression, or { expression, element }"
+)]
+pub enum OperatorSource {
+    /// A file, the name of one that comes along, or an expression over elements of the job's type.
+    Text(String),
+    /// An expression, and what its elements are.
+    Expression(ExpressionSource),
+}
+
+/// `operator = { expression, element }`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpressionSource {
+    /// A line for each field of the result, or one alone.
+    pub expression: String,
+    /// What the elements are, as in `v:f32,i:i32`.
+    pub element: String,
 }
 
 /// Where parameter servers are.
@@ -205,6 +240,13 @@ pub struct TrafficSection {
     /// How long flows that arrive at random are, instead of all as long as `message`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sizes: Option<FlowSizes>,
+    /// Flows of `sizes` are divided by this.
+    #[serde(default = "defaults::one", skip_serializing_if = "defaults::is_one")]
+    pub scale: u32,
+    /// Of `sizes`, only flows of at least the one and of fewer than the other so many bytes, before they are divided: others are
+    /// drawn and not sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between: Option<[Bytes; 2]>,
     /// Bytes of a packet on a link, framing included; not under DCTCP.
     #[serde(default = "defaults::packet")]
     pub packet: Bytes,
@@ -279,10 +321,13 @@ mod defaults {
         DType::F32
     }
     pub fn op() -> ReduceOp {
-        ReduceOp::Sum
+        JobSection::OP
     }
     pub fn one() -> u32 {
         1
+    }
+    pub fn is_one(number: &u32) -> bool {
+        *number == 1
     }
     pub fn elements() -> u16 {
         256
@@ -297,7 +342,7 @@ mod defaults {
 
 macro_rules! named {
     ($($module:ident: $type:ident, $what:literal;)*) => {$(
-        mod $module {
+        pub(super) mod $module {
             use super::*;
 
             pub fn serialize<S: Serializer>(value: &$type, serializer: S) -> Result<S::Ok, S::Error> {
@@ -315,7 +360,7 @@ macro_rules! named {
     )*};
 }
 
-mod protocol_name {
+pub(super) mod protocol_name {
     use super::*;
 
     pub fn serialize<S: Serializer>(value: &&'static Protocol, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,6 +1,6 @@
 //! What a processor counts: levels over time, and cycles by what they went into.
 
-use super::handlers::Work;
+use super::steps::{Kind, Spent};
 
 /// A number that rises and falls, with its peak and its mean. What lasts for no time is in neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,8 +53,17 @@ impl Level {
 pub struct Counters {
     /// Packets that had no room.
     pub refused: u64,
+    /// Packets that were marked, as the packet memory was filling.
+    pub marked: u64,
+    /// Blocks that were begun when their cluster's working memory had no room for them.
+    pub crowded: u64,
     /// Handlers that have ended.
     pub finished: u64,
+    /// Bytes of their packets.
+    pub handled_bytes: u64,
+    /// How long there was something to handle, and since when there is.
+    active: u64,
+    active_since: Option<u64>,
     /// Packets that wait for a core.
     pub queued: Level,
     /// Packets in the processor: those that wait, and those whose handlers run.
@@ -65,13 +74,39 @@ pub struct Counters {
     pub working_bytes: Level,
     /// Cycles in which cores waited for locks.
     pub lock_waiting: u64,
-    /// Cycles of steps, by [`Work`].
-    pub busy: [u64; Work::COUNT],
+    /// Cycles of steps, by [`Kind`].
+    pub busy: Spent,
 }
 
 impl Counters {
+    /// A packet is in.
+    pub(super) fn begin(&mut self, now: u64) {
+        self.active_since.get_or_insert(now);
+    }
+
+    /// A handler has ended.
+    pub(super) fn end(&mut self, now: u64, bytes: u64) {
+        self.finished += 1;
+        self.handled_bytes += bytes;
+        if self.packets.value() == 0
+            && let Some(since) = self.active_since.take()
+        {
+            self.active += now - since;
+        }
+    }
+
+    /// Gigabits of packets in a second of those in which there were any, where times are picoseconds.
+    pub fn handled_gbps(&self) -> f64 {
+        8e3 * self.handled_bytes as f64 / self.active.max(1) as f64
+    }
+
+    /// Cycles of one kind of step.
+    pub fn of(&self, kind: Kind) -> u64 {
+        self.busy[kind]
+    }
+
     /// Cycles in which cores had a handler, those of waiting for locks included: the sum of all service times.
     pub fn service(&self) -> u64 {
-        self.busy.iter().sum::<u64>() + self.lock_waiting
+        self.busy.total() + self.lock_waiting
     }
 }

@@ -2,76 +2,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use tributary_proto::contract::work::Needs;
+
 use super::Packet;
 use super::counters::Counters;
-
-/// How a block's packets become its sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Design {
-    /// Each packet for itself, without a lock and without a buffer: queues alone.
-    Apart,
-    /// So many buffers. A handler owns one while it combines, the first that nobody owns, or else waits for the one
-    /// for which the fewest wait. The handler that is the last to combine merges the other buffers into its own, one after
-    /// the other.
-    Buffers(u32),
-    /// A buffer for each child. A handler copies its packet there, and merges it with its sibling if that is there, and so
-    /// on upwards; it never waits.
-    Tree,
-}
-
-/// What a step does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// The handler starts: its overhead.
-    Start,
-    /// A packet is copied into a buffer that is empty.
-    Copy,
-    /// A packet is combined with a buffer.
-    Combine,
-    /// A buffer is combined with another one.
-    Merge,
-    /// The sum is read back and sent.
-    Send,
-}
-
-impl Work {
-    /// How many there are.
-    pub const COUNT: usize = Work::Send as usize + 1;
-}
-
-/// How long steps take, in cycles. A start or a send of no cycles is no step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Costs {
-    /// The overhead of a handler.
-    pub start: u64,
-    /// The first packet of a buffer.
-    pub copy: u64,
-    /// Every later one, and one buffer with another.
-    pub combine: u64,
-    /// The result.
-    pub send: u64,
-}
-
-/// What the handlers are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handling {
-    /// How they sum.
-    pub design: Design,
-    /// Packets of a block.
-    pub children: u32,
-    /// Bytes of a buffer.
-    pub buffer_bytes: u64,
-    /// How long it takes.
-    pub costs: Costs,
-}
+use super::steps::{Called, Kind, Machine, Spent};
 
 /// A step of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What it does.
-    pub work: Work,
-    /// How long it takes.
-    pub cycles: u64,
+    /// What it does, above all.
+    pub kind: Kind,
+    /// How long it takes; of the step in which the machine is called, nobody knows before.
+    pub spent: Option<Spent>,
     /// The buffer whose lock it needs. A handler that needs the same one for its next step keeps it.
     pub lock: Option<u32>,
     /// The buffer that it reads or writes.
@@ -81,18 +24,31 @@ pub struct Step {
 /// A handler: its packet, and how far it is.
 pub struct Task {
     pub(super) packet: Packet,
+    called: Called,
+    /// Which of the block's rounds it is of.
+    round: u32,
     stage: Stage,
+    /// The packet whose call completed the block that this handler sends.
+    sends: Option<u32>,
+}
+
+impl Task {
+    /// Its call of the machine completed the block.
+    pub(super) fn completes(&self) -> bool {
+        self.called.completes
+    }
 }
 
 #[derive(Clone, Copy)]
 enum Stage {
     Starting,
-    /// It combines its packet with this buffer.
-    Combining(u32),
+    /// It calls the machine, and brings its packet into this buffer.
+    Calling(u32),
     /// It has merged the buffers below `next` into its own.
     Merging {
         own: u32,
         next: u32,
+        tail: Tail,
     },
     /// It makes this node of the tree: level and place.
     Climbing {
@@ -100,7 +56,7 @@ enum Stage {
         place: usize,
         merges: bool,
     },
-    Sending,
+    Ending,
 }
 
 /// A buffer of a block, and its lock.
@@ -108,8 +64,6 @@ enum Stage {
 struct Buffer {
     owner: Option<u32>,
     waiting: VecDeque<u32>,
-    /// A packet is in it, or will be before anybody else owns it.
-    used: bool,
 }
 
 /// A node of a tree: a packet's copy, or two nodes' sum.
@@ -123,107 +77,204 @@ enum Node {
     Taken,
 }
 
-/// A block that is begun and not complete.
+/// The end of a block: the packet that completed it, and what that costs.
+#[derive(Clone, Copy)]
+struct Tail {
+    tag: u32,
+    merge: Spent,
+    end: Spent,
+}
+
+/// A block that some handler is at, or that is begun and not complete.
+#[derive(Default)]
 struct Block {
-    combined: u32,
+    /// Handlers that are at it.
+    handlers: u32,
     buffers: Vec<Buffer>,
+    /// The round whose packets the machine takes now. A slot's next round may begin before the handler has ended that sends the
+    /// sum of this one, where somebody has asked for that again.
+    current: u32,
+    rounds: BTreeMap<u32, Round>,
+}
+
+/// One sum.
+#[derive(Default)]
+struct Round {
+    /// Handlers that have called the machine and bring their packets into buffers.
+    combining: u32,
+    /// By buffer: a packet is in it, or will be before anybody else owns it.
+    used: Vec<bool>,
     /// Level by level, the leaves first.
     nodes: Vec<Vec<Node>>,
+    tail: Option<Tail>,
+    /// What it holds of the working memory, and what a buffer is.
+    bytes: u64,
+    buffer_bytes: u64,
 }
 
 /// All blocks, and what is done to them.
 pub struct Blocks {
-    handling: Handling,
-    blocks: BTreeMap<u64, Block>,
+    blocks: BTreeMap<(u32, u64), Block>,
+    /// By cluster, bytes of blocks, and the most that it has room for.
+    working: Vec<u64>,
+    room: u64,
 }
 
 impl Blocks {
-    pub(super) fn new(handling: Handling) -> Blocks {
-        Blocks { handling, blocks: BTreeMap::new() }
+    pub(super) fn new(clusters: u32, room: u64) -> Blocks {
+        Blocks { blocks: BTreeMap::new(), working: vec![0; clusters as usize], room }
     }
 
     /// A handler begins with its first step.
-    pub(super) fn begin(&mut self, now: u64, packet: Packet, counters: &mut Counters) -> (Task, Step) {
-        let mut task = Task { packet, stage: Stage::Starting };
-        let start = self.handling.costs.start;
+    pub(super) fn begin(&mut self, packet: Packet, start: u64) -> (Task, Step) {
+        let mut task = Task { packet, called: Called::default(), round: 0, stage: Stage::Starting, sends: None };
+        let block = self.blocks.entry(packet.key()).or_default();
+        block.handlers += 1;
         let step = match start {
-            0 => self.first(now, &mut task, counters),
-            cycles => Step { work: Work::Start, cycles, lock: None, buffer: 0 },
+            0 => block.first(&mut task),
+            cycles => Step { kind: Kind::Start, spent: Some(Spent::on(Kind::Start, cycles)), lock: None, buffer: 0 },
         };
         (task, step)
     }
 
+    /// A handler has what it needs: it calls the machine. Gives how long its step takes.
+    pub(super) fn call(
+        &mut self,
+        now: u64,
+        task: &mut Task,
+        machine: &mut dyn Machine,
+        counters: &mut Counters,
+    ) -> (Kind, Spent) {
+        let buffer = if let Stage::Calling(own) = task.stage { own } else { 0 };
+        let called = machine.call(now, &task.packet, buffer);
+        task.called = called;
+        let Some(block) = self.blocks.get_mut(&task.packet.key()) else { return (Kind::Start, Spent::default()) };
+        task.round = block.current;
+        block.current += u32::from(called.completes);
+        if !called.counts && !called.completes {
+            return (called.combine.main(), called.combine);
+        }
+        let buffers = block.buffers.len();
+        let round = block.rounds.entry(task.round).or_default();
+        if called.completes {
+            round.tail = Some(Tail { tag: task.packet.tag, merge: called.merge, end: called.end });
+        }
+        let grown = match task.packet.needs {
+            _ if !called.counts => 0,
+            Needs::Buffer(_) | Needs::Table | Needs::Array if round.bytes == 0 => called.buffer_bytes * buffers as u64,
+            Needs::Place(..) => called.buffer_bytes,
+            _ => 0,
+        };
+        round.buffer_bytes = round.buffer_bytes.max(called.buffer_bytes);
+        round.bytes += grown;
+        round.used.resize(buffers, false);
+        self.hold(now, task, grown, counters);
+        self.bring(now, task)
+    }
+
+    /// A handler brings its packet into its buffer.
+    fn bring(&mut self, now: u64, task: &mut Task) -> (Kind, Spent) {
+        let Called { counts, copy, combine, .. } = task.called;
+        let Some(round) = self.round(task).filter(|_| counts) else { return (combine.main(), combine) };
+        if let Needs::Place(place, places) = task.packet.needs {
+            if round.nodes.is_empty() {
+                round.plant(places.into());
+            }
+            round.nodes[0][usize::from(place)] = Node::From(now + copy.total());
+            return (Kind::Copy, copy);
+        }
+        round.combining += 1;
+        // Of one buffer the machine knows what is in it.
+        let several = round.used.len() > 1;
+        let own = if let Stage::Calling(own) = task.stage { own } else { 0 };
+        let own = round.used.get_mut(own as usize).filter(|_| several);
+        let used = own.is_none_or(|own| std::mem::replace(own, true));
+        let spent = if used { combine } else { copy };
+        (spent.main(), spent)
+    }
+
+    fn round(&mut self, task: &Task) -> Option<&mut Round> {
+        self.blocks.get_mut(&task.packet.key())?.rounds.get_mut(&task.round)
+    }
+
+    fn hold(&mut self, now: u64, task: &Task, bytes: u64, counters: &mut Counters) {
+        if bytes > 0 {
+            let cluster = &mut self.working[task.packet.cluster as usize];
+            *cluster += bytes;
+            counters.crowded += u64::from(*cluster > self.room);
+            counters.working_bytes.rise(now, bytes);
+        }
+    }
+
+    fn give_back(&mut self, now: u64, task: &Task, bytes: u64, counters: &mut Counters) {
+        self.working[task.packet.cluster as usize] -= bytes;
+        counters.working_bytes.fall(now, bytes);
+    }
+
     /// What a handler does after a step; none: it ends.
     pub(super) fn next(&mut self, now: u64, task: &mut Task, counters: &mut Counters) -> Option<Step> {
+        let block = self.blocks.get_mut(&task.packet.key())?;
         match task.stage {
-            Stage::Starting => Some(self.first(now, task, counters)),
-            Stage::Combining(own) => {
-                let block = self.blocks.get_mut(&task.packet.block)?;
-                block.combined += 1;
-                (block.combined == self.handling.children).then_some(())?;
-                self.merge(task, own, 0)
+            Stage::Starting => Some(block.first(task)),
+            Stage::Calling(_) if matches!(task.packet.needs, Needs::Place(..)) && task.called.counts => {
+                let Needs::Place(place, _) = task.packet.needs else { return None };
+                self.climb(now, task, 0, place.into())
             }
-            Stage::Merging { own, next } => self.merge(task, own, next),
+            Stage::Calling(own) => {
+                let Called { counts, completes, end, .. } = task.called;
+                let tail = self.round(task).and_then(|round| {
+                    round.combining -= u32::from(counts);
+                    if round.combining == 0 { round.tail.take() } else { None }
+                });
+                match tail {
+                    Some(tail) => self.merge(task, tail, own, 0),
+                    None if completes => None,
+                    None => self.blocks.get_mut(&task.packet.key())?.finish(task, end, Some(own)),
+                }
+            }
+            Stage::Merging { own, next, tail } => self.merge(task, tail, own, next),
             Stage::Climbing { level, place, merges } => {
                 if merges {
-                    counters.working_bytes.fall(now, self.handling.buffer_bytes);
+                    let round = self.round(task)?;
+                    let bytes = round.buffer_bytes.min(round.bytes);
+                    round.bytes -= bytes;
+                    self.give_back(now, task, bytes, counters);
                 }
                 self.climb(now, task, level, place)
             }
-            Stage::Sending => None,
+            Stage::Ending => None,
         }
     }
 
-    /// The step by which a packet gets into a buffer.
-    fn first(&mut self, now: u64, task: &mut Task, counters: &mut Counters) -> Step {
-        let Handling { design, children, buffer_bytes, costs } = self.handling;
-        let is_new = !self.blocks.contains_key(&task.packet.block);
-        let block = self.blocks.entry(task.packet.block).or_insert_with(|| Block::new(design, children));
-        match design {
-            Design::Apart => {
-                task.stage = Stage::Combining(0);
-                Step { work: Work::Combine, cycles: costs.combine, lock: None, buffer: 0 }
-            }
-            Design::Buffers(count) => {
-                if is_new {
-                    counters.working_bytes.rise(now, buffer_bytes * u64::from(count));
-                }
-                let own = block.choose();
-                let used = std::mem::replace(&mut block.buffers[own as usize].used, true);
-                let (work, cycles) = if used { (Work::Combine, costs.combine) } else { (Work::Copy, costs.copy) };
-                task.stage = Stage::Combining(own);
-                Step { work, cycles, lock: Some(own), buffer: own }
-            }
-            Design::Tree => {
-                counters.working_bytes.rise(now, buffer_bytes);
-                let child = task.packet.child;
-                block.nodes[0][child as usize] = Node::From(now + costs.copy);
-                task.stage = Stage::Climbing { level: 0, place: child as usize, merges: false };
-                Step { work: Work::Copy, cycles: costs.copy, lock: None, buffer: child }
-            }
-        }
-    }
-
-    /// The last handler merges the next of the other buffers, or sends.
-    fn merge(&self, task: &mut Task, own: u32, next: u32) -> Option<Step> {
-        let buffers = &self.blocks.get(&task.packet.block)?.buffers;
-        let lock = (!buffers.is_empty()).then_some(own);
-        let other = (next..buffers.len() as u32).find(|&other| other != own && buffers[other as usize].used);
-        let Some(other) = other else { return self.send(task, lock) };
-        task.stage = Stage::Merging { own, next: other + 1 };
-        Some(Step { work: Work::Merge, cycles: self.handling.costs.combine, lock, buffer: other })
+    /// The last handler merges the next of the other buffers, or ends the block.
+    fn merge(&mut self, task: &mut Task, tail: Tail, own: u32, next: u32) -> Option<Step> {
+        let block = self.blocks.get_mut(&task.packet.key())?;
+        let used = block.rounds.get(&task.round).map_or(&[][..], |round| &round.used);
+        let other = (next..used.len() as u32).find(|&other| other != own && used[other as usize]);
+        let Some(other) = other else {
+            task.sends = Some(tail.tag);
+            return block.finish(task, tail.end, Some(own));
+        };
+        task.stage = Stage::Merging { own, next: other + 1, tail };
+        let lock = (!block.buffers.is_empty()).then_some(own);
+        Some(Step { kind: Kind::Merge, spent: Some(tail.merge), lock, buffer: other })
     }
 
     /// A handler has made a node: it goes on if the sibling is there, and nobody has taken them. Of two that are made at one
     /// time the handler on the lower core goes on, as it is asked first.
     fn climb(&mut self, now: u64, task: &mut Task, mut level: usize, mut place: usize) -> Option<Step> {
-        let Costs { combine, .. } = self.handling.costs;
-        let nodes = &mut self.blocks.get_mut(&task.packet.block)?.nodes;
+        let merge = task.called.merge;
+        let block = self.blocks.get_mut(&task.packet.key())?;
+        let round = block.rounds.get_mut(&task.round)?;
+        let leaves = round.nodes[0].len();
         loop {
-            let (width, sibling) = (nodes[level].len(), place ^ 1);
+            let (width, sibling) = (round.nodes[level].len(), place ^ 1);
             if width == 1 {
-                return self.send(task, None);
+                let tail = round.tail.take()?;
+                task.sends = Some(tail.tag);
+                return block.finish(task, tail.end, None);
             }
+            let nodes = &mut round.nodes;
             let alone = sibling == width;
             let there = alone || matches!(nodes[level][sibling], Node::From(time) if time <= now);
             if nodes[level][place] == Node::Taken || !there {
@@ -234,41 +285,34 @@ impl Blocks {
                 nodes[level][sibling] = Node::Taken;
             }
             (level, place) = (level + 1, place / 2);
-            nodes[level][place] = Node::From(if alone { now } else { now + combine });
+            nodes[level][place] = Node::From(if alone { now } else { now + merge.total() });
             if !alone {
                 task.stage = Stage::Climbing { level, place, merges: true };
                 // Into the right one of the two, as the paper has it: B0 + B1 is then in B1.
-                let buffer = ((((place + 1) << level) - 1) as u32).min(self.handling.children - 1);
-                return Some(Step { work: Work::Merge, cycles: combine, lock: None, buffer });
+                let buffer = ((((place + 1) << level) - 1).min(leaves - 1)) as u32;
+                return Some(Step { kind: Kind::Merge, spent: Some(merge), lock: None, buffer });
             }
         }
     }
 
-    /// The sum is complete.
-    fn send(&self, task: &mut Task, lock: Option<u32>) -> Option<Step> {
-        task.stage = Stage::Sending;
-        let cycles = self.handling.costs.send;
-        (cycles > 0).then_some(Step { work: Work::Send, cycles, lock, buffer: lock.unwrap_or(0) })
-    }
-
-    /// A handler ends; true if it has sent the sum. Then nothing of the block stays.
-    pub(super) fn end(&mut self, now: u64, task: &Task, counters: &mut Counters) -> bool {
-        let sent = matches!(task.stage, Stage::Sending);
-        if sent {
-            self.blocks.remove(&task.packet.block);
-            let buffers = match self.handling.design {
-                Design::Apart => 0,
-                Design::Buffers(count) => u64::from(count),
-                Design::Tree => 1,
-            };
-            counters.working_bytes.fall(now, buffers * self.handling.buffer_bytes);
+    /// A handler ends. Gives the packet whose sum it has sent: then nothing of the block stays.
+    pub(super) fn end(&mut self, now: u64, task: &Task, counters: &mut Counters) -> Option<u32> {
+        let key = task.packet.key();
+        let block = self.blocks.get_mut(&key)?;
+        block.handlers -= 1;
+        if task.sends.is_some() {
+            let bytes = block.rounds.remove(&task.round).map_or(0, |round| round.bytes);
+            self.give_back(now, task, bytes, counters);
         }
-        sent
+        if self.blocks.get(&key).is_some_and(|block| block.handlers == 0 && block.rounds.is_empty()) {
+            self.blocks.remove(&key);
+        }
+        task.sends
     }
 
     /// Gives a core a buffer's lock, or puts it behind those that wait; true if it has it.
-    pub(super) fn acquire(&mut self, block: u64, buffer: u32, core: u32) -> bool {
-        let Some(block) = self.blocks.get_mut(&block) else { return false };
+    pub(super) fn acquire(&mut self, packet: &Packet, buffer: u32, core: u32) -> bool {
+        let Some(block) = self.blocks.get_mut(&packet.key()) else { return false };
         let buffer = &mut block.buffers[buffer as usize];
         match buffer.owner {
             None => buffer.owner = Some(core),
@@ -278,32 +322,53 @@ impl Blocks {
     }
 
     /// A buffer's owner gives its lock back. Gives the core that has it then: the one that has waited longest.
-    pub(super) fn release(&mut self, block: u64, buffer: u32) -> Option<u32> {
-        let buffer = &mut self.blocks.get_mut(&block)?.buffers[buffer as usize];
+    pub(super) fn release(&mut self, packet: &Packet, buffer: u32) -> Option<u32> {
+        let buffer = &mut self.blocks.get_mut(&packet.key())?.buffers[buffer as usize];
         buffer.owner = buffer.waiting.pop_front();
         buffer.owner
     }
 }
 
 impl Block {
-    fn new(design: Design, children: u32) -> Block {
-        let buffers = match design {
-            Design::Buffers(count) => vec![Buffer::default(); count as usize],
-            Design::Apart | Design::Tree => Vec::new(),
+    /// The step in which a handler calls the machine.
+    fn first(&mut self, task: &mut Task) -> Step {
+        let own = match task.packet.needs {
+            Needs::Nothing => None,
+            Needs::Buffer(buffers) => Some(self.choose(buffers.max(1))),
+            Needs::Table | Needs::Array => Some(self.choose(1)),
+            Needs::Place(..) => None,
         };
-        let mut nodes = Vec::new();
-        let mut width = if design == Design::Tree { children as usize } else { 0 };
-        while width > 0 {
-            nodes.push(vec![Node::Missing; width]);
-            width = if width == 1 { 0 } else { width.div_ceil(2) };
-        }
-        Block { combined: 0, buffers, nodes }
+        task.stage = Stage::Calling(own.unwrap_or(0));
+        let buffer = if let Needs::Place(place, _) = task.packet.needs { place.into() } else { own.unwrap_or(0) };
+        Step { kind: Kind::Combine, spent: None, lock: own, buffer }
     }
 
     /// The first buffer that nobody owns, or else the one for which the fewest wait.
-    fn choose(&self) -> u32 {
+    fn choose(&mut self, buffers: u16) -> u32 {
+        if self.buffers.len() < usize::from(buffers) {
+            self.buffers.resize(buffers.into(), Buffer::default());
+        }
         let waiting = |buffer: &Buffer| (buffer.owner.is_some(), buffer.waiting.len());
-        let chosen = self.buffers.iter().enumerate().min_by_key(|(index, buffer)| (waiting(buffer), *index));
-        chosen.map_or(0, |(index, _)| index as u32)
+        let chosen = self.buffers[..usize::from(buffers)].iter().enumerate();
+        chosen.min_by_key(|(index, buffer)| (waiting(buffer), *index)).map_or(0, |(index, _)| index as u32)
+    }
+
+    /// What a handler does last.
+    fn finish(&self, task: &mut Task, end: Spent, own: Option<u32>) -> Option<Step> {
+        task.stage = Stage::Ending;
+        let lock = own.filter(|_| !self.buffers.is_empty() && task.packet.needs != Needs::Nothing);
+        let kind = if end[Kind::Scan] > 0 { Kind::Scan } else { Kind::Send };
+        (end.total() > 0).then_some(Step { kind, spent: Some(end), lock, buffer: own.unwrap_or(0) })
+    }
+}
+
+impl Round {
+    /// A tree of which nothing is there.
+    fn plant(&mut self, leaves: usize) {
+        let mut width = leaves;
+        while width > 0 {
+            self.nodes.push(vec![Node::Missing; width]);
+            width = if width == 1 { 0 } else { width.div_ceil(2) };
+        }
     }
 }

@@ -2,76 +2,66 @@
 //!
 //! Start with [`Processor`]. It does no input or output and reads no clock: packets are given to it with their times
 //! ([`Processor::arrive`]), it says when something happens next ([`Processor::next_time`]), and it goes on to a time
-//! ([`Processor::advance`]). A packet waits in the packet memory for a core of its block's home subset, first come, first
-//! served, and stays there until its handler has ended. What a handler does is in [`handlers`]: steps that take cycles, some
-//! of which need a buffer's lock; a core that waits for a lock is busy with waiting. Every number of cycles is the caller's.
-//! Not modelled: packets that come twice, a limit of the working memory (its peak is counted), caches, DMA.
+//! ([`Processor::advance`]). A packet waits in the packet memory for its home cluster to fetch it, and there for a core
+//! of its block's home subset, first come, first served; it stays in the packet memory until its handler has ended.
+//! [`handlers`] has a handler's steps, which take time; some need a buffer's lock, and a core that waits for a lock is
+//! busy with waiting. A [`Machine`] says what a step costs: that of [`model`], all of whose packets are alike, or the
+//! switch's own with the prices of [`prices`]. Times are numbers of one unit, which the caller chooses. Not modelled:
+//! banks of memory that two cores want, and the network between clusters.
 
 pub mod counters;
+pub mod exact;
 pub mod handlers;
+pub mod model;
+pub mod prices;
+pub mod shape;
+pub mod steps;
 #[cfg(test)]
 mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use tributary_proto::contract::work::Needs;
+
 use counters::{Counters, Level};
-use handlers::{Blocks, Handling, Step, Task, Work};
-
-/// Who may run a block's handlers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subset {
-    /// One core: S = 1.
-    Core,
-    /// All cores of one cluster: S = C.
-    Cluster,
-}
-
-/// The processor's parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Clusters.
-    pub clusters: u32,
-    /// Cores of each.
-    pub cores: u32,
-    /// The home of a block.
-    pub subset: Subset,
-    /// Bytes of the packet memory.
-    pub packet_memory: u64,
-}
-
-impl Shape {
-    /// Cores of all clusters: K.
-    pub fn all_cores(&self) -> u32 {
-        self.clusters * self.cores
-    }
-
-    /// Cores of a subset: S.
-    pub fn subset_cores(&self) -> u32 {
-        match self.subset {
-            Subset::Core => 1,
-            Subset::Cluster => self.cores,
-        }
-    }
-
-    /// The subset that has a block's packets.
-    pub fn home(&self, block: u64) -> u32 {
-        (block % u64::from(self.all_cores() / self.subset_cores())) as u32
-    }
-}
+use handlers::{Blocks, Step, Task};
+pub use shape::{Fetching, Shape, Subset};
+use steps::{Kind, Machine, Spent};
 
 /// A packet, as far as the processor cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// What it is summed with.
+    /// What it is summed with, ...
     pub block: u64,
-    /// Whose it is.
+    /// ... among the blocks of this owner.
+    pub owner: u32,
+    /// Whose it is, for people.
     pub child: u32,
     /// Its bytes in the packet memory.
     pub bytes: u64,
+    /// What its handler must have of its block.
+    pub needs: Needs,
+    /// How long its handler takes to start.
+    pub start: u64,
+    /// The caller's name for it.
+    pub tag: u32,
+    /// The cluster that handles it: the processor says which.
+    pub cluster: u32,
 }
 
-/// The packet memory has no room for a packet: the caller drops it, or marks or pauses before.
+impl Packet {
+    /// A packet that needs nothing of its block.
+    pub fn new(block: u64, child: u32, bytes: u64) -> Packet {
+        Packet { block, owner: 0, child, bytes, needs: Needs::Nothing, start: 0, tag: 0, cluster: 0 }
+    }
+
+    fn key(&self) -> (u32, u64) {
+        (self.owner, self.block)
+    }
+}
+
+/// The packet memory has no room for a packet: the caller drops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -88,8 +78,10 @@ pub struct Finished {
     pub started: u64,
     /// ... and when it ended.
     pub ended: u64,
-    /// It sent the block's sum.
-    pub sent: bool,
+    /// Its machine's call completed the block; whoever comes to the end of it sends the sum.
+    pub completes: bool,
+    /// It has come to the end of a block: the tag of the packet that completed it.
+    pub sent: Option<u32>,
 }
 
 /// A stretch of a core's time.
@@ -100,7 +92,7 @@ pub struct Stretch {
     /// The packet whose handler it runs.
     pub packet: Packet,
     /// What it does; none: it waits for a lock.
-    pub work: Option<Work>,
+    pub kind: Option<Kind>,
     /// The buffer that it writes to or waits for.
     pub buffer: u32,
     /// From ...
@@ -128,14 +120,34 @@ struct Queue {
     length: Level,
 }
 
+/// A cluster's way in: packets that it has not fetched, and those that it has.
+#[derive(Default)]
+struct Cluster {
+    waiting: VecDeque<(Packet, u64)>,
+    fetching: VecDeque<(Packet, u64)>,
+    /// Packets that it has fetched or fetches and whose handlers have not begun.
+    fetched: u32,
+    /// When its DMA is free.
+    free_at: u64,
+    /// When the handlers' code is in its instruction cache.
+    warm_at: Option<u64>,
+}
+
+/// What ends at a time. Of what ends at one time the fetches are first, and then the lower core's step.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    Fetch(u32),
+    Step(u32),
+}
+
 /// Clusters of cores.
 pub struct Processor {
     shape: Shape,
     blocks: Blocks,
     cores: Vec<Option<Running>>,
     queues: Vec<Queue>,
-    /// When a step of a core ends. Of those that end at one time the lower core's is first.
-    ends: BinaryHeap<Reverse<(u64, u32)>>,
+    clusters: Vec<Cluster>,
+    ends: BinaryHeap<Reverse<(u64, End)>>,
     counters: Counters,
     stretches: Option<Vec<Stretch>>,
     finished: Vec<Finished>,
@@ -143,13 +155,14 @@ pub struct Processor {
 
 impl Processor {
     /// A processor that has nothing to do.
-    pub fn new(shape: Shape, handling: Handling) -> Processor {
+    pub fn new(shape: Shape) -> Processor {
         let subsets = shape.all_cores() / shape.subset_cores();
         Processor {
             shape,
-            blocks: Blocks::new(handling),
+            blocks: Blocks::new(shape.clusters, shape.working_memory),
             cores: (0..shape.all_cores()).map(|_| None).collect(),
             queues: (0..subsets).map(|_| Queue::default()).collect(),
+            clusters: (0..shape.clusters).map(|_| Cluster::default()).collect(),
             ends: BinaryHeap::new(),
             counters: Counters::default(),
             stretches: None,
@@ -163,6 +176,11 @@ impl Processor {
         self
     }
 
+    /// Its parts.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
     /// What cores did, in the order in which it ended.
     pub fn stretches(&self) -> &[Stretch] {
         self.stretches.as_deref().unwrap_or_default()
@@ -173,9 +191,19 @@ impl Processor {
         &self.counters
     }
 
-    /// Packets that wait for a core of a subset.
+    /// Packets that wait for a core of a subset, once its cluster has them.
     pub fn queue(&self, subset: u32) -> &Level {
         &self.queues[subset as usize].length
+    }
+
+    /// The most packets that ever waited for a core of one subset.
+    pub fn longest_queue(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.length.peak()).max().unwrap_or(0)
+    }
+
+    /// A packet that comes was marked, or would have been if its sender took part.
+    pub fn count_mark(&mut self, is_marked: bool) {
+        self.counters.marked += u64::from(is_marked);
     }
 
     /// When something happens next.
@@ -185,7 +213,7 @@ impl Processor {
 
     /// A packet comes in. Everything before this time must have happened ([`Processor::advance`]); a core that becomes free at
     /// it is free for the packet only if that has happened too.
-    pub fn arrive(&mut self, now: u64, packet: Packet) -> Result<(), Full> {
+    pub fn arrive(&mut self, now: u64, mut packet: Packet, machine: &mut dyn Machine) -> Result<(), Full> {
         debug_assert!(self.next_time().is_none_or(|next| next >= now), "something happens before {now}");
         if self.counters.input_bytes.value() + packet.bytes > self.shape.packet_memory {
             self.counters.refused += 1;
@@ -193,101 +221,156 @@ impl Processor {
         }
         self.counters.input_bytes.rise(now, packet.bytes);
         self.counters.packets.rise(now, 1);
-        let subset = self.shape.home(packet.block);
-        let first = subset * self.shape.subset_cores();
-        let free = (first..first + self.shape.subset_cores()).find(|&core| self.cores[core as usize].is_none());
-        match free {
-            Some(core) => self.begin(now, core, packet, now),
-            None => {
-                let queue = &mut self.queues[subset as usize];
-                queue.waiting.push_back((packet, now));
-                queue.length.rise(now, 1);
-                self.counters.queued.rise(now, 1);
-            }
+        self.counters.begin(now);
+        packet.cluster = self.shape.home(packet.block) * self.shape.subset_cores() / self.shape.cores;
+        if self.shape.fetching.is_some() {
+            self.clusters[packet.cluster as usize].waiting.push_back((packet, now));
+            self.fetch(now, packet.cluster);
+        } else {
+            self.enqueue(now, packet, now, machine);
         }
         Ok(())
     }
 
     /// Everything happens that does so up to a time. Gives the handlers that ended.
-    pub fn advance(&mut self, now: u64) -> Vec<Finished> {
-        while let Some(&Reverse((at, core))) = self.ends.peek().filter(|Reverse((at, _))| *at <= now) {
+    pub fn advance(&mut self, now: u64, machine: &mut dyn Machine) -> Vec<Finished> {
+        while let Some(&Reverse((at, end))) = self.ends.peek().filter(|Reverse((at, _))| *at <= now) {
             self.ends.pop();
-            if let Some(running) = &self.cores[core as usize] {
-                let (step, since) = (running.step, running.since);
-                self.counters.busy[step.work as usize] += at - since;
-                self.note(core, Some(step.work), since, at);
-                self.proceed(at, core);
+            match end {
+                End::Fetch(cluster) => {
+                    if let Some((packet, arrived)) = self.clusters[cluster as usize].fetching.pop_front() {
+                        self.enqueue(at, packet, arrived, machine);
+                    }
+                }
+                End::Step(core) => {
+                    if let Some(running) = &self.cores[core as usize] {
+                        let (step, since) = (running.step, running.since);
+                        self.counters.busy.add(&step.spent.unwrap_or_default());
+                        self.note(core, Some(step.kind), since, at);
+                        self.proceed(at, core, machine);
+                    }
+                }
             }
         }
         std::mem::take(&mut self.finished)
     }
 
-    fn begin(&mut self, now: u64, core: u32, packet: Packet, arrived: u64) {
-        let (task, step) = self.blocks.begin(now, packet, &mut self.counters);
+    /// A cluster fetches what waits for it, as long as it has places.
+    fn fetch(&mut self, now: u64, cluster: u32) {
+        let Some(Fetching { places, bytes_per_cycle, latency, cycle }) = self.shape.fetching else { return };
+        let own = &mut self.clusters[cluster as usize];
+        while own.fetched < places
+            && let Some((packet, arrived)) = own.waiting.pop_front()
+        {
+            own.fetched += 1;
+            own.free_at = own.free_at.max(now) + packet.bytes.div_ceil(bytes_per_cycle) * cycle;
+            own.fetching.push_back((packet, arrived));
+            self.ends.push(Reverse((own.free_at + latency * cycle, End::Fetch(cluster))));
+        }
+    }
+
+    /// A packet is where cores can have it.
+    fn enqueue(&mut self, now: u64, packet: Packet, arrived: u64, machine: &mut dyn Machine) {
+        let subset = self.shape.home(packet.block);
+        let first = subset * self.shape.subset_cores();
+        let free = (first..first + self.shape.subset_cores()).find(|&core| self.cores[core as usize].is_none());
+        match free {
+            Some(core) => self.begin(now, core, packet, arrived, machine),
+            None => {
+                let queue = &mut self.queues[subset as usize];
+                queue.waiting.push_back((packet, arrived));
+                queue.length.rise(now, 1);
+                self.counters.queued.rise(now, 1);
+            }
+        }
+    }
+
+    fn begin(&mut self, now: u64, core: u32, packet: Packet, arrived: u64, machine: &mut dyn Machine) {
+        let own = &mut self.clusters[packet.cluster as usize];
+        let warm_at = *own.warm_at.get_or_insert(now + self.shape.cold_start);
+        let (task, step) = self.blocks.begin(packet, packet.start + warm_at.saturating_sub(now));
         self.cores[core as usize] = Some(Running { task, arrived, started: now, step, since: now, holds: None });
-        self.take(now, core, step);
+        if self.shape.fetching.is_some() {
+            own.fetched -= 1;
+            self.fetch(now, packet.cluster);
+        }
+        self.take(now, core, step, machine);
     }
 
     /// A step has ended: the next one, or the end.
-    fn proceed(&mut self, now: u64, core: u32) {
+    fn proceed(&mut self, now: u64, core: u32, machine: &mut dyn Machine) {
         let Some(running) = &mut self.cores[core as usize] else { return };
         let next = self.blocks.next(now, &mut running.task, &mut self.counters);
-        let block = running.task.packet.block;
+        let packet = running.task.packet;
         if let Some(buffer) = running.holds.filter(|&buffer| next.and_then(|step| step.lock) != Some(buffer)) {
             running.holds = None;
-            if let Some(waiter) = self.blocks.release(block, buffer) {
-                self.granted(now, waiter, buffer);
+            if let Some(waiter) = self.blocks.release(&packet, buffer) {
+                self.granted(now, waiter, buffer, machine);
             }
         }
         match next {
-            Some(step) => self.take(now, core, step),
-            None => self.end(now, core),
+            Some(step) => self.take(now, core, step, machine),
+            None => self.end(now, core, machine),
         }
     }
 
     /// A core takes up a step, or waits for its lock.
-    fn take(&mut self, now: u64, core: u32, step: Step) {
+    fn take(&mut self, now: u64, core: u32, step: Step, machine: &mut dyn Machine) {
         let Some(running) = &mut self.cores[core as usize] else { return };
         (running.step, running.since) = (step, now);
         if let Some(buffer) = step.lock.filter(|buffer| running.holds != Some(*buffer)) {
-            if !self.blocks.acquire(running.task.packet.block, buffer, core) {
+            if !self.blocks.acquire(&running.task.packet, buffer, core) {
                 return;
             }
             running.holds = Some(buffer);
         }
-        self.ends.push(Reverse((now + step.cycles, core)));
+        self.perform(now, core, machine);
+    }
+
+    /// A core does a step, for which it has all that it needs.
+    fn perform(&mut self, now: u64, core: u32, machine: &mut dyn Machine) {
+        let Some(running) = &mut self.cores[core as usize] else { return };
+        let spent: Spent = match running.step.spent {
+            Some(spent) => spent,
+            None => {
+                let (kind, spent) = self.blocks.call(now, &mut running.task, machine, &mut self.counters);
+                running.step = Step { kind, spent: Some(spent), ..running.step };
+                spent
+            }
+        };
+        self.ends.push(Reverse((now + spent.total(), End::Step(core))));
     }
 
     /// A core has the lock for which it waited.
-    fn granted(&mut self, now: u64, core: u32, buffer: u32) {
+    fn granted(&mut self, now: u64, core: u32, buffer: u32, machine: &mut dyn Machine) {
         let Some(running) = &mut self.cores[core as usize] else { return };
         let since = std::mem::replace(&mut running.since, now);
         running.holds = Some(buffer);
-        self.ends.push(Reverse((now + running.step.cycles, core)));
         self.counters.lock_waiting += now - since;
         self.note(core, None, since, now);
+        self.perform(now, core, machine);
     }
 
     /// A handler has ended: its core takes the packet that has waited longest.
-    fn end(&mut self, now: u64, core: u32) {
+    fn end(&mut self, now: u64, core: u32, machine: &mut dyn Machine) {
         let Some(Running { task, arrived, started, .. }) = self.cores[core as usize].take() else { return };
         let sent = self.blocks.end(now, &task, &mut self.counters);
-        let packet = task.packet;
+        let (packet, completes) = (task.packet, task.completes());
         self.counters.input_bytes.fall(now, packet.bytes);
         self.counters.packets.fall(now, 1);
-        self.counters.finished += 1;
-        self.finished.push(Finished { packet, core, arrived, started, ended: now, sent });
+        self.counters.end(now, packet.bytes);
+        self.finished.push(Finished { packet, core, arrived, started, ended: now, completes, sent });
         let queue = &mut self.queues[(core / self.shape.subset_cores()) as usize];
         if let Some((packet, arrived)) = queue.waiting.pop_front() {
             queue.length.fall(now, 1);
             self.counters.queued.fall(now, 1);
-            self.begin(now, core, packet, arrived);
+            self.begin(now, core, packet, arrived, machine);
         }
     }
 
-    fn note(&mut self, core: u32, work: Option<Work>, from: u64, to: u64) {
+    fn note(&mut self, core: u32, kind: Option<Kind>, from: u64, to: u64) {
         let Some(Running { task, step, .. }) = &self.cores[core as usize] else { return };
-        let stretch = Stretch { core, packet: task.packet, work, buffer: step.buffer, from, to };
+        let stretch = Stretch { core, packet: task.packet, kind, buffer: step.buffer, from, to };
         self.stretches.iter_mut().filter(|_| to > from).for_each(|stretches| stretches.push(stretch));
     }
 }

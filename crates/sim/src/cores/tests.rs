@@ -2,31 +2,35 @@
 
 use proptest::prelude::*;
 
-use super::handlers::{Costs, Design, Handling, Work};
-use super::{Finished, Full, Packet, Processor, Shape, Subset};
+use super::model::{Costs, Design, Handling, Modelled};
+use super::steps::Kind;
+use super::{Finished, Full, Shape, Subset};
 use crate::rng::{Purpose, Rng};
 
 const BYTES: u64 = 100;
-const COSTS: Costs = Costs { start: 0, copy: 10, combine: 10, send: 0 };
+const COSTS: Costs = Costs { start: 0, copy: 10, combine: 10, merge: 10, send: 0 };
 
 fn shape(clusters: u32, cores: u32, subset: Subset) -> Shape {
-    Shape { clusters, cores, subset, packet_memory: 1 << 40 }
+    Shape::ideal(clusters, cores, subset)
 }
 
 fn handling(design: Design, children: u32) -> Handling {
     Handling { design, children, buffer_bytes: BYTES, costs: COSTS }
 }
 
+/// Block and child.
+type Packet = (u64, u32);
+
 fn packet(block: u64, child: u32) -> Packet {
-    Packet { block, child, bytes: BYTES }
+    (block, child)
 }
 
 /// Gives the packets at their times, and goes on to the end.
-fn run(processor: &mut Processor, arrivals: &[(u64, Packet)]) -> Vec<Finished> {
+fn run(processor: &mut Modelled, arrivals: &[(u64, Packet)]) -> Vec<Finished> {
     let mut finished = Vec::new();
     for &(at, packet) in arrivals {
         finished.extend(processor.advance(at));
-        processor.arrive(at, packet).unwrap();
+        processor.arrive(at, packet.0, packet.1, BYTES).unwrap();
     }
     while let Some(next) = processor.next_time() {
         finished.extend(processor.advance(next));
@@ -40,7 +44,7 @@ fn children(finished: &[Finished]) -> Vec<u32> {
 
 #[test]
 fn a_subset_serves_who_came_first() {
-    let mut processor = Processor::new(shape(1, 1, Subset::Core), handling(Design::Apart, 9));
+    let mut processor = Modelled::new(shape(1, 1, Subset::Core), handling(Design::Apart, 9));
     let finished = run(&mut processor, &[3, 1, 4, 0, 5].map(|child| (0, packet(0, child))));
     assert_eq!(children(&finished), [3, 1, 4, 0, 5]);
     assert_eq!(finished.iter().map(|one| one.ended).collect::<Vec<_>>(), [10, 20, 30, 40, 50]);
@@ -49,7 +53,7 @@ fn a_subset_serves_who_came_first() {
 #[test]
 fn a_packet_waits_for_its_home_while_other_subsets_are_free() {
     for (subset, blocks) in [(Subset::Core, 4), (Subset::Cluster, 2)] {
-        let mut processor = Processor::new(shape(2, 2, subset), handling(Design::Apart, 9));
+        let mut processor = Modelled::new(shape(2, 2, subset), handling(Design::Apart, 9));
         let arrivals: Vec<_> = (0..6).map(|child| (0, packet(blocks + 1, child))).collect();
         let homes: Vec<u32> = run(&mut processor, &arrivals).iter().map(|one| one.core).collect();
         match subset {
@@ -63,33 +67,33 @@ fn a_packet_waits_for_its_home_while_other_subsets_are_free() {
 
 #[test]
 fn a_core_that_becomes_free_when_a_packet_arrives_is_free_for_it() {
-    let mut processor = Processor::new(shape(1, 1, Subset::Core), handling(Design::Apart, 9));
+    let mut processor = Modelled::new(shape(1, 1, Subset::Core), handling(Design::Apart, 9));
     run(&mut processor, &[(0, packet(0, 0)), (10, packet(0, 1))]);
     assert_eq!(processor.counters().queued.peak(), 0);
 }
 
 #[test]
 fn locks_are_granted_in_the_order_of_asking_and_waiting_burns_the_core() {
-    let mut processor = Processor::new(shape(1, 4, Subset::Cluster), handling(Design::Buffers(1), 4));
+    let mut processor = Modelled::new(shape(1, 4, Subset::Cluster), handling(Design::Buffers(1), 4));
     // Child 0's core asks first, then those of 1, 2 and 3, a cycle apart.
     let arrivals: Vec<_> = (0..4).map(|child| (u64::from(child), packet(0, child))).collect();
     let finished = run(&mut processor, &arrivals);
     assert_eq!(children(&finished), [0, 1, 2, 3]);
     assert_eq!(finished.iter().map(|one| one.ended).collect::<Vec<_>>(), [10, 20, 30, 40]);
-    assert_eq!(finished.iter().map(|one| one.sent).collect::<Vec<_>>(), [false, false, false, true]);
+    assert_eq!(finished.iter().map(|one| one.sent.is_some()).collect::<Vec<_>>(), [false, false, false, true]);
     assert_eq!(processor.counters().lock_waiting, 9 + 18 + 27);
     assert_eq!(processor.counters().service(), 40 + 54);
 }
 
 #[test]
 fn many_buffers_are_taken_as_they_are_free_and_merged_by_the_last() {
-    let mut processor = Processor::new(shape(1, 4, Subset::Cluster), handling(Design::Buffers(2), 4)).recording();
+    let mut processor = Modelled::new(shape(1, 4, Subset::Cluster), handling(Design::Buffers(2), 4)).recording();
     let finished = run(&mut processor, &[0, 1, 2, 3].map(|child| (u64::from(child), packet(0, child))));
     // 0 and 1 own buffers 0 and 1; 2 waits for buffer 0, and 3, as fewer wait there, for buffer 1.
     assert_eq!(finished.iter().map(|one| one.ended).collect::<Vec<_>>(), [10, 11, 20, 31]);
     let of_last: Vec<_> = processor.stretches().iter().filter(|stretch| stretch.packet.child == 3).collect();
-    let works: Vec<_> = of_last.iter().map(|stretch| (stretch.work, stretch.buffer)).collect();
-    assert_eq!(works, [(None, 1), (Some(Work::Combine), 1), (Some(Work::Merge), 0)]);
+    let works: Vec<_> = of_last.iter().map(|stretch| (stretch.kind, stretch.buffer)).collect();
+    assert_eq!(works, [(None, 1), (Some(Kind::Combine), 1), (Some(Kind::Merge), 0)]);
     assert_eq!(processor.counters().working_bytes.peak(), 2 * BYTES);
     assert_eq!(processor.counters().working_bytes.value(), 0);
 }
@@ -97,34 +101,34 @@ fn many_buffers_are_taken_as_they_are_free_and_merged_by_the_last() {
 #[test]
 fn a_tree_waits_for_nobody_and_makes_each_node_once() {
     for children in 1..=17 {
-        let mut processor = Processor::new(shape(1, 8, Subset::Cluster), handling(Design::Tree, children));
+        let mut processor = Modelled::new(shape(1, 8, Subset::Cluster), handling(Design::Tree, children));
         // All at once, so that siblings end at one time.
         let finished = run(&mut processor, &(0..children).map(|child| (0, packet(0, child))).collect::<Vec<_>>());
         let counters = processor.counters();
         assert_eq!(counters.lock_waiting, 0);
-        assert_eq!(counters.busy[Work::Merge as usize], 10 * u64::from(children - 1), "{children} children");
-        assert_eq!(finished.iter().filter(|one| one.sent).count(), 1);
+        assert_eq!(counters.of(Kind::Merge), 10 * u64::from(children - 1), "{children} children");
+        assert_eq!(finished.iter().filter(|one| one.sent.is_some()).count(), 1);
         assert_eq!(counters.working_bytes.value(), 0);
     }
 }
 
 #[test]
 fn of_two_siblings_made_at_one_time_the_lower_core_goes_on() {
-    let mut processor = Processor::new(shape(1, 2, Subset::Cluster), handling(Design::Tree, 2));
+    let mut processor = Modelled::new(shape(1, 2, Subset::Cluster), handling(Design::Tree, 2));
     let finished = run(&mut processor, &[(0, packet(0, 1)), (0, packet(0, 0))]);
-    let sender = finished.iter().find(|one| one.sent).unwrap();
+    let sender = finished.iter().find(|one| one.sent.is_some()).unwrap();
     assert_eq!((sender.core, sender.packet.child, sender.ended), (0, 1, 20));
 }
 
 #[test]
 fn a_full_packet_memory_refuses_until_a_handler_has_ended() {
     let small = Shape { packet_memory: 2 * BYTES, ..shape(1, 1, Subset::Core) };
-    let mut processor = Processor::new(small, handling(Design::Apart, 9));
-    assert_eq!([0, 1, 2].map(|child| processor.arrive(0, packet(0, child))), [Ok(()), Ok(()), Err(Full)]);
+    let mut processor = Modelled::new(small, handling(Design::Apart, 9));
+    assert_eq!([0, 1, 2].map(|child| processor.arrive(0, 0, child, BYTES)), [Ok(()), Ok(()), Err(Full)]);
     processor.advance(9);
-    assert_eq!(processor.arrive(9, packet(0, 2)), Err(Full));
+    assert_eq!(processor.arrive(9, 0, 2, BYTES), Err(Full));
     processor.advance(10);
-    assert_eq!(processor.arrive(10, packet(0, 2)), Ok(()));
+    assert_eq!(processor.arrive(10, 0, 2, BYTES), Ok(()));
     assert_eq!((processor.counters().refused, processor.counters().input_bytes.value()), (2, 2 * BYTES));
 }
 
@@ -147,14 +151,14 @@ proptest! {
         let arrivals = random(seed, 40 * children, apart, children);
         let ran = || {
             let mut handling = handling(design, children as u32);
-            handling.costs = Costs { start: 3, copy: 2, combine: 10, send: 5 };
-            let mut processor = Processor::new(shape(2, 4, subset), handling).recording();
+            handling.costs = Costs { start: 3, copy: 2, combine: 10, merge: 10, send: 5 };
+            let mut processor = Modelled::new(shape(2, 4, subset), handling).recording();
             let finished = run(&mut processor, &arrivals);
             (finished, processor.counters().clone(), processor.stretches().to_vec())
         };
         let (finished, counters, stretches) = ran();
         prop_assert_eq!(finished.len(), arrivals.len());
-        prop_assert_eq!(finished.iter().filter(|one| one.sent).count(), 40);
+        prop_assert_eq!(finished.iter().filter(|one| one.sent.is_some()).count(), 40);
         prop_assert_eq!(finished.iter().map(|one| one.ended - one.started).sum::<u64>(), counters.service());
         prop_assert_eq!((counters.packets.value(), counters.input_bytes.value(), counters.working_bytes.value()), (0, 0, 0));
         prop_assert_eq!((finished, counters, stretches), ran());
@@ -165,7 +169,7 @@ proptest! {
 fn packets_inside_are_the_rate_times_how_long_they_stay() {
     // Little's law, with the rate that was asked for: two cores, half of their time busy.
     let (count, apart) = (200_000, 10.0);
-    let mut processor = Processor::new(shape(2, 1, Subset::Core), handling(Design::Apart, 1));
+    let mut processor = Modelled::new(shape(2, 1, Subset::Core), handling(Design::Apart, 1));
     let finished = run(&mut processor, &random(1, count, apart, 1));
     let stays = finished.iter().map(|one| one.ended - one.arrived).sum::<u64>() as f64 / count as f64;
     let end = finished.last().unwrap().ended;

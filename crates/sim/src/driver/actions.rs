@@ -22,6 +22,8 @@ pub enum Action {
     Revive(NodeId),
     /// Paths are computed anew over the links that live.
     Reroute,
+    /// Jobs that come and go have their turn.
+    Turn,
 }
 
 impl Simulation {
@@ -44,6 +46,7 @@ impl Simulation {
                 let fabric = &self.fabric;
                 self.table = Table::new(&self.graph, |link| !fabric.link(link).down);
             }
+            Action::Turn => self.turn(),
         }
     }
 
@@ -89,10 +92,9 @@ impl Simulation {
         }
         let host = &mut self.hosts[node.index()];
         self.open -= host.silence();
-        for &seat in &host.seats {
-            let seat = &mut self.traffic.seats[seat.0 as usize];
-            seat.silence();
-            self.open -= u64::from(std::mem::replace(&mut seat.open, false));
+        for seat in host.seats.clone() {
+            self.traffic.seats[seat.0 as usize].silence();
+            self.close(seat);
         }
     }
 }

@@ -34,7 +34,7 @@ impl Simulation {
                 self.drain(id);
             }
             // A job that failed refuses; it has complained already.
-            Err(_) => self.open -= u64::from(std::mem::replace(&mut seat.open, false)),
+            Err(_) => self.close(id),
         }
     }
 
@@ -62,7 +62,8 @@ impl Simulation {
     /// Takes what a machine says to its job.
     pub(super) fn hear(&mut self, id: HostSeatId) {
         let Traffic { seats, jobs, .. } = &mut self.traffic;
-        let HostSeat { machine, job, rank, submitted, completed, open, .. } = &mut seats[id.0 as usize];
+        let HostSeat { machine, job, rank, submitted, completed, .. } = &mut seats[id.0 as usize];
+        let mut ends = false;
         drive::host::tell(&mut **machine, |event| {
             let job = jobs.get_mut(*job);
             let done = matches!(event, HostEvent::Done { .. });
@@ -71,10 +72,12 @@ impl Simulation {
             if done && *submitted < job.plan.iterations {
                 let at = self.fabric.now + job.plan.compute + job.lateness(*rank);
                 self.fabric.queue.push(at, EventId::new(EventKind::Source, id.0));
-            } else if *open {
-                *open = false;
-                self.open -= 1;
+            } else {
+                ends = true;
             }
         });
+        if ends {
+            self.close(id);
+        }
     }
 }

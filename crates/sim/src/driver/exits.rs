@@ -14,18 +14,30 @@ pub struct Exits {
     pub index: u32,
     chooser: Chooser,
     groups: Vec<Vec<PortId>>,
+    /// Numbers of groups that are not in use.
+    free: Vec<GroupId>,
 }
 
 impl Exits {
     /// A switch without groups.
     pub fn new(node: NodeId, index: u32, chooser: Chooser) -> Exits {
-        Exits { node, index, chooser, groups: Vec::new() }
+        Exits { node, index, chooser, groups: Vec::new(), free: Vec::new() }
     }
 
     /// Installs a multicast group.
     pub fn add_group(&mut self, ports: Vec<PortId>) -> GroupId {
+        if let Some(group) = self.free.pop() {
+            self.groups[group.index()] = ports;
+            return group;
+        }
         self.groups.push(ports);
         GroupId(self.groups.len() as u16 - 1)
+    }
+
+    /// Nobody sends to a group any more.
+    pub fn remove_group(&mut self, group: GroupId) {
+        self.groups[group.index()].clear();
+        self.free.push(group);
     }
 
     /// Sends a packet on its way that came in over a link, or that a program made.

@@ -10,6 +10,7 @@ use tributary_proto::contract::switch::SwitchReport;
 use tributary_proto::contract::values::{FINGERPRINT_LEN, Values};
 
 use super::jobs::{Job, JobIndex, JobPlan};
+use super::own::sum_trees;
 use super::seat::{HostSeat, HostSeatId};
 use super::simulation::Simulation;
 use super::switch::SwitchNode;
@@ -69,7 +70,7 @@ const MOST_ELEMENTS: u16 = 16_000;
 const MOST_CHILDREN: usize = 1024;
 const MOST_TREES: usize = 255;
 /// What a job is expected to send, for the choice among trees: the same as any other.
-const RATE: u64 = 1 << 20;
+pub(super) const RATE: u64 = 1 << 20;
 
 pub(super) fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError> {
     let name = || plan.name.clone();
@@ -101,7 +102,12 @@ pub struct Program {
     /// The switch, by number.
     pub(super) switch: u32,
     protocol: &'static Protocol,
+    values: Values,
     config: SwitchConfig,
+    /// The most packets of its tree that it may ever have room for.
+    most: u16,
+    /// Its job has left.
+    is_gone: bool,
 }
 
 impl Program {
@@ -127,6 +133,11 @@ impl Program {
         self.config.tree.index()
     }
 
+    /// How many members and switches are directly below.
+    pub(super) fn children(&self) -> usize {
+        self.config.members.len()
+    }
+
     /// It is at the top of its tree.
     pub(super) fn is_root(&self) -> bool {
         self.config.parent.is_none()
@@ -137,6 +148,16 @@ impl Program {
         self.config.members.iter().copied().chain(self.config.parent.iter().map(|parent| parent.port))
     }
 
+    /// It is there, and takes memory.
+    pub(super) fn is_there(&self) -> bool {
+        !self.is_gone
+    }
+
+    /// Packets of its tree that it has room for.
+    pub(super) fn room(&self) -> u16 {
+        self.config.job.slots / self.config.job.trees
+    }
+
     /// Its share of the switch's memory may change.
     pub(super) fn resizes(&self) -> bool {
         self.protocol.resizes
@@ -144,24 +165,26 @@ impl Program {
 
     /// What it is charged for at a real switch: one tree, with the elements that a simulated packet stands for.
     pub(super) fn shape(&self) -> JobShape {
-        let JobConfig { world, slots, elements_per_packet, trees, levels, ref options, .. } = self.config.job;
-        JobShape {
-            protocol: self.protocol,
-            slots: slots / trees,
-            elements_per_packet,
-            world,
-            children: self.config.members.len() as u16,
-            neighbours: u16::from(levels),
-            shards: 1,
-            servers: 0,
-            options: options.clone(),
-        }
+        JobShape { slots: self.most, ..shape(self.protocol, &self.config.job, self.config.members.len()) }
     }
 
     /// It has room for so many packets of its tree, and begins anew.
     pub(super) fn set_room(&mut self, room: u16, switch: &mut SwitchNode) {
         self.config.job.slots = room * self.config.job.trees;
         self.install(switch);
+    }
+
+    /// It has room for so many packets from now on, while its job goes on.
+    pub(super) fn resize(&mut self, room: u16, switch: &mut SwitchNode) {
+        self.config.job.slots = room * self.config.job.trees;
+        switch.pipelines[self.config.tree.index()].resize(self.config.job.job, room);
+    }
+
+    /// Its job has left.
+    pub(super) fn uninstall(&mut self, switch: &mut SwitchNode) {
+        self.is_gone = true;
+        switch.pipelines[self.config.tree.index()].remove(self.config.job.job);
+        switch.exits.remove_group(self.config.group);
     }
 
     fn install(&self, switch: &mut SwitchNode) {
@@ -174,9 +197,26 @@ impl Program {
             key: config.job.key,
             members: config.members.clone(),
             others: config.parent.iter().map(|parent| parent.port).collect(),
-            machine: self.protocol.switch(Values::Fingerprint, config),
+            machine: self.protocol.switch(self.values, config),
         };
         switch.pipelines[lane].install(config.job.job, installed);
+    }
+}
+
+/// What one tree of a job is charged for at a switch with so many children there.
+pub(super) fn shape(protocol: &'static Protocol, job: &JobConfig, children: usize) -> JobShape {
+    let JobConfig { world, slots, elements_per_packet, trees, levels, ref options, .. } = *job;
+    JobShape {
+        protocol,
+        slots: slots / trees,
+        elements_per_packet,
+        world,
+        children: children as u16,
+        neighbours: u16::from(levels),
+        shards: 1,
+        trees: 1,
+        servers: 0,
+        options: options.clone(),
     }
 }
 
@@ -246,7 +286,10 @@ impl Simulation {
             };
             self.seat(index, rank, member, &plan, &machine);
         }
-        let job = Job::new(index, plan, config.key, self.graph.hosts(), first_switches);
+        let order = (plan.protocol.options.order)(&plan.options);
+        let sum_trees = plan.own.as_ref().map(|_| sum_trees(order, &trees, config.world)).unwrap_or_default();
+        let mut job = Job::new(index, plan, config.key, self.graph.hosts(), first_switches);
+        job.sum_trees = sum_trees;
         self.traffic.jobs.push(job);
         Ok(index)
     }
@@ -254,12 +297,17 @@ impl Simulation {
     /// The roots of a job's trees, by number, chosen so that it shares cables with as few others as possible; in the order of
     /// `rng` where that leaves a choice. Where there are fewer than trees, some have several.
     pub fn least_loaded_roots(&self, members: &[NodeId], trees: u16, rng: &mut Rng) -> Result<Vec<u32>, TreeError> {
+        let roots = self.least_loaded(members, trees, rng)?;
+        Ok(roots.into_iter().cycle().take(usize::from(trees)).collect())
+    }
+
+    /// The same, where there may be fewer than trees.
+    pub(super) fn least_loaded(&self, members: &[NodeId], trees: u16, rng: &mut Rng) -> Result<Vec<u32>, TreeError> {
         let wish = Wish { members, trees, rate: RATE, need: &|_| 0 };
         let mut candidates = self.network.candidates(&wish)?;
         rng.shuffle(&mut candidates);
         let chosen = self.network.choose(&wish, &candidates)?;
-        let roots = chosen.iter().filter_map(|tree| self.graph.switch_index(tree.root()));
-        Ok(roots.cycle().take(usize::from(trees)).collect())
+        Ok(chosen.iter().filter_map(|tree| self.graph.switch_index(tree.root())).collect())
     }
 
     /// The trees under a job's roots.
@@ -301,24 +349,29 @@ impl Simulation {
         let parent = place.parent.map(|parent| Parent { port: parent.port, child: parent.child });
         let below = place.children.iter().map(|child| child.below.clone()).collect();
         let config = SwitchConfig { job: config.clone(), tree, members, below, group, parent };
-        let program = Program { switch: switch.exits.index, protocol: plan.protocol, config };
+        let most = config.job.slots / config.job.trees;
+        let (index, protocol, values) = (switch.exits.index, plan.protocol, plan.values());
+        let program = Program { switch: index, protocol, values, config, most, is_gone: false };
         program.install(switch);
         self.programs.push(program);
     }
 
     /// Puts the programs of a switch back as they were before their first packet.
     pub(super) fn reinstall(&mut self, switch: u32) {
-        for program in self.programs.iter().filter(|program| program.switch == switch) {
+        for program in self.programs.iter().filter(|program| program.switch == switch && program.is_there()) {
             program.install(&mut self.switches[switch as usize]);
         }
         self.reset_shared(switch);
+        self.switches[switch as usize].clear_cores(&mut self.fabric);
     }
 
     fn seat(&mut self, job: JobIndex, rank: Rank, host: NodeId, plan: &JobPlan, config: &HostConfig) {
         let id = HostSeatId(self.traffic.seats.len() as u32);
-        let machine = plan.protocol.host(Values::Fingerprint, config);
+        let machine = plan.protocol.host(plan.values(), config);
         self.take_seat(HostSeat::new(host, job, rank, machine, true));
-        self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
+        if self.fabric.owns(host) {
+            self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Source, id.0));
+        }
     }
 
     /// Gives a machine its place at its host.
@@ -326,8 +379,12 @@ impl Simulation {
         let longest = seat.machine.max_packet_len().max(FINGERPRINT_LEN);
         let scratch = &mut self.traffic.scratch;
         scratch.resize(scratch.len().max(longest), 0);
-        self.open += u64::from(seat.open);
-        self.hosts[seat.host.index()].seats.push(HostSeatId(self.traffic.seats.len() as u32));
+        self.open += u64::from(seat.open && self.fabric.owns(seat.host));
+        let host = &mut self.hosts[seat.host.index()];
+        if host.seats.is_empty() {
+            self.seat_behind[host.uplink.reverse().index()] = self.traffic.seats.len() as u32;
+        }
+        host.seats.push(HostSeatId(self.traffic.seats.len() as u32));
         self.traffic.seats.push(seat);
         self.seat_timers.grow(self.traffic.seats.len());
     }

@@ -4,15 +4,21 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::host::{CollectiveError, HostEvent};
 use tributary_proto::contract::ids::{JobKey, NodeId, Rank, ServerId};
+use tributary_proto::contract::operator::Operator;
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::contract::tensor::{Spec, Tensor};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::tensors::{FingerprintTensor, Roster, SparseDraw, SparseFingerprint, Verification};
+use tributary_proto::contract::values::Values;
+use tributary_proto::tensors::{CheckedBytes, FingerprintTensor, Roster, SparseDraw, SparseFingerprint, Verification};
 
+use super::cluster::Stay;
 use super::losses::Loss;
+use super::own::{Brought, Data, Own};
 
 /// A job's number in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +52,8 @@ pub struct JobPlan {
     pub spec: Spec,
     /// Elements of a million that each rank brings about, of sparse tensors.
     pub density_ppm: Option<u32>,
+    /// The operator of its own, if it has one: its options name it.
+    pub own: Option<Own>,
     /// Collectives, one after the other.
     pub iterations: u32,
     /// When ranks submit the first one.
@@ -66,6 +74,13 @@ pub struct JobPlan {
     pub timeout: Option<Span>,
 }
 
+impl JobPlan {
+    /// What its machines keep and combine.
+    pub fn values(&self) -> Values {
+        self.own.as_ref().map_or(Values::Fingerprint, Own::values)
+    }
+}
+
 /// One collective of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Iteration {
@@ -75,13 +90,17 @@ pub struct Iteration {
     pub end: Option<Time>,
     /// Ranks that have completed.
     pub completed: u32,
+    /// The first rank that has, and a hash of its results, where those may lack ranks.
+    pub first: Option<(Rank, u64)>,
 }
 
 /// What must not happen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wrong {
-    /// A sum that is not every contribution exactly once.
+    /// A sum that is not every contribution exactly once, or not what the job's own operator makes of them.
     Sum(Verification),
+    /// Results that may lack ranks are others than those of this rank.
+    Differs(Rank),
     /// A collective that failed.
     Failed(CollectiveError),
 }
@@ -104,12 +123,22 @@ impl Complaint {
     pub fn sentence(&self, job: &Job) -> String {
         let what = match &self.what {
             Wrong::Failed(error) => error.to_string(),
-            Wrong::Sum(sum) => format!(
-                "wrong sum: {} elements are proven, {} ranges are faulty, {} are missing",
-                sum.verified,
-                sum.faulty.len(),
-                sum.missing.len()
-            ),
+            Wrong::Differs(other) => format!("wrong result: it is not that of rank {other}"),
+            Wrong::Sum(sum) => {
+                let (faulty, missing) = (sum.faulty.len(), sum.missing.len());
+                match job.plan.own.as_ref().filter(|own| own.data == Data::Real) {
+                    None => format!(
+                        "wrong sum: {} elements are proven, {faulty} ranges are faulty, {missing} are missing",
+                        sum.verified
+                    ),
+                    Some(own) => format!(
+                        "wrong result: {} bytes are what {} makes of all ranks' elements at home, {faulty} ranges are \
+                         not, {missing} are missing",
+                        sum.verified,
+                        own.operator.name()
+                    ),
+                }
+            }
         };
         let at = self.time.as_secs_f64() * 1e6;
         let host = job.members.get(self.rank.index()).map_or(0, |host| host.0);
@@ -137,15 +166,25 @@ pub struct Job {
     pub servers: Vec<NodeId>,
     /// By rank, how late it submits; none is where this is empty.
     pub late: Vec<Span>,
+    /// When it came and went, if it is one of those that do.
+    pub stay: Option<Stay>,
+    /// Its packets that were of no use to programs in switches that have forgotten it.
+    pub switch_drops: DropCounters,
     first_switches: Vec<NodeId>,
     ranks: Vec<u16>,
     roster: Arc<Roster>,
+    /// The trees that its blocks may be combined along, where its own operator combines them.
+    pub(super) sum_trees: Vec<SumTree>,
     /// What ranks bring to the last collectives, where tensors are sparse.
     drawn: BTreeMap<u32, Arc<SparseDraw>>,
+    /// What becomes of the last collectives, where the job's own operator combines them.
+    expected: BTreeMap<u32, Arc<[Vec<u8>]>>,
     pub(crate) index: JobIndex,
 }
 
 const NO_RANK: u16 = u16::MAX;
+/// Collectives of which is kept what ranks bring or get: ranks begin one within a few of each other.
+const KEPT: usize = 3;
 
 impl Job {
     /// A job before its start. `first_switches` are those that its members send to, by rank.
@@ -163,10 +202,14 @@ impl Job {
             gave_up: None,
             servers: Vec::new(),
             late: Vec::new(),
+            stay: None,
+            switch_drops: DropCounters::default(),
             first_switches,
             ranks,
             roster: Roster::new(plan.members.len() as u16),
+            sum_trees: Vec::new(),
             drawn: BTreeMap::new(),
+            expected: BTreeMap::new(),
             index,
             plan,
         }
@@ -210,22 +253,36 @@ impl Job {
     pub fn tensor(&mut self, rank: Rank, iteration: u32, now: Time) -> Box<dyn Tensor> {
         self.iterations[iteration as usize].start.get_or_insert(now);
         let collective = u64::from(self.index.0) << 32 | u64::from(iteration);
-        match self.plan.density_ppm {
-            None => Box::new(FingerprintTensor::new(self.plan.spec, self.roster.clone(), rank.0, collective)),
-            Some(ppm) => Box::new(SparseFingerprint::new(self.draw(iteration, collective, ppm), rank.0)),
+        match (&self.plan.own, self.plan.density_ppm) {
+            (Some(own), None) if own.data == Data::Real => {
+                Box::new(self.real(own.clone(), rank, iteration, collective))
+            }
+            (_, None) => Box::new(self.dense(rank, collective)),
+            (_, Some(ppm)) => Box::new(SparseFingerprint::new(self.draw(iteration, collective, ppm), rank.0)),
         }
     }
 
-    /// What ranks bring to a sparse collective: ranks begin one within a few of each other.
-    fn draw(&mut self, iteration: u32, collective: u64, density_ppm: u32) -> Arc<SparseDraw> {
-        const KEPT: usize = 3;
+    /// Real elements, and what the same module makes of all ranks' at home.
+    fn real(&mut self, own: Own, rank: Rank, iteration: u32, collective: u64) -> CheckedBytes {
         let (spec, world) = (self.plan.spec, self.plan.members.len() as u16);
-        let draw = self.drawn.entry(iteration).or_insert_with(|| SparseDraw::new(spec, world, collective, density_ppm));
-        let draw = Arc::clone(draw);
-        while self.drawn.len() > KEPT {
-            self.drawn.pop_first();
+        let brought = Brought { operator: &own.operator, spec, world, collective };
+        let expected = kept(&mut self.expected, iteration, || brought.results(&self.sum_trees));
+        CheckedBytes::new(spec, rank, brought.by(rank.0), expected)
+    }
+
+    fn dense(&self, rank: Rank, collective: u64) -> FingerprintTensor {
+        let tensor = FingerprintTensor::new(self.plan.spec, self.roster.clone(), rank.0, collective);
+        let JobPlan { protocol, options, members, .. } = &self.plan;
+        match protocol.options.quorum(options, members.len() as u16) {
+            Some(least) => tensor.in_part(least),
+            None => tensor,
         }
-        draw
+    }
+
+    /// What ranks bring to a sparse collective.
+    fn draw(&mut self, iteration: u32, collective: u64, density_ppm: u32) -> Arc<SparseDraw> {
+        let (spec, world) = (self.plan.spec, self.plan.members.len() as u16);
+        kept(&mut self.drawn, iteration, || SparseDraw::new(spec, world, collective, density_ppm))
     }
 
     /// What a rank's machine says.
@@ -233,14 +290,10 @@ impl Job {
         let (op, what) = match event {
             HostEvent::Failed { op, error, .. } => (op, Some(Wrong::Failed(error))),
             HostEvent::Done { op, tensor } => {
-                let tensor: Box<dyn Any> = tensor;
-                let verification = match tensor.downcast::<FingerprintTensor>() {
-                    Ok(dense) => dense.verification(),
-                    Err(other) => {
-                        other.downcast::<SparseFingerprint>().expect("the tensor that was submitted").verification()
-                    }
-                };
-                (op, (!verification.is_complete()).then_some(Wrong::Sum(verification)))
+                let (verification, digest) = outcome(&*tensor);
+                let (first, other) = *self.iterations[op.0 as usize].first.get_or_insert((rank, digest));
+                let differs = (other != digest).then_some(Wrong::Differs(first));
+                (op, if verification.is_complete() { differs } else { Some(Wrong::Sum(verification)) })
             }
         };
         let iteration = op.0 as u32;
@@ -258,6 +311,25 @@ impl Job {
         let world = self.plan.members.len() as u32;
         self.iterations.iter().all(|iteration| iteration.completed == world)
     }
+}
+
+/// What is known of a collective, made where it is not; that of the oldest ones goes.
+fn kept<T: ?Sized>(known: &mut BTreeMap<u32, Arc<T>>, iteration: u32, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+    let of_this = Arc::clone(known.entry(iteration).or_insert_with(make));
+    while known.len() > KEPT {
+        known.pop_first();
+    }
+    of_this
+}
+
+/// What a tensor says when its collective is over, and a hash of a result that may lack ranks.
+fn outcome(tensor: &dyn Any) -> (Verification, u64) {
+    if let Some(dense) = tensor.downcast_ref::<FingerprintTensor>() {
+        return (dense.verification(), dense.digest());
+    }
+    let sparse = tensor.downcast_ref().map(SparseFingerprint::verification);
+    let checked = || tensor.downcast_ref().map(CheckedBytes::verification);
+    (sparse.or_else(checked).expect("the tensor that was submitted"), 0)
 }
 
 /// All jobs of a run.
@@ -288,12 +360,21 @@ impl Jobs {
     /// Takes over what another part of the network heard of them.
     pub(super) fn absorb(&mut self, other: Jobs) {
         for (own, theirs) in self.0.iter_mut().zip(other.0) {
-            for (own, theirs) in own.iterations.iter_mut().zip(theirs.iterations) {
+            let mut apart = Vec::new();
+            for (number, (own, theirs)) in own.iterations.iter_mut().zip(theirs.iterations).enumerate() {
+                if let (Some((first, digest)), Some((rank, other))) = (own.first, theirs.first)
+                    && digest != other
+                {
+                    let (time, iteration) = (theirs.end.unwrap_or_default(), number as u32);
+                    apart.push(Complaint { time, rank, iteration, what: Wrong::Differs(first) });
+                }
+                own.first = own.first.or(theirs.first);
                 own.start = own.start.into_iter().chain(theirs.start).min();
                 own.end = own.end.max(theirs.end);
                 own.completed += theirs.completed;
             }
-            own.complaints.extend(theirs.complaints);
+            own.complaints.extend(theirs.complaints.into_iter().chain(apart));
+            own.switch_drops.add(&theirs.switch_drops);
             // Losses are known to all parts.
             own.gave_up = own.gave_up.into_iter().chain(theirs.gave_up).min();
             own.complaints.sort_by_key(|complaint| (complaint.time, complaint.rank));

@@ -194,8 +194,7 @@ impl Simulation {
             return self.fabric.queue.push(again, EventId::new(EventKind::Look, id.0));
         }
         seat.silence();
-        seat.open = false;
-        self.open -= 1;
+        self.close(id);
         self.traffic.jobs.get_mut(job).gave_up.get_or_insert(self.fabric.now);
     }
 }

@@ -1,10 +1,13 @@
-//! Runs hosts and switches on the fabric: takes the next event, and lets whoever it concerns act.
+//! Runs hosts and switches on the fabric: takes the next event, and lets the node that it concerns act.
 //!
 //! Start with [`Simulation`]. A host's machine in a job is a [`HostSeat`]; a switch's machines sit in pipelines, one for
 //! each tree of a job.
 
 mod actions;
+mod cluster;
 mod collectives;
+mod cores;
+mod departure;
 mod exits;
 mod flows;
 mod host;
@@ -13,7 +16,10 @@ mod jobs;
 mod losses;
 mod noise;
 mod occupancy;
+mod own;
 mod parts;
+mod placement;
+mod prefetch;
 mod seat;
 mod segments;
 mod servers;
@@ -23,6 +29,8 @@ mod simulation;
 mod switch;
 
 pub use actions::Action;
+pub use cluster::{Arrival, Cluster, Stay, Tenants};
+pub use cores::{CoresSpec, SwitchCores};
 pub use flows::{Flow, FlowId, Flows, Received};
 pub use host::Background;
 pub use install::InstallError;
@@ -30,6 +38,7 @@ pub use jobs::{Complaint, Iteration, Job, JobIndex, JobPlan, Jobs, Wrong};
 pub use losses::Loss;
 pub use noise::{Holds, Noise};
 pub use occupancy::{Gauge, HELD, Occupancy, SwitchMetrics};
+pub use own::{Data, Own};
 pub use parts::{deal_out, look_ahead, window_end};
 pub use seat::{HostSeat, HostSeatId};
 pub use shared::SharedSettings;

@@ -6,7 +6,9 @@ use tributary_proto::contract::metric::{self, Metric};
 use tributary_proto::protocols;
 
 use super::jobs::{Job, JobIndex};
+use super::seat::HostSeat;
 use super::simulation::Simulation;
+use super::switch::SwitchNode;
 
 /// What of one switch's memory is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +17,12 @@ pub struct Occupancy {
     pub slots: u64,
     /// The bytes that programs hold for them.
     pub bytes: u64,
+    /// Where programs run on cores: packets that wait for one, ...
+    pub waiting: u64,
+    /// ... bytes of the packet memory, ...
+    pub input_bytes: u64,
+    /// ... and bytes of blocks in clusters.
+    pub working_bytes: u64,
 }
 
 /// What a protocol counts and measures in one switch.
@@ -63,6 +71,13 @@ impl Simulation {
         for (occupancy, switch) in switches.iter_mut().zip(&self.switches) {
             switch.shared().for_each(|(_, report, bytes)| occupancy.add(report.slots_held, report.slots, bytes));
         }
+        for (occupancy, switch) in switches.iter_mut().zip(&self.switches) {
+            if let Some(counters) = switch.cores().map(|cores| cores.counters()) {
+                occupancy.waiting = counters.queued.value();
+                occupancy.input_bytes = counters.input_bytes.value();
+                occupancy.working_bytes = counters.working_bytes.value();
+            }
+        }
         switches
     }
 
@@ -70,7 +85,9 @@ impl Simulation {
     pub fn gauges(&self) -> Vec<(Gauge, f64)> {
         let jobs = self.traffic.jobs.all();
         let held = |job: &Job| (Gauge { job: job.index, rank: None, name: HELD }, self.slots_held_by(job) as f64);
-        let seats = self.traffic.seats.iter();
+        // Those that come and go are not always there.
+        let stays = |seat: &&HostSeat| self.traffic.jobs.get(seat.job).stay.is_none();
+        let seats = self.traffic.seats.iter().filter(stays);
         let of_ranks = seats.flat_map(|seat| {
             let gauge = |name| Gauge { job: seat.job, rank: Some(seat.rank), name };
             seat.machine.metrics().into_iter().map(move |metric| (gauge(metric.name), metric.value.as_f64()))
@@ -81,6 +98,9 @@ impl Simulation {
     /// A machine that jobs share may have to look at all of its entries to count one job's, at each step: it is asked only
     /// where ranks measure something too.
     fn is_counted(&self, job: &Job) -> bool {
+        if job.stay.is_some() {
+            return false;
+        }
         let first = self.traffic.seats.iter().find(|seat| seat.job == job.index);
         job.plan.protocol.shared.is_none() || first.is_some_and(|seat| !seat.machine.metrics().is_empty())
     }
@@ -102,26 +122,45 @@ impl Simulation {
                 let protocol = protocols::with_code(code)?.name;
                 Some(SwitchMetrics { switch: number, protocol, job: None, metrics: report.figures() })
             }));
-            for job in self.traffic.jobs.all() {
-                let (id, protocol) = (JobId(job.index.0 + 1), job.plan.protocol.name);
-                let mut metrics = Vec::new();
-                let reports = switch.pipelines.iter().filter_map(|pipeline| pipeline.report(id)?.machine);
-                reports.for_each(|report| metric::combine(&mut metrics, &report.metrics));
-                if !metrics.is_empty() {
-                    all.push(SwitchMetrics { switch: number, protocol, job: Some(job.index), metrics });
-                }
-            }
+            all.extend(self.traffic.jobs.all().iter().filter_map(|job| metrics_of(switch, job)));
         }
+        all.extend(self.past_metrics.iter().cloned());
+        // What is shared comes first, as it has no job.
+        all.sort_by_key(|of| (of.switch, of.job));
         all
+    }
+
+    /// The same of one job that is there.
+    pub(super) fn switch_metrics_of(&self, job: JobIndex) -> Vec<SwitchMetrics> {
+        self.switches.iter().filter_map(|switch| metrics_of(switch, self.traffic.jobs.get(job))).collect()
     }
 
     /// A job's packets that were of no use to its programs in switches. A switch that died has forgotten its own.
     pub fn drops_in_switches(&self, job: &Job) -> DropCounters {
         let id = JobId(job.index.0 + 1);
-        let mut sum = DropCounters::default();
+        let mut sum = job.switch_drops.clone();
         let reports =
             self.switches.iter().flat_map(|switch| &switch.pipelines).filter_map(|pipeline| pipeline.report(id));
         reports.for_each(|report| sum.add(&report.drops));
         sum
     }
+
+    /// The first switch in which a job's machine can combine no more, and why.
+    pub fn fault_in_switches(&self, job: &Job) -> Option<(u32, String)> {
+        let id = JobId(job.index.0 + 1);
+        self.switches.iter().find_map(|switch| {
+            let fault = switch.pipelines.iter().find_map(|pipeline| pipeline.report(id)?.fault)?;
+            Some((switch.exits.index, fault))
+        })
+    }
+}
+
+/// What a job's programs in one switch count and measure, if anything.
+fn metrics_of(switch: &SwitchNode, job: &Job) -> Option<SwitchMetrics> {
+    let mut metrics = Vec::new();
+    let id = JobId(job.index.0 + 1);
+    let reports = switch.pipelines.iter().filter_map(|pipeline| pipeline.report(id)?.machine);
+    reports.for_each(|report| metric::combine(&mut metrics, &report.metrics));
+    let (switch, protocol, job) = (switch.exits.index, job.plan.protocol.name, Some(job.index));
+    (!metrics.is_empty()).then_some(SwitchMetrics { switch, protocol, job, metrics })
 }

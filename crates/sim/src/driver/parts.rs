@@ -98,6 +98,8 @@ impl Simulation {
         let fabric = &other.fabric;
         self.traffic.flows.absorb(&other.traffic.flows, |node| fabric.owns(node));
         self.traffic.jobs.absorb(std::mem::take(&mut other.traffic.jobs));
+        self.past_metrics.append(&mut other.past_metrics);
+        self.most_memory = self.most_memory.max(other.most_memory);
         self.open = self.open.wrapping_add(other.open).wrapping_sub(before);
         // Every part carries out all plans.
         self.events += other.events - other.plans_done;

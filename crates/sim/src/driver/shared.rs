@@ -2,7 +2,7 @@
 
 use tributary_control::trees::Tree;
 use tributary_proto::contract::config::{FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, TreePlace};
-use tributary_proto::contract::ids::{NodeId, PortId};
+use tributary_proto::contract::ids::{JobId, NodeId, PortId};
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Protocol;
@@ -42,6 +42,11 @@ pub struct Sharer {
 }
 
 impl Sharer {
+    /// The job's number on the wire.
+    pub(super) fn job_id(&self) -> JobId {
+        self.job.job
+    }
+
     /// The job as one switch is told of it.
     fn plan(&self, switch: &SwitchNode) -> SharedJob {
         let own = |&(number, port): &(u32, u16)| (number == switch.exits.index).then_some(PortId(port));

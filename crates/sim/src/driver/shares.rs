@@ -1,8 +1,11 @@
 //! What jobs have of a switch's memory, where a file says how much there is: as on real switches, by one code.
 
-use tributary_control::{JobShape, divide};
+use tributary_control::trees::TreeSwitch;
+use tributary_control::{JobShape, divide, is_worth_growing};
+use tributary_proto::contract::protocol::Placement;
 
-use super::install::Program;
+use super::install::{InstallError, Program};
+use super::jobs::{JobIndex, JobPlan};
 use super::simulation::Simulation;
 
 /// A switch that cannot hold all of its jobs.
@@ -20,27 +23,106 @@ pub struct TooLittleMemory {
     pub memory: u64,
 }
 
+/// Why a job cannot come to a network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRoom {
+    /// Not as a job at all.
+    #[error(transparent)]
+    Install(#[from] InstallError),
+    /// Not into the memory that others leave.
+    #[error(transparent)]
+    Memory(#[from] TooLittleMemory),
+}
+
 impl Simulation {
     /// Divides each switch's memory among the jobs that are installed there: those whose machines can be resized have equal
     /// shares in each tree, as far as they have use for them, of what the others leave. Before anything is sent.
     pub fn share_memory(&mut self, memory: u64) -> Result<(), TooLittleMemory> {
         for switch in 0..self.switches.len() as u32 {
-            let here = |program: &Program| program.switch == switch;
-            let (sharing, fixed): (Vec<usize>, Vec<usize>) = (0..self.programs.len())
-                .filter(|&at| here(&self.programs[at]))
-                .partition(|&at| self.programs[at].resizes());
-            let taken: u64 = fixed.iter().map(|&at| self.programs[at].shape().bytes()).sum();
-            let shapes: Vec<JobShape> = sharing.iter().map(|&at| self.programs[at].shape()).collect();
-            let rooms = memory.checked_sub(taken).and_then(|left| divide(left, &shapes));
-            let Some(rooms) = rooms else {
-                let fewest = |shape: &JobShape| JobShape { slots: shape.slots.min(2), ..shape.clone() }.bytes();
-                let need = taken + shapes.iter().map(fewest).sum::<u64>();
-                return Err(TooLittleMemory { switch, need, memory });
-            };
-            for (at, room) in sharing.into_iter().zip(rooms) {
+            for (at, room) in self.division(switch, memory, &[])? {
                 self.programs[at].set_room(room, &mut self.switches[switch as usize]);
             }
         }
         Ok(())
+    }
+
+    /// Bytes of a switch's memory that jobs are charged for, as on a real one.
+    pub fn charged_bytes(&self, switch: u32) -> u64 {
+        let here = self.programs.iter().filter(|program| program.switch == switch && program.is_there());
+        here.map(|program| JobShape { slots: program.room(), ..program.shape() }.bytes()).sum()
+    }
+
+    /// What each program at a switch has room for that can be resized, and new ones of these shapes would have behind them.
+    fn division(&self, switch: u32, memory: u64, new: &[JobShape]) -> Result<Vec<(usize, u16)>, TooLittleMemory> {
+        let here = |program: &Program| program.switch == switch && program.is_there();
+        let (sharing, fixed): (Vec<usize>, Vec<usize>) = (0..self.programs.len())
+            .filter(|&at| here(&self.programs[at]))
+            .partition(|&at| self.programs[at].resizes());
+        let (new_sharing, new_fixed): (Vec<&JobShape>, Vec<&JobShape>) =
+            new.iter().partition(|shape| shape.protocol.resizes);
+        let fixed = fixed.iter().map(|&at| self.programs[at].shape().bytes());
+        let taken: u64 = fixed.chain(new_fixed.iter().map(|shape| shape.bytes())).sum();
+        let shapes = sharing.iter().map(|&at| self.programs[at].shape());
+        let shapes: Vec<JobShape> = shapes.chain(new_sharing.into_iter().cloned()).collect();
+        let rooms = memory.checked_sub(taken).and_then(|left| divide(left, &shapes));
+        let Some(rooms) = rooms else {
+            let fewest = |shape: &JobShape| JobShape { slots: shape.slots.min(2), ..shape.clone() }.bytes();
+            let need = taken + shapes.iter().map(fewest).sum::<u64>();
+            return Err(TooLittleMemory { switch, need, memory });
+        };
+        Ok(sharing.into_iter().zip(rooms).collect())
+    }
+
+    /// Whether a job can be put into the network, beside those that are there.
+    pub(super) fn check_room(&self, plan: &JobPlan, memory: Option<u64>) -> Result<(), NoRoom> {
+        super::install::check(plan, self.traffic.jobs.all().len())?;
+        if plan.protocol.placement != Placement::Trees {
+            return Ok(());
+        }
+        let trees = self.plan_trees(plan)?;
+        let Some(memory) = memory else { return Ok(()) };
+        let config = self.job_config(self.traffic.jobs.next_index(), plan, trees.len());
+        let parts: Vec<&TreeSwitch> = trees.iter().flat_map(|tree| &tree.switches).collect();
+        for switch in 0..self.switches.len() as u32 {
+            let node = self.graph.switch(switch);
+            let own = parts.iter().filter(|part| part.node == node);
+            let new: Vec<JobShape> =
+                own.map(|part| super::install::shape(plan.protocol, &config, part.children.len())).collect();
+            if !new.is_empty() {
+                self.division(switch, memory, &new)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A job has come or gone, and the others at its switches have less or more memory. As control planes do it: who comes has its
+    /// share at once, who stays grows only where that is worth a new beginning.
+    pub(super) fn spread_memory(&mut self, changed: JobIndex, memory: Option<u64>) {
+        let Some(memory) = memory else { return };
+        let is_changed = |program: &&Program| program.job() == changed;
+        let mut switches: Vec<u32> = self.programs.iter().filter(is_changed).map(|program| program.switch).collect();
+        switches.sort_unstable();
+        switches.dedup();
+        for switch in switches {
+            let divided = self.division(switch, memory, &[]);
+            for (at, room) in divided.expect("it was checked, or there is more than before") {
+                self.give_room(at, room, changed);
+            }
+        }
+        self.set_switch_timers();
+    }
+
+    fn give_room(&mut self, at: usize, room: u16, changed: JobIndex) {
+        let program = &mut self.programs[at];
+        let switch = &mut self.switches[program.switch as usize];
+        let comes = program.job() == changed;
+        if comes {
+            program.set_room(room, switch);
+        } else if room < program.room() || is_worth_growing(program.room(), room) {
+            program.resize(room, switch);
+            if self.fabric.owns(switch.exits.node) {
+                switch.drain(&mut self.fabric, &self.table, program.lane(), &mut self.traffic.scratch);
+            }
+        }
     }
 }

@@ -6,12 +6,14 @@ use tributary_proto::contract::switch::MIN_TRANSMIT_LEN;
 use tributary_proto::contract::time::Time;
 
 use super::actions::Action;
+use super::cluster::Cluster;
 use super::flows::{FlowId, Flows};
 use super::host::{Background, HostNode};
 use super::install::Program;
 use super::jobs::{JobIndex, Jobs};
 use super::losses::Gone;
 use super::noise::Noise;
+use super::occupancy::SwitchMetrics;
 use super::seat::{HostSeat, HostSeatId, Scratch};
 use super::shared::{SharedSettings, Sharer};
 use super::switch::SwitchNode;
@@ -82,6 +84,8 @@ pub struct Simulation {
     pub(super) network: Network,
     pub(super) hosts: Vec<HostNode>,
     pub(super) switches: Vec<SwitchNode>,
+    /// By link, the first seat of the host at its far end.
+    pub(super) seat_behind: Vec<u32>,
     pub(super) seat_timers: TimerTable,
     node_timers: TimerTable,
     pub(super) plans: Vec<Action>,
@@ -90,6 +94,11 @@ pub struct Simulation {
     pub(super) programs: Vec<Program>,
     pub(super) sharers: Vec<Sharer>,
     pub(super) gone: Gone,
+    pub(super) cluster: Option<Box<Cluster>>,
+    /// Of jobs that have left.
+    pub(super) past_metrics: Vec<SwitchMetrics>,
+    /// The most memory that programs of one switch have held, as far as anybody has looked.
+    pub(super) most_memory: usize,
     pub(super) open: u64,
     pub(super) events: u64,
 }
@@ -112,6 +121,7 @@ impl Simulation {
             })
             .collect();
         Simulation {
+            seat_behind: vec![u32::MAX; fabric.links().len()],
             fabric,
             traffic: Traffic { scratch: vec![0; MIN_TRANSMIT_LEN], ..Traffic::default() },
             table,
@@ -126,6 +136,9 @@ impl Simulation {
             programs: Vec::new(),
             sharers: Vec::new(),
             gone: Gone::default(),
+            cluster: None,
+            past_metrics: Vec::new(),
+            most_memory: 0,
             open: 0,
             events: 0,
             settings,
@@ -182,16 +195,18 @@ impl Simulation {
         }
     }
 
-    /// The most memory that the programs of one switch hold, in bytes.
+    /// The most memory that the programs of one switch hold, or have held before a job left, in bytes.
     pub fn switch_memory_bytes(&self) -> usize {
         let mut bytes = vec![0; self.switches.len()];
-        for program in &self.programs {
+        let own = |program: &&Program| program.is_there() && self.fabric.owns(self.graph.switch(program.switch));
+        for program in self.programs.iter().filter(own) {
             bytes[program.switch as usize] += program.memory_bytes(&self.switches[program.switch as usize]);
         }
-        for (bytes, switch) in bytes.iter_mut().zip(&self.switches) {
+        let own = |(_, switch): &(&mut usize, &SwitchNode)| self.fabric.owns(switch.exits.node);
+        for (bytes, switch) in bytes.iter_mut().zip(&self.switches).filter(own) {
             *bytes += switch.shared().map(|(.., bytes)| bytes).sum::<usize>();
         }
-        bytes.into_iter().max().unwrap_or(0)
+        bytes.into_iter().max().unwrap_or(0).max(self.most_memory)
     }
 
     /// Messages and ranks of jobs that are not finished.
@@ -237,7 +252,7 @@ impl Simulation {
                 self.fabric.queue.pop();
                 self.fabric.now = event.time;
                 self.events += 1;
-                self.fabric.prefetch();
+                self.prefetch();
                 self.handle(event);
             }
             _ => {
@@ -357,6 +372,15 @@ impl Simulation {
                         self.feed(NodeId(node));
                     }
                 }
+            }
+        }
+    }
+
+    /// Sets the timers of all switches anew.
+    pub(super) fn set_switch_timers(&mut self) {
+        for switch in &mut self.switches {
+            if self.fabric.owns(switch.exits.node) {
+                self.node_timers.set(switch.exits.node.0, switch.next_timeout_of_all());
             }
         }
     }

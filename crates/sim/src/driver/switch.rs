@@ -11,6 +11,7 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 
+use super::cores::SwitchCores;
 use super::exits::Exits;
 use super::jobs::JobIndex;
 use super::seat::Scratch;
@@ -28,13 +29,15 @@ pub struct SwitchNode {
     timeouts: Vec<Option<Time>>,
     /// Packets for a lane that no job uses here.
     pub strangers: u64,
+    /// What its programs run on, where that takes time.
+    pub(super) cores: Option<Box<SwitchCores>>,
 }
 
 impl SwitchNode {
     /// A switch without programs.
     pub fn new(node: NodeId, index: u32, chooser: Chooser) -> SwitchNode {
         let exits = Exits::new(node, index, chooser);
-        SwitchNode { exits, pipelines: Vec::new(), timeouts: Vec::new(), strangers: 0 }
+        SwitchNode { exits, pipelines: Vec::new(), timeouts: Vec::new(), strangers: 0, cores: None }
     }
 
     /// Lets the program that a packet is for work on it.
@@ -46,13 +49,25 @@ impl SwitchNode {
             fabric.payloads.release(packet.payload);
             return;
         };
+        if self.cores.is_some() {
+            return self.arrive(fabric, table, from, packet, scratch);
+        }
         let mut lane =
             Lane { exits: &mut self.exits, fabric, table, lane, scratch, arrived: Some((from, packet)), fresh: true };
         drive::switch::receive(pipeline, &mut lane);
     }
 
+    /// Sends what a lane's programs have made by themselves.
+    pub fn drain(&mut self, fabric: &mut Fabric, table: &Table, lane: usize, scratch: &mut Scratch) {
+        let Some(pipeline) = self.pipelines.get_mut(lane) else { return };
+        let lane = lane as u8;
+        let mut lane = Lane { exits: &mut self.exits, fabric, table, lane, scratch, arrived: None, fresh: false };
+        drive::switch::transmit(pipeline, &mut lane);
+    }
+
     /// Runs the timers of all programs.
     pub fn handle_timeout(&mut self, fabric: &mut Fabric, table: &Table, scratch: &mut Scratch) {
+        self.run_cores(fabric, table, scratch);
         for (lane, pipeline) in (0..).zip(&mut self.pipelines) {
             let mut lane = Lane { exits: &mut self.exits, fabric, table, lane, scratch, arrived: None, fresh: false };
             drive::switch::handle_timeout(pipeline, &mut lane);
@@ -61,6 +76,9 @@ impl SwitchNode {
 
     /// When the first timer runs out, after a packet for one pipeline.
     pub fn next_timeout(&mut self, lane: u8) -> Option<Time> {
+        if self.cores.is_some() {
+            return self.next_timeout_of_all();
+        }
         let lane = usize::from(lane);
         self.timeouts.resize(self.pipelines.len(), None);
         if let Some(pipeline) = self.pipelines.get(lane) {
@@ -73,7 +91,31 @@ impl SwitchNode {
     pub fn next_timeout_of_all(&mut self) -> Option<Time> {
         self.timeouts.clear();
         self.timeouts.extend(self.pipelines.iter().map(|pipeline| pipeline.poll_timeout()));
-        self.timeouts.iter().flatten().min().copied()
+        let cores = self.cores.as_ref().and_then(|cores| cores.next_time());
+        self.timeouts.iter().copied().flatten().chain(cores).min()
+    }
+
+    /// The processor, where programs run on one.
+    pub fn cores(&self) -> Option<&SwitchCores> {
+        self.cores.as_deref()
+    }
+
+    /// Does what a verdict says with a packet that a program has passed.
+    #[inline]
+    pub(super) fn carry_out(
+        &mut self,
+        fabric: &mut Fabric,
+        table: &Table,
+        (from, packet): (LinkId, Packet),
+        verdict: Verdict,
+        passed: Passed,
+    ) {
+        carry_out(&mut self.exits, fabric, table, (from, packet), verdict, passed);
+    }
+
+    /// Sends a packet that a program has made.
+    pub(super) fn emit(&mut self, fabric: &mut Fabric, table: &Table, lane: u8, emission: &Emission, bytes: &[u8]) {
+        emit(&mut self.exits, fabric, table, lane, emission, bytes);
     }
 
     /// The memory that jobs share: the protocol's code, its state, and the bytes that it takes.
@@ -119,13 +161,8 @@ impl SwitchIo for Lane<'_> {
 
     #[inline]
     fn carry_out(&mut self, verdict: Verdict, passed: Passed) {
-        let Some((from, packet)) = self.arrived else { return };
-        let Passed { len, wire_len, ecn } = passed;
-        self.fabric.payloads.set_len(packet.payload, len, wire_len);
-        let bytes = self.fabric.framing.bytes_on_link(wire_len);
-        let mut packet = Packet { src: self.exits.node, bytes, ..packet };
-        packet.flags.set_ecn(ecn);
-        self.exits.carry_out(self.fabric, self.table, verdict, Origin::Made(from), packet);
+        let Some(arrived) = self.arrived else { return };
+        carry_out(self.exits, self.fabric, self.table, arrived, verdict, passed);
     }
 
     #[inline]
@@ -136,22 +173,46 @@ impl SwitchIo for Lane<'_> {
     #[inline]
     fn send(&mut self, emission: Emission) {
         let bytes = &self.scratch[..emission.len];
-        let (flow, every_hop) = about(bytes);
-        let packet = Packet {
-            arrival: self.fabric.now,
-            src: self.exits.node,
-            dst: self.exits.node,
-            serial: 0,
-            flow,
-            payload: self.fabric.payloads.store(bytes, emission.wire_len),
-            bytes: self.fabric.framing.bytes_on_link(emission.wire_len),
-            lane: self.lane,
-            flags: PacketFlags::new(emission.ecn, 0).with_every_hop(every_hop),
-        };
-        let came_over = |port: PortId| self.fabric.port(self.exits.node, port.0).reverse();
-        let origin = emission.ingress.map_or(Origin::Own, |port| Origin::Collected(came_over(port)));
-        self.exits.carry_out(self.fabric, self.table, emission.verdict, origin, packet);
+        emit(self.exits, self.fabric, self.table, self.lane, &emission, bytes);
     }
+}
+
+/// Does what a verdict says with a packet that came in over a link and that a program has passed.
+#[inline]
+fn carry_out(
+    exits: &mut Exits,
+    fabric: &mut Fabric,
+    table: &Table,
+    (from, packet): (LinkId, Packet),
+    verdict: Verdict,
+    passed: Passed,
+) {
+    let Passed { len, wire_len, ecn } = passed;
+    fabric.payloads.set_len(packet.payload, len, wire_len);
+    let bytes = fabric.framing.bytes_on_link(wire_len);
+    let mut packet = Packet { src: exits.node, bytes, ..packet };
+    packet.flags.set_ecn(ecn);
+    exits.carry_out(fabric, table, verdict, Origin::Made(from), packet);
+}
+
+/// Sends a packet that a program has made by itself.
+#[inline]
+fn emit(exits: &mut Exits, fabric: &mut Fabric, table: &Table, lane: u8, emission: &Emission, bytes: &[u8]) {
+    let (flow, every_hop) = about(bytes);
+    let packet = Packet {
+        arrival: fabric.now,
+        src: exits.node,
+        dst: exits.node,
+        serial: 0,
+        flow,
+        payload: fabric.payloads.store(bytes, emission.wire_len),
+        bytes: fabric.framing.bytes_on_link(emission.wire_len),
+        lane,
+        flags: PacketFlags::new(emission.ecn, 0).with_every_hop(every_hop),
+    };
+    let came_over = |port: PortId| fabric.port(exits.node, port.0).reverse();
+    let origin = emission.ingress.map_or(Origin::Own, |port| Origin::Collected(came_over(port)));
+    exits.carry_out(fabric, table, emission.verdict, origin, packet);
 }
 
 /// The flow that a program's own packet belongs to, and whether every switch handles it.

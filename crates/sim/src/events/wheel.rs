@@ -13,7 +13,8 @@ use tributary_proto::contract::time::{Span, Time};
 use super::{Event, EventId};
 
 const NIL: u32 = u32::MAX;
-const BUCKETS_PER_EVENT: usize = 1;
+/// Few enough to be sorted soon; enough for the next ones to be known before they come (see [`EventQueue::upcoming`]).
+const EVENTS_PER_BUCKET: usize = 8;
 
 /// An event in a bucket's list; free nodes are a list too.
 #[derive(Clone, Copy)]
@@ -52,7 +53,7 @@ impl EventQueue {
     /// A queue whose usual event is at most `horizon` ahead, with about `pending` of them at a time. Any event fits
     /// and comes out in order; these two only decide how fast.
     pub fn new(horizon: Span, pending: usize) -> EventQueue {
-        let buckets = (pending.saturating_mul(BUCKETS_PER_EVENT)).clamp(1 << 10, 1 << 18).next_power_of_two();
+        let buckets = (pending / EVENTS_PER_BUCKET).clamp(1 << 7, 1 << 18).next_power_of_two();
         let width = (horizon.0 / buckets as u64 + 1).next_power_of_two();
         let words = buckets / 64;
         EventQueue {

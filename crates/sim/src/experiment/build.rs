@@ -1,22 +1,28 @@
 //! Builds the simulation that a file describes.
 
 use tributary_control::option_text::{of_switches, texts};
+use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::ids::{NodeId, Rank};
+use tributary_proto::contract::operator::Operator;
 use tributary_proto::contract::options::{Defaults, Options};
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_proto::switch_options::SwitchOptions;
+use tributary_proto::tensors::FingerprintTensor;
 
 use super::faults;
 use super::hosts::Allocation;
+use super::own;
+use super::servers::{Servers, servers};
 use super::traffic::{add_traffic, transport};
+use super::training;
 use crate::config::{
-    CollectiveKind, Config, ConfigError, Duration, Hosts, JobSection, ParameterServers, RootChoice, ServerWord, Share,
-    StragglerSection, SwitchName, invalid,
+    CollectiveKind, Config, ConfigError, Duration, Hosts, JobSection, RootChoice, Share, StragglerSection, SwitchName,
+    invalid,
 };
-use crate::driver::{JobPlan, Noise, Settings, SharedSettings, Simulation};
+use crate::driver::{JobPlan, Noise, Own, Settings, SharedSettings, Simulation};
 use crate::rng::{Purpose, Rng};
 use crate::topology::Graph;
 
@@ -60,24 +66,29 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         let job = installed.map_err(|error| invalid(error.to_string()))?;
         simulation.traffic.jobs.get_mut(job).late = late;
     }
+    super::cores::set(config, &mut simulation)?;
     if let Some(memory) = config.network.switch_memory {
         simulation.share_memory(memory.0).map_err(|error| invalid(error.to_string()))?;
     }
     for (index, section) in config.traffic.iter().enumerate() {
         add_traffic(&mut simulation, config, index, section, &mut hosts)?;
     }
+    training::expect(&mut simulation, config, &mut hosts)?;
     Ok(simulation)
 }
 
 /// What every switch holds for jobs that share its memory, with room for the longest packets of any job.
 fn shared(config: &Config) -> Result<SharedSettings, ConfigError> {
     let options = switch_options(config)?;
-    let elements_per_packet = config.jobs.iter().map(|job| job.elements_per_packet).max();
+    let of_jobs = config.jobs.iter().map(|job| job.elements_per_packet);
+    let of_trainings = config.trainings.iter().map(|training| training.elements_per_packet);
+    let elements_per_packet = of_jobs.chain(of_trainings).max();
     Ok(SharedSettings { options, elements_per_packet: elements_per_packet.unwrap_or(256) })
 }
 
 fn switch_options(config: &Config) -> Result<SwitchOptions, ConfigError> {
-    SwitchOptions::read(&of_switches(&config.switches), Defaults::Simulated).map_err(|error| invalid(error.to_string()))
+    SwitchOptions::read(&of_switches(&config.switches.options), Defaults::Simulated)
+        .map_err(|error| invalid(error.to_string()))
 }
 
 fn job_plan(
@@ -87,18 +98,57 @@ fn job_plan(
     hosts: &mut Allocation,
     simulation: &Simulation,
 ) -> Result<JobPlan, ConfigError> {
-    let graph = simulation.graph();
     let name = section.name.clone().unwrap_or_else(|| format!("job {index}"));
     let members = hosts.take(&name, &section.hosts, section.placement)?;
-    check_numbers(&name, section)?;
-    let density_ppm = density_ppm(section).map_err(|sentence| invalid(format!("{name}: {sentence}")))?;
-    let options = options(section, density_ppm).map_err(|sentence| invalid(format!("{name}: {sentence}")))?;
-    let spec = spec(section, members.len()).map_err(|error| invalid(format!("{name}: {error}")))?;
+    let plan = unplaced(config, &name, section, members.len(), simulation)?;
+    let roots = roots(config, index, &name, section, &members, simulation)?;
+    let slots = match section.slots {
+        Some(slots) => slots,
+        None => pool_size_of(config, section, simulation, (&plan.options, members.len()), roots.len().max(1))?,
+    };
+    Ok(JobPlan { members, roots, slots, ..plan })
+}
+
+/// The slots that a job of so many ranks, with these options, has if it says nothing.
+pub(super) fn pool_size_of(
+    config: &Config,
+    section: &JobSection,
+    simulation: &Simulation,
+    (options, world): (&Options, usize),
+    trees: usize,
+) -> Result<u16, ConfigError> {
+    let wait = switch_options(config)?.ask(section.protocol, |shared| shared.longest_wait).unwrap_or_default();
+    let world = u16::try_from(world).unwrap_or(u16::MAX);
+    let result = (section.protocol.options.packets_of_a_result)(options, world, section.elements_per_packet);
+    Ok(pool_size(packet_bytes(section, config)?, result, simulation.graph(), config, trees, wait))
+}
+
+/// A job of so many ranks before it has hosts, trees and slots.
+pub(super) fn unplaced(
+    config: &Config,
+    name: &str,
+    section: &JobSection,
+    world: usize,
+    simulation: &Simulation,
+) -> Result<JobPlan, ConfigError> {
+    let graph = simulation.graph();
+    check_numbers(name, section)?;
+    let wrong = |sentence: String| invalid(format!("{name}: {sentence}"));
+    let own = own::own(section).map_err(wrong)?;
+    let density_ppm = density_ppm(section).map_err(wrong)?;
+    let options = options(section, density_ppm, own.as_ref()).map_err(wrong)?;
+    let spec = spec(section, world, own.as_ref()).map_err(wrong)?;
     let can = match density_ppm {
         None => (section.protocol.can)(&spec, &options),
         Some(_) => section.protocol.can_sparse(&spec, &options),
     };
     can.map_err(|refusal| invalid(format!("{name}: {refusal}")))?;
+    let most = FingerprintTensor::MOST_IN_PART;
+    if section.protocol.options.quorum(&options, world as u16).is_some() && world > usize::from(most) {
+        return Err(invalid(format!(
+            "{name}: it has {world} ranks, and results that may lack ranks can be checked of {most} at most"
+        )));
+    }
     let packet = packet_bytes(section, config)?;
     let smallest = graph.edges().iter().map(|edge| edge.a_to_b.queue_bytes.min(edge.b_to_a.queue_bytes)).min();
     if smallest.is_some_and(|queue| queue < packet) {
@@ -107,24 +157,22 @@ fn job_plan(
             smallest.unwrap_or(0)
         )));
     }
-    let roots = roots(config, index, &name, section, &members, simulation)?;
-    let wait = switch_options(config)?.ask(section.protocol, |shared| shared.longest_wait).unwrap_or_default();
-    let slots = section.slots.unwrap_or_else(|| pool_size(packet, graph, config, roots.len().max(1), wait));
     Ok(JobPlan {
         protocol: section.protocol,
         spec,
-        members,
+        members: Vec::new(),
         density_ppm,
+        own,
         iterations: section.iterations,
         start: Time::ZERO + section.start.0,
         compute: section.compute.0,
         options,
         elements_per_packet: section.elements_per_packet,
-        slots,
-        roots,
+        slots: 0,
+        roots: Vec::new(),
         timers: section.rto.timers(),
         timeout: Some(section.timeout.map_or_else(|| default_timeout(section, graph), |timeout| timeout.0)),
-        name,
+        name: name.to_string(),
     })
 }
 
@@ -137,21 +185,29 @@ fn density_ppm(section: &JobSection) -> Result<Option<u32>, String> {
     }
 }
 
-/// The protocol's options as they were chosen, and what a job of sparse tensors needs besides.
-fn options(section: &JobSection, density_ppm: Option<u32>) -> Result<Options, String> {
+/// The protocol's options as they were chosen, and what a job of sparse tensors or with an operator of its own needs besides.
+fn options(section: &JobSection, density_ppm: Option<u32>, own: Option<&Own>) -> Result<Options, String> {
     let (given, set) = (texts(&section.options), &section.protocol.options);
+    let given = match own {
+        None => given,
+        Some(own) => set.of_own(&given, &[own.shared()]).unwrap_or(given),
+    };
     let chosen = match density_ppm {
         None => given,
         Some(ppm) => set
             .of_sparse(&given, Some(ppm.into()))
             .ok_or_else(|| format!("density: {} sums no sparse tensors; leave it out", section.protocol.name))?,
     };
-    set.read_with(&chosen, Defaults::Simulated).map_err(|error| error.to_string())
+    let options = set.read_with(&chosen, Defaults::Simulated).map_err(|error| error.to_string())?;
+    Ok(match own {
+        None => options,
+        Some(own) => own.provide(options),
+    })
 }
 
 /// Numbers of a job that nothing else depends on.
 fn check_numbers(name: &str, section: &JobSection) -> Result<(), ConfigError> {
-    let size = section.dtype.size() as u64;
+    let size = if section.operator.is_some() { 1 } else { section.dtype.size() as u64 };
     if !section.tensor.0.is_multiple_of(size) {
         return Err(invalid(format!(
             "{name}: a tensor of {} is no whole number of {} elements, which have {size} bytes",
@@ -209,49 +265,23 @@ fn lateness(plan: &JobPlan, section: &JobSection) -> Result<Vec<Span>, ConfigErr
     Ok(lateness)
 }
 
-/// Hosts that sum for a job.
-struct Servers {
-    /// On hosts of their own; none if each rank's host has one.
-    hosts: Vec<NodeId>,
-    /// The pool, a multiple of their number.
-    slots: u16,
-}
-
-fn servers(plan: &JobPlan, section: &JobSection, hosts: &mut Allocation) -> Result<Option<Servers>, ConfigError> {
-    let name = &plan.name;
-    let colocated = ParameterServers::Word(ServerWord::Colocated);
-    let servers = match (&section.servers, section.protocol.server) {
-        (None, None) => return Ok(None),
-        (None, Some(_)) => &colocated,
-        (Some(servers), _) => servers,
-    };
-    if section.protocol.server.is_none() {
-        let with_servers = protocols::ALL.iter().filter(|protocol| protocol.server.is_some());
-        let names: Vec<&str> = with_servers.map(|protocol| protocol.name).collect();
-        return Err(invalid(format!(
-            "{name}: {} has no servers; protocols with servers: {}",
-            section.protocol.name,
-            names.join(" and ")
-        )));
-    }
-    let hosts = match servers {
-        ParameterServers::Word(ServerWord::Colocated) => Vec::new(),
-        ParameterServers::Dedicated(wanted) => hosts.take(&format!("{name}'s servers"), wanted, section.placement)?,
-    };
-    if let Some(both) = hosts.iter().find(|server| plan.members.contains(server)) {
-        return Err(invalid(format!("{name}: host {} is both a rank and a server: write \"colocated\"", both.0)));
-    }
-    let count = if hosts.is_empty() { plan.members.len() } else { hosts.len() } as u64;
-    // A server is as far behind the switches as the ranks are in front of them: the way is twice as long.
-    let whole = (2 * u64::from(plan.slots)).div_ceil(count) * count;
-    let slots =
-        if section.slots.is_some() { plan.slots } else { whole.min(u64::from(u16::MAX) / count * count) as u16 };
-    Ok(Some(Servers { hosts, slots }))
-}
-
 /// What a job's collectives are, of a world of so many.
-fn spec(section: &JobSection, world: usize) -> Result<Spec, String> {
-    let elements = (section.tensor.0 / section.dtype.size() as u64) as u32;
+fn spec(section: &JobSection, world: usize, own: Option<&Own>) -> Result<Spec, String> {
+    let (dtype, op) = match own {
+        None => (section.dtype, section.op),
+        // Opaque elements are so many bytes.
+        Some(own) if section.tensor.0.is_multiple_of(own.operator.element_size() as u64) => {
+            (DType::U8, ReduceOp::Own(0))
+        }
+        Some(own) => {
+            let (name, size) = (own.operator.name(), own.operator.element_size());
+            return Err(format!(
+                "a tensor of {} is no whole number of {name}'s elements of {size} bytes",
+                section.tensor
+            ));
+        }
+    };
+    let elements = (section.tensor.0 / dtype.size() as u64) as u32;
     let root = Rank(section.root.unwrap_or(0));
     if root.index() >= world {
         return Err(format!("root = {root} is none of its {world} ranks"));
@@ -261,14 +291,14 @@ fn spec(section: &JobSection, world: usize) -> Result<Spec, String> {
             Err(format!("root = {root}: only collective = \"reduce\" and \"broadcast\" have one"))
         }
         CollectiveKind::Barrier if elements > 0 => Err("a barrier brings nothing: write tensor = 0".to_string()),
-        CollectiveKind::Allreduce | CollectiveKind::Barrier => Ok(Spec::allreduce(elements, section.dtype, section.op)),
-        CollectiveKind::Reduce => Ok(Spec::reduce(elements, section.dtype, section.op, root)),
+        CollectiveKind::Allreduce | CollectiveKind::Barrier => Ok(Spec::allreduce(elements, dtype, op)),
+        CollectiveKind::Reduce => Ok(Spec::reduce(elements, dtype, op, root)),
         CollectiveKind::Broadcast => Ok(Spec::broadcast(section.tensor.0.div_ceil(4) as u32, root)),
     }
 }
 
 /// What only jobs with planned trees have is not ignored where there are none.
-fn refuse_trees(name: &str, section: &JobSection) -> Result<(), ConfigError> {
+pub(super) fn refuse_trees(name: &str, section: &JobSection) -> Result<(), ConfigError> {
     if section.protocol.placement == Placement::Trees {
         return Ok(());
     }
@@ -327,13 +357,17 @@ fn packet_bytes(section: &JobSection, config: &Config) -> Result<u64, ConfigErro
 }
 
 /// So many slots that the longest path's bandwidth (its slowest link's) times delay is covered, rounded up to a power of two
-/// (SwitchML, appendix C). `wait`: what each hop adds by waiting (Canary §3.2.2).
-fn pool_size(packet: u64, graph: &Graph, config: &Config, trees: usize, wait: Span) -> u16 {
+/// (SwitchML, appendix C). `result`: packets that come back for one that is sent; such a block fills the path longer, and one is sent while others
+/// come back. `wait`: what each hop adds by waiting (Canary §3.2.2).
+fn pool_size(packet: u64, result: u64, graph: &Graph, config: &Config, trees: usize, wait: Span) -> u16 {
     let levels = u64::from((0..graph.switches()).map(|switch| graph.level(graph.switch(switch))).max().unwrap_or(1));
     let slowest = graph.edges().iter().map(|edge| edge.a_to_b.rate).min().unwrap_or(config.network.rate.0);
     let longest = graph.edges().iter().map(|edge| edge.a_to_b.delay).max().unwrap_or_default();
     let latency = graph.latency(graph.switch(0)) + longest + slowest.time_of(packet) + wait;
     let in_flight = latency.times(2 * levels).0.div_ceil(slowest.time_of(packet).0.max(1)) + 1;
-    let slots = in_flight.next_power_of_two().clamp(8, 1 << 15);
+    let slots = match result {
+        1 => in_flight.next_power_of_two().clamp(8, 1 << 15),
+        _ => (2 * (in_flight.div_ceil(result) + 1)).next_power_of_two().clamp(4, 1 << 15),
+    };
     (slots.div_ceil(trees as u64) * trees as u64).min(u64::from(u16::MAX)) as u16
 }

@@ -1,11 +1,15 @@
 //! From a file to a report: builds what a [`Config`] describes, runs it, and measures.
 
 mod build;
+mod cores;
 mod faults;
 mod hosts;
+mod own;
 mod sampling;
+mod servers;
 mod threads;
 mod traffic;
+mod training;
 
 use std::ops::ControlFlow;
 use std::time::Instant;

@@ -13,7 +13,7 @@ use tributary_proto::contract::time::{Span, Time};
 use super::sampling::Sampler;
 use super::{Progress, RunError, build};
 use crate::config::Config;
-use crate::driver::{Simulation, deal_out, window_end};
+use crate::driver::{JobIndex, Simulation, deal_out, window_end};
 use crate::net::{Outbox, Share};
 use crate::report::Stop;
 
@@ -32,6 +32,8 @@ struct Meeting {
     events: Vec<AtomicU64>,
     /// By sender and receiver.
     boxes: Vec<Vec<Mutex<Outbox>>>,
+    /// By part: the ranks of jobs that come and go that have ended since the last meeting.
+    ended: Vec<Mutex<Vec<JobIndex>>>,
     stopped: AtomicBool,
 }
 
@@ -62,6 +64,7 @@ pub fn advance(
         open: zeros(),
         events: zeros(),
         boxes: (0..parts).map(|_| (0..parts).map(|_| Mutex::default()).collect()).collect(),
+        ended: (0..parts).map(|_| Mutex::default()).collect(),
         stopped: AtomicBool::new(false),
     };
     let part_of = deal_out(first.graph(), threads);
@@ -113,8 +116,12 @@ impl Meeting {
             self.next[me].store(simulation.next_time().0, Ordering::Relaxed);
             self.open[me].store(simulation.open().wrapping_sub(self.total), Ordering::Relaxed);
             self.events[me].store(simulation.events(), Ordering::Relaxed);
+            self.tell_ended(me, &mut simulation);
             self.barrier.wait();
-            let earliest = Time(self.next.iter().map(|next| next.load(Ordering::Relaxed)).min().unwrap_or(u64::MAX));
+            let turn = self.hear_ended(last_window, &mut simulation);
+            let earliest =
+                self.next.iter().map(|next| next.load(Ordering::Relaxed)).chain(turn.map(|turn| turn.0)).min();
+            let earliest = Time(earliest.unwrap_or(u64::MAX));
             let open = self.open.iter().fold(self.total, |sum, open| sum.wrapping_add(open.load(Ordering::Relaxed)));
             let finished = open == 0;
             if finished {
@@ -147,6 +154,22 @@ impl Meeting {
                 }
             }
         }
+    }
+
+    fn tell_ended(&self, me: usize, simulation: &mut Simulation) {
+        if simulation.cluster().is_some() {
+            *self.ended[me].lock().unwrap_or_else(PoisonError::into_inner) = simulation.take_ended();
+        }
+    }
+
+    /// Ranks that have ended in any part during the window that is over; gives when jobs have their turn for that.
+    fn hear_ended(&self, window_end: Time, simulation: &mut Simulation) -> Option<Time> {
+        simulation.cluster()?;
+        let mut all = Vec::new();
+        self.ended
+            .iter()
+            .for_each(|ended| all.extend_from_slice(&ended.lock().unwrap_or_else(PoisonError::into_inner)));
+        simulation.note_ended(&all, window_end)
     }
 
     fn post(&self, me: usize, simulation: &mut Simulation) {

@@ -163,6 +163,9 @@ fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static 
     if section.pattern != Pattern::Poisson && section.sizes.is_some() {
         return Err("sizes is for pattern = \"poisson\"");
     }
+    if section.scale == 0 || (section.sizes.is_none() && (section.scale > 1 || section.between.is_some())) {
+        return Err("scale, at least 1, and between are for flows that have sizes");
+    }
     if section.pattern == Pattern::Permutation && section.until.is_some() {
         return Err("a permutation ends by itself: leave until out");
     }
@@ -227,7 +230,7 @@ fn poisson(config: &Config, section: &TrafficSection, parties: Parties) -> Resul
         return Err("flows that arrive at random need a load below 100 %, as in load = \"50 %\"".to_string());
     }
     let sizes = match (section.sizes, section.message) {
-        (Some(sizes), None) => sizes.table(),
+        (Some(sizes), None) => sizes.table().scaled(section.scale),
         (None, Some(_)) => SizeTable::always(message(section, 1)?),
         _ => return Err("flows need either sizes, as in sizes = \"web_search\", or message".to_string()),
     };
@@ -235,5 +238,6 @@ fn poisson(config: &Config, section: &TrafficSection, parties: Parties) -> Resul
     let Parties { senders, receivers } = parties;
     let own = config.network.rate.0.0 as f64;
     let rate = section.rate.map_or(own, |rate| rate.0.0 as f64 / senders.len() as f64);
-    Ok(PoissonGroup { senders, receivers, sizes, load: section.load.0, rate, start, until })
+    let between = section.between.map(|limits| limits.map(|limit| limit.0.div_ceil(section.scale.into())));
+    Ok(PoissonGroup { senders, receivers, sizes, between, load: section.load.0, rate, start, until })
 }

@@ -59,6 +59,11 @@ impl Fabric {
         self.crossing = Some(Box::new(Crossing { share, boxes }));
     }
 
+    /// It is one of several parts.
+    pub fn is_part(&self) -> bool {
+        self.crossing.is_some()
+    }
+
     /// True for a node that this part runs; for all if there is one part.
     #[inline]
     pub fn owns(&self, node: NodeId) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tributary_numeric::prefetch;
 use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::switch::PortView;
 use tributary_proto::contract::time::{Span, Time};
@@ -16,7 +17,8 @@ use super::{Packet, Payloads};
 use crate::events::{EventId, EventKind, EventQueue};
 use crate::topology::{Graph, LinkId, LinkSpec};
 
-/// How many events ahead packets and payloads are fetched: time enough for main memory.
+/// How many events ahead links, packets and payloads are fetched: time enough for main memory.
+const LINKS_AHEAD: usize = 9;
 const PACKETS_AHEAD: usize = 5;
 const PAYLOADS_AHEAD: usize = 2;
 
@@ -265,22 +267,39 @@ impl Fabric {
         Some(packet)
     }
 
-    /// Fetches what the events to come will touch: packets first, then what they carry.
+    /// Fetches what the events to come will touch: links first (where they are lossless, each has two events a packet, and a
+    /// port besides), then packets, then what they carry.
     #[inline]
     pub fn prefetch(&self) {
+        if let Some(lossless) = &self.lossless
+            && let Some(id) = self.queue.upcoming(LINKS_AHEAD)
+            && matches!(id.kind(), EventKind::Arrival | EventKind::Departure)
+        {
+            prefetch::whole(&self.links[id.number() as usize]);
+            if id.kind() == EventKind::Departure {
+                prefetch::whole(&lossless.ports[id.number() as usize]);
+            }
+        }
         if let Some(link) = self.arriving(PACKETS_AHEAD) {
-            link.prefetch_front();
+            self.links[link.index()].prefetch_front();
         }
         if let Some(link) = self.arriving(PAYLOADS_AHEAD) {
-            self.payloads.prefetch(link.front_payload());
+            self.payloads.prefetch(self.links[link.index()].front_payload());
         }
     }
 
     /// The link of an arrival that comes so many events from now.
     #[inline]
-    fn arriving(&self, ahead: usize) -> Option<&Link> {
+    fn arriving(&self, ahead: usize) -> Option<LinkId> {
         let id = self.queue.upcoming(ahead)?;
-        (id.kind() == EventKind::Arrival).then(|| &self.links[id.number() as usize])
+        (id.kind() == EventKind::Arrival).then(|| LinkId(id.number()))
+    }
+
+    /// What the next packet of a link carries, if it carries anything.
+    #[inline]
+    pub fn front_payload(&self, link: LinkId) -> Option<&[u8]> {
+        let payload = self.links[link.index()].front_payload();
+        (!payload.is_none()).then(|| self.payloads.get(payload).0)
     }
 
     /// Gives up a packet for which there is no path.
@@ -288,6 +307,11 @@ impl Fabric {
         self.hash.add(node, self.now, u32::MAX, packet);
         self.record(node, Happening::Lost { link: None, cause: LossCause::NoRoute }, packet);
         self.payloads.release(packet.payload);
+    }
+
+    /// Gives up a packet that came over a link, for which the switch's processor has no room.
+    pub fn lose_in_switch(&mut self, from: LinkId, packet: &Packet) {
+        self.lose(from, self.links[from.index()].to, LossCause::PacketMemory, packet);
     }
 
     /// Bytes of memory behind links and payloads.

@@ -286,6 +286,22 @@ impl Fabric {
         self.lose(over, self.near_end(over), LossCause::QueueFull, packet);
     }
 
+    /// A packet is in a switch's processor and takes room in the port where it came in, as in a lossless network's output queues;
+    /// false if there is none.
+    pub fn enter_switch(&mut self, from: LinkId, bytes: u16) -> bool {
+        let Some(lossless) = &mut self.lossless else { return true };
+        let Some(stop) = lossless.hold(from, Origin::Link(from), bytes) else { return false };
+        if let Some(origin) = stop {
+            self.order(origin, true);
+        }
+        true
+    }
+
+    /// It has left the processor.
+    pub fn leave_switch(&mut self, from: LinkId, bytes: u16) {
+        self.give_room_back(from, Origin::Link(from), bytes);
+    }
+
     /// Bytes that take room in the ports of lossless switches now.
     pub fn held_bytes(&self) -> u64 {
         self.lossless.as_ref().map_or(0, |lossless| lossless.ports.iter().map(|port| port.held + port.own).sum())

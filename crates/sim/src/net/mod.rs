@@ -10,7 +10,6 @@ mod lossless;
 mod packet;
 mod pause;
 mod payload;
-mod prefetch;
 mod ring;
 mod trace;
 mod trouble;

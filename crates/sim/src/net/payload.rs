@@ -2,7 +2,7 @@
 //!
 //! With fingerprints nearly all packets are short and a few notices are not; so the two sizes.
 
-use super::prefetch::prefetch;
+use tributary_numeric::prefetch;
 
 /// A payload in [`Payloads`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +31,6 @@ impl PayloadId {
 /// Bytes of a short payload: headers and a fingerprint. SwitchML's take 60: with the piece's own header four more than a
 /// line of the cache.
 const SHORT: usize = 120;
-/// Where a piece's second line of the cache begins.
-const SECOND_LINE: usize = 64 - size_of::<Header>();
 const NIL: u32 = u32::MAX;
 
 /// Who holds a payload and how long it is.
@@ -219,8 +217,7 @@ impl Payloads {
     #[inline]
     pub fn prefetch(&self, id: PayloadId) {
         if let Some(piece) = self.short.pieces.get(id.index()) {
-            prefetch(piece);
-            prefetch(&piece.bytes[SECOND_LINE]);
+            prefetch::whole(piece);
         }
     }
 

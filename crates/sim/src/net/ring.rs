@@ -1,7 +1,8 @@
 //! A queue of packets in one piece of memory that doubles when it is full and never shrinks.
 
+use tributary_numeric::prefetch;
+
 use super::Packet;
-use super::prefetch::prefetch;
 
 /// First in, first out.
 #[derive(Default)]
@@ -56,7 +57,7 @@ impl Ring {
     #[inline]
     pub(super) fn prefetch_front(&self) {
         if let Some(front) = self.front() {
-            prefetch(front);
+            prefetch::first_line(front);
         }
     }
 

@@ -23,17 +23,20 @@ pub enum LossCause {
     Corrupted = 4,
     /// No path leads to its destination.
     NoRoute = 5,
+    /// The switch's packet memory was full, where packets wait for cores.
+    PacketMemory = 6,
 }
 
 impl LossCause {
     /// Every cause, in order.
-    pub const ALL: [LossCause; 6] = [
+    pub const ALL: [LossCause; 7] = [
         LossCause::QueueFull,
         LossCause::LinkDown,
         LossCause::NodeDown,
         LossCause::Lost,
         LossCause::Corrupted,
         LossCause::NoRoute,
+        LossCause::PacketMemory,
     ];
 
     /// The name in tables.
@@ -45,6 +48,7 @@ impl LossCause {
             LossCause::Lost => "lost",
             LossCause::Corrupted => "corrupted",
             LossCause::NoRoute => "no_route",
+            LossCause::PacketMemory => "packet_memory",
         }
     }
 }

@@ -3,12 +3,14 @@
 use serde::Serialize;
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::host::HostStats;
+use tributary_proto::contract::operator::Operator;
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::Time;
 
 use super::Samples;
 use super::metrics::{self, MetricReport};
-use crate::driver::{Job, JobIndex, Simulation, SwitchMetrics, Wrong};
+use super::training::{self, StayReport};
+use crate::driver::{Data, Iteration, Job, JobIndex, Own, Simulation, SwitchMetrics, Wrong};
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,10 +26,16 @@ pub struct JobReport {
     /// How many hosts sum for it instead of switches; none where switches sum, or a ring.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<usize>,
+    /// The operator of its own, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operator: Option<OperatorReport>,
     /// Bytes of its tensor.
     pub tensor_bytes: u64,
     /// Its pool.
     pub slots: u16,
+    /// When it came and went, if it is one of those that do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stay: Option<StayReport>,
     /// Switches sum for it on the way, wherever its packets pass.
     #[serde(skip)]
     pub sums_on_the_way: bool,
@@ -55,6 +63,9 @@ pub struct JobReport {
     pub retransmissions: u64,
     /// Share of blocks whose sum was made in the network.
     pub in_network: Option<f64>,
+    /// Share of the ranks whose data is in its results, where those may lack ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contributed: Option<f64>,
     /// Slots that switches held for it from its first submission to its last completion, where the file asks for
     /// samples.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,6 +77,9 @@ pub struct JobReport {
     /// What its protocol counts and measures of its own in switches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switch_metrics: Vec<MetricReport>,
+    /// Why a switch can combine nothing more for it, and which, if that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
     /// Why it can no longer finish, if it cannot: what it has lost, and what is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
@@ -73,6 +87,30 @@ pub struct JobReport {
     pub wrong_sums: usize,
     /// What went wrong, a sentence each.
     pub complaints: Vec<String>,
+}
+
+/// An operator of a job's own.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OperatorReport {
+    /// Its name.
+    pub name: String,
+    /// The hash of its module.
+    pub sha256: String,
+    /// What its elements are.
+    pub element: String,
+    /// What it was given.
+    pub data: Data,
+}
+
+impl OperatorReport {
+    fn of(own: &Own) -> OperatorReport {
+        OperatorReport {
+            name: own.operator.name().to_owned(),
+            sha256: own.operator.hash().to_string(),
+            element: own.operator.element().to_string(),
+            data: own.data,
+        }
+    }
 }
 
 /// Slots with a sum of a job that is not complete, over time.
@@ -110,6 +148,14 @@ pub struct IterationReport {
     pub completed: u32,
 }
 
+impl IterationReport {
+    /// One that has begun.
+    fn of(iteration: &Iteration) -> Option<IterationReport> {
+        let (start, end) = (iteration.start?.as_secs_f64(), iteration.end.map(Time::as_secs_f64));
+        Some(IterationReport { start, end, completed: iteration.completed })
+    }
+}
+
 /// What there is to say about a job now.
 pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetrics]) -> JobReport {
     let seats = simulation.traffic.seats.iter().filter(|seat| std::ptr::eq(simulation.traffic.jobs.get(seat.job), job));
@@ -121,6 +167,8 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         total.retransmissions += stats.retransmissions;
         total.blocks_in_network += stats.blocks_in_network;
         total.blocks_at_hosts += stats.blocks_at_hosts;
+        total.ranks_in_sums += stats.ranks_in_sums;
+        total.ranks_of_sums += stats.ranks_of_sums;
         drops.add(&stats.drops);
     }
     let durations = durations(job);
@@ -135,34 +183,31 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         ranks: job.plan.members.len(),
         hosts: job.plan.members.iter().map(|host| host.0).collect(),
         servers: (!job.servers.is_empty()).then_some(job.servers.len()),
+        operator: job.plan.own.as_ref().map(OperatorReport::of),
         tensor_bytes,
         slots: job.plan.slots,
+        stay: training::stay(job),
         sums_on_the_way: job.plan.protocol.placement == Placement::EveryHop,
         trees: simulation.tree_count(job),
         roots: simulation.tree_roots(job),
         collectives: job.plan.iterations,
         completed,
         complete: job.is_complete() && job.complaints.is_empty(),
-        iterations: job
-            .iterations
-            .iter()
-            .filter_map(|iteration| {
-                let (start, end) = (iteration.start?.as_secs_f64(), iteration.end.map(Time::as_secs_f64));
-                Some(IterationReport { start, end, completed: iteration.completed })
-            })
-            .collect(),
+        iterations: job.iterations.iter().filter_map(IterationReport::of).collect(),
         seconds: median,
         mean_seconds: mean,
         goodput_gbps: median.map(|seconds| tensor_bytes as f64 * 8e-9 / seconds),
         packets_sent: total.packets_sent,
         retransmissions: total.retransmissions,
         in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
+        contributed: total.contributed(),
         slots_held: None,
         drops: by_name(&drops),
         switch_drops: by_name(&simulation.drops_in_switches(job)),
         switch_metrics: metrics::of_job(metrics, job.index),
+        fault: simulation.fault_in_switches(job).map(|(switch, why)| format!("switch {switch}: {why}")),
         stuck: stuck(job),
-        wrong_sums: job.complaints.iter().filter(|complaint| matches!(complaint.what, Wrong::Sum(_))).count(),
+        wrong_sums: job.complaints.iter().filter(|complaint| !matches!(complaint.what, Wrong::Failed(_))).count(),
         complaints: job.complaints.iter().map(|complaint| complaint.sentence(job)).collect(),
     }
 }

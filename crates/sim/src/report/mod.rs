@@ -1,5 +1,6 @@
 //! What a run found: text for people, JSON and tables for programs.
 
+mod cores;
 mod faults;
 mod figures;
 mod files;
@@ -10,6 +11,7 @@ mod samples;
 mod tables;
 mod text;
 mod timeline;
+mod training;
 mod transport;
 mod verdict;
 
@@ -17,12 +19,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub use cores::{CoresReport, KindCycles};
 pub use faults::FaultReport;
 pub use files::{FileError, write_whole};
-pub use jobs::{HeldReport, IterationReport, JobReport};
+pub use jobs::{HeldReport, IterationReport, JobReport, OperatorReport};
 pub use links::{LinkGroup, LinkRow};
 pub use metrics::{MetricReport, MetricRow, SharedMetrics};
 pub use samples::{LinkSample, Samples, SamplesReport};
+pub use training::{StayReport, TrainingReport};
 pub use transport::{FlowClass, TransportReport};
 pub use verdict::Stop;
 
@@ -53,6 +57,9 @@ pub struct Report {
     pub hops: u64,
     /// Jobs, in the file's order.
     pub jobs: Vec<JobReport>,
+    /// Those of them that come and go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub training: Option<TrainingReport>,
     /// Messages with an end.
     pub flows: Option<FlowReport>,
     /// Flows under DCTCP.
@@ -68,6 +75,9 @@ pub struct Report {
     pub lossless_drops: Option<u64>,
     /// The most memory that programs took in one switch, in bytes.
     pub switch_memory_bytes: usize,
+    /// The processors of switches, where the file gives them some and they had something to do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<CoresReport>,
     /// What protocols count and measure of the memory that their jobs share in switches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<SharedMetrics>,
@@ -159,6 +169,8 @@ impl Report {
         let background = simulation.traffic.flows.background;
         let link_rows = links::rows(simulation);
         let metrics = simulation.switch_metrics();
+        let jobs = simulation.traffic.jobs.all().iter().map(|job| jobs::report(simulation, job, &metrics));
+        let jobs: Vec<JobReport> = jobs.collect();
         Report {
             seed: config.seed,
             hosts: graph.hosts(),
@@ -169,7 +181,8 @@ impl Report {
             seconds,
             trace_hash: format!("{:016x}", fabric.trace_hash()),
             hops: fabric.hops(),
-            jobs: simulation.traffic.jobs.all().iter().map(|job| jobs::report(simulation, job, &metrics)).collect(),
+            training: training::report(simulation, &jobs),
+            jobs,
             flows,
             transport,
             background: (background.packets > 0).then(|| BackgroundReport {
@@ -180,6 +193,7 @@ impl Report {
             links: links::groups(graph, &link_rows),
             lossless_drops: config.network.lossless.map(|_| links::overflows(&link_rows)),
             switch_memory_bytes: simulation.switch_memory_bytes(),
+            cores: cores::reports(simulation),
             shared: metrics::of_shared(&metrics),
             sampled: None,
             samples: None,

@@ -1,13 +1,14 @@
 //! A report as tables: one row a job, a collective, a flow, a link, a queue, a figure of a protocol, and one a step of time.
 
 use super::{Report, Samples};
+use crate::cores::steps::Kind;
 use crate::driver::Gauge;
 use crate::net::LossCause;
 use crate::table::Table;
 
 impl Report {
     /// All of them, also those without rows. `docs/simulator.md` explains the columns.
-    pub fn tables(&self) -> [Table; 9] {
+    pub fn tables(&self) -> [Table; 10] {
         [
             self.job_table(),
             self.collective_table(),
@@ -18,6 +19,7 @@ impl Report {
             self.switch_sample_table(),
             self.job_sample_table(),
             self.switch_metric_table(),
+            self.core_table(),
         ]
     }
 
@@ -37,6 +39,10 @@ impl Report {
             .whole("packets_sent", jobs().map(|job| job.packets_sent))
             .whole("retransmissions", jobs().map(|job| job.retransmissions))
             .real("in_network", jobs().map(|job| job.in_network))
+            .text("model", jobs().map(|job| job.stay.as_ref().map_or("", |stay| &stay.model)))
+            .real("arrived_s", jobs().map(|job| Some(job.stay.as_ref()?.arrived)))
+            .real("placed_s", jobs().map(|job| Some(job.stay.as_ref()?.placed)))
+            .real("left_s", jobs().map(|job| job.stay.as_ref()?.left))
     }
 
     fn collective_table(&self) -> Table {
@@ -108,6 +114,9 @@ impl Report {
             .whole("switch", rows().map(|(_, switch, _)| switch as u64))
             .whole("slots_in_use", rows().map(|(.., occupancy)| occupancy.slots))
             .whole("memory_in_use_bytes", rows().map(|(.., occupancy)| occupancy.bytes))
+            .whole("waiting_packets", rows().map(|(.., occupancy)| occupancy.waiting))
+            .whole("input_bytes", rows().map(|(.., occupancy)| occupancy.input_bytes))
+            .whole("working_bytes", rows().map(|(.., occupancy)| occupancy.working_bytes))
     }
 
     /// Jobs over time: what switches hold for them, and what their ranks' machines measure.
@@ -132,6 +141,29 @@ impl Report {
             .text("metric", rows().map(|row| row.metric.name))
             .text("kind", rows().map(|row| row.metric.kind))
             .real("value", rows().map(|row| row.metric.value))
+    }
+
+    /// Switches whose programs run on cores.
+    fn core_table(&self) -> Table {
+        let rows = || self.cores.iter();
+        let table = Table::new("cores")
+            .whole("switch", rows().map(|row| row.switch.into()))
+            .whole("packets", rows().map(|row| row.packets))
+            .whole("refused", rows().map(|row| row.refused))
+            .whole("marked", rows().map(|row| row.marked))
+            .real("busy", rows().map(|row| row.busy))
+            .real("handled_gbps", rows().map(|row| row.handled_gbps))
+            .real("queue_mean", rows().map(|row| row.queue_mean))
+            .whole("queue_peak", rows().map(|row| row.queue_peak))
+            .real("input_mean_bytes", rows().map(|row| row.input_mean_bytes))
+            .whole("input_peak_bytes", rows().map(|row| row.input_peak_bytes))
+            .real("working_mean_bytes", rows().map(|row| row.working_mean_bytes))
+            .whole("working_peak_bytes", rows().map(|row| row.working_peak_bytes))
+            .whole("crowded", rows().map(|row| row.crowded))
+            .whole("lock_waiting_cycles", rows().map(|row| row.lock_waiting_cycles));
+        Kind::ALL.into_iter().enumerate().fold(table, |table, (place, kind)| {
+            table.whole(format!("{}_cycles", kind.name()), rows().map(|row| row.cycles[place].cycles))
+        })
     }
 
     fn ends(&self, name: &'static str) -> Table {

@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use super::{FlowReport, JobReport, LinkGroup, MetricReport, Report, SamplesReport, Stop, TransportReport};
+use super::{
+    CoresReport, FlowReport, JobReport, LinkGroup, MetricReport, OperatorReport, Report, SamplesReport, Stop,
+    TransportReport,
+};
+use crate::driver::Data;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,8 +25,12 @@ impl fmt::Display for Report {
             self.seed,
             time(self.seconds)
         )?;
-        for job in &self.jobs {
+        // Of many that come and go, one line says it all, but for those that went wrong.
+        for job in self.jobs.iter().filter(|job| job.stay.is_none() || !job.complete) {
             write_job(f, job)?;
+        }
+        if let Some(training) = &self.training {
+            write!(f, "{training}")?;
         }
         if let Some(flows) = &self.flows {
             write_flows(f, flows)?;
@@ -41,6 +49,7 @@ impl fmt::Display for Report {
         if self.switch_memory_bytes > 0 {
             writeln!(f, "\nswitch memory: {} in the fullest switch", bytes(self.switch_memory_bytes as u64))?;
         }
+        write_cores(f, &self.cores)?;
         for shared in &self.shared {
             writeln!(f, "{} in switches: {}", shared.protocol, figures(&shared.metrics))?;
         }
@@ -56,6 +65,54 @@ impl fmt::Display for Report {
             time(self.speed.run_seconds),
             time(self.speed.set_up_seconds)
         )
+    }
+}
+
+/// All switches' processors together, of levels the fullest one's.
+fn write_cores(f: &mut fmt::Formatter<'_>, cores: &[CoresReport]) -> fmt::Result {
+    let sum = |of: fn(&CoresReport) -> u64| cores.iter().map(of).sum::<u64>();
+    let most = |of: fn(&CoresReport) -> u64| cores.iter().map(of).max().unwrap_or(0);
+    let packets = sum(|one| one.packets);
+    if packets == 0 {
+        return Ok(());
+    }
+    let each = |cycles: u64| cycles as f64 / packets as f64;
+    let kinds = cores[0]
+        .cycles
+        .iter()
+        .enumerate()
+        .map(|(place, kind)| (kind.kind, each(cores.iter().map(|one| one.cycles[place].cycles).sum())));
+    let kinds = kinds.chain([("waiting for locks", each(sum(|one| one.lock_waiting_cycles)))]);
+    let spent: Vec<String> =
+        kinds.filter(|(_, cycles)| *cycles > 0.0).map(|(kind, cycles)| format!("{kind} {cycles:.0}")).collect();
+    let (used, busiest) = (number(cores.len() as u64, "switch", "switches"), most(|one| (1e3 * one.busy) as u64));
+    writeln!(
+        f,
+        "\ncores: {packets} packets in {used}, {:.0} cycles each: {}",
+        each(sum(CoresReport::service_cycles)),
+        spent.join(", ")
+    )?;
+    writeln!(
+        f,
+        "  fullest     {:.1} % busy, {} packets waiting for one subset, {} of packets, {} of blocks",
+        busiest as f64 / 10.0,
+        most(|one| one.queue_peak),
+        bytes(most(|one| one.input_peak_bytes)),
+        bytes(most(|one| one.working_peak_bytes))
+    )?;
+    for (count, what) in [
+        (sum(|one| one.refused), "packets lost, as the packet memory was full"),
+        (sum(|one| one.marked), "packets marked, as the packet memory was filling"),
+        (sum(|one| one.crowded), "buffers begun in a cluster whose memory was full"),
+    ] {
+        if count > 0 {
+            writeln!(f, "  {count} {what}")?;
+        }
+    }
+    let why = cores.iter().find_map(|one| one.not_run_why.as_deref());
+    match (sum(|one| one.not_run), why) {
+        (count, Some(why)) => writeln!(f, "  {count} packets NOT RUN but priced by the table: {why}"),
+        _ => Ok(()),
     }
 }
 
@@ -85,6 +142,9 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
         bytes(job.tensor_bytes),
         job.slots
     )?;
+    if let Some(operator) = &job.operator {
+        write_operator(f, operator, job.complete)?;
+    }
     match (job.seconds, job.goodput_gbps) {
         (Some(seconds), Some(goodput)) => {
             let of = if job.completed < job.collectives as usize {
@@ -98,6 +158,9 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
         _ => writeln!(f, "  completion  none")?,
     }
     writeln!(f, "  packets     {} sent, {} of them again", job.packets_sent, job.retransmissions)?;
+    if let Some(contributed) = job.contributed {
+        writeln!(f, "  results     over {:.2} % of the ranks", contributed * 100.0)?;
+    }
     for (where_to, drops) in [("to hosts", &job.drops), ("to switches", &job.switch_drops)] {
         if !drops.is_empty() {
             writeln!(f, "  of no use   {where_to}: {}", counts(drops))?;
@@ -110,6 +173,14 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
     if !own.is_empty() {
         writeln!(f, "  in switches {own}")?;
     }
+    write_troubles(f, job)
+}
+
+/// Why a job does not finish, and what is wrong with what it has.
+fn write_troubles(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
+    if let Some(sentence) = &job.fault {
+        writeln!(f, "  FAULT       {sentence}")?;
+    }
     if let Some(sentence) = &job.stuck {
         writeln!(f, "  STUCK       {sentence}")?;
     }
@@ -120,6 +191,16 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
         writeln!(f, "  WRONG       and {} more", job.complaints.len() - MOST_COMPLAINTS)?;
     }
     Ok(())
+}
+
+/// The operator, and what is proven of what it has made.
+fn write_operator(f: &mut fmt::Formatter<'_>, operator: &OperatorReport, is_right: bool) -> fmt::Result {
+    let proven = match (operator.data, is_right) {
+        (Data::Real, true) => "; every result is what the module gives at home",
+        (Data::Fingerprints, true) => "; fingerprints in its place: every contribution is there once",
+        (_, false) => "",
+    };
+    writeln!(f, "  operator    {} {} of {}{proven}", operator.name, &operator.sha256[..8], operator.element)
 }
 
 const MOST_COMPLAINTS: usize = 5;
@@ -191,7 +272,7 @@ fn counts(counts: &[(&str, u64)]) -> String {
     counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
 }
 
-fn number(number: u64, one: &str, many: &str) -> String {
+pub(super) fn number(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
@@ -208,7 +289,7 @@ fn bytes(bytes: u64) -> String {
 }
 
 /// Seconds with a unit that suits them.
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1e-6 => format!("{:.1} ns", s * 1e9),
         s if s < 1e-3 => format!("{:.2} us", s * 1e6),

@@ -1,6 +1,7 @@
 //! Samples as pictures: queues, links and switches over time.
 
 use super::{LinkSample, Report, Samples};
+use crate::driver::Occupancy;
 use crate::figure::{Figure, Mark, Series};
 
 /// Points of a line at most: several steps make one where there are more.
@@ -28,9 +29,16 @@ impl Report {
             figure("Fullest queue of each place over time", "KiB", queues),
             figure("Mean use of links over time", "used, %", links),
         ];
-        let memory = memory(samples, &scale);
+        let memory = of_switches(samples, &scale, "fullest switch", |occupancy| occupancy.bytes as f64 / 1024.0);
         if memory.points.iter().any(|point| point[1] > 0.0) {
             figures.push(figure("Switch memory in use over time", "KiB", vec![memory]));
+        }
+        let waiting = of_switches(samples, &scale, "most in one switch", |occupancy| occupancy.waiting as f64);
+        let input = of_switches(samples, &scale, "packets", |occupancy| occupancy.input_bytes as f64 / 1024.0);
+        let working = of_switches(samples, &scale, "blocks", |occupancy| occupancy.working_bytes as f64 / 1024.0);
+        if [&input, &working].into_iter().flat_map(|line| &line.points).any(|point| point[1] > 0.0) {
+            figures.push(figure("Packets that wait for cores over time", "packets", vec![waiting]));
+            figures.push(figure("Memory of the fullest switch's processor over time", "KiB", vec![input, working]));
         }
         figures
     }
@@ -65,13 +73,13 @@ impl Report {
     }
 }
 
-/// What the fullest switch has in use.
-fn memory(samples: &Samples, scale: &Scale) -> Series {
+/// What the switch with the most of something has.
+fn of_switches(samples: &Samples, scale: &Scale, name: &str, value: impl Fn(&Occupancy) -> f64) -> Series {
     let mut bins = vec![Bin::default(); scale.bins];
     for (place, (.., occupancy)) in samples.switch_samples().enumerate() {
-        bins[place / samples.switch_count / scale.steps].add(occupancy.bytes as f64 / 1024.0);
+        bins[place / samples.switch_count / scale.steps].add(value(&occupancy));
     }
-    Series::new("fullest switch", scale.points(&bins, Of::Greatest))
+    Series::new(name, scale.points(&bins, Of::Greatest))
 }
 
 /// Values of some steps.

@@ -45,6 +45,9 @@ impl Report {
                 job.name, self.seconds
             ));
         }
+        if let Some(sentence) = self.training.as_ref().and_then(|training| training.failure(self.finished)) {
+            return Some(sentence);
+        }
         if let Some(lost) = self.lossless_drops.filter(|&lost| lost > 0) {
             return Some(format!("the lossless network lost {lost} packets for want of room: its queues need more"));
         }

@@ -7,7 +7,7 @@ use super::fitted::Fitted;
 use super::goodput::Goodput;
 use super::judge::{Outcome, Published};
 use super::paper::{Experiment, Paper, Read, read};
-use super::{Context, Memory, ReproduceError, Watch};
+use super::{Context, Findings, Memory, ReproduceError, Watch};
 use crate::config::{overlay, set_key};
 
 /// The papers whose results are reproduced, in the order in which they are listed.
@@ -42,6 +42,9 @@ pub struct Entry {
     pub fitted: Vec<Fitted>,
     parameters: toml::Table,
     quick: toml::Table,
+    full: toml::Table,
+    /// With the paper's sizes where the file makes them smaller.
+    is_full: bool,
     changes: Vec<(String, Value)>,
 }
 
@@ -72,6 +75,8 @@ struct File {
     parameters: toml::Table,
     #[serde(default)]
     quick: toml::Table,
+    #[serde(default)]
+    full: toml::Table,
     published: Vec<Published>,
 }
 
@@ -84,6 +89,8 @@ struct Base {
     fitted: Vec<Fitted>,
     parameters: toml::Table,
     quick: toml::Table,
+    #[serde(default)]
+    full: toml::Table,
 }
 
 impl Base {
@@ -114,9 +121,10 @@ impl Entry {
     pub fn parse(id: &str, text: &str) -> Result<Entry, ReproduceError> {
         let bad = |error: toml::de::Error| ReproduceError::Bad(format!("{id}: {}", error.to_string().trim()));
         let file: File = toml::from_str(text).map_err(bad)?;
-        let Base { about, mut fitted, mut parameters, mut quick } = Base::parse(id, file.base.as_deref())?;
+        let Base { about, mut fitted, mut parameters, mut quick, mut full } = Base::parse(id, file.base.as_deref())?;
         overlay(&mut parameters, file.parameters);
         overlay(&mut quick, file.quick);
+        overlay(&mut full, file.full);
         fitted.extend(file.fitted);
         let entry = Entry {
             id: id.to_string(),
@@ -128,12 +136,27 @@ impl Entry {
             fitted,
             parameters,
             quick,
+            full,
+            is_full: false,
             changes: Vec::new(),
         };
-        for (_, entry) in entry.others().into_iter().chain([(String::new(), entry.clone())]) {
+        let mut full = entry.clone();
+        full.make_full();
+        for (_, entry) in entry.others().into_iter().chain([(String::new(), entry.clone()), (String::new(), full)]) {
             entry.experiment(false).and_then(|_| entry.experiment(true))?;
         }
         Ok(entry)
+    }
+
+    /// Takes the paper's sizes where the file makes them smaller; false if it does not.
+    pub fn make_full(&mut self) -> bool {
+        self.is_full = !self.full.is_empty();
+        self.is_full
+    }
+
+    /// It has the paper's sizes where its file makes them smaller.
+    pub fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// Changes a parameter: `network.queue=64 KiB`, `lines.2.slots=64`, in both sizes of the experiment. A value is TOML,
@@ -158,6 +181,9 @@ impl Entry {
     /// The parameters, with the small inputs or without, and what was changed.
     fn table(&self, quick: bool) -> Result<(toml::Table, Vec<Change>), ReproduceError> {
         let mut table = self.parameters.clone();
+        if self.is_full {
+            overlay(&mut table, self.full.clone());
+        }
         if quick {
             overlay(&mut table, self.quick.clone());
         }
@@ -192,8 +218,18 @@ impl Entry {
 
     /// Runs the experiment, and judges what it found.
     pub fn run(&self, quick: bool, seeds: u64, watch: &Watch<'_>, memory: &Memory) -> Result<Outcome, ReproduceError> {
-        let findings = self.experiment(quick)?.run(&Context { seeds, watch, memory })?;
-        let (_, changes) = self.table(quick)?;
+        let (table, changes) = self.table(quick)?;
+        let experiment = self.experiment(quick)?;
+        let question = format!("{} with {seeds} seeds\n{table}", self.id);
+        let known = memory.get::<Findings>(&question);
+        if known.is_some() {
+            (0..experiment.run_count(seeds)).for_each(|_| (watch.done)());
+        }
+        let findings = match known {
+            Some(findings) => findings,
+            None => experiment.run(&Context { seeds, watch, memory })?,
+        };
+        memory.keep(&question, &findings);
         let missing = |key| ReproduceError::Bad(format!("{}: nothing is measured under \"{key}\"", self.id));
         Outcome::new(self, quick, changes, findings).map_err(missing)
     }

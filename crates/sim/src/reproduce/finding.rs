@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use crate::figure::{Figure, Series};
 
@@ -33,6 +33,29 @@ impl Finding {
     }
 }
 
+/// What ranges are over.
+const RANGES: [&str; 6] = ["seeds", "workers", "readings", "models", "profiles", "chips and rates"];
+
+/// A finding that was kept in a file.
+#[derive(Deserialize)]
+struct KeptFinding {
+    low: f64,
+    median: f64,
+    high: f64,
+    over: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Finding {
+    /// A range over something else is another program's: then the experiment is run again.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Finding, D::Error> {
+        let KeptFinding { low, median, high, over } = KeptFinding::deserialize(deserializer)?;
+        let known = |word: String| RANGES.into_iter().find(|known| *known == word).ok_or(word);
+        let over = over.map(known).transpose();
+        let over = over.map_err(|word| serde::de::Error::custom(format!("\"{word}\" is no range")))?;
+        Ok(Finding { low, median, high, over })
+    }
+}
+
 impl From<f64> for Finding {
     fn from(value: f64) -> Finding {
         Finding { low: value, median: value, high: value, over: None }
@@ -40,7 +63,7 @@ impl From<f64> for Finding {
 }
 
 /// Everything that an experiment measured, by the keys that its file uses.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
     /// The numbers.
     pub values: BTreeMap<String, Finding>,

@@ -209,6 +209,9 @@ pub struct Outcome {
     pub source: String,
     /// It was run with the small inputs of its file.
     pub quick: bool,
+    /// With the paper's sizes, which its file makes smaller.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub full: bool,
     /// Parameters that were not what the file says: then no row tells anything about the file.
     pub changes: Vec<Change>,
     /// Parameters that were chosen with the rows in sight.
@@ -244,6 +247,7 @@ impl Outcome {
             title: entry.title.clone(),
             source: entry.source.clone(),
             quick,
+            full: entry.is_full(),
             rows: shown.into_iter().map(row).collect::<Result<_, String>>()?,
             left_out: entry.left_out.iter().cloned().chain(unknown).collect(),
             changes,

@@ -1,16 +1,17 @@
 //! `tributary reproduce`: the published results beside ours.
 //!
-//! Start with [`catalogue`], the experiment files (`experiments/*.toml`) that the program carries with it. Each names the
-//! published values, the rule by which ours are held against them, and the parameters of one kind of [`Experiment`],
-//! which measures ([`Findings`]) and knows nothing of what was published. Each paper has a folder here with the kinds
-//! that are its own. [`judge`] puts the two together. Nothing is tuned to agree: a row that differs stays, with the
-//! cause that the run has measured.
+//! Start with [`catalogue`], the experiment files (`experiments/*.toml`) that the program carries with it. Each names
+//! the published values, the rule by which ours are compared with them, and the parameters of one kind of
+//! [`Experiment`], which measures ([`Findings`]) and knows no published value. Each paper has a folder here with its
+//! own kinds. [`judge`] compares findings with published values. Nothing is tuned to agree: a row that differs stays,
+//! with the cause that the run has measured.
 
 mod catalogue;
 mod finding;
 mod fitted;
 mod goodput;
 mod judge;
+mod memory;
 mod paper;
 mod parallel;
 
@@ -23,8 +24,8 @@ mod switchml;
 pub use catalogue::{Change, Entry, catalogue, find};
 pub use finding::{Figure, Finding, Findings, Series};
 pub use fitted::{Elsewhere, Fitted, Other};
-pub use goodput::Memory;
 pub use judge::{Basis, Outcome, Published, Row, Rule, Tally, Verdict};
+pub use memory::Memory;
 pub use paper::Experiment;
 pub use parallel::Watch;
 

@@ -1,7 +1,7 @@
 //! Swarm tests: a seed draws a whole world, which runs with faults first and heals then.
 //!
-//! While faults last nothing wrong may come out. Once they have ended everything must finish; where something died for
-//! good, everything must end, and those who cannot finish must be told. The checkers of [`crate::check`] watch the
+//! While faults last no result may be wrong. Once they have ended everything must finish. If something died for
+//! good, everything must end, and the ranks that cannot finish must be told. The checkers of [`crate::check`] watch the
 //! trace all the time. A world is a [`Config`]: a seed that fails can be printed as a file and run again.
 
 mod world;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::time::Time;
 
-pub use world::{Ending, World, world};
+pub use world::{Ending, ORDERED, World, world};
 
 use crate::check::{Checker, Findings};
 use crate::config::Config;

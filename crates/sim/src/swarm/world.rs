@@ -1,20 +1,18 @@
 //! Worlds from seeds: small networks, a few jobs, and everything that may go wrong.
 
 mod options;
+mod training;
 
-use tributary_control::option_text::{OptionTable, OptionText, texts};
-use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::contract::numbers::Numbers;
-use tributary_proto::contract::protocol::{self, Protocol};
-use tributary_proto::contract::tensor::Spec;
+pub use self::options::ORDERED;
+use tributary_proto::contract::protocol;
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
 use crate::config::{
     Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, GraphLink, GraphShape,
     Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
-    ParameterServers, Pattern, Placement, RootChoice, Routing, ServerWord, Share, StarShape, StragglerSection,
-    Timeouts, TrafficSection,
+    ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, Switches, Timeouts,
+    TrafficSection,
 };
 use crate::driver::Holds;
 use crate::rng::{Purpose, Rng};
@@ -72,15 +70,22 @@ pub fn world(seed: u64) -> World {
     jobs.iter_mut().for_each(|job| planned.plan(job));
     let mut thinned = Draw(Rng::new(seed, Purpose::World, 9));
     jobs.iter_mut().for_each(|job| thinned.thin(job));
+    let mut lenient = Draw(Rng::new(seed, Purpose::World, 10));
+    jobs.iter_mut().for_each(|job| lenient.leave_out(job));
+    let mut brought = Draw(Rng::new(seed, Purpose::World, 12));
+    jobs.iter_mut().for_each(|job| brought.bring(job));
+    let mut trained = Draw(Rng::new(seed, Purpose::World, 11));
+    let trainings = if ending == Ending::AllHeals { trained.trainings(hosts, heal, &network) } else { Vec::new() };
     World {
         config: Config {
             seed,
             end: END,
             network,
             jobs,
+            trainings,
             traffic,
             transport: Default::default(),
-            switches,
+            switches: Switches { options: switches, cores: None },
             faults,
             report: Default::default(),
         },
@@ -219,6 +224,8 @@ impl Draw {
             root: None,
             tensor: Bytes(elements.min(200_000) * dtype.size() as u64),
             density: None,
+            operator: None,
+            data: Default::default(),
             dtype,
             op,
             iterations: self.between(1, 4) as u32,
@@ -234,20 +241,6 @@ impl Draw {
             rto: Timeouts::default(),
             timeout: Some(if ending == Ending::SomeDie { Duration(Span::from_millis(200)) } else { END }),
         }
-    }
-
-    /// Options, an element type and an operator that the protocol can.
-    fn arithmetic(&mut self, protocol: &Protocol) -> (OptionTable, DType, ReduceOp) {
-        let mut options = OptionTable::new();
-        if protocol.options.specs.contains(&Numbers::OPTION) && self.0.chance(0.5) {
-            options.insert(Numbers::OPTION.name.to_owned(), OptionText("fixed".to_owned()));
-        }
-        let chosen = protocol.options.read(&texts(&options)).expect("the option is one of the protocol's");
-        let all = DType::ALL.into_iter().flat_map(|dtype| ReduceOp::ALL.map(|op| (dtype, op)));
-        let can = |&(dtype, op): &(DType, ReduceOp)| (protocol.can)(&Spec::allreduce(1, dtype, op), &chosen).is_ok();
-        let possible: Vec<(DType, ReduceOp)> = all.filter(can).collect();
-        let (dtype, op) = self.of(&possible);
-        (options, dtype, op)
     }
 
     /// Late ranks.
@@ -296,13 +289,6 @@ impl Draw {
         }
     }
 
-    /// Roots as a fabric's seat chooses them, for half of the jobs whose trees are planned.
-    fn plan(&mut self, job: &mut JobSection) {
-        if self.0.chance(0.5) && job.protocol.switch.is_some() {
-            job.root_choice = RootChoice::LeastLoaded;
-        }
-    }
-
     fn some_hosts(&mut self, hosts: u32) -> Vec<u32> {
         let mut all: Vec<u32> = (0..hosts).collect();
         self.0.shuffle(&mut all);
@@ -321,6 +307,8 @@ impl Draw {
             transport: None,
             message: Some(Bytes(self.of(&[2_000, 64_000]))),
             sizes: None,
+            scale: 1,
+            between: None,
             packet: Bytes(1090),
             load: Share(self.of(&[0.01, 0.1, 0.3])),
             exchange: false,
@@ -351,6 +339,8 @@ impl Draw {
             transport: None,
             message: message.map(Bytes),
             sizes: message.is_none().then_some(FlowSizes::Hadoop),
+            scale: 1,
+            between: None,
             packet: Bytes(1090),
             load: Share(if message == Some(1) { 1e-5 } else { self.of(&[0.0002, 0.002]) }),
             exchange: false,

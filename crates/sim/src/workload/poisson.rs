@@ -21,6 +21,8 @@ pub struct PoissonGroup {
     pub receivers: Vec<NodeId>,
     /// How long flows are.
     pub sizes: SizeTable,
+    /// Of these, only flows of at least the one and of fewer than the other so many bytes are sent.
+    pub between: Option<[u64; 2]>,
     /// The share of `rate` that a sender's flows' data fill, headers not counted.
     pub load: f64,
     /// Every sender's rate, bits per second.
@@ -86,15 +88,28 @@ impl PoissonSource {
         if self.ended == Ended::No && self.group.until.is_some_and(|until| until <= now && until <= self.next) {
             self.ended = Ended::Now;
         }
-        if self.ended != Ended::No || now < self.next {
-            return None;
+        loop {
+            if self.ended != Ended::No || now < self.next {
+                return None;
+            }
+            let (to, bytes) = self.draw();
+            if self.group.between.is_none_or(|[least, limit]| (least..limit).contains(&bytes)) {
+                return Some((to, bytes));
+            }
+            if self.group.until.is_some_and(|until| until <= now && until <= self.next) {
+                self.ended = Ended::Now;
+            }
         }
+    }
+
+    /// Whoever is next, whether or not it is sent.
+    fn draw(&mut self) -> (NodeId, u64) {
         let others = self.group.receivers.len() as u32 - u32::from(self.own.is_some());
         let other = self.rng.below(others) as usize;
         let to = self.group.receivers[other + usize::from(self.own.is_some_and(|own| other >= own))];
         let bytes = self.group.sizes.draw(&mut self.rng);
         self.advance();
-        Some((to, bytes))
+        (to, bytes)
     }
 
     /// True once, after the end.
@@ -121,7 +136,8 @@ mod tests {
     fn group(load: f64, until: Option<Time>) -> Vec<(NodeId, PoissonSource)> {
         let hosts: Vec<NodeId> = (0..10).map(NodeId).collect();
         let (receivers, rate, sizes) = (hosts.clone(), 10e9, FlowSizes::WebSearch.table());
-        PoissonGroup { senders: hosts, receivers, sizes, load, rate, start: Time::ZERO, until }.sources(1, 0)
+        PoissonGroup { senders: hosts, receivers, sizes, between: None, load, rate, start: Time::ZERO, until }
+            .sources(1, 0)
     }
 
     #[test]
@@ -129,7 +145,8 @@ mod tests {
         let end = Time::ZERO + Span::from_millis(20_000);
         let (senders, receivers) = (vec![NodeId(0), NodeId(1)], vec![NodeId(1), NodeId(5), NodeId(6)]);
         let (rate, sizes) = (5e9, FlowSizes::WebSearch.table());
-        let group = PoissonGroup { senders, receivers, sizes, load: 0.6, rate, start: Time::ZERO, until: Some(end) };
+        let (between, start, until) = (None, Time::ZERO, Some(end));
+        let group = PoissonGroup { senders, receivers, sizes, between, load: 0.6, rate, start, until };
         let (mut bytes, mut to_whom) = (0, [[0u32; 7]; 2]);
         for (host, mut source) in group.sources(1, 0) {
             while let Some((to, size)) = source.pop(end) {
@@ -175,5 +192,32 @@ mod tests {
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.03, "an exponential's deviation is its mean");
         assert!((mean / (FlowSizes::WebSearch.table().mean() * 8.0 / 5e9) - 1.0).abs() < 0.03);
+    }
+
+    #[test]
+    fn flows_of_some_sizes_are_those_that_all_flows_would_be() {
+        let end = Time::ZERO + Span::from_millis(500);
+        let drawn = |between| {
+            let hosts: Vec<NodeId> = (0..4).map(NodeId).collect();
+            let (receivers, sizes) = (hosts.clone(), FlowSizes::DataMining.table().scaled(100));
+            let (load, start, until) = (0.3, Time::ZERO, Some(end));
+            let group = PoissonGroup { senders: hosts, receivers, sizes, between, load, rate: 10e9, start, until };
+            let mut flows = Vec::new();
+            for (host, mut source) in group.sources(1, 0) {
+                while let Some(at) = source.next() {
+                    flows.extend(source.pop(at).map(|(to, bytes)| (at, host, to, bytes)));
+                }
+                assert!(source.has_just_ended());
+            }
+            flows
+        };
+        let all = drawn(None);
+        let (short, long) = (drawn(Some([0, 400_000])), drawn(Some([400_000, u64::MAX])));
+        assert!(!long.is_empty() && short.len() > long.len());
+        let mut both = [short, long].concat();
+        both.sort_unstable();
+        let mut all = all;
+        all.sort_unstable();
+        assert_eq!(both, all);
     }
 }

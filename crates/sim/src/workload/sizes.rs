@@ -55,6 +55,12 @@ impl SizeTable {
         SizeTable(vec![(bytes as f64, 0.0), (bytes as f64, 1.0)])
     }
 
+    /// All sizes, divided by a number.
+    #[must_use]
+    pub fn scaled(self, scale: u32) -> SizeTable {
+        SizeTable(self.0.into_iter().map(|(bytes, share)| (bytes / f64::from(scale), share)).collect())
+    }
+
     /// Mean bytes.
     pub fn mean(&self) -> f64 {
         self.0.windows(2).map(|pair| (pair[1].1 - pair[0].1) * (pair[0].0 + pair[1].0) / 2.0).sum()

@@ -5,6 +5,7 @@ use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::protocol::Protocol;
 
 use super::density::Density;
+use crate::commands::collective::design;
 use crate::stage::job;
 
 /// Who is measured.
@@ -25,21 +26,25 @@ pub struct Ours {
     pub dtype: DType,
     /// What floats are summed as, where the protocol leaves the choice.
     pub numbers: Option<&'static str>,
+    /// In which design the switch sums, where the protocol has several.
+    pub design: Option<&'static str>,
     /// The share of the elements that ranks bring; all, of a dense tensor, if there is none.
     pub density: Option<Density>,
 }
 
 impl Contender {
     /// In the order in which they take turns.
-    pub fn all(dtypes: &[DType], numbers: &[&'static str]) -> Vec<Contender> {
+    pub fn all(dtypes: &[DType], numbers: &[&'static str], designs: &[&'static str]) -> Vec<Contender> {
+        let of = |words: &[&'static str], has_choice: bool| -> Vec<_> {
+            if has_choice && !words.is_empty() { words.iter().copied().map(Some).collect() } else { vec![None] }
+        };
         let mut all = Vec::new();
         for protocol in job::protocols() {
-            let has_choice = protocol.options.specs.contains(&Numbers::OPTION);
-            let numbers: Vec<_> = if has_choice { numbers.iter().copied().map(Some).collect() } else { vec![None] };
-            for &dtype in dtypes {
-                all.extend(
-                    numbers.iter().map(|&numbers| Contender::Ours(Ours { protocol, dtype, numbers, density: None })),
-                );
+            let numbers = of(numbers, protocol.options.specs.contains(&Numbers::OPTION));
+            let designs = of(designs, design::has_designs(protocol));
+            for (&dtype, &design) in dtypes.iter().flat_map(|dtype| designs.iter().map(move |design| (dtype, design))) {
+                let ours = |&numbers| Contender::Ours(Ours { protocol, dtype, numbers, design, density: None });
+                all.extend(numbers.iter().map(ours));
             }
         }
         all.push(Contender::Gloo(None));
@@ -49,7 +54,8 @@ impl Contender {
     /// Those that sum sparse tensors, dense ones and then sparse ones of each density.
     pub fn sparse(densities: &[Density]) -> Vec<Contender> {
         let able = job::protocols().filter(|protocol| protocol.options.sparse.is_some());
-        let ours = able.map(|protocol| Ours { protocol, dtype: DType::F32, numbers: None, density: None });
+        let ours =
+            able.map(|protocol| Ours { protocol, dtype: DType::F32, numbers: None, design: None, density: None });
         let dense: Vec<Contender> = ours.map(Contender::Ours).chain([Contender::Gloo(None)]).collect();
         dense.into_iter().flat_map(|who| [who].into_iter().chain(densities.iter().map(move |&at| who.at(at)))).collect()
     }
@@ -92,10 +98,10 @@ impl Contender {
         let sparse = self.density().map(|density| format!("sparse {density}"));
         let words = match self {
             Contender::Gloo(_) => vec!["Gloo"],
-            Contender::Ours(Ours { protocol, dtype, numbers, .. }) => {
+            Contender::Ours(Ours { protocol, dtype, numbers, design, .. }) => {
                 let dtype = (*dtype != DType::F32).then(|| dtype.name());
                 let numbers = numbers.filter(|numbers| *numbers != Numbers::OPTION.default);
-                [Some(protocol.name), dtype, numbers].into_iter().flatten().collect()
+                [Some(protocol.name), dtype, numbers, *design].into_iter().flatten().collect()
             }
         };
         words.into_iter().chain(sparse.as_deref()).collect::<Vec<_>>().join(" ")
@@ -125,6 +131,14 @@ impl Contender {
         }
     }
 
+    /// In which design the switch sums; the protocol's choice, if there is none.
+    pub fn design(&self) -> Option<&'static str> {
+        match self {
+            Contender::Ours(ours) => ours.design,
+            Contender::Gloo(_) => None,
+        }
+    }
+
     /// The same protocol and numbers, of float32.
     pub fn of_f32(&self) -> Contender {
         match *self {
@@ -151,6 +165,7 @@ impl Ours {
             self.numbers.map(|numbers| ["--option".to_owned(), format!("{}={numbers}", Numbers::OPTION.name)]);
         let dtype = ["--dtype".to_owned(), self.dtype.name().to_owned()];
         let sparse = self.density.map(|density| ["--sparse".to_owned(), density.to_string()]);
-        dtype.into_iter().chain(numbers.into_iter().chain(sparse).flatten()).collect()
+        let design = self.design.map(|design| ["--design".to_owned(), design.to_owned()]);
+        dtype.into_iter().chain([numbers, design, sparse].into_iter().flatten().flatten()).collect()
     }
 }

@@ -10,8 +10,9 @@ use tributary_testbed::{Faults, Star, StarOptions};
 use super::contender::{Contender, Ours};
 use super::density::Density;
 use super::gloo::Gloo;
+use super::machine::Machine;
 use super::plan::{Plan, StarPlan};
-use super::report::{Machine, Report, Row, Sample};
+use super::report::{Report, Row, Sample};
 use crate::failure::Failure;
 use crate::npy::{self, Array, Header};
 use crate::program::Program;
@@ -139,6 +140,7 @@ impl<'a> StarBench<'a> {
     fn ours(&mut self, ours: Ours) -> Result<Sample, Failure> {
         let mut job = JobRun {
             protocol: ours.protocol,
+            first_host: 0,
             flags: ours.flags(),
             data: self.data(ours, "large", self.plan.elements),
             outputs: Vec::new(),

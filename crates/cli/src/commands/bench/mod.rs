@@ -1,14 +1,16 @@
 //! `tributary bench`: ours, our ring and PyTorch's Gloo over the same links, in one run.
 //!
 //! `plan.rs` says what is measured, `contender.rs` who takes part, `density.rs` how sparse tensors are, `measure.rs` does it on one star after the other, `gloo.rs` is the peer, `report.rs`
-//! what people and scripts get to see.
+//! what people and scripts get to see. `tenants` is another bench: two jobs that share a switch's memory.
 
 mod contender;
 mod density;
 mod gloo;
+mod machine;
 mod measure;
 mod plan;
 mod report;
+mod tenants;
 
 use std::path::PathBuf;
 
@@ -19,6 +21,7 @@ use crate::output;
 use crate::program::Program;
 use crate::stage::Interrupt;
 
+use crate::commands::collective::design;
 use density::Density;
 use plan::{Plan, Rate};
 
@@ -29,7 +32,9 @@ Examples:
   tributary bench --hosts 8 --loss-percent 0,0.1,1   how loss stretches the completion time
   tributary bench --hosts 4 --dtype f32,bf16         what half the bytes an element give
   tributary bench --hosts 4 --numbers float,fixed    float sums beside fixed point
+  tributary bench --hosts 4 --design single,multi:4  one buffer for a block's packets, or four
   tributary bench --sparse 0.01,0.1,0.4              sparse tensors beside dense ones, and where lines cross
+  tributary bench --tenants                          two jobs share a switch's memory, one with a slow rank
   tributary bench --quick                            tiny tensors: that it runs, not how fast
 
 Needs root (network namespaces), iproute2 and nftables. Gloo comes with PyTorch: make torch, or pip
@@ -39,7 +44,14 @@ Every link is shaped in both directions by a token bucket that counts Ethernet f
 for a full packet). Goodput is bits of tensor over the median completion time at the slowest worker,
 of collectives back to back; runs of the contenders take turns. CPU s/GB is the CPU time of all
 processes, switch included, for each 10^9 bytes of tensor. Gloo's retransmissions are TCP segments.
-With --sparse goodput is that of the dense tensor of the same size, and 1 KiB is such a tensor's.";
+With --sparse goodput is that of the dense tensor of the same size, and 1 KiB is such a tensor's.
+
+With --tenants job A has four ranks, the first of them behind a link of a quarter of the rate, and
+job B four ranks that are well and begin later. The switch has room for 1.25 times the packets that a
+path holds, as the round trip of small sums on idle links says, and at least 32; each way to share it
+takes turns. HELD are the blocks that the switch had of each job while both ran, by looks at its
+status; a job with slots of its own holds all of them. No other flags than --rate-gbps, --size-mb or
+--elements, --iters (of B), --repetitions, --aggregators, --mtu, --quick and --json.";
 
 /// The flags of `tributary bench`.
 #[derive(clap::Args)]
@@ -72,9 +84,17 @@ pub struct Args {
     /// What the protocols that leave the choice sum floats as, float or fixed [default: float]
     #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = plan::parse_numbers)]
     pub numbers: Vec<&'static str>,
+    #[arg(long, value_name = "DESIGN,...", value_delimiter = ',', value_parser = design::parse, help = design::help_of_several())]
+    pub design: Vec<&'static str>,
     /// Sum sparse tensors, to which ranks bring these shares of the elements, beside dense ones: with protocols that can, and Gloo
-    #[arg(long, value_name = "DENSITY,...", value_delimiter = ',', conflicts_with_all = ["dtype", "numbers"], value_parser = Density::parse)]
+    #[arg(long, value_name = "DENSITY,...", value_delimiter = ',', conflicts_with_all = ["dtype", "numbers", "design"], value_parser = Density::parse)]
     pub sparse: Vec<Density>,
+    /// Measure two jobs on one switch, one with a slow rank, under each way to share the switch's memory
+    #[arg(long, conflicts_with_all = ["hosts", "loss_percent", "dtype", "numbers", "sparse", "shards", "python", "no_gloo"])]
+    pub tenants: bool,
+    /// With --tenants: blocks that the switch has room for [default: 1.25 times the packets that a path holds, 32 at least]
+    #[arg(long, value_name = "N", requires = "tenants", value_parser = clap::value_parser!(u32).range(32..=1 << 20))]
+    pub aggregators: Option<u32>,
     /// Threads of the switch
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub shards: u16,
@@ -99,6 +119,9 @@ pub struct Args {
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     tributary_testbed::requirements()?;
     let interrupt = Interrupt::on_signals()?;
+    if args.tenants {
+        return tenants::run(&args, program, &interrupt);
+    }
     let peer = (!args.no_gloo).then(|| args.python.clone().unwrap_or_else(|| gloo::default_python(program)));
     let report = measure::run(&Plan::new(&args), program, peer.as_deref(), &interrupt)?;
     match args.json {

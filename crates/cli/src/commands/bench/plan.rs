@@ -90,7 +90,7 @@ impl Plan {
         Plan {
             stars: stars(args),
             contenders: match &args.sparse[..] {
-                [] => Contender::all(&or(&args.dtype, DType::F32), &or(&args.numbers, "float")),
+                [] => Contender::all(&or(&args.dtype, DType::F32), &or(&args.numbers, "float"), &args.design),
                 densities => Contender::sparse(densities),
             },
             elements: args.elements.map_or((megabytes * 1e6 / 4.0).round() as usize, |elements| elements as usize),
@@ -180,6 +180,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::commands::collective::design;
 
     #[derive(clap::Parser)]
     struct Cli {
@@ -226,6 +227,19 @@ mod tests {
         assert_eq!(names(""), expected(&[""], &[""]));
         assert_eq!(names("--dtype f32,bf16"), expected(&["", " bf16"], &[""]));
         assert_eq!(names("--dtype f32,bf16 --numbers float,fixed"), expected(&["", " bf16"], &["", " fixed"]));
+    }
+
+    #[test]
+    fn a_protocol_with_designs_takes_turns_in_each() {
+        let names: Vec<String> = plan("--design single,tree").contenders.iter().map(Contender::name).collect();
+        let able = || crate::stage::job::protocols().filter(|protocol| design::has_designs(protocol));
+        assert!(able().next().is_some());
+        for protocol in able() {
+            assert!(names.contains(&format!("{protocol} single")) && names.contains(&format!("{protocol} tree")));
+            assert!(!names.contains(&protocol.name.to_owned()), "{names:?}");
+        }
+        assert_eq!(names.len(), plan("").contenders.len() + able().count());
+        assert!(design::parse("round").unwrap_err().contains("single"));
     }
 
     #[test]

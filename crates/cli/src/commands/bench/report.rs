@@ -1,11 +1,10 @@
 //! What the bench says: one row for each star and loss, one line in it for each contender.
 
-use std::fs;
-
 use serde::Serialize;
 
 use super::contender::Contender;
 use super::density::{Crossing, Density};
+use super::machine::Machine;
 use super::plan::{Plan, Rate};
 use crate::output::Table;
 
@@ -38,6 +37,8 @@ pub struct Line {
     pub dtype: &'static str,
     /// What floats are summed as, "float" or "fixed".
     pub numbers: &'static str,
+    /// In which design the switch sums; the protocol's choice, if there is none.
+    pub design: Option<&'static str>,
     /// The share of the elements that ranks bring, of sparse tensors.
     pub density: Option<f64>,
     /// Median completion time of the tensor.
@@ -88,19 +89,6 @@ pub struct Row {
     pub samples: Vec<(Contender, Sample)>,
 }
 
-/// The machine that the figures are of.
-#[derive(Debug, Serialize)]
-pub struct Machine {
-    /// CPUs that this process may use.
-    pub cpus: usize,
-    /// The CPU's own name.
-    pub cpu: String,
-    /// The kernel's release.
-    pub kernel: String,
-    /// What TCP does about loss here, which Gloo depends on.
-    pub tcp_congestion_control: String,
-}
-
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -127,22 +115,6 @@ pub struct Report {
     pub contenders: Vec<Contender>,
 }
 
-impl Machine {
-    /// This one.
-    pub fn here() -> Machine {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
-        let cpuinfo = read("/proc/cpuinfo");
-        let model =
-            cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(": ").nth(1));
-        Machine {
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            cpu: model.unwrap_or("unknown").to_string(),
-            kernel: read("/proc/sys/kernel/osrelease"),
-            tcp_congestion_control: read("/proc/sys/net/ipv4/tcp_congestion_control"),
-        }
-    }
-}
-
 impl Row {
     /// A row that nobody has run for.
     pub fn new(hosts: u16, rate: Rate, loss_percent: f64) -> Row {
@@ -161,6 +133,7 @@ impl Row {
             contender: who.protocol(),
             dtype: who.dtype().name(),
             numbers: who.numbers(),
+            design: who.design(),
             density: who.density().map(Density::share),
             seconds,
             goodput_gbps: bytes * 8.0 / seconds / 1e9,
@@ -236,16 +209,17 @@ impl Report {
 
     /// The tables for people.
     pub fn render(&self) -> String {
-        let Machine { cpus, cpu, kernel, tcp_congestion_control } = &self.machine;
         let mut text = format!(
             "{} elements ({:.1} MB of float32), median of {} x {} collectives; {} switch thread(s), MTU {}\n\
-             {cpus} CPUs ({cpu}), Linux {kernel}, TCP {tcp_congestion_control}{}\n\n",
+             {}, TCP {}{}\n\n",
             self.elements,
             self.elements as f64 * 4.0 / 1e6,
             self.repetitions,
             self.iters,
             self.shards,
             self.mtu,
+            self.machine,
+            self.machine.tcp_congestion_control,
             self.torch.as_ref().map_or(String::new(), |version| format!(", PyTorch {version}")),
         );
         text += &self.table().render();
@@ -306,7 +280,7 @@ impl Report {
 }
 
 /// The middle value; the mean of the two in the middle where their number is even.
-fn median(mut values: Vec<f64>) -> Option<f64> {
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {
@@ -329,7 +303,7 @@ mod tests {
     }
 
     fn ours() -> Contender {
-        Contender::all(&[DType::F32], &["float"])[0]
+        Contender::all(&[DType::F32], &["float"], &[])[0]
     }
 
     fn report() -> Report {
@@ -343,7 +317,7 @@ mod tests {
             mtu: 1500,
             rows: Vec::new(),
             notes: Vec::new(),
-            contenders: Contender::all(&[DType::F32, DType::BF16], &["float", "fixed"]),
+            contenders: Contender::all(&[DType::F32, DType::BF16], &["float", "fixed"], &[]),
         }
     }
 

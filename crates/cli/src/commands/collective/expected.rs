@@ -19,6 +19,8 @@ pub struct Expected {
     pub plan: Plan,
     /// What floats are summed as.
     pub numbers: Numbers,
+    /// The fewest ranks that an average may be over, where it need not wait for all.
+    pub quorum: Option<u16>,
     /// 16-bit floats are combined in 32 bits and rounded once, at the end; otherwise at every step.
     pub rounds_once: bool,
 }
@@ -26,7 +28,8 @@ pub struct Expected {
 impl Expected {
     /// What a protocol promises. Switches have accumulators for 16-bit floats, and hosts need not.
     pub fn of(plan: Plan, protocol: &Protocol, options: &Options) -> Expected {
-        Expected { plan, numbers: (protocol.numbers)(options), rounds_once: protocol.sums_in_network() }
+        let quorum = protocol.options.quorum(options, plan.world);
+        Expected { plan, numbers: (protocol.numbers)(options), quorum, rounds_once: protocol.sums_in_network() }
     }
 
     /// Compares a result with what the ranks' arrays give; the error is a sentence about the first wrong element.
@@ -81,6 +84,7 @@ macro_rules! integers {
                     ReduceOp::Band => a & b,
                     ReduceOp::Bor => a | b,
                     ReduceOp::Bxor => a ^ b,
+                    ReduceOp::Own(_) => unreachable!("own operators check themselves"),
                 });
                 let all = all.expect("a job has ranks");
                 // Through 128 bits: there are more ranks than a byte counts.
@@ -98,8 +102,11 @@ macro_rules! floats {
     ($($type:ty => $unit:expr, $least:expr),*) => {
         $(impl Checked for $type {
             fn check(self, expected: &Expected, inputs: &[$type]) -> Result<(), String> {
-                let inputs: Vec<f64> = inputs.iter().map(|&input| input.into()).collect();
+                let mut inputs: Vec<f64> = inputs.iter().map(|&input| input.into()).collect();
                 let (right, bound) = bounded(expected, &inputs, $unit, $least);
+                if let Some(least) = expected.quorum {
+                    return is_between(self.into(), &mut inputs, least, bound);
+                }
                 // False for a NaN too.
                 let is_right = (f64::from(self) - right).abs() <= bound;
                 if is_right { Ok(()) } else { Err(format!("{right:e}, give or take {bound:.1e}")) }
@@ -114,6 +121,17 @@ floats!(
     f16 => f64::from(f16::EPSILON) / 2.0, f16::from_bits(1).into(),
     bf16 => f64::from(bf16::EPSILON) / 2.0, bf16::from_bits(1).into()
 );
+
+/// Whether an average may be one over some of the ranks, so many at least: none is below that of the least values, nor above that
+/// of the greatest.
+fn is_between(average: f64, inputs: &mut [f64], least: u16, bound: f64) -> Result<(), String> {
+    inputs.sort_by(f64::total_cmp);
+    let mean = |inputs: &[f64]| inputs.iter().sum::<f64>() / f64::from(least);
+    let few = usize::from(least).min(inputs.len());
+    let (low, high) = (mean(&inputs[..few]), mean(&inputs[inputs.len() - few..]));
+    let is_right = average >= low - bound && average <= high + bound;
+    if is_right { Ok(()) } else { Err(format!("between {low:e} and {high:e}, an average of {least} ranks or more")) }
+}
 
 /// The largest relative error of rounding to binary32.
 const UNIT_32: f64 = f32::EPSILON as f64 / 2.0;
@@ -184,7 +202,7 @@ mod tests {
     }
 
     fn expected(world: u16, op: ReduceOp) -> Expected {
-        Expected { plan: Plan { world, op }, numbers: Numbers::Float, rounds_once: false }
+        Expected { plan: Plan { world, op }, numbers: Numbers::Float, quorum: None, rounds_once: false }
     }
 
     #[test]

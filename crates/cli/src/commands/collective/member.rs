@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use tributary_net::group::ConnectOptions;
 use tributary_numeric::{DType, ReduceOp};
+use tributary_operators::shipped;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::options::{Options, name_and_value};
 use tributary_proto::contract::protocol::Protocol;
 
+use super::design;
 use super::made_up::{self, Plan};
 use super::protocol::{options_help, protocol, protocols_help, read_options};
 use crate::address::parse_switch;
@@ -54,12 +56,17 @@ pub struct Member {
     pub protocol: &'static Protocol,
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value, help = options_help())]
     pub options: Vec<(String, String)>,
+    #[arg(long, value_name = "DESIGN", value_parser = design::parse, help = design::help())]
+    pub design: Option<&'static str>,
     /// Aggregation trees in a fabric of switches, fewer where it has no more [default: as many as are of use, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub trees: Option<u16>,
     /// Print one JSON object as the last line
     #[arg(long)]
     pub json: bool,
+    /// Print a line every so many milliseconds, too: time, blocks that are summed, packets, the protocol's window
+    #[arg(long, value_name = "MS", requires = "json", value_parser = clap::value_parser!(u64).range(1..))]
+    pub watch: Option<u64>,
 }
 
 impl Member {
@@ -84,9 +91,14 @@ impl Member {
         }
     }
 
+    /// What was chosen of the protocol's options, by name.
+    pub fn chosen(&self) -> Vec<(String, String)> {
+        self.options.iter().cloned().chain(self.design.map(design::as_option)).collect()
+    }
+
     /// The protocol's options.
     pub fn protocol_options(&self) -> Result<Options, Failure> {
-        read_options(self.protocol, &self.options)
+        read_options(self.protocol, &self.chosen())
     }
 
     /// How it joins.
@@ -122,6 +134,27 @@ pub fn dtype(text: &str) -> Result<DType, String> {
 /// Reads an operator.
 pub fn reduce_op(text: &str) -> Result<ReduceOp, String> {
     ReduceOp::from_name(text).ok_or_else(|| one_of(ReduceOp::ALL.map(ReduceOp::name)))
+}
+
+/// A built-in operator, or where one of a person's own is.
+#[derive(Clone, Debug)]
+pub enum ChosenOp {
+    /// Built in.
+    Known(ReduceOp),
+    /// A file, or the name of one that comes along.
+    Own(String),
+}
+
+/// Reads either.
+pub fn chosen_op(text: &str) -> Result<ChosenOp, String> {
+    match ReduceOp::from_name(text) {
+        Some(op) => Ok(ChosenOp::Known(op)),
+        None if text.contains('.') || shipped::named(text).is_some() => Ok(ChosenOp::Own(text.to_owned())),
+        None => Err(format!(
+            "{}, or a file of your own: tributary operator --help",
+            one_of(ReduceOp::ALL.map(ReduceOp::name))
+        )),
+    }
 }
 
 pub(super) fn one_of(names: impl IntoIterator<Item = &'static str>) -> String {

@@ -1,14 +1,17 @@
 //! `tributary allreduce`, `tributary reduce` and `tributary broadcast`: one worker, from a shell.
 //!
-//! `member.rs` has the flags that they share, `protocol.rs` those that choose a protocol, `made_up.rs` data that checks itself and
-//! `expected.rs` how, `sparse.rs` the same at some indices only, `report.rs` what is said at the end.
+//! `member.rs` has the flags that they share, `protocol.rs` and `design.rs` those that choose a protocol, `made_up.rs` data that checks itself and
+//! `expected.rs` how, `sparse.rs` the same at some indices only, `watch.rs` what is said meanwhile and `report.rs` at the end.
 
+pub mod design;
 mod expected;
 mod made_up;
 mod member;
+mod own;
 mod protocol;
 mod report;
 mod sparse;
+mod watch;
 
 use std::time::{Duration, Instant};
 
@@ -26,10 +29,11 @@ use crate::stage::cpu;
 use expected::Expected;
 use made_up::Plan;
 pub use member::dtype;
-use member::{Member, reduce_op};
+use member::{ChosenOp, Member, chosen_op, reduce_op};
 pub use protocol::{options_help, protocol, protocols_help, read_options};
 use report::{Measured, Report, median};
 use sparse::Drawn;
+pub use watch::{Sample, unix_seconds};
 
 const ALLREDUCE_HELP: &str = "\
 Examples:
@@ -61,7 +65,8 @@ elements_brought, elements_of_result, extra_traffic.
 With --json the last line is one object: collective, protocol, job, rank, world, elements, dtype,
 op, iters, seconds (median), goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent,
 retransmissions, in_network (fraction), blocks_at_hosts, order (of the sum, as a
-hash, where there is one), elements_per_packet, cpu_seconds (of the collectives), checked.";
+hash, where there is one), contributed (fraction of the ranks that averages are over, where they
+may lack some), elements_per_packet, cpu_seconds (of the collectives), checked.";
 
 const REDUCE_HELP: &str = "\
 Examples:
@@ -96,9 +101,10 @@ added. With --json: as `tributary allreduce`, with root and without op.";
 pub struct AllreduceArgs {
     #[command(flatten)]
     pub member: Member,
-    /// How elements become one, sum | avg | min | max | prod, and for integers band | bor | bxor
-    #[arg(long, value_name = "OP", default_value = "sum", value_parser = reduce_op)]
-    pub op: ReduceOp,
+    /// How elements become one, sum | avg | min | max | prod, and for integers band | bor | bxor; or an operator of your own, as
+    /// `tributary operator --help` has it
+    #[arg(long, value_name = "OP|FILE", default_value = "sum", value_parser = chosen_op)]
+    pub op: ChosenOp,
     #[arg(long, value_name = "DENSITY", conflicts_with_all = ["input", "output"], value_parser = parse_density, help = sparse::help())]
     pub sparse: Option<f64>,
     /// Draw other elements than with another seed, the same on every rank
@@ -195,9 +201,11 @@ impl Work {
 
 /// `tributary allreduce`.
 pub fn allreduce(AllreduceArgs { member, op, sparse, seed }: AllreduceArgs) -> Result<(), Failure> {
-    match sparse {
-        Some(density) => sparse::run(&member, op, Drawn { density, seed }),
-        None => run(member, Work::Allreduce(op)),
+    match (op, sparse) {
+        (ChosenOp::Known(op), Some(density)) => sparse::run(&member, op, Drawn { density, seed }),
+        (ChosenOp::Known(op), None) => run(member, Work::Allreduce(op)),
+        (ChosenOp::Own(place), None) => own::run(&member, &place),
+        (ChosenOp::Own(_), Some(_)) => Err(Failure::usage("own operators are for dense arrays: leave --sparse out")),
     }
 }
 
@@ -236,9 +244,10 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
     let destination = member.output.as_deref().map(Destination::open).transpose()?;
     let group = Group::connect(&member.options()?)?;
     let cpu_start = cpu::own_seconds();
-    let (result, seconds) = work_on(&group, &array.data, &member, work)?;
+    let every = member.watch.map(Duration::from_millis);
+    let (result, seconds) = watch::watched(&group, every, || work_on(&group, &array.data, &member, work))?;
     let cpu_seconds = cpu::own_seconds() - cpu_start;
-    let measured = Measured::of(&group, seconds, cpu_seconds)?;
+    let measured = Measured::of(&group, &member, seconds, cpu_seconds)?;
     group.close();
 
     let checked = member.input.is_none() && check(&member, work, &result)?;
@@ -246,8 +255,10 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
     if let Some(destination) = destination {
         destination.write(&Array { header: array.header, data: result })?;
     }
-    let elsewhere = member.protocol.shared.as_ref().map(|shared| (shared.elsewhere)(member.world, &options));
-    let report = Report { elsewhere, checked, ..Report::of(&member, work, tensor, &measured) };
+    let report = Report::of(&member, work, tensor, &measured);
+    let shared = member.protocol.shared.as_ref();
+    let elsewhere = shared.map(|shared| (shared.elsewhere)(member.world, report.servers as u16, &options));
+    let report = Report { elsewhere, checked, ..report };
     match member.json {
         true => output::json(&report)?,
         false => output::line(&report.table())?,

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use tributary_net::client;
 use tributary_net::group::{Group, GroupError, GroupStats};
+use tributary_net::status::TreeStatus;
 use tributary_numeric::{DType, ReduceOp};
 
 use super::Work;
 use super::member::Member;
 use super::sparse::SparseReport;
+use crate::address::resolve;
 
 /// The measures of one worker.
 #[derive(Debug, Serialize)]
@@ -49,9 +52,17 @@ pub struct Report {
     pub in_network: f64,
     /// Blocks whose sum was made at hosts.
     pub blocks_at_hosts: u64,
+    /// Fraction of the ranks whose data is in the results, where averages need not wait for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contributed: Option<f64>,
     /// The expression that the last block was summed by, as a hash, where the protocol has one that does not depend on arrival.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
+    /// The static trees through a fabric that the job runs over, on rank 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trees: Vec<TreeStatus>,
+    /// The job's servers that are processes of their own.
+    pub servers: usize,
     /// Where that was, and why, if the protocol has memory in switches for all.
     #[serde(skip)]
     pub elsewhere: Option<String>,
@@ -73,20 +84,31 @@ pub struct Measured {
     seconds: f64,
     cpu_seconds: f64,
     elements_per_packet: u16,
+    servers: usize,
+    trees: Vec<TreeStatus>,
 }
 
 impl Measured {
-    /// Asks the worker, before it leaves.
-    pub fn of(group: &Group, seconds: f64, cpu_seconds: f64) -> Result<Measured, GroupError> {
+    /// Asks the worker, and on rank 0 its switch, before it leaves.
+    pub fn of(group: &Group, member: &Member, seconds: f64, cpu_seconds: f64) -> Result<Measured, GroupError> {
         let elements_per_packet = group.info().elements_per_packet;
-        Ok(Measured { stats: group.stats()?, seconds, cpu_seconds, elements_per_packet })
+        let servers = group.info().servers.len();
+        let trees = if member.rank == 0 { static_trees(member) } else { Vec::new() };
+        Ok(Measured { stats: group.stats()?, seconds, cpu_seconds, elements_per_packet, servers, trees })
     }
+}
+
+/// The trees that the job's switch names, if it is one of a fabric; none where it does not say.
+fn static_trees(member: &Member) -> Vec<TreeStatus> {
+    let status = resolve(&member.switch).ok().and_then(|switch| client::status(switch).ok());
+    let Some(status) = status.filter(|status| status.switch.fabric.is_some()) else { return Vec::new() };
+    status.jobs.into_iter().find(|job| job.name == member.job).map(|job| job.trees).unwrap_or_default()
 }
 
 impl Report {
     /// A worker's report of a tensor of so many elements, which nobody has compared with anything.
     pub fn of(member: &Member, work: Work, (elements, dtype): (usize, DType), measured: &Measured) -> Report {
-        let Measured { stats, seconds, cpu_seconds, elements_per_packet } = measured;
+        let Measured { stats, seconds, cpu_seconds, elements_per_packet, servers, trees } = measured;
         Report {
             collective: work.name(),
             root: work.root(),
@@ -105,7 +127,10 @@ impl Report {
             retransmissions: stats.host.retransmissions,
             in_network: stats.in_network(),
             blocks_at_hosts: stats.host.blocks_at_hosts,
+            contributed: stats.host.contributed(),
             order: stats.host.order.map(|order| format!("{order:08x}")),
+            trees: trees.clone(),
+            servers: *servers,
             elsewhere: None,
             elements_per_packet: *elements_per_packet,
             cpu_seconds: *cpu_seconds,
@@ -125,6 +150,9 @@ impl Report {
         let tensor = format!("{} {} elements, {what}", self.elements, self.dtype);
         let result = match (self.checked, self.op) {
             (false, _) => "",
+            (true, Some(_)) if self.contributed.is_some() => {
+                "right on this rank: an average of as many ranks as it needs"
+            }
             (true, Some(_)) => "right on this rank: compared with the sum of all ranks' data",
             (true, None) => "right on this rank: compared with the root's data",
         };
@@ -137,7 +165,9 @@ impl Report {
             ("ATE/s", format!("{:.3} million", self.ate_per_s / 1e6)),
             ("packets", format!("{} sent, {} of them again", self.packets_sent, self.retransmissions)),
             ("in network", self.where_summed()),
+            ("ranks", self.who_contributed()),
             ("order", self.order.clone().unwrap_or_default()),
+            ("trees", self.roots()),
             ("result", result.to_string()),
         ];
         let filled = rows.iter().filter(|(_, value)| !value.is_empty());
@@ -146,6 +176,18 @@ impl Report {
 }
 
 impl Report {
+    /// How many of the ranks are in the results, where some may be left out.
+    fn who_contributed(&self) -> String {
+        let in_words = |share: f64| format!("{:.2} of {} in each average", share * f64::from(self.world), self.world);
+        self.contributed.map_or(String::new(), in_words)
+    }
+
+    /// The switches on top of the job's static trees.
+    fn roots(&self) -> String {
+        let roots: Vec<&str> = self.trees.iter().map(|tree| tree.root.as_str()).collect();
+        if roots.is_empty() { String::new() } else { format!("{}, with {} on top", roots.len(), roots.join(", ")) }
+    }
+
     /// Which part of the blocks the network has summed, and what became of the others.
     fn where_summed(&self) -> String {
         let network = format!("{:.1} % of the blocks", self.in_network * 100.0);

@@ -112,7 +112,7 @@ pub fn run(member: &Member, op: ReduceOp, drawn: Drawn) -> Result<(), Failure> {
     let cpu_start = cpu::own_seconds();
     let outcome = repeat_as(dtype, &group, member, &plan, &drawn, size)?;
     let cpu_seconds = cpu::own_seconds() - cpu_start;
-    let measured = Measured::of(&group, outcome.seconds, cpu_seconds)?;
+    let measured = Measured::of(&group, member, outcome.seconds, cpu_seconds)?;
     let extra_traffic = extra_traffic(member, outcome.indices.len());
     group.close();
 
@@ -135,7 +135,7 @@ pub fn run(member: &Member, op: ReduceOp, drawn: Drawn) -> Result<(), Failure> {
 
 /// The options that were chosen, and those that a job of sparse tensors needs besides.
 fn options(member: &Member, drawn: &Drawn) -> Result<Options, Failure> {
-    let given: BTreeMap<String, String> = member.options.iter().cloned().collect();
+    let given: BTreeMap<String, String> = member.chosen().into_iter().collect();
     let options = &member.protocol.options;
     let needed = options.of_sparse(&given, Some(drawn.density_ppm())).ok_or_else(|| {
         let name = member.protocol.name;
@@ -223,7 +223,7 @@ mod tests {
         }
         let (indices, values) = sums.into_iter().unzip();
         let numbers = tributary_proto::contract::numbers::Numbers::Float;
-        let expected = Expected { plan, numbers, rounds_once: true };
+        let expected = Expected { plan, numbers, quorum: None, rounds_once: true };
         (expected, Outcome { indices, values: Data::I32(values), brought: 0, seconds: 1.0 })
     }
 

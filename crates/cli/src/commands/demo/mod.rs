@@ -75,6 +75,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         progress.set_message(format!("{WORKERS} workers sum {} times with {}", args.iters, protocol.name));
         let job = JobRun {
             protocol,
+            first_host: 0,
             flags: Vec::new(),
             data: Data::Files(inputs.clone()),
             outputs: outputs(folder.path(), protocol),

@@ -187,6 +187,7 @@ mod tests {
             in_network: 1.0,
             elements_per_packet: 360,
             cpu_seconds: 0.1,
+            trees: Vec::new(),
         };
         let extremes = vec![Extreme { error: share, bound: 1.0, share }; Part::ALL.len()];
         let setting = Setting { sentence: "somewhere".to_string(), has_links: true };

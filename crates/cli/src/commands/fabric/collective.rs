@@ -8,10 +8,10 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::tensor::Spec;
 
-use super::report::Report;
+use super::report::{Death, Report};
 use super::stage::FabricStage;
 use super::{Args, protocol};
-use crate::commands::collective::read_options;
+use crate::commands::collective::{design, read_options};
 use crate::failure::Failure;
 use crate::stage::{Process, WorkerReport};
 
@@ -103,11 +103,12 @@ impl Plan {
         let kill = args.kill.clone().map(|kill| Ok::<_, Failure>((find(&kill.switch, true)?, kill))).transpose()?;
         let protocol = protocol(&args.protocol)?;
         let spec = Spec::allreduce(elements as u32, args.dtype, ReduceOp::Sum);
-        let options = read_options(protocol, &args.options)?;
+        let chosen: Vec<_> = args.options.iter().cloned().chain(args.design.map(design::as_option)).collect();
+        let options = read_options(protocol, &chosen)?;
         (protocol.can)(&spec, &options).map_err(Failure::usage)?;
         Ok(Plan {
             protocol,
-            options: args.options.clone(),
+            options: chosen,
             trees: args.trees,
             elements,
             dtype: args.dtype,
@@ -137,15 +138,7 @@ pub fn run(stage: &mut FabricStage, plan: &Plan) -> Result<Report, Failure> {
     for (rank, &host) in plan.workers.iter().enumerate() {
         workers.push(start_worker(stage, plan, rank, host)?);
     }
-    if let Some((switch, kill)) = &plan.kill {
-        await_first_blocks(stage)?;
-        pause(stage, kill.after)?;
-        stage.kill(*switch);
-        if let Some(back) = kill.back {
-            pause(stage, back)?;
-            stage.restart(*switch)?;
-        }
-    }
+    let death = plan.kill.as_ref().map(|(switch, kill)| die(stage, &mut workers, *switch, kill)).transpose()?;
     let deadline = Instant::now() + START_TIMEOUT + plan.timeout * plan.iters;
     let mut ranks = Vec::new();
     for worker in workers {
@@ -156,9 +149,32 @@ pub fn run(stage: &mut FabricStage, plan: &Plan) -> Result<Report, Failure> {
         ranks.push(report);
     }
     drop(streams);
-    let killed = plan.kill.as_ref().map(|(switch, _)| stage.fabric.name(*switch).to_string());
     let names = plan.workers.iter().map(|&host| stage.fabric.name(host).to_string()).collect();
-    Ok(Report::new(plan, names, ranks, &before, settled(stage)?, killed))
+    Ok(Report::new(plan, names, ranks, &before, settled(stage)?, death))
+}
+
+/// Kills the switch when it is time, unless all hosts have summed by then.
+fn die(stage: &mut FabricStage, workers: &mut [Process], switch: NodeId, kill: &Kill) -> Result<Death, Failure> {
+    await_first_blocks(stage, workers)?;
+    pause(stage, kill.after)?;
+    let in_time = !all_ended(workers)?;
+    if in_time {
+        stage.kill(switch);
+        if let Some(back) = kill.back {
+            pause(stage, back)?;
+            stage.restart(switch)?;
+        }
+    }
+    Ok(Death { switch: stage.fabric.name(switch).to_string(), in_time })
+}
+
+fn all_ended(workers: &mut [Process]) -> Result<bool, Failure> {
+    for worker in workers {
+        if !worker.has_ended()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn pause(stage: &FabricStage, pause: Duration) -> Result<(), Failure> {
@@ -211,13 +227,13 @@ fn start_stream(stage: &FabricStage, from: NodeId, stream: &Stream) -> Result<Pr
     Process::spawn(format!("traffic from {}", stream.from), command, &stage.interrupt)
 }
 
-/// Waits until the job runs and its first contributions were added.
-fn await_first_blocks(stage: &FabricStage) -> Result<(), Failure> {
+/// Waits until the job runs and its first contributions were added, or is over.
+fn await_first_blocks(stage: &FabricStage, workers: &mut [Process]) -> Result<(), Failure> {
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
         stage.interrupt.check()?;
         let seat = stage.status(stage.fabric.seat)?;
-        if seat.jobs.iter().any(|job| job.contributions > 0) {
+        if seat.jobs.iter().any(|job| job.contributions > 0) || all_ended(workers)? {
             return Ok(());
         }
         if Instant::now() >= deadline {

@@ -5,21 +5,30 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};
+use tributary_operators::Allowed;
 
 use super::ChosenFile;
 use crate::commands::switch::not_started;
 use crate::failure::Failure;
 use crate::output;
 
-/// Starts the switch of this name of the fabric that the file describes.
-pub fn start(file: &ChosenFile, node: &str) -> Result<RunningFabricSwitch, Failure> {
+/// Starts the switch of this name of the fabric that the file describes; `operators` says what it serves in place of the file.
+pub fn start(file: &ChosenFile, node: &str, operators: Option<Allowed>) -> Result<RunningFabricSwitch, Failure> {
     let fabric = file.read()?;
     let found = fabric.node_named(node).filter(|&found| fabric.is_switch(found));
     let found = found.ok_or_else(|| {
         let known: Vec<&str> = fabric.switches().map(|switch| fabric.name(switch)).collect();
         Failure::usage(format!("the fabric has no switch '{node}'; it has {}", known.join(", ")))
     })?;
-    RunningFabricSwitch::start(&FabricSwitchOptions::new(Arc::new(fabric), found)).map_err(not_started)
+    let of_file = || match fabric.operators.get(&found) {
+        Some(allow) => {
+            allow.parse().map_err(|error| Failure::usage(format!("[operators] \"{allow}\" for {node}: {error}")))
+        }
+        None => Ok(Allowed::None),
+    };
+    let operators = operators.map_or_else(of_file, Ok)?;
+    let options = FabricSwitchOptions { operators, ..FabricSwitchOptions::new(Arc::new(fabric), found) };
+    RunningFabricSwitch::start(&options).map_err(not_started)
 }
 
 /// Says that it listens, and where.

@@ -23,14 +23,14 @@ use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 use tributary_proto::switch_options::{self, SwitchOptionError};
 
-use crate::commands::collective::{dtype, options_help, protocols_help};
+use crate::commands::collective::{design, dtype, options_help, protocols_help};
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
 use crate::stage::Interrupt;
 
 use collective::{Kill, Plan, Stream};
-use stage::FabricStage;
+pub use stage::FabricStage;
 
 /// The protocol of a job that names none.
 const PROTOCOL: &str = "canary";
@@ -74,6 +74,8 @@ pub struct Args {
     pub protocol: String,
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value, requires = "allreduce", help = options_help())]
     pub options: Vec<(String, String)>,
+    #[arg(long, value_name = "DESIGN", value_parser = design::parse, requires = "allreduce", help = design::help())]
+    pub design: Option<&'static str>,
     /// Aggregation trees, of protocols whose trees are planned [default: as many as are of use, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), requires = "allreduce")]
     pub trees: Option<u16>,

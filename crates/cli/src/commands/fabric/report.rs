@@ -3,11 +3,19 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use tributary_net::status::{FabricStatus, MetricNumber, SharedStatus, SwitchStatus};
+use tributary_net::status::{FabricStatus, MetricNumber, SharedStatus, SwitchStatus, TreeStatus};
 
 use super::collective::Plan;
+use crate::commands::status::trees;
 use crate::output::Table;
 use crate::stage::WorkerReport;
+
+/// What came of `--kill`.
+pub struct Death {
+    pub switch: String,
+    /// False if all hosts had summed before it was time.
+    pub in_time: bool,
+}
 
 /// Everything that was seen.
 #[derive(Serialize)]
@@ -16,7 +24,13 @@ pub struct Report {
     elements: usize,
     dtype: &'static str,
     iters: u32,
+    /// The switch that was killed while hosts summed.
     killed: Option<String>,
+    /// The switch that was to be killed, but all hosts had summed before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spared: Option<String>,
+    /// The trees that were planned for the job, where its protocol has such.
+    trees: Vec<TreeStatus>,
     ranks: Vec<Rank>,
     switches: Vec<Switch>,
 }
@@ -47,6 +61,9 @@ struct Port {
     tx_bytes: u64,
     tx_drops: u64,
     tx_marks: u64,
+    /// How often the other end was told to pause, and had this port pause, in a lossless fabric.
+    pauses_given: u64,
+    pauses_taken: u64,
     /// Since the switch started.
     peak_queued_bytes: u64,
 }
@@ -59,8 +76,9 @@ impl Report {
         ranks: Vec<WorkerReport>,
         before: &[SwitchStatus],
         after: Vec<SwitchStatus>,
-        killed: Option<String>,
+        death: Option<Death>,
     ) -> Report {
+        let trees = ranks.first().map(|report| report.trees.clone()).unwrap_or_default();
         let bits = (plan.elements * plan.dtype.size() * 8) as f64;
         let rank = |(host, report): (String, WorkerReport)| Rank {
             host,
@@ -79,7 +97,9 @@ impl Report {
             elements: plan.elements,
             dtype: plan.dtype.name(),
             iters: plan.iters,
-            killed,
+            killed: death.as_ref().filter(|death| death.in_time).map(|death| death.switch.clone()),
+            spared: death.filter(|death| !death.in_time).map(|death| death.switch),
+            trees,
             ranks: hosts.into_iter().zip(ranks).map(rank).collect(),
             switches: switches.map(|(part, shared)| Switch::new(then(&part.node), &part, shared)).collect(),
         }
@@ -98,19 +118,30 @@ impl Report {
     pub fn render(&self) -> String {
         let slowest = self.ranks.iter().map(|rank| rank.seconds).fold(0.0, f64::max);
         let goodput = self.ranks.iter().map(|rank| rank.goodput_gbps).fold(f64::INFINITY, f64::min);
-        let killed = self.killed.as_ref().map(|switch| format!(" {switch} was killed meanwhile.")).unwrap_or_default();
+        let killed = self.killed.as_ref().map(|switch| format!(" {switch} was killed meanwhile."));
+        let spared = self.spared.as_ref().map(|switch| {
+            format!(" {switch} was not killed: the hosts were done before its time. Kill it earlier, or sum with more --iters.")
+        });
+        let killed = killed.or(spared).unwrap_or_default();
         let median = if self.iters == 1 { String::new() } else { format!(" (median of {})", self.iters) };
         format!(
             "{} hosts summed {} {} with {} in {slowest:.3} s{median}: {goodput:.3} Gbit/s at the slowest. Every rank has checked \
-             every element.{killed}\n\n{}\n\n{}\n\n{}",
+             every element.{killed}\n\n{}{}\n\n{}\n\n{}",
             self.ranks.len(),
             self.elements,
             self.dtype,
             self.protocol,
+            self.drawn_trees(),
             self.rank_table(),
             self.port_table(),
             self.shared_table()
         )
+    }
+
+    /// The trees, each behind an empty line.
+    fn drawn_trees(&self) -> String {
+        let drawn = |(number, tree)| format!("{}\n\n", trees::whole("planned", number, tree).join("\n"));
+        self.trees.iter().enumerate().map(drawn).collect()
     }
 
     fn rank_table(&self) -> String {
@@ -129,7 +160,18 @@ impl Report {
     }
 
     fn port_table(&self) -> String {
-        let mut table = Table::new(["SWITCH", "TO", "UP", "PACKETS", "MB", "DROPPED", "MARKED", "LONGEST QUEUE KIB"]);
+        let mut table = Table::new([
+            "SWITCH",
+            "TO",
+            "UP",
+            "PACKETS",
+            "MB",
+            "DROPPED",
+            "MARKED",
+            "LONGEST QUEUE KIB",
+            "PAUSED IT",
+            "PAUSED BY IT",
+        ]);
         for switch in &self.switches {
             for port in &switch.ports {
                 table.row([
@@ -141,6 +183,8 @@ impl Report {
                     port.tx_drops.to_string(),
                     port.tx_marks.to_string(),
                     format!("{:.1}", port.peak_queued_bytes as f64 / 1024.0),
+                    port.pauses_given.to_string(),
+                    port.pauses_taken.to_string(),
                 ]);
             }
         }
@@ -184,6 +228,8 @@ impl Switch {
                 tx_bytes: since(port.tx_bytes, then.map(|then| then.tx_bytes)),
                 tx_drops: since(port.tx_drops, then.map(|then| then.tx_drops)),
                 tx_marks: since(port.tx_marks, then.map(|then| then.tx_marks)),
+                pauses_given: since(port.pauses_given, then.map(|then| then.pauses_given)),
+                pauses_taken: since(port.pauses_taken, then.map(|then| then.pauses_taken)),
                 peak_queued_bytes: port.peak_queued_bytes,
             }
         });

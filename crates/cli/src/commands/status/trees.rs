@@ -8,12 +8,15 @@ use crate::output::list;
 pub fn draw(job: &JobStatus) -> Vec<String> {
     let waits = |switch: &TreeSwitchStatus| switch.order.as_ref().is_none_or(|order| !order.waits_for.is_empty());
     let is_drawn = |tree: &TreeStatus| tree.switches.len() != 1 || tree.switches.iter().any(waits);
-    let tree = |(number, tree): (usize, &TreeStatus)| {
-        let mut lines = vec![String::new(), format!("{}, tree {number}:", job.name), named(tree, &tree.root)];
-        below(tree, &tree.root, "", tree.switches.len(), &mut lines);
-        lines
-    };
+    let tree = |(number, tree)| [vec![String::new()], whole(&job.name, number, tree)].concat();
     job.trees.iter().enumerate().filter(|(_, tree)| is_drawn(tree)).flat_map(tree).collect()
+}
+
+/// One tree of a job, with a title.
+pub fn whole(job: &str, number: usize, tree: &TreeStatus) -> Vec<String> {
+    let mut lines = vec![format!("{job}, tree {number}:"), named(tree, &tree.root)];
+    below(tree, &tree.root, "", tree.switches.len(), &mut lines);
+    lines
 }
 
 /// A node, and what it holds if it is a switch that has said so.

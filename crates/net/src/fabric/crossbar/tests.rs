@@ -3,8 +3,10 @@
 use super::*;
 use crate::fabric::wire::Hello;
 use tributary_control::fabric::{Advert, FabricFile};
+use tributary_proto::contract::switch::PortView;
 
 const JOB: JobId = JobId(7);
+const HEADER: Common = Common { protocol: 1, kind: 0, job: JOB, key: tributary_proto::contract::ids::JobKey(5) };
 const PACKET: [u8; 1_000] = [1; 1_000];
 const LEAF: NodeId = NodeId(4);
 const OTHER_LEAF: NodeId = NodeId(5);
@@ -41,7 +43,7 @@ fn greeted(balancing: &str) -> (Crossbar, UdpPort) {
 }
 
 fn route(crossbar: &mut Crossbar, to: NodeId, packets: usize) {
-    (0..packets).for_each(|_| crossbar.carry_out(Verdict::Route(to), &PACKET, Ecn::NotCapable, JOB));
+    (0..packets).for_each(|_| crossbar.carry_out(Verdict::Route(to), &PACKET, Ecn::NotCapable, Origin::Own, JOB));
 }
 
 fn queued(crossbar: &Crossbar) -> [u64; 2] {
@@ -116,7 +118,7 @@ fn a_spine_that_does_not_know_the_jobs_or_speaks_for_another_is_not_alive() {
 fn only_the_members_own_socket_may_speak_for_a_host() {
     let (mut crossbar, udp) = greeted("ecmp");
     let member: SocketAddr = "127.77.0.1:4000".parse().unwrap();
-    crossbar.add_job(JOB, &[(NodeId(0), member), (FAR, "127.77.0.3:4000".parse().unwrap())], &udp);
+    crossbar.add_job(HEADER, &[(NodeId(0), member), (FAR, "127.77.0.3:4000".parse().unwrap())], &udp);
     let port = crossbar.ingress(member, 1, 100);
     assert_eq!(port, PortId(0));
     assert!(crossbar.admits(Time(5), port, member, JOB));
@@ -131,16 +133,16 @@ fn only_the_members_own_socket_may_speak_for_a_host() {
 #[test]
 fn a_group_of_nodes_gets_a_copy_each_and_ends_with_its_job() {
     let (mut crossbar, udp) = greeted("default-unless-half-full");
-    crossbar.add_job(JOB, &[(NodeId(0), "127.77.0.1:4000".parse().unwrap())], &udp);
+    crossbar.add_job(HEADER, &[(NodeId(0), "127.77.0.1:4000".parse().unwrap())], &udp);
     // A spine is a neighbour; the other leaf's host is behind either spine, by its own port the first.
     let group = crossbar.add_group(JOB, [NodeId(0), SPINES[1], FAR].into_iter()).unwrap();
     let other = crossbar.add_group(JobId(8), std::iter::once(SPINES[1])).unwrap();
     assert_ne!(group, other);
-    crossbar.carry_out(Verdict::Group(group), &PACKET, Ecn::NotCapable, JOB);
+    crossbar.carry_out(Verdict::Group(group), &PACKET, Ecn::NotCapable, Origin::Own, JOB);
     assert_eq!((queued(&crossbar), crossbar.queued_bytes(PortId(0)) / 1_042), ([1, 1], 1));
     crossbar.remove_job(JOB);
-    crossbar.carry_out(Verdict::Group(group), &PACKET, Ecn::NotCapable, JOB);
-    crossbar.carry_out(Verdict::Group(other), &PACKET, Ecn::NotCapable, JobId(8));
+    crossbar.carry_out(Verdict::Group(group), &PACKET, Ecn::NotCapable, Origin::Own, JOB);
+    crossbar.carry_out(Verdict::Group(other), &PACKET, Ecn::NotCapable, Origin::Own, JobId(8));
     assert_eq!((queued(&crossbar), crossbar.unroutable()), ([1, 2], 1));
 }
 
@@ -150,7 +152,7 @@ fn what_names_no_node_or_ourselves_goes_nowhere() {
     for to in [LEAF, NodeId(8), NodeId(u32::MAX)] {
         route(&mut crossbar, to, 1);
     }
-    crossbar.carry_out(Verdict::Port(PortId(77)), &PACKET, Ecn::NotCapable, JOB);
+    crossbar.carry_out(Verdict::Port(PortId(77)), &PACKET, Ecn::NotCapable, Origin::Own, JOB);
     assert_eq!(crossbar.unroutable(), 4);
 }
 

@@ -1,6 +1,6 @@
 //! What a leader knows of one block (§3.1.4, §3.3): the sum so far, who must be restored, who waits.
 
-use tributary_numeric::{BlockExponent, ReduceOp};
+use tributary_numeric::{BlockExponent, ReduceOp, prefetch};
 
 use crate::canary::vector::Form;
 use crate::canary::wire::NO_SWITCH;
@@ -128,6 +128,11 @@ impl Leads {
 
     fn index(place: u16, phase: u32) -> usize {
         2 * usize::from(place) + (phase % 2) as usize
+    }
+
+    /// Asks for the memory that tells what is known of the blocks at a place.
+    pub fn prefetch(&self, place: u16) {
+        prefetch::first_line(&self.leads[Self::index(place, 0)]);
     }
 
     /// What is known of a block.

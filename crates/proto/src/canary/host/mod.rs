@@ -24,6 +24,8 @@ mod window;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use tributary_numeric::prefetch;
+
 use self::claims::Claims;
 use self::failure::Heard;
 use self::lead::Leads;
@@ -32,10 +34,10 @@ use self::outbox::Outgoing;
 use self::place::{Place, Way};
 use self::steps::{Step, Steps};
 use super::vector::Form;
-use super::wire::{HEADER_LEN, Header, Kind, RankProof};
+use super::wire::{HEADER_LEN, Header, Kind, RankProof, id_of};
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
-use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError, Upcoming};
 use crate::contract::ids::{NodeId, OpId, Rank};
 use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Packet, Transmit};
@@ -323,6 +325,27 @@ impl Host for CanaryHost {
 
     fn stats(&self) -> &HostStats {
         &self.stats
+    }
+
+    fn prefetch(&self, upcoming: Upcoming<'_>) {
+        let place = match upcoming {
+            Upcoming::Something => {
+                self.recovery.prefetch();
+                self.queue.prefetch();
+                return self.life.stream.prefetch();
+            }
+            Upcoming::Packet(packet) => id_of(packet).and_then(|id| self.steps.of(id)).map(|step| step.place),
+            Upcoming::Transmit => self.queue.front(),
+        };
+        self.life.stream.prefetch_tensor();
+        if let Some(place) = place
+            && let Some(state) = self.places.get(usize::from(place))
+        {
+            prefetch::whole(state);
+            self.recovery.prefetch_slot(place);
+            self.queue.prefetch_slot(place);
+            self.leads.prefetch(place);
+        }
     }
 
     fn state(&self) -> Option<&dyn HostState> {

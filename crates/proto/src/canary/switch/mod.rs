@@ -7,9 +7,11 @@
 //! restarts has lost the blocks that it held, and hosts issue them again.
 
 mod array;
+mod counters;
 mod timeout;
 
 use self::array::{Array, BlockId, Descriptor, State};
+use self::counters::{Counters, JobCounters, figures};
 use self::timeout::Timeout;
 use super::options::FlushTimeout;
 use super::vector::Form;
@@ -21,11 +23,12 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, NodeId, PortId, PortSet};
 use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
-use crate::contract::state::{SharedSwitchState, not_acted_upon};
+use crate::contract::state::SharedSwitchState;
 use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{COMMON_LEN, u16};
+use crate::contract::work::{Claim, Work};
 use crate::parts::memory::heap_bytes;
 
 /// What one switch of a fabric does for all jobs.
@@ -41,41 +44,6 @@ pub struct CanarySwitch {
     jobs: Vec<(JobId, JobCounters)>,
     counters: Counters,
     values: Values,
-}
-
-/// What has happened, all jobs together.
-#[derive(Clone, Copy, Default)]
-struct Counters {
-    collisions: u64,
-    stragglers: u64,
-    flushed_late: u64,
-    flushed_full: u64,
-    restorations: u64,
-    expired: u64,
-}
-
-not_acted_upon!(Counters);
-
-/// What has happened of one job.
-#[derive(Clone, Copy, Default, Hash)]
-struct JobCounters {
-    blocks_completed: u64,
-    contributions: u64,
-    collisions: u64,
-    stragglers: u64,
-}
-
-/// What its figures are called and what they say.
-mod figures {
-    use crate::contract::metric::Metric;
-
-    pub fn collisions(count: u64) -> Metric {
-        Metric::counter("collisions", count, "Packets that found their descriptor taken by another block.")
-    }
-
-    pub fn stragglers(count: u64) -> Metric {
-        Metric::counter("stragglers", count, "Contributions that came when their partial sum had left.")
-    }
 }
 
 fn job_of(packet: &PacketMut<'_>) -> JobId {
@@ -157,6 +125,7 @@ impl CanarySwitch {
                 return Ok(self.up(header, packet));
             }
             (entry.header, entry.due) = (header.summed(), entry.alone_until);
+            self.counters.work.copied += elements as u64;
             self.array.reopen(place, form, &packet.bytes[HEADER_LEN..packet.len]);
             return Ok(Verdict::Consume);
         }
@@ -164,6 +133,7 @@ impl CanarySwitch {
         held.contributors = held.contributors.wrapping_add(header.contributors);
         held.look_ahead.join(&header.look_ahead);
         let sum = *held;
+        self.counters.work.combined += elements as u64;
         self.array.add(place, form, &packet.bytes[HEADER_LEN..packet.len]);
         Ok(if is_last { self.go_on(now, place, &sum, header, packet) } else { Verdict::Consume })
     }
@@ -179,6 +149,7 @@ impl CanarySwitch {
         put_sum(packet.bytes, sum.counter, sum.contributors, sum.look_ahead);
         self.array.sent(now, place);
         self.counters.flushed_full += 1;
+        self.counters.work.emitted += 1;
         self.up(last, packet)
     }
 
@@ -220,6 +191,7 @@ impl CanarySwitch {
         };
         if header.counter < outlook.full {
             let form = Form::of(self.values, header);
+            self.counters.work.copied += elements as u64;
             self.array.open(place, descriptor, form, &packet.bytes[HEADER_LEN..packet.len]);
             return Verdict::Consume;
         }
@@ -271,6 +243,8 @@ impl CanarySwitch {
         }
         self.jobs[job].1.blocks_completed += u64::from(header.attempt == attempt);
         self.array.free(place);
+        self.counters.work.completed += 1;
+        self.counters.work.emitted += 1;
         Ok(Verdict::Multicast(children))
     }
 }
@@ -305,6 +279,7 @@ impl Switch for CanarySwitch {
         }
         let counter = if is_full { &mut self.counters.flushed_full } else { &mut self.counters.flushed_late };
         *counter += 1;
+        self.counters.work.emitted += 1;
         let verdict = self.up(&header, &mut PacketMut { bytes: buf, len, wire_len, ecn: Ecn::NotCapable });
         Some(Emission { len, wire_len, ecn: Ecn::NotCapable, verdict, ingress })
     }
@@ -319,6 +294,22 @@ impl Switch for CanarySwitch {
 
     fn report(&self) -> SwitchReport {
         self.account(|_| true)
+    }
+
+    /// Packets that find an entry have it for themselves; others pass.
+    fn claim(&mut self, _ingress: PortId, packet: &[u8]) -> Claim {
+        let (Ok(kind), Ok(header)) = (Kind::of(packet), Header::parse(packet)) else { return Claim::nothing(0) };
+        let job = JobId(u16(packet, 6));
+        let place = self.array.place(BlockId { job, attempt: header.attempt, id: header.id });
+        match kind {
+            Kind::Reduce if !header.bypass => Claim::buffer(place.into()),
+            Kind::Broadcast | Kind::Failure if header.multicast => Claim::buffer(place.into()),
+            _ => Claim::nothing(place.into()),
+        }
+    }
+
+    fn take_work(&mut self) -> Option<Work> {
+        Some(std::mem::take(&mut self.counters.work))
     }
 }
 
@@ -368,7 +359,7 @@ impl SharedSwitch for CanarySwitch {
     }
 
     fn report_shared(&self) -> SharedReport {
-        let Counters { collisions, stragglers, flushed_late, flushed_full, restorations, expired } = self.counters;
+        let Counters { collisions, stragglers, flushed_late, flushed_full, restorations, expired, .. } = self.counters;
         let timeout = self.timeout.longest().as_secs_f64();
         SharedReport {
             slots: self.array.len(),

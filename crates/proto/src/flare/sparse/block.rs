@@ -1,13 +1,17 @@
-//! What a switch keeps of one block: a hash table that spills, or an array (§7), and the shards that go on from it.
+//! A switch's memory of one block: a hash table that spills, or an array (§7), and the shards that it sends on.
 //!
 //! An element has a bit that says that it is there, so that a sum of zero stays an element. A table has no probing: the first comer
 //! keeps the slot `offset mod slots`, the same offset is combined with it, and any other *spills*. Spilled pairs go on in packets of
 //! their own as soon as one is full, and are kept until they have arrived; the table follows when all children are in. Shards are
 //! numbered in that order, so that each can be made again at any time.
 
+mod scratch;
+
 use tributary_numeric::DType;
 
-use super::layout::{Choices, Layout, Storage};
+pub use self::scratch::Scratch;
+use self::scratch::{gather, scatter, with_lane_size};
+use super::layout::{Choices, Layout, Pairs, Storage, ascend};
 use crate::contract::protocol::JobShape;
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
@@ -24,6 +28,9 @@ pub struct Sizes {
     /// Spilled pairs.
     spill: usize,
     spill_bytes: usize,
+    /// Pairs of the longest packet.
+    pairs: usize,
+    pair_bytes: usize,
 }
 
 impl Sizes {
@@ -42,15 +49,20 @@ impl Sizes {
             most.lane_bytes = most.lane_bytes.max(places * lane);
             most.spill = most.spill.max(spill);
             most.spill_bytes = most.spill_bytes.max(spill * lane);
+            let pairs = layout.capacity(Form::Host).max(layout.capacity(Form::Partial));
+            most.pairs = most.pairs.max(pairs);
+            most.pair_bytes = most.pair_bytes.max(pairs * lane);
         }
         most
     }
 
-    /// Bytes on the heap of a block of real elements, in whatever a switch of the job keeps it.
-    pub fn most(shape: &JobShape<'_>, choices: &Choices) -> usize {
+    /// Bytes on the heap of a block of real elements, in whatever a switch of the job keeps it; and of what its blocks share.
+    pub fn most(shape: &JobShape<'_>, choices: &Choices) -> (usize, usize) {
         let payload_bytes = 4 * usize::from(shape.elements_per_packet);
-        let of = |storage| Sizes::new(Values::Elements, payload_bytes, choices, storage).heap_bytes(storage);
-        choices.storages().into_iter().map(of).max().unwrap_or(0)
+        let of = |storage| Sizes::new(Values::Elements, payload_bytes, choices, storage);
+        let all = || choices.storages().into_iter().map(|storage| (storage, of(storage)));
+        let block = all().map(|(storage, sizes)| sizes.heap_bytes(storage)).max();
+        (block.unwrap_or(0), all().map(|(_, sizes)| Scratch::bytes(&sizes)).max().unwrap_or(0))
     }
 
     fn heap_bytes(&self, storage: Storage) -> usize {
@@ -140,40 +152,64 @@ impl Block {
         kept >= layout.spill_room_kept() / 2
     }
 
-    /// Takes in an element, for which there is room; false if it spilled.
-    pub fn add(&mut self, layout: &Layout, offset: u32, value: &[u8], form: Form) -> bool {
+    /// Takes in a packet's pairs, for which there is room; gives how many spilled.
+    pub fn add(&mut self, layout: &Layout, pairs: &Pairs<'_>, form: Form, scratch: &mut Scratch) -> usize {
+        scratch.read(layout, pairs, form);
+        if self.storage == Storage::Array && ascend(&scratch.offsets) {
+            self.add_apart(layout, scratch);
+            return 0;
+        }
+        let size = layout.combine.lane_size;
+        let each = scratch.offsets.iter().zip(scratch.lanes.chunks_exact(size));
+        each.filter(|&(&offset, lane)| !self.add_one(layout, offset, lane)).count()
+    }
+
+    /// Takes in pairs for an array, of which no two are for the same place.
+    fn add_apart(&mut self, layout: &Layout, scratch: &mut Scratch) {
+        let (size, Scratch { offsets, lanes, held, .. }) = (layout.combine.lane_size, scratch);
+        held.clear();
+        with_lane_size!(size, gather(&self.lanes, offsets.iter().map(|&offset| offset as usize), held));
+        (layout.combine.merge)(held, lanes);
+        let table = (self.lanes.as_mut_slice(), self.present.as_mut_slice());
+        self.occupied += with_lane_size!(size, scatter(table, offsets, held, lanes));
+    }
+
+    /// Takes in one element; false if it spilled.
+    fn add_one(&mut self, layout: &Layout, offset: u32, lane: &[u8]) -> bool {
         let place = match self.storage {
             Storage::Hash => offset as usize % self.places,
             Storage::Array => offset as usize,
         };
-        let size = layout.combine.lane_size;
         let (word, bit) = (&mut self.present[place / 64], 1 << (place % 64));
-        let lanes = &mut self.lanes[place * size..][..size];
-        let is_there = *word & bit != 0;
-        if is_there && self.storage == Storage::Hash && self.offsets[place] != offset {
-            self.spilled.push(layout, offset, value, form);
-            return false;
-        }
-        let (store, add) = match form {
-            Form::Host => (layout.combine.store, layout.combine.add),
-            Form::Partial => (layout.combine.store_partial, layout.combine.add_partial),
-        };
-        if is_there {
-            add(lanes, value);
+        let held = &mut self.lanes[place * lane.len()..][..lane.len()];
+        if *word & bit == 0 {
+            *word |= bit;
+            self.occupied += 1;
+            held.copy_from_slice(lane);
+            if self.storage == Storage::Hash {
+                self.offsets[place] = offset;
+            }
             return true;
         }
-        *word |= bit;
-        self.occupied += 1;
-        store(lanes, value);
-        if self.storage == Storage::Hash {
-            self.offsets[place] = offset;
+        if self.storage == Storage::Hash && self.offsets[place] != offset {
+            self.spilled.push(layout, offset, lane);
+            return false;
         }
+        (layout.combine.merge)(held, lane);
         true
     }
 
     /// Elements of the table.
     pub fn occupied(&self) -> u32 {
         self.occupied
+    }
+
+    /// Places that are looked through for the sum.
+    pub fn places(&self, layout: &Layout) -> u32 {
+        match self.storage {
+            Storage::Hash => self.places as u32,
+            Storage::Array => layout.span,
+        }
     }
 
     /// Some index may be there more than once.
@@ -195,6 +231,11 @@ impl Block {
     fn last_shards(&self, layout: &Layout, form: Form) -> u32 {
         let rest = self.spilled.count % layout.spill() as u32;
         (rest + self.occupied).div_ceil(layout.capacity(form) as u32).max(1)
+    }
+
+    /// Pairs of the last shard, if it is not full.
+    pub fn unfilled(&self, layout: &Layout, form: Form) -> u32 {
+        (self.spilled.count % layout.spill() as u32 + self.occupied) % layout.capacity(form) as u32
     }
 
     /// All shards below have arrived: what spilled into them may go.
@@ -223,39 +264,49 @@ impl Block {
     }
 
     /// Writes pairs behind a header.
-    pub fn write(&mut self, layout: &Layout, contents: &Contents, form: Form, body: &mut [u8]) {
-        let (size, pairs, value_len) = (layout.combine.lane_size, contents.pairs(), layout.value_len(form));
-        let load = match form {
-            Form::Host => layout.combine.load,
-            Form::Partial => layout.combine.load_partial,
-        };
-        let mut put = |at: usize, offset: u32, lanes: &[u8]| {
-            layout.put_offset(body, at, offset);
-            load(lanes, &mut layout.values(body, pairs, form)[at * value_len..][..value_len]);
-        };
-        for at in 0..contents.spilled.1 {
-            let kept = self.spilled.at(layout, contents.spilled.0 + at);
-            put(at as usize, self.spilled.offsets[kept], &self.spilled.lanes[kept * size..][..size]);
+    pub fn write(&mut self, layout: &Layout, contents: &Contents, form: Form, scratch: &mut Scratch, body: &mut [u8]) {
+        let size = layout.combine.lane_size;
+        let Scratch { offsets, places, lanes, .. } = scratch;
+        offsets.clear();
+        lanes.clear();
+        let spilled = contents.spilled.0..contents.spilled.0 + contents.spilled.1;
+        for kept in spilled.map(|number| self.spilled.at(layout, number)) {
+            offsets.push(self.spilled.offsets[kept]);
+            lanes.extend_from_slice(&self.spilled.lanes[kept * size..][..size]);
         }
-        let mut place = if contents.table.1 > 0 { self.place_of(contents.table.0) } else { 0 };
-        for at in 0..contents.table.1 {
-            if at > 0 {
-                place = self.next_place(place + 1);
+        self.places_of(contents.table, places);
+        match self.storage {
+            Storage::Hash => offsets.extend(places.iter().map(|&place| self.offsets[place as usize])),
+            Storage::Array => offsets.extend_from_slice(places),
+        }
+        with_lane_size!(size, gather(&self.lanes, places.iter().map(|&place| place as usize), lanes));
+        scratch.write(layout, form, body);
+    }
+
+    /// The places of so many elements, from one on by its number.
+    fn places_of(&mut self, (first, count): (u32, u32), places: &mut Vec<u32>) {
+        places.clear();
+        if count == 0 {
+            return;
+        }
+        let start = self.place_of(first);
+        let (mut word, mut bits) = (start / 64, self.present[start / 64] & (u64::MAX << (start % 64)));
+        while places.len() < count as usize {
+            while bits != 0 && places.len() < count as usize {
+                places.push(word as u32 * 64 + bits.trailing_zeros());
+                bits &= bits - 1;
             }
-            let offset = self.offsets.get(place).copied().unwrap_or(place as u32);
-            put((contents.spilled.1 + at) as usize, offset, &self.lanes[place * size..][..size]);
+            if bits == 0 && places.len() < count as usize {
+                word += 1;
+                bits = self.present[word];
+            }
         }
-        if contents.table.1 > 0 {
-            self.cursor = (contents.table.0 + contents.table.1 - 1, place);
-        }
+        self.cursor = (first + count - 1, places[count as usize - 1] as usize);
     }
 
     /// Divides averages: all contributions of all ranks are in, and none spilled.
     pub fn finish(&mut self, layout: &Layout, world: u16) {
-        let used = match self.storage {
-            Storage::Hash => self.places,
-            Storage::Array => layout.span as usize,
-        };
+        let used = self.places(layout) as usize;
         (layout.combine.finish)(&mut self.lanes[..used * layout.combine.lane_size], world);
     }
 
@@ -278,16 +329,6 @@ impl Block {
         word * 64 + bits.trailing_zeros() as usize
     }
 
-    /// The first place from here on that has an element.
-    fn next_place(&self, from: usize) -> usize {
-        let (mut word, mut bits) = (from / 64, self.present[from / 64] & (u64::MAX << (from % 64)));
-        while bits == 0 {
-            word += 1;
-            bits = self.present[word];
-        }
-        word * 64 + bits.trailing_zeros() as usize
-    }
-
     /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
         let Spilled { offsets, lanes, .. } = &self.spilled;
@@ -305,14 +346,10 @@ impl Spilled {
         number as usize % layout.spill_room()
     }
 
-    fn push(&mut self, layout: &Layout, offset: u32, value: &[u8], form: Form) {
-        let (at, size) = (self.at(layout, self.count), layout.combine.lane_size);
+    fn push(&mut self, layout: &Layout, offset: u32, lane: &[u8]) {
+        let at = self.at(layout, self.count);
         self.offsets[at] = offset;
-        let store = match form {
-            Form::Host => layout.combine.store,
-            Form::Partial => layout.combine.store_partial,
-        };
-        store(&mut self.lanes[at * size..][..size], value);
+        self.lanes[at * lane.len()..][..lane.len()].copy_from_slice(lane);
         self.count += 1;
     }
 }

@@ -61,6 +61,19 @@ pub fn of_density(density_ppm: Option<u64>) -> Vec<(&'static str, String)> {
     std::iter::once((SPARSE, "auto".to_owned())).chain(density).collect()
 }
 
+/// Packets that the sum of a block takes: of the union of all ranks' random indices.
+pub fn packets_of_a_result(options: &Options, world: u16, elements_per_packet: u16) -> u64 {
+    let Some(choices) = Choices::of(options) else { return 1 };
+    let spec = Spec::allreduce(0, DType::F32, ReduceOp::Sum);
+    let Some(layout) = Layout::new(Values::Elements, 4 * usize::from(elements_per_packet), &choices, &spec) else {
+        return 1;
+    };
+    let absent = 1.0 - choices.density_ppm as f64 / 1e6;
+    // By multiplications alone, which have the same bits everywhere.
+    let union = 1.0 - (0..world).fold(1.0, |product, _| product * absent);
+    ((f64::from(layout.span) * union) as u64).div_ceil(layout.capacity(Form::Host) as u64).max(1)
+}
+
 /// What a switch keeps a block in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
@@ -195,18 +208,15 @@ impl Layout {
         pairs * self.wire_pair(form)
     }
 
-    /// The pairs behind a header, whose indices are of the block.
-    pub fn parse<'a>(&self, body: &'a [u8], wire_len: usize, form: Form) -> Result<Pairs<'a>, DropReason> {
+    /// The pairs behind a header, whose offsets are all below `len`: that of the block.
+    pub fn parse<'a>(&self, body: &'a [u8], wire_len: usize, form: Form, len: u32) -> Result<Pairs<'a>, DropReason> {
         let pair = self.index_len + self.value_len(form);
         let pairs = body.len() / pair;
         if pairs * pair != body.len() || self.wire_len(pairs, form) != wire_len || pairs > self.capacity(form) {
             return Err(DropReason::BadLength);
         }
         let parsed = self.pairs(body, form);
-        match parsed.offsets().all(|offset| offset < self.span) {
-            true => Ok(parsed),
-            false => Err(DropReason::BadField),
-        }
+        if parsed.all_below(len) { Ok(parsed) } else { Err(DropReason::BadField) }
     }
 
     /// The pairs of a body that was parsed before.
@@ -216,16 +226,27 @@ impl Layout {
         Pairs { offsets, values, index_len: self.index_len, value_len: self.value_len(form) }
     }
 
-    /// Writes the offset of one pair of a packet of so many.
-    pub fn put_offset(&self, body: &mut [u8], at: usize, offset: u32) {
-        let place = &mut body[at * self.index_len..][..self.index_len];
-        place.copy_from_slice(&offset.to_be_bytes()[4 - self.index_len..]);
+    /// Writes the offsets of a packet's pairs: these numbers less the first index of their block.
+    pub fn put_offsets(&self, body: &mut [u8], indices: &[u32], first: u32) {
+        if self.index_len == 2 {
+            let places = body.as_chunks_mut::<2>().0.iter_mut();
+            places.zip(indices).for_each(|(place, index)| *place = ((index - first) as u16).to_be_bytes());
+        } else {
+            let places = body.as_chunks_mut::<4>().0.iter_mut();
+            places.zip(indices).for_each(|(place, index)| *place = (index - first).to_be_bytes());
+        }
     }
 
     /// The values of a packet of so many pairs.
     pub fn values<'a>(&self, body: &'a mut [u8], pairs: usize, form: Form) -> &'a mut [u8] {
         &mut body[pairs * self.index_len..][..pairs * self.value_len(form)]
     }
+}
+
+/// True if each is greater than the one before it. No branch for each.
+pub fn ascend(indices: &[u32]) -> bool {
+    let rest = indices.get(1..).unwrap_or_default();
+    indices.iter().zip(rest).fold(true, |ascend, (before, after)| ascend & (before < after))
 }
 
 /// The pairs of one packet.
@@ -250,16 +271,27 @@ impl<'a> Pairs<'a> {
 
     /// Offset in the block, and value.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
-        self.offsets().zip(self.values.chunks_exact(self.value_len))
+        let mut offsets = Vec::with_capacity(self.len());
+        self.append_offsets(0, &mut offsets);
+        offsets.into_iter().zip(self.values.chunks_exact(self.value_len))
     }
 
-    /// Offsets in the block, two bytes each or four.
-    pub fn offsets(&self) -> impl Iterator<Item = u32> + use<'a> {
-        let offset = |bytes: &[u8]| match *bytes {
-            [a, b] => u16::from_be_bytes([a, b]).into(),
-            _ => bytes.iter().fold(0, |offset, &byte| offset << 8 | u32::from(byte)),
+    /// True if all offsets are. No branch for each: a compiler makes a vector's maximum of it.
+    fn all_below(&self, len: u32) -> bool {
+        let most = |most: u32, offset: u32| most.max(offset);
+        let greatest = match self.index_len {
+            2 => self.offsets.as_chunks().0.iter().map(|two| u16::from_be_bytes(*two).into()).fold(0, most),
+            _ => self.offsets.as_chunks().0.iter().map(|four| u32::from_be_bytes(*four)).fold(0, most),
         };
-        self.offsets.chunks_exact(self.index_len).map(offset)
+        self.is_empty() || greatest < len
+    }
+
+    /// Appends the offsets in the block, with something added to each.
+    pub fn append_offsets(&self, first: u32, to: &mut Vec<u32>) {
+        match self.index_len {
+            2 => to.extend(self.offsets.as_chunks().0.iter().map(|two| first + u32::from(u16::from_be_bytes(*two)))),
+            _ => to.extend(self.offsets.as_chunks().0.iter().map(|four| first.wrapping_add(u32::from_be_bytes(*four)))),
+        }
     }
 
     /// All values, one behind the other.

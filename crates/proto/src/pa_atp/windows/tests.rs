@@ -116,6 +116,25 @@ fn a_round_without_a_mark_never_cuts_although_0_to_the_power_of_0_is_1() {
     }
 }
 
+/// A queue stays long until those who filled it have made way: marks of what was sent before a cut ask for no other one.
+#[test]
+fn marks_of_what_was_sent_before_a_cut_are_not_answered_again() {
+    let mut windows = Bench::of(64.0, 1000.0, 0.5, Progress::Printed);
+    windows.alpha = 0.5;
+    let ack = |windows: &mut Windows, transmission, marked| {
+        windows.on_ack(&Ack { transmission, next: transmission + 64, marked, progress: alone(0.0) });
+    };
+    ack(&mut windows, 0, true);
+    assert_eq!(windows.packets(), 48);
+    for transmission in 1..64 {
+        ack(&mut windows, transmission, transmission % 2 == 0);
+        windows.on_mark();
+    }
+    assert_eq!(windows.packets(), 48, "neither cut nor grown: all was sent before the cut");
+    ack(&mut windows, 64, true);
+    assert!(windows.packets() < 48, "the first that was sent after it");
+}
+
 #[test]
 fn awd_adds_one_in_a_round_trip_without_a_mark_and_is_cut_by_half_of_beta_in_one_with() {
     let mut windows = Windows::new(Choices { initial_ahead: 100, ..PAPER }, 1000);

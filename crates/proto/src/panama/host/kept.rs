@@ -1,14 +1,15 @@
-//! Contributions that a rewind may want again, though their results have come and may lie where the input was.
+//! Vectors that a rewind may want again, though their results have come and may lie where the input was.
 //!
-//! A result proves that every rank had sent its VID, and so had all results that lie a window before it. So of the
-//! contributions up to the highest result a window is enough.
+//! The result of a VID proves that every rank had sent that VID, so every rank had all results that lie a window before
+//! it. So a window of contributions is enough, up to the highest result. Where sums may lack ranks, a worker keeps
+//! results in their place, of two windows: results may lie a window ahead of the blocks that the rank has submitted.
 
 use crate::contract::tensor::Spec;
 use crate::panama::vid;
 
-/// What is known of a contribution.
+/// What is known of a vector.
 #[derive(Clone, Copy, Debug, Hash)]
-pub struct Contribution {
+pub struct Vector {
     vid: u64,
     /// The collective.
     pub spec: Spec,
@@ -16,12 +17,14 @@ pub struct Contribution {
     pub len: usize,
     /// Bytes on the wire.
     pub wire_len: usize,
+    /// Ranks whose data is in it.
+    pub contributors: u16,
 }
 
-/// The contributions of one window.
+/// The vectors of the latest VIDs.
 #[derive(Clone, Debug, Hash)]
 pub struct Kept {
-    contributions: Vec<Option<Contribution>>,
+    vectors: Vec<Option<Vector>>,
     /// Bytes of each.
     stride: usize,
     bytes: Vec<u8>,
@@ -30,25 +33,37 @@ pub struct Kept {
 impl Kept {
     /// For `room` vectors of at most `stride` bytes.
     pub fn new(room: usize, stride: usize) -> Kept {
-        Kept { contributions: vec![None; room], stride, bytes: vec![0; room * stride] }
+        Kept { vectors: vec![None; room], stride, bytes: vec![0; room * stride] }
     }
 
     fn at(&self, vid: u64) -> usize {
-        vid::slot(vid, self.contributions.len())
+        vid::slot(vid, self.vectors.len())
     }
 
-    /// Keeps a vector, which `write` writes, in place of the one a window before it.
-    pub fn keep(&mut self, vid: u64, spec: Spec, (len, wire_len): (usize, usize), write: impl FnOnce(&mut [u8])) {
+    /// Keeps a vector of so many ranks, which `write` writes, in place of the one that has its room.
+    pub fn keep(
+        &mut self,
+        vid: u64,
+        spec: Spec,
+        (len, wire_len): (usize, usize),
+        contributors: u16,
+        write: impl FnOnce(&mut [u8]),
+    ) {
         let at = self.at(vid);
-        self.contributions[at] = Some(Contribution { vid, spec, len, wire_len });
+        self.vectors[at] = Some(Vector { vid, spec, len, wire_len, contributors });
         write(&mut self.bytes[at * self.stride..][..len]);
     }
 
     /// A vector that was kept.
-    pub fn get(&self, vid: u64) -> Option<(Contribution, &[u8])> {
+    pub fn get(&self, vid: u64) -> Option<(Vector, &[u8])> {
         let at = self.at(vid);
-        let contribution = self.contributions[at].filter(|contribution| contribution.vid == vid)?;
-        Some((contribution, &self.bytes[at * self.stride..][..contribution.len]))
+        let vector = self.vectors[at].filter(|vector| vector.vid == vid)?;
+        Some((vector, &self.bytes[at * self.stride..][..vector.len]))
+    }
+
+    /// Bytes that a vector may have.
+    pub fn longest(&self) -> usize {
+        self.stride
     }
 }
 
@@ -63,7 +78,7 @@ mod tests {
         let mut kept = Kept::new(3, 2);
         let spec = Spec::allreduce(1, DType::I8, ReduceOp::Sum);
         for vid in 0..5 {
-            kept.keep(vid, spec, (1, 1), |bytes| bytes[0] = vid as u8);
+            kept.keep(vid, spec, (1, 1), 1, |bytes| bytes[0] = vid as u8);
         }
         assert!(kept.get(0).is_none() && kept.get(1).is_none());
         for vid in 2..5 {

@@ -1,21 +1,23 @@
 //! A worker (§4.1, §4.2.2): blocks go to trees in turn, each tree has a window, and results are implicit acknowledgements.
 
 mod kept;
+mod results;
 mod tree;
 mod trouble;
 mod window;
 
 use std::collections::VecDeque;
 
-use self::tree::{Arrival, Tree};
+use self::tree::Tree;
 pub use self::window::Window;
 use super::options::Choices;
 use super::vid::{epoch, near};
-use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP};
+use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP, put_top};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::{OpId, TreeId};
+use crate::contract::metric::Metric;
 use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
 use crate::contract::state::HostState;
@@ -67,14 +69,7 @@ impl PanamaHost {
             if values == Values::Elements { job.payload_bytes().max(size_of::<f64>()) } else { FINGERPRINT_LEN };
         let tree = |id| {
             let room = layout::slots_of(job, id).len().max(1);
-            Tree::new(
-                (id, config.place(id).child),
-                first.into(),
-                room,
-                stride,
-                choices.congestion_control,
-                config.timers,
-            )
+            Tree::new((id, config.place(id).child), first.into(), room, stride, choices, config.timers)
         };
         PanamaHost {
             common,
@@ -114,7 +109,7 @@ impl PanamaHost {
     fn next_turn(&self) -> Option<(usize, u64)> {
         let trees = self.trees.len();
         if self.choices.strict {
-            let waits = |tree: &usize| self.trees[*tree].next() < self.submitted(*tree);
+            let waits = |tree: &usize| self.trees[*tree].has_next(self.submitted(*tree));
             let first = (0..trees).filter(waits).min_by_key(|&tree| self.block(tree, self.trees[tree].next()))?;
             return self.trees[first].sendable(self.submitted(first)).map(|vid| (first, vid));
         }
@@ -157,46 +152,6 @@ impl PanamaHost {
         Ok(())
     }
 
-    /// A sum has come, which acknowledges this rank's part of it.
-    fn result(&mut self, now: Time, header: &Header, vid: u64, packet: Packet<'_>) -> Result<(), DropReason> {
-        let index = header.tree().index();
-        match self.trees[index].arrival(vid) {
-            Arrival::Ahead => return Err(DropReason::Ahead),
-            Arrival::Double => return Err(DropReason::Duplicate),
-            Arrival::New => self.write(index, header, vid, packet)?,
-            Arrival::Again => {}
-        }
-        let tree = &mut self.trees[index];
-        tree.on_result(now, vid);
-        tree.window.on_result(vid, packet.ecn == Ecn::CongestionExperienced, header.wnd_cap);
-        self.stirred_at = Some(now);
-        self.settle(now);
-        Ok(())
-    }
-
-    /// Writes a result to the output; what was there may be wanted again, and is kept.
-    fn write(&mut self, index: usize, header: &Header, vid: u64, packet: Packet<'_>) -> Result<(), DropReason> {
-        let (world, rank, block) = (self.config.job.world, self.config.rank, self.block(index, vid));
-        let op = self.stream.op_of_mut(block).expect("what was sent and has no result has a collective");
-        if header.spec != op.spec || header.contributors != world {
-            return Err(DropReason::BadField);
-        }
-        let elements = op.range(block).len();
-        let (len, wire_len) = (op.encoding.buffer_len(elements), op.encoding.wire_len(elements));
-        if packet.wire_len != HEADER_LEN + wire_len || packet.bytes.len() != HEADER_LEN + len {
-            return Err(DropReason::BadLength);
-        }
-        let tree = &mut self.trees[index];
-        tree.kept.keep(vid, op.spec, (len, wire_len), |bytes| read(op, block, &self.config, bytes));
-        if elements > 0 && op.spec.primitive.gets(rank) {
-            op.write(block, None, world, &packet.bytes[HEADER_LEN..]);
-        }
-        op.remaining -= 1;
-        tree.on_written(vid);
-        self.stats.blocks_in_network += 1;
-        Ok(())
-    }
-
     /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
     fn settle(&mut self, now: Time) {
         while let Some(front) = self.stream.front() {
@@ -218,11 +173,10 @@ impl PanamaHost {
         }
     }
 
-    fn header(&self, tree: usize, kind: Kind, vid: u64, spec: Spec, buf: &mut [u8]) {
+    fn header(&self, tree: usize, kind: Kind, vid: u64, (spec, contributors): (Spec, u16), buf: &mut [u8]) {
         let Tree { id, child, epoch, .. } = &self.trees[tree];
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
-        let contributors = u16::from(kind == Kind::Contribution);
         let (vid, tid, wid) = (vid as u32, id.0 as u8, *child);
         Header { vid, tid, wnd_cap: NO_CAP, epoch: *epoch, wid, spec, contributors }.emit(buf);
     }
@@ -231,14 +185,15 @@ impl PanamaHost {
     fn contribution(&self, index: usize, vid: u64, buf: &mut [u8]) -> (usize, usize) {
         let tree = &self.trees[index];
         if tree.has(vid) {
-            let (kept, bytes) = tree.kept.get(vid).expect("a window of contributions is kept");
-            self.header(index, Kind::Contribution, vid, kept.spec, buf);
+            let (kept, bytes) = tree.kept.get(vid).expect("what may be wanted again is kept");
+            let kind = if self.choices.quorum.is_some() { Kind::Known } else { Kind::Contribution };
+            self.header(index, kind, vid, (kept.spec, kept.contributors), buf);
             buf[HEADER_LEN..HEADER_LEN + kept.len].copy_from_slice(bytes);
             return (HEADER_LEN + kept.len, HEADER_LEN + kept.wire_len);
         }
         let block = self.block(index, vid);
         let op = self.stream.op_of(block).expect("a VID that may be sent is a block of a collective");
-        self.header(index, Kind::Contribution, vid, op.spec, buf);
+        self.header(index, Kind::Contribution, vid, (op.spec, 1), buf);
         let elements = op.range(block).len();
         let len = HEADER_LEN + op.encoding.buffer_len(elements);
         read(op, block, &self.config, &mut buf[HEADER_LEN..len]);
@@ -246,11 +201,15 @@ impl PanamaHost {
     }
 
     fn poll_notice(&mut self, buf: &mut [u8]) -> Option<Transmit> {
-        let said = |(index, tree): (usize, &mut Tree)| tree.poll_notice().map(|(kind, vid)| (index, kind, vid));
-        let (index, kind, vid) = self.trees.iter_mut().enumerate().find_map(said)?;
-        self.header(index, kind, vid, Spec::NOTHING, buf);
-        let to = Addr::Switch(self.trees[index].id);
-        Some(Transmit { to, len: HEADER_LEN, wire_len: HEADER_LEN, ecn: Ecn::NotCapable })
+        let (index, (kind, vid)) = (0..self.trees.len()).find_map(|index| {
+            let submitted = self.submitted(index);
+            self.trees[index].poll_notice(submitted).map(|said| (index, said))
+        })?;
+        self.header(index, kind, vid, (Spec::NOTHING, 0), buf);
+        let tells_top = kind == Kind::Base && self.choices.quorum.is_some();
+        let body = if tells_top { put_top(self.trees[index].top() as u32, &mut buf[HEADER_LEN..]) } else { 0 };
+        let (to, len) = (Addr::Switch(self.trees[index].id), HEADER_LEN + body);
+        Some(Transmit { to, len, wire_len: len, ecn: Ecn::NotCapable })
     }
 }
 
@@ -273,6 +232,9 @@ impl Host for PanamaHost {
         self.blocks = blocks.end;
         if let Some(at) = collective.deadline {
             self.deadlines.push(now, id, at);
+        }
+        if self.choices.quorum.is_some() {
+            self.write_early(now, blocks);
         }
         Ok(id)
     }
@@ -345,6 +307,15 @@ impl Host for PanamaHost {
 
     fn stats(&self) -> &HostStats {
         &self.stats
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let window: u64 = self.trees.iter().map(|tree| tree.window.packets()).sum();
+        vec![Metric::gauge(
+            "window_packets",
+            window as f64,
+            "Packets that may be without a result, of all trees: cwnd.",
+        )]
     }
 
     fn state(&self) -> Option<&dyn HostState> {

@@ -5,6 +5,7 @@ use super::window::Window;
 use crate::contract::config::TimerConfig;
 use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::time::Time;
+use crate::panama::options::Choices;
 use crate::panama::vid;
 use crate::panama::wire::Kind;
 use crate::parts::report::Heard;
@@ -25,6 +26,8 @@ pub struct Tree {
     pub window: Window,
     /// What may be sent again.
     pub kept: Kept,
+    /// Sums need not wait for this worker: results come of what it has not sent, and that is not sent any more.
+    may_lack: bool,
     /// No VID so far behind the first that lacks its result is ever sent: what every port has room for.
     room: u64,
     /// The VID of its first block.
@@ -39,7 +42,7 @@ pub struct Tree {
     top: u64,
     /// The first VID whose result has never come.
     done: u64,
-    /// Of the VIDs from `done` on: which have their result.
+    /// Of the VIDs from `done` on that may have a result: which do.
     have: Vec<bool>,
     rtt: RttEstimator,
     /// A packet whose round trip is measured.
@@ -81,16 +84,20 @@ impl Tree {
         first: u64,
         room: usize,
         stride: usize,
-        follows_marks: bool,
+        choices: Choices,
         timers: TimerConfig,
     ) -> Tree {
+        // A sum may lie a room ahead of a worker that it does not wait for, which lies a room ahead of the first that it lacks.
+        let may_lack = choices.quorum.is_some();
+        let span = if may_lack { 2 * room } else { room };
         Tree {
             id,
             child,
             epoch: 0,
             is_syncing: false,
-            window: Window::new(room as u16, follows_marks),
-            kept: Kept::new(room, stride),
+            window: Window::new(room as u16, choices.congestion_control),
+            kept: Kept::new(span, stride),
+            may_lack,
             room: room as u64,
             first,
             next: first,
@@ -98,7 +105,7 @@ impl Tree {
             acked: first,
             top: first,
             done: first,
-            have: vec![false; room],
+            have: vec![false; span],
             rtt: RttEstimator::new(timers),
             timed: None,
             due: None,
@@ -118,11 +125,22 @@ impl Tree {
         self.done
     }
 
-    /// The VID that may be sent now, of the first `submitted`.
+    /// Behind the highest VID whose result ever came.
+    pub fn top(&self) -> u64 {
+        self.top
+    }
+
+    /// The VID that may be sent now, of the first `submitted`, or of what this worker has the result of.
     #[inline]
     pub fn sendable(&self, submitted: u64) -> Option<u64> {
         let window = (self.acked + self.window.packets()).min(self.done + self.room);
-        (!self.is_syncing && self.next < window.min(submitted)).then_some(self.next)
+        (!self.is_syncing && self.next < window && self.has_next(submitted)).then_some(self.next)
+    }
+
+    /// There is something to send.
+    #[inline]
+    pub fn has_next(&self, submitted: u64) -> bool {
+        self.next < submitted || self.has(self.next)
     }
 
     /// The VID that comes next, whether its time has come or not.
@@ -148,14 +166,19 @@ impl Tree {
     /// The result of a VID has come before.
     #[inline]
     pub fn has(&self, vid: u64) -> bool {
-        vid < self.done || vid < self.done + self.room && self.have[vid::slot(vid, self.have.len())]
+        vid < self.done || vid < self.done + self.have.len() as u64 && self.have[vid::slot(vid, self.have.len())]
+    }
+
+    /// Behind the last VID whose result may come now, of the first `submitted`.
+    fn end(&self, submitted: u64) -> u64 {
+        if self.may_lack { (self.done + self.have.len() as u64).min(submitted + self.room) } else { self.next }
     }
 
     /// What a result of the current epoch is.
     #[inline]
-    pub fn arrival(&self, vid: u64) -> Arrival {
+    pub fn arrival(&self, vid: u64, submitted: u64) -> Arrival {
         match self.has(vid) {
-            _ if vid >= self.next => Arrival::Ahead,
+            _ if vid >= self.end(submitted) => Arrival::Ahead,
             false => Arrival::New,
             true if vid >= self.acked => Arrival::Again,
             true => Arrival::Double,
@@ -185,6 +208,9 @@ impl Tree {
             }
         }
         self.acked = self.acked.max(vid + 1);
+        if self.may_lack {
+            self.next = self.next.max(self.acked);
+        }
         if self.done < self.acked && !self.has_complained {
             self.complain(self.done);
         }
@@ -232,7 +258,7 @@ impl Tree {
 
     /// All go on from a VID; false if this worker cannot, having lost what it had.
     pub fn on_rewind(&mut self, now: Time, from: u64) -> bool {
-        if !(self.top.saturating_sub(self.room)..=self.done).contains(&from) {
+        if !(self.top.saturating_sub(self.have.len() as u64)..=self.done).contains(&from) {
             return false;
         }
         (self.is_syncing, self.says_base) = (false, false);
@@ -249,9 +275,9 @@ impl Tree {
         (vid < self.next).then_some(vid)
     }
 
-    /// The first VID that was sent and whose result has never come.
-    pub fn oldest(&self) -> Option<u64> {
-        (self.done < self.sent).then_some(self.done)
+    /// The first VID that was sent and whose result has never come, of the first `submitted`.
+    pub fn oldest(&self, submitted: u64) -> Option<u64> {
+        (self.done < self.sent.min(submitted)).then_some(self.done)
     }
 
     /// Sets the timer, if there is something to wait for.
@@ -310,10 +336,11 @@ impl Tree {
         self.arm(now);
     }
 
-    /// The next packet without a vector.
-    pub fn poll_notice(&mut self) -> Option<(Kind, u64)> {
+    /// The next packet without a vector, of a worker that has submitted so much. An epoch begins no later than with what it has yet to
+    /// submit, though it may have results of that: it counts as heard from there on.
+    pub fn poll_notice(&mut self, submitted: u64) -> Option<(Kind, u64)> {
         if std::mem::take(&mut self.says_base) {
-            return Some((Kind::Base, self.done));
+            return Some((Kind::Base, self.done.min(submitted)));
         }
         if let Some(wants) = self.wants.take() {
             return Some(wants);

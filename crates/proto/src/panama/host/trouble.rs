@@ -1,4 +1,4 @@
-//! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
+//! Collectives that cannot succeed: disagreements, deadlines, and the ranks or switches that are to blame.
 
 use super::PanamaHost;
 use super::tree::Tree;
@@ -18,7 +18,7 @@ impl PanamaHost {
     ) -> Result<(), DropReason> {
         let index = header.tree().index();
         let tree = &self.trees[index];
-        if vid < tree.done() || vid >= tree.next() || tree.has(vid) {
+        if vid < tree.done() || vid >= tree.next().min(self.submitted(index)) || tree.has(vid) {
             return Err(DropReason::Unexpected);
         }
         let block = self.block(index, vid);
@@ -42,7 +42,9 @@ impl PanamaHost {
 
     /// The tree that waits with the earliest block, and the block.
     pub(super) fn oldest_waiting(&self) -> Option<(usize, u64)> {
-        let waiting = |(index, tree): (usize, &Tree)| tree.oldest().map(|vid| (index, self.block(index, vid)));
+        let waiting = |(index, tree): (usize, &Tree)| {
+            tree.oldest(self.submitted(index)).map(|vid| (index, self.block(index, vid)))
+        };
         self.trees.iter().enumerate().filter_map(waiting).min_by_key(|&(_, block)| block)
     }
 

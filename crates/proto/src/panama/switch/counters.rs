@@ -18,6 +18,10 @@ pub struct Counters {
     pub resends: u64,
     /// Sums that left with a mark.
     pub marks: u64,
+    /// Sums that have left without some ports.
+    pub partial_sums: u64,
+    /// Ports that they did not wait for, over all of them.
+    pub left_out: u64,
 }
 
 not_acted_upon!(Counters);
@@ -30,6 +34,8 @@ impl Counters {
             Metric::counter("rewinds", self.rewinds, "Epochs that began because a result was lost."),
             Metric::counter("resends", self.resends, "Workers that were told to send again."),
             Metric::counter("marked_sums", self.marks, "Sums that left with a congestion mark."),
+            Metric::counter("partial_sums", self.partial_sums, "Averages that left without some ranks."),
+            Metric::counter("left_out", self.left_out, "Contributions that averages did not wait for."),
         ]
     }
 }

@@ -29,10 +29,19 @@ pub struct Entry {
     pub wnd_cap: u16,
     /// Marked if any was (§4.2.2).
     pub ecn: Ecn,
+    /// The vector is the result, which somebody had.
+    pub is_known: bool,
 }
 
-const FREE: Entry =
-    Entry { spec: Spec::NOTHING, elements: 0, count: 0, contributors: 0, wnd_cap: u16::MAX, ecn: Ecn::NotCapable };
+const FREE: Entry = Entry {
+    spec: Spec::NOTHING,
+    elements: 0,
+    count: 0,
+    contributors: 0,
+    wnd_cap: u16::MAX,
+    ecn: Ecn::NotCapable,
+    is_known: false,
+};
 
 /// Entries for as many VIDs as a port has room for.
 #[derive(Clone, Hash)]
@@ -97,16 +106,32 @@ impl Entries {
         (0..count).map(ChildId).find(|&child| self.has(vid, child))
     }
 
-    /// Takes in a contribution, the first of its child to this VID; gives how many there are.
+    /// Takes in a contribution, the first of its child to this VID.
     #[inline]
-    pub fn add(
-        &mut self,
-        vid: u64,
-        header: &Header,
-        (elements, encoding, form): (u32, &Encoding, Form),
-        ecn: Ecn,
-        vector: &[u8],
-    ) -> u16 {
+    pub fn add(&mut self, vid: u64, header: &Header, block: (u32, &Encoding, Form), ecn: Ecn, vector: &[u8]) {
+        let at = self.open(vid, header, block, ecn);
+        let entry = &mut self.entries[at];
+        if entry.is_known {
+            return self.sums.note(at, header.wid.index());
+        }
+        entry.contributors += header.contributors;
+        block.2.add(&mut self.sums, at, header.wid.index(), vector);
+    }
+
+    /// A child brings the result, in place of what others have contributed or will.
+    pub fn adopt(&mut self, vid: u64, header: &Header, block: (u32, &Encoding, Form), ecn: Ecn, vector: &[u8]) {
+        let at = self.open(vid, header, block, ecn);
+        self.sums.note(at, header.wid.index());
+        let entry = &mut self.entries[at];
+        if !entry.is_known {
+            (entry.is_known, entry.contributors) = (true, header.contributors);
+            self.sums.replace(at, vector);
+        }
+    }
+
+    /// What all who bring something say together.
+    #[inline]
+    fn open(&mut self, vid: u64, header: &Header, (elements, encoding, _): (u32, &Encoding, Form), ecn: Ecn) -> usize {
         let at = self.at(vid);
         let entry = &mut self.entries[at];
         if entry.count == 0 {
@@ -114,18 +139,20 @@ impl Entries {
             self.sums.begin(at, Rule::native(encoding.combine, encoding.is_ordered));
         }
         entry.count += 1;
-        entry.contributors += header.contributors;
         entry.wnd_cap = entry.wnd_cap.min(header.wnd_cap);
         entry.ecn = either(entry.ecn, ecn);
-        let count = entry.count;
-        form.add(&mut self.sums, at, header.wid.index(), vector);
-        count
+        at
     }
 
-    /// All ranks' contributions are in: averages are divided.
-    pub fn finish(&mut self, vid: u64) {
-        let (at, contributors) = (self.at(vid), self.get(vid).contributors);
-        if self.entries[at].spec.op == ReduceOp::Avg {
+    /// No other contribution is waited for. At the root averages are divided, by those who contributed.
+    pub fn finish(&mut self, vid: u64, is_root: bool) {
+        let at = self.at(vid);
+        let Entry { contributors, spec, is_known, .. } = self.entries[at];
+        if is_known {
+            return;
+        }
+        self.sums.close(at);
+        if is_root && spec.op == ReduceOp::Avg {
             self.sums.finish(at, contributors);
         }
     }

@@ -1,8 +1,9 @@
-//! FIN (§5): who leaves says so, and may when nobody needs anything of it any more.
+//! FIN (§5): a rank that leaves says so, and may leave when no rank needs its contributions any more.
 //!
-//! The paper's FIN says that a worker has sent all, and resets the accelerator. Here results may still be missing then,
-//! which a rewind would have to make again. So FIN says what its sender and all below it do not need any more; the least of
-//! all is found on the way up; and the root tells all. Ranks that do not leave are asked only where somebody waits for them.
+//! The paper's FIN says that a worker has sent all, and resets the accelerator. But results may still be missing then,
+//! which a rewind would have to make again. So our FIN names the VID before which its sender and all below it need
+//! nothing. Switches pass on the least, and the root tells all. Ranks that stay are asked only where somebody waits for
+//! them.
 
 use super::Panama;
 use super::notices::{Audience, Notice};

@@ -1,10 +1,11 @@
 //! The control logic of an accelerator (§5, ②) for one tree: a FIFO for each port, and the VID that all heads must have.
 //!
-//! As soon as every port has a packet, the heads are compared with `Expected_VID`. If all are equal they are summed; if one
-//! is beyond, `Expected_VID` is lost there, and whoever has it drops it. Either way the next VID is expected.
+//! As soon as every port has a packet, the heads are compared with `Expected_VID`. If all are equal they are summed; if
+//! one is beyond, `Expected_VID` is lost at that port, and the ports that have it drop it. In both cases the next VID
+//! is expected.
 //!
-//! Vectors need not wait in the FIFOs: they are combined as they come, along the ports' adder tree, which gives the same
-//! bits. A FIFO is then no more than the VID behind its newest packet, since VIDs within it ascend.
+//! Vectors need not wait in the FIFOs: they are combined as they come, along the ports' adder tree, which gives the
+//! same bits. A FIFO is then only the VID behind its newest packet, since VIDs within it ascend.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -120,11 +121,15 @@ impl Heads {
         self.ready == self.next.len()
     }
 
-    /// The expected VID was summed or is lost, and the next one is expected.
+    /// The expected VID was summed or is lost, and the next one is expected. A port that it did not wait for has none.
     pub fn pass(&mut self) {
         self.expected += 1;
         self.is_new = false;
-        self.ready = self.next.iter().filter(|&&next| next != self.expected).count();
+        self.ready = 0;
+        for next in &mut self.next {
+            *next = (*next).max(self.expected);
+            self.ready += usize::from(*next != self.expected);
+        }
     }
 
     /// All FIFOs are empty, and this VID is expected.
@@ -242,6 +247,17 @@ mod tests {
         assert_eq!((heads.expected(), heads.are_all_there(), heads.is_new()), (6, false, false));
         assert_eq!((heads.place(a, 5), heads.place(a, 9), heads.place(a, 10)), (Passed, Next, Beyond));
         assert_eq!(heads.missing().collect::<Vec<_>>(), [b]);
+    }
+
+    #[test]
+    fn a_port_that_was_not_waited_for_begins_at_the_next_vid() {
+        let mut heads = Heads::new(2, 4, 5);
+        let (a, b) = (ChildId(0), ChildId(1));
+        heads.push(a, 5);
+        heads.pass();
+        assert_eq!((heads.place(b, 5), heads.place(b, 6), heads.are_all_there()), (Passed, Next, false));
+        [a, b].into_iter().for_each(|port| heads.push(port, 6));
+        assert!(heads.are_all_there());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Packets that the switch makes itself, because nobody's packet can become them.
+//! Packets that the switch makes itself, because no packet that it receives can become them.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ pub struct Notice {
 /// What a notice is about; of each subject the latest is sent.
 fn subject(kind: Kind) -> u8 {
     match kind {
-        Kind::Contribution | Kind::Result | Kind::Lost | Kind::Query | Kind::Gone => 0,
+        Kind::Contribution | Kind::Known | Kind::Result | Kind::Lost | Kind::Query | Kind::Gone => 0,
         Kind::Waiting | Kind::Resend | Kind::Passed | Kind::Mismatch => 1,
         Kind::Sync | Kind::Base | Kind::Rewind => 2,
         Kind::Fin | Kind::FinAsk | Kind::FinDone => 3,

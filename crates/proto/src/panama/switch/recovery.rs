@@ -1,24 +1,25 @@
-//! What is done when packets were lost. The paper says "a simple timeout mechanism" (§4.2.2); `docs/protocols/panama.md`
-//! says why this is needed in its place, and why it is right.
+//! Recovery from lost packets. The paper says "a simple timeout mechanism" (§4.2.2); `docs/protocols/panama.md`
+//! says why more is needed, and why this recovery is right.
 //!
-//! A worker that misses a result asks (`Lost`). The answer takes the way that the result takes, behind it: so whoever is
-//! answered `Passed` and has no result will get none, and says so (`Gone`). The root then begins a new epoch: all say what
-//! they lack (`Base`), the least is found on the way up, and all go on from there (`Rewind`). A contribution that a worker's
-//! own switch lacks, and that has not been passed, is just sent again (`Resend`).
+//! A worker that misses a result asks (`Lost`). The answer takes the way of the result, behind it. So a worker that is
+//! answered `Passed` and has no result will get none, and says so (`Gone`). The root then begins a new epoch: all
+//! workers say what they lack (`Base`), switches pass on the least, and all continue from there (`Rewind`). A
+//! contribution that a worker's own switch lacks, and that has not been passed, is only sent again (`Resend`).
 //!
-//! Nothing here has a timer: workers repeat what they want, and each repetition makes the switches on its way repeat what
-//! they want in turn.
+//! Switches have no timer: workers repeat their questions, and each repetition makes the switches on its way repeat
+//! theirs.
 
 use std::cmp::Ordering;
 
 use super::Panama;
-use super::heads::{Phase, Place};
+use super::heads::Phase;
 use super::notices::{Audience, Notice};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
+use crate::contract::packet::PacketMut;
 use crate::contract::switch::Verdict;
-use crate::panama::vid::{epoch, least, near};
-use crate::panama::wire::{Header, Kind};
+use crate::panama::vid::{epoch, is_before, least, near};
+use crate::panama::wire::{self, HEADER_LEN, Header, Kind};
 use crate::parts::inquiry::Neighbour;
 use crate::parts::memory::heap_bytes;
 
@@ -27,6 +28,8 @@ use crate::parts::memory::heap_bytes;
 pub struct Bases {
     said: Vec<Option<u32>>,
     missing: usize,
+    /// Behind all VIDs whose results any child or anybody below has, as far as they have said.
+    pub top: Option<u32>,
     /// Where the epoch began.
     pub from: u32,
 }
@@ -34,13 +37,13 @@ pub struct Bases {
 impl Bases {
     /// Of so many children; the first epoch begins without a question, at `first`.
     pub fn new(children: usize, first: u32) -> Bases {
-        Bases { said: vec![None; children], missing: children, from: first }
+        Bases { said: vec![None; children], missing: children, top: None, from: first }
     }
 
     /// Nobody has said anything yet.
     pub fn clear(&mut self) {
         self.said.fill(None);
-        self.missing = self.said.len();
+        (self.missing, self.top) = (self.said.len(), None);
     }
 
     /// What a child lacks; true if it had said so before.
@@ -48,6 +51,11 @@ impl Bases {
         let before = self.said[child.index()].replace(vid);
         self.missing -= usize::from(before.is_none());
         before.is_some()
+    }
+
+    /// Behind all whose results a child has, or anybody below it.
+    fn hear_top(&mut self, top: u32) {
+        self.top = Some(self.top.filter(|&known| is_before(top, known)).unwrap_or(top));
     }
 
     /// The least, once all have said theirs.
@@ -99,13 +107,21 @@ impl Panama {
     pub(super) fn lost(&mut self, child: ChildId, header: &Header) -> Result<Verdict, DropReason> {
         let one = Audience::One(Neighbour::Child(child));
         match (epoch(header.epoch, self.epoch), self.phase) {
-            (Ordering::Greater, _) => return Ok(self.out_of_step(header.epoch)),
+            (Ordering::Greater, _) => {
+                self.out_of_step(header.epoch);
+                return Ok(Verdict::Consume);
+            }
             (_, Phase::Syncing) if self.asks_above => {
                 self.ask_above_again();
                 return Ok(Verdict::Consume);
             }
-            (Ordering::Less, _) | (Ordering::Equal, Phase::Syncing) => {
+            (Ordering::Less, _) => {
                 self.tell(one, Kind::Sync, 0);
+                return Ok(Verdict::Consume);
+            }
+            // The child is in the middle of an epoch that is only to begin here: this switch was started again.
+            (Ordering::Equal, Phase::Syncing) => {
+                self.out_of_step(header.epoch);
                 return Ok(Verdict::Consume);
             }
             (Ordering::Equal, Phase::Active) => {}
@@ -117,7 +133,7 @@ impl Panama {
             return Ok(Verdict::Consume);
         }
         // Also what was combined must come again where it is in its FIFO no more.
-        let held = self.heads.place(child, vid) == Place::Queued && self.entries.has(vid, child);
+        let held = self.holds(child, vid);
         let from_worker = !self.inquiry.is_switch(Neighbour::Child(child));
         match on_lost(vid < expected, is_beyond, held, from_worker) {
             Answer::Waiting => return Ok(self.query(Neighbour::Child(child), header.vid)),
@@ -133,7 +149,7 @@ impl Panama {
                 self.tell(one, Kind::Resend, header.vid);
             }
             Answer::Gone => self.go_back(header.vid),
-            Answer::OutOfStep => return Ok(self.out_of_step(header.epoch)),
+            Answer::OutOfStep => self.out_of_step(header.epoch),
         }
         Ok(Verdict::Consume)
     }
@@ -141,7 +157,7 @@ impl Panama {
     /// A worker, or a switch below, knows that a VID's result will never come.
     pub(super) fn gone(&mut self, child: ChildId, header: &Header) -> Verdict {
         match (epoch(header.epoch, self.epoch), self.phase) {
-            (Ordering::Greater, _) => return self.out_of_step(header.epoch),
+            (Ordering::Greater, _) => self.out_of_step(header.epoch),
             (_, Phase::Syncing) if self.asks_above => self.ask_above_again(),
             // Also while the epoch begins: a switch below, given another room, has forgotten what it had said.
             (Ordering::Equal, _) => self.go_back(header.vid),
@@ -159,7 +175,7 @@ impl Panama {
     }
 
     /// Somebody knows more than this switch, which must have been started again.
-    fn out_of_step(&mut self, seen: u16) -> Verdict {
+    pub(super) fn out_of_step(&mut self, seen: u16) {
         let newest = if epoch(seen, self.epoch) == Ordering::Greater { seen } else { self.epoch };
         match self.parent {
             Some(_) => {
@@ -168,14 +184,13 @@ impl Panama {
             }
             None => self.begin_epoch(newest.wrapping_add(1)),
         }
-        Verdict::Consume
     }
 
     fn begin_epoch(&mut self, epoch: u16) {
         (self.epoch, self.phase, self.asks_above) = (epoch, Phase::Syncing, false);
         self.counters.rewinds += 1;
         self.entries.clear();
-        self.partials.clear();
+        self.unsent.clear();
         self.heads.restart(self.heads.expected());
         self.bases.clear();
         self.notices.begin_epoch();
@@ -215,9 +230,18 @@ impl Panama {
     }
 
     /// A child says what it and all below it lack.
-    pub(super) fn base(&mut self, child: ChildId, header: &Header) -> Result<Verdict, DropReason> {
+    pub(super) fn base(
+        &mut self,
+        child: ChildId,
+        header: &Header,
+        packet: &PacketMut<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let top = self.top_in(packet)?;
         match (epoch(header.epoch, self.epoch), self.phase) {
-            (Ordering::Greater, _) => return Ok(self.out_of_step(header.epoch)),
+            (Ordering::Greater, _) => {
+                self.out_of_step(header.epoch);
+                return Ok(Verdict::Consume);
+            }
             (_, Phase::Syncing) if self.asks_above => {
                 self.ask_above_again();
                 return Ok(Verdict::Consume);
@@ -234,9 +258,10 @@ impl Panama {
             (Ordering::Equal, Phase::Syncing) => {}
         }
         let again = self.bases.hear(child, header.vid);
+        top.into_iter().for_each(|top| self.bases.hear_top(top));
         match (self.bases.least(), self.parent) {
             (Some(least), None) => {
-                self.begin(least);
+                self.begin(least, self.bases.top);
                 self.tell(Audience::Children, Kind::Rewind, least);
             }
             (Some(_), Some(_)) => self.urge(),
@@ -247,22 +272,33 @@ impl Panama {
     }
 
     /// The switch above says where the epoch begins.
-    pub(super) fn rewind(&mut self, header: &Header) -> Result<Verdict, DropReason> {
+    pub(super) fn rewind(&mut self, header: &Header, packet: &PacketMut<'_>) -> Result<Verdict, DropReason> {
+        let top = self.top_in(packet)?;
         match (epoch(header.epoch, self.epoch), self.phase) {
             (Ordering::Less, _) => Err(DropReason::StaleEpoch),
             (Ordering::Equal, Phase::Active) => Err(DropReason::Stale),
             (Ordering::Equal, Phase::Syncing) if !self.asks_above && self.bases.least().is_some() => {
-                self.begin(header.vid);
+                self.begin(header.vid, top);
                 Ok(Verdict::Group(self.group))
             }
             _ => Err(DropReason::Unexpected),
         }
     }
 
-    fn begin(&mut self, vid: u32) {
+    /// What BASE or REWIND says behind its header where sums may lack ranks.
+    fn top_in(&self, packet: &PacketMut<'_>) -> Result<Option<u32>, DropReason> {
+        self.quorum.as_ref().map(|_| wire::top(&packet.bytes[HEADER_LEN..packet.len])).transpose()
+    }
+
+    /// The epoch begins at a VID; nobody has a result of `top` or later.
+    fn begin(&mut self, vid: u32, top: Option<u32>) {
         self.phase = Phase::Active;
-        self.bases.from = vid;
-        self.heads.restart(near(self.heads.expected(), vid));
+        (self.bases.from, self.bases.top) = (vid, top);
+        let from = near(self.heads.expected(), vid);
+        self.heads.restart(from);
+        if let Some(quorum) = &mut self.quorum {
+            quorum.begin(from, near(from, top.unwrap_or(vid)));
+        }
     }
 }
 

@@ -1,8 +1,9 @@
-//! Other jobs come and go, and the accelerator's memory is divided anew (§4.2.2, `packet_memory / num_jobs`).
+//! The accelerator's memory is divided anew when other jobs come and go (§4.2.2, `packet_memory / num_jobs`).
 //!
-//! The paper lets `wnd_cap` fall and is silent on what is under way: windows of before would overflow the smaller buffers. Here
-//! a tree begins a new epoch with its new room. What was sent before is old and counts no more, workers begin with windows
-//! of two packets, and results bring the new cap from the first on: no buffer ever holds more than it has room for.
+//! The paper lets `wnd_cap` fall and does not say what happens to packets under way: old windows would overflow the
+//! smaller buffers. Here a tree begins a new epoch with its new room. Packets that were sent before do not count,
+//! workers begin with windows of two packets, and every result has the new cap: no buffer ever holds more than it has
+//! room for.
 
 use std::collections::VecDeque;
 
@@ -20,7 +21,8 @@ impl Panama {
         }
         self.room = room;
         self.entries.resize(room.into());
-        self.partials = VecDeque::with_capacity(if self.parent.is_some() { room.into() } else { 0 });
+        let keeps = self.parent.is_some() || self.quorum.is_some();
+        self.unsent = VecDeque::with_capacity(if keeps { room.into() } else { 0 });
         self.heads.resize(room.into());
         if self.parent.is_some() {
             (self.phase, self.asks_above) = (Phase::Syncing, true);

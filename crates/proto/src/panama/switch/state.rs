@@ -1,4 +1,4 @@
-//! What an accelerator tells of itself: what it counts, and what waits at which port.
+//! The state that an accelerator reports: its counters, and the packets that wait at each port.
 
 use super::Panama;
 use crate::contract::ids::{ChildId, TreeId};

@@ -1,4 +1,4 @@
-//! Whom a sum waits for, and ranks that disagree: what is said of it, through all levels.
+//! Reports about the ranks for which a sum waits, and about ranks that disagree, through all levels.
 
 use super::Panama;
 use super::entries::Entries;
@@ -9,7 +9,7 @@ use crate::contract::ids::ChildId;
 use crate::contract::packet::PacketMut;
 use crate::contract::switch::{Emission, Verdict};
 use crate::panama::vid::near;
-use crate::panama::wire::{HEADER_LEN, Header, Kind, Mismatch};
+use crate::panama::wire::{HEADER_LEN, Header, Kind, Mismatch, put_top};
 use crate::parts::inquiry::Neighbour;
 use crate::parts::report::Report;
 
@@ -91,7 +91,7 @@ impl Panama {
 
     /// The next notice.
     pub(super) fn poll_notice(&mut self, buf: &mut [u8]) -> Option<Emission> {
-        let Panama { notices, heads, entries, inquiry, tid, .. } = self;
+        let Panama { notices, heads, entries, inquiry, tid, bases, quorum, .. } = self;
         notices.poll(buf, |notice, body| {
             let Notice { to, kind, vid, .. } = *notice;
             let here = near(heads.expected(), vid);
@@ -102,6 +102,7 @@ impl Panama {
                 }
                 (Kind::Mismatch, _) if heads.has_room_for(here) => entries.mismatch(here).map(|note| note.emit(body)),
                 (Kind::Mismatch, _) => None,
+                (Kind::Base | Kind::Rewind, _) if quorum.is_some() => Some(put_top(bases.top.unwrap_or(vid), body)),
                 _ => Some(0),
             }
         })

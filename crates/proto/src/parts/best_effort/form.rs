@@ -1,5 +1,5 @@
-//! What vectors are in packets and in accumulators: 32-bit fixed point, integers of any size, or 16-bit floats, which
-//! whoever sums brings to fixed point (SwitchML section 4.6).
+//! The form of vectors in packets and in accumulators: 32-bit fixed point, integers of any size, or 16-bit floats,
+//! which the switch or server that sums brings to fixed point (SwitchML section 4.6).
 
 use tributary_numeric::{BlockExponent, Scale};
 

@@ -1,4 +1,4 @@
-//! What may be chosen: by the members of a job, and by the operator of the switches, whose aggregators all jobs share.
+//! Options: those of a job's members, and those of the operator of the switches, whose aggregators all jobs share.
 
 use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::options::{Kind, OptionSpec, Options};
@@ -120,8 +120,13 @@ pub fn can(protocol: &'static str, spec: &Spec) -> Result<(), Refusal> {
 }
 
 /// Where blocks are summed that switches do not sum, and why.
-pub fn elsewhere(world: u16, options: &Options) -> String {
+pub fn elsewhere(world: u16, servers: u16, options: &Options) -> String {
     let why = "the memory of a switch was full, or a part of them was sent again";
+    match servers {
+        0 => {}
+        1 => return format!("at 1 parameter server on a host of its own: {why}"),
+        _ => return format!("at {servers} parameter servers on hosts of their own: {why}"),
+    }
     if options.choice(SERVED_BY) == "last_rank" {
         return format!("at the parameter server, rank {}: {why}", world.saturating_sub(1));
     }

@@ -1,17 +1,22 @@
 //! Where a job's servers are, and which switch sums what on the way to them.
+//!
+//! A server is numbered as the rank whose host it is on. Servers on hosts of their own are numbered after all ranks, in the
+//! order of the plan.
 
 use std::ops::Range;
 
 use crate::contract::config::{FabricPlan, JobConfig};
 use crate::contract::ids::{NodeId, Rank};
 
-/// Where the servers of a job are: one with each rank, or one with the last rank.
+/// Where the servers of a job are: one with each rank, one with the last rank, or on hosts of their own.
 #[derive(Clone, Debug, Hash)]
 pub struct Places {
     fabric: FabricPlan,
     world: u16,
-    /// The first rank that serves; those after it do too.
+    /// The first server ...
     first_server: u16,
+    /// ... and how many there are.
+    servers: u16,
     two_levels: bool,
 }
 
@@ -27,12 +32,17 @@ pub enum Level {
 }
 
 impl Places {
-    /// Of a job whose plan names the node and the switch of every rank.
+    /// Of a job whose plan names the node and the switch of every rank, and then of every server on a host of its own.
     pub fn new(job: &JobConfig, fabric: &FabricPlan) -> Places {
         let two_levels = job.options.choice(super::options::LEVELS) == "2";
         let only_last = job.options.choice(super::options::SERVED_BY) == "last_rank";
-        let first_server = if only_last { job.world.saturating_sub(1) } else { 0 };
-        Places { fabric: fabric.clone(), world: job.world, first_server, two_levels }
+        let apart = fabric.hosts.len().saturating_sub(job.world.into()) as u16;
+        let (first_server, servers) = match apart {
+            0 if only_last => (job.world.saturating_sub(1), 1),
+            0 => (0, job.world),
+            _ => (job.world, apart),
+        };
+        Places { fabric: fabric.clone(), world: job.world, first_server, servers, two_levels }
     }
 
     /// Ranks of the job.
@@ -42,32 +52,52 @@ impl Places {
 
     /// How many servers there are.
     pub fn servers(&self) -> u16 {
-        self.world - self.first_server
+        self.servers
     }
 
-    /// The first block that a rank serves; none if it serves nothing.
-    pub fn first_block_of(&self, rank: Rank) -> Option<u64> {
-        rank.0.checked_sub(self.first_server).map(u64::from)
+    /// Servers are on hosts of their own, and no rank serves.
+    pub fn are_apart(&self) -> bool {
+        self.first_server == self.world
     }
 
-    /// The rank that serves the block of a sequence number.
+    /// The ranks whose parts of a block come in packets: all but the one on whose host its server is.
+    pub fn contributors(&self) -> u16 {
+        if self.are_apart() { self.world } else { self.world - 1 }
+    }
+
+    /// Ranks, and servers on hosts of their own.
+    pub fn seats(&self) -> u16 {
+        self.world.max(self.first_server + self.servers)
+    }
+
+    /// True if a number is a server's.
+    pub fn serves(&self, number: Rank) -> bool {
+        self.first_block_of(number).is_some()
+    }
+
+    /// The first block that a rank or a server serves; none if it serves nothing.
+    pub fn first_block_of(&self, number: Rank) -> Option<u64> {
+        number.0.checked_sub(self.first_server).filter(|&server| server < self.servers).map(u64::from)
+    }
+
+    /// The server of the block of a sequence number.
     #[inline]
     pub fn server_of(&self, seq: u32) -> Rank {
-        Rank(self.first_server + (seq.wrapping_sub(1) % u32::from(self.servers())) as u16)
+        Rank(self.first_server + (seq.wrapping_sub(1) % u32::from(self.servers)) as u16)
     }
 
-    /// The rank that serves a block.
+    /// The server of a block.
     #[inline]
     pub fn server_of_block(&self, block: u64) -> Rank {
         self.server_of(super::seq::of_block(block))
     }
 
-    /// A rank's node.
+    /// A rank's node, or a server's.
     pub fn node_of(&self, rank: Rank) -> NodeId {
         self.fabric.hosts[rank.index()]
     }
 
-    /// The switch that a rank's host is connected to.
+    /// The switch that a rank's host is connected to, or a server's.
     pub fn switch_of(&self, rank: Rank) -> NodeId {
         self.fabric.switches[rank.index()]
     }
@@ -90,8 +120,8 @@ impl Places {
     /// What a switch does for the blocks of a server, of whose ranks `behind` are connected to it.
     pub fn level(&self, switch: NodeId, server: Rank, behind: u16) -> Level {
         if self.switch_of(server) == switch {
-            // A single rank besides the server's own has nobody to be summed with.
-            if self.world > 2 { Level::Edge } else { Level::Forwards }
+            // The part of a single rank has nothing to be summed with on the way.
+            if self.contributors() > 1 { Level::Edge } else { Level::Forwards }
         } else if self.two_levels && behind > 1 {
             Level::Rack
         } else {

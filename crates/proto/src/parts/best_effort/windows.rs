@@ -1,4 +1,4 @@
-//! How far a worker may go: what protocols of the family decide for themselves.
+//! How far a worker may go: each protocol of the family decides this for itself.
 
 use std::hash::{Hash, Hasher};
 
@@ -24,6 +24,42 @@ pub struct Progress {
     pub own: f64,
     /// All of them on average: the paper's `p_avg`.
     pub average: f64,
+}
+
+/// Which marks and losses a window has answered. What was sent before an answer tells of the window before it: a queue stays
+/// long until those who filled it have made way, and its marks ask for no second cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Answers {
+    /// The first transmission after the last answer.
+    after: u64,
+    /// One of those was acknowledged: results tell again how the path is.
+    is_heard: bool,
+    /// A result was marked since, which the next acknowledgement answers.
+    was_marked: bool,
+}
+
+impl Answers {
+    /// True if what was sent then tells of the window as it is.
+    pub fn covers(&self, transmission: u64) -> bool {
+        transmission >= self.after
+    }
+
+    /// True if an acknowledgement asks for an answer to a mark, its own or a result's before it.
+    pub fn asks(&mut self, ack: &Ack) -> bool {
+        let covers = self.covers(ack.transmission);
+        self.is_heard |= covers;
+        covers && ack.marked || self.was_marked
+    }
+
+    /// A result was marked whose gradient was acknowledged before.
+    pub fn on_mark(&mut self) {
+        self.was_marked |= self.is_heard;
+    }
+
+    /// The window makes way; `next` is the number of the next transmission.
+    pub fn answer(&mut self, next: u64) {
+        *self = Answers { after: next, is_heard: false, was_marked: false };
+    }
 }
 
 /// Windows whose state can be copied and hashed, as their worker's can.

@@ -8,7 +8,8 @@
 use tributary_numeric::BlockExponent;
 
 use crate::contract::drop_reason::DropReason;
-use crate::contract::ids::Rank;
+use crate::contract::ids::{NodeId, Rank};
+use crate::contract::packet::{Addr, Ecn, Transmit};
 use crate::contract::protocol::Description;
 use crate::contract::tensor::Spec;
 use crate::contract::wire::{COMMON_LEN, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
@@ -191,6 +192,22 @@ impl Header {
     pub fn has_vector(&self) -> bool {
         !self.flags.has(Flags::OVERFLOW) && !self.flags.has(Flags::PROBE) && !self.flags.has(Flags::AGAIN)
     }
+}
+
+/// Writes a packet to a node but for its vector, of so many bytes in the buffer and on the wire.
+pub fn emit(
+    common: &[u8; COMMON_LEN],
+    kind: Kind,
+    header: &Header,
+    (len, wire_len): (usize, usize),
+    to: NodeId,
+    buf: &mut [u8],
+) -> Transmit {
+    buf[..COMMON_LEN].copy_from_slice(common);
+    header.emit(kind, buf);
+    // Header-only packets have no queue to answer for.
+    let ecn = if matches!(kind, Kind::Gradient | Kind::Aack) { Ecn::Capable } else { Ecn::NotCapable };
+    Transmit { to: Addr::Node(to), len: HEADER_LEN + len, wire_len: HEADER_LEN + wire_len, ecn }
 }
 
 /// What a switch says of itself in a packet that passes: the flags, and the ranks' progress.

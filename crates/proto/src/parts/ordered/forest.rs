@@ -149,16 +149,14 @@ impl OrderedAccumulator {
             Some(meets) if self.buffer(meets.sibling) == self.buffer(place) => (self.buffer(place), Step::Left),
             _ => (self.buffer(place), Step::Store),
         };
-        let lanes = self.lanes(block, buffer);
-        rule.step(form, step, &mut self.nodes[lanes], vector);
+        let (node, lanes) = (self.node(block, buffer), self.lanes(block, buffer));
+        self.step(&rule, form, step, (node, lanes), vector);
         if let Some(meets) = sibling.filter(|_| step != Step::Store) {
             at = meets.parent;
         }
         while let Some(meets) = self.forest().branches[at].meets.filter(|meets| self.has_branch(block, meets.sibling)) {
             let (left, right) = if meets.is_left { (at, meets.sibling) } else { (meets.sibling, at) };
-            let (left, right) = (self.lanes(block, self.buffer(left)), self.lanes(block, self.buffer(right)));
-            let (below, above) = self.nodes.split_at_mut(right.start);
-            (rule.combine.merge)(&mut below[left], &above[..right.end - right.start]);
+            self.merge(&rule, block, self.buffer(left), self.buffer(right));
             at = meets.parent;
         }
         self.is_complete(block)

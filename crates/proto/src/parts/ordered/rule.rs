@@ -51,6 +51,8 @@ pub struct Rule {
     pub(super) combine: &'static Combine,
     pub(super) arrangement: Arrangement,
     pub(super) scaled: Option<Scaled>,
+    /// The job's own operator that combines, by its number.
+    pub(super) own: Option<u8>,
     /// The lanes hold what whoever has all contributions says, as it came.
     pub(super) is_replaced: bool,
 }
@@ -63,7 +65,12 @@ impl Rule {
 
     /// In one of the ways.
     pub fn arranged(combine: &'static Combine, arrangement: Arrangement) -> Rule {
-        Rule { combine, arrangement, scaled: None, is_replaced: false }
+        Rule { combine, arrangement, scaled: None, own: None, is_replaced: false }
+    }
+
+    /// The same with one of the job's own operators, where there is one.
+    pub fn by(self, own: Option<u8>) -> Rule {
+        Rule { own, ..self }
     }
 
     /// Along the tree.
@@ -89,6 +96,8 @@ impl Rule {
         }
     }
 
+    /// Brings a vector to some lanes, without an operator of the job's own.
+    #[inline]
     pub(super) fn step(&self, form: Form, step: Step, lanes: &mut [u8], vector: &[u8]) {
         let combine = self.combine;
         let combined = match (form, step, &self.scaled) {

@@ -13,6 +13,8 @@ mod gaps;
 #[cfg(test)]
 mod tests;
 
+use tributary_numeric::prefetch;
+
 use self::gaps::Gaps;
 use super::layout;
 use super::send_queue::SendQueue;
@@ -344,6 +346,20 @@ impl Recovery {
         let from = flight.sent_at.max(flight.stirred_at).max(resumed_at);
         let from = if back_off == 0 { from.max(in_order_at) } else { from };
         from + self.rtt.rto(back_off as u32 + 1 + self.doubt)
+    }
+
+    /// Asks for the memory that each answer touches.
+    pub fn prefetch(&self) {
+        prefetch::whole(&*self.trees);
+        self.lists.prefetch_ends();
+    }
+
+    /// Asks for the memory that an answer to this slot touches.
+    pub fn prefetch_slot(&self, slot: u16) {
+        if let Some(flight) = self.flights.get(usize::from(slot)) {
+            prefetch::first_line(flight);
+            self.lists.prefetch(slot);
+        }
     }
 
     /// When the first timer runs out.

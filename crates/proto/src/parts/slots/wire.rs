@@ -91,6 +91,11 @@ impl<W: Word> Header<W> {
     }
 }
 
+/// The slot of a packet that nobody has checked yet.
+pub fn slot_of(bytes: &[u8]) -> Option<u16> {
+    (bytes.len() >= WORD_AT).then(|| u16(bytes, 26))
+}
+
 /// Rewrites who a packet is from.
 pub fn put_wid(bytes: &mut [u8], wid: ChildId) {
     bytes[WID_AT..WID_AT + 2].copy_from_slice(&wid.0.to_be_bytes());

@@ -136,6 +136,9 @@ impl SparcmlHost {
         }
         running.take(from, data, body, wire_len)?;
         let outgoing = running.advance();
+        for rank in running.take_served() {
+            self.peers.forget_brought(rank, op);
+        }
         self.send(outgoing);
         self.settle();
         Ok(())

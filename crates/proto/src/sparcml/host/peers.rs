@@ -30,6 +30,8 @@ struct Link {
     kept: usize,
     /// The rank that the other one waits for, and when it said so.
     waits_for: Option<(Rank, Time)>,
+    /// When it is looked at, if nothing comes before.
+    due: Option<Time>,
 }
 
 impl Link {
@@ -59,13 +61,16 @@ pub(super) struct Peers {
     links: BTreeMap<Rank, Link>,
     /// Links that may have something to send now.
     busy: BTreeSet<Rank>,
+    /// When links that are not busy are looked at again: of many links few have a packet on its way.
+    due: BTreeSet<(Time, Rank)>,
     /// The link that sends, and how many packets it has sent in this turn.
     turn: (Rank, u32),
 }
 
 impl Peers {
     pub(super) fn new(config: &HostConfig) -> Peers {
-        Peers { timers: config.timers, links: BTreeMap::new(), busy: BTreeSet::new(), turn: (config.rank, 0) }
+        let (links, busy, due) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Peers { timers: config.timers, links, busy, due, turn: (config.rank, 0) }
     }
 
     fn link(&mut self, rank: Rank) -> &mut Link {
@@ -77,6 +82,7 @@ impl Peers {
             queue: VecDeque::new(),
             kept: 0,
             waits_for: None,
+            due: None,
         })
     }
 
@@ -128,15 +134,31 @@ impl Peers {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
-        for (&rank, link) in &mut self.links {
+        while let Some(&(due, rank)) = self.due.first().filter(|(due, _)| *due <= now) {
+            self.due.remove(&(due, rank));
+            let link = self.link(rank);
+            link.due = None;
             let more = !link.queue.is_empty();
             link.sender.handle_timeout(now, more, |piece| piece.message.until.is_some_and(|until| until <= now));
-            self.busy.insert(rank);
         }
     }
 
+    /// Links that have something to send have no place in the list yet.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        self.links.values().filter_map(|link| link.sender.poll_timeout(!link.queue.is_empty())).min()
+        let busy = self.busy.iter().filter_map(|rank| self.links.get(rank)?.poll_timeout());
+        busy.chain(self.due.first().map(|(due, _)| *due)).min()
+    }
+
+    /// A link has nothing to send now.
+    fn rest(&mut self, rank: Rank) {
+        self.busy.remove(&rank);
+        let Some(link) = self.links.get_mut(&rank) else { return };
+        let due = link.poll_timeout();
+        let before = std::mem::replace(&mut link.due, due);
+        if before != due {
+            before.map(|before| self.due.remove(&(before, rank)));
+            self.due.extend(due.map(|due| (due, rank)));
+        }
     }
 
     /// True if nobody who is there needs anything that this rank holds.
@@ -147,10 +169,16 @@ impl Peers {
 
     /// Messages of these collectives are of no use any more.
     pub(super) fn forget_from(&mut self, op: u64) {
-        for link in self.links.values_mut() {
+        for (&rank, link) in &mut self.links {
+            self.busy.insert(rank);
             link.queue.retain(|(message, _)| message.op < op);
             link.sender.forget(|piece| piece.message.op >= op);
         }
+    }
+
+    /// A rank has all that this one brings to its part of a collective.
+    pub(super) fn forget_brought(&mut self, rank: Rank, op: u64) {
+        self.link(rank).sender.forget(|piece| piece.message.op == op && piece.message.is_brought());
     }
 
     /// The next thing to send, and to whom: links take turns.
@@ -168,13 +196,17 @@ impl Peers {
             self.turn = (rank, if is_over { 0 } else { sent } + 1);
             match self.links.get_mut(&rank).and_then(|link| link.poll(now)) {
                 Some(out) => return Some((rank, out)),
-                None => self.busy.remove(&rank),
-            };
+                None => self.rest(rank),
+            }
         }
     }
 }
 
 impl Link {
+    fn poll_timeout(&self) -> Option<Time> {
+        self.sender.poll_timeout(!self.queue.is_empty())
+    }
+
     fn poll(&mut self, now: Time) -> Option<Out> {
         let mut words = [0; MAX_ACK_WORDS];
         if let Some((ack, count)) = self.receiver.poll_ack(self.kept, &mut words) {
@@ -190,5 +222,65 @@ impl Link {
         let piece = self.next()?;
         let numbers = self.sender.send(now, piece.clone(), !self.queue.is_empty());
         Some(Out::Piece(numbers, piece, false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::config::{FabricPlan, JobConfig, WorkerPlace};
+    use crate::contract::ids::{JobId, JobKey};
+    use crate::contract::tensor::Spec;
+    use crate::contract::time::Span;
+    use crate::contract::values::Values;
+    use crate::parts::form::Form;
+    use crate::sparcml::PROTOCOL;
+    use crate::sparcml::codec::Codec;
+    use crate::sparcml::message::Envelope;
+    use crate::sparcml::part::{Data, Part};
+
+    const WORLD: u16 = 100;
+
+    fn peers() -> Peers {
+        let rank = Rank(0);
+        let job = JobConfig {
+            job: JobId(1),
+            key: JobKey(1),
+            protocol: PROTOCOL.code,
+            world: WORLD,
+            slots: 1,
+            elements_per_packet: 64,
+            trees: 1,
+            levels: false,
+            options: PROTOCOL.options.read(&BTreeMap::new()).unwrap(),
+        };
+        let (trees, fabric) = (WorkerPlace::of_rank(rank), FabricPlan::default());
+        Peers::new(&HostConfig { job, rank, trees, serves: None, timers: TimerConfig::default(), fabric })
+    }
+
+    fn message() -> Arc<Message> {
+        let codec = Codec::new(Values::Elements, 256, &Spec::NOTHING, false).unwrap();
+        let part = Arc::new(Part { range: 0..0, data: Data::Brought });
+        let envelope = Envelope { op: 0, until: None, spec: Spec::NOTHING, codec };
+        Arc::new(Message::new(envelope, 0, Form::Host, vec![(0, part)]))
+    }
+
+    #[test]
+    fn a_timeout_wakes_the_links_that_it_is_of_and_no_others() {
+        let mut peers = peers();
+        let ms = |ms| Time::ZERO + Span::from_millis(ms);
+        for rank in 1..WORLD {
+            peers.send(Rank(rank), message());
+            while peers.poll(ms(u64::from(rank))).is_some() {}
+        }
+        assert!(peers.busy.is_empty());
+        let first = peers.poll_timeout().unwrap();
+        assert_eq!(first, ms(1) + TimerConfig::default().initial_rto);
+        peers.handle_timeout(first);
+        assert_eq!(peers.busy, BTreeSet::from([Rank(1)]));
+        let Some((Rank(1), Out::Piece(numbers, _, true))) = peers.poll(first) else { panic!("it is sent again") };
+        assert_eq!(numbers.attempt, 2);
+        while peers.poll(first).is_some() {}
+        assert_eq!(peers.poll_timeout(), Some(ms(2) + TimerConfig::default().initial_rto));
     }
 }

@@ -1,5 +1,7 @@
 //! What the machine sends next: faults, notices, then what links have.
 
+use std::ops::Range;
+
 use super::super::wire::{self, Data, Notice};
 use super::SparcmlHost;
 use super::peers::Out;
@@ -25,7 +27,11 @@ impl SparcmlHost {
             }
             Out::Piece(numbers, piece, again) => {
                 self.stats.retransmissions += u64::from(again);
-                let (header, len, wire_len) = piece.message.write(piece.number, buf);
+                let running = piece.message.op.checked_sub(self.first_op).and_then(|at| self.ops.get(at as usize));
+                let brought = |block: Range<usize>, vector: &mut [u8]| {
+                    running.expect("what it brings is gone before the collective is over").read(block, vector);
+                };
+                let (header, len, wire_len) = piece.message.write(piece.number, &brought, buf);
                 Data { seq: numbers.seq, attempt: numbers.attempt, ack_now: numbers.ack_now, ..header }.emit(buf);
                 Common { kind: wire::DATA, ..self.config.job.common() }.emit(buf);
                 Some(Transmit { to: Addr::Worker(to), len, wire_len, ecn: Ecn::Capable })

@@ -100,7 +100,7 @@ fn every_kind() {
         made(&mut leaf, Kind::Shard),
     ));
     let mut odd = of_1[0].clone();
-    odd[21] = ReduceOp::Max as u8;
+    odd[21] = ReduceOp::Max.code();
     give(&mut leaf, 1, &odd);
     let mismatch = made(&mut leaf, Kind::Mismatch);
     packets.push(("MISMATCH: rank 0 brings the sum of 12 bf16, rank 1 the greatest", mismatch));

@@ -1,12 +1,20 @@
 //! A switch's processor with packets that are given to it at their times, one after the other.
 
-use crate::cores::handlers::Handling;
-use crate::cores::{Finished, Packet, Processor, Shape, Subset};
+use crate::cores::model::{Handling, Modelled};
+use crate::cores::{Finished, Shape, Subset};
 use crate::reproduce::ReproduceError;
 use crate::rng::{Purpose, Rng};
 
-/// More than any of these experiments fills: what they ask is how much is needed.
-const PACKET_MEMORY: u64 = 1 << 40;
+/// A packet: what it is summed with, whose it is, and its bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Packet {
+    /// The block.
+    pub block: u64,
+    /// The child.
+    pub child: u32,
+    /// Bytes in the packet memory.
+    pub bytes: u64,
+}
 
 /// A processor of so many cores in clusters, whose blocks have a subset of one core or of a cluster.
 pub fn shape(cores: u32, cluster: u32, subset: u32) -> Result<Shape, ReproduceError> {
@@ -19,7 +27,8 @@ pub fn shape(cores: u32, cluster: u32, subset: u32) -> Result<Shape, ReproduceEr
         all if all == cluster => Subset::Cluster,
         _ => return bad("a subset is one core, or a cluster"),
     };
-    Ok(Shape { clusters: cores / cluster, cores: cluster, subset, packet_memory: PACKET_MEMORY })
+    // Of memory there is more than any of these experiments fills: what they ask is how much is needed.
+    Ok(Shape::ideal(cores / cluster, cluster, subset))
 }
 
 /// Why a switch holds fewer packets than equation 1 has it.
@@ -36,7 +45,7 @@ pub fn equation_1([cores, subset, children]: [f64; 3], [apart, block_apart, serv
 /// A processor, and what it has done.
 pub struct Bench {
     /// The processor.
-    pub processor: Processor,
+    pub processor: Modelled,
     /// Handlers that have ended, in that order.
     pub finished: Vec<Finished>,
 }
@@ -44,18 +53,21 @@ pub struct Bench {
 impl Bench {
     /// A processor that records what its cores do.
     pub fn new(shape: Shape, handling: Handling) -> Bench {
-        Bench { processor: Processor::new(shape, handling).recording(), finished: Vec::new() }
+        Bench { processor: Modelled::new(shape, handling).recording(), finished: Vec::new() }
     }
 
     /// One that does not.
     pub fn plain(shape: Shape, handling: Handling) -> Bench {
-        Bench { processor: Processor::new(shape, handling), finished: Vec::new() }
+        Bench { processor: Modelled::new(shape, handling), finished: Vec::new() }
     }
 
     /// A packet comes in.
     pub fn arrive(&mut self, now: u64, packet: Packet) -> Result<(), ReproduceError> {
         self.finished.extend(self.processor.advance(now));
-        self.processor.arrive(now, packet).map_err(|_| ReproduceError::Bad("the packet memory is full".into()))
+        let Packet { block, child, bytes } = packet;
+        self.processor
+            .arrive(now, block, child, bytes)
+            .map_err(|_| ReproduceError::Bad("the packet memory is full".into()))
     }
 
     /// All packets come in, in the order of their times, and are served.

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::bench::{Bench, shape};
-use crate::cores::Packet;
-use crate::cores::handlers::{Costs, Design, Handling};
+use super::bench::{Bench, Packet, shape};
+use crate::cores::model::{Costs, Design, Handling};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// Hosts round one switch.
@@ -62,7 +61,7 @@ impl Experiment for Buffers {
         }
         let mut findings = Findings::default();
         for Way { name, subset } in &self.ways {
-            let costs = Costs { start: 0, copy: self.copy, combine: self.combine, send: 0 };
+            let costs = Costs { start: 0, copy: self.copy, combine: self.combine, merge: self.combine, send: 0 };
             let children = self.hosts.len() as u32;
             let handling = Handling { design: Design::Buffers(1), children, buffer_bytes: 1, costs };
             let shape = shape(self.cores, self.cores, *subset)?;
@@ -77,12 +76,13 @@ impl Experiment for Buffers {
             value("queue", peaks.iter().max().map_or(0.0, |&peak| peak as f64));
             value("least-queue", peaks.iter().min().map_or(0.0, |&peak| peak as f64));
             value("buffers", bench.processor.counters().working_bytes.peak() as f64);
-            let summed = bench.finished.iter().find(|one| one.sent && one.packet.block == 0).map(|one| one.ended);
+            let summed =
+                bench.finished.iter().find(|one| one.sent.is_some() && one.packet.block == 0).map(|one| one.ended);
             if let (Some(summed), Some(&(begun, due))) = (summed, sent.get(&self.buffers)) {
                 value("after", begun as f64 - summed as f64);
                 value("paused", (begun - due) as f64);
             }
-            value("sums", bench.finished.iter().filter(|one| one.sent).count() as f64);
+            value("sums", bench.finished.iter().filter(|one| one.sent.is_some()).count() as f64);
             let latency = summed.unwrap_or(0) - sent.get(&0).map_or(0, |sent| sent.0);
             findings.note(format!("{name}: block 0 takes {latency} cycles from its first packet to its sum."));
         }
@@ -102,7 +102,8 @@ impl Buffers {
             for (place, host) in self.hosts.iter().enumerate() {
                 let (block, due) = next[place];
                 let needs = block.checked_sub(self.buffers);
-                let summed = |block: u64| bench.finished.iter().any(|one| one.sent && one.packet.block == block);
+                let summed =
+                    |block: u64| bench.finished.iter().any(|one| one.sent.is_some() && one.packet.block == block);
                 if block < self.packets && due <= now && needs.is_none_or(summed) {
                     bench.arrive(now, Packet { block, child: host.host, bytes: 1 })?;
                     sent.entry(block).or_insert((now, due));

@@ -7,7 +7,6 @@ use serde::Deserialize;
 use super::bench::Bench;
 use super::service::{Case, Cases, block_apart, equation_1, equation_2};
 use super::timelines::DesignName;
-use crate::cores::Packet;
 use crate::reproduce::{Context, Experiment, Finding, Findings, ReproduceError};
 
 /// The buffers that each case holds.
@@ -94,9 +93,9 @@ impl WorkingMemory {
 fn lives(bench: &Bench) -> (BTreeMap<u64, u64>, BTreeMap<u64, u64>) {
     let (mut begun, mut sums) = (BTreeMap::<u64, u64>::new(), BTreeMap::new());
     for one in &bench.finished {
-        let Packet { block, .. } = one.packet;
+        let block = one.packet.block;
         begun.entry(block).and_modify(|at| *at = one.started.min(*at)).or_insert(one.started);
-        if one.sent {
+        if one.sent.is_some() {
             sums.insert(block, one.ended);
         }
     }

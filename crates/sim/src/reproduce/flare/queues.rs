@@ -3,9 +3,9 @@
 
 use serde::Deserialize;
 
-use super::bench::{Bench, FEWER_PACKETS, Stream, equation_1};
-use crate::cores::handlers::{Costs, Design, Handling};
-use crate::cores::{Packet, Shape};
+use super::bench::{Bench, FEWER_PACKETS, Packet, Stream, equation_1};
+use crate::cores::Shape;
+use crate::cores::model::{Costs, Design, Handling};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// What is run.

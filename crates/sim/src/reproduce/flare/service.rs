@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::bench::{self, Bench, Stream, shape};
 use super::timelines::DesignName;
-use crate::cores::handlers::{Costs, Design, Handling};
+use crate::cores::model::{Costs, Design, Handling};
 use crate::reproduce::{Context, Experiment, Finding, Findings, ReproduceError};
 
 /// What is run of some cases.
@@ -84,7 +84,7 @@ impl Case {
         let design = Design::from(self.design);
         // A copy into a tree's buffer is negligible, says §6.3; the first packet of a single buffer takes L like the others.
         let copy = if design == Design::Tree { 0 } else { combine };
-        let costs = Costs { start: 0, copy, combine, send: 0 };
+        let costs = Costs { start: 0, copy, combine, merge: combine, send: 0 };
         let handling = Handling { design, children: self.children as u32, buffer_bytes: 1, costs };
         let mut bench = Bench::plain(shape(self.cores, cluster, self.subset)?, handling);
         bench.run(&stream.arrivals(seed))?;

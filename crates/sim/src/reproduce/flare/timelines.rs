@@ -2,9 +2,10 @@
 
 use serde::Deserialize;
 
-use super::bench::{Bench, shape};
-use crate::cores::handlers::{Costs, Design, Handling, Work};
-use crate::cores::{Packet, Stretch};
+use super::bench::{Bench, Packet, shape};
+use crate::cores::Stretch;
+use crate::cores::model::{Costs, Design, Handling};
+use crate::cores::steps::Kind;
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
 /// One block on one cluster.
@@ -44,14 +45,16 @@ impl From<DesignName> for Design {
 
 /// What a stretch is, in words.
 fn words(stretch: &Stretch) -> String {
-    let Stretch { work, buffer, from, to, .. } = stretch;
-    let what = match work {
+    let Stretch { kind, buffer, from, to, .. } = stretch;
+    let what = match kind {
         None => format!("waits for B{buffer}"),
-        Some(Work::Start) => "starts".into(),
-        Some(Work::Copy) => format!("copies into B{buffer}"),
-        Some(Work::Combine) => format!("combines with B{buffer}"),
-        Some(Work::Merge) => format!("merges (B{buffer})"),
-        Some(Work::Send) => "sends the sum".into(),
+        Some(Kind::Start) => "starts".into(),
+        Some(Kind::Copy) => format!("copies into B{buffer}"),
+        Some(Kind::Combine) => format!("combines with B{buffer}"),
+        Some(Kind::Merge) => format!("merges (B{buffer})"),
+        Some(Kind::Send) => "sends the sum".into(),
+        // Only handlers of sparse blocks do anything else.
+        Some(other) => other.name().into(),
     };
     format!("{what} {from}-{to}")
 }
@@ -65,7 +68,7 @@ impl Experiment for Timeline {
         if children == 0 || !in_order || (0..children).any(|own| self.arrivals.iter().all(|(_, child)| *child != own)) {
             return Err(ReproduceError::Bad("arrivals have each child once, in the order of their times".into()));
         }
-        let costs = Costs { start: 0, copy: self.copy, combine: self.combine, send: self.send };
+        let costs = Costs { start: 0, copy: self.copy, combine: self.combine, merge: self.combine, send: self.send };
         let handling = Handling { design: self.design.into(), children, buffer_bytes: 1, costs };
         let mut bench = Bench::new(shape(children, children, children)?, handling);
         let packet = |&(at, child): &(u64, u32)| (at, Packet { block: 0, child, bytes: 1 });
@@ -77,11 +80,11 @@ impl Experiment for Timeline {
             let own: Vec<_> = stretches.iter().filter(|stretch| stretch.packet.child == child).collect();
             describe(child, &own, &mut findings);
             findings.value(format!("ends-{child}"), finished.ended as f64);
-            findings.value(format!("sends-{child}"), f64::from(u8::from(finished.sent)));
+            findings.value(format!("sends-{child}"), f64::from(u8::from(finished.sent.is_some())));
             let story: Vec<String> = own.iter().map(|stretch| words(stretch)).collect();
             findings.note(format!("C{child}: {}.", story.join(", ")));
         }
-        let merges = stretches.iter().filter(|stretch| stretch.work == Some(Work::Merge)).count();
+        let merges = stretches.iter().filter(|stretch| stretch.kind == Some(Kind::Merge)).count();
         findings.value("waits", bench.processor.counters().lock_waiting as f64);
         findings.value("merges", merges as f64);
         findings.value("end", bench.end() as f64);
@@ -91,13 +94,13 @@ impl Experiment for Timeline {
 
 /// What the handler of a child's packet did.
 fn describe(child: u32, own: &[&Stretch], findings: &mut Findings) {
-    let waits: u64 = own.iter().filter(|stretch| stretch.work.is_none()).map(|stretch| stretch.to - stretch.from).sum();
+    let waits: u64 = own.iter().filter(|stretch| stretch.kind.is_none()).map(|stretch| stretch.to - stretch.from).sum();
     findings.value(format!("waits-{child}"), waits as f64);
-    let combines = own.iter().find(|stretch| matches!(stretch.work, Some(Work::Copy | Work::Combine)));
+    let combines = own.iter().find(|stretch| matches!(stretch.kind, Some(Kind::Copy | Kind::Combine)));
     if let Some(combines) = combines {
         findings.value(format!("buffer-{child}"), f64::from(combines.buffer));
     }
-    let merged: Vec<_> = own.iter().filter(|stretch| stretch.work == Some(Work::Merge)).collect();
+    let merged: Vec<_> = own.iter().filter(|stretch| stretch.kind == Some(Kind::Merge)).collect();
     findings.value(format!("merges-{child}"), merged.len() as f64);
     for (number, stretch) in merged.iter().enumerate() {
         findings.value(format!("merged-{child}-{number}"), f64::from(stretch.buffer));

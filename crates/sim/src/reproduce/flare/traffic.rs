@@ -28,6 +28,9 @@ pub struct Line {
     pub name: String,
     /// Keys of the job.
     pub job: Table,
+    /// Keys of the file, where they differ.
+    #[serde(default)]
+    pub with: Table,
 }
 
 /// One line's figure over another's.
@@ -123,6 +126,7 @@ impl Traffic {
     fn measure(&self, context: &Context<'_>, line: &Line, seed: u64) -> Result<Measured, ReproduceError> {
         let what = format!("{}, seed {seed}", line.name);
         let mut table = self.setup.clone();
+        overlay(&mut table, line.with.clone());
         table.insert("seed".into(), Value::Integer(seed as i64));
         let Some(Value::Array(jobs)) = table.get_mut("job") else {
             return Err(ReproduceError::Bad(format!("{what}: the setup has no job")));

@@ -1,10 +1,11 @@
 //! One run of an experiment: from a line, a point and a seed to what it found.
 
+use serde::{Deserialize, Serialize};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
 use super::{Goodput, Line, Point};
-use crate::config::{Bytes, Config, Duration, Hosts, JobSection, Network, Share, TrafficSection};
+use crate::config::{Bytes, Config, Duration, Hosts, JobSection, Network, Share, Switches, TrafficSection};
 use crate::report::Report;
 use crate::reproduce::finding::mean;
 use crate::reproduce::{Context, ReproduceError};
@@ -21,7 +22,7 @@ pub(super) struct Run<'a> {
 }
 
 /// What a run found.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Measured {
     /// Mean over jobs, Gbit/s.
     pub goodput: f64,
@@ -118,10 +119,11 @@ impl Goodput {
             end: self.end,
             network,
             jobs: vec![section; usize::from(run.point.jobs)],
+            trainings: Vec::new(),
             traffic: if run.congested { vec![self.background()] } else { Vec::new() },
             faults: Vec::new(),
             transport: Default::default(),
-            switches,
+            switches: Switches { options: switches, cores: None },
             report: Default::default(),
         })
     }
@@ -136,6 +138,8 @@ impl Goodput {
             root: None,
             tensor: self.tensor_of(run.point),
             density: None,
+            operator: None,
+            data: Default::default(),
             dtype: tributary_numeric::DType::I32,
             op: tributary_numeric::ReduceOp::Sum,
             iterations: 1,
@@ -166,6 +170,8 @@ impl Goodput {
             transport: None,
             message: Some(self.message),
             sizes: None,
+            scale: 1,
+            between: None,
             packet: Bytes(4 * u64::from(self.elements_per_packet) + self.framing.map_or(OWN_FRAMING, |bytes| bytes.0)),
             load: Share(1.0),
             exchange: self.exchange,

@@ -2,7 +2,6 @@
 
 mod compare;
 mod measure;
-mod memory;
 mod samples;
 
 use std::collections::BTreeMap;
@@ -15,8 +14,6 @@ use self::samples::Samples;
 use super::finding::{Figure, Finding, Series, mean};
 use super::{Context, Experiment, Findings, ReproduceError};
 use crate::config::{Bytes, Config, Duration, Network, NoiseSection, Timeouts};
-
-pub use self::memory::Memory;
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -195,15 +192,11 @@ impl Goodput {
         let described = runs.iter().map(|run| self.config(run)).collect::<Result<Vec<Config>, _>>()?;
         let text = |config| toml::to_string(config).map_err(|error| ReproduceError::Bad(error.to_string()));
         let files = described.iter().map(text).collect::<Result<Vec<String>, _>>()?;
-        let unknown = |index: &usize| context.memory.get(&files[*index]).is_none();
-        let fresh: Vec<usize> = (0..runs.len()).filter(unknown).collect();
-        (fresh.len()..runs.len()).for_each(|_| (context.watch.done)());
-        let made =
-            context.watch.all_announced(&fresh, |&index| self.measure(context, &runs[index], &described[index]))?;
-        for (index, measured) in fresh.into_iter().zip(made) {
-            context.memory.keep(files[index].clone(), measured);
-        }
-        Ok(files.iter().filter_map(|file| context.memory.get(file)).collect())
+        let indices: Vec<usize> = (0..runs.len()).collect();
+        context.watch.all_announced(&indices, |&index| {
+            let question = format!("goodput\n{}", files[index]);
+            context.memory.once(&question, || self.measure(context, &runs[index], &described[index]))
+        })
     }
 
     fn figure(&self, title: &str, series: Vec<Series>) -> Figure {

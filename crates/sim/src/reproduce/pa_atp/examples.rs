@@ -1,8 +1,8 @@
 //! Figures 2 to 5, and the bytes of an acknowledgement: the paper's examples on the machines.
 
 use serde::Deserialize;
+use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::Rank;
-use tributary_proto::contract::options::Options;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::pa_atp::windows::{Choices, Progress, Windows};
 use tributary_proto::parts::best_effort::Rules;
@@ -210,8 +210,8 @@ impl windows::Windows for Fixed {
     fn on_silence(&mut self) {}
 }
 
-fn fixed(options: &Options, _: u16) -> Box<dyn windows::Windows> {
-    Box::new(Fixed { window: options.count("initial_window"), ahead: options.count("initial_ahead") })
+fn fixed(job: &JobConfig) -> Box<dyn windows::Windows> {
+    Box::new(Fixed { window: job.options.count("initial_window"), ahead: job.options.count("initial_ahead") })
 }
 
 impl Experiment for Edges {

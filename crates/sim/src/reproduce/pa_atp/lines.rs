@@ -161,7 +161,10 @@ impl Lines {
     fn measure(&self, context: &Context<'_>, run: &Run<'_>) -> Result<BTreeMap<String, f64>, ReproduceError> {
         let what = format!("{} at {} {}, seed {}", run.line.name, self.axis, run.point.label(), run.seed);
         let config = self.config(run)?;
-        context.watch.simulate(&config, &what).map(|report| figures(&report))
+        let file = toml::to_string(&config).map_err(|error| ReproduceError::Bad(error.to_string()))?;
+        context
+            .memory
+            .once(&format!("lines\n{file}"), || context.watch.simulate(&config, &what).map(|report| figures(&report)))
     }
 
     /// The run as a file for `tributary sim run` would describe it.

@@ -2,6 +2,7 @@
 
 mod hardware;
 mod machines;
+mod mix;
 mod shares;
 mod speedup;
 mod trees;
@@ -12,11 +13,15 @@ use super::paper::{Paper, embedded, read};
 pub static PAPER: Paper = Paper {
     bases: embedded! {
         "panama-hardware-base"
+        "panama-fig8-base"
     },
     files: embedded! {
         "panama-fig1"
         "panama-s41"
         "panama-fig6a"
+        "panama-fig8a"
+        "panama-fig8b"
+        "panama-fig8c"
         "panama-fig9"
         "panama-fig10"
         "panama-table2"
@@ -28,6 +33,7 @@ pub static PAPER: Paper = Paper {
         ("accelerator", read::<machines::Accelerator>),
         ("shares", read::<shares::Shares>),
         ("trees", read::<trees::Trees>),
+        ("mix", read::<mix::Mix>),
         ("hardware", read::<hardware::Hardware>),
     ],
 };

@@ -197,6 +197,7 @@ impl RackJob {
         let fixed = |rto| TimerConfig { initial_rto: rto, min_rto: rto, max_rto: rto };
         Ok(JobPlan {
             density_ppm: None,
+            own: None,
             name: self.name(),
             protocol: self.protocol,
             members: (0..self.workers).map(NodeId).collect(),

@@ -1,19 +1,49 @@
-//! Options, drawn from what protocols declare: nothing here knows what an option means.
+//! Options, drawn from what protocols declare (nothing here knows what an option means), and where trees end.
 
 use std::collections::BTreeMap;
 
 use tributary_control::option_text::{OptionTable, OptionText, texts};
+use tributary_numeric::{DType, ReduceOp};
+use tributary_operators::element::Element;
+use tributary_operators::shipped;
+use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::{Defaults, Kind, OptionSet, Options};
-use tributary_proto::contract::protocol::JobShape;
+use tributary_proto::contract::protocol::{JobShape, Protocol};
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
 use super::Draw;
-use crate::config::{Bytes, CollectiveKind, JobSection, Share};
+use crate::config::{Bytes, CollectiveKind, JobSection, OperatorSource, RootChoice, Share};
+use crate::driver::Data;
+
+/// An operator that gives other bits where any two elements stand in another order or meet along another tree: what a fingerprint is
+/// to contributions, it is to their order.
+pub const ORDERED: &str = "(a ^ a >> 29) * 1103515245 + (b ^ b >> 31) * 12345";
 
 impl Draw {
+    /// Options, an element type and an operator that the protocol can.
+    pub(super) fn arithmetic(&mut self, protocol: &Protocol) -> (OptionTable, DType, ReduceOp) {
+        let mut options = OptionTable::new();
+        if protocol.options.specs.contains(&Numbers::OPTION) && self.0.chance(0.5) {
+            options.insert(Numbers::OPTION.name.to_owned(), OptionText("fixed".to_owned()));
+        }
+        let chosen = protocol.options.read(&texts(&options)).expect("the option is one of the protocol's");
+        let all = DType::ALL.into_iter().flat_map(|dtype| ReduceOp::ALL.map(|op| (dtype, op)));
+        let can = |&(dtype, op): &(DType, ReduceOp)| (protocol.can)(&Spec::allreduce(1, dtype, op), &chosen).is_ok();
+        let possible: Vec<(DType, ReduceOp)> = all.filter(can).collect();
+        let (dtype, op) = self.of(&possible);
+        (options, dtype, op)
+    }
+
+    /// Roots as a fabric's seat chooses them, for half of the jobs whose trees are planned.
+    pub(super) fn plan(&mut self, job: &mut JobSection) {
+        if self.0.chance(0.5) && job.protocol.switch.is_some() {
+            job.root_choice = RootChoice::LeastLoaded;
+        }
+    }
+
     /// Memory that jobs share: from the least that there may be to plenty, held for less or for longer than it is needed.
     pub(super) fn switches(&mut self) -> BTreeMap<String, OptionTable> {
         let shared = protocols::ALL.iter().filter_map(|protocol| protocol.shared.as_ref());
@@ -23,8 +53,15 @@ impl Draw {
     /// What the members of a job choose besides its arithmetic, as far as the protocol can then do what the job is for.
     pub(super) fn choose(&mut self, job: &mut JobSection) {
         let mut drawn = self.options(&job.protocol.options);
-        drawn.remove(Numbers::OPTION.name);
-        let spec = Spec::allreduce(1, job.dtype, job.op);
+        // What says that floats are floats may be said, where the arithmetic has not been drawn as another.
+        drawn.retain(|name, text| {
+            name != Numbers::OPTION.name || text.0 == Numbers::OPTION.default && !job.options.contains_key(name)
+        });
+        let spec = match job.collective {
+            CollectiveKind::Allreduce | CollectiveKind::Barrier => Spec::allreduce(1, job.dtype, job.op),
+            CollectiveKind::Reduce => Spec::reduce(1, job.dtype, job.op, Rank(0)),
+            CollectiveKind::Broadcast => Spec::broadcast(1, Rank(0)),
+        };
         let together = |drawn: &OptionTable| {
             let mut options = drawn.clone();
             options.append(&mut job.options.clone());
@@ -37,6 +74,34 @@ impl Draw {
         if let Some(drawn) = most_that(drawn, fits) {
             job.options = together(&drawn);
         }
+    }
+
+    /// Results that may lack ranks, for half of the jobs that can have them: averages of floats, and a word of an option that says so.
+    pub(super) fn leave_out(&mut self, job: &mut JobSection) {
+        let set = &job.protocol.options;
+        let is_allreduce = matches!(job.collective, CollectiveKind::Allreduce);
+        if set.quorum.is_none() || !is_allreduce || !self.0.chance(0.5) {
+            return;
+        }
+        let dtype = self.of(&[DType::F32, DType::F16, DType::F64]);
+        let with = |name: &str, word: &str| {
+            let mut options = job.options.clone();
+            options.insert(name.to_owned(), OptionText(word.to_owned()));
+            options
+        };
+        let lacks = |options: &OptionTable| {
+            let read = set.read(&texts(options));
+            read.is_ok_and(|read| set.quorum(&read, 100).is_some_and(|least| least < 100))
+        };
+        let words = set.specs.iter().filter_map(|spec| match spec.kind {
+            Kind::Choice(words) => Some(words.iter().map(|word| with(spec.name, word))),
+            _ => None,
+        });
+        let possible: Vec<OptionTable> = words.flatten().filter(lacks).collect();
+        let chosen = self.0.below(possible.len() as u32) as usize;
+        let elements = job.tensor.0 / job.dtype.size() as u64;
+        (job.options, job.tensor) = (possible[chosen].clone(), Bytes(elements * dtype.size() as u64));
+        (job.dtype, job.op) = (dtype, ReduceOp::Avg);
     }
 
     /// Sparse tensors for some of the jobs that can sum them, whatever they were for, with options of their own.
@@ -61,10 +126,53 @@ impl Draw {
         }
     }
 
+    /// Operators of their own for some of the jobs that can have them, and real elements for most of those.
+    pub(super) fn bring(&mut self, job: &mut JobSection) {
+        let set = &job.protocol.options;
+        let (Some(of_operators), CollectiveKind::Allreduce, None) = (set.own, job.collective, job.density) else {
+            return;
+        };
+        if !self.0.chance(0.3) {
+            return;
+        }
+        let (operator, element, dtype) = match self.0.below(shipped::ALL.len() as u32 + 2) as usize {
+            place if place < shipped::ALL.len() => (shipped::ALL[place].name, shipped::ALL[place].element, DType::F32),
+            _ => (ORDERED, "i64", DType::I64),
+        };
+        let size = Element::parse(element).map_or(1, |element| element.size() as u64);
+        // Whatever order the operator needs, the rest goes with it.
+        let decided: Vec<&str> = of_operators(&[]).into_iter().map(|(name, _)| name).collect();
+        job.options.retain(|name, _| !decided.contains(&name.as_str()));
+        let orders = set.specs.iter().filter(|spec| decided.contains(&spec.name));
+        let orders: Vec<(&str, &str)> = orders
+            .filter_map(|spec| if let Kind::Choice(words) = spec.kind { Some((spec.name, words)) } else { None })
+            .flat_map(|(name, words)| words.iter().map(move |&word| (name, word)))
+            .collect();
+        let fits = |drawn: &OptionTable| {
+            orders.iter().all(|&(name, word)| {
+                let mut given = texts(drawn);
+                given.insert(name.to_owned(), word.to_owned());
+                set.read_with(&given, Defaults::Simulated).is_ok()
+            })
+        };
+        job.options = most_that(job.options.clone(), fits).unwrap_or_default();
+        (job.operator, job.data) = (Some(OperatorSource::Text(operator.to_owned())), Data::Real);
+        if self.0.chance(0.2) {
+            job.data = Data::Fingerprints;
+        }
+        (job.dtype, job.op) = (dtype, JobSection::OP);
+        job.elements_per_packet = job.elements_per_packet.clamp(16, 256);
+        // Accumulators of real elements are as long as they are.
+        let trees = job.trees.unwrap_or(1);
+        job.slots = Some(job.slots.unwrap_or(16 * trees).min(32 * trees));
+        job.tensor = Bytes(self.between(0, 5_000) * size);
+    }
+
     /// Some options of a set, each within its bounds, that go together.
     fn options(&mut self, set: &OptionSet) -> OptionTable {
         let mut table = OptionTable::new();
-        for spec in set.specs {
+        // Modules are drawn apart.
+        for spec in set.specs.iter().filter(|spec| spec.kind != Kind::Operators) {
             let text = self.value(spec.kind);
             if self.0.chance(0.3) {
                 continue;
@@ -87,6 +195,7 @@ impl Draw {
             }
             Kind::Choice(words) => self.of(words).to_owned(),
             Kind::Flag => self.0.chance(0.5).to_string(),
+            Kind::Operators => String::new(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
+//! Collectives that cannot succeed: disagreements, deadlines, and the ranks or switches that are to blame.
 
 use super::SparseHost;
 use crate::contract::drop_reason::DropReason;

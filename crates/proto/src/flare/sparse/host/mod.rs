@@ -1,7 +1,7 @@
 //! A worker of sparse allreduces: blocks of the stream by slots, as in the dense ones, each as a stream of shards both ways.
 //!
-//! A slot's next phase begins when all of its sum has come. Timers are the host's alone: what is late is sent or asked for
-//! again, by the slot that has waited longest first.
+//! A slot's next phase begins when all of its sum has come. Only hosts have timers: a host sends late shards again, or
+//! asks for late sums, for the slot that has waited longest first.
 
 mod failure;
 mod slot;
@@ -136,10 +136,10 @@ impl SparseHost {
         let payload_bytes = self.config.job.payload_bytes();
         let layout = Layout::new(self.values, payload_bytes, &self.choices, &op.spec).expect("it was submitted");
         let form = if header.is_finished { Form::Host } else { Form::Partial };
-        let pairs = layout.parse(body, wire_len, form)?;
         let range = op.range(slot.block);
         let block = range.start as u32..range.end as u32;
-        let taken = slot.sum.take(header, body, &pairs, block.end - block.start);
+        layout.parse(body, wire_len, form, block.end - block.start)?;
+        let taken = slot.sum.take(header, body);
         if header.asks && matches!(taken, Ok(()) | Err(DropReason::Duplicate)) {
             slot.owe_have();
             self.queue.push(idx);
@@ -231,9 +231,7 @@ impl SparseHost {
         let len = HEADER_LEN + layout.buffer_len(pairs, Form::Host);
         let body = &mut buf[HEADER_LEN..len];
         let start = op.range(slot.block).start as u32;
-        for (at, place) in places.clone().enumerate() {
-            layout.put_offset(body, at, tensor.index(place) - start);
-        }
+        layout.put_offsets(body, &tensor.indices()[places.clone()], start);
         tensor.read_values(places, layout.values(body, pairs, Form::Host));
         (len, HEADER_LEN + layout.wire_len(pairs, Form::Host))
     }

@@ -1,4 +1,5 @@
-//! One slot of a host: the shards of its block that have gone, the sum's that have come, and what is to be said of them.
+//! One slot of a host: the shards of its block that it has sent, those of the sum that have come, and what it has to
+//! say of them.
 
 use std::ops::Range;
 

@@ -1,14 +1,14 @@
 //! The sum of one block as it comes to a host, shard by shard.
 //!
-//! Where the root could not combine all that has the same index, hosts do, in the order of the shards' numbers: so all of them have the
-//! same bits.
+//! If the root could not combine all values of an index, hosts combine them, in the order of the shards' numbers: so
+//! all hosts have the same bits.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::sparse::SparseTensor;
-use crate::flare::sparse::layout::{Layout, Pairs};
+use crate::flare::sparse::layout::{Layout, ascend};
 use crate::flare::sparse::shards::Received;
 use crate::flare::sparse::wire::Header;
 use crate::parts::form::Form;
@@ -24,11 +24,11 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Takes in a shard's body, whose pairs' offsets must all be below `len`.
-    pub fn take(&mut self, header: &Header, body: &[u8], pairs: &Pairs<'_>, len: u32) -> Result<(), DropReason> {
+    /// Takes in a shard's body, which was parsed.
+    pub fn take(&mut self, header: &Header, body: &[u8]) -> Result<(), DropReason> {
         self.received.check(header.shard, header.count)?;
         let is_first = self.shards.is_empty();
-        if !is_first && header.is_finished != self.is_finished || pairs.offsets().any(|offset| offset >= len) {
+        if !is_first && header.is_finished != self.is_finished {
             return Err(DropReason::BadField);
         }
         self.is_finished = header.is_finished;
@@ -44,9 +44,9 @@ impl Sum {
         let shards = || sum.shards.values().map(|body| layout.pairs(body, form));
         if sum.is_finished {
             // What a root's array gives is in order, shard after shard: nothing is to be sorted nor combined.
-            let indices: Vec<u32> =
-                shards().flat_map(|pairs| pairs.offsets()).map(|offset| block.start + offset).collect();
-            if indices.is_sorted_by(|a, b| a < b) {
+            let mut indices = Vec::with_capacity(shards().map(|pairs| pairs.len()).sum());
+            shards().for_each(|pairs| pairs.append_offsets(block.start, &mut indices));
+            if ascend(&indices) {
                 let values: Vec<&[u8]> = shards().map(|pairs| pairs.values()).collect();
                 return tensor.write_block(block, &indices, &values.concat());
             }

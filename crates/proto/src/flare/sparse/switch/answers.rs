@@ -1,4 +1,5 @@
-//! What a switch sends of its blocks: shards as they become ready, shards once more, and which have come.
+//! Packets that a switch sends about its blocks: shards as they become ready, shards once more, and which shards have
+//! come.
 
 use super::version::{Again, Resume, State};
 use super::{SparseSwitch, Version};
@@ -112,9 +113,13 @@ impl SparseSwitch {
         Header { shard, count: contents.count, asks, is_finished, ..blank }.emit(buf);
         let pairs = contents.pairs();
         let len = HEADER_LEN + layout.buffer_len(pairs, form);
-        version.block.write(&layout, &contents, form, &mut buf[HEADER_LEN..len]);
+        version.block.write(&layout, &contents, form, &mut self.scratch, &mut buf[HEADER_LEN..len]);
         let wire_len = HEADER_LEN + layout.wire_len(pairs, form);
         self.counters.elements_out += pairs as u64;
+        if again.is_some() {
+            self.counters.work.emitted += 1;
+            self.counters.work.unfilled += if pairs < layout.capacity(form) { pairs as u64 } else { 0 };
+        }
         self.counters.shards_spilled += u64::from(again.is_none() && !version.is_over());
         Emission { len, wire_len, ecn: Ecn::NotCapable, verdict, ingress: None }
     }

@@ -21,7 +21,7 @@ impl SparseSwitch {
     ) -> Result<Verdict, DropReason> {
         let layout = self.layout(&header.spec)?;
         let form = if self.inquiry.is_switch(Neighbour::Child(header.wid)) { Form::Partial } else { Form::Host };
-        let pairs = layout.parse(body, wire_len, form)?;
+        let pairs = layout.parse(body, wire_len, form, layout.span)?;
         let child = header.wid.index();
         let before_is_over = self.before_is_over(at, header.phase);
         let version = &mut self.versions[at];
@@ -68,7 +68,9 @@ impl SparseSwitch {
         let is_root = self.is_root();
         let version = &mut self.versions[at];
         let layout = version.layout.expect("the version has begun");
-        let spilled = pairs.iter().filter(|&(offset, value)| !version.block.add(&layout, offset, value, form)).count();
+        let (before, ready) = (version.block.occupied(), version.available(is_root));
+        let spilled = version.block.add(&layout, pairs, form, &mut self.scratch);
+        let inserted = u64::from(version.block.occupied() - before);
         let child = &mut version.children[header.wid.index()];
         child.received.take(header.shard, header.count);
         let counters = &mut self.counters;
@@ -76,6 +78,9 @@ impl SparseSwitch {
         counters.empty_shards += u64::from(pairs.is_empty());
         counters.elements_in += pairs.len() as u64;
         counters.elements_spilled += spilled as u64;
+        counters.work.inserted += inserted;
+        counters.work.spilled += spilled as u64;
+        counters.work.hit += pairs.len() as u64 - spilled as u64 - inserted;
         if child.received.is_complete() {
             version.complete += 1;
         } else if header.asks {
@@ -84,11 +89,20 @@ impl SparseSwitch {
         if usize::from(version.complete) == version.children.len() {
             version.state = State::Closed;
             counters.blocks_completed += 1;
-            counters.elements_kept += u64::from(version.block.occupied());
-            if version.form(is_root).1 {
+            let (kept, places) = (version.block.occupied(), version.block.places(&layout));
+            counters.elements_kept += u64::from(kept);
+            counters.work.completed += 1;
+            counters.work.closed += version.children.len() as u64;
+            counters.work.scanned_full += u64::from(kept);
+            counters.work.scanned_empty += u64::from(places - kept);
+            let (form, is_finished) = version.form(is_root);
+            counters.work.unfilled += u64::from(version.block.unfilled(&layout, form));
+            if is_finished {
                 version.block.finish(&layout, self.world);
             }
         }
+        // Who fills a packet has made it, whenever there is room for it to go.
+        counters.work.emitted += u64::from(version.available(is_root) - ready);
         self.queue(at);
     }
 

@@ -1,9 +1,10 @@
 //! The switch's side of sparse allreduces: one job in one shard of one switch, alone or in levels.
 //!
-//! What a child's shard does is in `contribution.rs`, and what the switch sends in `answers.rs`. It sets no
-//! timer: who waits for a sum asks again, and each switch passes on what it cannot answer.
+//! `contribution.rs` takes in a child's shard, and `answers.rs` sends. The switch sets no
+//! timer: a host that waits for a sum asks again, and each switch passes on questions that it cannot answer.
 
 mod answers;
+mod claims;
 mod contribution;
 mod trouble;
 mod version;
@@ -13,8 +14,8 @@ use std::ops::Range;
 
 use self::trouble::Notices;
 use self::version::{Again, OfChild, State, Version};
-use super::block::{Block, Sizes};
-use super::layout::{Choices, Layout};
+use super::block::{Block, Scratch, Sizes};
+use super::layout::{Choices, Layout, Storage};
 use super::wire::{HEADER_LEN, Header, Kind, bits};
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
@@ -27,6 +28,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
+use crate::contract::work::{Brought, Claim, Work};
 use crate::parts::inquiry::{Inquiry, Neighbour};
 use crate::parts::layout;
 use crate::parts::memory::heap_bytes;
@@ -35,14 +37,16 @@ use crate::parts::slots::switch::Relation;
 /// Bytes that a job of this shape takes in one shard.
 pub fn memory(shape: &JobShape<'_>, choices: &Choices) -> u64 {
     let children = usize::from(shape.children) * size_of::<OfChild>();
-    let version = size_of::<Version>() + size_of::<usize>() + Sizes::most(shape, choices) + children;
-    (2 * usize::from(shape.slots) * version) as u64
+    let (block, shared) = Sizes::most(shape, choices);
+    let version = size_of::<Version>() + size_of::<usize>() + block + children;
+    (2 * usize::from(shape.slots) * version + shared) as u64
 }
 
 /// One job's slots in one shard of one switch.
 pub struct SparseSwitch {
     values: Values,
     choices: Choices,
+    storage: Storage,
     payload_bytes: usize,
     world: u16,
     members: Vec<PortId>,
@@ -57,6 +61,7 @@ pub struct SparseSwitch {
     inquiry: Inquiry,
     /// The layout of the last collective.
     known: Option<(Spec, Layout)>,
+    scratch: Scratch,
     counters: Counters,
 }
 
@@ -72,6 +77,7 @@ struct Counters {
     shards_spilled: u64,
     shards_sent_again: u64,
     shards_refused: u64,
+    work: Work,
 }
 
 impl Counters {
@@ -100,6 +106,7 @@ impl SparseSwitch {
         SparseSwitch {
             values,
             choices,
+            storage,
             payload_bytes: job.payload_bytes(),
             world: job.world,
             members: config.members.clone(),
@@ -114,6 +121,7 @@ impl SparseSwitch {
             notices: Notices::new(config),
             inquiry: Inquiry::new(config),
             known: None,
+            scratch: Scratch::new(&sizes),
             counters: Counters::default(),
         }
     }
@@ -276,6 +284,7 @@ impl Switch for SparseSwitch {
             + heap_bytes(&self.versions)
             + heap_bytes(&self.members)
             + self.ready.capacity() * size_of::<usize>()
+            + self.scratch.memory_bytes()
             + self.notices.memory_bytes()
             + self.inquiry.memory_bytes()
     }
@@ -298,5 +307,17 @@ impl Switch for SparseSwitch {
 
     fn questions(&self) -> u64 {
         1 << Kind::Query as u8
+    }
+
+    fn claim(&mut self, _ingress: PortId, packet: &[u8]) -> Claim {
+        self.claim_of(packet)
+    }
+
+    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
+        self.brought_by(ingress, packet, wire_len)
+    }
+
+    fn take_work(&mut self) -> Option<Work> {
+        Some(std::mem::take(&mut self.counters.work))
     }
 }

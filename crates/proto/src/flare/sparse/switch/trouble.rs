@@ -1,4 +1,4 @@
-//! What a switch does where a block cannot end: ranks disagree, or somebody asks who is missing.
+//! A block that cannot end: ranks disagree, or somebody asks who is missing.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! How blocks end: with a result, or with the word to send them again; and the blocks that this host serves.
+//! How blocks end: with a result, or with the order to send them again; and the blocks that this host serves.
 
 use tributary_numeric::BlockExponent;
 
@@ -56,7 +56,7 @@ impl BestEffortHost {
         let len = op.encoding.buffer_len(op.range(block).len());
         let [mut own, mut result] = std::mem::take(&mut self.vectors);
         self.read_own(op, block, &magnitude, &mut own[..len]);
-        self.server.finish(block, &form, &own[..len], &mut result[..len], &self.places);
+        self.server.finish(block, &form, Some(&own[..len]), &mut result[..len], &self.places);
         self.conclude(now, block, &header, &result[..len], false);
         self.vectors = [own, result];
     }

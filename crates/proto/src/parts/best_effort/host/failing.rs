@@ -1,11 +1,11 @@
-//! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
+//! Collectives that cannot succeed: disagreements, deadlines, and the ranks or switches that are to blame.
 
 use tributary_numeric::BlockExponent;
 
 use super::BestEffortHost;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
-use crate::contract::ids::Rank;
+use crate::contract::ids::{Rank, ServerId};
 use crate::contract::tensor::Spec;
 use crate::parts::best_effort::wire::{Flags, Header};
 use crate::parts::mismatch::Mismatch;
@@ -58,12 +58,14 @@ impl BestEffortHost {
         if self.serves(number) {
             return missing(self.server.missing(number));
         }
+        let server = self.places.server_of_block(number);
+        let silent = match self.places.are_apart() {
+            true => CollectiveError::ServerSilent { server: ServerId(server.0 - self.world()), block, op },
+            false => CollectiveError::PeerSilent { worker: server, op },
+        };
         match &self.heard {
-            Some((about, report)) if *about == number => {
-                let blamed = report.blame(number as u32, block, op);
-                blamed.unwrap_or(CollectiveError::PeerSilent { worker: self.places.server_of_block(number), op })
-            }
-            _ => CollectiveError::PeerSilent { worker: self.places.server_of_block(number), op },
+            Some((about, report)) if *about == number => report.blame(number as u32, block, op).unwrap_or(silent),
+            _ => silent,
         }
     }
 }

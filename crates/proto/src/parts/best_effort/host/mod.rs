@@ -1,8 +1,9 @@
 //! A host: a worker, and one of the job's servers.
 //!
-//! Blocks of all collectives are one stream. A worker sends as far as its windows let it, keeps every block until its
-//! result has come, whatever was acknowledged before, and takes part in the sum of the blocks that its own host serves
-//! without a packet. Floats are scaled by a guess, so that nobody waits for what others say of a block (`scaling.rs`).
+//! Blocks of all collectives are one stream. A worker sends as far as its windows let it, and keeps every block until
+//! the block's result has come, even if its gradient was acknowledged before. To a block that its own host serves it
+//! contributes without a packet. Floats are scaled by a guess, so that no rank waits until others have named a block's
+//! magnitude (`scaling.rs`).
 
 mod conclude;
 mod failing;
@@ -21,7 +22,7 @@ use super::plan::Places;
 use super::server::Server;
 use super::windows::{Progress, Windows};
 use super::wire::{HEADER_LEN, bitmap_len};
-use crate::contract::config::HostConfig;
+use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::{OpId, Rank};
@@ -73,12 +74,12 @@ impl BestEffortHost {
     /// A host that has nothing to do. The plan of the fabric names every rank's node and its switch.
     pub fn new(values: Values, rules: Rules, config: &HostConfig) -> BestEffortHost {
         let job = &config.job;
-        assert_eq!(config.fabric.hosts.len(), usize::from(job.world), "every rank has a node");
-        assert_eq!(config.fabric.switches.len(), usize::from(job.world), "every rank has a switch");
+        assert!(config.fabric.hosts.len() >= usize::from(job.world), "every rank has a node");
+        assert_eq!(config.fabric.switches.len(), config.fabric.hosts.len(), "every node has a switch");
         let places = Places::new(job, &config.fabric);
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
-        let room = vector_room(config);
+        let room = vector_room(job);
         BestEffortHost {
             values,
             rules,
@@ -86,7 +87,7 @@ impl BestEffortHost {
             life: Life::new(Stream::new(values, Numbers::Fixed, NarrowBlocks::Half, job)),
             submitted: 0,
             window: Window::new(job.slots),
-            windows: (rules.windows)(&job.options, job.slots.max(1)),
+            windows: (rules.windows)(job),
             prog: None,
             rtt: RttEstimator::new(config.timers),
             recovery: Recovery::new(config.timers),
@@ -133,9 +134,9 @@ impl BestEffortHost {
     }
 }
 
-/// Bytes of the longest vector.
-fn vector_room(config: &HostConfig) -> usize {
-    config.job.payload_bytes().max(size_of::<u64>()).max(FINGERPRINT_LEN)
+/// Bytes of the longest vector of a job.
+pub(super) fn vector_room(job: &JobConfig) -> usize {
+    job.payload_bytes().max(size_of::<u64>()).max(FINGERPRINT_LEN)
 }
 
 impl Host for BestEffortHost {
@@ -171,7 +172,8 @@ impl Host for BestEffortHost {
     }
 
     fn finish(&mut self, now: Time) {
-        if self.world() > 1 {
+        // Servers on hosts of their own stay by themselves.
+        if self.world() > 1 && !self.places.are_apart() {
             self.farewell.begin(now);
         }
     }
@@ -196,7 +198,7 @@ impl Host for BestEffortHost {
     }
 
     fn max_packet_len(&self) -> usize {
-        HEADER_LEN + vector_room(&self.config).max(Report::MAX_LEN) + bitmap_len(self.world())
+        HEADER_LEN + vector_room(&self.config.job).max(Report::MAX_LEN) + bitmap_len(self.world())
     }
 
     fn stats(&self) -> &HostStats {

@@ -1,4 +1,5 @@
-//! What comes to a host: contributions and questions for its server, acknowledgements and results for its worker.
+//! Packets that come to a host: contributions and questions for its server, acknowledgements and results for its
+//! worker.
 
 use super::BestEffortHost;
 use crate::contract::drop_reason::DropReason;

@@ -1,8 +1,9 @@
-//! What a worker does about losses, without harm to those who are only late (A7, A8).
+//! A worker's recovery from losses, without harm to ranks that are only late (A7, A8).
 //!
-//! A gradient that nobody acknowledged is sent again, past all aggregators. One that was acknowledged is never sent again
-//! for its age: others may be late for as long as they like. When nothing is heard for long, or a later result of the
-//! same server has come, the worker asks; switches on the way say what they hold, and the server what it lacks.
+//! A gradient that nobody acknowledged is sent again, past all aggregators. A gradient that was acknowledged is never
+//! sent again for its age: others may be late for as long as they like. When the worker has heard nothing for long, or
+//! a later result of the same server has come, the worker asks; switches on the way say what they hold, and the server
+//! says what it lacks.
 
 use super::BestEffortHost;
 use crate::contract::config::TimerConfig;

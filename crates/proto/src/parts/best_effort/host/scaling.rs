@@ -1,9 +1,9 @@
-//! What floats are scaled by: a guess that all ranks make alike (A26 of the reading in `docs/protocols`).
+//! The scale of floats: a guess that all ranks make alike (A26 in `docs/protocols/pa-atp.md`).
 //!
-//! Who sends a block has the result of the block a window before it, which says that block's magnitude. So all ranks
-//! know the same of a position, and scale its next block by one bit more. Where they guessed wrong, or nobody knows a
-//! position yet, the result is the word to send the block again, scaled by what all have told meanwhile. Nobody waits for
-//! others before it sends: a rank that is ahead stays ahead with floats, too.
+//! A rank that sends a block has the result of the block a window before it, which says that block's magnitude. So all
+//! ranks know the same magnitude of a position, and scale its next block by one bit more. If they guessed wrong, or
+//! nobody knows a position yet, the result is the order to send the block again, scaled by the magnitude that all have
+//! told meanwhile. No rank waits for others before it sends: a rank that is ahead stays ahead with floats, too.
 
 use tributary_numeric::BlockExponent;
 

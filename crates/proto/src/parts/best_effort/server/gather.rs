@@ -1,4 +1,4 @@
-//! What a server does with contributions: of its own rank, of others by themselves, and sums of switches.
+//! How a server adds contributions: those of its own rank, those of other ranks by themselves, and sums of switches.
 
 use std::ops::Range;
 
@@ -88,7 +88,7 @@ impl Server {
             return Err(DropReason::BadField);
         }
         let mut end = packet.bytes.len();
-        let is_all = header.count.saturating_add(1) == world;
+        let is_all = header.count == self.expected;
         if kind == Kind::Gradient {
             self.scratch.insert(header.wid);
         } else if header.flags.has(Flags::FULL) {
@@ -211,7 +211,7 @@ impl Server {
         served.index = served.index.max(header.index);
         served.collided |= header.flags.has(Flags::COLLISION);
         served.ecn |= marked && !(self.rules.acknowledges && kind == Kind::Gradient);
-        if served.have.len() + 1 == self.world {
+        if served.have.len() == self.expected {
             self.ready.push_back(block);
         } else if kind == Kind::Gradient && header.flags.has(Flags::RESEND) {
             self.prompt_next(block);

@@ -1,11 +1,14 @@
-//! A server: sums what switches have not, answers all ranks with the result, and keeps it for those who ask.
+//! A server: it sums what switches have not summed, answers all ranks with the result, and keeps the result for ranks
+//! that ask.
 //!
-//! It is on the host of one rank, whose own part it adds last. Contributions come by themselves or in sums of switches: a
-//! sum that brings nobody twice is added, one that has all that came before replaces it, any other is of no use, and
-//! those who are missing then are asked by name. Whoever asks for a block that is complete gets its result.
+//! It is on the host of one rank, whose own part it adds last, or on a host of its own. Contributions come by
+//! themselves or in sums of switches. A sum that brings no rank twice is added. A sum that has all ranks that came
+//! before takes their place. Any other sum is dropped, and the ranks that are then missing are asked by name. A rank
+//! that asks for a complete block gets its result.
 
 mod gather;
 pub mod served;
+mod speech;
 
 use std::collections::VecDeque;
 
@@ -20,6 +23,7 @@ use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::Rank;
 use crate::contract::values::Values;
+use crate::contract::wire::COMMON_LEN;
 use crate::parts::mismatch::Mismatch;
 use crate::parts::ranks::Ranks;
 
@@ -52,8 +56,14 @@ pub enum Outgoing {
 pub struct Server {
     values: Values,
     rules: Rules,
+    /// The header of its packets, without a kind.
+    common: [u8; COMMON_LEN],
     own: Rank,
     world: u16,
+    /// Ranks whose parts come in packets.
+    expected: u16,
+    /// The server's own rank brings a part: it is on the host of one.
+    brings: bool,
     blocks: Blocks,
     /// What is to be said, first come first served.
     pub outbox: VecDeque<Outgoing>,
@@ -74,11 +84,16 @@ impl Server {
     pub fn new(values: Values, rules: Rules, config: &HostConfig, places: &Places) -> Server {
         let job = &config.job;
         let lane_bytes = widest_lanes(values, job.elements_per_packet);
+        let mut common = [0; COMMON_LEN];
+        job.common().emit(&mut common);
         Server {
             values,
             rules,
+            common,
             own: config.rank,
             world: job.world,
+            expected: places.contributors(),
+            brings: !places.are_apart(),
             blocks: Blocks::new(job.slots.max(1), places.servers(), job.world, lane_bytes),
             outbox: VecDeque::new(),
             ready: VecDeque::new(),
@@ -105,6 +120,11 @@ impl Server {
         self.blocks.get_mut(block)
     }
 
+    /// The first block of its own that is not complete.
+    pub fn first_open(&self) -> u64 {
+        self.first_open
+    }
+
     /// How many gradients have come because the switch had no room.
     pub fn received(&self) -> u32 {
         self.received
@@ -113,9 +133,9 @@ impl Server {
     /// A block is complete, may be, or ranks disagree on it: what is to be done.
     pub fn standing(&self, block: u64) -> Standing {
         match self.blocks.get(block) {
-            Some(served) if served.own => match served.state {
+            Some(served) if served.own || !self.brings => match served.state {
                 State::Refused(mismatch) => Standing::Refused(mismatch),
-                State::Gathering if served.have.len() + 1 == self.world => Standing::Complete,
+                State::Gathering if served.have.len() == self.expected => Standing::Complete,
                 State::Gathering | State::Done => Standing::Waits,
             },
             Some(Served { state: State::Refused(mismatch), .. }) => Standing::Refused(*mismatch),
@@ -123,11 +143,11 @@ impl Server {
         }
     }
 
-    /// Everything is there: the sum with the own rank's vector, written to `vector`, and told to all.
-    pub fn finish(&mut self, block: u64, form: &Form, own: &[u8], vector: &mut [u8], places: &Places) {
+    /// Everything is there: the sum, with the own rank's vector if there is one, written to `vector`, and told to all.
+    pub fn finish(&mut self, block: u64, form: &Form, own: Option<&[u8]>, vector: &mut [u8], places: &Places) {
         let world = self.world;
         let Some(served) = self.blocks.get_mut(block) else { return };
-        if served.elements > 0 {
+        if let Some(own) = own.filter(|_| served.elements > 0) {
             let elements = served.elements;
             served.add(form, own, elements);
         }

@@ -1,4 +1,4 @@
-//! What a server knows of one block, and the blocks that it knows.
+//! A server's knowledge of one block, and the blocks that it knows.
 
 use tributary_numeric::BlockExponent;
 

@@ -1,5 +1,5 @@
-//! What a switch knows of one job: which block is at each of its positions, how far its ranks are, and what has gone on
-//! unsummed.
+//! A switch's knowledge of one job: which block is at each of its positions, how far its ranks are, and which gradients
+//! have gone on unsummed.
 
 use super::super::plan::{Level, Places};
 use super::super::seq::is_after;
@@ -92,11 +92,13 @@ pub struct Job {
     pub id: JobId,
     /// Where its ranks and servers are.
     pub places: Places,
-    /// By rank: the port of its host, if that is connected here.
+    /// By rank, and then by server on a host of its own: the port of the host, if that is connected here.
     ports: Vec<Option<PortId>>,
     /// Those ports.
     local: PortSet,
-    /// How many they are.
+    /// Those of ranks ...
+    ranks: PortSet,
+    /// ... and how many they are.
     behind: u16,
     /// The common header of its packets.
     pub common: [u8; COMMON_LEN],
@@ -131,10 +133,14 @@ impl Job {
     pub fn new(plan: &SharedJob) -> Job {
         let world = usize::from(plan.job.world);
         let places = Places::new(&plan.job, &plan.fabric);
-        let mut local = PortSet::EMPTY;
-        for &port in plan.ports.iter().flatten() {
+        let (mut local, mut ranks) = (PortSet::EMPTY, PortSet::EMPTY);
+        for (number, port) in (0..).zip(&plan.ports).filter_map(|(number, port)| Some((number, (*port)?))) {
             local.insert(port);
+            if number < world {
+                ranks.insert(port);
+            }
         }
+        let seats = usize::from(places.seats());
         let mut common = [0; COMMON_LEN];
         plan.job.common().emit(&mut common);
         let window = usize::from(plan.job.slots.max(1));
@@ -142,9 +148,10 @@ impl Job {
         let free = Position { key: Key { seq: 0, attempt: 0 }, state: State::Unused, entry: 0 };
         Job {
             id: plan.job.job,
-            behind: plan.ports.iter().flatten().count() as u16,
-            ports: (0..world).map(|rank| plan.ports.get(rank).copied().flatten()).collect(),
+            behind: plan.ports.iter().take(world).flatten().count() as u16,
+            ports: (0..seats).map(|rank| plan.ports.get(rank).copied().flatten()).collect(),
             local,
+            ranks,
             common,
             positions: vec![free; window],
             seen: vec![0; window * words],
@@ -154,7 +161,7 @@ impl Job {
             unheard: world as u32,
             floor: 0,
             horizon: 0,
-            sent: vec![(0, 0); world],
+            sent: vec![(0, 0); seats],
             outstanding: 0,
             held: 0,
             busy_at: Time::ZERO,
@@ -219,22 +226,31 @@ impl Job {
         }
     }
 
-    /// A packet of a rank must come from its port, or from no rank's.
+    /// A packet of a rank must come from its port, or from nobody's.
     #[inline]
     pub fn check_sender(&self, ingress: PortId, rank: Rank) -> Result<(), DropReason> {
-        match self.ports.get(rank.index()).ok_or(DropReason::BadField)? {
+        if rank.0 >= self.places.world() {
+            return Err(DropReason::BadField);
+        }
+        self.check_seat(ingress, rank)
+    }
+
+    /// The same of a rank's or a server's.
+    #[inline]
+    pub fn check_seat(&self, ingress: PortId, number: Rank) -> Result<(), DropReason> {
+        match self.ports.get(number.index()).ok_or(DropReason::BadField)? {
             Some(port) if *port == ingress => Ok(()),
             None if !self.is_local(ingress) => Ok(()),
             _ => Err(DropReason::WrongWorker),
         }
     }
 
-    /// True if a rank's host is behind the port.
+    /// True if a rank's host is behind the port, or a server's.
     pub fn is_local(&self, port: PortId) -> bool {
         port.index() < PortSet::CAPACITY && self.local.contains(port)
     }
 
-    /// The way to a rank.
+    /// The way to a rank or a server.
     #[inline]
     pub fn way_to(&self, rank: Rank) -> Verdict {
         match self.ports[rank.index()] {
@@ -243,9 +259,9 @@ impl Job {
         }
     }
 
-    /// The ports of all ranks behind this switch but one.
+    /// The ports of all ranks behind this switch but the one of a server's host.
     pub fn all_but(&self, rank: Rank) -> PortSet {
-        let mut ports = self.local;
+        let mut ports = self.ranks;
         if let Some(port) = self.ports[rank.index()] {
             ports.remove(port);
         }
@@ -256,7 +272,7 @@ impl Job {
     #[inline]
     pub fn level(&self, node: NodeId, server: Rank) -> (Level, u16) {
         let level = self.places.level(node, server, self.behind);
-        let ranks = if level == Level::Edge { self.places.world() - 1 } else { self.behind };
+        let ranks = if level == Level::Edge { self.places.contributors() } else { self.behind };
         (level, ranks)
     }
 
@@ -369,7 +385,7 @@ impl Job {
 /// Whose blocks are in a packet: one rank's, those of all behind its switch, or all but the server's.
 fn contributors(places: &Places, kind: Kind, header: &Header) -> impl Iterator<Item = Rank> {
     let (server, wid) = (places.server_of(header.seq), header.wid);
-    let is_all = header.count.saturating_add(1) == places.world();
+    let is_all = header.count == places.contributors();
     let ranks = if kind == Kind::Sum { 0..places.world() } else { wid.0..wid.0 + 1 };
     let switch = places.switch_of(wid);
     ranks.map(Rank).filter(move |&rank| match (kind, is_all) {

@@ -1,7 +1,8 @@
-//! The switch's side: sums what passes on the way to a server, as far as there is room, and acknowledges it.
+//! The switch's side: it sums gradients that pass on the way to a server, as far as there is room, and acknowledges
+//! them.
 //!
-//! Every packet of the family's jobs passes here, whomever it is for. What a block has come to is looked up by its job and
-//! position ([`job`]); the sum is in an aggregator ([`aggregators`]). Sums leave in packets of the switch's own
+//! Every packet of the family's jobs passes here, whatever its destination. The state of a block is looked up by its
+//! job and position ([`job`]); its sum is in an aggregator ([`aggregators`]). Sums leave in packets of the switch's own
 //! (`leaving.rs`), so that a gradient's own packet is free to go back as its acknowledgement.
 
 mod adding;
@@ -118,7 +119,7 @@ impl BestEffortSwitch {
     /// What servers say comes from the server of the block, or from another switch.
     fn check_server(&self, job: usize, ingress: PortId, header: &Header) -> Result<(), DropReason> {
         let state = &self.jobs[job];
-        state.check_sender(ingress, state.places.server_of(header.seq)).map_err(|_| DropReason::NotAMember)
+        state.check_seat(ingress, state.places.server_of(header.seq)).map_err(|_| DropReason::NotAMember)
     }
 
     /// A rank's block, or another switch's sum of several.

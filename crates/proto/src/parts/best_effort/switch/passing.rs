@@ -1,4 +1,5 @@
-//! What passes a switch and is not summed, but tells it something, or is told something: questions and results.
+//! Packets that pass a switch and are not summed: questions and results, which inform the switch or are completed by
+//! it.
 
 use super::BestEffortSwitch;
 use super::job::{Key, State};

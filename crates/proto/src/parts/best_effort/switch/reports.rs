@@ -1,4 +1,4 @@
-//! What a switch tells people: of the memory that jobs share, and of each job.
+//! A switch's reports for people: about the memory that jobs share, and about each job.
 
 use super::BestEffortSwitch;
 use super::job::{Counters, Job, State};

@@ -8,6 +8,7 @@
 
 mod epochs;
 mod failure;
+mod prefetch;
 mod window;
 
 pub use self::epochs::Epochs;
@@ -17,7 +18,7 @@ use super::wire::{Header, Kind, Mismatch, header_len};
 use super::{Dialect, Word};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
-use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
+use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError, Upcoming};
 use crate::contract::ids::OpId;
 use crate::contract::metric::Metric;
 use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
@@ -378,6 +379,10 @@ impl<D: Dialect> Host for SlotHost<D> {
 
     fn stats(&self) -> &HostStats {
         &self.stats
+    }
+
+    fn prefetch(&self, upcoming: Upcoming<'_>) {
+        self.ask_for_memory(upcoming);
     }
 
     fn metrics(&self) -> Vec<Metric> {

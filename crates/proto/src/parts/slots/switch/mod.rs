@@ -2,6 +2,8 @@
 
 mod answers;
 mod block;
+mod charge;
+mod claims;
 mod notices;
 mod places;
 mod pool;
@@ -30,6 +32,7 @@ use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict}
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
+use crate::contract::work::{Brought, Claim, Work};
 use crate::parts::block_sizes::{BlockSizes, Sizes};
 use crate::parts::form::Form;
 use crate::parts::inquiry::{Inquiry, Neighbour};
@@ -87,6 +90,7 @@ struct Counters {
     unicast_resends: u64,
     /// How the last block was combined, where its packets say so.
     order: Option<u32>,
+    work: Work,
 }
 
 not_acted_upon!(Counters);
@@ -120,7 +124,8 @@ impl<D: Dialect> SlotSwitch<D> {
                 dialect.narrow(),
                 config.job.payload_bytes(),
                 Self::HEADER_LEN,
-            ),
+            )
+            .with_operators(config.job.options.operators()),
             common: config.job.common(),
             partials: VecDeque::with_capacity(if config.parent.is_some() { 2 * slots.len() } else { 0 }),
             answers: VecDeque::with_capacity(2 * slots.len()),
@@ -133,6 +138,9 @@ impl<D: Dialect> SlotSwitch<D> {
 
     #[inline]
     fn receive(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>) -> Result<Answer, DropReason> {
+        if self.pool.fault().is_some() {
+            return Err(DropReason::Faulty);
+        }
         let mut header = Header::BLANK;
         header.read(&packet.bytes[..packet.len])?;
         let kind = Kind::of(packet.bytes)?;
@@ -238,9 +246,19 @@ impl<D: Dialect> SlotSwitch<D> {
             self.pool.add(version, header, place, &packet.bytes[Self::HEADER_LEN..packet.len], form)
         };
         self.counters.contributions += 1;
+        let work = &mut self.counters.work;
+        if count == 1 {
+            work.copied += u64::from(elements);
+        } else {
+            work.combined += u64::from(elements);
+        }
+        if self.pool.fault().is_some() {
+            return Answer::Consume;
+        }
         if usize::from(count) < self.pool.places() {
             return Answer::Consume;
         }
+        self.counters.work.completed += 1;
         if self.parent.is_some() {
             self.pool.await_parent(now, version);
             let parts = 0..self.pool.parts() as u16;
@@ -261,6 +279,7 @@ impl<D: Dialect> SlotSwitch<D> {
         packet.len = Self::HEADER_LEN + form.buffer_len(encoding, held.block.elements);
         packet.wire_len = Self::HEADER_LEN + form.wire_len(encoding, held.block.elements);
         self.pool.load(version, &mut packet.bytes[Self::HEADER_LEN..packet.len], form);
+        self.counters.work.emitted += 1;
     }
 }
 
@@ -300,6 +319,18 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
         1 << Kind::Query as u8
     }
 
+    fn claim(&mut self, ingress: PortId, packet: &[u8]) -> Claim {
+        self.claim_of(ingress, packet)
+    }
+
+    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
+        self.brought_by(ingress, packet, wire_len)
+    }
+
+    fn take_work(&mut self) -> Option<Work> {
+        Some(std::mem::take(&mut self.counters.work))
+    }
+
     fn report(&self) -> SwitchReport {
         let missing = self.pool.missing();
         SwitchReport {
@@ -312,6 +343,10 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
             metrics: self.counters.metrics(),
             orders: Vec::new(),
         }
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.pool.fault().map(|fault| fault.to_string())
     }
 
     fn state(&self) -> Option<&dyn SwitchState> {

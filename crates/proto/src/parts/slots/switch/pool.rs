@@ -11,7 +11,7 @@ use crate::contract::config::SwitchConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::contract::numbers::Encoding;
-use crate::contract::protocol::JobShape;
+use crate::contract::operator::{Fault, Room};
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
@@ -19,7 +19,7 @@ use crate::parts::agreement::Agreement;
 use crate::parts::form::Form;
 use crate::parts::layout;
 use crate::parts::memory::heap_bytes;
-use crate::parts::ordered::{Forest, OrderedAccumulator, Rule, Scaled};
+use crate::parts::ordered::{Arrangement, Forest, OrderedAccumulator, Rule, Scaled};
 use crate::parts::slots::wire::{Header, Kind, Mismatch};
 use crate::parts::slots::{Dialect, Word};
 
@@ -88,6 +88,13 @@ impl<D: Dialect> Pool<D> {
         let versions = 2 * slots.len();
         let words = places.len().div_ceil(64);
         let lane_bytes = dialect.narrow().lane_bytes(values, job.payload_bytes());
+        let instances = match values {
+            Values::Elements => {
+                let room = Room { vector_bytes: lane_bytes, accumulators: versions * width };
+                job.options.operators().instances(room)
+            }
+            Values::Fingerprint => Box::default(),
+        };
         let unused = |version: usize| Version {
             // Phases 0 and 1 come next.
             phase: (version as u32 % 2).wrapping_sub(2),
@@ -103,7 +110,9 @@ impl<D: Dialect> Pool<D> {
             dialect,
             slots,
             versions: (0..versions).map(unused).collect(),
-            sums: OrderedAccumulator::new(places.len(), width, versions, lane_bytes).with_forest(forest),
+            sums: OrderedAccumulator::new(places.len(), width, versions, lane_bytes)
+                .with_forest(forest)
+                .with_own(instances),
             excused: vec![0; versions * words],
             words,
             children,
@@ -113,26 +122,6 @@ impl<D: Dialect> Pool<D> {
             two_laps: 2 * u64::from(job.slots) * u64::from(job.elements_per_packet),
             mismatches: vec![None; versions],
         }
-    }
-
-    /// Bytes that [`Pool::new`] takes for a job of this shape, whose values are real elements.
-    pub fn memory(shape: &JobShape<'_>) -> u64 {
-        let (children, versions) = (usize::from(shape.children), 2 * usize::from(shape.slots));
-        let dialect = D::of(shape.options, shape.levels, shape.world);
-        let lane_bytes = dialect.narrow().lane_bytes(Values::Elements, 4 * usize::from(shape.elements_per_packet));
-        // Which ranks are where nobody knows yet: at worst each rank is a part by itself.
-        let (places, tables) = match dialect.is_over_ranks() {
-            true => {
-                let parts = usize::from(shape.world);
-                let tables = Places::memory_most(parts, children) + Forest::memory_most(parts) + size_of::<Forest>();
-                (parts, tables)
-            }
-            false => (children, 0),
-        };
-        let width = dialect.width(children, shape.world);
-        let sums = OrderedAccumulator::memory_needed(places, width, versions, lane_bytes);
-        let excused = places.div_ceil(64) * size_of::<u64>();
-        (sums + tables + versions * (size_of::<Version<D::Word>>() + size_of::<Option<Mismatch>>() + excused)) as u64
     }
 
     /// The version that serves this phase of this slot, if the slot is here.
@@ -206,10 +195,7 @@ impl<D: Dialect> Pool<D> {
                 let scale = Scale::new(exponent.ok_or(DropReason::Unexpected)?, self.world);
                 Rule::in_fixed_point(encoding.combine, Scaled { kernels, scale, op: block.spec.op })
             }
-            _ if encoding.is_scaled || block.spec.primitive.sole_source().is_some() && self.spares() => {
-                Rule::in_any_order(encoding.combine)
-            }
-            _ => Rule::arranged(encoding.combine, self.dialect.arrangement(&block.spec, encoding, self.children)),
+            _ => Rule::arranged(encoding.combine, self.arrangement(&block.spec, encoding)).by(encoding.own),
         };
         let (turnaround, round) = self.measured(now, shadow, &block);
         self.sums.begin(id.0, rule);
@@ -218,6 +204,12 @@ impl<D: Dialect> Pool<D> {
         let (state, completed_at) = (State::Open, Time::ZERO);
         self.versions[id.0] = Version { phase, state, word, block, agreement, completed_at, turnaround, round };
         Ok(())
+    }
+
+    /// Which vectors of a collective's blocks meet.
+    pub fn arrangement(&self, spec: &Spec, encoding: &Encoding) -> Arrangement {
+        let in_any_order = encoding.is_scaled || spec.primitive.sole_source().is_some() && self.spares();
+        if in_any_order { Arrangement::Buffers(1) } else { self.dialect.arrangement(spec, encoding, self.children) }
     }
 
     /// What a block's first contribution tells of round trips. The quickest child has just used a result again: that takes
@@ -344,6 +336,12 @@ impl<D: Dialect> Pool<D> {
     /// The lowest child that contributed.
     pub fn first_seen(&self, id: VersionId) -> Option<ChildId> {
         (0..self.children as u16).map(ChildId).find(|&wid| self.places.any(wid, |place| self.has_seen(id, place)))
+    }
+
+    /// Why one of the job's own operators has failed, if one has.
+    #[inline]
+    pub fn fault(&self) -> Option<&Fault> {
+        self.sums.fault()
     }
 
     /// True if the child has contributed to this phase of the slot, as far as the slot remembers.

@@ -125,6 +125,7 @@ impl<D: Dialect> SlotSwitch<D> {
             return Err(DropReason::BadLength);
         }
         self.pool.finish(now, version, header.word, &packet.bytes[Self::HEADER_LEN..packet.len]);
+        self.counters.work.copied += elements as u64;
         self.counters.blocks_completed += 1;
         self.counters.order = header.word.order();
         Ok(self.answer(version, packet))

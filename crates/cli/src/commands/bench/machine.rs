@@ -1,0 +1,47 @@
+//! The machine that a bench runs on, and how the program was built: what a reader must know of a figure.
+
+use std::fmt;
+use std::fs;
+
+use serde::Serialize;
+
+/// The machine that the figures are of.
+#[derive(Debug, Serialize)]
+pub struct Machine {
+    /// CPUs that this process may use.
+    pub cpus: usize,
+    /// The CPU's own name.
+    pub cpu: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// What TCP does about loss here, which Gloo depends on.
+    pub tcp_congestion_control: String,
+    /// Whether this program was built to be fast; what `make test` builds was not.
+    pub optimised: bool,
+}
+
+impl Machine {
+    /// This one.
+    pub fn here() -> Machine {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
+        let cpuinfo = read("/proc/cpuinfo");
+        let model =
+            cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(": ").nth(1));
+        Machine {
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            cpu: model.unwrap_or("unknown").to_string(),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            optimised: !cfg!(debug_assertions),
+            tcp_congestion_control: read("/proc/sys/net/ipv4/tcp_congestion_control"),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Machine { cpus, cpu, kernel, optimised, .. } = self;
+        let built =
+            if *optimised { "" } else { " (this program was built for tests; `make build` builds a faster one)" };
+        write!(f, "{cpus} CPUs ({cpu}), Linux {kernel}{built}")
+    }
+}

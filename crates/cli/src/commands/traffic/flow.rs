@@ -1,0 +1,185 @@
+//! `--transport dctcp`: one long flow under DCTCP, over a fabric's switches. Its machine is the simulator's
+//! (`tributary_sim::transport`), so that what shares a cable with a job there shares it here.
+//!
+//! A packet is a CARRY with, behind its headers, the sender's node (4 bytes), the UDP port where answers go (2), two zeros, and
+//! a segment of the machine's; data is filled up with zeros.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tributary_control::fabric::FabricLayout;
+use tributary_net::clock::{self, Clock};
+use tributary_net::fabric::wire::{CARRY_LEN, Carry, own_header, read_pause};
+use tributary_net::udp::{Destination, Inbox, UdpPort};
+use tributary_proto::contract::config::TimerConfig;
+use tributary_proto::contract::ids::{JobKey, NodeId};
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::{Common, kind};
+use tributary_sim::transport::{Endpoint, HEADER_LEN, TransportSettings};
+
+use super::{Ends, PAYLOAD};
+use crate::commands::collective::unix_seconds;
+use crate::failure::Failure;
+use crate::output;
+use crate::stage::Interrupt;
+
+/// Where the receiving end hears.
+const FLOW_PORT: u16 = 17_790;
+/// Bytes before a segment.
+const BEFORE: usize = CARRY_LEN + 8;
+/// Bytes of data in a packet of 1,500.
+const DATA: usize = PAYLOAD - BEFORE - HEADER_LEN;
+const SOCKET_BUFFER: usize = 4 << 20;
+/// More than any run can send: 2^31 packets.
+const ENDLESS: u64 = (DATA as u64) << 31;
+/// The longest sleep: so soon we see that somebody stops us.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How a flow is: one line for each interval.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds since 1970.
+    pub at: f64,
+    /// Packets that the receiver has acknowledged.
+    pub packets: u64,
+    /// The congestion window, in packets.
+    pub window_packets: usize,
+}
+
+/// Processes are late by milliseconds where the simulator's hosts are not: the least timeout is longer.
+fn settings() -> TransportSettings {
+    let ms = Span::from_millis;
+    let timers = TimerConfig { initial_rto: ms(200), min_rto: ms(50), max_rto: ms(640) };
+    TransportSettings { packet_bytes: DATA as u16, timers, ..TransportSettings::default() }
+}
+
+/// One end of a flow.
+pub struct FlowEnd {
+    udp: UdpPort,
+    leaf: Destination,
+    leaf_addr: SocketAddr,
+    key: JobKey,
+    own: NodeId,
+    via: NodeId,
+    /// Where answers of the flow's other end go.
+    peer_port: u16,
+    machine: Endpoint,
+    clock: Clock,
+    paused_until: Time,
+    acknowledged: u64,
+}
+
+impl FlowEnd {
+    /// The sending end, or the receiving one.
+    pub fn open(fabric: &FabricLayout, ends: Ends, receives: bool) -> Result<FlowEnd, Failure> {
+        let own = if receives { ends.to } else { ends.from };
+        let at = SocketAddr::new(fabric.nodes[own.index()].address, if receives { FLOW_PORT } else { 0 });
+        let udp = UdpPort::open(at, SOCKET_BUFFER, SOCKET_BUFFER).map_err(|error| {
+            let (ip, name) = (at.ip(), fabric.name(own));
+            Failure::new(format!("{ip} is no address of this machine ({error}): is this {name}?"))
+        })?;
+        let leaf_addr = fabric.udp(fabric.leaf_of(own));
+        let mut machine = Endpoint::new(settings());
+        let clock = Clock::start();
+        if !receives {
+            machine.start(clock.now(), ends.to, ENDLESS).ok_or_else(|| Failure::new("a flow of too many packets"))?;
+        }
+        Ok(FlowEnd {
+            leaf: udp.destination(leaf_addr),
+            udp,
+            leaf_addr,
+            key: fabric.key(),
+            own,
+            via: ends.via,
+            peer_port: FLOW_PORT,
+            machine,
+            clock,
+            paused_until: Time::ZERO,
+            acknowledged: 0,
+        })
+    }
+
+    /// Runs until the time is over or somebody stops it; with `every` the sender says how it is.
+    pub fn run(
+        &mut self,
+        seconds: Option<f64>,
+        every: Option<Duration>,
+        interrupt: &Interrupt,
+    ) -> Result<u64, Failure> {
+        let (start, mut inbox) = (Instant::now(), Inbox::new());
+        let mut next = every.map(|every| start + every);
+        while !interrupt.is_set() && seconds.is_none_or(|seconds| start.elapsed().as_secs_f64() < seconds) {
+            self.turn(&mut inbox);
+            let now = Instant::now();
+            if let (Some(at), Some(every)) = (next, every)
+                && at <= now
+            {
+                next = Some(at.max(now.checked_sub(every).unwrap_or(now)) + every);
+                let window_packets = self.machine.window(0).unwrap_or(0);
+                output::json(&Sample { at: unix_seconds(), packets: self.acknowledged, window_packets })?;
+            }
+            let timer = self.machine.poll_timeout().map(|due| clock::duration(due.since(self.clock.now())));
+            let look = next.map(|at| at.saturating_duration_since(now));
+            self.udp.wait(LOOK.min(timer.unwrap_or(LOOK)).min(look.unwrap_or(LOOK)));
+        }
+        Ok(self.acknowledged)
+    }
+
+    fn turn(&mut self, inbox: &mut Inbox) {
+        loop {
+            let more = self.udp.receive(inbox);
+            let leaf = self.leaf_addr;
+            for message in inbox.messages.iter().filter(|message| message.from == leaf) {
+                message.segments().for_each(|place| self.hear(&inbox.memory[place], message.ecn));
+            }
+            self.send();
+            if !more {
+                break;
+            }
+        }
+        let now = self.clock.now();
+        self.machine.handle_timeout(now);
+        self.send();
+    }
+
+    fn hear(&mut self, packet: &[u8], ecn: Ecn) {
+        let now = self.clock.now();
+        let Ok(header) = Common::parse(packet) else { return };
+        if header == own_header(kind::PAUSE, self.key) {
+            self.paused_until = read_pause(packet).map_or(self.paused_until, |span| now + span);
+        }
+        let Some(segment) = packet.get(BEFORE..BEFORE + HEADER_LEN) else { return };
+        if header != own_header(kind::CARRY, self.key) {
+            return;
+        }
+        let own = &packet[CARRY_LEN..BEFORE];
+        let from = NodeId(u32::from_be_bytes([own[0], own[1], own[2], own[3]]));
+        if from != self.own {
+            self.peer_port = u16::from_be_bytes([own[4], own[5]]);
+        }
+        let refused = self.machine.refused();
+        self.machine.handle_packet(now, from, segment, ecn);
+        // The sending end hears nothing but acknowledgements, one for each packet.
+        self.acknowledged += u64::from(self.machine.refused() == refused);
+    }
+
+    fn send(&mut self) {
+        let mut packet = [0; PAYLOAD];
+        loop {
+            let now = self.clock.now();
+            if self.paused_until > now {
+                return;
+            }
+            let Some(out) = self.machine.poll_transmit(now, &mut packet[BEFORE..]) else { return };
+            Carry { via: self.via, to: out.to, udp_port: self.peer_port }.emit(self.key, &mut packet);
+            packet[CARRY_LEN..CARRY_LEN + 4].copy_from_slice(&self.own.0.to_be_bytes());
+            packet[CARRY_LEN + 4..CARRY_LEN + 6].copy_from_slice(&self.udp.local_addr().port().to_be_bytes());
+            // Data is as long as its packet; an acknowledgement is a header.
+            let len = if out.ecn == Ecn::Capable { PAYLOAD } else { BEFORE + HEADER_LEN };
+            self.udp.send(&self.leaf, &[IoSlice::new(&packet[..len])], len, out.ecn);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Jobs that share one switch's memory: what a job leaves behind whose processes die, and that others do not notice.
+
+use std::time::{Duration, Instant};
+
+use tributary_net::status::SwitchStatus;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_testbed::Faults;
+
+use crate::fabric_memory::with_aggregators;
+use crate::network::{Network, complaint, end};
+
+/// Ranks of each job, all on the same hosts.
+const WORLD: usize = 4;
+/// Longer than any test lives, and so is the timeout.
+const ENDLESS: [&str; 8] = ["--elements", "400000", "--dtype", "i32", "--iters", "1000000", "--timeout", "600"];
+/// From a death to the sentence on every rank, on a machine that others keep busy.
+const TOLD: Duration = Duration::from_secs(20);
+
+/// The protocols whose jobs share memory and can have servers on hosts of their own.
+pub fn served() -> impl Iterator<Item = &'static Protocol> {
+    with_aggregators().filter(|protocol| protocol.server_machine().is_some())
+}
+
+fn held(status: &SwitchStatus, protocol: &Protocol) -> u32 {
+    status.switch.shared.iter().find(|shared| shared.protocol == protocol.name).map_or(0, |shared| shared.slots_held)
+}
+
+#[test]
+fn a_worker_that_is_killed_is_named_its_job_s_aggregators_are_free_and_another_job_goes_on() {
+    for protocol in with_aggregators() {
+        let Some(network) = Network::build(WORLD, Faults::default()) else { return };
+        let words = [&ENDLESS[..], &["--protocol", protocol.name]].concat();
+        let (mut doomed, others) = (network.workers("doomed", WORLD, &words), network.workers("others", WORLD, &words));
+        network.until_busy("doomed", 1_000);
+        network.until_busy("others", 1_000);
+        let mut victim = doomed.remove(2);
+        victim.kill().unwrap();
+        let death = Instant::now();
+        victim.wait().unwrap();
+        for worker in doomed {
+            let complaint = complaint(worker);
+            assert!(complaint.contains("rank 2 is gone: its process ended"), "{protocol}: {complaint}");
+        }
+        assert!(death.elapsed() < TOLD, "{protocol}: told after {:?}", death.elapsed());
+        let before = network.until_busy("others", 1).blocks;
+        network.until_busy("others", before + 5_000);
+        end(others);
+        network.until("nothing is held", |status| (held(status, protocol) == 0).then_some(()));
+    }
+}
+
+#[test]
+fn a_switch_that_is_killed_is_named_by_every_rank_and_the_next_one_begins_with_an_empty_memory() {
+    for protocol in with_aggregators() {
+        let Some(mut network) = Network::build(WORLD, Faults::default()) else { return };
+        let words = [&ENDLESS[..], &["--protocol", protocol.name]].concat();
+        let workers = network.workers("orphans", WORLD, &words);
+        network.until_busy("orphans", 1_000);
+        network.kill_switch();
+        let address = network.switch_addr().to_string();
+        for worker in workers {
+            let complaint = complaint(worker);
+            assert!(complaint.contains("the switch") && complaint.contains(&address), "{protocol}: {complaint}");
+        }
+        network.restart_switch();
+        network.sum("next", WORLD, &["--elements", "100000", "--dtype", "i32", "--protocol", protocol.name]);
+        network.until("nothing is held", |status| (held(status, protocol) == 0).then_some(()));
+    }
+}

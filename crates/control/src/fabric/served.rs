@@ -1,0 +1,57 @@
+//! Which operators of jobs' own the switches of a fabric serve: `[operators]` of its file.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use tributary_proto::contract::ids::NodeId;
+
+use crate::routes::Cabling;
+
+/// `[operators]`: what every switch serves, and what some of them serve instead.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FabricOperators {
+    /// `any`, `none`, or hashes with commas between them.
+    pub allow: String,
+    /// The same for single switches, by name.
+    #[serde(default)]
+    pub at: BTreeMap<String, String>,
+}
+
+/// What the file says, for each switch; nothing where it has no such table. `find` knows nodes by name.
+pub(super) fn by_switch(
+    operators: Option<&FabricOperators>,
+    cabling: &Cabling,
+    find: impl Fn(&String) -> Result<NodeId, String>,
+) -> Result<BTreeMap<NodeId, String>, String> {
+    let Some(operators) = operators else { return Ok(BTreeMap::new()) };
+    let switches = (cabling.hosts..cabling.hosts + cabling.switches).map(NodeId);
+    let mut served: BTreeMap<NodeId, String> = switches.map(|switch| (switch, operators.allow.clone())).collect();
+    for (name, allow) in &operators.at {
+        let node = find(name).map_err(|error| format!("[operators] at: {error}"))?;
+        let place =
+            served.get_mut(&node).ok_or_else(|| format!("[operators] at: '{name}' is a host, and no switch"))?;
+        place.clone_from(allow);
+    }
+    Ok(served)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fabric::FabricFile;
+
+    const FABRIC: &str = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 1\nspines = 2\nhosts_per_leaf = 2\n";
+
+    #[test]
+    fn a_switch_serves_what_the_file_says_of_it_or_else_of_all() {
+        let parse = |more: &str| FabricFile::parse(&format!("{FABRIC}{more}"));
+        assert!(parse("").unwrap().operators.is_empty());
+        let fabric = parse("[operators]\nallow = \"any\"\nat = { spine0 = \"none\" }\n").unwrap();
+        let served = fabric.switches().map(|node| (fabric.name(node), fabric.operators[&node].as_str()));
+        assert!(served.eq([("leaf0", "any"), ("spine0", "none"), ("spine1", "any")]));
+        for (at, error) in [("pigeon", "there is no node 'pigeon'"), ("host0", "'host0' is a host, and no switch")] {
+            let told = parse(&format!("[operators]\nallow = \"any\"\nat = {{ {at} = \"none\" }}\n")).unwrap_err();
+            assert!(told.to_string().contains(&format!("[operators] at: {error}")), "{told}");
+        }
+    }
+}

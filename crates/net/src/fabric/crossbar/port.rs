@@ -1,0 +1,127 @@
+//! One port of a fabric switch: a cable, what is at its other end, and the queue towards it.
+
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+
+use tributary_proto::contract::ids::{JobId, NodeId, PortId};
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::switch::PortView;
+use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::wire::Common;
+
+use super::{Crossbar, DEAD_AFTER};
+use crate::fabric::egress::{Egress, EgressCounters, Receiver};
+use crate::fabric::rooms::RoomReport;
+use crate::fabric::wire::pause;
+use crate::udp::{Destination, UdpPort, key_of};
+
+/// Sockets of a host, other than members', that are told to pause: those that were heard last.
+const CARRIERS: usize = 8;
+
+/// A member of a job on a host of ours.
+pub struct Member {
+    pub key: (IpAddr, u16),
+    pub destination: Destination,
+    pub heard: Option<Time>,
+    /// How packets of the job begin.
+    pub header: Common,
+}
+
+/// One port: a cable and what is at its other end.
+pub struct Port {
+    pub peer: NodeId,
+    /// The switch there; `None` for hosts.
+    pub switch: Option<Destination>,
+    /// The members of jobs on the host there.
+    pub members: BTreeMap<JobId, Member>,
+    /// Sockets there that other traffic comes from, the newest last.
+    carriers: Vec<((IpAddr, u16), Destination)>,
+    pub egress: Egress<Receiver>,
+    /// When the switch there last said that it lives and is ready.
+    pub heard: Option<Time>,
+    pub rx_packets: u64,
+    pub rx_bytes: u64,
+}
+
+/// What an operator sees of one port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortReport {
+    /// Who is at the other end.
+    pub peer: NodeId,
+    /// False if the switch there is silent.
+    pub up: bool,
+    /// Bytes that wait now, as on the wire.
+    pub queued_bytes: u64,
+    /// What left, was dropped, was marked.
+    pub egress: EgressCounters,
+    /// Packets that came in.
+    pub rx_packets: u64,
+    /// UDP payload bytes that came in.
+    pub rx_bytes: u64,
+    /// What came in and has not left, in a lossless fabric.
+    pub room: RoomReport,
+}
+
+impl Port {
+    /// A port that has heard nothing.
+    pub fn new(peer: NodeId, switch: Option<Destination>, egress: Egress<Receiver>) -> Port {
+        Port {
+            peer,
+            switch,
+            members: BTreeMap::new(),
+            carriers: Vec::new(),
+            egress,
+            heard: None,
+            rx_packets: 0,
+            rx_bytes: 0,
+        }
+    }
+
+    /// A socket of the host there has sent other traffic.
+    pub fn note_carrier(&mut self, from: SocketAddr, udp: &UdpPort) {
+        let key = key_of(from);
+        if self.switch.is_some() || self.carriers.last().is_some_and(|(last, _)| *last == key) {
+            return;
+        }
+        self.carriers.retain(|(known, _)| *known != key);
+        if self.carriers.len() == CARRIERS {
+            self.carriers.remove(0);
+        }
+        self.carriers.push((key, udp.destination(from)));
+    }
+
+    /// Tells the other end to pause for so long, or to go on. A host has one cable, so every socket there is told.
+    pub fn order(&self, span: Span, fabric: Common, udp: &mut UdpPort) {
+        let own = self.switch.iter().chain(self.carriers.iter().map(|(_, to)| to)).map(|to| (to, fabric));
+        let members = self.members.values().map(|member| (&member.destination, member.header));
+        for (to, header) in own.chain(members) {
+            let packet = pause(header, span);
+            udp.send(to, &[IoSlice::new(&packet)], packet.len(), Ecn::NotCapable);
+        }
+    }
+
+    /// True if the other end lives, as far as we know.
+    pub fn is_up(&self, now: Time) -> bool {
+        self.switch.is_none() || self.heard.is_some_and(|heard| now.since(heard) < DEAD_AFTER)
+    }
+
+    /// Its state.
+    pub fn report(&self, now: Time, room: RoomReport) -> PortReport {
+        PortReport {
+            peer: self.peer,
+            up: self.is_up(now),
+            queued_bytes: self.egress.queued_bytes(),
+            egress: *self.egress.counters(),
+            rx_packets: self.rx_packets,
+            rx_bytes: self.rx_bytes,
+            room,
+        }
+    }
+}
+
+impl PortView for Crossbar {
+    fn queued_bytes(&self, port: PortId) -> u64 {
+        self.ports.get(port.index()).map_or(0, |port| port.egress.queued_bytes())
+    }
+}

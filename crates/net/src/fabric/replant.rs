@@ -1,0 +1,71 @@
+//! A tree that has lost a switch or a cable is planted anew under its running job, where its protocol can do with machines
+//! that know nothing.
+//!
+//! The seat sees a dead cable as soon as neighbours call it dead, plans other trees in place of those that ran over it, and
+//! tells all switches at once. Each switch of the job begins with new machines. To the ranks that is a switch that was
+//! started again: they keep what may be asked for once more, and go back to where all of them are. No rank is told anything: its own
+//! switch speaks for every tree, and its place there is the same.
+//!
+//! Where no other way is left, or the seat itself is what died, the job ends by name, as other protocols' do ([`super::job`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tributary_proto::contract::ids::JobId;
+
+use super::api::{JobBody, SyncReply, json};
+use super::job::FabricJob;
+use super::planning;
+use super::seat::{SYNC, Switches, ask};
+
+/// How often the seat looks whether the trees of a job stand.
+const LOOK: Duration = Duration::from_millis(50);
+/// Time for a switch to plant a tree.
+const PLANT: Duration = Duration::from_millis(1_000);
+
+/// Watches a job's trees until the job is gone, if they can be planted anew.
+pub async fn watch(switches: Arc<Switches>, id: JobId) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        // Without our own switch there is no seat.
+        let Ok(report) = switches.own.report().come().await else { return };
+        let mut jobs = switches.jobs.lock().await;
+        let Some(job) = jobs.all.get(&id).filter(|job| job.job.protocol.replants) else { return };
+        let others = jobs.all.iter().filter(|&(&other, _)| other != id).map(|(_, other)| other);
+        let trees = match planning::replan(&switches.fabric, job, &report.dead_cables, others) {
+            Ok(None) => continue,
+            Ok(Some(trees)) => trees,
+            // Every switch will find the tree broken by itself, and say so.
+            Err(error) => {
+                tracing::warn!(job = %job.name, %error, "a tree has lost its way, and there is no other");
+                return;
+            }
+        };
+        let job = FabricJob { trees, ..job.clone() };
+        let roots: Vec<&str> = job.trees.iter().map(|tree| switches.fabric.name(tree.root())).collect();
+        tracing::warn!(job = %job.name, ?roots, "a tree has lost its way: trees are planted anew");
+        jobs.all.insert(id, job.clone());
+        switches.plant(&job, &mut jobs).await;
+    }
+}
+
+impl Switches {
+    /// Brings a job to every switch that lives, whether it knows the job or not.
+    async fn plant(&self, job: &FabricJob, jobs: &mut super::ledger::Jobs) {
+        let mut asked = Vec::new();
+        for &(node, control) in &self.others {
+            let (fabric, body) = (Arc::clone(&self.fabric), json(&self.body(jobs, node, vec![JobBody::new(job)])));
+            let call = async move { ask::<SyncReply>(control, SYNC, &body, &fabric.secret, PLANT).await };
+            asked.push((node, tokio::spawn(call)));
+        }
+        // A thread of ours that has ended is noticed by the next look.
+        let _ = self.own.sync(jobs.told(vec![job.clone()])).come().await;
+        let needs = job.needs(&self.fabric);
+        for (node, call) in asked.into_iter().filter(|(node, _)| needs.contains(node)) {
+            let answer = call.await.unwrap_or_else(|error| Err(format!("the call ended early ({error})")));
+            if let Err(why) = answer {
+                tracing::warn!(switch = self.fabric.name(node), %why, job = %job.name, "it has not planted the trees anew");
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Jobs divide the memory of a fabric's switches as they come and go, where their protocols can.
+//!
+//! The seat's control plane divides it as if all jobs ran over one switch. Each switch of a job gives the job's trees there their
+//! new room when it is told; results say the least room on the way, so that switches need not be told at the same time.
+
+use tributary_proto::contract::ids::JobId;
+
+use super::seat::{PROMPT, Switches};
+
+impl Switches {
+    /// Gives a job other slots at every switch; one that does not answer now is told with the next look. False if there is no
+    /// such job.
+    pub(super) async fn resize(&self, id: JobId, slots: u16) -> bool {
+        let mut jobs = self.jobs.lock().await;
+        let Some(job) = jobs.all.get_mut(&id) else { return false };
+        let config = &mut job.job.config;
+        config.slots = slots - slots % config.trees;
+        for (node, answer) in self.sync(&mut jobs, PROMPT).await {
+            if let Err(why) = answer {
+                tracing::debug!(switch = self.fabric.name(node), %why, "it will hear later what a job has now");
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,45 @@
+//! The way out of a host in a lossless fabric: a queue that leaves at the cable's rate, and stands still when the switch says
+//! so. What the kernel has been given cannot be stopped any more, so it is given no more than the cable takes.
+
+use tributary_proto::contract::packet::{Addr, Transmit};
+use tributary_proto::contract::time::{Span, Time};
+
+use crate::fabric::egress::Egress;
+use crate::fabric::rooms::Charge;
+use crate::outbox::{Addresses, send};
+use crate::udp::UdpPort;
+
+/// Bytes that wait at most: many windows of a job, which hold half of a switch's queue.
+const LIMIT: u64 = 64 << 20;
+
+/// The queue.
+pub struct Nic {
+    queue: Egress<Addr>,
+}
+
+impl Nic {
+    /// An empty one, at the cable's rate.
+    pub fn new(bits_per_s: u64) -> Nic {
+        Nic { queue: Egress::new(LIMIT, None, Some(bits_per_s), Addr::Switch(Default::default())) }
+    }
+
+    /// Takes a packet.
+    pub fn offer(&mut self, packet: &[u8], transmit: &Transmit) {
+        self.queue.offer(packet, transmit.ecn, transmit.to, Charge::Nobody);
+    }
+
+    /// Sends what may leave by now.
+    pub fn drain(&mut self, now: Time, addresses: &Addresses, udp: &mut UdpPort) {
+        self.queue.drain(now, |_, _| {}, |to, run, memory| send(to, run, memory, addresses, udp));
+    }
+
+    /// The switch wants nothing for so long from now on.
+    pub fn pause(&mut self, now: Time, span: Span) {
+        self.queue.pause(now, span);
+    }
+
+    /// When something may leave; `None` while nothing waits.
+    pub fn due(&self) -> Option<Time> {
+        self.queue.due()
+    }
+}

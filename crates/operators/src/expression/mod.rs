@@ -1,0 +1,49 @@
+//! A small compiler from expressions, written as in Python, to modules of WebAssembly.
+//!
+//! `a` is the left element and `b` the right one; `a.v` is a field of one that has several. An element that is one number
+//! takes an expression; one with fields takes a line `field = expression` for each, and any line may name a value for those
+//! below it:
+//!
+//! ```text
+//! first = a.v > b.v or (a.v == b.v and a.i < b.i)
+//! v = a.v if first else b.v
+//! i = a.i if first else b.i
+//! ```
+//!
+//! There are `+ - * /` (the last for floats), `& | ^ ~ << >>` for integers, comparisons, `and or not`, `x if c else y`, and
+//! `abs min max sqrt floor ceil exp log`; `f32(x)`, `f64(x)`, `i32(x)` and `i64(x)` change a number's type. Integers of 8 and
+//! 16 bits are computed with 32 bits, `u32` with 64, and wrap when they are stored. No expression can trap: both sides of an
+//! `if` are computed. Where the element is one number of `f32`, `f64`, `i32` or `i64`, vector instructions do several at once.
+
+mod body;
+mod emit;
+mod instructions;
+mod lexer;
+mod math;
+mod parser;
+mod value;
+
+use crate::element::Element;
+use crate::error::OperatorError;
+
+/// Characters of a source, at most.
+const MOST_CHARS: usize = 8 * 1024;
+
+/// The module's text (WAT) that an expression over elements of this type is.
+pub fn to_wat(source: &str, element: &Element) -> Result<String, OperatorError> {
+    if source.len() > MOST_CHARS {
+        return Err(error(format!("an expression of {} bytes is too long: {MOST_CHARS} are the most", source.len())));
+    }
+    let lines = parser::parse(source)?;
+    emit::module(&lines, element)
+}
+
+/// The module that an expression over elements of this type is.
+pub fn compile(source: &str, element: &Element) -> Result<Vec<u8>, OperatorError> {
+    let wat = to_wat(source, element)?;
+    wat::parse_str(&wat).map_err(|fault| error(format!("the expression gives no module: {fault}")))
+}
+
+pub(crate) fn error(sentence: String) -> OperatorError {
+    OperatorError::Expression(sentence)
+}

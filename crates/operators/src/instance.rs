@@ -1,0 +1,156 @@
+//! An operator at work: one call a vector, in memory that was taken when the instance was made. Accumulators lie in the guest's
+//! memory, so that of the vectors of a call only the one that has come is copied.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tributary_proto::contract::operator::{Accumulators, Fault, Instance, Room};
+use wasmtime::Trap;
+
+use crate::error::OperatorError;
+use crate::module::{Guest, Module, one_line};
+use crate::places::Places;
+
+/// Instructions that a call may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fuel {
+    pub call: u64,
+    pub element: u64,
+}
+
+impl Fuel {
+    pub fn of(self, elements: usize) -> u64 {
+        self.call + self.element * elements as u64
+    }
+}
+
+/// What instances of one operator have in common.
+pub(crate) struct Code {
+    pub module: Module,
+    pub fuel: Fuel,
+}
+
+impl Code {
+    fn sentence(&self, why: &str) -> Fault {
+        let Module { name, hash, .. } = &self.module;
+        Fault(format!("the operator {name} (SHA-256 {}) {why}", hash.short()))
+    }
+}
+
+/// An instance with its accumulators in the guest's memory, or why there is none.
+pub(crate) struct WasmInstance {
+    code: Arc<Code>,
+    room: Room,
+    guest: Result<Guest, OperatorError>,
+}
+
+/// Of the vectors in the guest's memory: the one that has just come. The accumulators are behind it.
+const ARRIVED: usize = 0;
+
+/// Bytes of the guest's memory that this room takes.
+pub(crate) fn host_bytes(room: Room) -> usize {
+    Places::bytes(room.vector_bytes, 1 + room.accumulators)
+}
+
+impl WasmInstance {
+    pub fn new(code: Arc<Code>, room: Room) -> WasmInstance {
+        let guest = code.module.guest(host_bytes(room));
+        WasmInstance { code, room, guest }
+    }
+
+    /// The guest, and where its vectors are.
+    fn guest(&mut self) -> Result<(&Code, &mut Guest, Places), Fault> {
+        let (code, guest) = (&*self.code, self.guest.as_mut());
+        let guest = guest.map_err(|error| code.sentence(&format!("cannot be started: {error}")))?;
+        let places = Places::of(guest.free, self.room.vector_bytes);
+        Ok((code, guest, places))
+    }
+
+    /// Has one of the vectors, by their places, take in another.
+    fn call(&mut self, left: usize, right: usize, bytes: usize) -> Result<(), Fault> {
+        let (code, guest, places) = self.guest()?;
+        let elements = bytes / code.module.element.size();
+        let fuel = code.fuel.of(elements);
+        let called = guest.call(places.vector(left), places.vector(right), elements, fuel);
+        called.map_err(|error| code.sentence(&why(&error, fuel, elements)))
+    }
+
+    /// Where the accumulators lie in the guest's memory, and how far apart.
+    fn all_accumulators(&self, guest: &Guest) -> (Range<usize>, usize) {
+        let places = Places::of(guest.free, self.room.vector_bytes);
+        (places.vector(1)..places.vector(1 + self.room.accumulators), places.stride())
+    }
+
+    fn put(&mut self, place: usize, vector: &[u8]) -> Result<(), Fault> {
+        let Room { vector_bytes, accumulators } = self.room;
+        assert!(vector.len() <= vector_bytes && place <= accumulators, "an instance has room for {:?}", self.room);
+        let (_, guest, places) = self.guest()?;
+        guest.put(places.vector(place), vector);
+        Ok(())
+    }
+}
+
+/// Why a call did not end well, as what follows the operator's name.
+pub(crate) fn why(error: &wasmtime::Error, fuel: u64, elements: usize) -> String {
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::OutOfFuel) => format!("did not end within {fuel} instructions for {elements} elements"),
+        _ => format!("has trapped: {}", one_line(error)),
+    }
+}
+
+impl Instance for WasmInstance {
+    fn store(&mut self, accumulator: usize, vector: &[u8]) -> Result<(), Fault> {
+        self.put(1 + accumulator, vector)
+    }
+
+    fn add(&mut self, accumulator: usize, vector: &[u8]) -> Result<(), Fault> {
+        self.put(ARRIVED, vector)?;
+        self.call(1 + accumulator, ARRIVED, vector.len())
+    }
+
+    fn add_left(&mut self, accumulator: usize, vector: &[u8]) -> Result<(), Fault> {
+        self.put(ARRIVED, vector)?;
+        self.call(ARRIVED, 1 + accumulator, vector.len())?;
+        let (_, guest, places) = self.guest()?;
+        guest.copy(places.vector(ARRIVED), places.vector(1 + accumulator), vector.len());
+        Ok(())
+    }
+
+    fn merge(&mut self, left: usize, right: usize, bytes: usize) -> Result<(), Fault> {
+        self.call(1 + left, 1 + right, bytes)
+    }
+
+    fn lanes(&self, accumulator: usize, bytes: usize) -> &[u8] {
+        assert!(bytes <= self.room.vector_bytes && accumulator < self.room.accumulators);
+        let guest = self.guest.as_ref().expect("whoever stored a vector knows that there is a guest");
+        &guest.data()[Places::of(guest.free, self.room.vector_bytes).vector(1 + accumulator)..][..bytes]
+    }
+
+    fn accumulators(&self) -> Option<Accumulators<&[u8]>> {
+        let guest = self.guest.as_ref().ok()?;
+        let (range, stride) = self.all_accumulators(guest);
+        Some(Accumulators { bytes: &guest.data()[range], stride })
+    }
+
+    fn accumulators_mut(&mut self) -> Option<Accumulators<&mut [u8]>> {
+        let (range, stride) = self.all_accumulators(self.guest.as_ref().ok()?);
+        let guest = self.guest.as_mut().ok()?;
+        Some(Accumulators { bytes: &mut guest.data_mut()[range], stride })
+    }
+
+    fn state(&self) -> &[u8] {
+        self.guest.as_ref().map_or(&[], |guest| &guest.data()[guest.free..])
+    }
+
+    fn fork(&self) -> Box<dyn Instance> {
+        let mut other = WasmInstance::new(self.code.clone(), self.room);
+        if let Ok(guest) = &mut other.guest {
+            guest.put(guest.free, self.state());
+        }
+        Box::new(other)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of::<WasmInstance>() + self.code.module.memory_bytes(host_bytes(self.room))
+    }
+}

@@ -1,0 +1,43 @@
+//! Operators that people write themselves (Flare §3), in a sandbox: one module of WebAssembly, checked before it is used.
+//!
+//! [`Sandbox`] turns bytes into an [`UserOperator`]: it compiles the module, compares it with the interface below, and puts it to
+//! the [self-test](check). What it gives is an operator as `proto` knows it, the same at switches, in the simulator and at
+//! home. [`source`] makes modules from text, from C and from expressions; [`shipped`] are those that come along.
+//!
+//! # The interface, version 1
+//!
+//! A module has no imports, no start function, one memory and at most 64 KiB of code. It exports
+//!
+//! ```text
+//! (memory "memory")
+//! (global "tributary_abi" i32)      1
+//! (global "element_size" i32)       bytes of an element, 1 to 64
+//! (func "combine" (param i32 i32 i32))   combine(acc, with, n): acc[i] = acc[i] o with[i] for n elements; acc is the left operand
+//! (global "commutative" i32)        optional: 1 claims that a o b = b o a, 0 that the order of ranks matters
+//! ```
+//!
+//! and may say in custom sections `tributary.name` and `tributary.element` what it is called and what its elements are, for people.
+//! Elements are in memory as a rank's array has them, little-endian. What a call leaves behind may not matter to the next.
+
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod element;
+mod error;
+pub mod expression;
+mod instance;
+mod library;
+mod limits;
+mod module;
+mod operator;
+mod places;
+mod sandbox;
+mod sections;
+pub mod shipped;
+pub mod source;
+
+pub use error::OperatorError;
+pub use library::{Allowed, Library};
+pub use operator::{UserOperator, reduce};
+pub use sandbox::Sandbox;
+pub use sections::describe;

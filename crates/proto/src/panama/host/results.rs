@@ -1,0 +1,145 @@
+//! Results, which acknowledge this rank's part of them. Where sums need not wait for this rank (§7), results of blocks
+//! that it has not submitted come, too.
+
+use std::ops::Range;
+
+use super::tree::Arrival;
+use super::{PanamaHost, read};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::CollectiveError;
+use crate::contract::ids::Rank;
+use crate::contract::packet::{Ecn, Packet};
+use crate::contract::tensor::Spec;
+use crate::contract::time::Time;
+use crate::panama::options::Quorum;
+use crate::panama::partial::may_lack_ranks;
+use crate::panama::wire::{HEADER_LEN, Header};
+
+impl PanamaHost {
+    /// A sum has come.
+    pub(super) fn result(
+        &mut self,
+        now: Time,
+        header: &Header,
+        vid: u64,
+        packet: Packet<'_>,
+    ) -> Result<(), DropReason> {
+        let index = header.tree().index();
+        match self.trees[index].arrival(vid, self.submitted(index)) {
+            Arrival::Ahead => return Err(DropReason::Ahead),
+            Arrival::Double => return Err(DropReason::Duplicate),
+            Arrival::New => match self.choices.quorum {
+                Some(quorum) => self.take(quorum, index, header, vid, packet)?,
+                None => self.write(index, header, vid, packet)?,
+            },
+            Arrival::Again => {}
+        }
+        let tree = &mut self.trees[index];
+        tree.on_result(now, vid);
+        tree.window.on_result(vid, packet.ecn == Ecn::CongestionExperienced, header.wnd_cap);
+        self.stirred_at = Some(now);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Writes a result to the output; what was there may be wanted again, and is kept.
+    fn write(&mut self, index: usize, header: &Header, vid: u64, packet: Packet<'_>) -> Result<(), DropReason> {
+        let (world, rank, block) = (self.config.job.world, self.config.rank, self.block(index, vid));
+        let (len, wire_len) = self.fits(block, &header.spec, packet)?;
+        if header.contributors != world {
+            return Err(DropReason::BadField);
+        }
+        let op = self.stream.op_of_mut(block).expect("what was sent and has no result has a collective");
+        let tree = &mut self.trees[index];
+        tree.kept.keep(vid, op.spec, (len, wire_len), 1, |bytes| read(op, block, &self.config, bytes));
+        if len > 0 && op.spec.primitive.gets(rank) {
+            op.write(block, None, world, &packet.bytes[HEADER_LEN..]);
+        }
+        op.remaining -= 1;
+        tree.on_written(vid);
+        self.stats.blocks_in_network += 1;
+        Ok(())
+    }
+
+    /// The lengths of a block's vector in memory and on the wire, if the packet has a result of them.
+    fn fits(&self, block: u64, spec: &Spec, packet: Packet<'_>) -> Result<(usize, usize), DropReason> {
+        let op = self.stream.op_of(block).expect("what was sent and has no result has a collective");
+        if *spec != op.spec {
+            return Err(DropReason::BadField);
+        }
+        let elements = op.range(block).len();
+        let (len, wire_len) = (op.encoding.buffer_len(elements), op.encoding.wire_len(elements));
+        let fits = packet.wire_len == HEADER_LEN + wire_len && packet.bytes.len() == HEADER_LEN + len;
+        if fits { Ok((len, wire_len)) } else { Err(DropReason::BadLength) }
+    }
+
+    /// Keeps a result that may lack ranks, for those who will not get it; and writes it, if its collective was submitted.
+    fn take(
+        &mut self,
+        quorum: Quorum,
+        index: usize,
+        header: &Header,
+        vid: u64,
+        packet: Packet<'_>,
+    ) -> Result<(), DropReason> {
+        let (world, block) = (self.config.job.world, self.block(index, vid));
+        let least = if may_lack_ranks(&header.spec) { quorum.least(world) } else { world };
+        if !(least..=world).contains(&header.contributors) {
+            return Err(DropReason::BadField);
+        }
+        if block < self.blocks {
+            self.fits(block, &header.spec, packet)?;
+        } else if packet.bytes.len() > HEADER_LEN + self.trees[index].kept.longest() {
+            return Err(DropReason::BadLength);
+        }
+        let (vector, tree) = (&packet.bytes[HEADER_LEN..], &mut self.trees[index]);
+        let lengths = (vector.len(), packet.wire_len - HEADER_LEN);
+        tree.kept.keep(vid, header.spec, lengths, header.contributors, |bytes| bytes.copy_from_slice(vector));
+        tree.on_written(vid);
+        if block < self.blocks {
+            self.write_kept(index, vid);
+        }
+        Ok(())
+    }
+
+    /// Writes a result that is kept to the output.
+    fn write_kept(&mut self, index: usize, vid: u64) {
+        let block = self.block(index, vid);
+        let (kept, vector) = self.trees[index].kept.get(vid).expect("a result that has come is kept");
+        let op = self.stream.op_of_mut(block).expect("it was submitted");
+        if !vector.is_empty() && op.spec.primitive.gets(self.config.rank) {
+            op.write_partial(block, kept.contributors, vector);
+        }
+        op.remaining -= 1;
+        self.stats.blocks_in_network += 1;
+        self.stats.ranks_in_sums += u64::from(kept.contributors);
+        self.stats.ranks_of_sums += u64::from(self.config.job.world);
+    }
+
+    /// Writes the results of blocks that are submitted after their results have come.
+    pub(super) fn write_early(&mut self, now: Time, blocks: Range<u64>) {
+        let trees = self.trees.len() as u64;
+        for block in blocks {
+            let (index, vid) = ((block % trees) as usize, self.trees[(block % trees) as usize].first + block / trees);
+            if vid >= self.trees.iter().map(|tree| tree.top()).max().unwrap_or(0) {
+                break;
+            }
+            if !self.trees[index].has(vid) {
+                continue;
+            }
+            let (kept, _) = self.trees[index].kept.get(vid).expect("a result that has come is kept");
+            let op = self.stream.op_of(block).expect("it was submitted");
+            let elements = op.range(block).len();
+            let is_same = kept.spec == op.spec && kept.wire_len == op.encoding.wire_len(elements);
+            if !is_same {
+                // Those whose data is in the result are of one mind; which rank is meant is not said, so it is any other.
+                let (op, b_spec, b) = (op.id, op.spec, self.config.rank);
+                let a = Rank(u16::from(b.0 == 0));
+                self.failing.get_or_insert((op, CollectiveError::Mismatch { a, a_spec: kept.spec, b, b_spec, op }));
+                break;
+            }
+            self.write_kept(index, vid);
+        }
+        self.settle(now);
+    }
+}

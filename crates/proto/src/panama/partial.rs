@@ -1,0 +1,130 @@
+//! Averages that do not wait for all ranks (§7, PANAMA-0.88 and -0.94): which collectives may lack ranks, and how many of its
+//! workers each switch may leave out of a VID.
+//!
+//! A fixed number for each switch cannot be right: a rack of eight would leave out nobody or one of eight, and a root
+//! that insists on 15 of 16 waits for ever for racks that passed seven of eight. So each VID has as many leaves of
+//! absence as the job may lack ranks; ranks hold them in turn, evenly spread, and each VID has other holders. A switch
+//! may leave out as many of its own workers as hold a leave, and may choose any of them. So the shares of all switches
+//! add up, however ranks are spread over racks.
+
+use tributary_numeric::ReduceOp;
+
+use crate::contract::config::Below;
+use crate::contract::tensor::{Primitive, Spec};
+use crate::panama::options::Quorum;
+
+/// True if a sum over some of the ranks is an honest answer: an average, over those who brought something, that each rank gets.
+pub fn may_lack_ranks(spec: &Spec) -> bool {
+    let Spec { elements, dtype, op, primitive } = *spec;
+    elements > 0 && op == ReduceOp::Avg && dtype.is_float() && primitive == Primitive::Allreduce
+}
+
+/// How many of a switch's workers may be left out.
+#[derive(Clone, Debug, Hash)]
+pub struct Budget {
+    world: u32,
+    /// Ranks that a VID may lack in the whole job.
+    all: u32,
+    /// The ranks of the switch's own workers, by child; none where the child is a switch, which is waited for.
+    workers: Vec<Option<u16>>,
+}
+
+impl Budget {
+    /// Of a switch with these children, in a job of so many ranks.
+    pub fn new(quorum: Quorum, world: u16, below: &[Below]) -> Budget {
+        let rank = |below: &Below| match below {
+            Below::Worker(rank) => Some(rank.0),
+            Below::Switch(_) => None,
+        };
+        Budget { world: world.into(), all: quorum.budget(world).into(), workers: below.iter().map(rank).collect() }
+    }
+
+    /// True if the child is a worker.
+    pub fn is_worker(&self, child: usize) -> bool {
+        self.workers[child].is_some()
+    }
+
+    /// Whether a VID may lack so many of the switch's children, none of them a switch.
+    pub fn covers(&self, missing: usize, vid: u32) -> bool {
+        missing == 0 || missing <= self.all as usize && missing <= self.of(vid)
+    }
+
+    /// The workers that a VID may lack here.
+    fn of(&self, vid: u32) -> usize {
+        self.workers.iter().flatten().filter(|&&rank| self.has_leave(rank, vid)).count()
+    }
+
+    /// Of any `world` neighbours in this order `all` have a leave, spread evenly (Bresenham's line).
+    fn has_leave(&self, rank: u16, vid: u32) -> bool {
+        let place = (u64::from(rank) + u64::from(vid)) % u64::from(self.world);
+        place * u64::from(self.all) % u64::from(self.world) < u64::from(self.all)
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        self.workers.capacity() * size_of::<Option<u16>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_numeric::DType;
+
+    use super::*;
+    use crate::contract::ids::Rank;
+    use crate::panama::options::SET;
+
+    fn quorum(text: &str) -> Quorum {
+        Quorum::of(&SET.read(&[("partial".to_owned(), text.to_owned())].into()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_shares_of_all_racks_add_up_to_what_the_job_may_lack() {
+        for (text, world, rack) in
+            [("14/16", 16, 8), ("15/16", 16, 8), ("15/16", 96, 7), ("14/16", 33, 5), ("3/4", 10, 3), ("1/2", 3, 1)]
+        {
+            let ranks: Vec<Below> = (0..world).map(|rank| Below::Worker(Rank(rank))).collect();
+            let racks: Vec<Budget> = ranks.chunks(rack).map(|below| Budget::new(quorum(text), world, below)).collect();
+            for vid in [0, 1, 2, 15, 16, 1_000, u32::MAX] {
+                let shares: Vec<usize> = racks.iter().map(|rack| rack.of(vid)).collect();
+                let all = usize::from(quorum(text).budget(world));
+                assert_eq!(shares.iter().sum::<usize>(), all, "{text} of {world} at {vid}: {shares:?}");
+                let even = all as f64 * rack as f64 / f64::from(world);
+                assert!(shares.iter().all(|&share| (share as f64) < even + 1.0), "{text} of {world}: {shares:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_rank_has_a_leave_as_often_as_any_other() {
+        let workers: Vec<Below> = (0..16).map(|rank| Below::Worker(Rank(rank))).collect();
+        let budget = Budget::new(quorum("14/16"), 16, &workers);
+        for rank in 0..16 {
+            assert_eq!((0..16).filter(|&vid| budget.has_leave(rank, vid)).count(), 2, "rank {rank}");
+        }
+        assert!(budget.covers(2, 5) && !budget.covers(3, 5));
+    }
+
+    #[test]
+    fn a_switch_below_is_no_worker_to_be_left_out() {
+        let below = [Below::Switch((0..8).map(Rank).collect()), Below::Switch((8..16).map(Rank).collect())];
+        let budget = Budget::new(quorum("1/2"), 16, &below);
+        assert!((0..32).all(|vid| budget.covers(0, vid) && !budget.covers(1, vid)));
+    }
+
+    #[test]
+    fn only_an_average_of_floats_on_all_ranks_may_lack_ranks() {
+        let spec = Spec::allreduce(8, DType::BF16, ReduceOp::Avg);
+        assert!(may_lack_ranks(&spec));
+        for other in [
+            Spec { op: ReduceOp::Sum, ..spec },
+            Spec { op: ReduceOp::Max, ..spec },
+            Spec { dtype: DType::I32, ..spec },
+            Spec { primitive: Primitive::Reduce(Rank(0)), ..spec },
+            Spec { elements: 0, ..spec },
+            Spec::broadcast(8, Rank(0)),
+        ] {
+            assert!(!may_lack_ranks(&other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Sums that do not wait for all ranks (§7): when such a sum may leave, and what the switch does with late
+//! contributions.
+//!
+//! Two rules keep this sound. A port may be left out only if it was heard with a VID that lies no more than a room
+//! behind: so the results that a worker has to keep stay bounded, and a dead rank is missed soon. And in a new epoch a
+//! VID whose result any rank may have waits for all ports: a worker that has the result sends it, and it is the result
+//! again (`docs/protocols/panama.md`).
+
+use std::cmp::Ordering;
+
+use super::heads::Phase;
+use super::{Audience, Panama};
+use crate::contract::config::SwitchConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::ChildId;
+use crate::panama::options::Choices;
+use crate::panama::partial::{Budget, may_lack_ranks};
+use crate::panama::vid::epoch;
+use crate::panama::wire::{Header, Kind};
+use crate::parts::inquiry::Neighbour;
+use crate::parts::memory::heap_bytes;
+
+/// What a switch knows of whom it may leave out.
+#[derive(Clone, Hash)]
+pub struct Quorum {
+    budget: Budget,
+    /// By child: the VID behind the newest contribution that it has brought in this epoch, in time or late.
+    heard: Vec<u64>,
+    /// Nobody has a result of this VID or of a later one from before this epoch.
+    pub open_from: u64,
+    /// Since it was started this switch has not heard an epoch begin: what results there are nobody has told it.
+    pub is_unsure: bool,
+}
+
+impl Quorum {
+    /// Of a switch that was just started; `None` where sums have all ranks.
+    pub fn new(config: &SwitchConfig) -> Option<Quorum> {
+        let quorum = Choices::of(&config.job.options).quorum?;
+        let budget = Budget::new(quorum, config.job.world, &config.below);
+        Some(Quorum { budget, heard: vec![0; config.below.len()], open_from: u64::MAX, is_unsure: true })
+    }
+
+    /// An epoch begins at a VID; nobody has a result of `open_from` or later.
+    pub fn begin(&mut self, vid: u64, open_from: u64) {
+        self.heard.fill(vid);
+        (self.open_from, self.is_unsure) = (open_from, false);
+    }
+
+    /// A child has contributed to a VID.
+    pub fn hear(&mut self, child: ChildId, vid: u64) {
+        let heard = &mut self.heard[child.index()];
+        *heard = (*heard).max(vid + 1);
+    }
+
+    /// Whether a VID may lack a child.
+    fn may_lack(&self, child: ChildId, vid: u64, room: u64) -> bool {
+        self.budget.is_worker(child.index()) && vid < self.heard[child.index()] + room
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        self.budget.memory_bytes() + heap_bytes(&self.heard)
+    }
+}
+
+impl Panama {
+    /// The expected VID has as many contributions as it waits for, whoever brings the rest.
+    #[inline]
+    pub(super) fn has_quorum(&self) -> bool {
+        self.quorum.as_ref().is_some_and(|quorum| self.is_enough(quorum))
+    }
+
+    fn is_enough(&self, quorum: &Quorum) -> bool {
+        let vid = self.heads.expected();
+        let entry = self.entries.get(vid);
+        if self.phase != Phase::Active || entry.count == 0 || vid < quorum.open_from || !may_lack_ranks(&entry.spec) {
+            return false;
+        }
+        let missing = self.members.len() - usize::from(entry.count);
+        let room = u64::from(self.room);
+        let mut children = (0..self.members.len() as u16).map(ChildId);
+        quorum.budget.covers(missing, vid as u32)
+            && children.all(|child| self.entries.has(vid, child) || quorum.may_lack(child, vid, room))
+    }
+
+    /// A contribution whose time is over or has not come, where sums may lack ranks.
+    #[cold]
+    pub(super) fn untimely(&mut self, kind: Kind, header: &Header, vid: u64, reason: DropReason) -> DropReason {
+        match (reason, &mut self.quorum) {
+            (DropReason::Stale, Some(quorum)) => {
+                if kind == Kind::Contribution {
+                    quorum.hear(header.wid, vid);
+                    self.advance_unbrought(header.wid);
+                }
+                DropReason::Late
+            }
+            (_, Some(quorum)) if quorum.is_unsure => {
+                self.ask_for_epoch(header);
+                reason
+            }
+            _ => reason,
+        }
+    }
+
+    /// A port was heard, though it brings nothing that is wanted: sums may have waited for that alone.
+    fn advance_unbrought(&mut self, child: ChildId) {
+        while self.has_quorum() && self.entries.mismatch(self.heads.expected()).is_none() {
+            let expected = self.heads.expected();
+            self.emit_later(expected, self.members[child.index()]);
+            self.entries.free(expected);
+            self.heads.pass();
+        }
+    }
+
+    /// This switch was just started, and children contribute: an epoch must begin, so that what results there are is known.
+    fn ask_for_epoch(&mut self, header: &Header) {
+        match epoch(header.epoch, self.epoch) {
+            Ordering::Greater => self.out_of_step(header.epoch),
+            _ if self.asks_above => self.ask_above_again(),
+            Ordering::Less => self.tell(Audience::One(Neighbour::Child(header.wid)), Kind::Sync, 0),
+            // Its sender is in the middle of the epoch that is only to begin here.
+            Ordering::Equal => self.out_of_step(header.epoch),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Contributions, and the sums that they complete (§5 ②, ③).
+
+use super::entries::Entry;
+use super::heads::{Place, on_contribution};
+use super::{Audience, Contribution, Panama};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{ChildId, PortId};
+use crate::contract::packet::{Ecn, PacketMut};
+use crate::contract::switch::{Emission, Verdict};
+use crate::panama::vid::{epoch, near};
+use crate::panama::wire::{HEADER_LEN, Header, Kind};
+use crate::parts::form::Form;
+use crate::parts::inquiry::Neighbour;
+
+impl Panama {
+    /// A packet joins its port's FIFO, if its fields are in range.
+    #[inline]
+    pub(super) fn contribution(
+        &mut self,
+        kind: Kind,
+        header: &Header,
+        packet: &mut PacketMut<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let child = header.wid;
+        let vid = near(self.heads.expected(), header.vid);
+        let place = self.heads.place(child, vid);
+        if let Err(reason) = on_contribution(epoch(header.epoch, self.epoch), self.phase, place, self.heads.is_new()) {
+            return Err(if self.quorum.is_some() { self.untimely(kind, header, vid, reason) } else { reason });
+        }
+        let form = match kind {
+            Kind::Contribution if self.inquiry.is_switch(Neighbour::Child(child)) => Form::Partial,
+            _ => Form::Host,
+        };
+        let &sizes = self.sizes.of(&header.spec)?;
+        if !self.may_hold(kind, header, vid) {
+            return Err(DropReason::BadField);
+        }
+        let (encoding, elements) = (sizes.encoding, sizes.elements(form, packet, false)?);
+        let held = *self.entries.get(vid);
+        if self.entries.mismatch(vid).is_some() {
+            self.tell(Audience::One(Neighbour::Child(child)), Kind::Mismatch, header.vid);
+            return Err(DropReason::Mismatch);
+        }
+        if held.count > 0 && held.spec != header.spec {
+            return Err(self.mismatch_here(vid, header));
+        }
+        if held.count > 0 && held.elements != elements {
+            return Err(DropReason::BadLength);
+        }
+        if held.count == 0 && self.unsent.iter().any(|&(waiting, _)| waiting + u64::from(self.room) == vid) {
+            // Its child cannot have the result of the one that lies there, and so may not send it.
+            return Err(DropReason::Ahead);
+        }
+        let brought = Contribution { header: *header, vid, elements, encoding, form };
+        Ok(self.queue(kind, &brought, packet))
+    }
+
+    /// Whether as many ranks can be in the vector as its header says.
+    #[inline]
+    fn may_hold(&self, kind: Kind, header: &Header, vid: u64) -> bool {
+        let below = self.below[header.wid.index()];
+        match (&self.quorum, kind) {
+            (None, _) => header.contributors == below,
+            (Some(quorum), Kind::Known) => vid < quorum.open_from && (1..=self.world).contains(&header.contributors),
+            (Some(_), _) => (1..=below).contains(&header.contributors),
+        }
+    }
+
+    #[inline]
+    fn queue(&mut self, kind: Kind, brought: &Contribution, packet: &mut PacketMut<'_>) -> Verdict {
+        let Contribution { header, vid, elements, encoding, form } = brought;
+        // After RESEND a vector comes a second time that was combined already: the port's FIFO alone is filled again.
+        if !self.entries.has(*vid, header.wid) {
+            let (block, vector) = ((*elements, encoding, *form), &packet.bytes[HEADER_LEN..packet.len]);
+            match kind {
+                Kind::Known => self.entries.adopt(*vid, header, block, packet.ecn, vector),
+                _ => self.entries.add(*vid, header, block, packet.ecn, vector),
+            }
+            self.counters.contributions += 1;
+        }
+        self.heads.push(header.wid, *vid);
+        if let Some(quorum) = self.quorum.as_mut().filter(|_| kind == Kind::Contribution) {
+            quorum.hear(header.wid, *vid);
+        }
+        self.advance(brought, packet)
+    }
+
+    /// §5, ②: as long as every port has a packet, the expected VID is summed or lost. Before this packet came its port had
+    /// none, or nothing would have waited: so its VID alone is in all FIFOs. (Another one may have all its vectors, where
+    /// the port was to send it again and this packet has overtaken it: it is lost like any other.) Where sums may lack ranks, a packet
+    /// may complete several.
+    #[inline]
+    fn advance(&mut self, brought: &Contribution, packet: &mut PacketMut<'_>) -> Verdict {
+        let mut verdict = Verdict::Consume;
+        while self.heads.are_all_there() || self.has_quorum() {
+            let expected = self.heads.expected();
+            if self.entries.mismatch(expected).is_some() {
+                break;
+            }
+            let is_whole = usize::from(self.entries.get(expected).count) == self.members.len();
+            if expected == brought.vid && (is_whole || self.has_quorum()) {
+                verdict = self.emit(brought, packet);
+            } else if self.quorum.is_some() && (is_whole || self.has_quorum()) {
+                self.emit_later(expected, self.members[brought.header.wid.index()]);
+            } else {
+                self.counters.lost_vids += 1;
+                if expected == brought.vid {
+                    verdict = Verdict::Drop(DropReason::Incomplete);
+                }
+            }
+            // What waits to be written is not begun anew: see `contribution`.
+            self.entries.free(expected);
+            self.heads.pass();
+        }
+        verdict
+    }
+
+    /// All that the sum waits for have contributed: the packet becomes the result, or the contribution to the switch above.
+    #[inline]
+    fn emit(&mut self, brought: &Contribution, packet: &mut PacketMut<'_>) -> Verdict {
+        let vid = brought.vid;
+        let is_wide = self.parent.is_some() && brought.form == Form::Host && brought.encoding.is_wide();
+        if is_wide && !self.entries.get(vid).is_known || !self.unsent.is_empty() {
+            self.emit_later(vid, self.members[brought.header.wid.index()]);
+            return Verdict::Consume;
+        }
+        self.complete(vid);
+        let entry = *self.entries.get(vid);
+        self.write(vid, &entry, brought, packet);
+        self.way_out()
+    }
+
+    /// The same, where no packet is at hand, or another sum has to leave before.
+    pub(super) fn emit_later(&mut self, vid: u64, ingress: PortId) {
+        self.complete(vid);
+        self.unsent.push_back((vid, ingress));
+    }
+
+    fn complete(&mut self, vid: u64) {
+        let entry = *self.entries.get(vid);
+        let left_out = self.members.len() as u64 - u64::from(entry.count);
+        self.counters.blocks_completed += 1;
+        self.counters.marks += u64::from(entry.ecn == Ecn::CongestionExperienced);
+        self.counters.partial_sums += u64::from(left_out > 0);
+        self.counters.left_out += left_out;
+        self.entries.finish(vid, self.parent.is_none());
+    }
+
+    fn way_out(&self) -> Verdict {
+        self.parent.map_or(Verdict::Group(self.group), |parent| Verdict::Port(parent.port))
+    }
+
+    /// Makes the packet, which is no shorter, one that carries a VID's sum.
+    #[inline]
+    fn write(&self, vid: u64, entry: &Entry, Contribution { encoding, .. }: &Contribution, packet: &mut PacketMut<'_>) {
+        let (kind, form) = match (self.parent.is_some(), entry.is_known) {
+            (false, _) => (Kind::Result, Form::Host),
+            (true, true) => (Kind::Known, Form::Host),
+            (true, false) => (Kind::Contribution, Form::Partial),
+        };
+        kind.put(packet.bytes);
+        self.header(vid, entry).emit(packet.bytes);
+        packet.ecn = entry.ecn;
+        packet.len = HEADER_LEN + form.buffer_len(encoding, entry.elements);
+        packet.wire_len = HEADER_LEN + form.wire_len(encoding, entry.elements);
+        self.entries.load(vid, &mut packet.bytes[HEADER_LEN..packet.len], form);
+    }
+
+    fn header(&self, vid: u64, entry: &Entry) -> Header {
+        Header {
+            vid: vid as u32,
+            tid: self.tid,
+            wnd_cap: entry.wnd_cap.min(self.room).max(1),
+            epoch: self.epoch,
+            wid: self.parent.map_or(ChildId(0), |parent| parent.child),
+            spec: entry.spec,
+            contributors: entry.contributors,
+        }
+    }
+
+    /// The next sum for which no packet was at hand. Its entry is free, and as it was: nobody may take it before.
+    pub(super) fn poll_sum(&mut self, buf: &mut [u8]) -> Option<Emission> {
+        let (vid, ingress) = self.unsent.pop_front()?;
+        let entry = *self.entries.get(vid);
+        let encoding = self.sizes.of(&entry.spec).ok()?.encoding;
+        self.common.emit(buf);
+        let header = self.header(vid, &entry);
+        let brought = Contribution { header, vid, elements: entry.elements, encoding, form: Form::Partial };
+        let mut packet = PacketMut::new(buf, entry.ecn);
+        self.write(vid, &entry, &brought, &mut packet);
+        let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
+        Some(Emission { len, wire_len, ecn, verdict: self.way_out(), ingress: Some(ingress) })
+    }
+
+    /// Whether the child's contribution to a VID is in its FIFO, and not to come again.
+    pub(super) fn holds(&self, child: ChildId, vid: u64) -> bool {
+        self.heads.place(child, vid) == Place::Queued && self.entries.has(vid, child)
+    }
+}

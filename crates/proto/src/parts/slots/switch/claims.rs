@@ -1,0 +1,51 @@
+//! What a packet's handler must have of its block, where handlers run on cores.
+
+use super::SlotSwitch;
+use crate::contract::ids::PortId;
+use crate::contract::work::{Brought, Claim, Needs};
+use crate::parts::form::Form;
+use crate::parts::inquiry::Neighbour;
+use crate::parts::ordered::Arrangement;
+use crate::parts::slots::wire::{Header, Kind};
+use crate::parts::slots::{Dialect, Word};
+
+impl<D: Dialect> SlotSwitch<D> {
+    /// A slot's versions follow each other: they are one block here. What is no contribution needs none of it: a result
+    /// comes from above when nobody else is at the block.
+    pub(super) fn claim_of(&mut self, ingress: PortId, packet: &[u8]) -> Claim {
+        let mut header = Header::<D::Word>::BLANK;
+        let (Ok(()), Ok(kind)) = (header.read(packet), Kind::of(packet)) else { return Claim::nothing(0) };
+        let block = u64::from(header.idx);
+        let is_from_above = self.parent.is_some_and(|parent| parent.port == ingress);
+        match kind {
+            Kind::Update | Kind::Probe if !is_from_above => {
+                let Some(place) = self.pool.place(header.wid, header.word.part()) else { return Claim::nothing(block) };
+                let Ok(sizes) = self.sizes.of(&header.spec) else { return Claim::nothing(block) };
+                let needs = match self.pool.arrangement(&header.spec, &sizes.encoding) {
+                    Arrangement::Buffers(buffers) => Needs::Buffer(buffers),
+                    Arrangement::Tree => Needs::Place(place as u16, self.pool.places() as u16),
+                    // Some nodes of a larger tree: as if they were one buffer.
+                    Arrangement::Forest => Needs::Buffer(1),
+                };
+                Claim { block, needs }
+            }
+            Kind::Update | Kind::Probe | Kind::Result | Kind::Query | Kind::Report | Kind::Mismatch => {
+                Claim::nothing(block)
+            }
+        }
+    }
+
+    /// What a contribution brings.
+    pub(super) fn brought_by(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
+        let mut header = Header::<D::Word>::BLANK;
+        header.read(packet).ok()?;
+        let is_from_above = self.parent.is_some_and(|parent| parent.port == ingress);
+        if is_from_above || !matches!(Kind::of(packet), Ok(Kind::Update | Kind::Probe)) {
+            return None;
+        }
+        let form = if self.inquiry.is_switch(Neighbour::Child(header.wid)) { Form::Partial } else { Form::Host };
+        let element = form.wire_len(&self.sizes.of(&header.spec).ok()?.encoding, 1);
+        let elements = wire_len.checked_sub(Self::HEADER_LEN)? / element.max(1);
+        Some(Brought { child: header.wid.0, elements: elements as u32, ..Brought::default() })
+    }
+}

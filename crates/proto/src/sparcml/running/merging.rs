@@ -1,0 +1,133 @@
+//! What becomes of what comes in a step: sparse parts are combined when all of them are there, and dense ones block by block.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Parts, Running, brought};
+use crate::contract::ids::Rank;
+use crate::parts::form::Form;
+use crate::sparcml::blocks::Blocks;
+use crate::sparcml::part::{self, Part};
+use crate::sparcml::plan::Merge;
+
+impl Running {
+    /// Of a dense tensor: sums what all ranks of this step have brought, and writes it if it is the result.
+    pub(super) fn sum_blocks(&mut self) {
+        let Some(step) = self.plan.steps.get(self.at).filter(|step| step.merge != Merge::Gather) else { return };
+        let (label, is_result) = (step.label, step.is_result());
+        let number = self.summed_part(step.merge);
+        let range = self.plan.range(number, self.spec.elements);
+        let blocks = Blocks::new(&self.codec, &range);
+        let theirs = self.incoming.iter_mut().filter(|((_, of), _)| *of == label);
+        let come = theirs.filter_map(|((from, _), incoming)| Some((*from, incoming.lanes_mut(number)?)));
+        let ranks: Vec<(Rank, &mut [u8])> = come.collect();
+        let silent = step.from.len() - ranks.len();
+        let come = ranks.iter().map(|(_, lanes)| lanes.len()).min().filter(|_| silent == 0).unwrap_or(0);
+        self.behind = silent + ranks.iter().filter(|(_, lanes)| lanes.len() <= come).count();
+        let fresh = self.sum.len()..come;
+        if fresh.is_empty() {
+            return;
+        }
+        let mut mine = match self.held.get(&number).map(|part| &part.data) {
+            Some(part::Data::Full { lanes }) => lanes[fresh.clone()].to_vec(),
+            _ => brought(&blocks, &fresh, &*self.tensor, self.me),
+        };
+        let at = ranks.partition_point(|(rank, _)| *rank < self.me);
+        let mut lanes: Vec<&mut [u8]> = ranks.into_iter().map(|(_, lanes)| &mut lanes[fresh.clone()]).collect();
+        lanes.insert(at, &mut mine);
+        blocks.sum(&mut lanes);
+        self.sum.extend_from_slice(lanes[0]);
+        if is_result {
+            let lanes = &mut self.sum[fresh.clone()];
+            (self.codec.combine.finish)(lanes, self.world);
+            if self.spec.primitive.gets(self.me) {
+                blocks.write(fresh.start, lanes, &mut *self.tensor);
+            }
+        }
+    }
+
+    /// The part that a step sums.
+    fn summed_part(&self, merge: Merge) -> u16 {
+        if merge == Merge::Own { self.me.0 } else { 0 }
+    }
+
+    /// Brings what has come in this step to what is held; false if some of it makes no sense, so that it never completes.
+    pub(super) fn merge_step(&mut self) -> bool {
+        let step = &self.plan.steps[self.at];
+        let (label, merge, is_result) = (step.label, step.merge, step.is_result());
+        let mut come = Vec::new();
+        for &from in &step.from {
+            let message = self.incoming.remove(&(from, label)).unwrap_or_default();
+            let parts = message.into_parts().into_iter().map(|(number, part)| (number, Arc::new(part)));
+            come.push((from, parts.collect::<Parts>()));
+        }
+        match merge {
+            Merge::Gather => self.held.extend(come.into_iter().flat_map(|(_, parts)| parts)),
+            Merge::Combine | Merge::Own if !self.is_sparse && !come.is_empty() => {
+                return self.take_sum(merge, is_result);
+            }
+            Merge::Combine => {
+                for (_, parts) in come {
+                    self.form = Form::Partial;
+                    for (number, theirs) in parts {
+                        let Some(mine) = self.held.remove(&number) else { return false };
+                        let Some(sum) = self.combined(mine, &theirs) else { return false };
+                        self.held.insert(number, Arc::new(sum));
+                    }
+                }
+            }
+            Merge::Own => {
+                let Some(sum) = self.own_part(come) else { return false };
+                self.held = BTreeMap::from([(self.me.0, Arc::new(sum))]);
+            }
+        }
+        if is_result {
+            self.finish();
+        }
+        true
+    }
+
+    /// Of a dense tensor: the step's sum, which is finished if it is the result, is what is held.
+    fn take_sum(&mut self, merge: Merge, is_result: bool) -> bool {
+        let number = self.summed_part(merge);
+        let range = self.plan.range(number, self.spec.elements);
+        let part = Part { range, data: part::Data::Full { lanes: std::mem::take(&mut self.sum) } };
+        let is_whole = self.codec.is_whole(&part);
+        self.form = if is_result { Form::Host } else { Form::Partial };
+        self.held = BTreeMap::from([(number, Arc::new(part))]);
+        is_whole
+    }
+
+    fn combined(&self, mine: Arc<Part>, theirs: &Part) -> Option<Part> {
+        let sum = Arc::unwrap_or_clone(mine).combined(theirs, self.codec.combine)?;
+        let is_shorter_dense = self.is_sparse && self.codec.is_shorter_dense(sum.count(), sum.range.len());
+        Some(if is_shorter_dense { sum.densified(self.codec.combine) } else { sum })
+    }
+
+    /// The sum of this rank's part: neighbours in rank first, then theirs, so that pairs are copied a few times and not once a
+    /// rank.
+    fn own_part(&mut self, come: Vec<(Rank, Parts)>) -> Option<Part> {
+        let mut parts = BTreeMap::from([(self.me, self.held.remove(&self.me.0)?)]);
+        for (from, theirs) in come {
+            let [(number, part)] = <[_; 1]>::try_from(theirs).ok()?;
+            if number != self.me.0 {
+                return None;
+            }
+            parts.insert(from, part);
+        }
+        let mut parts: Vec<Arc<Part>> = parts.into_values().collect();
+        while parts.len() > 1 {
+            let mut sums = Vec::with_capacity(parts.len().div_ceil(2));
+            let mut rest = parts.into_iter();
+            while let Some(first) = rest.next() {
+                sums.push(match rest.next() {
+                    Some(second) => Arc::new(self.combined(first, &second)?),
+                    None => first,
+                });
+            }
+            parts = sums;
+        }
+        let sum = Arc::unwrap_or_clone(parts.pop()?);
+        Some(if self.gathers_dense { sum.densified(self.codec.combine) } else { sum })
+    }
+}

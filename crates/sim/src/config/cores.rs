@@ -1,0 +1,154 @@
+//! `[switches.cores]`: switches whose handlers run on cores and take time.
+
+use serde::{Deserialize, Serialize};
+
+use super::quantity::Bytes;
+use super::{ConfigError, invalid};
+use crate::cores::prices::Code;
+use crate::cores::{Fetching, Shape, Subset};
+
+/// Whose packets a block's handlers may run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SubsetName {
+    /// One core: S = 1.
+    Core,
+    /// All of a cluster: S = C.
+    #[default]
+    Cluster,
+}
+
+/// What becomes of a packet for which the packet memory has no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Full {
+    /// It is lost.
+    #[default]
+    Drop,
+    /// There is none: it takes room in the port where it came in, and PAUSE stops its sender before.
+    Pause,
+}
+
+/// What handlers cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostMode {
+    /// Counted operations at the prices of `experiments/pspin-cycles.csv`.
+    #[default]
+    Fast,
+    /// Each packet's handler runs in the instruction simulator.
+    Exact,
+}
+
+/// The processor of every switch (Flare §3).
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoresSection {
+    /// Clusters.
+    pub clusters: u32,
+    /// Cores of each.
+    pub cores: u32,
+    /// Of every core.
+    pub clock_mhz: u32,
+    /// Where a block's handlers run.
+    pub subset: SubsetName,
+    /// The packet memory, L2.
+    pub packet_memory: Bytes,
+    /// What becomes of a packet when it is full.
+    pub full: Full,
+    /// Packets that come when more than this is taken are marked, if their senders take part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark_above: Option<Bytes>,
+    /// What blocks may have of a cluster's memory, L1.
+    pub working_memory: Bytes,
+    /// Packets that a cluster holds whose handlers have not begun.
+    pub places: u32,
+    /// Bytes that a cluster's DMA fetches in a cycle, ...
+    pub dma_bytes: u32,
+    /// ... after so many cycles.
+    pub dma_latency: u32,
+    /// Misses of a cluster's instruction cache with which its first handler begins, ...
+    pub cold_misses: u32,
+    /// ... and cycles of each.
+    pub miss_cycles: u32,
+    /// How the handlers' inner loops are written.
+    pub handlers: Code,
+    /// What handlers cost.
+    pub mode: CostMode,
+}
+
+impl Default for CoresSection {
+    /// The paper's: 64 clusters of eight cores at 1 GHz, 4 MiB of packet memory; and PsPIN's.
+    fn default() -> CoresSection {
+        CoresSection {
+            clusters: 64,
+            cores: 8,
+            clock_mhz: 1000,
+            subset: SubsetName::Cluster,
+            packet_memory: Bytes(4 << 20),
+            full: Full::Drop,
+            mark_above: None,
+            working_memory: Bytes(800 << 10),
+            places: 12,
+            dma_bytes: 64,
+            dma_latency: 25,
+            cold_misses: 82,
+            miss_cycles: 15,
+            handlers: Code::Xpulp,
+            mode: CostMode::Fast,
+        }
+    }
+}
+
+/// Picoseconds of a microsecond.
+const PICOSECONDS: u64 = 1_000_000;
+/// More cores than this are a mistake rather than a purpose.
+const MOST_CORES: u64 = 1 << 16;
+
+impl CoresSection {
+    /// Picoseconds of a cycle.
+    pub fn cycle(&self) -> u64 {
+        (PICOSECONDS / u64::from(self.clock_mhz.max(1))).max(1)
+    }
+
+    /// The processor's parts, in picoseconds, if there can be such a one.
+    pub fn shape(&self) -> Result<Shape, ConfigError> {
+        let least = [
+            ("clusters", self.clusters),
+            ("cores", self.cores),
+            ("clock_mhz", self.clock_mhz),
+            ("places", self.places),
+            ("dma_bytes", self.dma_bytes),
+        ];
+        if let Some((key, _)) = least.into_iter().find(|(_, value)| *value == 0) {
+            return Err(invalid(format!("switches.cores: {key} = 0: a processor has at least one")));
+        }
+        if u64::from(self.clusters) * u64::from(self.cores) > MOST_CORES {
+            return Err(invalid(format!(
+                "switches.cores: {} clusters of {} cores are more than {MOST_CORES} cores",
+                self.clusters, self.cores
+            )));
+        }
+        if self.clock_mhz > 10_000 {
+            return Err(invalid(format!("switches.cores: clock_mhz = {} is above 10,000", self.clock_mhz)));
+        }
+        let cycle = self.cycle();
+        let subset = match self.subset {
+            SubsetName::Core => Subset::Core,
+            SubsetName::Cluster => Subset::Cluster,
+        };
+        let fetching = Fetching {
+            places: self.places,
+            bytes_per_cycle: self.dma_bytes.into(),
+            latency: self.dma_latency.into(),
+            cycle,
+        };
+        Ok(Shape {
+            packet_memory: if self.full == Full::Drop { self.packet_memory.0 } else { u64::MAX / 4 },
+            working_memory: self.working_memory.0,
+            fetching: Some(fetching),
+            cold_start: u64::from(self.cold_misses) * u64::from(self.miss_cycles) * cycle,
+            ..Shape::ideal(self.clusters, self.cores, subset)
+        })
+    }
+}

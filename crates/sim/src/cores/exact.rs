@@ -1,0 +1,271 @@
+//! Handlers that run, packet by packet: the committed programs of `dataplanes/pspin` in the instruction simulator, beside the machine
+//! that sums.
+//!
+//! A cluster's handlers share its memory, so that there is a unit for each cluster. A handler gets the packet's header and indices as the
+//! network brought them, and values of one. It runs as if it were alone: who waits for whom is the processor's to say.
+
+use std::fmt;
+
+use tributary_numeric::{DType, f16};
+use tributary_proto::contract::work::{Brought, Needs};
+use tributary_riscv::{Program, Timing, Unit, map};
+
+use super::prices::{Code, Storage};
+use super::steps::{Called, Spent};
+use super::{Packet, Shape};
+
+/// Where things are in L1.
+const JOB: u32 = map::L1;
+const PACKET: u32 = map::L1 + 0x100;
+const BLOCKS: u32 = map::L1 + 0x4000;
+/// What the stack may take.
+const STACK_BYTES: u32 = 0x1000;
+/// More than any handler needs for a packet.
+const MOST_CYCLES: u64 = 10_000_000;
+/// The struct `block` of `dense.c`, and where its buffers' locks are.
+const DENSE_BLOCK_BYTES: u32 = 4 * (3 + 4 + 4 + 6);
+const HELD_AT: u32 = 4 * 3;
+const MOST_BUFFERS: u32 = 4;
+/// The struct `block` of `sparse.c`.
+const SPARSE_BLOCK_BYTES: u32 = 4 * 4 + 32 * 16;
+const MOST_CHILDREN: u32 = 32;
+/// Longest packets of these programs' switches.
+const MOST_PACKET_BYTES: u32 = 0x3e00;
+
+/// What a job's handlers are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// How they are written.
+    pub code: Code,
+    /// The type of elements.
+    pub dtype: DType,
+    /// Packets of a block.
+    pub children: u32,
+    /// Blocks of the whole switch.
+    pub blocks: u32,
+    /// Bytes of elements in a dense packet.
+    pub payload_bytes: u32,
+}
+
+/// A job's handlers in one switch.
+#[derive(Clone)]
+pub struct Exact {
+    setup: Setup,
+    shape: Shape,
+    /// By cluster and storage, those that were needed so far.
+    units: Vec<[Option<Box<Unit>>; Storage::ALL.len()]>,
+    /// Packets that cost what the table says, as no handler could run.
+    pub priced: u64,
+    /// Why no handler could run.
+    pub why: Option<String>,
+}
+
+impl fmt::Debug for Exact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exact").field("setup", &self.setup).finish_non_exhaustive()
+    }
+}
+
+/// The committed programs.
+fn program(storage: Storage, code: Code) -> Program {
+    macro_rules! elf {
+        ($name:literal) => {
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../dataplanes/pspin/bin/", $name, ".elf"))
+        };
+    }
+    let file: &[u8] = match (storage.program(), code) {
+        ("dense", Code::C) => elf!("dense-plain"),
+        ("dense", Code::Xpulp) => elf!("dense-xpulp"),
+        (_, Code::C) => elf!("sparse-plain"),
+        (_, Code::Xpulp) => elf!("sparse-xpulp"),
+    };
+    Program::read(file).expect("the tests of crates/riscv read every committed program")
+}
+
+/// Where a sparse block has what, from its beginning.
+struct SparseLayout {
+    places: u32,
+    capacity: u32,
+    keys: u32,
+    values: u32,
+    spill: u32,
+    out: u32,
+    bytes: u32,
+}
+
+impl Setup {
+    /// Blocks of a cluster.
+    fn window(&self, shape: &Shape) -> u32 {
+        self.blocks.div_ceil(shape.clusters).next_power_of_two()
+    }
+
+    fn buffers(&self, needs: Needs) -> u32 {
+        match needs {
+            Needs::Buffer(buffers) => u32::from(buffers.max(1)),
+            Needs::Place(_, places) => places.into(),
+            _ => 1,
+        }
+    }
+
+    fn size(&self) -> u32 {
+        self.dtype.size() as u32
+    }
+
+    fn sparse(&self, storage: Storage, places: u32) -> SparseLayout {
+        let (size, is_hash) = (self.size(), storage == Storage::Hash);
+        let capacity = (self.payload_bytes / (2 + size)) & !1;
+        let places = if is_hash { places } else { places.next_multiple_of(32) };
+        let packet = 12 + (2 + size) * capacity + 4;
+        let keys = SPARSE_BLOCK_BYTES;
+        let values = keys + if is_hash { 4 * places } else { places / 8 };
+        let spill = (values + size * places).next_multiple_of(4);
+        let out = (spill + packet).next_multiple_of(4);
+        SparseLayout { places, capacity, keys, values, spill, out, bytes: (out + packet).next_multiple_of(4) }
+    }
+
+    /// Why these handlers cannot run, in half a sentence.
+    pub fn check(&self, shape: &Shape, needs: Needs, places: u32) -> Result<(), String> {
+        let (window, storage) = (u64::from(self.window(shape)), Storage::of(needs));
+        let block = match storage {
+            Storage::Hash | Storage::Array => self.sparse(storage, places).bytes,
+            _ => DENSE_BLOCK_BYTES + self.buffers(needs) * (8 + self.payload_bytes),
+        };
+        let room = map::STACK - STACK_BYTES - BLOCKS;
+        if window * u64::from(block) > room.into() {
+            return Err(format!(
+                "{window} blocks of {block} bytes do not fit into the {room} bytes of a cluster: give the job fewer slots"
+            ));
+        }
+        if self.children > MOST_CHILDREN || storage == Storage::Multi && self.buffers(needs) > MOST_BUFFERS {
+            return Err(format!("the handlers have room for {MOST_CHILDREN} children and {MOST_BUFFERS} buffers"));
+        }
+        if self.payload_bytes > MOST_PACKET_BYTES
+            || places > 1 << 16
+            || storage == Storage::Hash && !places.is_power_of_two()
+        {
+            return Err("packets or blocks are longer than the handlers know, or a table has no power of two of slots"
+                .to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Exact {
+    /// Handlers that have seen nothing.
+    pub fn new(setup: Setup, shape: Shape) -> Exact {
+        let units = (0..shape.clusters).map(|_| Default::default()).collect();
+        Exact { setup, shape, units, priced: 0, why: None }
+    }
+
+    /// Runs the handler of a packet that has this buffer of its block. Gives its cycles; none where there is no handler for it.
+    pub fn run(&mut self, packet: &Packet, buffer: u32, brought: &Brought) -> Option<u64> {
+        let storage = Storage::of(packet.needs);
+        if packet.needs == Needs::Nothing || !Storage::ALL.contains(&storage) {
+            return None;
+        }
+        let subsets = self.shape.all_cores() / self.shape.subset_cores();
+        let own = self.shape.cores / self.shape.subset_cores();
+        let (round, subset) = (packet.block / u64::from(subsets), packet.block % u64::from(subsets));
+        let number = (round * u64::from(own)) as u32 + subset as u32 % own;
+        let (setup, shape) = (self.setup, self.shape);
+        if let Err(why) = setup.check(&shape, packet.needs, brought.places) {
+            self.priced += 1;
+            self.why.get_or_insert(why);
+            return None;
+        }
+        let place = &mut self.units[packet.cluster as usize][storage as usize];
+        let unit = place.get_or_insert_with(|| Box::new(setup.unit(&shape, storage, packet.needs, brought.places)));
+        let handler = format!("{}_{}", storage.name(), setup.dtype);
+        let bytes = setup.packet(storage, number, brought);
+        unit.memory().write(PACKET, &bytes).ok()?;
+        let locks = BLOCKS + (number & (setup.window(&shape) - 1)) * DENSE_BLOCK_BYTES + HELD_AT;
+        if storage == Storage::Multi {
+            write(
+                unit,
+                locks,
+                &std::array::from_fn::<u32, { MOST_BUFFERS as usize }, _>(|at| u32::from(at as u32 != buffer)),
+            );
+        }
+        let (counts, _) = unit.call(&handler, &[PACKET, JOB], MOST_CYCLES).ok()?;
+        if storage == Storage::Multi {
+            write(unit, locks, &[0; MOST_BUFFERS as usize]);
+        }
+        Some(counts.cycles)
+    }
+
+    /// What a call costs, where the handler has taken so long: the table's parts in their proportions. Which parts it was, own packet
+    /// into an empty buffer or not and how many merges, is what comes nearest.
+    pub fn corrected(called: Called, packet: &Packet, total: u64) -> Called {
+        let rest = total.saturating_sub(packet.start) as f64;
+        let is_tree = matches!(packet.needs, Needs::Place(..));
+        let parts = |own: &Spent, merges: u64| {
+            // What a tree copies the DMA does.
+            let own = if is_tree { 0 } else { own.total() };
+            (own + merges * called.merge.total() + called.end.total()) as f64
+        };
+        let sums =
+            [called.copy, called.combine].into_iter().flat_map(|own| (0..8).map(move |merges| parts(&own, merges)));
+        let nearest = sums.min_by(|a, b| (a - rest).abs().total_cmp(&(b - rest).abs()));
+        // A leaf of a tree that found no sibling costs nothing besides; what it merges later, in the processor's order, the table says.
+        let Some(nearest) = nearest.filter(|&sum| sum > 0.0) else { return called };
+        let scale = |spent: Spent| spent.scaled(rest / nearest);
+        Called {
+            copy: if is_tree { called.copy } else { scale(called.copy) },
+            combine: scale(called.combine),
+            merge: scale(called.merge),
+            end: scale(called.end),
+            ..called
+        }
+    }
+}
+
+impl Setup {
+    /// A cluster's memory with the job's handlers.
+    fn unit(&self, shape: &Shape, storage: Storage, needs: Needs, places: u32) -> Unit {
+        let mut unit = Unit::new(&program(storage, self.code), Timing::RI5CY).expect("committed programs fit");
+        let window = self.window(shape);
+        let head = [self.children, window - 1, 0, 0, BLOCKS];
+        let rest = match storage {
+            Storage::Hash | Storage::Array => {
+                let SparseLayout { places, capacity, keys, values, spill, out, bytes } = self.sparse(storage, places);
+                vec![bytes, places, capacity, keys, values, spill, out]
+            }
+            _ => vec![BLOCKS + window * DENSE_BLOCK_BYTES, 8 + self.payload_bytes, self.buffers(needs)],
+        };
+        write(&mut unit, JOB, &[&head[..], &rest].concat());
+        unit
+    }
+
+    /// The packet as handlers read it.
+    fn packet(&self, storage: Storage, block: u32, brought: &Brought) -> Vec<u8> {
+        let mut bytes = block.to_le_bytes().to_vec();
+        bytes.extend(brought.child.to_le_bytes());
+        // One: a subnormal number would take another way through handlers that widen halves by themselves.
+        let value = match self.dtype {
+            DType::F32 => 1f32.to_bits(),
+            DType::F16 => f16::from_f32(1.0).to_bits().into(),
+            _ => 1u32,
+        };
+        let value = value.to_le_bytes();
+        let values = match storage {
+            Storage::Hash | Storage::Array => {
+                let indices = || brought.indices.iter().map(|&index| index as u16);
+                let shards = [brought.indices.len() as u16, brought.shard as u16, brought.shards as u16];
+                bytes.extend(shards.into_iter().chain(indices()).flat_map(u16::to_le_bytes));
+                bytes.resize(bytes.len().next_multiple_of(4), 0);
+                brought.indices.len()
+            }
+            _ => {
+                bytes.extend((brought.elements as u16).to_le_bytes());
+                brought.elements as usize
+            }
+        };
+        (0..values).for_each(|_| bytes.extend(&value[..self.size() as usize]));
+        bytes
+    }
+}
+
+fn write(unit: &mut Unit, address: u32, words: &[u32]) {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    unit.memory().write(address, &bytes).expect("L1 is there");
+}

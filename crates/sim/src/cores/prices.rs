@@ -1,0 +1,217 @@
+//! What the operations of handlers cost: `experiments/pspin-cycles.csv`, which is counted by running them (`docs/pspin.md`).
+
+use tributary_numeric::DType;
+use tributary_proto::contract::work::{Needs, Work};
+
+use super::steps::{Called, Kind, Spent};
+
+/// The file, which is part of the program.
+const COUNTED: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/pspin-cycles.csv"));
+
+/// How handlers' inner loops are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// In C.
+    C,
+    /// With RI5CY's own instructions.
+    #[default]
+    Xpulp,
+}
+
+/// How a handler keeps its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// One buffer.
+    Single,
+    /// Several.
+    Multi,
+    /// A tree of them.
+    Tree,
+    /// A hash table.
+    Hash,
+    /// An array.
+    Array,
+}
+
+impl Storage {
+    /// All of them.
+    pub const ALL: [Storage; 5] = [Storage::Single, Storage::Multi, Storage::Tree, Storage::Hash, Storage::Array];
+
+    /// The name in the file, and of handlers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Storage::Single => "single",
+            Storage::Multi => "multi",
+            Storage::Tree => "tree",
+            Storage::Hash => "hash",
+            Storage::Array => "array",
+        }
+    }
+
+    /// Whose handler sums a block of which this is needed.
+    pub fn of(needs: Needs) -> Storage {
+        match needs {
+            Needs::Nothing | Needs::Buffer(0 | 1) => Storage::Single,
+            Needs::Buffer(_) => Storage::Multi,
+            Needs::Place(..) => Storage::Tree,
+            Needs::Table => Storage::Hash,
+            Needs::Array => Storage::Array,
+        }
+    }
+
+    /// The first part of the names of its programs.
+    pub const fn program(self) -> &'static str {
+        if matches!(self, Storage::Hash | Storage::Array) { "sparse" } else { "dense" }
+    }
+}
+
+/// The steps that are counted, by their names in the file.
+const STEPS: [&str; 15] = [
+    "begin",
+    "copy",
+    "combine",
+    "level",
+    "merge",
+    "try",
+    "send",
+    "move",
+    "hit",
+    "insert",
+    "spill",
+    "scan_zero",
+    "scan_value",
+    "end",
+    "forget",
+];
+
+/// Cycles of each step of one handler; none of those that it does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Steps([f64; STEPS.len()]);
+
+impl Steps {
+    /// Cycles of one step by name.
+    ///
+    /// # Panics
+    /// If there is no such step.
+    pub fn of(&self, step: &str) -> f64 {
+        self.0[STEPS.iter().position(|name| *name == step).expect("a step of the list")]
+    }
+}
+
+/// What a type's handlers cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prices {
+    by_storage: [Steps; Storage::ALL.len()],
+    /// Bytes of an element.
+    size: u64,
+}
+
+/// Bytes that the DMA of a cluster copies in a cycle within its memory: 1 KiB in 64 (Flare §6.3).
+pub const COPIED_PER_CYCLE: u64 = 16;
+
+impl Prices {
+    /// The types that have handlers.
+    pub const TYPES: [DType; 5] = [DType::F32, DType::F16, DType::I32, DType::I16, DType::I8];
+
+    /// Those of a type; `None` where it has no handlers.
+    pub fn new(code: Code, dtype: DType) -> Option<Prices> {
+        let name = Prices::TYPES.contains(&dtype).then(|| dtype.to_string())?;
+        let variant = if code == Code::C { "plain" } else { "xpulp" };
+        let mut by_storage = [Steps::default(); Storage::ALL.len()];
+        for line in COUNTED.lines().skip(1) {
+            let [handler, storage, element, step, elements, cycles, _] = line.split(',').collect::<Vec<_>>()[..] else {
+                continue;
+            };
+            let place = Storage::ALL.iter().position(|known| known.name() == storage);
+            let at = STEPS.iter().position(|known| *known == step);
+            if let (Some(place), Some(at), true) = (place, at, element == name && handler.ends_with(variant)) {
+                let number = |text: &str| text.parse::<f64>().expect("the file has numbers");
+                by_storage[place].0[at] = number(cycles) / number(elements);
+            }
+        }
+        Some(Prices { by_storage, size: dtype.size() as u64 })
+    }
+
+    /// The steps of one handler.
+    pub fn steps(&self, storage: Storage) -> &Steps {
+        &self.by_storage[storage as usize]
+    }
+
+    /// Cycles until a handler has what it needs.
+    pub fn begin(&self, needs: Needs) -> f64 {
+        self.steps(Storage::of(needs)).of("begin")
+    }
+
+    /// What a call costs that has this buffer of its block, in units of which a cycle has so many.
+    pub fn called(&self, needs: Needs, buffer: u32, work: &Work, cycle: u64) -> Called {
+        let storage = Storage::of(needs);
+        let steps = self.steps(storage);
+        let cost = |count: u64, step: &str| (count as f64 * steps.of(step) * cycle as f64).round() as u64;
+        let elements = work.copied + work.combined;
+        let pairs = work.hit + work.inserted + work.spilled;
+        let emitted = Spent::on(Kind::Send, cost(work.emitted, "send"));
+        let mut called = Called {
+            counts: needs != Needs::Nothing && elements + pairs > 0,
+            completes: work.completed > 0,
+            buffer_bytes: elements * self.size,
+            end: emitted,
+            ..Called::default()
+        };
+        match storage {
+            Storage::Single => {
+                let spent = Spent::on(Kind::Copy, cost(work.copied, "copy"));
+                called.combine = spent.and(Kind::Combine, cost(work.combined, "combine"));
+                called.copy = called.combine;
+            }
+            Storage::Multi => {
+                // Those before it were tried.
+                let tried = Spent::on(Kind::Start, cost(buffer.into(), "try"));
+                called.copy = tried.and(Kind::Copy, cost(elements, "copy"));
+                called.combine = tried.and(Kind::Combine, cost(elements, "combine"));
+                called.merge = Spent::on(Kind::Merge, cost(1, "merge") + cost(elements, "combine"));
+            }
+            Storage::Tree => {
+                let copied = (elements * self.size).div_ceil(COPIED_PER_CYCLE) * cycle;
+                called.copy = Spent::on(Kind::Copy, copied);
+                called.merge = Spent::on(Kind::Merge, cost(1, "level") + cost(elements, "combine"));
+            }
+            Storage::Hash | Storage::Array => {
+                let spent = Spent::on(Kind::Combine, cost(work.hit, "hit"));
+                let spent = spent.and(Kind::Insert, cost(work.inserted, "insert"));
+                called.combine = spent.and(Kind::Spill, cost(work.spilled, "spill"));
+                called.copy = called.combine;
+                let closing = cost(work.completed, "end") + cost(work.closed.saturating_sub(work.completed), "forget");
+                let scanned = cost(work.scanned_empty, "scan_zero") + cost(work.scanned_full, "scan_value");
+                called.end = emitted.and(Kind::Send, cost(work.unfilled, "move")).and(Kind::Scan, closing + scanned);
+            }
+        }
+        called
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_has_prices_for_every_handler_of_every_type_that_has_any() {
+        for code in [Code::C, Code::Xpulp] {
+            for dtype in Prices::TYPES {
+                let prices = Prices::new(code, dtype).unwrap();
+                for storage in Storage::ALL {
+                    assert!(prices.steps(storage).of("begin") > 0.0, "{code:?} {dtype} {storage:?}");
+                }
+            }
+            assert_eq!(Prices::new(code, DType::F64), None);
+        }
+    }
+
+    #[test]
+    fn a_packet_of_words_costs_what_the_file_says() {
+        let prices = Prices::new(Code::Xpulp, DType::I32).unwrap();
+        let work = Work { combined: 256, ..Work::default() };
+        let called = prices.called(Needs::Buffer(1), 0, &work, 1);
+        assert_eq!((called.combine.total(), called.counts, called.completes), (1024, true, false));
+    }
+}

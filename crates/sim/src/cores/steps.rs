@@ -1,0 +1,125 @@
+//! What handlers spend their time on, and what a machine says of one.
+
+use std::ops::{Index, IndexMut};
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The handler starts: its overhead.
+    Start,
+    /// A packet is copied into a buffer that is empty.
+    Copy,
+    /// A packet is combined with a buffer.
+    Combine,
+    /// A buffer is combined with another one.
+    Merge,
+    /// Pairs go to free places of a sparse block.
+    Insert,
+    /// Pairs collide in a sparse block.
+    Spill,
+    /// A sparse block is looked through.
+    Scan,
+    /// The sum is sent.
+    Send,
+}
+
+impl Kind {
+    /// All of them, in the order in which tables have them.
+    pub const ALL: [Kind; 8] =
+        [Kind::Start, Kind::Copy, Kind::Combine, Kind::Merge, Kind::Insert, Kind::Spill, Kind::Scan, Kind::Send];
+
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Start => "start",
+            Kind::Copy => "copy",
+            Kind::Combine => "combine",
+            Kind::Merge => "merge",
+            Kind::Insert => "insert",
+            Kind::Spill => "spill",
+            Kind::Scan => "scan",
+            Kind::Send => "send",
+        }
+    }
+}
+
+/// Cycles by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent([u64; Kind::ALL.len()]);
+
+impl Spent {
+    /// So many of one kind.
+    pub fn on(kind: Kind, cycles: u64) -> Spent {
+        let mut spent = Spent::default();
+        spent[kind] = cycles;
+        spent
+    }
+
+    /// The same and so many more of a kind.
+    #[must_use]
+    pub fn and(mut self, kind: Kind, cycles: u64) -> Spent {
+        self[kind] += cycles;
+        self
+    }
+
+    /// All kinds together.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The same parts of another whole.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Spent {
+        Spent(self.0.map(|part| (part as f64 * factor).round() as u64))
+    }
+
+    /// What most went into; the first of several.
+    pub fn main(&self) -> Kind {
+        let most = Kind::ALL.into_iter().rev().max_by_key(|&kind| self[kind]);
+        most.unwrap_or(Kind::Start)
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Spent) {
+        self.0.iter_mut().zip(other.0).for_each(|(own, more)| *own += more);
+    }
+}
+
+impl Index<Kind> for Spent {
+    type Output = u64;
+    fn index(&self, kind: Kind) -> &u64 {
+        &self.0[kind as usize]
+    }
+}
+
+impl IndexMut<Kind> for Spent {
+    fn index_mut(&mut self, kind: Kind) -> &mut u64 {
+        &mut self.0[kind as usize]
+    }
+}
+
+/// What a machine says when a handler calls it, which it does when it has what it needs of its block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Called {
+    /// The packet is one of its block's, and none that is there already.
+    pub counts: bool,
+    /// It is the last of them.
+    pub completes: bool,
+    /// Bytes of a buffer of the block.
+    pub buffer_bytes: u64,
+    /// The packet into a buffer that is empty.
+    pub copy: Spent,
+    /// The packet into one that is not.
+    pub combine: Spent,
+    /// One buffer into another.
+    pub merge: Spent,
+    /// What follows when the block is complete and one buffer has it all; of a packet that does not complete its block, what
+    /// follows at once.
+    pub end: Spent,
+}
+
+/// Who says what a handler's call costs and does. Calls come in the order of their times.
+pub trait Machine {
+    /// A packet's handler has what it needs of its block: this buffer, where there are some.
+    fn call(&mut self, now: u64, packet: &super::Packet, buffer: u32) -> Called;
+}

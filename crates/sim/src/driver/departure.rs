@@ -1,0 +1,94 @@
+//! A job leaves: its programs go out of the switches, its machines out of the hosts; what they have to tell stays.
+
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::host::{Collective, Host, HostEvent, HostStats, SubmitError};
+use tributary_proto::contract::ids::{JobId, OpId};
+use tributary_proto::contract::packet::{Addr, Packet, Transmit};
+use tributary_proto::contract::protocol::Placement;
+use tributary_proto::contract::time::Time;
+
+use super::install::RATE;
+use super::jobs::JobIndex;
+use super::simulation::Simulation;
+
+impl Simulation {
+    /// Takes a job out of the network whose ranks have all ended. What is still under way for it is of no use to anybody.
+    pub(super) fn dismiss(&mut self, index: JobIndex) {
+        self.most_memory = self.most_memory.max(self.switch_memory_bytes());
+        self.remember(index);
+        let job = self.traffic.jobs.get(index);
+        let id = JobId(index.0 + 1);
+        match job.plan.protocol.placement {
+            Placement::Hosts => {}
+            Placement::Trees => {
+                let trees = self.plan_trees(&job.plan).unwrap_or_default();
+                self.network.take_load(&trees, RATE);
+                let (programs, switches) = (&mut self.programs, &mut self.switches);
+                for program in programs.iter_mut().filter(|program| program.job() == index) {
+                    program.uninstall(&mut switches[program.switch as usize]);
+                }
+            }
+            Placement::EveryHop => {
+                self.sharers.retain(|sharer| sharer.job_id() != id);
+                for switch in &mut self.switches {
+                    switch.pipelines.first_mut().map(|pipeline| pipeline.remove(id));
+                }
+            }
+        }
+        self.set_switch_timers();
+        for (number, seat) in self.traffic.seats.iter_mut().enumerate().filter(|(_, seat)| seat.job == index) {
+            seat.silence();
+            let stats = seat.machine.stats().clone();
+            seat.machine = Box::new(Departed(stats));
+            self.seat_timers.set(number as u32, None);
+            self.hosts[seat.host.index()].seats.retain(|other| other.0 != number as u32);
+        }
+    }
+
+    /// What switches of this part have to tell of a job, before they forget it.
+    fn remember(&mut self, index: JobIndex) {
+        let fabric = &self.fabric;
+        let own = |switch: u32| fabric.owns(self.graph.switch(switch));
+        let told = self.switch_metrics_of(index).into_iter().filter(|of| own(of.switch));
+        let told: Vec<_> = told.collect();
+        let drops = self.drops_in_switches(self.traffic.jobs.get(index));
+        self.past_metrics.extend(told);
+        self.traffic.jobs.get_mut(index).switch_drops.add(&drops);
+    }
+
+    /// Bytes that programs hold for jobs that have left.
+    pub fn forgotten_bytes(&self) -> usize {
+        let is_gone = |job: JobIndex| self.traffic.jobs.get(job).stay.as_ref().is_some_and(|stay| stay.left.is_some());
+        let programs = self.programs.iter().filter(|program| is_gone(program.job()));
+        programs.map(|program| program.memory_bytes(&self.switches[program.switch as usize])).sum()
+    }
+}
+
+/// In place of the machine of a rank that has left: what it counted.
+struct Departed(HostStats);
+
+impl Host for Departed {
+    fn submit(&mut self, _: Time, _: Collective) -> Result<OpId, SubmitError> {
+        unreachable!("a rank that has left submits nothing")
+    }
+    fn handle_packet(&mut self, _: Time, _: Addr, _: Packet<'_>) -> Result<(), DropReason> {
+        Err(DropReason::UnknownJob)
+    }
+    fn handle_timeout(&mut self, _: Time) {}
+    fn abort(&mut self, _: Time) {}
+    fn poll_transmit(&mut self, _: Time, _: &mut [u8]) -> Option<Transmit> {
+        None
+    }
+    fn poll_event(&mut self) -> Option<HostEvent> {
+        None
+    }
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+    fn max_packet_len(&self) -> usize {
+        0
+    }
+    fn stats(&self) -> &HostStats {
+        &self.0
+    }
+}

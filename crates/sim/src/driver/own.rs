@@ -1,0 +1,148 @@
+//! Jobs with an operator of their own (Flare §3): what their ranks bring, and what must become of it.
+//!
+//! The operator is the module that real switches run. It reaches the machines in the job's options ([`Own::provide`]): a switch's
+//! machine takes its [`Instance`](tributary_proto::contract::operator::Instance) there and calls it once a packet, where elements are
+//! real. The same module, at home, says what each block must be, along the tree that the job's options promise.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tributary_control::trees::Tree;
+use tributary_operators::{UserOperator, reduce};
+use tributary_proto::contract::operator::Operator;
+use tributary_proto::contract::options::Options;
+use tributary_proto::contract::sum_tree::{SumOrder, SumTree};
+use tributary_proto::contract::tensor::{Primitive, Spec};
+use tributary_proto::contract::values::Values;
+
+use crate::rng::{Purpose, Rng};
+
+/// Bytes of each rank that are drawn and combined at home at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// What the ranks' elements are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Data {
+    /// Words in their place that add up, whatever the operator: each contribution is there once.
+    #[default]
+    Fingerprints,
+    /// Real ones, which the operator combines.
+    Real,
+}
+
+impl Data {
+    /// What is left out of files.
+    pub(crate) fn is_fingerprints(&self) -> bool {
+        *self == Data::Fingerprints
+    }
+}
+
+/// The operator of a job's own.
+#[derive(Clone)]
+pub struct Own {
+    /// The module, compiled and tested.
+    pub operator: Arc<UserOperator>,
+    /// What it is given.
+    pub data: Data,
+}
+
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of {:?}", self.operator, self.data)
+    }
+}
+
+/// Two are equal if their modules are.
+impl PartialEq for Own {
+    fn eq(&self, other: &Own) -> bool {
+        (self.operator.hash(), self.data) == (other.operator.hash(), other.data)
+    }
+}
+
+impl Own {
+    /// The operator as machines know it.
+    pub fn shared(&self) -> Arc<dyn Operator> {
+        self.operator.clone()
+    }
+
+    /// The options with the module that machines combine with.
+    pub fn provide(&self, options: Options) -> Options {
+        options.provided(&[self.shared()])
+    }
+
+    /// What vectors are in memory.
+    pub fn values(&self) -> Values {
+        match self.data {
+            Data::Fingerprints => Values::Fingerprint,
+            Data::Real => Values::Elements,
+        }
+    }
+}
+
+/// The trees that a job's blocks may be combined along, each once.
+pub(super) fn sum_trees(order: SumOrder, trees: &[Tree], world: u16) -> Vec<SumTree> {
+    let mut all = Vec::new();
+    for tree in trees.iter().filter(|_| order == SumOrder::Switches).map(Tree::sum_tree) {
+        if !all.contains(&tree) {
+            all.push(tree);
+        }
+    }
+    // Where vectors are combined as they come, the operator gives the same along any tree.
+    if all.is_empty() { vec![SumTree::star(world)] } else { all }
+}
+
+/// What the ranks of a job bring to one collective.
+pub(super) struct Brought<'a> {
+    pub operator: &'a UserOperator,
+    pub spec: Spec,
+    pub world: u16,
+    /// Names the job and the collective.
+    pub collective: u64,
+}
+
+impl Brought<'_> {
+    /// All that a rank brings.
+    pub fn by(&self, rank: u16) -> Vec<u8> {
+        self.pieces().flat_map(|(piece, bytes)| self.piece(rank, piece, bytes)).collect()
+    }
+
+    /// What becomes of what all bring, along each of some trees. Nothing, where the operator fails at home too.
+    pub fn results(&self, trees: &[SumTree]) -> Arc<[Vec<u8>]> {
+        if let Primitive::Broadcast(root) = self.spec.primitive {
+            return [self.by(root.0)].into();
+        }
+        let mut results = vec![Vec::new(); trees.len()];
+        for (piece, bytes) in self.pieces() {
+            let vectors: Vec<Vec<u8>> = (0..self.world).map(|rank| self.piece(rank, piece, bytes)).collect();
+            let vectors: Vec<&[u8]> = vectors.iter().map(Vec::as_slice).collect();
+            for (result, tree) in results.iter_mut().zip(trees) {
+                match reduce(self.operator, &vectors, tree) {
+                    Some(Ok(combined)) => result.extend(combined),
+                    _ => return Arc::new([]),
+                }
+            }
+        }
+        results.into()
+    }
+
+    /// Pieces by number, with their bytes.
+    fn pieces(&self) -> impl Iterator<Item = (u64, usize)> + use<> {
+        let (all, each) = (self.spec.elements as usize * self.spec.dtype.size(), self.piece_bytes());
+        (0..).zip((0..all).step_by(each).map(move |from| each.min(all - from)))
+    }
+
+    fn piece_bytes(&self) -> usize {
+        let size = self.operator.element_size();
+        (PIECE_BYTES / size).max(1) * size
+    }
+
+    fn piece(&self, rank: u16, piece: u64, bytes: usize) -> Vec<u8> {
+        let seed = Rng::new(self.collective, Purpose::Numbers, u64::from(rank) << 32 | piece).bits();
+        let size = self.operator.element_size();
+        let mut drawn = self.operator.sample(seed >> 1, bytes.div_ceil(size));
+        // Of a broadcast's words, which need not be whole elements.
+        drawn.truncate(bytes);
+        drawn
+    }
+}

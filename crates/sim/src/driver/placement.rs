@@ -1,0 +1,118 @@
+//! Where the workers of a job that arrives go: as close together as there is room, on the emptiest hosts there.
+
+use std::collections::BTreeMap;
+
+use tributary_proto::contract::ids::NodeId;
+
+use crate::topology::Graph;
+
+/// Hosts that are close to each other, by how close.
+pub struct Places {
+    /// Hosts that one switch connects from above, the fewest first.
+    groups: Vec<Vec<u32>>,
+    /// By host, the number of the switch that it is next to.
+    rack: Vec<u32>,
+}
+
+impl Places {
+    /// The places of a network.
+    pub fn new(graph: &Graph) -> Places {
+        let mut below: Vec<Vec<u32>> = vec![Vec::new(); graph.nodes()];
+        (0..graph.hosts()).for_each(|host| below[host as usize].push(host));
+        let mut rack = vec![0; graph.hosts() as usize];
+        // Upwards, so that what is below a switch is known before those above it ask.
+        let mut ways: Vec<(NodeId, NodeId)> = graph
+            .edges()
+            .iter()
+            .flat_map(|edge| [(edge.a, edge.b), (edge.b, edge.a)])
+            .filter(|&(lower, upper)| graph.level(lower) < graph.level(upper))
+            .collect();
+        ways.sort_by_key(|&(lower, upper)| (graph.level(lower), lower, upper));
+        for (lower, upper) in ways {
+            let hosts = below[lower.index()].clone();
+            if let (Some(&host), Some(switch)) = (hosts.first(), graph.switch_index(upper))
+                && lower.0 < graph.hosts()
+            {
+                rack[host as usize] = switch;
+            }
+            below[upper.index()].extend(hosts);
+        }
+        let everyone = (0..graph.hosts()).collect();
+        let mut groups: Vec<Vec<u32>> = below.split_off(graph.hosts() as usize);
+        groups.push(everyone);
+        groups.iter_mut().for_each(|hosts| {
+            hosts.sort_unstable();
+            hosts.dedup();
+        });
+        groups.sort_by_key(|hosts| (hosts.len(), hosts.first().copied()));
+        groups.dedup();
+        groups.retain(|hosts| !hosts.is_empty());
+        Places { groups, rack }
+    }
+
+    /// A host for each of so many workers: of the smallest groups with enough hosts that have room, in the emptiest; there rack by
+    /// rack, the emptiest first, and in each the emptiest hosts. `room` says how many workers more a host takes.
+    pub fn find(&self, workers: usize, room: impl Fn(u32) -> u16) -> Option<Vec<NodeId>> {
+        let open = |hosts: &Vec<u32>| hosts.iter().filter(|&&host| room(host) > 0).count();
+        let size = self.groups.iter().find(|hosts| open(hosts) >= workers)?.len();
+        let fitting = self.groups.iter().filter(|hosts| hosts.len() == size && open(hosts) >= workers);
+        let rooms = |hosts: &[u32]| hosts.iter().map(|&host| u64::from(room(host))).sum::<u64>();
+        let group = fitting.rev().max_by_key(|hosts| rooms(hosts))?;
+        let mut racks: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for &host in group.iter().filter(|&&host| room(host) > 0) {
+            racks.entry(self.rack[host as usize]).or_default().push(host);
+        }
+        let mut racks: Vec<Vec<u32>> = racks.into_values().collect();
+        racks.sort_by_key(|hosts| std::cmp::Reverse(rooms(hosts)));
+        let mut chosen = Vec::with_capacity(workers);
+        for mut hosts in racks {
+            hosts.sort_by_key(|&host| std::cmp::Reverse(room(host)));
+            let left = workers - chosen.len();
+            chosen.extend(hosts.into_iter().take(left).map(NodeId));
+        }
+        Some(chosen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn places(shape: &str) -> Places {
+        let config = Config::parse(&format!("network = {{ {shape} }}")).unwrap();
+        Places::new(&config.network.build().unwrap())
+    }
+
+    fn found(places: &Places, workers: usize, room: impl Fn(u32) -> u16) -> Option<Vec<u32>> {
+        Some(places.find(workers, room)?.into_iter().map(|host| host.0).collect())
+    }
+
+    #[test]
+    fn a_job_goes_to_one_rack_if_it_can_then_to_one_pod_then_anywhere() {
+        // Four pods of two racks of two hosts.
+        let places = places("clos = { ports = 4 }");
+        assert_eq!(found(&places, 2, |_| 1), Some(vec![0, 1]));
+        assert_eq!(found(&places, 3, |_| 1), Some(vec![0, 1, 2]));
+        assert_eq!(found(&places, 5, |_| 1), Some(vec![0, 1, 2, 3, 4]));
+        assert_eq!(found(&places, 2, |host| u16::from(host != 0)), Some(vec![2, 3]), "a rack with room for both");
+        assert_eq!(found(&places, 16, |_| 1).map(|hosts| hosts.len()), Some(16));
+        assert_eq!(found(&places, 17, |_| 1), None);
+    }
+
+    #[test]
+    fn among_equals_the_emptiest_is_chosen() {
+        let places = places("clos = { ports = 4 }");
+        let busy = |host: u32| if host < 4 { 1 } else { 2 };
+        assert_eq!(found(&places, 2, busy), Some(vec![4, 5]), "the next pod's first rack");
+        assert_eq!(found(&places, 4, |host| [1, 1, 1, 2][host.min(3) as usize]), Some(vec![4, 5, 6, 7]));
+        assert_eq!(found(&places, 1, |host| [1, 2][usize::from(host == 9)]), Some(vec![9]));
+    }
+
+    #[test]
+    fn networks_without_a_top_have_all_hosts_as_their_last_place() {
+        let places = places("dumbbell = { left = 3, right = 3 }");
+        assert_eq!(found(&places, 3, |host| u16::from(host > 1)), Some(vec![3, 4, 5]));
+        assert_eq!(found(&places, 4, |_| 1), Some(vec![0, 1, 2, 3]));
+    }
+}

@@ -1,0 +1,175 @@
+//! Draws the jobs of a `[[training]]`: when each arrives, what it trains, and with how many workers.
+
+use tributary_proto::contract::protocol::{Placement, Protocol};
+use tributary_proto::contract::time::{Span, Time};
+
+use super::build::{pool_size_of, refuse_trees, unplaced};
+use super::hosts::Allocation;
+use crate::config::{Config, ConfigError, Duration, TrainingSection, invalid};
+use crate::driver::{Arrival, JobPlan, Simulation, Tenants};
+use crate::rng::{Purpose, Rng};
+use crate::workload::Model;
+
+/// A model as one section's jobs train it.
+struct Lesson {
+    model: Model,
+    weight: f64,
+    protocol: &'static Protocol,
+    /// Gradients of a worker, divided by the scale.
+    bytes: u64,
+    compute: Span,
+}
+
+/// Lets the jobs of all sections arrive.
+pub(super) fn expect(simulation: &mut Simulation, config: &Config, hosts: &mut Allocation) -> Result<(), ConfigError> {
+    let mut arrivals = Vec::new();
+    for (index, section) in config.trainings.iter().enumerate() {
+        let name = section.name.clone().unwrap_or_else(|| format!("training {index}"));
+        arrivals.extend(draw(simulation, config, index, &name, section, hosts)?);
+    }
+    arrivals.sort_by_key(|arrival| arrival.time);
+    if !config.trainings.is_empty() {
+        simulation.expect(arrivals, config.network.switch_memory.map(|memory| memory.0));
+    }
+    Ok(())
+}
+
+/// More jobs than have numbers.
+const MOST_JOBS: usize = 60_000;
+
+fn draw(
+    simulation: &Simulation,
+    config: &Config,
+    index: usize,
+    name: &str,
+    section: &TrainingSection,
+    hosts: &mut Allocation,
+) -> Result<Vec<Arrival>, ConfigError> {
+    let wrong = |sentence: String| invalid(format!("{name}: {sentence}"));
+    check(section).map_err(wrong)?;
+    let members = hosts.take(name, &section.hosts, crate::config::Placement::Packed)?;
+    let [least, most] = section.workers;
+    if usize::from(most) > members.len() {
+        return Err(wrong(format!("workers = [{least}, {most}]: it has {} hosts", members.len())));
+    }
+    let mut may_use = vec![false; simulation.graph().hosts() as usize];
+    members.iter().for_each(|host| may_use[host.index()] = true);
+    let tenants = Tenants { may_use, workers_per_host: section.workers_per_host };
+    let lessons = lessons(section).map_err(wrong)?;
+    let weights: f64 = lessons.iter().map(|lesson| lesson.weight).sum();
+    let gap = section.bytes_of_a_job(&lessons) * 8e12
+        / (section.load.0 * config.network.rate.0.0 as f64 * members.len() as f64);
+    let mut rng = Rng::new(config.seed, Purpose::Training, index as u64);
+    let mut time = Time::ZERO + section.start.0;
+    let mut arrivals = Vec::new();
+    if section.load.0 == 0.0 {
+        return Ok(arrivals);
+    }
+    loop {
+        time = Time(time.0.saturating_add((rng.exponential() * gap).round() as u64));
+        if time >= Time::ZERO + section.until.0 {
+            return Ok(arrivals);
+        }
+        if arrivals.len() == MOST_JOBS {
+            return Err(wrong(format!(
+                "more than {MOST_JOBS} jobs arrive: a lower load, larger jobs or less time bring fewer"
+            )));
+        }
+        let workers = least + rng.below(u32::from(most - least) + 1) as u16;
+        let mut drawn = rng.unit() * weights;
+        let lesson = lessons.iter().find(|lesson| {
+            drawn -= lesson.weight;
+            drawn < 0.0
+        });
+        let lesson = lesson.or(lessons.last()).ok_or_else(|| wrong("no model is left".into()))?;
+        let job = format!("{name} {} {}", arrivals.len(), lesson.model.name);
+        arrivals.push(arrival(simulation, config, section, lesson, (job, time, workers), &tenants)?);
+    }
+}
+
+fn arrival(
+    simulation: &Simulation,
+    config: &Config,
+    section: &TrainingSection,
+    lesson: &Lesson,
+    (name, time, workers): (String, Time, u16),
+    tenants: &Tenants,
+) -> Result<Arrival, ConfigError> {
+    let job = section.job(lesson.protocol, lesson.bytes, Duration(lesson.compute));
+    refuse_trees(&name, &job)?;
+    let trees = if lesson.protocol.placement == Placement::Trees { job.trees.unwrap_or(1) } else { 0 };
+    let plan = unplaced(config, &name, &job, workers.into(), simulation)?;
+    let all = match job.slots {
+        Some(slots) => slots,
+        None => pool_size_of(config, &job, simulation, (&plan.options, workers.into()), trees.max(1).into())?,
+    };
+    let slots = all / trees.max(1);
+    if slots == 0 {
+        return Err(invalid(format!("{name}: slots = {all} are too few for {trees} trees")));
+    }
+    // Where switches only forward, the root is of no use, and there is one.
+    let roots = if lesson.protocol.placement == Placement::Hosts { vec![0] } else { Vec::new() };
+    let plan = JobPlan { slots, roots, ..plan };
+    let (model, tenants) = (lesson.model.name.to_string(), tenants.clone());
+    Ok(Arrival { time, plan, workers, trees, model, tenants })
+}
+
+fn check(section: &TrainingSection) -> Result<(), String> {
+    let [least, most] = section.workers;
+    if least == 0 || least > most {
+        return Err(format!("workers = [{least}, {most}] are the fewest and the most of a job, and at least 1"));
+    }
+    if section.workers_per_host == 0 || section.scale == 0 || section.iterations == 0 {
+        return Err("workers_per_host, scale and iterations are at least 1".into());
+    }
+    if most == 1 {
+        return Err("workers = [1, 1] send nothing, so that no number of jobs is a load".into());
+    }
+    if section.until.0 <= section.start.0 {
+        return Err("until is not after start".into());
+    }
+    if section.protocol.server.is_some() {
+        let name = section.protocol.name;
+        return Err(format!("{name} needs servers, which jobs that come and go do not have"));
+    }
+    Ok(())
+}
+
+fn lessons(section: &TrainingSection) -> Result<Vec<Lesson>, String> {
+    let models = Model::all();
+    let names: Vec<&str> = models.iter().map(|model| model.name).collect();
+    if let Some(unknown) = section.models.keys().find(|name| !names.contains(&name.as_str())) {
+        return Err(format!("\"{unknown}\" is no model: there are {}", names.join(", ")));
+    }
+    if section.models.values().any(|&weight| !(weight >= 0.0 && weight.is_finite())) {
+        return Err("models: each has a number that says how likely it is, 0 or more".into());
+    }
+    let weight = |model: &Model| match section.models.is_empty() {
+        true => 1.0,
+        false => section.models.get(model.name).copied().unwrap_or(0.0),
+    };
+    let scale = f64::from(section.scale);
+    let lesson = |model: Model| {
+        let small = section.small_models.as_ref().filter(|small| model.bytes < small.below.0);
+        Lesson {
+            weight: weight(&model),
+            protocol: small.map_or(section.protocol, |small| small.protocol),
+            // A whole number of elements of four bytes.
+            bytes: (model.bytes as f64 / scale / 4.0).round() as u64 * 4,
+            compute: Span((model.compute_seconds / scale * 1e12).round() as u64),
+            model,
+        }
+    };
+    let lessons: Vec<Lesson> = models.into_iter().map(lesson).filter(|lesson| lesson.weight > 0.0).collect();
+    if lessons.is_empty() { Err("models: none has a weight above 0".into()) } else { Ok(lessons) }
+}
+
+impl TrainingSection {
+    /// What a job's workers send on average in a ring, all iterations together: 2 (n - 1) / n of the gradients each.
+    fn bytes_of_a_job(&self, lessons: &[Lesson]) -> f64 {
+        let weights: f64 = lessons.iter().map(|lesson| lesson.weight).sum();
+        let bytes = lessons.iter().map(|lesson| lesson.weight * lesson.bytes as f64).sum::<f64>() / weights;
+        let [least, most] = self.workers.map(f64::from);
+        f64::from(self.iterations) * 2.0 * ((least + most) / 2.0 - 1.0) * bytes
+    }
+}

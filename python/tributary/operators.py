@@ -1,0 +1,236 @@
+"""Operators of your own, that run in the switch: from an expression, from WebAssembly or from C.
+
+>>> op = tributary.Operator.expression("a if abs(a) > abs(b) else b", dtype="f32")
+>>> with tributary.connect("10.0.0.1", job="train", rank=0, world_size=4, protocol="flare", operators=[op]) as group:
+...     largest = group.allreduce(x, op=op)
+
+`docs/operators.md` goes through all of it in ten minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tributary import _core
+from tributary._arrays import Array, check_out
+from tributary.errors import ConfigError
+
+_SCALARS = {
+    "int8": "i8",
+    "uint8": "u8",
+    "int16": "i16",
+    "uint16": "u16",
+    "int32": "i32",
+    "uint32": "u32",
+    "int64": "i64",
+    "uint64": "u64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+}
+_NAMES = {name: numpy for numpy, name in _SCALARS.items()}
+
+
+class Operator:
+    """An operator that makes one element out of two. Made by one of its class methods, and checked then.
+
+    The self-test tries it with ten thousand elements. What it finds wrong is a `ConfigError` with an example; what its
+    results depend on is :attr:`needs`.
+    """
+
+    def __init__(self, core: _core.Operator) -> None:
+        """Made by a class method."""
+        self._core = core
+
+    @classmethod
+    def expression(cls, text: str, dtype: npt.DTypeLike, name: str = "expression") -> Operator:
+        """Compile an expression over `a`, the left element, and `b`, the right one.
+
+        An element with fields takes a line "field = expression" for each, and other lines name values for those below.
+
+        Args:
+            text: for example "a if abs(a) > abs(b) else b".
+            dtype: "f32" and its like, or a numpy type; a structured one has fields.
+            name: what it is called in sentences.
+
+        """
+        return cls(_made(_core.Operator.expression, text, element_of(dtype), name))
+
+    @classmethod
+    def from_wat(cls, text: str, dtype: npt.DTypeLike | None = None, name: str = "operator") -> Operator:
+        """Take WebAssembly as text."""
+        return cls(_made(_core.Operator.wat, text, None if dtype is None else element_of(dtype), name))
+
+    @classmethod
+    def from_wasm(
+        cls, module: bytes | str | PathLike[str], dtype: npt.DTypeLike | None = None, name: str = "operator"
+    ) -> Operator:
+        """Take a module: its bytes, or its file."""
+        code = module if isinstance(module, bytes) else Path(module).read_bytes()
+        return cls(_made(_core.Operator.wasm, code, None if dtype is None else element_of(dtype), name))
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str], dtype: npt.DTypeLike | None = None) -> Operator:
+        """Take a file (.expr, .wat, .c where clang is, .wasm), or an operator that comes along, by its name."""
+        return cls(_made(_core.Operator.file, fspath(path), None if dtype is None else element_of(dtype)))
+
+    @classmethod
+    def from_c(cls, path: str | PathLike[str], dtype: npt.DTypeLike | None = None) -> Operator:
+        """Compile a file of C, where clang and wasm-ld are."""
+        return cls.from_file(path, dtype)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._core.name
+
+    @property
+    def sha256(self) -> str:
+        """What it is known by: the same on every rank and at every switch."""
+        return self._core.sha256
+
+    @property
+    def element(self) -> str:
+        """What its elements are, as `tributary operator` writes it."""
+        return self._core.element
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type of its elements; raw bytes where it does not say what they are."""
+        return dtype_of(self.element)
+
+    @property
+    def needs(self) -> str:
+        """What results depend on: "nothing", or the order of a "tree", or that of "ranks"."""
+        return self._core.needs
+
+    @property
+    def examples(self) -> list[str]:
+        """Elements that show why: two that do not commute, three that do not associate."""
+        return self._core.examples
+
+    @property
+    def module(self) -> bytes:
+        """The module, for whoever is to have it."""
+        return self._core.module
+
+    def reduce(self, arrays: Sequence[npt.ArrayLike]) -> Array:
+        """Compute at home, by the same module, what `allreduce` gives over one switch.
+
+        With `reproducible=ranks`, the default of an operator that does not commute, it gives the same over any.
+
+        Args:
+            arrays: each rank's input, by rank; of one shape and of the operator's type.
+
+        """
+        flat = [OwnFlat(self, x, None) for x in arrays]
+        if not flat or any(each.input.shape != flat[0].input.shape for each in flat):
+            raise ConfigError("reduce takes an array of each rank, of one shape")
+        try:
+            result = self._core.reduce([each.bytes_in.tobytes() for each in flat])
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        return np.frombuffer(bytearray(result), dtype=flat[0].input.dtype).reshape(flat[0].input.shape)
+
+    def __repr__(self) -> str:
+        """Name, hash and elements."""
+        return f"<Operator {self.name} {self.sha256[:8]} of {self.element}>"
+
+
+def _made(make: Any, *arguments: Any) -> _core.Operator:
+    try:
+        made: _core.Operator = make(*arguments)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return made
+
+
+def element_of(dtype: npt.DTypeLike) -> str:
+    """Return a numpy type, or its name here, as `tributary operator` writes it."""
+    if isinstance(dtype, str) and (dtype in _NAMES or ":" in dtype):
+        return dtype
+    of = np.dtype(dtype)
+    if of.names is not None:
+        return _fields(of)
+    if of.kind == "c":
+        part = "f32" if of.itemsize == 8 else "f64"
+        return f"re:{part},im:{part}"
+    if of.kind == "V" and of.name not in _SCALARS:
+        return f"opaque:{of.itemsize}"
+    if of.name not in _SCALARS or not of.isnative:
+        raise ConfigError(
+            f"elements of {of} are not possible: use {', '.join(_SCALARS)}, or a structured type of these"
+        )
+    return _SCALARS[of.name]
+
+
+def _fields(of: np.dtype[Any]) -> str:
+    parts, end = [], 0
+    for name, (field, offset, *_) in (of.fields or {}).items():
+        inner = element_of(field) if field.names is None and field.shape == () else ""
+        if not inner or (":" in inner and not inner.startswith("opaque:")):
+            raise ConfigError(f"the field {name} is {field}: fields are single numbers")
+        if offset != end:
+            raise ConfigError("the type has gaps between its fields, which would travel too: leave align=True out")
+        parts.append(f"{name}:{inner}")
+        end = offset + field.itemsize
+    if end != of.itemsize:
+        raise ConfigError("the type has a gap at its end, which would travel too: leave align=True out")
+    return ",".join(parts)
+
+
+def dtype_of(element: str) -> np.dtype[Any]:
+    """Return the numpy type of elements; two bytes of bfloat16 are raw ones."""
+
+    def scalar(text: str) -> str:
+        if text.startswith("opaque:"):
+            return f"V{text.removeprefix('opaque:')}"
+        return "V2" if text == "bf16" else _NAMES[text]
+
+    if element in _NAMES or element.startswith("opaque:"):
+        return np.dtype(scalar(element))
+    fields = [part.split(":", 1) for part in element.split(",")]
+    return np.dtype([(name, scalar(of)) for name, of in fields])
+
+
+class OwnFlat:
+    """The input and the output of a collective of an operator of one's own, as the bytes that travel."""
+
+    dtype = "u8"
+
+    def __init__(self, op: Operator, x: npt.ArrayLike, out: Array | None) -> None:
+        """Check the arrays; copy the input where its memory cannot travel as it is."""
+        array = np.asarray(x)
+        element = element_of(array.dtype)
+        if array.dtype.itemsize != op.dtype.itemsize or (
+            element != op.element and not op.element.startswith("opaque:") and array.dtype.kind != "V"
+        ):
+            raise ConfigError(f"x has elements of {element}, and {op.name} is for {op.element}")
+        if out is not None:
+            check_out(array.shape, array.dtype, out)
+        self.input: Array = np.ascontiguousarray(array).reshape(array.shape)
+        #: What the caller gets.
+        self.result: Array = np.empty(array.shape, array.dtype) if out is None else out
+        self.output: Array = self.result if self.result.flags.c_contiguous else np.empty(array.shape, array.dtype)
+        self.bytes_in: Array = _bytes(self.input)
+        self.bytes_out: Array = _bytes(self.output)
+        if np.may_share_memory(self.bytes_in, self.bytes_out):
+            self.bytes_in = self.bytes_in.copy()
+
+    def finish(self) -> Array:
+        """Bring what was received into the caller's layout."""
+        if self.output is not self.result:
+            np.copyto(self.result, self.output)
+        return self.result
+
+
+def _bytes(array: Array) -> Array:
+    """Return the bytes of an array in C order."""
+    return array.reshape(-1).view(np.uint8)

@@ -1,0 +1,74 @@
+"""Operators of a person's own, for tensors and for DDP's gradients: :func:`all_reduce`, :class:`Combine`, its hook."""
+
+# Annotations stay as they are: DDP looks at the hook's.
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import GradBucket
+
+from tributary import Operator
+from tributary.torch.plugin import backend_of
+
+
+def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Any:
+    """Do as ``torch.distributed.all_reduce``, in place, also with a :class:`tributary.Operator`.
+
+    The network combines with it, or the call fails; nothing goes over the host path. All ranks bring the same operator,
+    and the first call with one waits until all have joined a job for it.
+
+    Args:
+        tensor: of the operator's elements. Those of one field are a tensor of its type; complex numbers are the fields
+            ``re`` and ``im``. Where all fields are of one type, the tensor may be of that, and its last dimension has
+            the fields. Any other element is a last dimension of bytes (``torch.uint8``).
+        op: an operator; or one of PyTorch's.
+        group: a group of the tributary backend; the default group if None.
+        async_op: whether to return at once, with a work to wait for.
+
+    """
+    if not isinstance(op, Operator):
+        return dist.all_reduce(tensor, op=op, group=group, async_op=async_op)
+    work = backend_of(group).allreduce_own([tensor], op, async_op)
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+class Combine:
+    """What :func:`combine_hook` combines with: ``model.register_comm_hook(Combine(op), combine_hook)``.
+
+    Args:
+        op: makes one gradient of two ranks': "a + b", or "a if abs(a) > abs(b) else b".
+        group: a group of the tributary backend with the ranks of the model's own; the default group if None.
+        before: makes of a bucket's flat gradients the tensor that travels, of the operator's elements; the gradients
+            themselves if None. It is here that an average divides: ``lambda gradients: gradients / world_size``.
+        after: makes gradients of the result, as many as there were; the result itself if None.
+
+    """
+
+    def __init__(
+        self,
+        op: Operator,
+        group: Any = None,
+        before: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        after: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> None:
+        """Made by whoever registers the hook."""
+        self.op, self.group, self.before, self.after = op, group, before, after
+
+
+def combine_hook(state: Combine, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Combine a bucket of gradients in the network with an operator of one's own."""
+    buffer = bucket.buffer()
+    travelling = buffer if state.before is None else state.before(buffer)
+    future = backend_of(state.group).allreduce_own([travelling], state.op, True).get_future()
+
+    def landed(done: Any) -> Any:
+        combined = done.value()[0]
+        gradients = combined if state.after is None else state.after(combined)
+        return gradients if gradients is buffer else buffer.copy_(gradients.reshape(buffer.shape))
+
+    return future.then(landed)

@@ -1,0 +1,77 @@
+"""Tensors for operators of a person's own: which fit, the bytes that travel, and the job that combines them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from tributary import Operator, _core
+from tributary.errors import ConfigError, Unsupported
+from tributary.torch.options import AUTO, Options
+from tributary.torch.tensors import DTYPES, flat, refuse_unfit
+from tributary.torch.transit import Finish
+
+_FLOAT8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
+
+#: PyTorch's types as operators write elements. What the eight bits of a float are, the operator knows.
+_ELEMENTS = {
+    **DTYPES,
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.complex64: "re:f32,im:f32",
+    torch.complex128: "re:f64,im:f64",
+    **dict.fromkeys(_FLOAT8, "u8"),
+}
+
+
+@dataclass(frozen=True)
+class OwnTransfer:
+    """One tensor's elements on their way, as bytes, and what becomes of them."""
+
+    op: Operator
+    #: Flat, and in place.
+    words: torch.Tensor
+
+    @staticmethod
+    def of(op: Operator, tensor: torch.Tensor) -> tuple[OwnTransfer, Finish | None]:
+        """The transfer of a tensor of the operator's elements, and how the result comes back to it."""
+        refuse_unfit("all_reduce", [tensor])
+        refuse_other_elements(op, tensor)
+        travelling, finish = flat(tensor)
+        return OwnTransfer(op, travelling.reshape(-1).view(torch.uint8)), finish
+
+    @property
+    def element_size(self) -> int:
+        """Bytes that the operator takes for one."""
+        return self.op.dtype.itemsize
+
+
+def refuse_other_elements(op: Operator, tensor: torch.Tensor) -> None:
+    """Refuse a tensor whose elements are not the operator's: see :func:`tributary.torch.all_reduce`."""
+    element, last = _ELEMENTS.get(tensor.dtype), tensor.shape[-1] if tensor.ndim else 0
+    if element == op.element or (tensor.dtype == torch.uint8 and last == op.dtype.itemsize):
+        return
+    fields = op.element.split(",")
+    if ":" in fields[0] and all(field.partition(":")[2] == element for field in fields) and last == len(fields):
+        return
+    raise ConfigError(
+        f"the tensor is {tensor.dtype}{list(tensor.shape)}, and {op.name} is for {op.element}: use a tensor of this "
+        f"type, or one whose last dimension has the fields, or {op.dtype.itemsize} bytes (torch.uint8)"
+    )
+
+
+def protocol_of(given: Options, chosen: Options) -> tuple[str, dict[str, str]]:
+    """The protocol of a group's jobs with operators of their own, and its options.
+
+    That is the group's; where nobody has chosen it, the first that has such jobs.
+    """
+    if _core.takes_operators(chosen.protocol):
+        return chosen.protocol, chosen.protocol_options
+    able = [protocol for protocol in _core.protocols() if _core.takes_operators(protocol)]
+    if given.protocol == AUTO and able:
+        return able[0], {}
+    raise Unsupported(
+        f"{chosen.protocol} takes no operators of your own: set TRIBUTARY_PROTOCOL to {' or '.join(able)}"
+    )
