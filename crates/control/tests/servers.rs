@@ -162,6 +162,17 @@ fn a_server_that_ends_in_good_order_is_gone_at_once() {
 }
 
 #[test]
+fn a_question_that_a_server_asked_before_it_ended_is_no_new_offer() {
+    let mut world = World::new(MIB);
+    ask(&mut world, 1);
+    world.control.retire(world.now, offer(1).incarnation);
+    assert_eq!(world.control.offer(world.now, offer(1)), Err(Refusal::OfferOver));
+    assert_eq!(start(&mut world, "a", 2, 1).servers, Servers::Colocated, "no job is given a server that has ended");
+    world.control.offer(world.now, ServerOffer { incarnation: 7, ..offer(1) }).unwrap();
+    assert_eq!(world.control.offers().len(), 1, "another process at its address is another server");
+}
+
+#[test]
 fn a_job_whose_server_is_gone_gives_its_name_to_the_next() {
     let mut world = World::new(MIB);
     ask(&mut world, 1);

@@ -46,6 +46,8 @@ pub struct Control {
     pub(crate) contenders: Vec<Contender>,
     /// Servers that offer themselves, and those that are gone and whose jobs are not over, by incarnation.
     pub(crate) servers: BTreeMap<u64, Offered>,
+    /// The last servers that ended in good order, by incarnation.
+    pub(crate) retired: VecDeque<u64>,
     /// True if there is a switch above, which decides about every job.
     pub(crate) has_parent: bool,
     /// Recent disagreements, for the ranks that come late to them.
@@ -75,6 +77,7 @@ impl Control {
             owners: BTreeMap::new(),
             contenders: Vec::new(),
             servers: BTreeMap::new(),
+            retired: VecDeque::new(),
             quarrels: BTreeMap::new(),
             last_id: JobId(0),
             last_ticket: Ticket(0),

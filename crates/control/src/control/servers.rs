@@ -76,6 +76,9 @@ impl Control {
         if self.has_parent {
             return Err(Refusal::OfferBelow);
         }
+        if self.retired.contains(&offer.incarnation) {
+            return Err(Refusal::OfferOver);
+        }
         // One socket, one process: whoever had it before is gone.
         let former = |other: &&Offered| other.is_present() && other.offer.addr == offer.addr;
         let formers = self.servers.values().filter(former).map(|other| other.offer.incarnation);
@@ -119,8 +122,14 @@ impl Control {
         }
     }
 
-    /// A server ends in good order.
+    /// A server ends in good order. Its last question may have been on the way when it said so, over another connection:
+    /// such a question is no new offer.
     pub fn retire(&mut self, now: Time, incarnation: u64) {
+        if self.server_changes(incarnation).is_some() {
+            self.retired.push_back(incarnation);
+            let too_many = self.retired.len().saturating_sub(Control::MAX_SERVERS);
+            self.retired.drain(..too_many);
+        }
         self.lose_server(now, incarnation, MemberState::Left);
     }
 
