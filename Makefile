@@ -31,8 +31,8 @@ $(VENV)/.tools: pyproject.toml
 
 test: test-build test-tools check without-protocol site ## Everything that must hold; where PyTorch cannot be installed, all but its tests
 	cargo test --workspace --quiet
-	# Each bench once: those of the machines stood still for a while, and nobody saw it.
-	cargo test --package tributary-proto --benches --quiet > /dev/null
+	# Each of the machines' benches once, so that none stands still unseen. With --package, cargo would compile all they need anew.
+	cargo test --workspace --bench switches --bench switchml --quiet > /dev/null
 	@without=$$(scripts/install-torch $(PYTHON) $(TORCH) 2>&1) || true; \
 	if [ -n "$$without" ]; then \
 	    trap 'echo "left out: the tests of the PyTorch backend, of its conformance and of the examples. $$without"' EXIT; \

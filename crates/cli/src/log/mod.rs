@@ -5,10 +5,10 @@ mod limit;
 mod sink;
 
 use clap::ValueEnum;
-use tracing_subscriber::filter::{FilterExt, LevelFilter};
+use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Registry, fmt};
+use tracing_subscriber::{Registry, fmt};
 
 use self::limit::Limit;
 use self::sink::Sink;
@@ -45,11 +45,11 @@ impl LogArgs {
     }
 
     /// A level, or several with the parts of the program that they are for: `info,tributary_net=trace`.
-    fn filter(&self) -> Option<EnvFilter> {
+    fn filter(&self) -> Option<Targets> {
         // A word alone would be taken for a part of the program, and none for errors alone.
         let is_known = |word: &str| word.contains('=') || (!word.is_empty() && word.parse::<LevelFilter>().is_ok());
         let all_known = self.level.split(',').all(is_known);
-        all_known.then(|| EnvFilter::builder().parse(&self.level).ok()).flatten()
+        all_known.then(|| self.level.parse().ok()).flatten()
     }
 
     /// Starts the log. What was logged has been written when the result is dropped.
