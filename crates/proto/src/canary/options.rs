@@ -1,4 +1,4 @@
-//! What may be chosen: by the members of a job, and by the operator of the switches, whose array all jobs share (§3.2).
+//! The options: those of a job's members, and those of the operator of the switches, whose array all jobs share (§3.2).
 
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 use crate::contract::time::Span;
@@ -90,19 +90,19 @@ fn together(options: &Options) -> Result<(), String> {
 /// How long a partial sum waits for more contributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlushTimeout {
-    /// Always so long.
+    /// Always the same time.
     Fixed(Span),
-    /// As long as contributions of one block lie apart, as the switch has seen; within bounds.
+    /// As long as contributions of one block lie apart, as the switch has measured it; within bounds.
     Adaptive {
-        /// Never shorter ...
+        /// The shortest wait.
         least: Span,
-        /// ... nor longer.
+        /// The longest wait.
         most: Span,
     },
 }
 
 impl FlushTimeout {
-    /// What the operator has chosen.
+    /// The timeout that the operator has chosen.
     pub fn of(options: &Options) -> FlushTimeout {
         let (least, most) = (options.time("least_timeout"), options.time("timeout"));
         match options.flag("adaptive") {

@@ -1,5 +1,5 @@
-//! What the vector of a packet is: 32-bit fixed point, or 16-bit floats as they are, which whoever sums brings to it
-//! (SwitchML §4.6).
+//! The vector of a packet: 32-bit fixed point, or 16-bit floats, which the machine that sums them converts to fixed
+//! point (SwitchML §4.6).
 
 use tributary_numeric::{Combine, Fixed16, ReduceOp, Scale};
 
@@ -7,7 +7,7 @@ use super::wire::{HEADER_LEN, Header};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::values::Values;
 
-/// Bytes of an element in an accumulator, and of one in fixed point on the wire.
+/// Bytes of one element in an accumulator, and of one element in fixed point on the wire.
 const LANE: usize = size_of::<u32>();
 
 /// How the elements of one vector lie in its packet.
@@ -15,12 +15,12 @@ const LANE: usize = size_of::<u32>();
 pub struct Form {
     values: Values,
     combine: &'static Combine,
-    /// Of 16-bit floats.
+    /// Set for 16-bit floats.
     narrow: Option<(&'static Fixed16, Scale)>,
 }
 
 impl Form {
-    /// The vector's behind this header.
+    /// The form of the vector behind this header.
     #[inline]
     pub fn of(values: Values, header: &Header) -> Form {
         let scale = || Some(Scale::new(header.scale?, header.hosts));
@@ -28,19 +28,20 @@ impl Form {
         Form { values, combine: values.fixed(), narrow }
     }
 
-    /// Bytes on the wire of so many elements.
+    /// Bytes of so many elements on the wire.
     #[inline]
     pub fn wire_len(&self, elements: usize) -> usize {
         elements * if self.narrow.is_some() { size_of::<u16>() } else { LANE }
     }
 
-    /// Bytes in a packet buffer of the same.
+    /// Bytes of so many elements in a packet buffer.
     #[inline]
     pub fn buffer_len(&self, elements: usize) -> usize {
         self.values.buffer_len(if self.narrow.is_some() { size_of::<u16>() } else { LANE }, elements)
     }
 
-    /// The elements of the vector in a packet of so many bytes in its buffer and on the wire, if it can be one.
+    /// The number of elements in a packet that has `len` bytes in its buffer and `wire_len` on the wire; an error if no
+    /// vector has these lengths.
     #[inline]
     pub fn elements(&self, len: usize, wire_len: usize) -> Result<usize, DropReason> {
         let bytes = wire_len.checked_sub(HEADER_LEN).ok_or(DropReason::BadLength)?;
@@ -49,7 +50,7 @@ impl Form {
         if fits { Ok(elements) } else { Err(DropReason::BadLength) }
     }
 
-    /// Bytes of accumulator for a vector of so many bytes of buffer.
+    /// Bytes of accumulator for a vector that has so many bytes in its buffer.
     #[inline]
     pub fn lane_bytes(&self, buffer_len: usize) -> usize {
         match (self.values, self.narrow) {
@@ -76,8 +77,8 @@ impl Form {
         }
     }
 
-    /// `vector <- lanes`, which hold the contributions of all ranks: rounded, and divided for an average, where hosts would
-    /// not.
+    /// `vector <- lanes`, which hold the contributions of all ranks. For 16-bit floats this rounds, and divides for an
+    /// average; with fixed point the hosts do both.
     pub fn load(&self, lanes: &[u8], vector: &mut [u8], op: ReduceOp) {
         match self.narrow {
             Some((kernels, scale)) => (kernels.load)(lanes, vector, scale, op),

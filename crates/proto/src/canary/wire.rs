@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The application's part of the paper's id is the job in the common header. A block that is issued again gets another
-//! `attempt`: the pair of `id` and `attempt` is what §3.3 calls a different id.
+//! `attempt`: what §3.3 calls a different id is here the pair of `id` and `attempt`.
 
 use std::iter::Sum;
 
@@ -24,7 +24,7 @@ use crate::splitmix::splitmix64;
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 36 + SPEC_LEN;
-/// What `switch_address` is where no switch is meant.
+/// The value of `switch_address` where no switch is meant.
 pub const NO_SWITCH: NodeId = NodeId(u32::MAX);
 /// Ports of a shard of the children bitmap (§4.2).
 pub const SHARD_PORTS: u16 = 32;
@@ -42,7 +42,7 @@ const SPEC_AT: usize = 52;
 const BYPASS: u8 = 0x80;
 const MULTICAST: u8 = 0x40;
 const TO_LEADER: u8 = 0x20;
-/// The vector is 16-bit floats, to be scaled by an exponent of nine bits: `SCALE_HIGH`, then the byte at `SCALE_AT`.
+/// The vector is 16-bit floats. Its exponent has nine bits: `SCALE_HIGH`, then the byte at `SCALE_AT`.
 const NARROW: u8 = 0x10;
 const SCALE_HIGH: u8 = 8;
 const SCALE_NON_FINITE: u8 = 4;
@@ -54,22 +54,25 @@ kind::own! {
     Reduce,
     /// The sum, on its way from the leader: along a tree, to a switch whose children it names, or to one host.
     Broadcast,
-    /// A host that waits, to the leader: is there a sum? (§3.3)
+    /// From a host that waits to the leader: is there a sum? (§3.3)
     Request,
-    /// The leader to hosts: the block is issued again, as `attempt`. Frees the descriptors that it passes.
+    /// From the leader to hosts: the block is issued again, as `attempt`. The packet frees the descriptors that it
+    /// passes.
     Failure,
-    /// A host whose time is nearly up, to the leader: who is missing?
+    /// From a host whose deadline is near to the leader: which ranks are missing?
     Query,
-    /// The answer: a bitmap of those that have contributed.
+    /// The answer to a query: a bitmap of the ranks that have contributed.
     Report,
-    /// One host to another: ranks disagree on what they reduce.
+    /// From one host to another: ranks disagree on what they reduce.
     Mismatch,
-    /// A leader that waits, to a host that it has not heard of: what the block is, of whose root it may think otherwise.
+    /// From a leader that waits to a host that it has not heard of: what the block is. The host may have named another
+    /// root.
     Claim,
 }
 
 impl Kind {
-    /// True if it goes to the leader; others come from there, or from a host that is none.
+    /// True if the packet goes to the leader. Packets of other kinds come from the leader; a mismatch may come from any
+    /// host.
     pub fn is_for_leader(self) -> bool {
         matches!(self, Kind::Reduce | Kind::Request | Kind::Query)
     }
@@ -78,7 +81,7 @@ impl Kind {
 /// The protocol's own header as a plain value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// The leader; for packets that bypass: whom the packet is for.
+    /// The leader; for packets that bypass, the receiver.
     pub destination: NodeId,
     /// The block's number in its application: see `Step`.
     pub id: u32,
@@ -90,33 +93,33 @@ pub struct Header {
     pub children: u32,
     /// After a collision, and in a restoration: the switch. Otherwise [`NO_SWITCH`].
     pub switch_address: NodeId,
-    /// The switch that the tree ends in.
+    /// The switch in which the tree ends.
     pub root: NodeId,
-    /// Switches only pass it on, all but its destination.
+    /// Only the destination processes the packet; switches forward it.
     pub bypass: bool,
-    /// To be multicast to the children of the switch.
+    /// The switch multicasts the packet to its children.
     pub multicast: bool,
-    /// The way to the leader passes the root: the next hop is chosen by the destination.
+    /// Every way to the leader passes the root, so the next hop is chosen by `destination`.
     pub to_leader: bool,
     /// Which 32 ports `children` is about.
     pub shard: u8,
     /// How often the block was issued before.
     pub attempt: u8,
-    /// Who sent it; of several contributions, that of one.
+    /// The sender; in a sum of several contributions, one of the contributors.
     pub wid: Rank,
-    /// What the contributors say about the sender's next block in the window; or about this one, where ranks agree on
-    /// its exponent first.
+    /// The exponent of the sender's next block in the place; while ranks agree on an exponent first, that of this
+    /// block. In a sum: of all contributors together.
     pub look_ahead: LookAhead,
-    /// The vector is 16-bit floats as they are; the exponent on which ranks have agreed for their block. `None`: the vector is
+    /// The exponent on which ranks have agreed for their block, if the vector is 16-bit floats. `None`: the vector is
     /// 32-bit fixed point, or there is none.
     pub scale: Option<BlockExponent>,
     /// The collective that the block belongs to. Its root, if it has one, is the leader.
     pub spec: Spec,
-    /// The contributors' proofs, summed modulo 2^32: see [`proof`].
+    /// The sum of the contributors' proofs modulo 2^32: see [`proof`].
     pub contributors: u32,
 }
 
-/// The number of the block of a packet that nobody has checked yet.
+/// The number of the block in a packet that was not checked yet.
 pub fn id_of(bytes: &[u8]) -> Option<u32> {
     (bytes.len() >= HEADER_LEN).then(|| u32(bytes, 20))
 }
@@ -134,7 +137,7 @@ impl Header {
         let exponent = u16(bytes, EXPONENT_AT) as i16;
         let exponent = BlockExponent { exponent, non_finite: flags & NON_FINITE != 0 };
         let spec = spec_at(bytes, SPEC_AT)?;
-        // A rank's lie about its own block would make zeros of all.
+        // An exponent above the type's largest would scale every rank's block to zeros.
         if flags & UNKNOWN == 0 && exponent.exponent > BlockExponent::largest(spec.dtype) {
             return Err(DropReason::BadField);
         }
@@ -159,7 +162,7 @@ impl Header {
         })
     }
 
-    /// That of the sum that begins with this contribution: a switch sums in fixed point.
+    /// The header of the sum that begins with this contribution. A switch sums in fixed point, so `scale` is `None`.
     pub fn summed(&self) -> Header {
         Header { scale: None, ..*self }
     }
@@ -188,7 +191,7 @@ impl Header {
     }
 }
 
-/// The exponent of a vector of 16-bit floats. Only those have one, and none is above the type's largest.
+/// Reads the exponent of a vector of 16-bit floats. Other types have none, and no exponent is above the type's largest.
 #[inline]
 fn scale_at(bytes: &[u8; HEADER_LEN], dtype: DType) -> Result<Option<BlockExponent>, DropReason> {
     let flags = bytes[FLAGS_AT];
@@ -204,7 +207,8 @@ fn scale_at(bytes: &[u8; HEADER_LEN], dtype: DType) -> Result<Option<BlockExpone
     Ok(Some(BlockExponent { exponent, non_finite: flags & SCALE_NON_FINITE != 0 }))
 }
 
-/// Writes the same. That of zeros, which are scaled as the smallest numbers are, comes out as the least.
+/// Writes the exponent of a vector of 16-bit floats. A block of zeros is written with the smallest exponent that the
+/// field can hold.
 #[inline]
 fn put_scale(bytes: &mut [u8], scale: Option<BlockExponent>) {
     bytes[SCALE_AT] = 0;
@@ -215,7 +219,7 @@ fn put_scale(bytes: &mut [u8], scale: Option<BlockExponent>) {
     bytes[SCALE_AT] = above_least as u8;
 }
 
-/// Rewrites what grows with each contribution.
+/// Rewrites the fields that grow with each contribution.
 #[inline]
 pub fn put_sum(bytes: &mut [u8], counter: u16, contributors: u32, look_ahead: LookAhead) {
     let LookAhead { exponent, unknown } = look_ahead;
@@ -252,19 +256,20 @@ pub fn ports_of_shard(shard: u8, children: u32) -> Result<PortSet, DropReason> {
     Ok(ports)
 }
 
-/// What proves the part of ranks in a block: added up over all ranks it is what the leader expects only if each is in it
-/// once. Where a network doubles a packet that no switch remembers, the counter alone would take one rank twice for two.
+/// The proof that ranks have contributed to a block. Proofs are added up; the sum is the one that the leader expects
+/// only if each rank has contributed once. The counter alone would count one rank twice where a network duplicates a
+/// packet whose block no switch remembers.
 ///
 /// Each rank has two fixed numbers and each issue of a block two factors; a proof is the sum of their products (a
-/// multilinear hash). Two different sets of contributors agree in one block with a chance of about 1.5 in 2^32, and in
-/// the next block with the same chance again: their numbers differ, and the factors are others.
+/// multilinear hash). Two different sets of contributors have the same proof in one block with a probability of about
+/// 1.5 in 2^32. In the next block the probability is the same again, because its factors are different.
 pub fn proof(ranks: RankProof, id: u32, attempt: u8) -> u32 {
     let factors = splitmix64(u64::from(id) << 8 | u64::from(attempt));
     let (first, second) = ((factors >> 32) as u32, factors as u32);
     ranks.first.wrapping_mul(first).wrapping_add(ranks.second.wrapping_mul(second))
 }
 
-/// The ranks' part of their proofs: two numbers a rank, summed modulo 2^32.
+/// The numbers of ranks that proofs are made of: two numbers a rank, summed modulo 2^32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RankProof {
     first: u32,
@@ -272,7 +277,7 @@ pub struct RankProof {
 }
 
 impl RankProof {
-    /// One rank's.
+    /// The numbers of one rank.
     pub fn of(rank: Rank) -> RankProof {
         let numbers = splitmix64(1 << 48 | u64::from(rank.0));
         RankProof { first: (numbers >> 32) as u32, second: numbers as u32 }
@@ -288,7 +293,7 @@ impl Sum for RankProof {
     }
 }
 
-/// The body of a `Report`: who has contributed. Rank `r` is bit `r mod 8` of byte `r / 8`.
+/// The body of a `Report`: which ranks have contributed. Rank `r` is bit `r mod 8` of byte `r / 8`.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a>(&'a [u8]);
 
@@ -322,7 +327,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// What a packet is whose common header was checked.
+/// Describes a packet whose common header was checked.
 pub fn describe(bytes: &[u8]) -> Description {
     let (Ok(kind), Ok(header)) = (Kind::of(bytes), Header::parse(bytes)) else { return Description::default() };
     let has_vector = matches!(kind, Kind::Reduce | Kind::Broadcast) && bytes.len() > HEADER_LEN;

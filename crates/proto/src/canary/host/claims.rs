@@ -1,5 +1,6 @@
-//! A rank that leads by name, of a reduce or a broadcast, says so to those whom it has long waited for in vain: they may
-//! have named another. Where every rank names itself, nobody else would ever send anything.
+//! Claims. The root of a reduce or a broadcast leads its blocks, and says so to ranks that it has waited for in vain,
+//! because they may have named another root. Without claims, ranks that each name themselves would wait for ever: a
+//! leader sends no contribution.
 
 use super::outbox::Outgoing;
 use super::{CanaryHost, Stage};
@@ -13,22 +14,22 @@ use crate::contract::ids::Rank;
 use crate::contract::time::{Span, Time};
 use crate::parts::mismatch::Mismatch;
 
-/// Ranks that are told at a time.
+/// How many ranks are told at a time.
 const TOLD_AT_ONCE: u16 = 16;
 
-/// When to look next whether a block of a root's own stands still.
+/// When this rank next looks whether a block of which it is the root stands still.
 #[derive(Clone, Default, Hash)]
 pub struct Claims {
     at: Option<Time>,
     wait: Span,
     /// The oldest block that waited at the last look.
     block: Option<u64>,
-    /// Whose turn it is to be told.
+    /// The next rank to be told.
     next: u16,
 }
 
 impl Claims {
-    /// This rank is the root of something.
+    /// A collective begins whose root is this rank.
     pub fn begin(&mut self, now: Time, timers: TimerConfig) {
         if self.at.is_none() {
             *self =
@@ -36,19 +37,19 @@ impl Claims {
         }
     }
 
-    /// When to look.
+    /// When to look next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.at
     }
 
-    /// Nothing is led any more.
+    /// No block waits any more.
     pub fn end(&mut self) {
         self.at = None;
     }
 }
 
 impl CanaryHost {
-    /// Says of the oldest block that stands still what it is, if this rank is its root.
+    /// Sends claims about the oldest block that waits, if it has waited since the last look and this rank is its root.
     pub(super) fn claim_if_due(&mut self, now: Time) {
         if self.claims.at.is_none_or(|at| at > now) {
             return;
@@ -72,7 +73,7 @@ impl CanaryHost {
         }
     }
 
-    /// Another rank leads a block and says what it is.
+    /// Another rank says that it leads a block, and what the block is.
     pub(super) fn claim(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
         let state = &self.places[usize::from(step.place)];
         match self.steps.relation(step.phase, state.phase) {
@@ -90,7 +91,8 @@ impl CanaryHost {
         Ok(())
     }
 
-    /// A packet about a block that this rank waits for says something else of it than this rank: all are told.
+    /// A packet about a block that this rank waits for. If it names another collective than this rank, all ranks are
+    /// told.
     pub(super) fn disagree(&mut self, step: Step, header: &Header) -> DropReason {
         let (own, spec) = (self.config.rank, self.spec_at(step.place));
         if header.spec == spec {
@@ -101,7 +103,8 @@ impl CanaryHost {
         DropReason::Mismatch
     }
 
-    /// Everything has failed here because ranks disagree: whoever still waits for a block is told, whichever it is.
+    /// If everything has failed here because ranks disagree, tells so to a sender whose block is not complete. True if
+    /// it was told.
     pub(super) fn tells_why(&mut self, step: Step, header: &Header) -> bool {
         let Some(&CollectiveError::Mismatch { a, a_spec, b, b_spec, .. }) = self.life.broken() else { return false };
         let phase = self.places[usize::from(step.place)].phase;
@@ -115,7 +118,8 @@ impl CanaryHost {
         true
     }
 
-    /// This rank comes to a block that another leads. Somebody may have taken this one for the leader before.
+    /// This rank comes to a block that another rank leads. A third rank may have sent a contribution to this rank, as
+    /// if to the leader.
     pub(super) fn begin_following(&mut self, place: u16) {
         let (step, spec) = (self.step_of(place), self.spec_at(place));
         self.queue.push(place);
@@ -130,7 +134,7 @@ impl CanaryHost {
         }
     }
 
-    /// Ranks disagree, says another: those who come to the block later, or ask for it here, are told too.
+    /// Another rank reports that ranks disagree. Ranks that come to the block later, or ask for it here, are told too.
     pub(super) fn note_mismatch(&mut self, step: Step, from: Rank, mismatch: Mismatch) -> Result<(), DropReason> {
         let state = &self.places[usize::from(step.place)];
         match self.steps.relation(step.phase, state.phase) {
@@ -146,7 +150,7 @@ impl CanaryHost {
         }
         lead.state = State::Refused(mismatch);
         self.ready.push_back(step);
-        // The leader asks nobody, and a word of somebody else's may not have reached it.
+        // The leader sends no request that this rank could answer, and the report may not have reached the leader.
         let untold = |leader: &Rank| *leader != from && *leader != self.config.rank;
         self.outbox.extend(leader.filter(untold).map(|leader| Outgoing::Mismatch(step, leader)));
         Ok(())

@@ -1,19 +1,21 @@
-//! Whether something of an issue is lost, from what its leader knows: who has asked, and the proofs of what has come.
+//! Whether a contribution to an issue was lost. The leader infers it from the ranks that have asked for the sum, and
+//! from the proofs of the contributions that came.
 //!
-//! Who asks has contributed, a timeout before. So an issue is lost as soon as one that has asked is among those whose
-//! contribution is missing. Those who have not asked may be late.
+//! A rank asks a timeout after it has contributed. So a contribution was lost if a rank that has asked is among those
+//! whose contribution is missing. Ranks that have not asked may be late.
 
 use super::CanaryHost;
 use super::steps::Step;
 use crate::canary::wire::{RankProof, proof};
 use crate::contract::ids::Rank;
 
-/// Ranks that have not asked, at most, of which all subsets are compared with what is missing.
+/// The most ranks that have not asked whose subsets are all compared with what is missing.
 const FEW: usize = 8;
 
 impl CanaryHost {
-    /// True if a contribution of somebody who has asked is missing. `asker` is the last who has. Exact where one
-    /// contribution is missing and it is the asker's, or where few have not asked; false where nobody can tell.
+    /// True if the contribution of a rank that has asked is missing. `asker` is the last rank that asked. The answer is
+    /// exact where only the asker's contribution is missing, and where at most `FEW` ranks have not asked. Where it
+    /// cannot be told, the answer is false.
     pub(super) fn has_lost(&self, step: Step, asker: Rank) -> bool {
         let Some(lead) = self.leads.get(step.place, step.phase) else { return false };
         let others = self.world() - 1;

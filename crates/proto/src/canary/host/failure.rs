@@ -1,4 +1,4 @@
-//! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
+//! Failures: disagreements, deadlines, and which ranks are blamed for them.
 
 use super::lead::State;
 use super::outbox::Outgoing;
@@ -33,7 +33,7 @@ impl CanaryHost {
         self.note_mismatch(step, header.wid, Mismatch::parse(&packet.bytes[HEADER_LEN..])?)
     }
 
-    /// This host leads a block on which ranks disagree: all are told.
+    /// Ranks disagree on a block: all are told.
     pub(super) fn dispute(&mut self, step: Step, mismatch: Mismatch) {
         if let Some(lead) = self.leads.get_mut(step.place, step.phase) {
             lead.state = State::Refused(mismatch);
@@ -44,7 +44,7 @@ impl CanaryHost {
         self.ready.push_back(step);
     }
 
-    /// The collective of a place fails, as soon as those before it are complete.
+    /// The collective of a place fails as soon as all collectives before it are complete.
     pub(super) fn refuse(&mut self, now: Time, place: u16, mismatch: Mismatch) {
         let Some(op) = self.op_at(place).map(|op| op.id) else { return };
         self.places[usize::from(place)].stage = Stage::Refused;
@@ -53,7 +53,7 @@ impl CanaryHost {
         self.settle(now);
     }
 
-    /// Everything that is queued fails, and so does everything later. What this host leads it still answers for.
+    /// All collectives that are queued fail, and all later ones. This host still answers for the blocks that it leads.
     pub(super) fn fail(&mut self, error: CollectiveError) {
         self.life.fail(error);
         for (place, state) in self.places.iter_mut().enumerate() {
@@ -66,7 +66,7 @@ impl CanaryHost {
         self.question = None;
     }
 
-    /// The place that waits with the earliest block. Searched for: needed only when something is wrong.
+    /// The place that waits with the earliest block. This is a search, needed only when something is wrong.
     pub(super) fn oldest_waiting(&self) -> Option<u16> {
         let waits = |&place: &u16| self.places[usize::from(place)].stage.waits();
         (0..self.window()).filter(waits).min_by_key(|&place| self.places[usize::from(place)].block)

@@ -1,4 +1,4 @@
-//! What a host does with packets about blocks that others lead.
+//! What a host does with packets about blocks that other ranks lead.
 
 use super::steps::{Relation, Step};
 use super::{CanaryHost, Stage, Way};
@@ -8,7 +8,7 @@ use crate::contract::packet::Packet;
 use crate::contract::time::Time;
 
 impl CanaryHost {
-    /// A packet about a block that this host waits for, and another leads.
+    /// Checks that this host waits for the packet's block and that another rank leads the block.
     pub(super) fn follows(&self, step: Step, header: &Header) -> Result<(), DropReason> {
         let state = &self.places[usize::from(step.place)];
         match self.steps.relation(step.phase, state.phase) {
@@ -19,12 +19,12 @@ impl CanaryHost {
         if !state.stage.waits() || self.leader_of(step.place) == self.config.rank {
             return Err(DropReason::Unexpected);
         }
-        // A disagreement is the one thing that is told to those who expect something else.
+        // `receive` has checked the field.
         debug_assert!(header.hosts == self.world());
         Ok(())
     }
 
-    /// The sum (§3.1.2). That of any issue is right: each has all contributions in it.
+    /// The sum (§3.1.2). The sum of any issue is right: each has all contributions in it.
     pub(super) fn sum(&mut self, now: Time, step: Step, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
         self.follows(step, header)?;
         if header.spec != self.spec_at(step.place) {
@@ -39,13 +39,13 @@ impl CanaryHost {
         self.conclude(now, step.place, header.look_ahead, &packet.bytes[HEADER_LEN..], way)
     }
 
-    /// The leader has given an issue up: the block is sent again under the next (§3.3).
+    /// The leader has given an issue up: the block is sent again as the next issue (§3.3).
     pub(super) fn failed(&mut self, now: Time, step: Step, header: &Header) -> Result<(), DropReason> {
         self.follows(step, header)?;
         let state = &mut self.places[usize::from(step.place)];
         let direct = header.attempt >= self.reissues;
         if direct && header.attempt == state.attempt && state.contributed {
-            // The leader lacks this rank's contribution and no other's.
+            // The leader sums alone and lacks this rank's contribution: only this rank sends again.
             state.contributed = false;
             self.queue.push(step.place);
             return Ok(());
@@ -55,7 +55,7 @@ impl CanaryHost {
         }
         debug_assert!(state.stage != Stage::Idle);
         (state.attempt, state.contributed, state.in_step) = (header.attempt, false, false);
-        // The leader is there, and the timeout was right.
+        // The leader has answered, so the timeout was justified.
         self.recovery.recovered(now, step.place);
         self.queue.push(step.place);
         Ok(())

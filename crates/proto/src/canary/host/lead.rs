@@ -1,4 +1,4 @@
-//! What a leader knows of one block (§3.1.4, §3.3): the sum so far, who must be restored, who waits.
+//! What a leader knows of one block (§3.1.4, §3.3): the sum so far, the subtrees to restore, the ranks that wait.
 
 use tributary_numeric::{BlockExponent, ReduceOp, prefetch};
 
@@ -11,53 +11,53 @@ use crate::parts::look_ahead::LookAhead;
 use crate::parts::mismatch::Mismatch;
 use crate::parts::ranks::Ranks;
 
-/// How far a block is.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Contributions are missing, perhaps the leader's own.
     Gathering,
-    /// The sum is there, and kept for those who ask.
+    /// The sum is complete, and kept for ranks that ask.
     Done,
     /// Ranks disagree.
     Refused(Mismatch),
 }
 
-/// One block that this host leads, or seems to.
+/// One block that this host leads, or that another rank takes it to lead.
 #[derive(Clone, Hash)]
 pub struct Lead {
-    /// Of its place in the window.
+    /// The phase of the block's place in the window.
     pub phase: u32,
-    /// How often it was issued before.
+    /// How often the block was issued before.
     pub attempt: u8,
-    /// How far it is.
+    /// The block's state.
     pub state: State,
-    /// What it is, and who says so.
+    /// The collective, and the rank that named it.
     pub what: Option<(Rank, Spec)>,
-    /// Elements of each contribution's vector; once it is done, of the result's.
+    /// Elements of each contribution's vector; once the block is done, of the result's.
     pub elements: usize,
     /// The block of the stream, once the leader has come to it.
     pub block: Option<u64>,
-    /// Where its tree ends, as packets say.
+    /// The switch in which the block's tree ends, as packets say.
     pub root: NodeId,
     /// Contributions summed.
     pub counter: u16,
-    /// Their proofs.
+    /// The sum of their proofs.
     pub contributors: u32,
-    /// What they say of the next block.
+    /// What the contributions say of the next block.
     pub look_ahead: LookAhead,
-    /// Some came along a tree that the root knows.
+    /// Some contributions came along a tree that ends in the root.
     pub has_tree: bool,
-    /// Where they collided on the way.
+    /// Where contributions collided on the way.
     pub collisions: Vec<(NodeId, PortId)>,
-    /// Who has asked for the sum of this issue, or has sent its contribution straight to the leader.
+    /// Ranks that have asked for the sum of this issue, or have sent their contribution straight to the leader.
     pub asked: Ranks,
-    /// Who has been heard at all.
+    /// Ranks that were heard of at all.
     pub heard: Ranks,
-    /// Where hosts are the last resort: the first rank whose contribution was not called for.
+    /// Where this host sums alone: the first rank whose contribution was not called for yet.
     pub next_call: Rank,
-    /// Once it is done: the exponent of a result that is 16-bit floats.
+    /// Once the block is done: the exponent of a result of 16-bit floats.
     pub scale: Option<BlockExponent>,
-    /// The sum so far; once it is done, the result as it travels.
+    /// The sum so far; once the block is done, the result as it travels.
     lanes: Vec<u8>,
     filled: bool,
 }
@@ -89,24 +89,25 @@ impl Lead {
         }
     }
 
-    /// Writes the sum of all.
+    /// Writes the sum of all contributions.
     pub fn load(&self, form: Form, op: ReduceOp, vector: &mut [u8]) {
         form.load(&self.lanes[..form.lane_bytes(vector.len())], vector, op);
     }
 
-    /// Keeps the result in place of what was summed, as it travels.
+    /// Keeps the result, as it travels, in place of the sum.
     pub fn keep(&mut self, scale: Option<BlockExponent>, vector: &[u8]) {
         self.scale = scale;
         self.lanes[..vector.len()].copy_from_slice(vector);
     }
 
-    /// So many bytes of the result.
+    /// The first bytes of the result.
     pub fn result(&self, len: usize) -> &[u8] {
         &self.lanes[..len]
     }
 }
 
-/// The blocks that a host leads: at each place of the window at most the current one and one other, the last or the next.
+/// The blocks that a host leads. At each place of the window there are at most two: the current one, and the last or
+/// the next one.
 #[derive(Clone, Hash)]
 pub struct Leads {
     leads: Vec<Option<Box<Lead>>>,
@@ -130,7 +131,7 @@ impl Leads {
         2 * usize::from(place) + (phase % 2) as usize
     }
 
-    /// Asks for the memory that tells what is known of the blocks at a place.
+    /// Prefetches what is known of the blocks at a place.
     pub fn prefetch(&self, place: u16) {
         prefetch::first_line(&self.leads[Self::index(place, 0)]);
     }
@@ -140,12 +141,13 @@ impl Leads {
         self.leads[Self::index(place, phase)].as_deref().filter(|lead| lead.phase == phase)
     }
 
-    /// The same, to write to.
+    /// What is known of a block, to write to.
     pub fn get_mut(&mut self, place: u16, phase: u32) -> Option<&mut Lead> {
         self.leads[Self::index(place, phase)].as_deref_mut().filter(|lead| lead.phase == phase)
     }
 
-    /// The same, from nothing if need be, in place of a block that everybody has.
+    /// What is known of a block, to write to. A block that is not known yet takes the place of an older one, whose sum
+    /// every rank has.
     pub fn open(&mut self, place: u16, phase: u32) -> &mut Lead {
         let entry = &mut self.leads[Self::index(place, phase)];
         let (world, lanes) = (self.world, self.lane_bytes);
@@ -178,7 +180,7 @@ impl Leads {
         lead
     }
 
-    /// Nobody needs the block any more.
+    /// No rank needs the block any more.
     pub fn close(&mut self, place: u16, phase: u32) {
         let entry = &mut self.leads[Self::index(place, phase)];
         if entry.as_ref().is_some_and(|lead| lead.phase == phase) {
@@ -186,7 +188,7 @@ impl Leads {
         }
     }
 
-    /// Everybody has all blocks before `end` (§3.3's notice of completion).
+    /// All ranks have all blocks before `end` (§3.3's notice of completion).
     pub fn close_before(&mut self, end: u64) {
         for entry in &mut self.leads {
             let over = |lead: &Lead| lead.state == State::Done && lead.block.is_some_and(|block| block < end);

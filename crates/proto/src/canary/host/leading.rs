@@ -12,11 +12,11 @@ use crate::contract::packet::Packet;
 use crate::contract::time::Time;
 use crate::parts::mismatch::Mismatch;
 
-/// Contributions that a leader that sums alone calls for at a time.
+/// How many contributions a leader that sums alone calls for at a time.
 const CALLS: u16 = 16;
 
 impl CanaryHost {
-    /// The leader comes to a block itself. Others may have been here before.
+    /// The leader itself comes to a block. Contributions of other ranks may have come before.
     pub(super) fn begin_lead(&mut self, place: u16) {
         let step = self.step_of(place);
         let (spec, elements, own) = (self.spec_at(place), self.contributed_elements_at(place), self.config.rank);
@@ -38,7 +38,7 @@ impl CanaryHost {
         }
     }
 
-    /// A packet about a block that this host leads, as far as it knows.
+    /// Checks that this host leads the packet's block, as far as this host knows.
     fn leads_step(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
         if header.destination != self.own_node() {
             return Err(DropReason::NotAMember);
@@ -54,7 +54,7 @@ impl CanaryHost {
         }
     }
 
-    /// Contributions of others, summed on the way or not.
+    /// Contributions of other ranks, summed on the way or single.
     pub(super) fn contribution(&mut self, step: Step, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
         self.leads_step(step, header)?;
         let elements = self.vector_elements(header, &packet)?;
@@ -97,7 +97,7 @@ impl CanaryHost {
                 return Err(DropReason::Duplicate);
             }
         } else if header.counter > others - lead.counter {
-            // Some packet was doubled on the way, where no switch remembers it.
+            // The network duplicated a packet whose block no switch remembered.
             self.fail_issue(step);
             return Err(DropReason::Duplicate);
         }
@@ -119,14 +119,14 @@ impl CanaryHost {
         Ok(())
     }
 
-    /// Completes what can be completed. Each block that is may let the next one of its place begin.
+    /// Completes all blocks that can be completed. A completed block may let the next block of its place begin.
     pub(super) fn complete_ready(&mut self, now: Time) {
         while let Some(step) = self.ready.pop_front() {
             self.complete(now, step);
         }
     }
 
-    /// All contributions are in, if the leader's own is the last that is missing.
+    /// Completes a block if only the leader's own contribution is missing.
     fn complete(&mut self, now: Time, step: Step) {
         let place = step.place;
         let state = &self.places[usize::from(place)];
@@ -141,7 +141,7 @@ impl CanaryHost {
             State::Gathering => {}
         }
         if lead.contributors != proof(self.others_proof, self.steps.id(step), lead.attempt) {
-            // As many contributions as ranks, but not one of each.
+            // As many contributions as ranks, but not one from each.
             return self.fail_issue(step);
         }
         let (attempt, elements, is_broadcast) = (lead.attempt, self.elements_at(place), self.is_broadcast(place));
@@ -173,7 +173,7 @@ impl CanaryHost {
         self.vector = vector;
     }
 
-    /// The sum goes out the way that contributions came in.
+    /// The sum takes the way that contributions came by.
     fn broadcast(&mut self, step: Step, attempt: u8) {
         if self.is_direct(attempt) {
             return self.outbox.extend(self.others().map(|rank| Outgoing::Answer(step, rank)));
@@ -185,7 +185,7 @@ impl CanaryHost {
         self.outbox.extend(group(&mut lead.collisions).into_iter().map(|ports| Outgoing::Restoration(step, ports)));
     }
 
-    /// This issue of a block cannot succeed: everybody sends again (§3.3).
+    /// This issue of a block cannot succeed: all ranks send again (§3.3).
     fn fail_issue(&mut self, step: Step) {
         let lead = self.leads.open(step.place, step.phase);
         lead.attempt += 1;
@@ -224,8 +224,8 @@ impl CanaryHost {
         (0..self.world()).map(Rank).filter(move |&rank| rank != own)
     }
 
-    /// Somebody waits for the sum (§3.3). The issue fails as soon as that shows that something was lost: the paper's
-    /// leader fails it at the first request, which would punish every rank that is merely late.
+    /// A rank waits for the sum (§3.3). The issue fails as soon as requests show that a contribution was lost. The
+    /// paper's leader fails it at the first request, so that all ranks would send again whenever one is merely late.
     pub(super) fn request(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
         self.leads_step(step, header)?;
         let lead = self.leads.open(step.place, step.phase);
@@ -234,7 +234,7 @@ impl CanaryHost {
             State::Done => self.outbox.push_back(Outgoing::Answer(step, header.wid)),
             State::Refused(_) => self.outbox.push_back(Outgoing::Mismatch(step, header.wid)),
             State::Gathering if header.attempt > lead.attempt => return Err(DropReason::Ahead),
-            // Summed by this host alone: it knows whose contribution it has called for and lacks.
+            // This host sums alone, and knows which of the contributions that it has called for are missing.
             State::Gathering if self.reissues <= lead.attempt => {
                 let was_called = header.wid < lead.next_call || lead.attempt == 0;
                 if was_called && !lead.asked.contains(header.wid) {
@@ -254,7 +254,7 @@ impl CanaryHost {
         Ok(())
     }
 
-    /// Somebody's time is nearly up: who is missing?
+    /// A rank's deadline is near: it asks which ranks are missing.
     pub(super) fn query(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
         self.leads_step(step, header)?;
         let lead = self.leads.open(step.place, step.phase);
@@ -267,7 +267,7 @@ impl CanaryHost {
         Ok(())
     }
 
-    /// True if a rank's contribution is known to have been sent: it has asked for the sum since.
+    /// True if a rank is known to have sent its contribution: the rank has asked for the sum since.
     pub(super) fn has_contributed(&self, step: Step, rank: Rank) -> bool {
         if rank == self.config.rank {
             let state = &self.places[usize::from(step.place)];

@@ -1,12 +1,13 @@
-//! A host: sends its blocks towards their leaders, and leads some itself (§3.1.4).
+//! The host: it sends its blocks towards their leaders, and leads some blocks itself (§3.1.4).
 //!
-//! Blocks of all collectives are one stream; block `g` uses place `g mod s` of a window of `s`, is led by rank
-//! `g mod world` and completed in root `g mod roots`. A place goes on when its sum comes, so the sums clock the sending,
-//! and a packet carries the exponent of the block that follows in its place (SwitchML §4.6). The first blocks of floats
-//! are preceded by a phase that only agrees on exponents; where a collective fits into the window that phase carries the
-//! block too, scaled by the place's last exponent.
+//! Blocks of all collectives are one stream. Block `g` uses place `g mod s` of a window of `s` places, is led by rank
+//! `g mod world` and completed in root `g mod roots`. A place goes on to its next block when its sum comes, so the sums
+//! clock the sending. A packet carries the exponent of the next block of its place (SwitchML §4.6). Before the first
+//! blocks of floats comes a phase in which ranks only agree on exponents. Where a collective fits into the window, that
+//! phase carries the block too, scaled by the place's last exponent.
 //!
-//! One more place tells that a collective is complete (§3.3), so that leaders need not keep what nobody will ask for.
+//! One more place carries the notices that collectives are complete (§3.3), so that leaders need not keep sums that no
+//! rank will ask for.
 
 mod claims;
 mod evidence;
@@ -55,7 +56,7 @@ use crate::parts::recovery::{Order, Recovery};
 use crate::parts::send_queue::SendQueue;
 use crate::parts::stream::Stream;
 
-/// What a notice of completion says it reduces.
+/// The `Spec` in a notice of completion.
 const NOTICE: Spec = Spec::NOTHING;
 
 /// A worker's machine.
@@ -65,10 +66,10 @@ pub struct CanaryHost {
     config: HostConfig,
     /// A block that failed so often is summed by its leader alone.
     reissues: u8,
-    /// The switches that trees end in; blocks go round robin over them as they do over ranks.
+    /// The switches in which trees end. Blocks use them round robin.
     roots: Arc<[NodeId]>,
-    /// Every way to a block's leader passes its root. Packets are then routed to the leader, as in §4.1: leaders behind
-    /// one root spread over the ways to it.
+    /// Every way to a block's leader passes the block's root. Packets are then routed to the leader, as in §4.1, so
+    /// that packets to different leaders behind one root take different ways to that root.
     roots_on_way: bool,
     common: [u8; COMMON_LEN],
     life: Life,
@@ -79,14 +80,14 @@ pub struct CanaryHost {
     queue: SendQueue,
     recovery: Recovery,
     leads: Leads,
-    /// Places that have begun, or whose block may be complete, and that this host leads.
+    /// Steps to look at: their block may be complete, or ranks disagree on it.
     ready: VecDeque<Step>,
     outbox: VecDeque<Outgoing>,
     notices: Notices,
     claims: Claims,
-    /// The proofs of all ranks but this one.
+    /// The proofs of all other ranks.
     others_proof: RankProof,
-    /// The place to ask about.
+    /// The place about which the next query asks.
     question: Option<u16>,
     heard: Option<Heard>,
     stats: HostStats,
@@ -94,9 +95,9 @@ pub struct CanaryHost {
 }
 
 impl CanaryHost {
-    /// A worker that has nothing to do. The plan of the fabric names every rank's node and its switch. Where nobody has
-    /// chosen roots, each block's tree ends in the switch next to its leader, which leaves every way between switches open
-    /// (§3.1.4, figure 3): a host has one cable, so every way to the leader passes that switch.
+    /// A worker that has nothing to do. The plan of the fabric names every rank's node and its switch. Where no roots
+    /// were chosen, each block's tree ends in the switch next to its leader. That leaves every way between switches
+    /// open (§3.1.4, figure 3): a host has one cable, so every way to the leader passes that switch.
     pub fn new(values: Values, config: &HostConfig) -> CanaryHost {
         let job = &config.job;
         assert_eq!(config.fabric.hosts.len(), usize::from(job.world), "every rank has a node");
@@ -162,7 +163,7 @@ impl CanaryHost {
         }
     }
 
-    /// The sum of a place's phase, from wherever it came.
+    /// Takes the sum of a place's phase, whichever way it came, and begins the next phase.
     fn conclude(
         &mut self,
         now: Time,
@@ -191,7 +192,7 @@ impl CanaryHost {
             self.stats.blocks_in_network += u64::from(!direct);
             state.block += stride;
         }
-        // Whoever contributed to this phase has the sum of the one before.
+        // All ranks have contributed to this phase, so all have the sum of the phase before.
         let phase = state.phase;
         state.phase = self.steps.after(phase);
         self.leads.close(place, self.steps.before(phase));
@@ -207,7 +208,7 @@ impl CanaryHost {
         Ok(())
     }
 
-    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
+    /// Reports complete collectives in their order, and fails the rest if the next one must fail.
     fn settle(&mut self, now: Time) {
         loop {
             match self.life.complete_next() {
@@ -248,7 +249,7 @@ impl CanaryHost {
         received
     }
 
-    /// The number of elements of a packet's vector, whose length must be that of one.
+    /// The number of elements of a packet's vector; an error if the packet's length fits no vector.
     fn vector_elements(&self, header: &Header, packet: &Packet<'_>) -> Result<usize, DropReason> {
         Form::of(self.values, header).elements(packet.bytes.len(), packet.wire_len)
     }

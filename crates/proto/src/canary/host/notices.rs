@@ -1,5 +1,6 @@
-//! Notices of completion (§3.3): a barrier behind each large collective, and one behind the last of all, after which
-//! leaders need not keep the sums. Small collectives need none: the next one tells.
+//! Notices of completion (§3.3): barriers after which leaders need not keep sums. One follows each large collective,
+//! and one follows the last collective of all. Small collectives need none: the next collective shows that they are
+//! complete.
 
 use std::collections::VecDeque;
 
@@ -10,11 +11,11 @@ use crate::contract::time::{Span, Time};
 /// Notices of one host.
 #[derive(Clone, Default, Hash)]
 pub struct Notices {
-    /// For each notice that is due, the end of the blocks that it is about.
+    /// For each notice that is due: all blocks before this number are complete here.
     due: VecDeque<u64>,
     /// Notices that all ranks have given.
     complete: u64,
-    /// The caller submits nothing more: how long the last notice is waited for, and how long others are answered then.
+    /// Set once the caller submits nothing more: how long this host then still answers other ranks.
     finishing: Option<Patience>,
     /// The last notice was queued.
     is_last_queued: bool,
@@ -28,7 +29,7 @@ struct Patience {
 }
 
 impl Notices {
-    /// A collective whose blocks end here is complete.
+    /// A notice is due: all blocks before `end` are complete here.
     pub fn push(&mut self, end: u64) {
         self.due.push_back(end);
     }
@@ -38,7 +39,7 @@ impl Notices {
         number.checked_sub(self.complete).is_some_and(|ahead| (ahead as usize) < self.due.len())
     }
 
-    /// All ranks have given the next notice; gives the end of the blocks that nobody will ask for.
+    /// All ranks have given the next notice. Returns the end of the blocks that no rank will ask for.
     pub fn complete(&mut self) -> u64 {
         self.complete += 1;
         self.due.pop_front().unwrap_or(0)
@@ -47,7 +48,7 @@ impl Notices {
     /// The caller submits nothing more.
     pub fn finish(&mut self, now: Time, timers: TimerConfig) {
         self.finishing.get_or_insert(Patience { linger: timers.max_rto.times(4) });
-        // Whoever does not answer for so long has left.
+        // A rank that does not answer for so long has left.
         self.leave_at.get_or_insert(now + timers.max_rto.times(16));
     }
 
@@ -56,7 +57,7 @@ impl Notices {
         self.finishing.is_some() && !std::mem::replace(&mut self.is_last_queued, true)
     }
 
-    /// Some time has passed.
+    /// Lets this host leave if its time is over.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.leave_at.is_some_and(|at| at <= now) {
             self.leave_at = None;
@@ -64,17 +65,17 @@ impl Notices {
         }
     }
 
-    /// When to call that.
+    /// When to call `handle_timeout`.
     pub fn next_timeout(&self) -> Option<Time> {
         self.leave_at
     }
 
-    /// Nobody needs this host any more, or will tell.
+    /// True if no rank needs this host any more, or this host has waited long enough.
     pub fn may_leave(&self) -> bool {
         self.may_leave
     }
 
-    /// The last notice is complete: who led it may be asked for it still.
+    /// The last notice is complete. Other ranks may still ask its leader for it.
     fn last_complete(&mut self, now: Time, led: bool) {
         let Some(patience) = self.finishing else { return };
         if led {
@@ -87,7 +88,7 @@ impl Notices {
 }
 
 impl CanaryHost {
-    /// A large collective is complete here.
+    /// Gives a notice: all blocks before `end` are complete here.
     pub(super) fn announce(&mut self, end: u64) {
         self.notices.push(end);
         let place = self.window();
@@ -96,7 +97,7 @@ impl CanaryHost {
         }
     }
 
-    /// The last notice is given when everything is complete.
+    /// Gives the last notice once all collectives are complete; lets this host leave once that notice is complete.
     pub(super) fn finish_if_done(&mut self, now: Time) {
         if self.notices.finishing.is_none() || self.life.stream.front().is_some() {
             return;

@@ -1,4 +1,4 @@
-//! What a leader has to send. Packets are written when they leave, from what is known then.
+//! What a leader has to send. A packet is written when it leaves, from the state at that time.
 
 use super::steps::Step;
 use crate::canary::wire::SHARD_PORTS;
@@ -11,17 +11,17 @@ pub enum Outgoing {
     Tree(Step),
     /// The sum, to a switch, for some of its ports (§3.2.1).
     Restoration(Step, Ports),
-    /// The sum, to one who asked (§3.3).
+    /// The sum, to one rank that asked (§3.3).
     Answer(Step, Rank),
-    /// The block is issued again as `attempt`: along the tree of the issue that failed.
+    /// The block is issued again as `attempt`; along the tree of the issue that failed.
     FailedTree(Step, u8),
-    /// The same, behind a collision.
+    /// The same, to a switch at which contributions collided.
     FailedRestoration(Step, u8, Ports),
     /// The same, to one rank.
     Failed(Step, Rank),
-    /// Who has been heard, to one who asked.
+    /// Which ranks have been heard of, to one rank that asked.
     Report(Step, Rank),
-    /// What this rank leads, to one that may not know.
+    /// What this rank leads, to one rank that may not know it.
     Claim(Step, Rank),
     /// Ranks disagree, to one rank.
     Mismatch(Step, Rank),
@@ -32,13 +32,13 @@ pub enum Outgoing {
 pub struct Ports {
     /// The switch.
     pub switch: NodeId,
-    /// Which 32 of them.
+    /// Which 32 ports of the switch.
     pub shard: u8,
-    /// A bitmap.
+    /// A bitmap of ports.
     pub children: u32,
 }
 
-/// The ports that collisions tell of, by switch and shard.
+/// Groups the ports of collisions by switch and shard.
 pub fn group(collisions: &mut [(NodeId, PortId)]) -> Vec<Ports> {
     collisions.sort_unstable_by_key(|&(switch, port)| (switch, port));
     let mut groups: Vec<Ports> = Vec::new();

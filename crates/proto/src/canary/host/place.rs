@@ -1,4 +1,4 @@
-//! A place of the window: one block at a time, phase after phase.
+//! A place of the window. It works on one block at a time, phase after phase.
 
 use crate::parts::agreement::{Agreement, Stage};
 
@@ -16,19 +16,19 @@ pub enum Way {
 /// One place of the window.
 #[derive(Clone, Hash)]
 pub struct Place {
-    /// The block of the stream that it works on, or waits for; at the notices' place, the notice.
+    /// The block of the stream that the place works on or waits for; at the notices' place, the notice's number.
     pub block: u64,
-    /// How many times it was used.
+    /// How many times the place was used.
     pub phase: u32,
-    /// What it does.
+    /// What the place does.
     pub stage: Stage,
     /// How often the block was issued before.
     pub attempt: u8,
     /// The contribution to this issue has left.
     pub contributed: bool,
-    /// What ranks have agreed on here.
+    /// What ranks have agreed on at this place.
     pub agreement: Agreement,
-    /// The phase began when the one before it ended.
+    /// The phase began when the phase before it ended.
     pub in_step: bool,
 }
 

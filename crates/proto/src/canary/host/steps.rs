@@ -12,13 +12,13 @@ pub struct Step {
 /// How a step's phase relates to the one that its place is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relation {
-    /// Over.
+    /// The phase is over.
     Earlier,
-    /// The same.
+    /// The phase is the current one.
     Same,
-    /// The one that others may have begun already.
+    /// The phase is the next one, which other ranks may have begun.
     Next,
-    /// One that cannot have begun.
+    /// The phase cannot have begun.
     Later,
 }
 
@@ -26,7 +26,8 @@ pub enum Relation {
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct Steps {
     places: u32,
-    /// Phases before the numbers start again: even, so that two neighbours never share what is kept by parity.
+    /// Phases before the numbers start again. The number is even, so that two neighbours always differ in parity:
+    /// leaders keep blocks by parity.
     phases: u32,
 }
 
@@ -37,7 +38,7 @@ impl Steps {
         Steps { places, phases: (u32::MAX / places) & !1 }
     }
 
-    /// The number that packets carry: one more for each block of a place's turn, as in §3.4.
+    /// The number that packets carry. It counts the blocks, as in §3.4.
     pub fn id(&self, step: Step) -> u32 {
         step.phase * self.places + u32::from(step.place)
     }
@@ -68,7 +69,7 @@ impl Steps {
         }
     }
 
-    /// How far a phase is ahead of another, round the circle. The sum may need 33 bits.
+    /// How far a phase is ahead of another, modulo `phases`. The sum may need 33 bits.
     fn distance(&self, phase: u32, held: u32) -> u32 {
         let phases = u64::from(self.phases);
         ((u64::from(phase) + phases - u64::from(held)) % phases) as u32

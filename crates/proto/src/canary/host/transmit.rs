@@ -1,4 +1,4 @@
-//! Writes what a host sends: what it leads first, then its own contributions and requests.
+//! Writes what a host sends: first packets about blocks that it leads, then its own contributions and requests.
 
 use super::CanaryHost;
 use super::lead::State;
@@ -111,7 +111,7 @@ impl CanaryHost {
         Some(self.emit(kind, &header, elements, to, buf))
     }
 
-    /// What a leader has to say, if it still has.
+    /// Writes a leader's packet; `None` if the packet is no longer needed.
     fn write_outgoing(&self, outgoing: Outgoing, buf: &mut [u8]) -> Option<Transmit> {
         match outgoing {
             Outgoing::Tree(step) => self.write_sum(step, None, None, buf),
@@ -163,7 +163,8 @@ impl CanaryHost {
     fn write_sum(&self, step: Step, ports: Option<Ports>, rank: Option<Rank>, buf: &mut [u8]) -> Option<Transmit> {
         let lead = self.leads.get(step.place, step.phase).filter(|lead| lead.state == State::Done)?;
         let header = self.lead_header(step, lead.attempt, ports, rank)?;
-        // A reduce's still has to come by: it frees descriptors and places, and says the next exponent.
+        // The packet of a reduce carries no elements, but still travels: it frees descriptors and places, and carries
+        // the next exponent.
         let elements = if matches!(header.spec.primitive, Primitive::Reduce(_)) { 0 } else { lead.elements };
         let scale = lead.scale.filter(|_| elements > 0);
         let header = Header { counter: self.world(), look_ahead: lead.look_ahead, scale, ..header };

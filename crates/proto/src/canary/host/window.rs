@@ -1,4 +1,4 @@
-//! Which block is where in the window, who leads it, where its tree ends, and what it consists of.
+//! Which block is at which place of the window, which rank leads it, where its tree ends, and what it consists of.
 
 use tributary_numeric::BlockExponent;
 
@@ -30,12 +30,13 @@ impl CanaryHost {
         self.node_of(self.config.rank)
     }
 
-    /// The leader of a block of the window or of a notice, where no rank is named.
+    /// The leader of a block or a notice whose collective names no root.
     pub(super) fn leader_in_turn(&self, block: u64) -> Rank {
         Rank((block % u64::from(self.world())) as u16)
     }
 
-    /// The leader of a place that waits: of a reduce the rank that it is for, of a broadcast its source (§6).
+    /// The leader of a place that waits. A reduce is led by the rank that gets its result, a broadcast by its source
+    /// (§6).
     pub(super) fn leader_of(&self, place: u16) -> Rank {
         self.spec_at(place)
             .primitive
@@ -43,7 +44,7 @@ impl CanaryHost {
             .unwrap_or_else(|| self.leader_in_turn(self.places[usize::from(place)].block))
     }
 
-    /// Where its tree ends.
+    /// The switch in which the tree of a place's block ends.
     pub(super) fn root_of(&self, place: u16) -> NodeId {
         let leader = self.spec_at(place).primitive.root();
         let turn = leader.map_or(self.places[usize::from(place)].block, |rank| rank.0.into());
@@ -54,7 +55,7 @@ impl CanaryHost {
         Step { place, phase: self.places[usize::from(place)].phase }
     }
 
-    /// The block is summed by its leader alone, after so many failures.
+    /// True if the leader sums this issue alone, because so many issues failed.
     pub(super) fn is_direct(&self, attempt: u8) -> bool {
         attempt >= self.reissues
     }
@@ -69,7 +70,7 @@ impl CanaryHost {
         self.op_at(place).map_or(NOTICE, |op| op.spec)
     }
 
-    /// Elements of a place's block, as far as vectors of them travel now.
+    /// Elements of a place's block; 0 in a phase without a vector.
     pub(super) fn elements_at(&self, place: u16) -> usize {
         let state = &self.places[usize::from(place)];
         match self.op_at(place) {
@@ -78,12 +79,13 @@ impl CanaryHost {
         }
     }
 
-    /// Elements of the vector that contributions carry: those to a broadcast only say where ranks are.
+    /// Elements of the vector in a contribution. A contribution to a broadcast has none: it only shows that its rank
+    /// has come to the block.
     pub(super) fn contributed_elements_at(&self, place: u16) -> usize {
         if self.is_broadcast(place) { 0 } else { self.elements_at(place) }
     }
 
-    /// Elements of the vector that comes back: none for those whose part a reduce does not want.
+    /// Elements of the vector that comes back: 0 for a reduce, whose result is the leader's alone.
     pub(super) fn returned_elements_at(&self, place: u16) -> usize {
         if matches!(self.spec_at(place).primitive, Primitive::Reduce(_)) { 0 } else { self.elements_at(place) }
     }
@@ -92,7 +94,8 @@ impl CanaryHost {
         matches!(self.spec_at(place).primitive, Primitive::Broadcast(_))
     }
 
-    /// What this rank says about the next block of a place; where ranks agree on its own exponent, about that one.
+    /// What this rank says about the next block of a place; while ranks agree on the exponent of the current block,
+    /// about that block.
     pub(super) fn look_ahead_at(&self, place: u16) -> LookAhead {
         if self.is_notice(place) {
             return LookAhead::UNKNOWN;
@@ -105,12 +108,12 @@ impl CanaryHost {
         self.life.stream.op_of(block).map_or(LookAhead::UNKNOWN, |op| LookAhead::known(op.exponent(block)))
     }
 
-    /// The same where the vector travels as 16-bit floats, and whoever sums it scales it.
+    /// The exponent of a vector that travels as 16-bit floats, by which the machine that sums the vector scales it.
     pub(super) fn scale_at(&self, place: u16) -> Option<BlockExponent> {
         self.op_at(place)?.encoding.at_switch.and_then(|_| self.agreed_at(place))
     }
 
-    /// The exponent that a place's vector is summed with, where it is scaled.
+    /// The exponent that a place's vector is scaled by, if it is scaled.
     pub(super) fn agreed_at(&self, place: u16) -> Option<BlockExponent> {
         let state = &self.places[usize::from(place)];
         state.agreement.scaled_by(state.stage)

@@ -1,5 +1,5 @@
-//! The static array of descriptors (§3.2): everything that a switch remembers. An entry is free, collects, or has sent
-//! what it collected and waits for the sum.
+//! The static array of descriptors (§3.2): everything that a switch remembers. An entry is free, collects
+//! contributions, or has sent its partial sum and waits for the block's sum.
 
 use super::timeout::TimeoutStep;
 use crate::canary::vector::Form;
@@ -12,16 +12,16 @@ use crate::contract::wire::COMMON_LEN;
 use crate::parts::memory::heap_bytes;
 use crate::parts::slot_lists::SlotLists;
 
-/// What an entry in use does.
+/// The state of an entry in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Collects contributions until its time is up.
+    /// Collects contributions until its wait is over.
     Open,
-    /// Has sent what it had; later contributions are stragglers.
+    /// Has sent its partial sum; later contributions are stragglers.
     Sent,
 }
 
-/// What a block is known by: application and number (§3.4), and which of its issues it is.
+/// The identity of a block: application and number (§3.4), and the issue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockId {
     /// The application.
@@ -32,47 +32,48 @@ pub struct BlockId {
     pub id: u32,
 }
 
-/// One entry. Its accumulator lies apart.
+/// One entry. Its accumulator is stored apart.
 #[derive(Clone, Hash)]
 pub struct Descriptor {
-    /// What it does.
+    /// The entry's state.
     pub state: State,
-    /// Its block.
+    /// The entry's block.
     pub block: BlockId,
-    /// Elements of its vector.
+    /// Elements of the block's vector.
     pub elements: u16,
-    /// The first packet's common header, for the one that the switch makes ...
+    /// The common header of the first packet, which the switch's own packet gets.
     pub common: [u8; COMMON_LEN],
-    /// ... and its own header, which takes in what later packets say.
+    /// Canary's header of the first packet; what later packets say is joined to it.
     pub header: Header,
-    /// Where contributions came from ...
+    /// Ports that contributions came from.
     pub children: PortSet,
-    /// ... and the last one.
+    /// The port that the last contribution came from.
     pub last_from: PortId,
-    /// Contributions that have come in ...
+    /// Contributions that have come in.
     pub passed: u16,
-    /// ... of those that are expected here.
+    /// Contributions that are expected here.
     pub full: u16,
-    /// Stragglers that come before this are collected again.
+    /// Stragglers that come before this time are collected again.
     pub alone_until: Time,
-    /// When its time is up, or its lease.
+    /// When the wait or the lease is over.
     pub due: Time,
-    /// How long it waits for more.
+    /// How long the entry waits for more contributions.
     pub wait: TimeoutStep,
-    /// When the first contribution came ...
+    /// When the first contribution came.
     pub first_at: Time,
-    /// ... and the last one.
+    /// When the last contribution came.
     pub last_at: Time,
 }
 
-/// Entries that wait for the sum, in the order of their leases.
+/// The list of entries that wait for the sum, in the order of their leases.
 const SENT: usize = 0;
-/// Entries that have all that they collect for, and go on at once.
+/// The list of entries that have all contributions that they collect for. They go on at once.
 const FULL: usize = 1;
-/// The lists from here on are of those that collect, one for each step of the wait, in the order in which their time is up.
+/// The first of the lists of entries that collect. Each step of the wait has its list, in the order in which the waits
+/// end.
 const OPEN: usize = 2;
 
-/// The list of those that collect for so long.
+/// The list of entries that collect for so long.
 fn open_list(wait: TimeoutStep) -> usize {
     OPEN + wait.index()
 }
@@ -80,24 +81,25 @@ fn open_list(wait: TimeoutStep) -> usize {
 /// No descriptor.
 const FREE: u32 = u32::MAX;
 
-/// The array. Descriptors lie apart from their entries, and the one that became free last is taken first: blocks under
-/// way are few beside the entries that they pass through, and stay in a processor's cache.
+/// The array. Descriptors are stored apart from entries, and the descriptor that became free last is taken first. Few
+/// blocks are under way at a time beside the entries that they pass through, so their descriptors stay in a processor's
+/// cache.
 #[derive(Clone, Hash)]
 pub struct Array {
     /// For each entry the number of its descriptor.
     entries: Vec<u32>,
-    /// Room for as many as there are entries; those that were ever in use.
+    /// Descriptors that were ever in use. There is room for as many as there are entries.
     descriptors: Vec<Descriptor>,
-    /// Their accumulators.
+    /// The descriptors' accumulators.
     lanes: Vec<u8>,
-    /// Descriptors that no entry has.
+    /// Descriptors that no entry uses.
     spare: Vec<u32>,
     lane_bytes: usize,
     lists: SlotLists<u32>,
     part_len: u32,
     parts: u32,
     lease: Span,
-    /// When time is up for the last one of each list of those that collect.
+    /// For each list of entries that collect: when the wait of the last entry is over.
     last_due: Vec<Time>,
     /// Entries in use.
     pub held: u32,
@@ -107,7 +109,7 @@ pub struct Array {
 }
 
 impl Array {
-    /// An array whose entries are free, and collect for one of so many waits.
+    /// An array of free entries, for so many steps of the wait.
     pub fn new(values: Values, config: &SharedSwitchConfig, waits: usize) -> Array {
         let entries = config.options.count("descriptors") as u32;
         let parts = config.options.count("partitions") as u32;
@@ -134,8 +136,9 @@ impl Array {
         self.entries.len() as u32
     }
 
-    /// Where a block's entry is. Numbers of one application follow each other in its part of the array, from a place
-    /// that its id is hashed to: a window of blocks never collides with itself. Issues of one block lie apart.
+    /// Where a block's entry is. Blocks with consecutive numbers have consecutive entries in the application's part of
+    /// the array. Their start is a hash of the application, so that a window of blocks never collides with itself, and
+    /// of the issue, so that issues of one block lie apart.
     #[inline]
     pub fn place(&self, block: BlockId) -> u32 {
         let start =
@@ -150,7 +153,7 @@ impl Array {
         self.descriptors.get(self.entries[place as usize] as usize)
     }
 
-    /// The same, to write to.
+    /// The entry at a place, to write to.
     #[inline]
     pub fn get_mut(&mut self, place: u32) -> Option<&mut Descriptor> {
         self.descriptors.get_mut(self.entries[place as usize] as usize)
@@ -161,14 +164,14 @@ impl Array {
         self.entries.iter().filter_map(|&number| self.descriptors.get(number as usize))
     }
 
-    /// Takes a free entry for a block that waits for more, until `due` or a little later: time is up in the order of
-    /// arrival, so that nothing is searched for.
+    /// Takes a free entry for a block that waits for more contributions, until `due` or a little later: waits end in
+    /// the order of arrival, so that nothing is searched for.
     pub fn open(&mut self, place: u32, descriptor: Descriptor, form: Form, vector: &[u8]) {
         self.take(place, descriptor);
         self.reopen(place, form, vector);
     }
 
-    /// Collects again, from this vector on; `due` and `wait` were set.
+    /// Collects again, beginning with this vector. The caller has set `due` and `wait`.
     pub fn reopen(&mut self, place: u32, form: Form, vector: &[u8]) {
         if let Some(entry) = self.descriptors.get_mut(self.entries[place as usize] as usize) {
             let last_due = &mut self.last_due[entry.wait.index()];
@@ -222,7 +225,7 @@ impl Array {
         (self.values.fixed().load)(&self.lanes[first..][..vector.len()], vector);
     }
 
-    /// Nothing is missing: the entry's time is up.
+    /// No contribution is missing: the entry's wait is over.
     pub fn fill(&mut self, now: Time, place: u32) {
         if let Some(entry) = self.get_mut(place) {
             entry.due = now;
@@ -230,7 +233,7 @@ impl Array {
         self.lists.push(FULL, place);
     }
 
-    /// The accumulator is on its way; the entry waits for the sum.
+    /// The partial sum was sent; the entry waits for the sum.
     pub fn sent(&mut self, now: Time, place: u32) {
         if let Some(entry) = self.get_mut(place) {
             entry.state = State::Sent;
@@ -238,7 +241,8 @@ impl Array {
         self.renew(now, place);
     }
 
-    /// Somebody needs the entry still. Leases end at few distinct times, so that a driver's timer is rarely set anew.
+    /// Renews the lease of an entry that is still needed. Leases end at few distinct times, so that a driver's timer is
+    /// rarely set anew.
     pub fn renew(&mut self, now: Time, place: u32) {
         let grain = (self.lease.0 / 8).max(1);
         let due = Time((now + self.lease).0.div_ceil(grain).saturating_mul(grain));
@@ -258,7 +262,7 @@ impl Array {
         }
     }
 
-    /// An entry that collects although its time is up; true if that is because it has all.
+    /// An entry that collects although its wait is over; true if no contribution is missing.
     pub fn due_to_send(&self, now: Time) -> Option<(u32, bool)> {
         (FULL..OPEN + self.last_due.len()).find_map(|list| Some((self.first_due(list, now)?, list == FULL)))
     }
@@ -273,7 +277,7 @@ impl Array {
         self.lists.first(list).filter(|&place| self.get(place).is_some_and(|entry| entry.due <= now))
     }
 
-    /// When the first of either comes.
+    /// When the first wait or lease is over.
     pub fn next_due(&self) -> Option<Time> {
         (SENT..OPEN + self.last_due.len()).filter_map(|list| Some(self.get(self.lists.first(list)?)?.due)).min()
     }

@@ -1,9 +1,9 @@
-//! What a switch counts, and what its figures are called.
+//! The counters of a switch, and the names of its figures.
 
 use crate::contract::state::not_acted_upon;
 use crate::contract::work::Work;
 
-/// What has happened, all jobs together.
+/// Counters of all jobs together.
 #[derive(Clone, Copy, Default)]
 pub struct Counters {
     pub collisions: u64,
@@ -17,7 +17,7 @@ pub struct Counters {
 
 not_acted_upon!(Counters);
 
-/// What has happened of one job.
+/// Counters of one job.
 #[derive(Clone, Copy, Default, Hash)]
 pub struct JobCounters {
     pub blocks_completed: u64,
@@ -26,7 +26,7 @@ pub struct JobCounters {
     pub stragglers: u64,
 }
 
-/// What its figures are called and what they say.
+/// Names and descriptions of the figures.
 pub mod figures {
     use crate::contract::metric::Metric;
 

@@ -1,10 +1,16 @@
-//! The switch's side (§3.1, §3.2): sums what meets here by chance, and remembers where it came from.
+//! The switch's side (§3.1, §3.2): it sums contributions that meet here by chance, and remembers which ports they came
+//! from.
 //!
-//! A contribution finds its entry free (it opens a descriptor), its own block's that still collects (it is added), its
-//! own block's that was sent (a straggler, passed on; those that follow it closely are collected again, unless the
-//! operator wants the paper's switch: one early bird would undo the whole sum), or another block's (a collision: passed on to the leader, who restores the subtree).
-//! The sum on its way back goes to the descriptor's children and frees it. Nothing else is remembered: a switch that
-//! restarts has lost the blocks that it held, and hosts issue them again.
+//! The entry that a contribution finds may be
+//! - free: the contribution opens a descriptor;
+//! - its own block's, which still collects: the contribution is added;
+//! - its own block's, which was sent: the contribution is a straggler and is passed on. Stragglers that follow it
+//!   closely are collected again; otherwise one contribution that comes too early would keep all others from being
+//!   summed. The operator can choose the paper's switch, which passes on every straggler;
+//! - another block's (a collision): the contribution is passed on to the leader, which restores the subtree.
+//!
+//! The sum on its way back goes to the descriptor's children and frees the descriptor. The switch remembers nothing
+//! else: when it restarts, the blocks that it held are lost, and hosts issue them again.
 
 mod array;
 mod counters;
@@ -38,7 +44,7 @@ pub struct CanarySwitch {
     elements_per_packet: usize,
     array: Array,
     timeout: Timeout,
-    /// Stragglers that closely follow another are summed.
+    /// Stragglers that closely follow another straggler are summed.
     collects_stragglers: bool,
     /// Ascending by job.
     jobs: Vec<(JobId, JobCounters)>,
@@ -138,8 +144,8 @@ impl CanarySwitch {
         Ok(if is_last { self.go_on(now, place, &sum, header, packet) } else { Verdict::Consume })
     }
 
-    /// Nothing is missing: there is nothing to wait for. The sum leaves in the packet of the last contribution, or in one of
-    /// its own, where it is wider.
+    /// No contribution is missing, so the sum leaves at once: in the packet of the last contribution, or in a packet of
+    /// its own where the sum is wider than the contributions.
     fn go_on(&mut self, now: Time, place: u32, sum: &Header, last: &Header, packet: &mut PacketMut<'_>) -> Verdict {
         if last.scale.is_some() {
             self.array.fill(now, place);
@@ -200,7 +206,7 @@ impl CanarySwitch {
         self.up(header, packet)
     }
 
-    /// The entry is another block's: the leader will restore what is behind the port (§3.2.1).
+    /// Another block has the entry: the leader will restore the subtree behind the port (§3.2.1).
     fn collide(&mut self, ingress: PortId, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
         self.counters.collisions += 1;
         if let Ok(job) = self.job_at(job_of(packet)) {
@@ -211,7 +217,7 @@ impl CanarySwitch {
         Verdict::Route(header.destination)
     }
 
-    /// A contribution on its way: to the root; from there to the leader, whatever is in between.
+    /// Sends a contribution on: to the root, and from the root to the leader, past all switches between them.
     fn up(&self, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
         if header.root != self.node {
             return Verdict::Route(header.way());
@@ -220,7 +226,7 @@ impl CanarySwitch {
         Verdict::Route(header.destination)
     }
 
-    /// The sum, or the word that there is none, on its way from the leader (§3.1.2).
+    /// The sum or a failure, on its way from the leader (§3.1.2).
     fn distribute(&mut self, job: usize, header: &Header, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
         put_bypass(packet.bytes, false);
         if header.bypass && header.switch_address == self.node {
@@ -228,7 +234,7 @@ impl CanarySwitch {
             put_children(packet.bytes, NO_SWITCH, 0, 0);
             return Ok(Verdict::Multicast(ports_of_shard(header.shard, header.children)?));
         }
-        // A failure names the issue that follows; the one that it is about is over.
+        // A failure names the next issue; the issue that failed is the one before.
         let attempt = match Kind::of(packet.bytes)? {
             Kind::Failure => header.attempt.checked_sub(1).ok_or(DropReason::BadField)?,
             _ => header.attempt,
@@ -261,7 +267,7 @@ impl Switch for CanarySwitch {
         }
     }
 
-    /// A partial sum whose time is up.
+    /// Sends a partial sum whose wait is over.
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission> {
         let (place, is_full) = self.array.due_to_send(now)?;
         let entry = self.array.get(place)?;
@@ -296,7 +302,7 @@ impl Switch for CanarySwitch {
         self.account(|_| true)
     }
 
-    /// Packets that find an entry have it for themselves; others pass.
+    /// A packet that uses an entry claims that entry for itself; other packets claim nothing.
     fn claim(&mut self, _ingress: PortId, packet: &[u8]) -> Claim {
         let (Ok(kind), Ok(header)) = (Kind::of(packet), Header::parse(packet)) else { return Claim::nothing(0) };
         let job = JobId(u16(packet, 6));
@@ -314,13 +320,13 @@ impl Switch for CanarySwitch {
 }
 
 impl CanarySwitch {
-    /// Where a job's counters are. Packets of others are of no use here, and must not take descriptors.
+    /// Where a job's counters are. Packets of unknown jobs are dropped: they must not take descriptors.
     #[inline]
     fn job_at(&self, job: JobId) -> Result<usize, DropReason> {
         self.jobs.binary_search_by_key(&job, |&(job, _)| job).map_err(|_| DropReason::UnknownJob)
     }
 
-    /// What the jobs that are meant hold together.
+    /// The report of the chosen jobs together.
     fn account(&self, of: impl Fn(JobId) -> bool) -> SwitchReport {
         let mut report = SwitchReport::default();
         for entry in self.array.iter().filter(|entry| of(entry.block.job)) {

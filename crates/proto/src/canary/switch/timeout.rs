@@ -1,17 +1,18 @@
-//! How long a partial sum waits for more (§4.3), and the paper's future work (§5.2.5): a wait that follows what the
-//! switch sees.
+//! How long a partial sum waits for more contributions (§4.3), and the paper's future work (§5.2.5): a wait that
+//! follows what the switch measures.
 //!
-//! A descriptor tells, when its sum comes back, how many contributions came and how far apart the first and the last
-//! were. From that the switch learns two things about blocks of one job and one root, which take the same ways:
-//! - *how many to expect*: the most of recent blocks. A partial sum that has them leaves at once, so that regular
-//!   traffic waits for nothing;
-//! - *how long to wait* where some are missing: mean and deviation of the spread, as TCP's retransmission timer does of
-//!   round trips (RFC 6298).
+//! When a block's sum comes back, its descriptor tells how many contributions came, and how far apart the first and the
+//! last were. From that the switch learns two things about blocks of one job and one root, which take the same ways:
+//! - *how many to expect*: the most of recent blocks. A partial sum with so many contributions leaves at once, so that
+//!   regular traffic does not wait;
+//! - *how long to wait* where some are missing: mean and deviation of the spread, which TCP's retransmission timer
+//!   computes of round trips (RFC 6298).
 //!
-//! Waits are rounded up to one of a few steps, each half of the next: what waits equally long is sent in the order of
-//! arrival, so that each step has a queue and nothing is searched (§4.3).
+//! Waits are rounded up to one of a few steps, each half of the next. Partial sums that wait equally long are sent in
+//! the order of arrival, so that each step has a queue and nothing is searched (§4.3).
 //!
-//! All of it is soft state in a fixed table, which a wrong entry makes no less right: whoever comes later is a straggler.
+//! All of this is soft state in a fixed table. A wrong entry makes no sum wrong: a contribution that comes later is a
+//! straggler.
 
 use crate::canary::options::FlushTimeout;
 use crate::contract::ids::{JobId, NodeId};
@@ -19,7 +20,8 @@ use crate::contract::time::Span;
 
 /// Entries of the table: a job has one for each of its roots.
 const CLASSES: usize = 1024;
-/// The most of so many blocks is expected of the next as many.
+/// Blocks in a generation. The next block is expected to have the most contributions of any block in the last two
+/// generations.
 const GENERATION: u8 = 8;
 
 /// Steps of the wait that an adaptive timeout chooses among.
@@ -36,16 +38,16 @@ impl TimeoutStep {
     }
 }
 
-/// What a partial sum that begins now may hope for.
+/// What is expected of a partial sum that begins now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimeoutOutlook {
-    /// With so many contributions nothing is missing here.
+    /// With so many contributions none is missing here.
     pub full: u16,
-    /// How long it waits for them.
+    /// How long the partial sum waits for them.
     pub wait: TimeoutStep,
 }
 
-/// What was seen of one job's blocks that end in one root.
+/// What was measured of one job's blocks that end in one root.
 #[derive(Clone, Copy, Debug, Hash)]
 struct Class {
     job: JobId,
@@ -53,9 +55,9 @@ struct Class {
     /// The most contributions of a block, in this generation of blocks and in the last one.
     most: u16,
     most_before: u16,
-    /// Blocks that this generation lacks.
+    /// Blocks that are still to come in this generation.
     to_come: u8,
-    /// Of the spreads.
+    /// Mean and deviation of the spreads.
     mean: Span,
     deviation: Span,
 }
@@ -86,12 +88,12 @@ impl Class {
 #[derive(Clone, Debug, Hash)]
 pub struct Timeout {
     config: FlushTimeout,
-    /// Empty if nothing is learned.
+    /// Empty if the timeout is fixed.
     classes: Box<[Option<Class>]>,
 }
 
 impl Timeout {
-    /// Before anything was seen.
+    /// A timeout before anything was measured.
     pub fn new(config: FlushTimeout) -> Timeout {
         let len = match config {
             FlushTimeout::Fixed(_) => 0,
@@ -100,7 +102,7 @@ impl Timeout {
         Timeout { config, classes: vec![None; len].into() }
     }
 
-    /// How many steps there are.
+    /// The number of steps.
     pub fn steps(&self) -> usize {
         match self.config {
             FlushTimeout::Fixed(_) => 1,
@@ -108,7 +110,7 @@ impl Timeout {
         }
     }
 
-    /// How long a step is.
+    /// The length of a step.
     #[inline]
     pub fn span(&self, step: TimeoutStep) -> Span {
         match self.config {
@@ -123,7 +125,7 @@ impl Timeout {
         TimeoutStep((1..STEPS).take_while(fits).last().unwrap_or(0))
     }
 
-    /// What a block of `hosts` may hope for.
+    /// What is expected of a block of `hosts`.
     #[inline]
     pub fn outlook(&self, job: JobId, root: NodeId, hosts: u16) -> TimeoutOutlook {
         let all = hosts - 1;
@@ -141,7 +143,7 @@ impl Timeout {
     /// A block had so many contributions here, within this span.
     pub fn sample(&mut self, job: JobId, root: NodeId, contributions: u16, spread: Span) {
         let FlushTimeout::Adaptive { most, .. } = self.config else { return };
-        // Who came later than anyone waits says nothing about how long to wait.
+        // A contribution that came later than the longest wait says nothing about how long to wait.
         let spread = spread.min(most);
         match &mut self.classes[place(job, root)] {
             Some(class) if (class.job, class.root) == (job, root) => class.sample(contributions, spread),
@@ -149,7 +151,7 @@ impl Timeout {
         }
     }
 
-    /// Nothing is left of a job.
+    /// Forgets a job.
     pub fn forget(&mut self, job: JobId) {
         self.classes.iter_mut().filter(|class| class.is_some_and(|class| class.job == job)).for_each(|c| *c = None);
     }
@@ -167,7 +169,7 @@ impl Timeout {
     }
 }
 
-/// Where a class is: the last one to come has the place.
+/// Index of each class; a newer class overwrites an older one.
 fn place(job: JobId, root: NodeId) -> usize {
     let hash = u32::from(job.0).wrapping_mul(0x9e37_79b1) ^ root.0.wrapping_mul(0x85eb_ca6b);
     (hash >> 16 ^ hash) as usize % CLASSES
