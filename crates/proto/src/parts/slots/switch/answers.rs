@@ -1,7 +1,8 @@
-//! What a switch answers to whom: the result to all children, or to the one that it is for, and to the others that it is there.
+//! The answers of a switch: the result to all children, or to the one child that it is for; the other children then
+//! learn that the block is complete.
 //!
-//! An answer takes the place of the contribution that completed its block. Where that has no room for it, since its sender had
-//! nothing to bring, or where there are two answers, one waits for a packet of its own.
+//! An answer travels in the packet of the contribution that completed the block. Where that packet has no room, because
+//! its sender had nothing to bring, or where there are two answers, one of them waits for a packet of its own.
 
 use super::block::Block;
 use super::pool::VersionId;
@@ -16,7 +17,7 @@ use crate::parts::slots::Dialect;
 use crate::parts::slots::wire::{Header, Kind, put_word};
 
 impl<D: Dialect> SlotSwitch<D> {
-    /// The answer to a block that is complete: in the packet, where that has room for it.
+    /// The answer to a complete block: in the packet, if the packet has room for it.
     pub(super) fn answer(&mut self, version: VersionId, packet: &mut PacketMut<'_>) -> Answer {
         let Block { spec, elements, .. } = self.pool.get(version).block;
         let recipient = spec.primitive.sole_recipient().filter(|_| elements > 0);
@@ -26,7 +27,8 @@ impl<D: Dialect> SlotSwitch<D> {
         }
         self.write(version, Kind::Result, Form::Host, packet);
         let Some(recipient) = recipient else { return Answer::Group(self.group) };
-        // The others hear that their slots are free; so does the recipient, or a switch on the way to it, which wait for more.
+        // The other children learn that their slots are free. The recipient, or a switch on the way to it, gets this
+        // packet too, and waits for the result itself.
         self.answers.push_back((version, Verdict::Group(self.group)));
         match self.inquiry.way_to(recipient) {
             Some(child) => Answer::Port(self.members[child.index()]),
@@ -34,7 +36,7 @@ impl<D: Dialect> SlotSwitch<D> {
         }
     }
 
-    /// The same for one child that asks again.
+    /// The answer to one child that asks again.
     pub(super) fn answer_again(
         &mut self,
         version: VersionId,
@@ -49,7 +51,7 @@ impl<D: Dialect> SlotSwitch<D> {
         } else if self.has_room(version, packet) {
             self.write(version, Kind::Result, Form::Host, packet);
         } else {
-            // Drivers take what waits after each packet; one that does not loses an answer, as links do.
+            // Drivers take waiting answers after each packet. If a driver does not, an answer is lost, as on a link.
             if self.answers.len() < self.answers.capacity() {
                 self.answers.push_back((version, Verdict::Port(ingress)));
             }
@@ -58,26 +60,26 @@ impl<D: Dialect> SlotSwitch<D> {
         Answer::Port(ingress)
     }
 
-    /// True if the child need not bring anything to the collective: a broadcast, whose root is elsewhere.
+    /// True if the child need not bring a vector: the collective is a broadcast whose root is not below the child.
     #[inline]
     pub(super) fn is_spared(&self, spec: &Spec, child: ChildId) -> bool {
         let elsewhere = |root| self.pool.spares() && !self.inquiry.leads_to(child, root);
         spec.primitive.sole_source().is_some_and(elsewhere)
     }
 
-    /// True if the packet is as long as the result; one without a vector is not.
+    /// True if the packet has room for the result: it has a vector, or the result has none.
     pub(super) fn has_room(&mut self, version: VersionId, packet: &PacketMut<'_>) -> bool {
         packet.len > Self::HEADER_LEN || self.pool.get(version).block.elements == 0
     }
 
-    /// Makes the packet one that says only that the block is complete.
+    /// Makes the packet a result without a vector, which says only that the block is complete.
     fn write_bare(&mut self, version: VersionId, packet: &mut PacketMut<'_>) {
         Kind::Result.put(packet.bytes);
         put_word(packet.bytes, self.pool.get(version).word);
         (packet.len, packet.wire_len) = (Self::HEADER_LEN, Self::HEADER_LEN);
     }
 
-    /// The next answer for which no packet was at hand.
+    /// The next answer that waits for a packet of its own.
     pub(super) fn poll_answer(&mut self, buf: &mut [u8]) -> Option<Emission> {
         loop {
             let (version, verdict) = self.answers.pop_front()?;

@@ -16,7 +16,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// What the hosts' slots do.
+    /// The stage of the hosts' slots.
     pub fn stage(&self) -> Stage {
         match self.kind {
             Kind::Probe if self.elements == 0 => Stage::Probe,

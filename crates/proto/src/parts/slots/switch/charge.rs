@@ -1,4 +1,4 @@
-//! What a job's slots are charged, before anything is taken.
+//! The memory that a job is charged for its slots, before it is allocated.
 
 use super::places::Places;
 use super::pool::{Pool, Version};
@@ -15,7 +15,7 @@ impl<D: Dialect> Pool<D> {
         let (children, versions) = (usize::from(shape.children), 2 * usize::from(shape.slots));
         let dialect = D::of(shape.options, shape.levels, shape.world);
         let lane_bytes = dialect.narrow().lane_bytes(Values::Elements, 4 * usize::from(shape.elements_per_packet));
-        // Which ranks are where nobody knows yet: at worst each rank is a part by itself.
+        // Where ranks are is not known yet: at worst each rank is a part by itself.
         let (places, tables) = match dialect.is_over_ranks() {
             true => {
                 let parts = usize::from(shape.world);
@@ -27,7 +27,7 @@ impl<D: Dialect> Pool<D> {
         let width = dialect.width(children, shape.world);
         let room = Room { vector_bytes: lane_bytes, accumulators: versions * width };
         let own = shape.options.operators().memory_bytes(room);
-        // Where there is an operator of the job's own, all accumulators lie in its memory.
+        // If the job has operators of its own, all accumulators lie in the operators' memory.
         let lane_bytes = if own > 0 { 0 } else { lane_bytes };
         let sums = OrderedAccumulator::memory_needed(places, width, versions, lane_bytes) + own;
         let excused = places.div_ceil(64) * size_of::<u64>();

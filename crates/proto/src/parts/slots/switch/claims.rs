@@ -1,4 +1,4 @@
-//! What a packet's handler must have of its block, where handlers run on cores.
+//! Which part of a block a packet's handler needs for itself, where handlers run on cores.
 
 use super::SlotSwitch;
 use crate::contract::ids::PortId;
@@ -10,8 +10,8 @@ use crate::parts::slots::wire::{Header, Kind};
 use crate::parts::slots::{Dialect, Word};
 
 impl<D: Dialect> SlotSwitch<D> {
-    /// A slot's versions follow each other: they are one block here. What is no contribution needs none of it: a result
-    /// comes from above when nobody else is at the block.
+    /// The versions of a slot follow each other and count as one block here. Only contributions need the block: a
+    /// result comes from above when no other handler uses the block.
     pub(super) fn claim_of(&mut self, ingress: PortId, packet: &[u8]) -> Claim {
         let mut header = Header::<D::Word>::BLANK;
         let (Ok(()), Ok(kind)) = (header.read(packet), Kind::of(packet)) else { return Claim::nothing(0) };
@@ -24,7 +24,7 @@ impl<D: Dialect> SlotSwitch<D> {
                 let needs = match self.pool.arrangement(&header.spec, &sizes.encoding) {
                     Arrangement::Buffers(buffers) => Needs::Buffer(buffers),
                     Arrangement::Tree => Needs::Place(place as u16, self.pool.places() as u16),
-                    // Some nodes of a larger tree: as if they were one buffer.
+                    // Nodes of a larger tree are claimed together, like one buffer.
                     Arrangement::Forest => Needs::Buffer(1),
                 };
                 Claim { block, needs }

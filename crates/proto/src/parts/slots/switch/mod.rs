@@ -41,7 +41,7 @@ use crate::parts::memory::heap_bytes;
 
 /// Bytes that a job of this shape takes in one tree.
 pub fn memory<D: Dialect>(shape: &JobShape<'_>) -> u64 {
-    // A switch of a tree may have to send every version up.
+    // A switch with a parent may have to send every version up.
     let versions = 2 * usize::from(shape.slots);
     let partials = if shape.levels { versions * size_of::<Partial>() } else { 0 };
     Pool::<D>::memory(shape) + (partials + versions * size_of::<(VersionId, Verdict)>()) as u64
@@ -56,9 +56,9 @@ pub struct SlotSwitch<D: Dialect> {
     sizes: BlockSizes,
     common: Common,
     pool: Pool<D>,
-    /// Versions whose partial result is to be sent up, though no packet of the right size is at hand.
+    /// Versions whose partial result waits for a packet of its own, to be sent up.
     partials: VecDeque<Partial>,
-    /// Versions whose answer no packet was at hand for, and whom it is for.
+    /// Versions whose answer waits for a packet of its own, and where that packet goes.
     answers: VecDeque<(VersionId, Verdict)>,
     notices: Notices<D::Word>,
     inquiry: Inquiry,
@@ -75,7 +75,7 @@ struct Contribution<'a, W> {
     place: usize,
 }
 
-/// What becomes of a packet: the verdicts that this switch gives, small enough to stay in a register.
+/// What becomes of a packet: the verdicts that this switch gives. The type is small enough for a register.
 #[derive(Clone, Copy, Hash)]
 enum Answer {
     Consume,
@@ -88,7 +88,7 @@ struct Counters {
     blocks_completed: u64,
     contributions: u64,
     unicast_resends: u64,
-    /// How the last block was combined, where its packets say so.
+    /// How the last block was combined, if the protocol's packets tell the order.
     order: Option<u32>,
     work: Work,
 }
@@ -220,7 +220,8 @@ impl<D: Dialect> SlotSwitch<D> {
                 self.counters.unicast_resends += 1;
                 Ok(self.answer_again(version, header.wid, ingress, packet))
             }
-            // Its own part alone: a burst of all parts, where queues are short, would lose the same ones each time.
+            // Only the part that the child's vector belongs to: where queues are short, a burst of all parts would lose
+            // the same parts each time.
             Action::ResendPartial => {
                 let part = self.pool.part_of(place);
                 Ok(self.send_to_parent(version, part..part + 1, brought, packet))
@@ -229,7 +230,7 @@ impl<D: Dialect> SlotSwitch<D> {
         }
     }
 
-    /// Lines 6 to 17.
+    /// Algorithm 3, lines 6 to 17.
     #[inline]
     fn add(
         &mut self,
@@ -270,7 +271,7 @@ impl<D: Dialect> SlotSwitch<D> {
         self.answer(version, packet)
     }
 
-    /// Makes the packet, which is no shorter, one that carries what the version holds.
+    /// Overwrites the packet, which must be long enough, with what the version holds.
     fn write(&mut self, version: VersionId, kind: Kind, form: Form, packet: &mut PacketMut<'_>) {
         let held = self.pool.get(version);
         let Sizes { encoding, .. } = self.sizes.of(&held.block.spec).expect("a block that is held can be summed");

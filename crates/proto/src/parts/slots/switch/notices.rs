@@ -1,4 +1,4 @@
-//! Packets that the switch makes itself, because nobody's packet can become them: QUERY, REPORT and MISMATCH.
+//! Packets that the switch makes itself, because no packet that came in can become them: QUERY, REPORT and MISMATCH.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::parts::memory::heap_bytes;
 use crate::parts::slots::wire::{Header, Kind, header_len};
 use crate::parts::slots::{Dialect, Word};
 
-/// Whom a notice is for.
+/// The receivers of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Audience {
     /// One neighbour.
@@ -29,8 +29,8 @@ struct Notice<W> {
     header: Header<W>,
 }
 
-/// Notices that wait to be sent: at most one of each kind for each audience, so that memory stays bounded. A later one
-/// takes the place of an earlier: who still wants the earlier asks again.
+/// Notices that wait to be sent: at most one of each kind for each audience, so that memory stays bounded. A later
+/// notice replaces an earlier one; a neighbour that still needs the earlier one asks again.
 #[derive(Clone, Hash)]
 pub struct Notices<W> {
     waiting: VecDeque<Notice<W>>,
@@ -41,7 +41,7 @@ pub struct Notices<W> {
 }
 
 impl<W: Word> Notices<W> {
-    /// None yet, and room for one of each kind to each neighbour and to the group.
+    /// No notices, and room for one of each kind for each neighbour and for the group.
     pub fn new(config: &SwitchConfig) -> Notices<W> {
         const KINDS: usize = 3;
         Notices {
@@ -53,7 +53,8 @@ impl<W: Word> Notices<W> {
         }
     }
 
-    /// A notice about the slot and phase of `header`, which is from whoever made it necessary.
+    /// Queues a notice about the slot and phase of `header`, which is the header of the packet that made the notice
+    /// necessary.
     pub fn push(&mut self, to: Audience, kind: Kind, header: Header<W>) {
         self.waiting.retain(|waiting| (waiting.to, waiting.kind) != (to, kind));
         self.waiting.push_back(Notice { to, kind, header });
@@ -66,7 +67,7 @@ impl<W: Word> Notices<W> {
         }
     }
 
-    /// Where a notice leaves, and the `wid` that its receiver knows this switch by.
+    /// The way that a notice takes, and the `wid` by which its receiver knows this switch.
     fn way(&self, to: Audience, wid: ChildId) -> Option<(Verdict, ChildId)> {
         match to {
             Audience::Children => Some((Verdict::Group(self.group), wid)),

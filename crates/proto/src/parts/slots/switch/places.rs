@@ -1,5 +1,5 @@
-//! Where the vectors of a switch's children lie in a block: each child has a place; or, where sums are the same wherever ranks
-//! are, one for each part of the tree over all ranks that it brings.
+//! Where the vectors of a switch's children lie in a block. Each child has one place; or, where sums do not depend on
+//! where ranks are, one place for each part of the tree over all ranks that the child brings.
 
 use std::ops::Range;
 
@@ -12,19 +12,19 @@ use crate::parts::ordered::{Forest, cover};
 #[derive(Clone, Hash)]
 pub struct Places {
     children: usize,
-    /// Of each child's parts, one child after the other; none where each child brings one.
+    /// The place of each part, one child after the other; empty where each child has one place.
     of_parts: Vec<u16>,
-    /// Where each child's parts begin, and the end.
+    /// The index of each child's first part, and the end.
     first: Vec<u16>,
 }
 
 impl Places {
-    /// One for each child.
+    /// One place for each child.
     pub fn of_children(children: usize) -> Places {
         Places { children, of_parts: Vec::new(), first: Vec::new() }
     }
 
-    /// One for each part of the tree over all ranks, and what the switch makes of them.
+    /// One place for each part of the tree over all ranks, and the nodes that the switch makes of these parts.
     pub fn of_ranks(config: &SwitchConfig) -> (Places, Forest) {
         let world = config.job.world;
         let ranks = |below: &Below| below.ranks().iter().map(|rank| rank.0).collect::<Vec<_>>();
@@ -38,12 +38,12 @@ impl Places {
         (Places { children: parts.len(), of_parts, first }, Forest::new(&all, world))
     }
 
-    /// How many there are.
+    /// The number of places.
     pub fn len(&self) -> usize {
         if self.first.is_empty() { self.children } else { self.of_parts.len() }
     }
 
-    /// The place of what a child brings, if it brings such a part.
+    /// The place of a child's part, if the child brings such a part.
     #[inline]
     pub fn of(&self, child: ChildId, part: u16) -> Option<usize> {
         if self.first.is_empty() {
@@ -57,7 +57,7 @@ impl Places {
         &self.of_parts[self.first[child.index()].into()..self.first[child.index() + 1].into()]
     }
 
-    /// Whether some place of a child, or all of them, are such.
+    /// True if `is_such` holds for some place of the child.
     pub fn any(&self, child: ChildId, is_such: impl Fn(usize) -> bool) -> bool {
         match self.first.is_empty() {
             true => is_such(child.index()),
@@ -70,7 +70,7 @@ impl Places {
         heap_bytes(&self.of_parts) + heap_bytes(&self.first)
     }
 
-    /// The most that [`Places::memory_bytes`] is of so many parts and children.
+    /// The most that [`Places::memory_bytes`] can be for so many parts and children.
     pub fn memory_most(parts: usize, children: usize) -> usize {
         (parts + children + 1) * size_of::<u16>()
     }

@@ -1,4 +1,5 @@
-//! The slots' memory: for each slot two versions with phase, count, bitmap and accumulator. All taken at once.
+//! The slots' memory: for each slot two versions with phase, count, bitmap and accumulator. All memory is allocated at
+//! once.
 
 use std::ops::Range;
 
@@ -26,21 +27,22 @@ use crate::parts::slots::{Dialect, Word};
 /// One version of one slot.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct Version<W> {
-    /// The phase that it serves or served last.
+    /// The phase that the version serves or served last.
     pub phase: u32,
-    /// What it holds.
+    /// What the version holds.
     pub state: State,
-    /// What the contributors say together.
+    /// The contributors' words, joined.
     pub word: W,
-    /// What they contribute to.
+    /// The block that they contribute to.
     pub block: Block,
     /// What ranks have agreed on in this slot, this phase included once it is complete.
     agreement: Agreement,
-    /// When all contributions were in, and then when the parent's result came.
+    /// When all contributions were in; later, when the parent's result came.
     completed_at: Time,
-    /// From the slot's result before to the first contribution, where that may be a round trip; [`UNKNOWN`] otherwise.
+    /// The time from the slot's previous result to the first contribution, if that may be a round trip; otherwise
+    /// [`UNKNOWN`].
     turnaround: Span,
-    /// No longer than a round trip of the quickest child: see [`Pool::crossed`]. Zero if none is known.
+    /// At most a round trip of the quickest child: see [`Pool::crossed`]. Zero if no round trip is known.
     round: Span,
 }
 
@@ -57,18 +59,19 @@ pub struct Pool<D: Dialect> {
     dialect: D,
     slots: Range<u16>,
     versions: Vec<Version<D::Word>>,
-    /// `pool[2, s]` and `seen[2, s, n]` of Algorithm 3: a block for each version.
+    /// `pool[2, s]` and `seen[2, s, n]` of Algorithm 3, with one block for each version.
     sums: OrderedAccumulator,
-    /// Places whose packet was let go because it had crossed the answer; `words` for each version.
+    /// Places of which one packet was dropped because it had crossed the answer: a bitmap of `words` words for each
+    /// version.
     excused: Vec<u64>,
     words: usize,
     children: usize,
     places: Places,
-    /// The switch is above all ranks.
+    /// All ranks are below this switch.
     is_root: bool,
     /// Ranks of the whole job.
     world: u16,
-    /// A collective of so many elements has two blocks or more in every slot.
+    /// A collective with so many elements has at least two blocks in every slot.
     two_laps: u64,
     mismatches: Vec<Option<Mismatch>>,
 }
@@ -145,23 +148,23 @@ impl<D: Dialect> Pool<D> {
         shadow.phase == phase.wrapping_sub(1) && matches!(shadow.state, State::Complete | State::Unused)
     }
 
-    /// The place of what a child brings, if there is one.
+    /// The place of a child's part, if the child brings such a part.
     #[inline]
     pub fn place(&self, wid: ChildId, part: u16) -> Option<usize> {
         self.places.of(wid, part)
     }
 
-    /// Vectors of a block that are all there when it is complete.
+    /// The number of vectors in a complete block.
     pub fn places(&self) -> usize {
         self.places.len()
     }
 
-    /// Packets that go up with a block.
+    /// The number of packets in which a block goes up.
     pub fn parts(&self) -> usize {
         self.sums.roots()
     }
 
-    /// The one of them that a place's vector is part of.
+    /// Which of these packets a place's vector is part of.
     pub fn part_of(&self, place: usize) -> u16 {
         self.sums.root_of(place)
     }
@@ -171,13 +174,13 @@ impl<D: Dialect> Pool<D> {
         self.sums.has(id.0, place)
     }
 
-    /// A child has brought all that it has to bring.
+    /// True if a child has brought all that it has to bring.
     fn has_all_of(&self, id: VersionId, wid: ChildId) -> bool {
         !self.places.any(wid, |place| !self.has_seen(id, place))
     }
 
-    /// Takes a version for a new phase, whose first contribution has come; not for a block that is to be scaled here and
-    /// for which ranks cannot have agreed on a scale.
+    /// Takes a version for a new phase, whose first contribution has come. Fails if the block is to be scaled here and
+    /// ranks cannot have agreed on a scale.
     pub fn begin(
         &mut self,
         now: Time,
@@ -206,27 +209,28 @@ impl<D: Dialect> Pool<D> {
         Ok(())
     }
 
-    /// Which vectors of a collective's blocks meet.
+    /// Which vectors of a collective's blocks are combined with each other.
     pub fn arrangement(&self, spec: &Spec, encoding: &Encoding) -> Arrangement {
         let in_any_order = encoding.is_scaled || spec.primitive.sole_source().is_some() && self.spares();
         if in_any_order { Arrangement::Buffers(1) } else { self.dialect.arrangement(spec, encoding, self.children) }
     }
 
-    /// What a block's first contribution tells of round trips. The quickest child has just used a result again: that takes
-    /// a round trip if both blocks are of one collective, and anything if ranks computed something in between. A collective
-    /// with two blocks in each slot begins in at most every second of them. So the shorter of the last two turnarounds is
-    /// a round trip; of smaller collectives nothing is known.
+    /// Learns about round trips from a block's first contribution. Its sender is the quickest child, which has used a
+    /// result to send again. That takes a round trip if both blocks are of one collective, and any time if ranks
+    /// computed something in between. If every collective has two blocks or more in each slot, at most every second
+    /// turnaround spans two collectives, so the shorter of the last two turnarounds is a round trip. Nothing is known
+    /// of smaller collectives.
     fn measured(&self, now: Time, before: &Version<D::Word>, block: &Block) -> (Span, Span) {
         let goes_round = |spec: &Spec| u64::from(spec.elements) >= self.two_laps;
         if before.state != State::Complete || !goes_round(&before.block.spec) || !goes_round(&block.spec) {
             return (UNKNOWN, Span::ZERO);
         }
         let turnaround = now.since(before.completed_at);
-        // Where the one before is unknown, that block was the first of its collective, and this one is not.
+        // If the turnaround before is unknown, that block was the first of its collective, and this block is not.
         (turnaround, turnaround.min(before.turnaround))
     }
 
-    /// Adds one contribution, which was not seen and is of the version's block; gives the new count.
+    /// Adds one contribution, which was not seen yet and is of the version's block; returns the new count.
     #[inline]
     pub fn add(&mut self, id: VersionId, header: &Header<D::Word>, place: usize, vector: &[u8], form: Form) -> u16 {
         form.add(&mut self.sums, id.0, place, vector);
@@ -234,7 +238,7 @@ impl<D: Dialect> Pool<D> {
         self.sums.count(id.0) as u16
     }
 
-    /// The same of a child that has nothing to bring.
+    /// Counts the contribution of a child that has nothing to bring; returns the new count.
     #[inline]
     pub fn excuse(&mut self, id: VersionId, header: &Header<D::Word>, place: usize) -> u16 {
         self.sums.excuse(id.0, place);
@@ -242,17 +246,17 @@ impl<D: Dialect> Pool<D> {
         self.sums.count(id.0) as u16
     }
 
-    /// Somebody has brought a vector of so many elements to a block for which nobody had before.
+    /// Sets the number of elements of a block, which is 0 until a contribution with a vector has come.
     pub fn fill(&mut self, id: VersionId, elements: u32) {
         self.versions[id.0].block.elements = elements;
     }
 
-    /// Whether a child may have nothing to bring to a broadcast; not where a block has several parts.
+    /// True if a child may have nothing to bring to a broadcast. False where blocks have several parts.
     pub fn spares(&self) -> bool {
         !self.dialect.is_over_ranks()
     }
 
-    /// The switch above has said that the sum is where it belongs, which is not below this one.
+    /// The switch above has said that the block is complete. Its sum goes to a rank that is not below this switch.
     pub fn finish_elsewhere(&mut self, now: Time, id: VersionId, word: D::Word) {
         self.versions[id.0].word = word;
         self.all_in(now, id, State::Complete);
@@ -282,15 +286,15 @@ impl<D: Dialect> Pool<D> {
         let version = &mut self.versions[id.0];
         (version.state, version.completed_at) = (state, now);
         if state == State::Complete {
-            // Hosts make nothing of an answer that agrees on nothing where that was the question.
+            // The answer to a PROBE must agree on an exponent. Hosts drop an answer that does not.
             let _ = version.agreement.conclude(version.block.stage(), version.word.agreed());
         }
     }
 
-    /// True if a packet that was counted already needs no answer: it comes when all are in, but sooner after that than a
-    /// round trip takes. So it was sent before the result can have arrived, and probably by several children at once.
-    /// Only the first of each child and phase is let go: who asks a second time has lost something. Where no round trip
-    /// is known every question is answered (line 20).
+    /// True if a packet that was counted already needs no answer: it came after all contributions were in, but sooner
+    /// after that than a round trip takes. So it was sent before the result can have arrived, and probably several
+    /// children did the same at once. Only the first such packet of each child and phase is dropped: a child that asks
+    /// a second time has lost something. Where no round trip is known, every packet is answered (line 20).
     pub fn crossed(&mut self, now: Time, id: VersionId, place: usize) -> bool {
         let version = &self.versions[id.0];
         let all_in = matches!(version.state, State::AwaitsParent | State::Complete);
@@ -315,7 +319,7 @@ impl<D: Dialect> Pool<D> {
         form.load(&self.sums, id.0, vector);
     }
 
-    /// Writes one of the vectors that go up.
+    /// Writes one of the parts that go up.
     pub fn load_part(&self, id: VersionId, part: usize, vector: &mut [u8]) {
         self.sums.load_root(id.0, part, vector);
     }
@@ -326,7 +330,7 @@ impl<D: Dialect> Pool<D> {
         self.mismatches[id.0] = Some(mismatch);
     }
 
-    /// The note, if the slot's phase has one.
+    /// The note about a slot's phase, if there is one.
     pub fn mismatch(&self, idx: u16, phase: u32) -> Option<Mismatch> {
         let id = self.version(idx, phase)?;
         let version = self.get(id);

@@ -12,7 +12,7 @@ pub enum State {
     Unused,
     /// Some children's contributions.
     Open,
-    /// All children's; the switch above has the partial sum and has not answered.
+    /// The contributions of all children; the switch above has the partial sum and has not answered.
     AwaitsParent,
     /// The result.
     Complete,
@@ -20,21 +20,21 @@ pub enum State {
     Mismatched,
 }
 
-/// How a packet's phase relates to the one that its version holds.
+/// How a packet's phase relates to the phase that its version holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relation {
-    /// Over.
+    /// The phase is over.
     Earlier,
-    /// The same.
+    /// The phase is the one that the version holds.
     Same,
-    /// The one after the shadow copy's.
+    /// The phase follows the shadow copy's.
     Next,
-    /// One that cannot have begun.
+    /// The phase cannot have begun.
     Later,
 }
 
 impl Relation {
-    /// Phases are serial numbers modulo 2^32, and both are of the same version: their difference is even.
+    /// Phases are serial numbers modulo 2^32. Both phases are of the same version, so their difference is even.
     pub fn of(phase: u32, held: u32) -> Relation {
         match phase.wrapping_sub(held) as i32 {
             0 => Relation::Same,
@@ -50,21 +50,21 @@ impl Relation {
 pub enum Action {
     /// Take the version for the new phase, then add.
     Begin,
-    /// Add it (line 6).
+    /// Add the contribution (line 6).
     Add,
-    /// Send the result to the one who asked (line 20).
+    /// Send the result to the child that asked (line 20).
     ResendResult,
     /// Send the partial sum to the switch above again (§7).
     ResendPartial,
-    /// Tell the one who asked that ranks disagree.
+    /// Tell the child that asked that ranks disagree.
     TellMismatch,
-    /// Nothing.
+    /// Do nothing but count the packet.
     Drop(DropReason),
 }
 
-/// A contribution: UPDATE or PROBE. `shadow_complete`: the other version holds the result of the phase before the
-/// packet's, so that every child has the result of this version's last phase, which may go. `crossed`: the packet was
-/// probably sent before an answer can have arrived (see `Pool::crossed`).
+/// What to do with a contribution (UPDATE or PROBE). `shadow_complete`: the other version holds the result of the phase
+/// before the packet's. Every child then has the result of this version's last phase, so the version may be used again.
+/// `crossed`: the packet was probably sent before an answer can have arrived (see `Pool::crossed`).
 pub fn on_contribution(relation: Relation, state: State, seen: bool, shadow_complete: bool, crossed: bool) -> Action {
     match (relation, state) {
         (Relation::Earlier, _) | (Relation::Same, State::Unused) => Action::Drop(DropReason::Stale),
@@ -86,7 +86,7 @@ pub fn on_parent_result(relation: Relation, state: State) -> Result<(), DropReas
         (Relation::Next | Relation::Later, _) => Err(DropReason::Ahead),
         (Relation::Same, State::AwaitsParent) => Ok(()),
         (Relation::Same, State::Complete) => Err(DropReason::Duplicate),
-        // The parent cannot have a sum without ours.
+        // The parent cannot have a sum without this switch's part.
         (Relation::Same, State::Open) => Err(DropReason::Unexpected),
         (Relation::Same, State::Mismatched) => Err(DropReason::Mismatch),
     }

@@ -1,4 +1,4 @@
-//! What a switch does where a phase cannot end: ranks disagree, or somebody asks who is missing.
+//! What a switch does when a phase cannot end: ranks disagree, or a neighbour asks which ranks are missing.
 
 use super::block::Block;
 use super::notices::Audience;
@@ -17,7 +17,7 @@ impl<D: Dialect> SlotSwitch<D> {
     /// Ranks below this switch disagree: all of them are told, and the switch above tells all others.
     pub(super) fn mismatch_here(&mut self, version: VersionId, header: &Header<D::Word>) -> DropReason {
         let a = self.pool.first_seen(version).expect("somebody began the phase");
-        // All ranks below a child bring the same, or it would have told of their disagreement.
+        // All ranks below a child bring the same: a switch below reports a disagreement itself.
         let (a, b) = (self.inquiry.rank_of(a), self.inquiry.rank_of(header.wid));
         let mismatch = Mismatch { a, a_spec: self.pool.get(version).block.spec, b, b_spec: header.spec };
         self.pool.note(version, mismatch);
@@ -51,7 +51,7 @@ impl<D: Dialect> SlotSwitch<D> {
         Ok(Answer::Group(self.group))
     }
 
-    /// Who is missing? What is known is told at once; other switches may know more.
+    /// Answers which ranks are missing, as far as this switch knows. Other switches may know more, and are asked.
     pub(super) fn query(&mut self, by: Neighbour, header: Header<D::Word>) -> Answer {
         let (pool, question) = (&self.pool, (header.idx, header.phase));
         self.inquiry.ask(by, question);
@@ -65,7 +65,7 @@ impl<D: Dialect> SlotSwitch<D> {
         Answer::Consume
     }
 
-    /// Another switch says who is missing.
+    /// Another switch reports which ranks are missing.
     pub(super) fn hear_report(
         &mut self,
         from: Neighbour,

@@ -18,15 +18,15 @@ use crate::parts::slots::{Dialect, Word};
 #[derive(Clone, Copy, Hash)]
 pub(super) struct Partial {
     version: VersionId,
-    /// Where the packet came in that completed it.
+    /// The port of the packet that completed the partial result.
     ingress: PortId,
-    /// The next of its parts, and the end.
+    /// The next part to send, and the end.
     part: u16,
     end: u16,
 }
 
 impl<D: Dialect> SlotSwitch<D> {
-    /// Sends parts of the partial result up: in the packet, where there is one part and the packet is of the same size.
+    /// Sends parts of the partial result up: in the packet, if there is one part and the packet has its size.
     pub(super) fn send_to_parent(
         &mut self,
         version: VersionId,
@@ -46,7 +46,7 @@ impl<D: Dialect> SlotSwitch<D> {
         Answer::Port(parent.port)
     }
 
-    /// One entry a version, so that memory stays bounded.
+    /// Queues a partial result. Each version has at most one entry, so that memory stays bounded.
     fn queue_partial(&mut self, partial: Partial) {
         match self.partials.iter_mut().find(|waiting| waiting.version == partial.version) {
             Some(waiting) => {
@@ -56,7 +56,7 @@ impl<D: Dialect> SlotSwitch<D> {
         }
     }
 
-    /// The next partial result for which no packet was at hand.
+    /// The next partial result that waits for a packet of its own.
     pub(super) fn poll_partial(&mut self, buf: &mut [u8]) -> Option<Emission> {
         let parent = self.parent?;
         loop {
@@ -85,7 +85,8 @@ impl<D: Dialect> SlotSwitch<D> {
         }
     }
 
-    /// The final sum comes down: it takes the partial sum's place, so that children who ask again get it from here.
+    /// The final sum comes down. It takes the partial sum's place, so that children that ask again get it from this
+    /// switch.
     pub(super) fn parent_result(
         &mut self,
         now: Time,
@@ -113,7 +114,7 @@ impl<D: Dialect> SlotSwitch<D> {
             }
         }
         if elements == 0 && header.spec.primitive.sole_source().is_some() {
-            // Nobody below has brought anything: the root's is as long as a block of the collective.
+            // No child of this switch has brought a vector: the root's vector is as long as a block of the collective.
             let whole = self.sizes.of(&header.spec)?.elements(Form::Host, packet, false)?;
             self.pool.fill(version, whole);
         }
