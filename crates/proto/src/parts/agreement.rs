@@ -1,10 +1,10 @@
 //! What a slot of a host does with its block, and how ranks agree on the block's exponent before they sum it (SwitchML
 //! §4.6). A switch that sees all packets of a slot can follow it.
 //!
-//! Ranks say in each packet what the next block's exponent is, so that they mostly agree one block ahead. Where some rank
-//! did not know the block yet, a phase that agrees on it comes first (*probe*). In collectives that fit into the pool that
-//! phase carries the block too, scaled by the slot's last exponent (*guess*): if ranks then agree on just that one, it is
-//! the sum.
+//! Each packet says what the next block's exponent is, so that ranks mostly agree one block ahead. Where some rank did
+//! not know its block yet, a phase in which ranks agree on the exponent comes first (*probe*). In collectives that fit
+//! into the pool, that phase carries the block too, scaled by the slot's last exponent (*guess*): if ranks then agree
+//! on just that exponent, the result is the sum.
 
 use tributary_numeric::BlockExponent;
 
@@ -14,15 +14,15 @@ use crate::parts::stream::Op;
 /// What a slot does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Its next block was not submitted yet.
+    /// The slot's next block was not submitted yet.
     Idle,
-    /// Ranks agree on the exponent of its block.
+    /// Ranks agree on the exponent of the slot's block.
     Probe,
-    /// The same, and they sum the block as if the slot's last exponent were the one.
+    /// Ranks agree on the exponent, and sum the block as if it were the slot's last exponent.
     Guess,
-    /// Ranks sum its block.
+    /// Ranks sum the slot's block.
     Update,
-    /// Ranks disagree on what its block is.
+    /// Ranks disagree on what the slot's block is.
     Refused,
 }
 
@@ -36,14 +36,14 @@ impl Stage {
 /// What ranks have agreed on in one slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Agreement {
-    /// The exponent of its block, if ranks agree.
+    /// The exponent of the slot's block, if ranks agree on it.
     agreed: Option<BlockExponent>,
-    /// The last exponent that ranks agreed on and used here.
+    /// The last exponent that ranks agreed on and used in this slot.
     last: Option<BlockExponent>,
 }
 
 impl Agreement {
-    /// What begins with a block of a collective, where a pool has so many slots.
+    /// The stage with which a block of a collective begins, in a pool of so many slots.
     pub fn begin(&mut self, op: &Op, block: u64, pool: u64) -> Stage {
         if !op.needs_exponent(block) {
             Stage::Update
@@ -57,8 +57,8 @@ impl Agreement {
         }
     }
 
-    /// What a switch, which knows the stage from its packets, takes for the exponent of a block that is scaled; `None`
-    /// where ranks cannot have agreed on one.
+    /// For a switch, which knows the stage from the slot's packets: the exponent of a block that it scales; `None` if
+    /// ranks cannot have agreed on one.
     pub fn follow(&mut self, stage: Stage) -> Option<BlockExponent> {
         if stage == Stage::Update && self.agreed.is_some() {
             self.last = self.agreed;
@@ -71,15 +71,15 @@ impl Agreement {
         if stage == Stage::Guess { self.last } else { self.agreed }
     }
 
-    /// The answer to a stage came, in which ranks agree on `joined`. Gives the exponent that the block was summed with, if
-    /// it was; where it was not, the block's turn comes now.
+    /// Ends a stage whose answer came, in which ranks agree on `joined`. Returns the exponent that the block was summed
+    /// with, if it was summed; otherwise the block is summed next.
     pub fn conclude(
         &mut self,
         stage: Stage,
         joined: Option<BlockExponent>,
     ) -> Result<Option<Option<BlockExponent>>, DropReason> {
         let (summed_with, next) = match stage {
-            // Whoever probes knows its block.
+            // Every rank that probes knows its block.
             Stage::Probe | Stage::Guess if joined.is_none() => return Err(DropReason::BadField),
             Stage::Guess if joined == self.last => (Some(joined), None),
             Stage::Probe | Stage::Guess => (None, joined),

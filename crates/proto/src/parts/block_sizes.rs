@@ -1,4 +1,4 @@
-//! How long the packets of a collective's blocks are: worked out once, and compared with each packet.
+//! The lengths of packets for a collective's blocks: computed once, and compared with each packet.
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
@@ -8,7 +8,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
 use crate::parts::form::Form;
 
-/// The sizes of the collective whose packet came last. Packets of one collective come one after the other, so that a switch
+/// The sizes of the collective whose packet came last. Packets of one collective follow each other, so that a switch
 /// hardly ever has to divide.
 #[derive(Clone, Hash)]
 pub struct BlockSizes {
@@ -21,17 +21,18 @@ pub struct BlockSizes {
     last: Option<(Spec, Sizes)>,
 }
 
-/// One collective's.
+/// The sizes of one collective's packets.
 #[derive(Clone, Copy, Hash)]
 pub struct Sizes {
-    /// How its elements travel.
+    /// How the collective's elements travel.
     pub encoding: Encoding,
     header_len: usize,
-    /// It has no elements.
+    /// The collective has no elements.
     is_barrier: bool,
-    /// A full block, where it has one, and the rest behind the last full block, where there is one: of hosts ...
+    /// Hosts' packets: with a full block, if there is one, and with the rest behind the last full block, if there is
+    /// one.
     host: [Option<Size>; 2],
-    /// ... and of switches.
+    /// The same of switches' packets with partial results.
     partial: [Option<Size>; 2],
 }
 
@@ -43,7 +44,7 @@ struct Size {
 }
 
 impl BlockSizes {
-    /// Of a job's packets, with a header of so many bytes.
+    /// The sizes of a job's packets, whose header has so many bytes.
     pub fn new(
         values: Values,
         numbers: Numbers,
@@ -55,7 +56,7 @@ impl BlockSizes {
         BlockSizes { values, numbers, narrow, payload_bytes, header_len, operators, last: None }
     }
 
-    /// The same of a job with operators of its own.
+    /// The same, for a job with operators of its own.
     pub fn with_operators(self, operators: Operators) -> BlockSizes {
         BlockSizes { operators, ..self }
     }
@@ -90,8 +91,8 @@ impl BlockSizes {
 }
 
 impl Sizes {
-    /// The elements of the packet's vector, if it is that of a block of the collective. A packet without a vector is right for
-    /// a barrier, or where it `may_lack` one.
+    /// The number of elements in the packet's vector; an error if the packet has not the length of a block of the
+    /// collective. A packet may be without a vector if the collective is a barrier, or if `may_lack` is true.
     #[inline]
     pub fn elements(&self, form: Form, packet: &PacketMut<'_>, may_lack: bool) -> Result<u32, DropReason> {
         let known = match form {

@@ -1,11 +1,12 @@
-//! When collectives must be complete, and when to ask the switch who is missing so that the answer comes in time.
+//! When collectives must be complete, and when to ask the switch which ranks are missing, so that its answer comes in
+//! time.
 
 use std::collections::VecDeque;
 
 use crate::contract::ids::OpId;
 use crate::contract::time::{Span, Time};
 
-/// So near the end it is too late to ask again.
+/// With so little time left, it is too late to ask again.
 const LAST_QUESTION: Span = Span::from_millis(2);
 
 #[derive(Clone, Hash)]
@@ -18,19 +19,19 @@ struct Entry {
 /// What is due now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Due {
-    /// Ask who is missing.
+    /// Ask which ranks are missing.
     Ask,
     /// A collective has failed.
     Failed,
 }
 
-/// The deadlines of collectives that complete in the order of submission. Only those that can be the next to pass are
-/// kept: each is later than the one before it.
+/// The deadlines of collectives, which complete in the order of submission. A deadline that is not earlier than a later
+/// collective's is not kept, so each deadline here is later than the one before it.
 #[derive(Clone, Default, Hash)]
 pub struct Deadlines(VecDeque<Entry>);
 
 impl Deadlines {
-    /// A collective behind all others.
+    /// Adds a collective, which comes after all others.
     pub fn push(&mut self, now: Time, op: OpId, at: Time) {
         while self.0.back().is_some_and(|entry| entry.at >= at) {
             self.0.pop_back();
@@ -46,7 +47,7 @@ impl Deadlines {
         }
     }
 
-    /// What has come due. The next question follows in the middle of the time that is left.
+    /// What is due now. The next question follows after half of the time that is left.
     pub fn poll(&mut self, now: Time) -> Option<Due> {
         let entry = self.0.front_mut()?;
         if entry.at <= now {

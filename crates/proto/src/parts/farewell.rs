@@ -1,8 +1,9 @@
-//! Hosts that are workers and servers part: none leaves while another may still lack a result that only its server holds.
+//! Leaving, for hosts that are workers and servers: no host leaves while another may lack a result that only its server
+//! holds.
 //!
-//! A host that will submit nothing more says how many collectives it has completed ([`Word::Leaving`]), again and again,
-//! and everyone who has completed as many answers ([`Word::Parted`]): what they needed of this host's server, they have.
-//! Who is leaving needs nothing of anybody itself, so its word counts as an answer too.
+//! A host that will submit nothing more says how many collectives it has completed ([`Word::Leaving`]), again and
+//! again. Every rank that has completed as many answers ([`Word::Parted`]): it has all that it needed of this host's
+//! server. A rank that is leaving needs nothing of any host, so its word counts as an answer too.
 
 use std::collections::VecDeque;
 
@@ -11,42 +12,42 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::Rank;
 use crate::contract::time::{Span, Time};
 
-/// What hosts that part say.
+/// What leaving hosts say to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Word {
-    /// I have completed so many collectives and leave: have you?
+    /// The sender has completed so many collectives and leaves.
     Leaving,
-    /// So many I have completed too.
+    /// The sender, too, has completed so many collectives.
     Parted,
 }
 
-/// Ranks that are told in one period; more of them take longer between two rounds.
+/// Ranks that are told in one period. With more ranks, rounds are further apart.
 const RANKS_IN_A_PERIOD: u64 = 64;
 
-/// What one host knows of the others' needs.
+/// What one host knows of the other hosts' needs.
 #[derive(Clone, Hash)]
 pub struct Farewell {
     own: Rank,
     period: Span,
     /// Collectives that this host's worker has completed.
     completed: u64,
-    /// The worker completes nothing more: it needs nobody, and nobody gets anything of it.
+    /// The worker completes nothing more: it needs no other host, and no host gets anything from it.
     broken: bool,
-    /// This host leaves; set with the time of the next round.
+    /// Set once this host leaves: the time of the next round.
     due: Option<Time>,
-    /// By rank: it needs nothing of this host any more.
+    /// By rank: the rank needs nothing of this host any more.
     parted: Vec<bool>,
-    /// The next rank to tell in this round; none is left from `parted.len()` on.
+    /// The next rank to tell in this round; the round is over at `parted.len()`.
     next: usize,
-    /// Everyone was told once.
+    /// Every rank was told once.
     told: bool,
     answers: VecDeque<(Rank, u64)>,
-    /// Until when someone may ask again who has not heard our answer.
+    /// Until when a rank that lost this host's answer may ask again.
     asked_until: Option<Time>,
 }
 
 impl Farewell {
-    /// Nobody leaves yet.
+    /// No host leaves yet.
     pub fn new(config: &HostConfig) -> Farewell {
         let world = usize::from(config.job.world);
         let period = config.timers.initial_rto.times(1 + world as u64 / RANKS_IN_A_PERIOD);
@@ -85,16 +86,16 @@ impl Farewell {
         }
     }
 
-    /// Nobody needs this host any more.
+    /// True if no rank needs this host any more.
     pub fn may_leave(&self) -> bool {
         self.due.is_none() || self.broken || self.parted.iter().all(|&parted| parted)
     }
 
-    /// A word of another rank, with the collectives that it means.
+    /// A word of another rank, with the number of collectives that it speaks of.
     pub fn receive(&mut self, now: Time, word: Word, rank: Rank, count: u64) -> Result<(), DropReason> {
         let parted = self.parted.get_mut(rank.index()).ok_or(DropReason::NotAMember)?;
         if word == Word::Parted {
-            // An answer to an earlier life of the counter is impossible: it only grows.
+            // The counter only grows, so an equal count cannot answer an older question.
             *parted |= self.due.is_some() && count == self.completed;
             return Ok(());
         }
@@ -106,7 +107,7 @@ impl Farewell {
         Ok(())
     }
 
-    /// The next word to say, to whom, and with how many collectives.
+    /// The next word to say, its receiver, and the number of collectives.
     pub fn poll(&mut self) -> Option<(Rank, Word, u64)> {
         match self.answers.pop_front() {
             Some((rank, count)) => Some((rank, Word::Parted, count)),
@@ -114,7 +115,8 @@ impl Farewell {
         }
     }
 
-    /// The first round goes to everyone: to who leaves too it is the answer, if the answer was lost.
+    /// The next rank to tell. The first round goes to every rank: for a rank that is leaving, this word replaces an
+    /// answer that was lost.
     fn next_to_tell(&mut self) -> Option<Rank> {
         let told = self.told;
         let mut left = self.next..self.parted.len();
@@ -132,7 +134,7 @@ impl Farewell {
         self.asked_until = self.asked_until.filter(|&until| until > now);
     }
 
-    /// When to tell again, or until when to stay for questions.
+    /// When to tell the ranks again, or until when to stay for questions.
     pub fn poll_timeout(&self) -> Option<Time> {
         let due = self.due.filter(|_| !self.broken)?;
         if self.may_leave() { self.asked_until } else { Some(due) }

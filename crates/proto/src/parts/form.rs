@@ -1,14 +1,15 @@
-//! What a vector is on the wire: a host's, or a switch's partial result, which is wider where it would lose something.
+//! The form of a vector on the wire: a host's vector, or a switch's partial result, which is wider where the host's
+//! form would lose precision.
 
 use crate::contract::numbers::Encoding;
 use crate::parts::ordered::OrderedAccumulator;
 
-/// What a vector is on the wire.
+/// The form of a vector on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// What a host sends or gets.
+    /// A vector that a host sends or gets.
     Host,
-    /// What goes from switch to switch on the way up.
+    /// A partial result on its way up from switch to switch.
     Partial,
 }
 
@@ -22,7 +23,7 @@ impl Form {
         }
     }
 
-    /// Bytes of the same in a packet buffer.
+    /// Bytes of a vector of so many elements in a packet buffer.
     #[inline]
     pub fn buffer_len(self, encoding: &Encoding, elements: u32) -> usize {
         match self {
@@ -31,7 +32,7 @@ impl Form {
         }
     }
 
-    /// Brings a child's vector of a block to its place.
+    /// Adds a child's vector to a block, at the child's place.
     #[inline]
     pub fn add(self, sums: &mut OrderedAccumulator, block: usize, child: usize, vector: &[u8]) -> bool {
         match self {
@@ -40,7 +41,7 @@ impl Form {
         }
     }
 
-    /// Writes what a block's accumulator holds to a vector.
+    /// Writes what a block's accumulator holds into a vector.
     #[inline]
     pub fn load(self, sums: &OrderedAccumulator, block: usize, vector: &mut [u8]) {
         match self {

@@ -1,7 +1,8 @@
-//! Who is missing, through all levels: a switch knows its own children, and asks its neighbours that are switches.
+//! Which ranks are missing, through all levels: a switch knows its own children, and asks those neighbours that are
+//! switches.
 //!
-//! A question is answered at once with what is known, and passed on to the switches that may know more. What they say is
-//! kept, one report for each of them, and told to those whose last question was about the same phase of the same slot.
+//! A question is answered at once with what is known, and passed on to the switches that may know more. The last report
+//! of each of them is kept, and told to the neighbours whose last question was about the same phase of the same slot.
 
 use crate::contract::config::{Below, SwitchConfig};
 use crate::contract::ids::{ChildId, Rank};
@@ -11,7 +12,7 @@ use crate::parts::report::Report;
 /// A child, or the switch above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Neighbour {
-    /// By its `wid`.
+    /// A child, by its `wid`.
     Child(ChildId),
     /// The switch above.
     Parent,
@@ -20,21 +21,21 @@ pub enum Neighbour {
 /// The phase of a slot that a question is about.
 pub type Question = (u16, u32);
 
-/// What a switch's neighbours have asked and said.
+/// The questions and reports of a switch's neighbours.
 #[derive(Clone, Hash)]
 pub struct Inquiry {
     below: Vec<Below>,
     has_parent: bool,
-    /// The last question of each child, and then of the parent.
+    /// The last question of each child, and behind them that of the parent.
     asked: Vec<Option<Question>>,
-    /// The place in `heard` of each child that is a switch.
+    /// The children that are switches, in the order of `heard`.
     switches: Vec<ChildId>,
-    /// The last report of each switch below, and then of the parent.
+    /// The last report of each switch below, and behind them that of the parent.
     heard: Vec<Option<(Question, Report)>>,
 }
 
 impl Inquiry {
-    /// Nobody has asked.
+    /// No neighbour has asked yet.
     pub fn new(config: &SwitchConfig) -> Inquiry {
         assert_eq!(config.below.len(), config.members.len(), "a port for each child");
         let is_switch = |wid: &ChildId| matches!(config.below[wid.index()], Below::Switch(_));
@@ -48,17 +49,17 @@ impl Inquiry {
         }
     }
 
-    /// True if the rank is below the child, or is it.
+    /// True if the rank is the child, or is below it.
     pub fn leads_to(&self, child: ChildId, rank: Rank) -> bool {
         self.below[child.index()].ranks().binary_search(&rank).is_ok()
     }
 
-    /// The child that a rank is below, or is; `None` if it is below another switch.
+    /// The child that a rank is, or is below; `None` if the rank is below another switch.
     pub fn way_to(&self, rank: Rank) -> Option<ChildId> {
         (0..self.below.len() as u16).map(ChildId).find(|&child| self.leads_to(child, rank))
     }
 
-    /// A rank that a child speaks for.
+    /// A rank that is the child, or is below it.
     pub fn rank_of(&self, child: ChildId) -> Rank {
         self.below[child.index()].ranks().first().copied().unwrap_or(Rank(child.0))
     }
@@ -94,13 +95,13 @@ impl Inquiry {
         self.asked[at] = Some(question);
     }
 
-    /// Keeps what a switch says; true if it is news.
+    /// Keeps a switch's report; true if it is new.
     pub fn hear(&mut self, from: Neighbour, question: Question, report: Report) -> bool {
         let Some(at) = self.heard_at(from) else { return false };
         self.heard[at].replace((question, report)) != Some((question, report))
     }
 
-    /// The neighbours that want to know, without the one that has just said something.
+    /// The neighbours that have asked this question, without the one that has just reported.
     pub fn askers(&self, question: Question, but: Neighbour) -> impl Iterator<Item = Neighbour> {
         let children = (0..self.below.len() as u16).map(|wid| Neighbour::Child(ChildId(wid)));
         let all = children.chain(self.has_parent.then_some(Neighbour::Parent));
@@ -112,7 +113,8 @@ impl Inquiry {
         (*about == question).then_some(report)
     }
 
-    /// All that is known, for a neighbour: nothing of what is behind itself. `above_is_done`: the sum has come down.
+    /// The report to a neighbour: all that is known, except about ranks behind that neighbour. `above_is_done`: the sum
+    /// has come down.
     pub fn report(
         &self,
         to: Neighbour,

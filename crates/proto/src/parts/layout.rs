@@ -1,4 +1,4 @@
-//! Who owns which slot, and which block goes where: arithmetic that hosts and switches share.
+//! Which tree owns which slot: arithmetic that hosts and switches share.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub fn tree_of_slot(job: &JobConfig, idx: u16) -> TreeId {
     TreeId((u32::from(idx) * u32::from(job.trees) / u32::from(job.slots)) as u16)
 }
 
-/// The tree that owns what a packet names as its slot; `None` if that is no slot of the job.
+/// The tree that owns the slot that a packet names; `None` if the job has no such slot.
 pub fn tree_of(job: &JobConfig, slot: Option<u32>) -> Option<TreeId> {
     let slot = slot.and_then(|slot| u16::try_from(slot).ok()).filter(|&slot| slot < job.slots)?;
     Some(tree_of_slot(job, slot))

@@ -1,4 +1,4 @@
-//! What ranks say about the magnitude of a block that is still to come, and what follows for all of them.
+//! What ranks say about the magnitude of a block that is still to come, and what they agree on.
 
 use tributary_numeric::BlockExponent;
 
@@ -7,7 +7,7 @@ use tributary_numeric::BlockExponent;
 pub struct LookAhead {
     /// The block's magnitude.
     pub exponent: BlockExponent,
-    /// Some rank does not know its next block yet: the exponent is no agreement.
+    /// Some rank does not know its next block yet, so ranks have not agreed.
     pub unknown: bool,
 }
 
@@ -20,7 +20,7 @@ impl LookAhead {
         LookAhead { exponent, unknown: false }
     }
 
-    /// Takes in what another rank says. Field by field: a copy of the whole costs more than all else in its path.
+    /// Joins what another rank says. Field by field: copying the whole would cost more than all the rest of its path.
     #[inline]
     pub fn join(&mut self, other: &LookAhead) {
         self.exponent.exponent = self.exponent.exponent.max(other.exponent.exponent);

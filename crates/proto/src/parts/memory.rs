@@ -1,6 +1,6 @@
-//! What machines say of their memory: the bytes that the allocator has given them, not those that they use of it.
+//! How machines measure their memory: the bytes that the allocator has given them, not the bytes in use.
 
-/// Bytes that a vector holds on the heap, without those that its elements hold in turn.
+/// Bytes that a vector holds on the heap, without the heap memory of its elements.
 pub fn heap_bytes<T>(vector: &Vec<T>) -> usize {
     vector.capacity() * size_of::<T>()
 }

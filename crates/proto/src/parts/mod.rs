@@ -1,4 +1,4 @@
-//! What protocols share.
+//! Parts that protocols share.
 
 pub mod agreement;
 pub mod best_effort;

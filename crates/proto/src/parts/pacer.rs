@@ -1,8 +1,8 @@
 //! Spreads a window over its round trip, a few packets at a time.
 //!
-//! Without it a window travels as one burst wherever acknowledgements share queues with data of the other direction, as
-//! they do in a ring of hosts: the whole window's acknowledgements wait behind a burst and set the next one free at once
-//! ("ACK compression"), and links idle in between.
+//! Without pacing, a window travels as one burst wherever acknowledgements share queues with data of the other
+//! direction, as they do in a ring of hosts. All acknowledgements of the window then wait behind a burst and set the
+//! next burst free at once ("ACK compression"), and links idle in between.
 
 use crate::contract::time::{Span, Time};
 
@@ -11,7 +11,7 @@ use crate::contract::time::{Span, Time};
 pub struct Pacer {
     /// When the next packet would go if packets went one at a time.
     due: Time,
-    /// How far a burst may run ahead of that.
+    /// How far a burst may run ahead of `due`.
     burst: Span,
 }
 
@@ -26,10 +26,10 @@ impl Pacer {
         self.due
     }
 
-    /// A packet goes; the next should go `interval` later on average, `burst` of them at a time.
+    /// A packet goes. On average the next packet goes `interval` later, in bursts of `burst` packets.
     pub fn on_sent(&mut self, now: Time, interval: Span, burst: u32) {
         self.burst = interval.times(u64::from(burst));
-        // Timers fire late: what was missed is made up for, up to one more burst.
+        // Timers fire late: missed packets are made up for, up to one more burst.
         let earliest = Time(now.0.saturating_sub(self.burst.0));
         self.due = self.due.max(earliest) + interval;
     }

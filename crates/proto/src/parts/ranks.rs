@@ -10,12 +10,12 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Of a job of so many.
+    /// An empty set, for a job of so many ranks.
     pub fn new(world: u16) -> Ranks {
         Ranks { words: vec![0; usize::from(world).div_ceil(64)], count: 0 }
     }
 
-    /// Adds a rank of the job; false if it was there.
+    /// Adds a rank of the job; false if the set had it already.
     pub fn insert(&mut self, rank: Rank) -> bool {
         let (word, bit) = (&mut self.words[rank.index() / 64], 1 << (rank.index() % 64));
         let fresh = *word & bit == 0;
@@ -29,17 +29,17 @@ impl Ranks {
         self.words[rank.index() / 64] >> (rank.index() % 64) & 1 != 0
     }
 
-    /// How many there are.
+    /// The number of ranks in the set.
     pub fn len(&self) -> u16 {
         self.count
     }
 
-    /// True if there is none.
+    /// True if the set has no rank.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Takes all out.
+    /// Removes all ranks.
     pub fn clear(&mut self) {
         self.words.fill(0);
         self.count = 0;

@@ -1,7 +1,8 @@
-//! The bits that a sum has where each switch combines along the tree over its children's places ([`super::ordered`]), computed at
-//! home by recursion over the vectors of all ranks.
+//! The bits of a sum where each switch combines along the tree over its children's places ([`super::ordered`]),
+//! computed by recursion over the vectors of all ranks, without a network.
 //!
-//! "Reproducible" means this: same inputs, same tree, same bits. Who knows the tree can check.
+//! "Reproducible" means: the same inputs and the same tree give the same bits. With this function, anyone who knows the
+//! tree can check it.
 
 use tributary_numeric::{Combine, DType, ReduceOp, native};
 
@@ -31,8 +32,9 @@ fn adder_tree(children: &[SumTree], vectors: &[Vec<u8>], combine: &Combine) -> O
     Some(lanes)
 }
 
-/// The result over ranks whose data are `vectors`, by rank: big-endian elements of `dtype`, of one length. `None` of what
-/// has no meaning: an operator that the type does not take, a rank that is not there, a switch without children.
+/// The result over ranks whose data are `vectors`, by rank: big-endian elements of `dtype`, all of one length. `None`
+/// if the arguments have no meaning: an operator that the type does not take, a rank without a vector, a switch without
+/// children.
 pub fn reference(dtype: DType, op: ReduceOp, vectors: &[Vec<u8>], tree: &SumTree) -> Option<Vec<u8>> {
     let combine = native(dtype, op)?;
     if !tree.is_sound() {

@@ -1,4 +1,4 @@
-//! The body of the packets that tell whom a sum waits for, by rank, as far as the switch that writes it knows.
+//! The body of packets that report which ranks a sum waits for, as far as the switch that writes it knows.
 //!
 //! ```text
 //!  0       1          2         4         6 ...
@@ -10,7 +10,7 @@ use crate::contract::host::CollectiveError;
 use crate::contract::ids::{OpId, Rank};
 use crate::contract::wire::u16;
 
-/// Ranks in a report: how many, and the names of the first ones.
+/// Ranks in a report: their number, and the names of the first ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RankList {
     total: u16,
@@ -18,21 +18,21 @@ pub struct RankList {
 }
 
 impl RankList {
-    /// Ranks that are named at most; the others are only counted.
+    /// The most ranks that are named; further ranks are only counted.
     pub const MOST_NAMED: usize = 48;
     const EMPTY: RankList = RankList { total: 0, named: [Rank(0); RankList::MOST_NAMED] };
 
-    /// How many there are.
+    /// The number of ranks.
     pub fn total(&self) -> u16 {
         self.total
     }
 
-    /// Those that are named.
+    /// The ranks that are named.
     pub fn named(&self) -> &[Rank] {
         &self.named[..usize::from(self.total).min(RankList::MOST_NAMED)]
     }
 
-    /// How many are not.
+    /// The number of ranks that are not named.
     pub fn unnamed(&self) -> u16 {
         self.total - self.named().len() as u16
     }
@@ -55,14 +55,14 @@ impl RankList {
     }
 }
 
-/// Whom a sum waits for.
+/// The ranks that a sum waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Report {
     /// How many levels above the writer is the first switch of which nothing was heard; 0 if there is none.
     pub above: u8,
     /// Ranks that have not contributed.
     pub missing: RankList,
-    /// Ranks below switches that have neither contributed nor said why.
+    /// Ranks below switches that have neither contributed nor reported.
     pub unheard: RankList,
 }
 
@@ -70,7 +70,7 @@ impl Report {
     /// Bytes of the longest body.
     pub const MAX_LEN: usize = 6 + 4 * RankList::MOST_NAMED;
 
-    /// Nobody is waited for.
+    /// No rank is waited for.
     pub const NOBODY: Report = Report { above: 0, missing: RankList::EMPTY, unheard: RankList::EMPTY };
 
     /// A rank has not contributed.
@@ -78,18 +78,18 @@ impl Report {
         self.missing.push(rank);
     }
 
-    /// Nothing was heard of the switch that these ranks are below.
+    /// The switch above these ranks has not reported.
     pub fn miss_word_of(&mut self, ranks: &[Rank]) {
         ranks.iter().for_each(|&rank| self.unheard.push(rank));
     }
 
-    /// Takes in what a switch below says.
+    /// Joins the report of a switch below.
     pub fn extend(&mut self, other: &Report) {
         self.missing.extend(&other.missing);
         self.unheard.extend(&other.unheard);
     }
 
-    /// Takes in what the switch above says, if it has said anything.
+    /// Joins the report of the switch above, if it has reported.
     pub fn extend_from_above(&mut self, above: Option<&Report>) {
         match above {
             None => self.above = 1,
@@ -100,12 +100,13 @@ impl Report {
         }
     }
 
-    /// True if it leaves fewer open than another.
+    /// True if this report leaves fewer questions open than another.
     pub fn knows_more_than(&self, other: &Report) -> bool {
         (self.above > 0, self.unheard.total) < (other.above > 0, other.unheard.total)
     }
 
-    /// Whom a collective fails for that has waited for `block` in `slot` too long, if the report names anybody.
+    /// The error of a collective that has waited for `block` in `slot` too long, if the report names a rank or a
+    /// switch.
     pub fn blame(&self, slot: u32, block: u32, op: OpId) -> Option<CollectiveError> {
         let (missing, unheard) = (self.missing.named().to_vec(), self.unheard.named().to_vec());
         if !missing.is_empty() {
@@ -137,7 +138,7 @@ impl Report {
         Ok(report)
     }
 
-    /// Writes the body; gives its length.
+    /// Writes the body; returns its length.
     pub fn emit(&self, body: &mut [u8]) -> usize {
         let len = 6 + self.missing.len() + self.unheard.len();
         let body = &mut body[..len];
@@ -152,19 +153,19 @@ impl Report {
     }
 }
 
-/// What a switch last reported, and about what: a slot's phase, or a packet of a tree.
+/// A switch's last report and its subject: a slot's phase, or a packet of a tree.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Heard<A>(Option<(A, Report)>);
 
 impl<A: PartialEq> Heard<A> {
-    /// Later reports count, unless the switch has forgotten meanwhile what others told it.
+    /// A later report replaces an earlier one, unless it knows less: a switch forgets reports.
     pub fn hear(&mut self, about: A, report: Report) {
         if self.of(&about).is_none_or(|before| !before.knows_more_than(&report)) {
             self.0 = Some((about, report));
         }
     }
 
-    /// What was reported about this, if that was the last report.
+    /// The last report, if it was about this.
     pub fn of(&self, about: &A) -> Option<&Report> {
         self.0.as_ref().filter(|(heard, _)| heard == about).map(|(_, report)| report)
     }

@@ -3,7 +3,7 @@
 use crate::contract::config::TimerConfig;
 use crate::contract::time::Span;
 
-/// Smoothed round-trip time, its variation, and the timeout that follows.
+/// Smoothed round-trip time, its variation, and the timeout computed from them.
 #[derive(Clone, Debug, Hash)]
 pub struct RttEstimator {
     timers: TimerConfig,
@@ -17,7 +17,7 @@ impl RttEstimator {
         RttEstimator { timers, smoothed: None, variation: Span::ZERO }
     }
 
-    /// Takes in one round trip. Karn's rule is the caller's: no sample from a packet that was sent twice.
+    /// Takes in one round trip. The caller must keep Karn's rule: no sample from a packet that was sent twice.
     pub fn sample(&mut self, rtt: Span) {
         match self.smoothed {
             None => {

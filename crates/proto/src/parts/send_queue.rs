@@ -1,5 +1,5 @@
-//! Slots whose packet is to be sent, first come first served: in slot order as long as nothing is lost, so that a
-//! driver finds runs of equal-sized packets for one tree.
+//! Slots whose packet is to be sent, first come first served. As long as nothing is lost, they are in slot order, so
+//! that a driver finds runs of equal-sized packets for one tree.
 
 use std::collections::VecDeque;
 
@@ -32,26 +32,26 @@ impl SendQueue {
         Some(slot)
     }
 
-    /// The slot that is next, which stays.
+    /// The next slot, which stays in the queue.
     pub fn front(&self) -> Option<u16> {
         self.fifo.front().copied()
     }
 
-    /// Asks for the memory that tells which slot is next.
+    /// Prefetches the front of the queue.
     pub fn prefetch(&self) {
         if let Some(front) = self.fifo.front() {
             prefetch::first_line(front);
         }
     }
 
-    /// Asks for the memory that tells whether a slot waits.
+    /// Prefetches whether a slot is in the queue.
     pub fn prefetch_slot(&self, slot: u16) {
         if let Some(queued) = self.queued.get(usize::from(slot)) {
             prefetch::first_line(queued);
         }
     }
 
-    /// Forgets all.
+    /// Empties the queue.
     pub fn clear(&mut self) {
         while self.pop().is_some() {}
     }

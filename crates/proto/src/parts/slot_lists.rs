@@ -1,15 +1,15 @@
-//! Several lists of slots in a fixed memory: each slot is in one list or in none. Everything is O(1).
+//! Several lists of slots in memory of fixed size: each slot is in one list or in none. All operations are O(1).
 //!
-//! Lists that are appended to at each send are ordered by age, so that the oldest is always at the front: all that a
-//! retransmission timer needs.
+//! A list to which a slot is appended at each send is ordered by age: the oldest slot is always at the front. A
+//! retransmission timer needs no more.
 
 use tributary_numeric::prefetch;
 
 use crate::parts::memory::heap_bytes;
 
-/// A slot's number, as wide as the number of slots needs it.
+/// A slot's number, in the width that the number of slots needs.
 pub trait SlotNumber: Copy + Eq {
-    /// No slot.
+    /// The number that means no slot.
     const NONE: Self;
     /// The number as an index.
     fn index(self) -> usize;
@@ -114,12 +114,12 @@ impl<I: SlotNumber> SlotLists<I> {
         self.links[slot.index()].list = NO_LIST;
     }
 
-    /// Asks for the memory of all lists' ends.
+    /// Prefetches the ends of all lists.
     pub fn prefetch_ends(&self) {
         prefetch::whole(&*self.lists);
     }
 
-    /// Asks for the memory of a slot's place in its list.
+    /// Prefetches a slot's place in its list.
     pub fn prefetch(&self, slot: I) {
         if let Some(link) = self.links.get(slot.index()) {
             prefetch::first_line(link);

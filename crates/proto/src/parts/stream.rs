@@ -20,21 +20,21 @@ use crate::contract::values::Values;
 /// A collective that is not complete.
 #[derive(Clone, Hash)]
 pub struct Op {
-    /// Its number.
+    /// The collective's number.
     pub id: OpId,
-    /// Its data.
+    /// The collective's data.
     pub tensor: Box<dyn Tensor>,
-    /// What the tensor says of itself.
+    /// The tensor's own description.
     pub spec: Spec,
-    /// The number of its first block.
+    /// The number of the collective's first block.
     pub first_block: u64,
-    /// How many blocks it has.
+    /// The number of its blocks.
     pub blocks: u64,
-    /// How its elements travel.
+    /// How the elements travel.
     pub encoding: Encoding,
     /// Elements of a full block.
     block_elements: u64,
-    /// Blocks whose result has not come.
+    /// Blocks whose result has not come yet.
     pub remaining: u64,
 }
 
@@ -56,12 +56,13 @@ impl Op {
         self.encoding.is_scaled && !self.range(block).is_empty()
     }
 
-    /// What this rank says about the block's magnitude.
+    /// The exponent of the block in this rank's tensor.
     pub fn exponent(&self, block: u64) -> BlockExponent {
         if self.needs_exponent(block) { self.tensor.exponent(self.range(block)) } else { BlockExponent::ZERO }
     }
 
-    /// Writes a block of the input as it travels; `agreed` is the exponent that `world` ranks have agreed on for it.
+    /// Writes a block of the input into a packet's vector. `agreed` is the exponent that `world` ranks have agreed on
+    /// for the block.
     pub fn read(&self, block: u64, agreed: Option<BlockExponent>, world: u16, vector: &mut [u8]) {
         match self.scale(agreed, world) {
             Some(scale) if self.encoding.at_switch.is_none() => self.tensor.encode(self.range(block), scale, vector),
@@ -79,12 +80,12 @@ impl Op {
         }
     }
 
-    /// Writes a block's result over so many ranks, and not over all, to the output; not in fixed point.
+    /// Writes to the output a block's result over so many ranks, where that is not all ranks. Not for fixed point.
     pub fn write_partial(&mut self, block: u64, contributors: u16, vector: &[u8]) {
         self.tensor.write_partial(self.range(block), contributors, vector);
     }
 
-    /// How a block is scaled, at hosts or at switches; not at all where sums are no fixed point.
+    /// How hosts or switches scale a block; `None` where sums are not in fixed point.
     fn scale(&self, agreed: Option<BlockExponent>, world: u16) -> Option<Scale> {
         let agreed = || agreed.expect("scaled blocks are sent when their exponent is agreed");
         self.encoding.is_scaled.then(|| Scale::new(agreed(), world))
@@ -102,14 +103,14 @@ pub struct Stream {
     narrow: NarrowBlocks,
     payload_bytes: usize,
     operators: Operators,
-    /// Elements of a block, where they are not as many as fill a packet.
+    /// Elements of a block, if blocks are not as large as a packet allows.
     span: Option<SpanOf>,
     ops: VecDeque<Op>,
     next_op: u64,
     next_block: u64,
 }
 
-/// The collectives: how blocks are cut never changes.
+/// Hashes the collectives only: how blocks are cut never changes.
 impl Hash for Stream {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.ops, self.next_op, self.next_block).hash(state);
@@ -124,12 +125,12 @@ impl Stream {
         Stream { values, numbers, narrow, payload_bytes, operators, span, ops, next_op: 0, next_block: 0 }
     }
 
-    /// The same with blocks of so many elements.
+    /// The same stream with blocks of so many elements.
     pub fn in_spans(self, span: SpanOf) -> Stream {
         Stream { span: Some(span), ..self }
     }
 
-    /// Appends a collective; gives its number and its blocks.
+    /// Appends a collective; returns its number and its blocks.
     pub fn push(&mut self, tensor: Box<dyn Tensor>) -> (OpId, Range<u64>) {
         let (id, spec, first_block) = (OpId(self.next_op), tensor.spec(), self.next_block);
         let encoding = Encoding::of_job(self.values, self.numbers, &spec, &self.operators);
@@ -160,7 +161,7 @@ impl Stream {
         self.index_of(block).map(|index| &self.ops[index])
     }
 
-    /// The same, to write to.
+    /// The collective of a block, to write to.
     pub fn op_of_mut(&mut self, block: u64) -> Option<&mut Op> {
         self.index_of(block).map(|index| &mut self.ops[index])
     }
@@ -170,14 +171,14 @@ impl Stream {
         self.ops.front()
     }
 
-    /// Asks for the memory of the oldest collective, where most blocks belong.
+    /// Prefetches the oldest collective, to which most blocks belong.
     pub fn prefetch(&self) {
         if let Some(op) = self.front() {
             prefetch::whole(op);
         }
     }
 
-    /// Asks for the memory of that collective's tensor.
+    /// Prefetches the oldest collective's tensor.
     pub fn prefetch_tensor(&self) {
         if let Some(op) = self.front() {
             prefetch::whole(&*op.tensor);

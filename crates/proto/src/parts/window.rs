@@ -1,8 +1,8 @@
-//! How many packets may be on their way: slow start, then additive increase; halved on loss, and cut in proportion to
-//! the share of marked packets where the network marks (DCTCP, RFC 8257).
+//! The congestion window: how many packets may be on their way. Slow start, then additive increase; halved on loss, and
+//! cut in proportion to the share of marked packets where the network marks (DCTCP, RFC 8257).
 //!
-//! Counts packets, not bytes, since every protocol here sends packets of one size. Transmissions are numbered by the
-//! caller in the order of sending; a *round* ends when one that was sent after its start is acknowledged.
+//! It counts packets, not bytes, since every protocol here sends packets of one size. The caller numbers transmissions
+//! in the order of sending; a *round* ends when a transmission that was sent after the round's start is acknowledged.
 
 use std::hash::{Hash, Hasher};
 
@@ -11,11 +11,11 @@ use crate::contract::time::Span;
 /// Bounds of a window, in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowLimits {
-    /// At the start.
+    /// The window at the start.
     pub initial: u32,
-    /// Never fewer; after a timeout just as many.
+    /// The smallest window, also the window after a timeout.
     pub min: u32,
-    /// Never more.
+    /// The largest window.
     pub max: u32,
 }
 
@@ -30,9 +30,9 @@ pub struct Acked {
     pub newest: u64,
     /// The number of the next transmission.
     pub next: u64,
-    /// A round trip that it measures.
+    /// A round trip that the acknowledgement measures.
     pub rtt: Option<Span>,
-    /// The window, not the lack of data, held the sender back. A window that is not used does not grow (RFC 7661).
+    /// The window, and not a lack of data, held the sender back. A window that is not used does not grow (RFC 7661).
     pub limited: bool,
 }
 
@@ -44,7 +44,7 @@ pub const MARK_GAIN: f64 = 1.0 / 16.0;
 pub struct CongestionWindow {
     limits: WindowLimits,
     packets: f64,
-    /// Slow start ends here.
+    /// The window at which slow start ends.
     threshold: f64,
     /// The share of packets that the network marks.
     marked_share: f64,
@@ -53,7 +53,7 @@ pub struct CongestionWindow {
     round_marked: u32,
     round_rtt: Option<Span>,
     base_rtt: Option<Span>,
-    /// Losses and marks of transmissions before this one have been answered.
+    /// Losses and marks of transmissions before this one have cut the window already.
     answered_before: u64,
 }
 
@@ -138,8 +138,8 @@ impl CongestionWindow {
         }
     }
 
-    /// A packet was lost whose last transmission had this number; `next` is the next one's. True if the window is cut
-    /// for it, and not for others of the same round already.
+    /// A packet was lost; its last transmission had the number `transmission`, and `next` is the number of the next
+    /// transmission. True if the window is cut for this loss; false if it was cut for another loss in the same round.
     pub fn on_loss(&mut self, transmission: u64, next: u64) -> bool {
         if transmission < self.answered_before {
             return false;
@@ -169,7 +169,7 @@ impl CongestionWindow {
     fn end_round(&mut self, next: u64) {
         let share = f64::from(self.round_marked.min(self.round_acked)) / f64::from(self.round_acked.max(1));
         self.marked_share += MARK_GAIN * (share - self.marked_share);
-        // A queue as long as the path itself: slow start has filled the path, whether or not anybody says so.
+        // The queue is as long as the path itself: slow start has filled the path, even if the network marks no packet.
         let queued = matches!((self.round_rtt, self.base_rtt), (Some(round), Some(base)) if round >= base.times(2));
         if queued && self.in_slow_start() {
             self.threshold = self.packets;

@@ -6,8 +6,8 @@
 //!   so the front of a list is the first to time out.
 //! * A tree that says nothing at all is *quiet*: either the last few packets of a collective are lost, or some rank is
 //!   still computing. Then only [`PROBES`] slots at a time are sent again, soon at first and then ever more rarely; the
-//!   other timers rest until an answer comes. Ranks, and one rank's trees, probe apart from each other: at one moment,
-//!   a short queue where they meet would take the same few packets each time, and some rank's never.
+//!   other timers rest until an answer comes. Staggered: if all ranks probed together, a short queue would drop the
+//!   same ranks' probes every time.
 
 mod gaps;
 #[cfg(test)]

@@ -1,11 +1,13 @@
-//! Slots: what SwitchML (NSDI 2021) recovers losses with, for every protocol whose switches keep blocks in slots.
+//! Slots, by which SwitchML (NSDI 2021) recovers losses, for every protocol whose switches keep blocks in slots.
 //!
-//! A switch has a pool of slots, each with two versions; a host's packet is for one phase of one slot, and the slot's next
-//! phase begins when its result has come. The version of the phase before keeps its result, for those who ask again (SwitchML,
-//! Algorithm 3); where switches are in levels, a partial sum is sent up again likewise (section 7).
+//! A switch has a pool of slots, each with two versions. A host's packet is for one phase of one slot, and the slot's
+//! next phase begins when the result has come. The version of the phase before keeps its result for ranks that ask
+//! again (SwitchML, Algorithm 3). Where switches are in levels, a partial sum is sent up again in the same way (section
+//! 7).
 //!
-//! Start with [`wire`]; then the switch's decision table (`switch/slot.rs`); then [`host`]. Protocols differ in a [`Dialect`]:
-//! what their packets say besides, and how a switch combines the vectors of a block.
+//! Start with [`wire`]; then the switch's decision table (`switch/slot.rs`); then [`host`]. Protocols differ in a
+//! [`Dialect`]: what their packets say beyond the slot and the collective, and how a switch combines the vectors of a
+//! block.
 
 pub mod host;
 pub mod switch;
@@ -30,63 +32,65 @@ use self::wire::Kind;
 
 /// What a packet of one protocol says, beyond its slot and its collective: the end of its header.
 pub trait Word: Copy + Send + 'static + Hash {
-    /// Its bytes.
+    /// Bytes of the word.
     const LEN: usize;
-    /// Of packets that have nothing to say.
+    /// The word of packets that have nothing to say.
     const NOTHING: Self;
-    /// What changes nothing when it is joined.
+    /// The word that changes nothing when it is joined.
     const NEUTRAL: Self;
-    /// Reads it at the end of a header of a packet of this collective; says why it cannot be.
+    /// Reads the word at the end of the header of a packet for this collective; an error if no such word is possible.
     fn read(&mut self, bytes: &[u8], spec: &Spec) -> Result<(), DropReason>;
-    /// Writes it, reserved bytes too.
+    /// Writes the word, with its reserved bytes.
     fn put(self, bytes: &mut [u8]);
-    /// Takes in what a child says of the same block.
+    /// Joins the word of a child for the same block.
     fn join(&mut self, child: ChildId, said: &Self);
-    /// Which of the parts that its sender brings of a block a packet has, where it may bring several.
+    /// The part of the block that the packet carries, if its sender may bring several parts.
     fn part(self) -> u16 {
         0
     }
-    /// The same of another part.
+    /// The same word for another part.
     #[must_use]
     fn with_part(self, _part: u16) -> Self {
         self
     }
-    /// The order in which a block was combined, as a hash, where packets speak of one.
+    /// The order in which a block was combined, as a hash, if the protocol's packets tell it.
     fn order(self) -> Option<u32> {
         None
     }
-    /// The exponent of a block of fixed point that ranks agree on, where packets speak of one (SwitchML §4.6).
+    /// The exponent of a block in fixed point that ranks agree on, if the protocol's packets tell it (SwitchML §4.6).
     fn agreed(self) -> Option<BlockExponent> {
         None
     }
 }
 
-/// What protocols with slots differ in: read from a job's options once, when a machine is made.
+/// How protocols with slots differ. The dialect is read from a job's options once, when a machine is made.
 pub trait Dialect: Copy + Send + 'static + Hash {
-    /// What packets say besides.
+    /// What packets say beyond the slot and the collective.
     type Word: Word;
-    /// The dialect of a job of so many ranks with these options, in levels or in none.
+    /// The dialect of a job with these options and so many ranks, with switches in levels or without.
     fn of(options: &Options, levels: bool, world: u16) -> Self;
     /// What floats are summed as.
     fn numbers(&self) -> Numbers;
     /// How many 16-bit floats a block has.
     fn narrow(&self) -> NarrowBlocks;
-    /// Accumulators that a block may need at a switch of so many children, of a job of so many ranks.
+    /// Accumulators that a block may need at a switch with so many children, in a job of so many ranks.
     fn width(&self, children: usize, world: u16) -> usize;
-    /// Blocks are combined along one tree over all ranks, whatever the switches: a switch brings what it can combine of it.
+    /// True if blocks are combined along one tree over all ranks, whatever the switches are. A switch then brings the
+    /// parts of that tree that it can combine.
     fn is_over_ranks(&self) -> bool {
         false
     }
-    /// How a block of a collective is combined from the vectors of so many children; not asked of fixed point.
+    /// How a block of a collective is combined from the vectors of so many children. Not called for fixed point.
     fn arrangement(&self, spec: &Spec, encoding: &Encoding, children: usize) -> Arrangement;
-    /// Whether its hosts send packets of this kind.
+    /// True if hosts send packets of this kind.
     fn sends(kind: Kind) -> bool;
-    /// What a host says with a packet of this kind. `exponent` knows those of the slot's blocks: of this one (0), of the next
-    /// one (1), where they were submitted.
+    /// The word of a host's packet of this kind. `exponent` returns the exponents of the slot's blocks that were
+    /// submitted: of this block for 0, of the next block for 1.
     fn says(&self, host: &HostConfig, kind: Kind, exponent: impl Fn(u64) -> Option<BlockExponent>) -> Self::Word;
-    /// The order in which a host sends its blocks, where it is not that of the tensor.
+    /// The order in which a host sends its blocks, if it is not the order of the tensor.
     fn epochs(&self, host: &HostConfig) -> Option<Epochs>;
-    /// What a switch that has all contributions says, of what it has joined; `of_all`, if it is the one above all.
+    /// The word of a switch that has all contributions, from the words that it has joined; `of_all`: the switch is
+    /// above all ranks.
     fn concluded(&self, _spec: &Spec, joined: Self::Word, _of_all: bool) -> Self::Word {
         joined
     }

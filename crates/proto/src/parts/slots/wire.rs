@@ -1,5 +1,5 @@
-//! The header of packets for slots, whose end is a protocol's own; `parts` has the bodies of the two notices. Big-endian;
-//! `docs/wire.md` draws it for each protocol.
+//! The header of packets for slots. It ends with a protocol's own word; `parts` has the bodies of the two notices.
+//! Big-endian; `docs/wire.md` draws the header for each protocol.
 //!
 //! ```text
 //!  16           24    26    28      32
@@ -32,7 +32,7 @@ kind::own! {
     /// A rank's exponent of this block, not of the next one; upwards. Without the block, or with a block that is scaled
     /// by a guess. Answered by `Result`.
     Probe,
-    /// Who has not contributed to the slot's phase? Upwards from hosts, both ways between switches.
+    /// Which ranks have not contributed to the slot's phase? Upwards from hosts, both ways between switches.
     Query,
     /// The answer to `Query`: the ranks that are missing.
     Report,
@@ -43,7 +43,7 @@ kind::own! {
 /// The header as a plain value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header<W> {
-    /// Who contributes. In results: whose contribution was the last, or who asked again.
+    /// The contributor. In results: the last contributor, or the child that asked again.
     pub wid: ChildId,
     /// The slot.
     pub idx: u16,
@@ -59,7 +59,7 @@ impl<W: Word> Header<W> {
     /// A header that says nothing.
     pub const BLANK: Header<W> = Header { wid: ChildId(0), idx: 0, word: W::NOTHING, phase: 0, spec: Spec::NOTHING };
 
-    /// The header behind a common header that was checked.
+    /// Reads the header behind a common header that was checked.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Header<W>, DropReason> {
         let mut header = Header::BLANK;
@@ -67,7 +67,7 @@ impl<W: Word> Header<W> {
         Ok(header)
     }
 
-    /// The same in place: to hand a header on takes a switch longer than to check it.
+    /// Reads the header in place: to return it by value takes a switch longer than to check it.
     #[inline(always)]
     pub fn read(&mut self, bytes: &[u8]) -> Result<(), DropReason> {
         let bytes = bytes.get(..header_len::<W>()).ok_or(DropReason::Truncated)?;
@@ -91,12 +91,12 @@ impl<W: Word> Header<W> {
     }
 }
 
-/// The slot of a packet that nobody has checked yet.
+/// The slot of a packet that was not checked yet.
 pub fn slot_of(bytes: &[u8]) -> Option<u16> {
     (bytes.len() >= WORD_AT).then(|| u16(bytes, 26))
 }
 
-/// Rewrites who a packet is from.
+/// Rewrites the sender of a packet.
 pub fn put_wid(bytes: &mut [u8], wid: ChildId) {
     bytes[WID_AT..WID_AT + 2].copy_from_slice(&wid.0.to_be_bytes());
 }
@@ -107,7 +107,7 @@ pub fn put_word<W: Word>(bytes: &mut [u8], word: W) {
     word.put(&mut bytes[WORD_AT..WORD_AT + W::LEN]);
 }
 
-/// What a packet is whose common header was checked.
+/// Describes a packet whose common header was checked.
 pub fn describe<W: Word>(bytes: &[u8]) -> Description {
     let (Ok(kind), Ok(header)) = (Kind::of(bytes), Header::<W>::parse(bytes)) else { return Description::default() };
     let header_len = header_len::<W>();
