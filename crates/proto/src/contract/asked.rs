@@ -1,19 +1,19 @@
-//! How often a member may ask: what one asks costs all whose packets are summed beside it.
+//! How often a member may ask: a question costs time of all members whose packets the switch sums.
 
 use crate::contract::time::{Span, Time};
 
-/// How often a member has asked, as the time at which all its questions will have had their share (the generic cell rate
-/// algorithm).
+/// How often a member has asked. The generic cell rate algorithm: the value is the time until which the member's
+/// questions have used up its share.
 #[derive(Clone, Copy, Default, Hash)]
 pub struct Asked(Time);
 
 impl Asked {
-    /// Between two questions of one member, on average.
+    /// The mean time between two questions of one member.
     const EACH: Span = Span::from_millis(2);
-    /// What many at once may be ahead of that: one for each of a thousand slots.
+    /// How far a burst of questions may run ahead of that mean: one question for each of a thousand slots.
     const AHEAD: Span = Span::from_millis(2_000);
 
-    /// True if it may ask now.
+    /// True if the member may ask now.
     pub fn again(&mut self, now: Time) -> bool {
         let may = self.0 <= now + Asked::AHEAD;
         if may {

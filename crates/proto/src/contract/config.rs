@@ -1,4 +1,5 @@
-//! What a driver tells a machine when it makes it. The same for every protocol; each reads what it needs.
+//! What a driver tells a machine when it makes the machine. It is the same for every protocol; each reads what it
+//! needs.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ pub struct JobConfig {
     pub job: JobId,
     /// The members' secret.
     pub key: JobKey,
-    /// The code of the protocol that all of them speak.
+    /// The code of the protocol that they speak.
     pub protocol: u8,
     /// Ranks of the whole job, 1 to [`JobConfig::MAX_WORLD`]; a switch sums for as many children as it has `members`.
     pub world: u16,
@@ -56,9 +57,9 @@ pub struct HostConfig {
     pub job: JobConfig,
     /// This host's rank in the job.
     pub rank: Rank,
-    /// Its place in each tree of the job, by the tree's number; at least one.
+    /// The worker's place in each tree of the job, by the tree's number; at least one.
     pub trees: Vec<WorkerPlace>,
-    /// The server that this host is for the job besides, or instead; only where the protocol has servers.
+    /// The server that this host is, besides or instead of a worker; only where the protocol has servers.
     pub serves: Option<ServerId>,
     /// Timers.
     pub timers: TimerConfig,
@@ -69,33 +70,33 @@ pub struct HostConfig {
 /// A worker's place in one of its job's trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkerPlace {
-    /// Its number at its first switch: its rank, unless that switch is one of several in levels.
+    /// The worker's number at its first switch: its rank, unless that switch is one of several in levels.
     pub child: ChildId,
 }
 
 impl WorkerPlace {
-    /// The only place that a worker needs where one switch sums for all ranks.
+    /// The only place that a worker needs if one switch sums for all ranks.
     pub fn of_rank(rank: Rank) -> Vec<WorkerPlace> {
         vec![WorkerPlace { child: ChildId::of_rank(rank) }]
     }
 }
 
 impl HostConfig {
-    /// The worker's place in what a tree sums. A job of several trees has one in each tree; the trees of one switch
-    /// all know a worker by the same number.
+    /// The worker's place in a tree. A job of several trees has one place in each tree; the trees of one switch all
+    /// have the same number for a worker.
     pub fn place(&self, tree: TreeId) -> WorkerPlace {
         self.trees[tree.index().min(self.trees.len() - 1)]
     }
 }
 
-/// What is known of the fabric of switches between a job's members.
+/// The plan of the fabric of switches between a job's members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FabricPlan {
-    /// The node of each rank, and then of each server that is on a host of its own.
+    /// The node of each rank, then of each server on a host of its own.
     pub hosts: Arc<[NodeId]>,
     /// The switch that each of these hosts is connected to.
     pub switches: Arc<[NodeId]>,
-    /// The switches that sums are to be completed in, where somebody has chosen them; else the protocol chooses.
+    /// The switches in which sums are completed, if roots were chosen; otherwise the protocol chooses.
     pub roots: Arc<[NodeId]>,
 }
 
@@ -103,12 +104,12 @@ impl FabricPlan {
     /// The one switch of a star.
     pub const STAR: NodeId = NodeId(0);
 
-    /// A switch that stands alone, with all ranks of a job behind it. Hosts and switch make the same plan of it.
+    /// A switch that stands alone, with all ranks of a job behind it. Hosts and switch make the same plan of the star.
     pub fn star(world: u16) -> FabricPlan {
         FabricPlan::star_with_servers(world, 0)
     }
 
-    /// The same with so many servers on hosts of their own behind the switch.
+    /// The plan of a star with so many servers on hosts of their own.
     pub fn star_with_servers(world: u16, servers: u16) -> FabricPlan {
         let seats = world.saturating_add(servers);
         let hosts = (0..seats).map(|seat| FabricPlan::in_star(Rank(seat))).collect();
@@ -120,7 +121,7 @@ impl FabricPlan {
         NodeId(u32::from(rank.0) + 1)
     }
 
-    /// The rank at a node of a star, if it is a host of any job.
+    /// The rank at a node of a star, if the node is a host.
     pub fn rank_in_star(node: NodeId) -> Option<Rank> {
         node.0.checked_sub(1).and_then(|rank| u16::try_from(rank).ok()).map(Rank)
     }
@@ -131,9 +132,9 @@ impl FabricPlan {
 pub struct TimerConfig {
     /// Retransmission timeout before a round trip was measured.
     pub initial_rto: Span,
-    /// The retransmission timeout never falls below this ...
+    /// The shortest retransmission timeout.
     pub min_rto: Span,
-    /// ... nor rises above this, back-off included.
+    /// The longest retransmission timeout, back-off included.
     pub max_rto: Span,
 }
 
@@ -153,11 +154,11 @@ impl Default for TimerConfig {
 pub struct SwitchConfig {
     /// The job.
     pub job: JobConfig,
-    /// Which part of the slots this machine owns.
+    /// The tree, whose part of the slots this machine owns.
     pub tree: TreeId,
     /// The port of each child, by its `wid` here.
     pub members: Vec<PortId>,
-    /// Who is behind each child, by its `wid` here.
+    /// The worker or switch behind each child, by its `wid` here.
     pub below: Vec<Below>,
     /// The multicast group of all children.
     pub group: GroupId,
@@ -175,12 +176,12 @@ pub enum Below {
 }
 
 impl Below {
-    /// The children of a switch that sums for all ranks itself: each is a worker, and its `wid` is its rank.
+    /// The children of a switch that sums for all ranks itself. Each child is a worker, and its `wid` is its rank.
     pub fn workers(world: u16) -> Vec<Below> {
         (0..world).map(|rank| Below::Worker(Rank(rank))).collect()
     }
 
-    /// The ranks, ascending.
+    /// The ranks behind the child, ascending.
     pub fn ranks(&self) -> &[Rank] {
         match self {
             Below::Worker(rank) => std::slice::from_ref(rank),
@@ -192,9 +193,9 @@ impl Below {
 /// The way to the switch above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Parent {
-    /// The port towards it.
+    /// The port towards the switch above.
     pub port: PortId,
-    /// The `wid` of this switch there.
+    /// The `wid` of this switch at the switch above.
     pub child: ChildId,
 }
 
@@ -203,37 +204,37 @@ pub struct Parent {
 pub struct SharedSwitchConfig {
     /// The switch's own address.
     pub node: NodeId,
-    /// Elements of four bytes in the longest packet that it sums: longer ones pass unsummed.
+    /// Elements of four bytes in the longest packet that the machine sums: longer packets pass unsummed.
     pub elements_per_packet: u16,
     /// What the switch's operator has chosen: the protocol's [`Shared::options`](super::protocol::Shared::options).
     pub options: Options,
 }
 
-/// What a machine that jobs share learns of one of them when it begins: the job's plan, as far as this switch is in it.
+/// What a shared machine learns of a job when the job begins: the job's plan, as far as this switch takes part in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedJob {
     /// The job.
     pub job: JobConfig,
-    /// Where its members are.
+    /// Where the job's members are.
     pub fabric: FabricPlan,
     /// By rank: the port towards the member, if its host is connected to this switch.
     pub ports: Vec<Option<PortId>>,
-    /// This switch's places in the trees that were planned for the job; none where nobody has chosen roots.
+    /// This switch's places in the trees that were planned for the job; empty if no roots were chosen.
     pub trees: Vec<TreePlace>,
-    /// Bytes of the shared memory that the job was admitted with: what the protocol's `memory` says of its shape. 0 if
-    /// jobs take what is free.
+    /// Bytes of the shared memory with which the job was admitted: the result of the protocol's `memory` for the job's
+    /// shape. 0 if jobs take what is free.
     pub share_bytes: u64,
 }
 
 /// A switch's place in one planned tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TreePlace {
-    /// The switch that the tree ends in.
+    /// The switch in which the tree ends.
     pub root: NodeId,
     /// The port of each child.
     pub children: Vec<PortId>,
-    /// Who is behind each child.
+    /// The worker or switch behind each child.
     pub below: Vec<Below>,
-    /// The way to the switch above, unless this one is the root.
+    /// The way to the switch above, unless this switch is the root.
     pub parent: Option<Parent>,
 }

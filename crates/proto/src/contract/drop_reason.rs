@@ -1,4 +1,4 @@
-//! Every way in which a packet can be of no use. Nothing is dropped without a name.
+//! Every reason for which a packet may be dropped. No packet is dropped without a name.
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
@@ -23,56 +23,57 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Shorter than its headers.
+    /// The packet is shorter than its headers.
     Truncated = "truncated",
-    /// Not one of our packets.
+    /// The packet is not one of ours.
     BadMagic = "bad_magic",
-    /// Of a version of the wire format that this build does not speak.
+    /// The packet's wire format has a version that this build does not speak.
     BadVersion = "bad_version",
-    /// For a protocol that the job does not run.
+    /// The packet is for a protocol that the job does not run.
     WrongProtocol = "wrong_protocol",
-    /// Of a kind that the protocol does not know, or that never goes this way.
+    /// The protocol does not know packets of this kind, or they never go this way.
     BadKind = "bad_kind",
-    /// For a job that is not installed here.
+    /// The packet is for a job that is not installed here.
     UnknownJob = "unknown_job",
-    /// Without the job's key.
+    /// The packet does not have the job's key.
     WrongKey = "wrong_key",
-    /// From an address that is no member's.
+    /// The packet's source address belongs to no member.
     NotAMember = "not_a_member",
-    /// From a member that claims to be another.
+    /// The packet comes from a member that claims to be another.
     WrongWorker = "wrong_worker",
-    /// A field outside its range: a slot, a tree, an element type.
+    /// A field is outside its range: a slot, a tree, an element type.
     BadField = "bad_field",
-    /// A vector whose length does not fit its block.
+    /// The vector has a length that does not fit its block.
     BadLength = "bad_length",
-    /// From a phase of the slot that is over: a late or doubled packet.
+    /// The packet is from a phase of the slot that is over: it is late or a duplicate.
     Stale = "stale",
-    /// From a phase of the slot that cannot have begun.
+    /// The packet is from a phase of the slot that cannot have begun.
     Ahead = "ahead",
-    /// A contribution that was counted already and whose sum is not complete (Algorithm 3, line 23).
+    /// The contribution was counted already, and its sum is not complete (Algorithm 3, line 23).
     Duplicate = "duplicate",
-    /// A contribution that was counted already and that has crossed its result on the way.
+    /// The contribution was counted already, and has crossed its result on the way.
     Crossed = "crossed",
-    /// A contribution to a collective on which ranks disagree.
+    /// The contribution is to a collective on which ranks disagree.
     Mismatch = "mismatch",
-    /// For a destination that the driver cannot reach.
+    /// The driver cannot reach the destination.
     NoRoute = "no_route",
-    /// A question of a member that has asked too often of late.
+    /// The member has asked too often of late.
     TooOften = "too_often",
-    /// No collective of this host awaits it.
+    /// No collective of this host awaits the packet.
     Unexpected = "unexpected",
-    /// A sum of a block that the switch holds no descriptor for (Canary §3.5).
+    /// The packet is the sum of a block for which the switch holds no descriptor (Canary §3.5).
     NoDescriptor = "no_descriptor",
-    /// From before a tree went back (PANAMA).
+    /// The packet was sent before its tree went back (PANAMA).
     StaleEpoch = "stale_epoch",
-    /// To a sum that did not wait for it (PANAMA §7).
+    /// The contribution is to a sum that did not wait for it (PANAMA §7).
     Late = "late",
-    /// To a sum that another contribution is missing from for good (PANAMA §5).
+    /// The contribution is to a sum from which another contribution is missing for good (PANAMA §5).
     Incomplete = "incomplete",
-    /// There is no room for it: more than its sender may have under way, which never happens in good order (PANAMA §4.2.2), or
-    /// more than may collide in a full table, until what has collided before is where it should be (Flare §7).
+    /// There is no room for the packet. Its sender has more packets under way than it may, which never happens in good
+    /// order (PANAMA §4.2.2); or a full hash table can take no more collisions until earlier ones have left it (Flare
+    /// §7).
     Overflow = "overflow",
-    /// For a job that is over at this switch, because an operator of its own has failed.
+    /// The job is over at this switch, because one of its own operators has failed.
     Faulty = "faulty",
 }
 
@@ -92,7 +93,7 @@ impl DropCounters {
         self.0[reason as usize] += 1;
     }
 
-    /// Counts what another has counted too.
+    /// Adds another machine's counts.
     pub fn add(&mut self, other: &DropCounters) {
         self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
     }

@@ -1,8 +1,8 @@
-//! The contract of a host machine: a worker, a leader, a parameter server.
+//! The contract of a host machine: a worker, a leader or a parameter server.
 //!
 //! After every input (`submit`, `handle_*`) the driver drains `poll_transmit` until `None`, then `poll_event` until
-//! `None`, then reads `poll_timeout` ([`super::drive::host`]). A machine does nothing between inputs. Same inputs, same
-//! outputs, always.
+//! `None`, then reads `poll_timeout` ([`super::drive::host`]). A machine does nothing between inputs. The same inputs
+//! always give the same outputs.
 
 use crate::contract::drop_reason::{DropCounters, DropReason};
 use crate::contract::ids::{OpId, Rank, ServerId, TreeId};
@@ -12,7 +12,7 @@ use crate::contract::state::HostState;
 use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::time::Time;
 
-/// One collective as the caller hands it over.
+/// One collective, as the caller hands it to the machine.
 #[derive(Clone, Hash)]
 pub struct Collective {
     /// The data.
@@ -32,12 +32,12 @@ pub enum SubmitError {
 /// Why a collective failed. The job is broken after that: every later collective fails with the same error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Hash)]
 pub enum CollectiveError {
-    /// The switch is there, some ranks' contributions are not.
+    /// The switch answers; the contributions of some ranks are missing.
     #[error("rank {} did not contribute to block {block} of collective {op} (slot {slot}) in time", list(missing, *others))]
     Missing {
-        /// The ranks that have not contributed, ascending in each rack; of very many the first ones.
+        /// The ranks that have not contributed, ascending in each rack; if there are very many, the first ones.
         missing: Vec<Rank>,
-        /// How many there are beyond those.
+        /// How many further ranks have not contributed.
         others: u16,
         /// The slot or descriptor that waits.
         slot: u32,
@@ -46,13 +46,13 @@ pub enum CollectiveError {
         /// The collective.
         op: OpId,
     },
-    /// The switches up to there answer, and wait for the one above them.
+    /// A switch above this rank's own does not answer; the switches below it do.
     #[error(
         "the switch {above} level{} above this rank's own has not answered since block {block} of collective {op} \
          (slot {slot}) was sent", if *above == 1 { "" } else { "s" }
     )]
     SwitchAboveSilent {
-        /// How many levels above the rank's own switch it is, at least 1.
+        /// How many levels above the rank's own switch the silent switch is, at least 1.
         above: u8,
         /// The slot that waits.
         slot: u32,
@@ -61,14 +61,14 @@ pub enum CollectiveError {
         /// The collective.
         op: OpId,
     },
-    /// The sum waits for a switch in another rack that does not say whom it waits for.
+    /// The sum waits for a switch in another rack that does not report which ranks it waits for.
     #[error(
         "the switch of rank {} has not answered in block {block} of collective {op} (slot {slot})", list(ranks, *others)
     )]
     SwitchBelowSilent {
-        /// The ranks below it, ascending; of very many the first ones.
+        /// The ranks below the silent switch, ascending; if there are very many, the first ones.
         ranks: Vec<Rank>,
-        /// How many there are beyond those.
+        /// How many further ranks are below it.
         others: u16,
         /// The slot that waits.
         slot: u32,
@@ -105,16 +105,16 @@ pub enum CollectiveError {
         /// The collective.
         op: OpId,
     },
-    /// Two ranks brought different things.
+    /// Two ranks brought different collectives.
     #[error("ranks disagree in collective {op}: rank {a} brings {a_spec}, rank {b} brings {b_spec}")]
     Mismatch {
         /// One rank.
         a: Rank,
-        /// What it brings.
+        /// The collective that `a` brings.
         a_spec: Spec,
         /// Another rank.
         b: Rank,
-        /// What that one brings.
+        /// The collective that `b` brings.
         b_spec: Spec,
         /// The collective.
         op: OpId,
@@ -134,14 +134,14 @@ fn list(workers: &[Rank], others: u16) -> String {
 pub enum HostEvent {
     /// The collective is complete; its output is written.
     Done {
-        /// Which.
+        /// The collective.
         op: OpId,
         /// The data, handed back.
         tensor: Box<dyn Tensor>,
     },
     /// The collective cannot complete.
     Failed {
-        /// Which.
+        /// The collective.
         op: OpId,
         /// The data, handed back; its output is undefined.
         tensor: Box<dyn Tensor>,
@@ -150,12 +150,12 @@ pub enum HostEvent {
     },
 }
 
-/// What a machine will be asked to do soon.
+/// What a machine is about to be called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upcoming<'a> {
     /// A packet comes or the next one is sent. The packet itself is not at hand yet.
     Something,
-    /// This packet comes. Nobody has checked it.
+    /// This packet comes. It was not checked yet.
     Packet(&'a [u8]),
     /// The next packet is sent.
     Transmit,
@@ -174,25 +174,28 @@ pub struct HostStats {
     pub blocks_in_network: u64,
     /// Blocks whose sum was made at hosts.
     pub blocks_at_hosts: u64,
-    /// Ranks whose data is in the results, over all blocks of a job whose sums need not wait for all ranks; 0 of any other ...
+    /// Ranks whose data is in the results, over all blocks, in a job whose sums need not wait for all ranks; 0 in other
+    /// jobs.
     pub ranks_in_sums: u64,
-    /// ... and how many they would be if none were left out.
+    /// Ranks whose data would be in these results if no rank were left out.
     pub ranks_of_sums: u64,
-    /// Blocks that this host led and had issued again, once for each time.
+    /// Blocks that this host led and issued again, counted once for each time.
     pub reissues: u64,
-    /// A hash of the expression that the last block was summed by, where the protocol has one that does not depend on arrival.
+    /// A hash of the expression by which the last block was summed, if the protocol has one that does not depend on
+    /// arrival.
     pub order: Option<u32>,
-    /// Packets of no use, by reason.
+    /// Packets that were dropped, by reason.
     pub drops: DropCounters,
 }
 
 impl HostStats {
-    /// The share of ranks whose data is in the results, of a job whose sums need not wait for all ranks, once there are any.
+    /// The share of ranks whose data is in the results, in a job whose sums need not wait for all ranks; `None` before
+    /// the first result.
     pub fn contributed(&self) -> Option<f64> {
         (self.ranks_of_sums > 0).then(|| self.ranks_in_sums as f64 / self.ranks_of_sums as f64)
     }
 
-    /// Counts a packet by what became of it.
+    /// Counts a packet by its outcome.
     #[inline]
     pub fn count_received(&mut self, outcome: Result<(), DropReason>) {
         match outcome {
@@ -204,24 +207,24 @@ impl HostStats {
 
 /// A host's side of a protocol, without socket, clock, thread or random source.
 pub trait Host: Send {
-    /// Queues a collective behind those before it. Ranks submit the same ones in the same order.
+    /// Queues a collective behind all earlier ones. All ranks submit the same collectives in the same order.
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError>;
-    /// A packet from the network. `Err` says why it was of no use; it is counted already.
+    /// Takes a packet from the network. `Err` says why the packet was dropped; the machine has counted it.
     fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason>;
-    /// The time of `poll_timeout` has come. Harmless when called early.
+    /// The time of `poll_timeout` has come. An early call does no harm.
     fn handle_timeout(&mut self, now: Time);
-    /// Gives up everything that is queued; `Failed` events with [`CollectiveError::Aborted`] follow.
+    /// Gives up all collectives that are queued; `Failed` events with [`CollectiveError::Aborted`] follow.
     fn abort(&mut self, now: Time);
-    /// The caller will submit nothing more. Others may still need what this host holds; [`Host::may_leave`] says when
-    /// they do not.
+    /// The caller will submit nothing more. Other hosts may still need results that this host holds;
+    /// [`Host::may_leave`] is true once they do not.
     fn finish(&mut self, _now: Time) {}
-    /// True if no other host needs this one any more. A driver that leaves earlier may leave others without their sums.
+    /// True if no other host needs this one any more. If a driver leaves earlier, other hosts may never get their sums.
     fn may_leave(&self) -> bool {
         true
     }
     /// Writes the next packet to `buf`, which holds at least [`Host::max_packet_len`] bytes.
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit>;
-    /// The next thing to tell the caller.
+    /// The next event for the caller.
     fn poll_event(&mut self) -> Option<HostEvent>;
     /// When to call `handle_timeout`, if nothing else happens before.
     fn poll_timeout(&self) -> Option<Time>;
@@ -229,14 +232,14 @@ pub trait Host: Send {
     fn max_packet_len(&self) -> usize;
     /// What was counted so far.
     fn stats(&self) -> &HostStats;
-    /// Asks the processor for the memory that the machine will touch soon. A hint of a driver that runs more machines than
-    /// its processor's inner caches hold; changes nothing.
+    /// Prefetches memory that the machine will touch soon. This is a hint, for drivers that run more machines than fit
+    /// into the processor's inner caches; it changes nothing.
     fn prefetch(&self, _upcoming: Upcoming<'_>) {}
-    /// The machine's state, for explorers; `None` of a machine that they cannot copy.
+    /// The machine's state, for explorers; `None` if explorers cannot copy the machine.
     fn state(&self) -> Option<&dyn HostState> {
         None
     }
-    /// What the protocol measures of its own here now, as its windows: gauges, under the same names at any time.
+    /// The protocol's own gauges at this host, such as its windows; their names are the same at any time.
     fn metrics(&self) -> Vec<Metric> {
         Vec::new()
     }

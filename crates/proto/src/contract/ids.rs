@@ -1,4 +1,4 @@
-//! Newtypes for everything that is counted or named by a number.
+//! Newtypes for all numbers that count or name something.
 
 use std::fmt;
 
@@ -32,12 +32,12 @@ id! {
     Rank(u16)
 }
 id! {
-    /// A child of one switch by its number there: a worker, or a switch below. In SwitchML's packets `wid`. Where one switch
-    /// sums for the whole job, a worker's number there is its rank; in levels of switches it is not.
+    /// A child of one switch, by its number there: a worker, or a switch below. SwitchML's packets call it `wid`. If
+    /// one switch sums for the whole job, a worker's number there is its rank; in levels of switches it is not.
     ChildId(u16)
 }
 impl ChildId {
-    /// The child that a rank is where one switch sums for the whole job.
+    /// The child that a rank is at a switch that sums for the whole job.
     pub const fn of_rank(rank: Rank) -> ChildId {
         ChildId(rank.0)
     }
@@ -60,7 +60,7 @@ id! {
     TreeId(u16)
 }
 id! {
-    /// A server of a job: a host that sums or answers for the others, 0 to the number of servers - 1.
+    /// A server of a job: a host that sums or answers for other hosts, 0 to the number of servers - 1.
     ServerId(u16)
 }
 id! {
@@ -69,11 +69,11 @@ id! {
 }
 
 impl PortId {
-    /// A source that is no port of the switch: a stranger.
+    /// The source is no port of the switch: a stranger.
     pub const UNKNOWN: PortId = PortId(u16::MAX);
 }
 
-/// What members of a job know and strangers do not. Drawn at random when a job is admitted.
+/// The secret of a job's members. It is drawn at random when the job is admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct JobKey(pub u64);
 
@@ -83,17 +83,17 @@ impl fmt::Debug for JobKey {
     }
 }
 
-/// A set of ports of one switch: the first 256, as the dynamic trees need them.
+/// A set of ports of one switch. Only the first 256 ports fit, as dynamic trees need them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PortSet([u64; 4]);
 
 impl PortSet {
     /// The empty set.
     pub const EMPTY: PortSet = PortSet([0; 4]);
-    /// Ports that fit: 0 to `CAPACITY` - 1.
+    /// The number of ports that fit: 0 to `CAPACITY` - 1.
     pub const CAPACITY: usize = 256;
 
-    /// Adds a port; false if it was there. Ports of `CAPACITY` and above are a bug of the caller.
+    /// Adds a port; false if the set had it. A port of `CAPACITY` or above is a bug of the caller.
     pub fn insert(&mut self, port: PortId) -> bool {
         let (word, bit) = (port.index() / 64, 1 << (port.index() % 64));
         let fresh = self.0[word] & bit == 0;
@@ -101,7 +101,7 @@ impl PortSet {
         fresh
     }
 
-    /// Takes a port out; true if it was there.
+    /// Removes a port; true if the set had it.
     pub fn remove(&mut self, port: PortId) -> bool {
         let (word, bit) = (port.index() / 64, 1 << (port.index() % 64));
         let was = self.0[word] & bit != 0;

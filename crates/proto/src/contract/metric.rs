@@ -1,39 +1,39 @@
-//! What a protocol counts and measures of its own, by name: drivers pass it on to people and to monitoring as it is.
+//! A protocol's own counters and gauges, by name. Drivers pass them on to people and to monitoring unchanged.
 
-/// One figure of a protocol's.
+/// One figure of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
-    /// Its name among those of its protocol: lower case with underscores, the unit last (`timeout_seconds`).
+    /// The figure's name within its protocol: lower case with underscores, the unit last (`timeout_seconds`).
     pub name: &'static str,
-    /// What it says, as one sentence.
+    /// One sentence that says what the figure means.
     pub help: &'static str,
-    /// Its kind, and what it is now.
+    /// The kind of the figure, and its present value.
     pub value: MetricValue,
 }
 
 /// The value of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MetricValue {
-    /// How often something has happened: it never falls.
+    /// How often something has happened; it never falls.
     Counter(u64),
     /// How much there is of something now, or was at most.
     Gauge(f64),
 }
 
 impl Metric {
-    /// A figure that counts.
+    /// A counter.
     pub const fn counter(name: &'static str, value: u64, help: &'static str) -> Metric {
         Metric { name, help, value: MetricValue::Counter(value) }
     }
 
-    /// A figure that measures.
+    /// A gauge.
     pub const fn gauge(name: &'static str, value: f64, help: &'static str) -> Metric {
         Metric { name, help, value: MetricValue::Gauge(value) }
     }
 }
 
 impl MetricValue {
-    /// The value of several machines together: counters add up, of gauges the largest counts.
+    /// The value of two machines together: counters are added, of gauges the larger counts.
     #[must_use]
     pub fn with(self, other: MetricValue) -> MetricValue {
         match (self, other) {
@@ -62,7 +62,7 @@ pub fn combine(sum: &mut Vec<Metric>, more: &[Metric]) {
     }
 }
 
-/// The value of a counter or a gauge by name; `None` if there is none of that name.
+/// The value of a counter or gauge by name; `None` if no figure has that name.
 pub fn named(metrics: &[Metric], name: &str) -> Option<f64> {
     metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value.as_f64())
 }

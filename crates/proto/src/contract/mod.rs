@@ -1,11 +1,10 @@
-//! The contract of the machines: what drivers and protocols share, and nothing of either.
+//! The contract of the machines: what drivers and protocols share. It contains no driver and no protocol.
 //!
-//! [`host`] and [`switch`] are the two traits, [`pipeline`] is what every packet at a switch passes first, [`packet`] and
-//! [`wire`] are packets and the header that all of them begin with, [`config`] is what a machine is made from. [`tensor`] is
-//! a collective and its data ([`sparse`], where it is indices and values), [`numbers`] how elements travel ([`operator`], where a job
-//! brings what combines them) and [`values`] what a vector is in memory. [`work`] is what a call of a switch's
-//! machine did, for drivers in which that takes time. [`drive`] is what
-//! every driver does with a machine.
+//! [`host`] and [`switch`] are the two traits. [`pipeline`] is the code that every packet at a switch passes first.
+//! [`packet`] and [`wire`] are packets and the header that all of them begin with; a machine is made from [`config`].
+//! [`tensor`] is a collective and its data ([`sparse`]: data as indices and values), [`numbers`] how elements travel
+//! ([`operator`]: operators that a job brings), and [`values`] how a vector lies in memory. [`work`] is what a call of
+//! a switch's machine did, for drivers in which work takes time. [`drive`] is what every driver does with a machine.
 
 pub mod asked;
 pub mod config;

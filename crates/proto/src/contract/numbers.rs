@@ -1,5 +1,5 @@
-//! How the elements of a collective travel, and what adds them: chosen from the collective's type and operator, and from
-//! what the job sums floats as.
+//! How the elements of a collective travel, and which kernels add them. Both follow from the collective's type and
+//! operator, and from the job's choice of how floats are summed.
 
 use tributary_numeric::{self as numeric, Combine, DType, Fixed16, ReduceOp};
 
@@ -8,18 +8,18 @@ use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::tensor::Spec;
 use crate::contract::values::{FINGERPRINT_LEN, FINGERPRINTS, OPAQUE, Values};
 
-/// What a job sums floats as. Integers are integers either way.
+/// As what a job sums floats. Integers stay integers either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Numbers {
     /// Floats, in an order that the protocol promises.
     Float,
-    /// 32-bit fixed point, whose block exponent ranks agree on (SwitchML §4.6). Hosts encode binary32; 16-bit floats travel
-    /// in their own two bytes, and switches bring them to fixed point and back.
+    /// 32-bit fixed point, with a block exponent that ranks agree on (SwitchML §4.6). Hosts encode binary32. 16-bit
+    /// floats travel in their own two bytes, and switches convert them to fixed point and back.
     Fixed,
 }
 
 impl Numbers {
-    /// The option of protocols that leave the choice to people.
+    /// The option, for protocols that leave the choice to people.
     pub const OPTION: OptionSpec = OptionSpec {
         name: "numbers",
         kind: Kind::Choice(&["float", "fixed"]),
@@ -27,7 +27,7 @@ impl Numbers {
         help: "sum floats as floats, or in 32-bit fixed point as in the paper",
     };
 
-    /// What was chosen.
+    /// The value that was chosen.
     pub fn chosen(options: &Options) -> Numbers {
         match options.choice(Numbers::OPTION.name) {
             "fixed" => Numbers::Fixed,
@@ -36,18 +36,19 @@ impl Numbers {
     }
 }
 
-/// How many 16-bit floats a block has. They are summed in 32 bits, and accumulators have room for the widest block of a job.
+/// How many 16-bit floats a block has. They are summed in 32 bits, and accumulators have room for the job's widest
+/// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NarrowBlocks {
-    /// As many as fill a packet: accumulators of twice a packet's vector.
+    /// As many as fill a packet. Accumulators are then twice as large as a packet's vector.
     Full,
-    /// As many as their sums fill one: accumulators of no more than a packet's vector. So it is in levels always, as a
-    /// packet between two switches holds partial sums.
+    /// As many as fill a packet with their 32-bit sums. Accumulators are then no larger than a packet's vector.
+    /// Switches in levels always use this, since a packet between two switches holds partial sums.
     Half,
 }
 
 impl NarrowBlocks {
-    /// The option of protocols that leave the choice to people.
+    /// The option, for protocols that leave the choice to people.
     pub const OPTION: OptionSpec = OptionSpec {
         name: "narrow_blocks",
         kind: Kind::Choice(&["full", "half"]),
@@ -55,12 +56,12 @@ impl NarrowBlocks {
         help: "f16 and bf16 fill packets, or half of each, which halves a switch's memory for the job",
     };
 
-    /// What serves a job best in levels, or in none.
+    /// The better choice for a job with switches in levels, or without.
     pub fn fitting(levels: bool) -> NarrowBlocks {
         if levels { NarrowBlocks::Half } else { NarrowBlocks::Full }
     }
 
-    /// What was chosen, of a job in levels or of one that is in none.
+    /// The value that was chosen, for a job with switches in levels or without.
     pub fn chosen(options: &Options, levels: bool) -> NarrowBlocks {
         match options.choice(NarrowBlocks::OPTION.name) {
             "full" => NarrowBlocks::fitting(levels),
@@ -68,7 +69,7 @@ impl NarrowBlocks {
         }
     }
 
-    /// Bytes of accumulator that the widest block needs, of a packet with so many bytes of vector.
+    /// Bytes of accumulator that the widest block needs, in packets with so many bytes of vector.
     pub fn lane_bytes(self, values: Values, payload_bytes: usize) -> usize {
         match (values, self) {
             (Values::Fingerprint, _) => FINGERPRINT_LEN,
@@ -82,15 +83,15 @@ impl NarrowBlocks {
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct Encoding {
     values: Values,
-    /// What combines vectors as they are in memory. Where hosts' are to be scaled at the switch: partial results alone.
+    /// The kernels that combine vectors. If the switch scales the vectors of hosts, they combine partial results only.
     pub combine: &'static Combine,
-    /// What brings hosts' vectors to fixed point at a switch, and results back from it: 16-bit floats.
+    /// The kernels that convert hosts' vectors of 16-bit floats to fixed point at a switch, and results back.
     pub at_switch: Option<&'static Fixed16>,
     /// Sums are in fixed point: ranks agree on an exponent before they send a block.
     pub is_scaled: bool,
     /// The result's bits depend on the order in which vectors are combined.
     pub is_ordered: bool,
-    /// The job's own operator that combines vectors, by its number; real elements only.
+    /// The number of the job's own operator, if that combines vectors; for real elements only.
     pub own: Option<u8>,
     wire_size: usize,
     partial_size: usize,
@@ -99,8 +100,8 @@ pub struct Encoding {
 }
 
 impl Encoding {
-    /// The encoding of a collective of a job with operators of its own; `None` as of [`Encoding::new`], and of an operator
-    /// that the job does not have or whose elements these are not.
+    /// The encoding of a collective, in a job with operators of its own. `None` as in [`Encoding::new`], and if the job
+    /// does not have the operator, or the elements are not the operator's.
     #[inline]
     pub fn of_job(values: Values, numbers: Numbers, spec: &Spec, operators: &Operators) -> Option<Encoding> {
         match spec.op {
@@ -132,7 +133,7 @@ impl Encoding {
         })
     }
 
-    /// The encoding of a collective; `None` of one that has no meaning, or that fixed point cannot hold.
+    /// The encoding of a collective; `None` if the collective has no meaning, or fixed point cannot hold it.
     #[inline]
     pub fn new(values: Values, numbers: Numbers, spec: &Spec) -> Option<Encoding> {
         let Spec { dtype, op, .. } = *spec;
@@ -151,7 +152,8 @@ impl Encoding {
         Some(Encoding { values, combine, at_switch, is_scaled, is_ordered, own, wire_size, partial_size, granule })
     }
 
-    /// Elements of a full block of a packet with so many bytes of vector, at least one, and whole elements of an operator.
+    /// Elements of a full block in a packet with so many bytes of vector: at least one, and a whole number of an
+    /// operator's elements.
     #[inline]
     pub fn block_elements(&self, payload_bytes: usize, narrow: NarrowBlocks) -> u32 {
         let size = if narrow == NarrowBlocks::Half { self.partial_size } else { self.wire_size };
@@ -159,44 +161,45 @@ impl Encoding {
         (elements - elements % self.granule).max(self.granule) as u32
     }
 
-    /// Bytes on the wire of a vector of a host's, or of a result.
+    /// Bytes on the wire of a host's vector, or of a result.
     #[inline]
     pub fn wire_len(&self, elements: usize) -> usize {
         self.wire_size * elements
     }
 
-    /// Bytes in a packet buffer of the same.
+    /// Bytes in a packet buffer of a host's vector, or of a result.
     #[inline]
     pub fn buffer_len(&self, elements: usize) -> usize {
         self.values.buffer_len(self.wire_size, elements)
     }
 
-    /// Bytes on the wire of a partial result between switches, which loses nothing.
+    /// Bytes on the wire of a partial result between switches, which keeps full precision.
     #[inline]
     pub fn partial_wire_len(&self, elements: usize) -> usize {
         self.partial_size * elements
     }
 
-    /// Bytes in a packet buffer of the same.
+    /// Bytes in a packet buffer of a partial result.
     #[inline]
     pub fn partial_buffer_len(&self, elements: usize) -> usize {
         self.values.buffer_len(self.partial_size, elements)
     }
 
-    /// Bytes in memory of so many elements of one block, of which each has so many.
+    /// Bytes in memory of so many elements of one block, each of `size` bytes.
     #[inline]
     pub fn values_len(&self, size: usize, elements: usize) -> usize {
         self.values.buffer_len(size, elements)
     }
 
-    /// True if partial results are wider than what hosts send.
+    /// True if partial results are wider than the vectors of hosts.
     #[inline]
     pub fn is_wide(&self) -> bool {
         self.partial_size > self.wire_size
     }
 }
 
-/// Integers wrap, and the least and the greatest are the same in any order; sums and products of floats are not.
+/// True if the order matters. Integers wrap, and minimum and maximum are the same in any order; sums and products of
+/// floats are not.
 fn is_ordered(dtype: DType, op: ReduceOp) -> bool {
     dtype.is_float() && matches!(op, ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Prod)
 }

@@ -1,10 +1,11 @@
-//! Operators that a job's members bring themselves (Flare §3, its feature F1), as machines and drivers see them.
+//! Operators that a job's members bring (Flare §3, its feature F1), as machines and drivers see them.
 //!
-//! An operator's code is none of this crate's affair: [`Operator`] is what is known of it, and an [`Instance`] is what a
-//! machine combines vectors with. Elements are opaque here: so many bytes each, which nobody swaps or looks into. A
-//! collective of such an operator is one of bytes ([`DType::U8`](tributary_numeric::DType::U8)) with
+//! This crate does not run an operator's code: an [`Operator`] describes it, and a machine combines vectors with an
+//! [`Instance`]. Elements are opaque here: each has so many bytes, which are neither swapped nor read. A collective of
+//! such an operator is one of bytes ([`DType::U8`](tributary_numeric::DType::U8)) with
 //! [`ReduceOp::Own`](tributary_numeric::ReduceOp::Own), whose number is the operator's place in the job's option
-//! [`Operators::OPTION`]. Operators are named by the hash of their code, so that members agree on them as on any option.
+//! [`Operators::OPTION`]. That option names operators by the hash of their code, so that members agree on operators as
+//! on any option.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -19,7 +20,7 @@ use crate::contract::options::{Kind, OptionSpec};
 pub struct OperatorHash(pub [u8; 32]);
 
 impl OperatorHash {
-    /// The hash written as 64 hexadecimal digits.
+    /// Reads a hash written as 64 hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<OperatorHash> {
         if text.len() != 64 || !text.is_ascii() {
             return None;
@@ -32,7 +33,7 @@ impl OperatorHash {
         Some(OperatorHash(hash))
     }
 
-    /// Its first eight digits: enough for people.
+    /// The hash's first eight digits: enough for people.
     pub fn short(&self) -> String {
         self.to_string()[..8].to_owned()
     }
@@ -50,28 +51,28 @@ impl fmt::Debug for OperatorHash {
     }
 }
 
-/// What an operator's results depend on besides the ranks' elements.
+/// What an operator's results depend on, besides the ranks' elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Needs {
-    /// Nothing: it commutes and associates.
+    /// On nothing more: the operator commutes and associates.
     Nothing,
-    /// On which elements are combined first: it commutes.
+    /// On which elements are combined first: the operator commutes.
     Arrangement,
-    /// On which operand is on the left, too: ranks must stand in their order.
+    /// Also on which operand is on the left: ranks must stand in their order.
     RankOrder,
 }
 
 /// An operator that was checked and may be used.
 pub trait Operator: Send + Sync {
-    /// What it is known by.
+    /// The hash of the operator's code.
     fn hash(&self) -> OperatorHash;
-    /// Its name, for people.
+    /// The operator's name, for people.
     fn name(&self) -> &str;
     /// Bytes of an element: 1 to [`Operators::MOST_ELEMENT_BYTES`].
     fn element_size(&self) -> usize;
-    /// What its results depend on.
+    /// What the operator's results depend on.
     fn needs(&self) -> Needs;
-    /// The module, for whoever is to have the operator too.
+    /// The module, for other machines that need the operator.
     fn module(&self) -> &[u8];
     /// Bytes that an instance takes.
     fn memory_bytes(&self, room: Room) -> usize;
@@ -82,24 +83,24 @@ pub trait Operator: Send + Sync {
 /// What an instance has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes of a vector, at most.
+    /// Bytes of the longest vector.
     pub vector_bytes: usize,
-    /// Vectors that it combines others with, numbered from 0.
+    /// The number of accumulators. They are numbered from 0.
     pub accumulators: usize,
 }
 
-/// Accumulators where they lie, the first at the beginning.
+/// Accumulators in memory. The first one is at the beginning.
 #[derive(Debug)]
 pub struct Accumulators<T> {
-    /// All of them.
+    /// The memory of all accumulators.
     pub bytes: T,
-    /// From one to the next.
+    /// Bytes from one accumulator to the next.
     pub stride: usize,
 }
 
-/// An operator at work for one machine, with its accumulators, which lie where it computes. All its memory is taken when it is
-/// made. A vector that is combined with an accumulator is as long as the one that was stored there; after a fault accumulators mean
-/// nothing.
+/// An operator at work for one machine. Its accumulators lie in the memory in which it computes; all memory is
+/// allocated when the instance is made. A vector that is combined with an accumulator must be as long as the vector
+/// that was stored there. After a fault, accumulators mean nothing.
 pub trait Instance: Send {
     /// `accumulator <- vector`.
     fn store(&mut self, accumulator: usize, vector: &[u8]) -> Result<(), Fault>;
@@ -107,24 +108,24 @@ pub trait Instance: Send {
     fn add(&mut self, accumulator: usize, vector: &[u8]) -> Result<(), Fault>;
     /// `accumulator <- vector o accumulator`.
     fn add_left(&mut self, accumulator: usize, vector: &[u8]) -> Result<(), Fault>;
-    /// `left <- left o right`, accumulators both, of so many bytes.
+    /// `left <- left o right`: both are accumulators, of so many bytes.
     fn merge(&mut self, left: usize, right: usize, bytes: usize) -> Result<(), Fault>;
     /// The first bytes of an accumulator.
     fn lanes(&self, accumulator: usize, bytes: usize) -> &[u8];
-    /// All accumulators, each so many bytes behind the one before: a machine may keep there what it combines by itself. None where
-    /// the operator could not be started.
+    /// All accumulators. A machine may keep there what it combines without the operator. `None` if the operator could
+    /// not be started.
     fn accumulators(&self) -> Option<Accumulators<&[u8]>>;
-    /// The same, to be written.
+    /// All accumulators, to write to.
     fn accumulators_mut(&mut self) -> Option<Accumulators<&mut [u8]>>;
-    /// All that it keeps from one call to the next.
+    /// All state that the instance keeps from one call to the next.
     fn state(&self) -> &[u8];
-    /// The same operator at work for another machine, with the same accumulators.
+    /// A copy for another machine, with the same values in its accumulators.
     fn fork(&self) -> Box<dyn Instance>;
-    /// Bytes that it has taken: what [`Operator::memory_bytes`] said.
+    /// Bytes that the instance has allocated: as many as [`Operator::memory_bytes`] said.
     fn memory_bytes(&self) -> usize;
 }
 
-/// An operator has failed, and its job with it: a sentence that names the operator.
+/// An operator has failed, and its job with it. The text is a sentence that names the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{0}")]
 pub struct Fault(pub String);
@@ -132,19 +133,19 @@ pub struct Fault(pub String);
 #[derive(Clone)]
 struct Entry {
     hash: OperatorHash,
-    /// `None` until somebody has brought the module.
+    /// `None` until the module was brought.
     operator: Option<Arc<dyn Operator>>,
 }
 
-/// The operators of a job, by number: an option, whose text is their hashes. Two are equal if the hashes are.
+/// The operators of a job, by number. As an option, their text is their hashes; two values are equal if the hashes are.
 #[derive(Clone, Default)]
 pub struct Operators(Arc<[Entry]>);
 
 impl Operators {
-    /// Bytes of an element, at most.
+    /// The most bytes that an element may have.
     pub const MOST_ELEMENT_BYTES: usize = 64;
 
-    /// The option of protocols that combine with their jobs' own operators.
+    /// The option, for protocols that combine with their jobs' own operators.
     pub const OPTION: OptionSpec = OptionSpec {
         name: "operators",
         kind: Kind::Operators,
@@ -152,7 +153,7 @@ impl Operators {
         help: "the job's own operators, as the SHA-256 of their modules",
     };
 
-    /// Reads what [`Operators::to_text`] wrote.
+    /// Reads the text that [`Operators::to_text`] wrote.
     pub fn from_text(text: &str) -> Option<Operators> {
         let hashes = text.split(',').filter(|_| !text.is_empty()).map(OperatorHash::from_hex);
         let entries = hashes.map(|hash| Some(Entry { hash: hash?, operator: None })).collect::<Option<Vec<_>>>()?;
@@ -164,7 +165,7 @@ impl Operators {
         self.0.iter().map(|entry| entry.hash.to_string()).collect::<Vec<_>>().join(",")
     }
 
-    /// The same operators, where their modules are among these.
+    /// The same operators, with those of these modules that belong to them.
     #[must_use]
     pub fn provided(&self, modules: &[Arc<dyn Operator>]) -> Operators {
         let with = |entry: &Entry| {
@@ -174,7 +175,7 @@ impl Operators {
         Operators(self.0.iter().map(with).collect())
     }
 
-    /// The first of them whose module nobody has brought.
+    /// The first operator whose module was not brought.
     pub fn lacks(&self) -> Option<OperatorHash> {
         self.0.iter().find(|entry| entry.operator.is_none()).map(|entry| entry.hash)
     }
@@ -184,17 +185,17 @@ impl Operators {
         self.0.get(usize::from(number))?.operator.as_deref()
     }
 
-    /// Those whose modules were brought.
+    /// The operators whose modules were brought.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Operator>> {
         self.0.iter().filter_map(|entry| entry.operator.as_ref())
     }
 
-    /// How many there are.
+    /// The number of operators.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True of a job without own operators.
+    /// True if the job has no operators of its own.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -204,12 +205,12 @@ impl Operators {
         self.iter().map(|operator| operator.element_size()).max().unwrap_or(0)
     }
 
-    /// Bytes that an instance of each takes.
+    /// Bytes that one instance of each operator takes.
     pub fn memory_bytes(&self, room: Room) -> usize {
         self.iter().map(|operator| operator.memory_bytes(room) + size_of::<Box<dyn Instance>>()).sum()
     }
 
-    /// An instance of each.
+    /// One instance of each operator.
     pub fn instances(&self, room: Room) -> Box<[Box<dyn Instance>]> {
         self.iter().map(|operator| operator.instance(room)).collect()
     }

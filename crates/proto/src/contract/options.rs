@@ -1,7 +1,7 @@
 //! The options of a protocol: what a person may choose, with types, bounds and defaults, declared once.
 //!
-//! Options travel as text (`name=value`), whether they come from a flag, a TOML file, JSON or Python, and are read in one
-//! place: [`OptionSet::read`]. What it returns has every option, checked; a machine asks for it by name.
+//! Options travel as text (`name=value`), whether they come from a flag, a TOML file, JSON or Python.
+//! [`OptionSet::read`] alone reads them. It returns every option, checked; a machine reads an option by its name.
 
 mod own;
 
@@ -12,80 +12,82 @@ use crate::contract::operator::Operators;
 use crate::contract::sum_tree::SumOrder;
 use crate::contract::time::Span;
 
-/// What values an option may have.
+/// The values that an option may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number within bounds.
     Count {
-        /// The least ...
+        /// The least value.
         least: u64,
-        /// ... and the most that it may be.
+        /// The greatest value.
         most: u64,
     },
     /// A span of time within bounds, written as in `1.5 us`.
     Time {
-        /// The least ...
+        /// The shortest time.
         least: Span,
-        /// ... and the most that it may be.
+        /// The longest time.
         most: Span,
     },
     /// One of these words.
     Choice(&'static [&'static str]),
     /// `true` or `false`.
     Flag,
-    /// Operators of the job's own, by the hashes of their modules.
+    /// The job's own operators, by the hashes of their modules.
     Operators,
 }
 
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionSpec {
-    /// Its name, in lower case with underscores.
+    /// The option's name, in lower case with underscores.
     pub name: &'static str,
-    /// What it may be.
+    /// The values that it may have.
     pub kind: Kind,
-    /// What it is where nobody chooses, as text.
+    /// The value where none is chosen, as text.
     pub default: &'static str,
-    /// What it does, in one line.
+    /// What the option does, in one line.
     pub help: &'static str,
 }
 
-/// Options that belong together: of a protocol's jobs, or of the machines that its jobs share.
+/// The options of a protocol's jobs, or of the machines that its jobs share.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSet {
     /// The protocol's name, for sentences.
     pub protocol: &'static str,
     /// The options.
     pub specs: &'static [OptionSpec],
-    /// Other defaults, as name and text, where links and switches are as fast as the papers': in the simulator.
+    /// Defaults that differ in the simulator, where links and switches are as fast as in the papers; as name and text.
     pub simulated: &'static [(&'static str, &'static str)],
-    /// Whether values that are each within bounds go together; if not, a sentence without the protocol's name.
+    /// Checks that values that are each within bounds go together; the error is a sentence without the protocol's name.
     pub together: fn(&Options) -> Result<(), String>,
-    /// How a job is told that its tensors are sparse; `None` where the protocol has no such jobs.
+    /// The options that make a job one of sparse tensors; `None` if the protocol has no such jobs.
     pub sparse: Option<SparseJob>,
-    /// How a job is told of operators of its own; `None` where the protocol has none.
+    /// The options that give a job operators of its own; `None` if the protocol has no such jobs.
     pub own: Option<OwnJob>,
-    /// Along which tree a job's sums are combined.
+    /// The tree along which a job's sums are combined.
     pub order: fn(&Options) -> SumOrder,
-    /// The fewest ranks that a result of a job may be over; `None` where no job's results may lack ranks.
+    /// The fewest ranks that a job's result may be over; `None` if results of this protocol never lack a rank.
     pub quorum: Option<QuorumOf>,
-    /// How many packets the result of a block takes on the way to a host, about, with these options, so many ranks and packets of so many
-    /// elements of four bytes: a window of blocks is as many times more packets.
+    /// About how many packets carry a block's result to a host, with these options, so many ranks, and packets of so
+    /// many elements of four bytes. A window of blocks is so many times more packets.
     pub packets_of_a_result: fn(&Options, u16, u16) -> u64,
 }
 
-/// The fewest ranks that a result may be over, of a job of so many with these options; `None` if all.
+/// The fewest ranks that a result may be over, in a job of so many ranks with these options; `None` if it must be all
+/// ranks.
 pub type QuorumOf = fn(&Options, u16) -> Option<u16>;
 
-/// The options of a job of sparse tensors, as name and text, given how many elements of a million a rank brings, if that is known.
+/// The options of a job of sparse tensors, as name and text. The argument: how many elements of a million a rank
+/// brings, if known.
 pub type SparseJob = fn(Option<u64>) -> Vec<(&'static str, String)>;
 
-/// Whose defaults fill in what nobody chooses.
+/// Which defaults apply where no value is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defaults {
-    /// For switches that are processes on ordinary machines.
+    /// The defaults for switches that are processes on ordinary machines.
     Real,
-    /// For the simulator's switches and links.
+    /// The defaults for the simulator's switches and links.
     Simulated,
 }
 
@@ -97,21 +99,21 @@ pub enum OptionError {
     Unknown {
         /// The protocol.
         protocol: &'static str,
-        /// What was given.
+        /// The name that was given.
         name: String,
-        /// The options that there are, as a clause.
+        /// A clause with the options that there are.
         known: String,
     },
-    /// The value is none of those that the option may have.
+    /// The option may not have this value.
     #[error("{protocol}'s option {name} is {given}: it may be {allowed}")]
     Value {
         /// The protocol.
         protocol: &'static str,
         /// The option.
         name: &'static str,
-        /// What was given.
+        /// The value that was given.
         given: String,
-        /// What it may be.
+        /// The values that it may have.
         allowed: String,
     },
     /// Two values do not go together.
@@ -119,10 +121,10 @@ pub enum OptionError {
     Together {
         /// The protocol.
         protocol: &'static str,
-        /// What is wrong, and what to do.
+        /// What is wrong, and how to mend it.
         sentence: String,
     },
-    /// Text that is not `name=value`.
+    /// The text is not `name=value`.
     #[error("\"{0}\" is no option: write name=value")]
     Form(String),
 }
@@ -137,12 +139,12 @@ enum Value {
     Operators(Operators),
 }
 
-/// Every option of one protocol, checked. `Options::default()` has none: it is for protocols without any.
+/// Every option of one protocol, checked. `Options::default()` is empty, for protocols without options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options(BTreeMap<&'static str, Value>);
 
 impl OptionSet {
-    /// Options with the same defaults everywhere, any of which go together.
+    /// Options that have the same defaults everywhere, and whose values all go together.
     pub const fn new(protocol: &'static str, specs: &'static [OptionSpec]) -> OptionSet {
         OptionSet {
             protocol,
@@ -162,17 +164,17 @@ impl OptionSet {
         OptionSet::new(protocol, &[])
     }
 
-    /// The options where nobody chooses.
+    /// The options if no value is chosen.
     pub fn defaults(&self) -> Options {
         self.read(&BTreeMap::new()).expect("a protocol's own defaults are within its bounds")
     }
 
-    /// Checks what was chosen, by name, and fills in the rest.
+    /// Checks the values that were chosen, by name, and fills in the others.
     pub fn read(&self, given: &BTreeMap<String, String>) -> Result<Options, OptionError> {
         self.read_with(given, Defaults::Real)
     }
 
-    /// The same, with the defaults of one kind of switches.
+    /// The same, with the defaults for one kind of switches.
     pub fn read_with(&self, given: &BTreeMap<String, String>, defaults: Defaults) -> Result<Options, OptionError> {
         if let Some(name) = given.keys().find(|name| !self.specs.iter().any(|spec| spec.name == **name)) {
             return Err(OptionError::Unknown { protocol: self.protocol, name: name.clone(), known: self.known() });
@@ -193,13 +195,14 @@ impl OptionSet {
         Ok(options)
     }
 
-    /// The fewest ranks that a result may be over, of a job of so many; `None` if no result may lack any.
+    /// The fewest ranks that a result may be over, in a job of so many ranks; `None` if results never lack a rank.
     pub fn quorum(&self, options: &Options, world: u16) -> Option<u16> {
         self.quorum.and_then(|quorum| quorum(options, world))
     }
 
-    /// What was chosen, by name, for a job of sparse tensors, of which a rank brings about so many elements of a million, if that
-    /// is known. What was chosen stands. `None` where the protocol has no such jobs.
+    /// The options of a job of sparse tensors, by name: those that were chosen, and those that such a job needs
+    /// besides. A rank brings about so many elements of a million, if that is known. `None` if the protocol has no such
+    /// jobs.
     pub fn of_sparse(
         &self,
         given: &BTreeMap<String, String>,
@@ -226,7 +229,7 @@ impl OptionSet {
     }
 }
 
-/// Takes `name=value` apart.
+/// Splits `name=value`.
 pub fn name_and_value(text: &str) -> Result<(String, String), OptionError> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
@@ -265,7 +268,7 @@ impl Kind {
 }
 
 impl Options {
-    /// The number that an option is. An option that its protocol does not declare as a number is our bug.
+    /// The value of an option that is a number. It is a bug to ask for an option that is not declared as one.
     pub fn count(&self, name: &str) -> u64 {
         match self.0.get(name) {
             Some(&Value::Count(count)) => count,
@@ -273,7 +276,7 @@ impl Options {
         }
     }
 
-    /// The time that an option is. An option that its protocol does not declare as a time is our bug.
+    /// The value of an option that is a time. It is a bug to ask for an option that is not declared as one.
     pub fn time(&self, name: &str) -> Span {
         match self.0.get(name) {
             Some(&Value::Time(span)) => span,
@@ -281,7 +284,7 @@ impl Options {
         }
     }
 
-    /// The word that an option is. An option that its protocol does not declare as a choice is our bug.
+    /// The value of an option that is a choice. It is a bug to ask for an option that is not declared as one.
     pub fn choice(&self, name: &str) -> &'static str {
         match self.0.get(name) {
             Some(&Value::Choice(word)) => word,
@@ -289,7 +292,7 @@ impl Options {
         }
     }
 
-    /// Whether an option is on. An option that its protocol does not declare as a flag is our bug.
+    /// True if a flag is on. It is a bug to ask for an option that is not declared as a flag.
     pub fn flag(&self, name: &str) -> bool {
         match self.0.get(name) {
             Some(&Value::Flag(flag)) => flag,
@@ -297,7 +300,7 @@ impl Options {
         }
     }
 
-    /// All options as text, as [`OptionSet::read`] takes them.
+    /// All options as text, which [`OptionSet::read`] takes.
     pub fn to_text(&self) -> BTreeMap<String, String> {
         let text = |value: &Value| match value {
             Value::Count(count) => count.to_string(),

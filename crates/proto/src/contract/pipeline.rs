@@ -1,7 +1,8 @@
-//! One shard of a switch: finds a packet's job, checks key and membership, and hands it to the job's machine.
+//! One shard of a switch: it finds a packet's job, checks key and membership, and hands the packet to the job's
+//! machine.
 //!
-//! What is the same for every protocol happens here once: strangers are turned away and counted, pings are answered,
-//! and members' signs of life are kept for the control plane.
+//! This file has what is the same for every protocol: it drops and counts packets of strangers, answers pings, and
+//! keeps for the control plane when members were last heard.
 
 use std::collections::BTreeMap;
 
@@ -19,26 +20,26 @@ use crate::contract::work::{Brought, Claim, Work};
 pub struct InstalledJob {
     /// The protocol's code, as packets carry it.
     pub protocol: u8,
-    /// What members know.
+    /// The members' secret.
     pub key: JobKey,
-    /// The port of each member: of workers by rank, below a switch of several levels by `wid`.
+    /// The port of each member: for workers by rank, below a switch of several levels by `wid`.
     pub members: Vec<PortId>,
     /// Further ports that belong to the job, such as the one to a parent switch.
     pub others: Vec<PortId>,
-    /// The job's own program; `None` if it only needs forwarding. For the one that a protocol's jobs share there is
-    /// [`Pipeline::install_shared`].
+    /// The job's own machine; `None` if the switch only forwards for the job. [`Pipeline::install_shared`] is for jobs
+    /// that use the machine that their protocol's jobs share.
     pub machine: Option<Box<dyn Switch>>,
 }
 
 struct Entry {
     job: InstalledJob,
-    /// A member's rank by its port; no member is behind a port that lies beyond.
+    /// The rank of the member behind each port. Ports beyond the end have no member.
     rank_by_port: Vec<Option<Rank>>,
     last_seen: Vec<Option<Time>>,
     others_last_seen: Option<Time>,
-    /// The kinds that are questions, a bit for each.
+    /// The kinds of packets that are questions, a bit for each.
     questions: u64,
-    /// What each member has asked of late.
+    /// How often each member has asked of late.
     asked: Vec<Asked>,
     packets: u64,
     drops: DropCounters,
@@ -59,7 +60,7 @@ pub struct Pipeline {
 /// What an operator sees of one job in one shard.
 #[derive(Clone, Debug)]
 pub struct JobReport {
-    /// The machine's own account; `None` where the protocol needs no machine.
+    /// The machine's own report; `None` if the protocol needs no machine.
     pub machine: Option<SwitchReport>,
     /// Why the job can never go on here.
     pub fault: Option<String>,
@@ -67,11 +68,11 @@ pub struct JobReport {
     pub memory_bytes: usize,
     /// Packets of members.
     pub packets: u64,
-    /// Packets with the job's id that were of no use, by reason.
+    /// Packets with the job's id that were dropped, by reason.
     pub drops: DropCounters,
     /// When each member was last heard, by its place.
     pub last_seen: Vec<Option<Time>>,
-    /// When any of the further ports was last heard.
+    /// When a packet last came in by one of the further ports.
     pub others_last_seen: Option<Time>,
 }
 
@@ -82,21 +83,22 @@ impl Pipeline {
         self.shared.insert(protocol, machine);
     }
 
-    /// Takes out the machine that a protocol's jobs share; its jobs must be gone before.
+    /// Removes the machine that a protocol's jobs share, after all of these jobs.
     pub fn unshare(&mut self, protocol: u8) {
         debug_assert!(self.jobs.values().all(|entry| entry.job.protocol != protocol), "a job is still there");
         self.shared.remove(&protocol);
     }
 
-    /// Installs a job, in place of any that had its id.
+    /// Installs a job in place of any job with the same id.
     pub fn install(&mut self, id: JobId, job: InstalledJob) {
         self.remove(id);
         self.insert(id, job, false);
     }
 
-    /// Installs a job that uses the machine that its protocol's jobs share, in place of any that had its id; tells the
-    /// machine of it. `members` are the ports of its members, by rank, where all are connected to this switch: then nobody
-    /// else is heard. In a fabric there are none, and its packets may come in on every known port.
+    /// Installs a job that uses its protocol's shared machine, in place of any job with the same id, and tells the
+    /// machine of it. `members` are the ports of the job's members by rank, if all of them are connected to this
+    /// switch: then packets of others are dropped. In a fabric `members` is empty, and the job's packets may come in by
+    /// every known port.
     pub fn install_shared(&mut self, plan: &SharedJob, members: Vec<PortId>) {
         let JobConfig { job: id, key, protocol, .. } = plan.job;
         self.remove(id);
@@ -130,7 +132,7 @@ impl Pipeline {
         self.jobs.insert(id, entry);
     }
 
-    /// Takes a job out and frees its memory; false if there was none.
+    /// Removes a job and frees its memory; false if there was no such job.
     pub fn remove(&mut self, id: JobId) -> bool {
         let Some(entry) = self.jobs.remove(&id) else { return false };
         if entry.shares
@@ -141,13 +143,13 @@ impl Pipeline {
         true
     }
 
-    /// Gives a job's own machine another number of slots; false if there is none. See [`Switch::resize`].
+    /// Gives a job's own machine another number of slots; false if the job has no machine. See [`Switch::resize`].
     pub fn resize(&mut self, id: JobId, slots: u16) -> bool {
         let machine = self.jobs.get_mut(&id).and_then(|entry| entry.job.machine.as_mut());
         machine.map(|machine| machine.resize(slots)).is_some()
     }
 
-    /// One packet through the pipeline.
+    /// Takes one packet through the pipeline.
     pub fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, ports: &dyn PortView) -> Verdict {
         let common = match Common::parse(&packet.bytes[..packet.len]) {
             Ok(common) => common,
@@ -178,8 +180,8 @@ impl Pipeline {
         verdict
     }
 
-    /// Whether a packet is of an installed job and from one of its members, for drivers that take packets apart. Counts it as
-    /// [`Pipeline::process`] does.
+    /// True if a packet is of an installed job and from one of the job's members; for drivers that take packets apart.
+    /// Counts the packet as [`Pipeline::process`] does.
     pub fn admits(&mut self, now: Time, ingress: PortId, bytes: &[u8]) -> bool {
         let common = match Common::parse(bytes) {
             Ok(common) => common,
@@ -204,7 +206,7 @@ impl Pipeline {
         Verdict::Drop(reason)
     }
 
-    /// What a packet's handler must have for itself, and a number for the machine that has it: see [`Switch::claim`].
+    /// What a packet's handler needs for itself, and a number for the machine that has it: see [`Switch::claim`].
     pub fn claim(&mut self, ingress: PortId, packet: &[u8]) -> (JobId, Claim) {
         let Ok(common) = Common::parse(packet) else { return (JobId(0), Claim::nothing(0)) };
         let nothing = (common.job, Claim::nothing(0));
@@ -213,7 +215,7 @@ impl Pipeline {
         }
         match self.jobs.get_mut(&common.job) {
             Some(Entry { shares: true, .. }) => {
-                // Jobs that share a machine meet in it.
+                // A shared machine has one number for all jobs.
                 let claim = self.shared.get_mut(&common.protocol).map(|machine| machine.claim(ingress, packet));
                 claim.map_or(nothing, |claim| (JobId(0), claim))
             }
@@ -231,7 +233,7 @@ impl Pipeline {
         machine.brings(ingress, packet, wire_len)
     }
 
-    /// What the machine of a job has done since it was last asked; `None` if it does not count, or there is none.
+    /// What the machine of a job has done since the last call; `None` if the machine does not count, or there is none.
     pub fn take_work(&mut self, id: JobId) -> Option<Work> {
         let entry = self.jobs.get_mut(&id)?;
         match &mut entry.job.machine {
@@ -289,12 +291,12 @@ impl Pipeline {
         self.shared.contains_key(&protocol)
     }
 
-    /// The memory that a protocol's jobs share, if they do.
+    /// The state of the memory that a protocol's jobs share, if they share one.
     pub fn shared(&self, protocol: u8) -> Option<SharedReport> {
         self.shared.get(&protocol).map(|machine| machine.report_shared())
     }
 
-    /// The same of all protocols: code, state, and bytes that the machine holds.
+    /// For all protocols whose jobs share a machine: code, state, and bytes that the machine holds.
     pub fn all_shared(&self) -> impl Iterator<Item = (u8, SharedReport, usize)> + '_ {
         self.shared.iter().map(|(&code, machine)| (code, machine.report_shared(), machine.memory_bytes()))
     }
@@ -328,7 +330,7 @@ impl Entry {
     }
 
     fn may_ask(&mut self, now: Time, ingress: PortId) -> Result<(), DropReason> {
-        // Questions of other ports of the job are those of many.
+        // Other ports of the job carry the questions of many members.
         let Some(&Some(member)) = self.rank_by_port.get(ingress.index()) else { return Ok(()) };
         match self.asked[member.index()].again(now) {
             true => Ok(()),

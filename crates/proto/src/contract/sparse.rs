@@ -1,11 +1,11 @@
-//! The data of a collective that is sparse: values at some indices, which are ascending and not doubled.
+//! The data of a sparse collective: values at some indices, which are ascending and distinct.
 //!
-//! What a rank does not name it does not bring: it takes no part in the result there, whatever the operator. The result has the
-//! indices that any rank has named, also where values cancel to zero.
+//! A rank takes no part in the result at indices that it does not name, whatever the operator. The result has all
+//! indices that any rank has named, even where values cancel to zero.
 
 use std::ops::Range;
 
-/// The input and the output of a sparse collective. Input and output are apart: a machine reads the input until the block's
+/// The input and the output of a sparse collective, which are apart: a machine reads a block's input until the block's
 /// result has come.
 pub trait SparseTensor {
     /// All indices, by their elements' places.
@@ -17,7 +17,7 @@ pub trait SparseTensor {
     }
     /// Copies the values of some elements, big-endian.
     fn read_values(&self, places: Range<usize>, values: &mut [u8]);
-    /// The result of a block of indices, told once for each block: indices of the block, ascending, and their values,
+    /// Writes the result of a block; called once for each block. The indices are of the block and ascending, the values
     /// big-endian.
     fn write_block(&mut self, block: Range<u32>, indices: &[u32], values: &[u8]);
 }

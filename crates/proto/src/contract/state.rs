@@ -1,8 +1,9 @@
-//! The states of machines, for whoever explores them: a machine can be copied as it stands, and its state hashed.
+//! The states of machines, for explorers: a machine can be copied as it is, and its state can be hashed.
 //!
-//! A machine's state is all that it may ever act upon. What it only counts is none of it ([`not_acted_upon`]), and of its
-//! configuration, which never changes, a name is enough. A [`Time`] and a [`Span`] reach the hasher marked
-//! ([`TimeMark`]), so that an explorer can tell them from other numbers and keep only what matters to it, as their order.
+//! A machine's state is all that the machine may ever act upon. Mere counters are not part of it ([`not_acted_upon`]).
+//! A machine's configuration never changes, so a name stands for it. A [`Time`] or a [`Span`] reaches the hasher with a
+//! mark ([`TimeMark`]), so that an explorer can tell times from other numbers and keep only what matters to it, such as
+//! their order.
 
 use std::hash::{Hash, Hasher};
 
@@ -18,7 +19,7 @@ pub trait HostState {
     /// The same machine in the same state.
     ///
     /// # Panics
-    /// If it holds a tensor that cannot be copied: see [`Tensor::fork`].
+    /// If the machine holds a tensor that cannot be copied: see [`Tensor::fork`].
     fn fork(&self) -> Box<dyn Host>;
     /// Feeds all that the machine may act upon to a hasher.
     fn hash_state(&self, hasher: &mut dyn Hasher);
@@ -82,7 +83,7 @@ impl Hash for dyn Tensor {
     }
 }
 
-/// How times and spans reach a hasher: as one number of 128 bits, whose upper half says which it is.
+/// How times and spans reach a hasher: as one number of 128 bits, whose upper half says which of the two it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeMark {
     /// A [`Time`].
@@ -95,7 +96,7 @@ impl TimeMark {
     const TIME: u64 = 0x5469_6d65_9d1c_03b7;
     const SPAN: u64 = 0x5370_616e_6a85_e14d;
 
-    /// What a number of 128 bits that a hasher was fed is, if it is one of these.
+    /// Reads a number of 128 bits that a hasher was fed, if the number is a time or a span.
     pub fn read(number: u128) -> Option<TimeMark> {
         match (number >> 64) as u64 {
             TimeMark::TIME => Some(TimeMark::Time(Time(number as u64))),
@@ -117,21 +118,21 @@ impl Hash for Span {
     }
 }
 
-/// A job's configuration never changes: its id tells it from other jobs.
+/// A job's configuration never changes, so its id stands for it.
 impl Hash for JobConfig {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.job.hash(state);
     }
 }
 
-/// A host's configuration never changes: job and rank tell it from others.
+/// A host's configuration never changes, so job, rank and server stand for it.
 impl Hash for HostConfig {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.job.job, self.rank, self.serves).hash(state);
     }
 }
 
-/// Leaves types out of the state of the machines that hold them: counters that a machine only reports.
+/// Leaves counters, which a machine only reports, out of the state of the machines that hold them.
 macro_rules! not_acted_upon {
     ($($name:ty),+ $(,)?) => {$(
         impl std::hash::Hash for $name {

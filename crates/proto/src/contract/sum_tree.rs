@@ -1,6 +1,6 @@
-//! Who is added to whom: what the bits of a sum follow from, where a protocol promises that they follow from anything.
+//! The order in which operands are added. The bits of a sum follow from it, if a protocol promises such an order.
 
-/// What sums: a rank's data, or a switch's sum over its children in the order of their places.
+/// An operand: a rank's data, or a switch's sum over its children in the order of their places.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SumTree {
     /// A rank.
@@ -15,7 +15,7 @@ impl SumTree {
         SumTree::Switch((0..world).map(SumTree::Rank).collect())
     }
 
-    /// Every switch has a child.
+    /// True if every switch has a child.
     pub fn is_sound(&self) -> bool {
         match self {
             SumTree::Rank(_) => true,
@@ -24,14 +24,14 @@ impl SumTree {
     }
 }
 
-/// Which tree a job's sums are combined along, whatever comes first.
+/// The tree along which a job's sums are combined, in whatever order packets come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SumOrder {
-    /// None: vectors are combined as they come.
+    /// No tree: vectors are combined as they come.
     Arrival,
-    /// The tree of its switches.
+    /// The tree of the job's switches.
     Switches,
-    /// That of one switch over all ranks, whatever the switches.
+    /// The tree of one switch over all ranks, whatever the job's switches are.
     Ranks,
 }
 

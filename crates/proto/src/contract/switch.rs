@@ -1,7 +1,8 @@
-//! The contract of a switch machine: a pipeline that one packet passes at a time and may be rewritten by.
+//! The contract of a switch machine: a pipeline through which one packet passes at a time, and which may rewrite it.
 //!
-//! After every input the driver carries out the verdict; after one input or a burst of them it drains `poll_transmit`, then
-//! reads `poll_timeout` ([`super::drive::switch`]). All memory is taken when the machine is made; a packet never allocates.
+//! After every input the driver carries out the verdict; after one input or a burst of inputs it drains
+//! `poll_transmit`, then reads `poll_timeout` ([`super::drive::switch`]). All memory is allocated when the machine is
+//! made; a packet never allocates.
 
 use crate::contract::config::SharedJob;
 use crate::contract::drop_reason::DropReason;
@@ -15,17 +16,17 @@ use crate::contract::work::{Brought, Claim, Work};
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// It did its work and goes nowhere.
+    /// The packet has done its work and goes nowhere.
     Consume,
-    /// It was of no use.
+    /// The packet is dropped for this reason.
     Drop(DropReason),
-    /// Out of one port.
+    /// The packet leaves by one port.
     Port(PortId),
-    /// Towards a node; the driver's load balancing chooses among equal paths.
+    /// The packet goes towards a node; the driver's load balancing chooses among equal paths.
     Route(NodeId),
-    /// Out of each port of a set that the packet or a descriptor determines.
+    /// The packet leaves by each port of a set that the packet or a descriptor determines.
     Multicast(PortSet),
-    /// Out of each port of a group that was installed beforehand.
+    /// The packet leaves by each port of a group that was installed beforehand.
     Group(GroupId),
 }
 
@@ -41,7 +42,7 @@ impl<P: PortView + ?Sized> PortView for &P {
     }
 }
 
-/// A view without queues, for drivers and protocols that have none to show.
+/// A view without queues, for drivers and protocols that have no queues to show.
 pub struct NoQueues;
 
 impl PortView for NoQueues {
@@ -50,53 +51,52 @@ impl PortView for NoQueues {
     }
 }
 
-/// Bytes that a buffer for `Switch::poll_transmit` holds at least, however short the job's packets are: every notice
-/// fits.
+/// The least length of a buffer for `Switch::poll_transmit`, however short the job's packets are: every notice fits.
 pub const MIN_TRANSMIT_LEN: usize = 256;
 
-/// A packet that a switch made itself: the first `len` bytes of the buffer that it was given.
+/// A packet that a switch makes itself: the first `len` bytes of the buffer that it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emission {
     /// Bytes written to the buffer.
     pub len: usize,
-    /// UDP payload bytes that they stand for on the wire.
+    /// UDP payload bytes of the packet on the wire.
     pub wire_len: usize,
-    /// How it leaves.
+    /// The congestion bits with which the packet leaves.
     pub ecn: Ecn,
-    /// Where it goes.
+    /// Where the packet goes.
     pub verdict: Verdict,
-    /// Where the last contribution to its sum came in; nothing where the switch speaks for itself. A sum that a timer
-    /// sends takes the room that a sum in the last contribution's own packet would take.
+    /// The port by which the last contribution to the packet's sum came in; `None` for a packet that is no sum. A sum
+    /// that a timer sends takes the room that it would take in the last contribution's own packet.
     pub ingress: Option<PortId>,
 }
 
-/// What an operator asks of a job's machine.
+/// The state of a job's machine, for operators.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SwitchReport {
     /// Slots or descriptors that the job holds.
     pub slots: u32,
-    /// Those with a sum that is not complete.
+    /// Slots or descriptors with a sum that is not complete.
     pub slots_waiting: u32,
     /// Members that some incomplete sum waits for, ascending.
     pub missing: Vec<ChildId>,
-    /// The member that is furthest behind, where results wait for it and the machine can tell.
+    /// The member that is furthest behind, if results wait for it and the machine can tell.
     pub lag: Option<Lag>,
     /// Sums completed since the job was installed.
     pub blocks_completed: u64,
     /// Contributions added since the job was installed.
     pub contributions: u64,
-    /// What the protocol counts and measures of its own for the job.
+    /// The protocol's own counters and gauges for the job.
     pub metrics: Vec<Metric>,
-    /// By tree, what waits, where a tree's packets are summed in their order; empty where they are not.
+    /// The state of each tree whose packets are summed in their order; empty if there is no such tree.
     pub orders: Vec<OrderReport>,
 }
 
-/// A member that others are ahead of.
+/// A member that is behind the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lag {
-    /// Which.
+    /// The member's rank.
     pub rank: Rank,
-    /// Blocks from the first rank to this one.
+    /// Blocks by which it is behind the first rank.
     pub blocks: u32,
 }
 
@@ -113,71 +113,74 @@ pub struct OrderReport {
     pub cap: u16,
     /// Packets that wait at each child's port.
     pub held: Vec<u16>,
-    /// Children that the next packet waits for, ascending; none where nothing waits.
+    /// Children that the next packet waits for, ascending; empty if no packet waits.
     pub waits_for: Vec<ChildId>,
 }
 
-/// A switch's side of a protocol for one job, or for several that share its memory: see [`SharedSwitch`].
+/// A switch's side of a protocol, for one job or for several jobs that share its memory: see [`SharedSwitch`].
 pub trait Switch: Send {
-    /// A packet that passed the pipeline's checks of job, key and membership.
+    /// Takes a packet that has passed the pipeline's checks of job, key and membership.
     fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, ports: &dyn PortView) -> Verdict;
     /// The time of `poll_timeout` has come.
     fn handle_timeout(&mut self, now: Time);
-    /// The next packet that the switch makes itself; `buf` holds a full packet of the job, and [`MIN_TRANSMIT_LEN`].
+    /// The next packet that the switch makes itself. `buf` holds a full packet of the job, and at least
+    /// [`MIN_TRANSMIT_LEN`] bytes.
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission>;
     /// When to call `handle_timeout`, if nothing else happens before.
     fn poll_timeout(&self) -> Option<Time>;
-    /// Bytes that the machine holds, itself included: all that it has allocated.
+    /// All bytes that the machine has allocated, and its own.
     fn memory_bytes(&self) -> usize;
     /// The state of the job, for people.
     fn report(&self) -> SwitchReport;
-    /// Why the job can never go on, for its members; whoever drives the machine ends the job then.
+    /// Why the job can never go on, for its members. The driver of the machine then ends the job.
     fn fault(&self) -> Option<String> {
         None
     }
-    /// The machine's state, for explorers; `None` of a machine that they cannot copy.
+    /// The machine's state, for explorers; `None` if explorers cannot copy the machine.
     fn state(&self) -> Option<&dyn SwitchState> {
         None
     }
-    /// What a packet's handler must have for itself, where handlers run on cores; asked before [`Switch::process`], of packets
-    /// that the pipeline admits or not.
+    /// What a packet's handler needs for itself, where handlers run on cores. Called before [`Switch::process`], also
+    /// for packets that the pipeline may drop.
     fn claim(&mut self, _ingress: PortId, _packet: &[u8]) -> Claim {
         Claim::ALL
     }
-    /// What a packet of so many bytes on the wire brings to the block that its handler claims; `None` if nothing.
+    /// What a packet of so many bytes on the wire brings to the block that its handler claims; `None` if it brings
+    /// nothing.
     fn brings(&mut self, _ingress: PortId, _packet: &[u8], _wire_len: usize) -> Option<Brought> {
         None
     }
-    /// What the machine has done since it was last asked; `None` of one that does not count it. Who never asks loses nothing.
+    /// What the machine has done since the last call; `None` if the machine does not count. A driver need not call
+    /// this.
     fn take_work(&mut self) -> Option<Work> {
         None
     }
-    /// The machine has so many slots from now on, at least one for each tree; only where the protocol says that it
-    /// [`resizes`](crate::contract::protocol::Protocol::resizes). Its memory follows at once. What it held may be gone: then its
-    /// members bring it again, and the driver drains `poll_transmit` as after every input.
+    /// Gives the machine another number of slots, at least one for each tree; only if the protocol
+    /// [`resizes`](crate::contract::protocol::Protocol::resizes). Its memory changes at once. Contents of slots may be
+    /// lost; the members then bring them again. The driver drains `poll_transmit` as after every input.
     fn resize(&mut self, _slots: u16) {}
-    /// The kinds of packets that are questions, a bit for each: one costs the switch more than its bytes, and a member
-    /// that needs many has gone wrong. The pipeline bounds how often each member asks.
+    /// The kinds of packets that are questions, a bit for each. A question costs the switch more than its bytes, and a
+    /// member that needs many questions has gone wrong. The pipeline bounds how often each member asks.
     fn questions(&self) -> u64 {
         0
     }
 }
 
-/// What an operator asks of memory that jobs share.
+/// The state of memory that jobs share, for operators.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SharedReport {
-    /// Slots, descriptors, aggregators: what jobs hold one or more of.
+    /// Slots, descriptors or aggregators in all.
     pub slots: u32,
-    /// Those that some job holds.
+    /// Slots, descriptors or aggregators that some job holds.
     pub slots_held: u32,
     /// The most that were held at once.
     pub slots_peak: u32,
-    /// What the protocol counts and measures of its own, all jobs together.
+    /// The protocol's own counters and gauges, all jobs together.
     pub metrics: Vec<Metric>,
 }
 
 impl SharedReport {
-    /// All of it under names, the protocol's own figures last.
+    /// The whole report as named figures, the protocol's own figures last.
     pub fn figures(&self) -> Vec<Metric> {
         let mut all = vec![
             Metric::gauge("slots", self.slots.into(), "What jobs share."),
@@ -189,18 +192,18 @@ impl SharedReport {
     }
 }
 
-/// A switch's side of a protocol whose jobs share one memory: a packet's job is in its header, and packets of jobs that
+/// A switch's side of a protocol whose jobs share one memory. A packet's job is in its header; packets of jobs that
 /// were not added are dropped as [`UnknownJob`](crate::contract::drop_reason::DropReason::UnknownJob).
 pub trait SharedSwitch: Switch {
-    /// A job begins at this switch: its packets may come. Told once for each job, before its first packet.
+    /// A job begins at this switch. Called once for each job, before its first packet.
     fn add_job(&mut self, plan: &SharedJob);
-    /// A job that was added is over: nothing of it is left behind.
+    /// A job that was added is over: the machine frees all that the job held.
     fn remove_job(&mut self, job: JobId);
     /// The state of one job.
     fn report_job(&self, job: JobId) -> SwitchReport;
     /// The state of the memory.
     fn report_shared(&self) -> SharedReport;
-    /// The machine's state, for explorers; `None` of a machine that they cannot copy.
+    /// The machine's state, for explorers; `None` if explorers cannot copy the machine.
     fn shared_state(&self) -> Option<&dyn SharedSwitchState> {
         None
     }

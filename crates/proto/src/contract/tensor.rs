@@ -1,8 +1,9 @@
 //! The data of one collective, as a host machine sees it: blocks to encode and blocks to decode.
 //!
 //! Drivers implement [`Tensor`] over real memory (with the kernels of `tributary-numeric`) or over fingerprints.
-//! Two families of calls serve the two families of protocols: *fixed point* for those that sum in the network
-//! (`exponent`, `encode`, `decode`), *native* for those that sum at hosts (`read_input` … `write`).
+//! Two families of calls serve two families of protocols: *fixed point* (`exponent`, `encode`, `decode`) for protocols
+//! that sum in the network, *native* (`read_input` … `write`) for protocols that sum at hosts or sum elements as they
+//! are.
 
 use std::any::Any;
 use std::fmt;
@@ -14,21 +15,22 @@ use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
 use crate::contract::ids::Rank;
 use crate::contract::sparse::SparseTensor;
 
-/// Who brings data to a collective, and who gets the result (Canary §6).
+/// Which ranks bring data to a collective, and which get the result (Canary §6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Primitive {
-    /// Every rank brings some, and every rank gets the result.
+    /// Every rank brings data, and every rank gets the result.
     #[default]
     Allreduce,
-    /// Every rank brings some, and this one gets the result.
+    /// Every rank brings data, and this rank gets the result.
     Reduce(Rank),
-    /// This rank brings some, and every other gets it, bit for bit: 32-bit words, which the others' zeros leave as they
-    /// are where a protocol has to sum. The type is `i32` and the operator the sum.
+    /// This rank brings data, and every other rank gets the data bit for bit. The data are 32-bit words; a protocol
+    /// that has to sum adds the zeros of the other ranks, which change nothing. The type is `i32` and the operator the
+    /// sum.
     Broadcast(Rank),
 }
 
 impl Primitive {
-    /// The rank that all ranks must name alike, if there is one.
+    /// The rank that all ranks must name alike, if the primitive has one.
     pub fn root(self) -> Option<Rank> {
         match self {
             Primitive::Allreduce => None,
@@ -41,7 +43,7 @@ impl Primitive {
         !matches!(self, Primitive::Broadcast(root) if root != rank)
     }
 
-    /// The one rank that the result is for; `None` where it is for several.
+    /// The one rank that gets the result; `None` if several do.
     pub fn sole_recipient(self) -> Option<Rank> {
         match self {
             Primitive::Reduce(root) => Some(root),
@@ -49,7 +51,7 @@ impl Primitive {
         }
     }
 
-    /// The one rank that brings something; `None` where several do.
+    /// The one rank that brings data; `None` if several do.
     pub fn sole_source(self) -> Option<Rank> {
         match self {
             Primitive::Broadcast(root) => Some(root),
@@ -72,16 +74,16 @@ impl Primitive {
 pub struct Spec {
     /// Number of elements on every rank: at most 2^32 - 1; the caller splits larger tensors.
     pub elements: u32,
-    /// Their type.
+    /// The elements' type.
     pub dtype: DType,
     /// The operator.
     pub op: ReduceOp,
-    /// Who brings data, and who gets the result.
+    /// Which ranks bring data, and which get the result.
     pub primitive: Primitive,
 }
 
 impl Spec {
-    /// A collective without elements: what packets and slots say that are about none.
+    /// A collective without elements, in packets and slots that are about no collective.
     pub const NOTHING: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
 
     /// An allreduce.
@@ -116,24 +118,26 @@ impl fmt::Display for Spec {
     }
 }
 
-/// The input and the output of one collective. Input and output may be the same memory: a machine never encodes a
-/// block again after it has decoded that block. `Any`, so that the driver that handed it over can take its own type
-/// back.
+/// The input and the output of one collective. Both may be the same memory: a machine never encodes a block again after
+/// it has decoded that block. The supertrait `Any` lets the driver that handed a tensor over take its own type back.
 pub trait Tensor: Any + Send {
-    /// Size, type, operator, who brings data and who gets the result. A machine calls `encode` and its like only on ranks
-    /// that bring data, and on ranks that get none it need not call `decode` and its like, nor bring the result there.
+    /// Size, type, operator, and which ranks bring data and get the result. A machine calls `encode` and the other
+    /// reading calls only on ranks that bring data. On ranks that get no result, it need not call `decode` and the
+    /// other writing calls.
     fn spec(&self) -> Spec;
 
-    /// Bytes in the packet buffer for the fixed-point vector of a block of `elements`; 4 on the wire for each.
+    /// Bytes in the packet buffer for the fixed-point vector of a block of `elements`; on the wire it has 4 bytes for
+    /// each.
     fn vector_len(&self, elements: usize) -> usize;
-    /// The magnitude of a block of the input.
+    /// The exponent of a block of the input.
     fn exponent(&self, block: Range<usize>) -> BlockExponent;
     /// Writes a block of the input as fixed point.
     fn encode(&self, block: Range<usize>, scale: Scale, vector: &mut [u8]);
-    /// Writes the summed block to the output: scaled back, and divided where the operator is an average.
+    /// Writes the summed block to the output: scaled back, and divided if the operator is an average.
     fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]);
 
-    /// Bytes in the packet buffer for a block of `elements` in their own type; `dtype.size()` on the wire for each.
+    /// Bytes in the packet buffer for a block of `elements` in their own type; on the wire it has `dtype.size()` bytes
+    /// for each.
     fn native_len(&self, elements: usize) -> usize;
     /// Copies a block of the input, in its own type.
     fn read_input(&self, block: Range<usize>, bytes: &mut [u8]);
@@ -143,31 +147,32 @@ pub trait Tensor: Any + Send {
     fn accumulate(&mut self, block: Range<usize>, bytes: &[u8]);
     /// `output[block] <- bytes`.
     fn write(&mut self, block: Range<usize>, bytes: &[u8]);
-    /// The same, of a result that a switch has summed in fixed point of this scale.
+    /// `output[block] <- bytes`, for a result that a switch has summed in fixed point of this scale.
     fn write_scaled(&mut self, block: Range<usize>, _scale: Scale, bytes: &[u8]) {
         self.write(block, bytes);
     }
-    /// The same, of a result over so many of the ranks, of a job whose sums need not wait for all.
+    /// `output[block] <- bytes`, for a result over so many of the ranks, in a job whose sums need not wait for all.
     fn write_partial(&mut self, block: Range<usize>, _contributors: u16, bytes: &[u8]) {
         self.write(block, bytes);
     }
-    /// `output[block] <- output[block] / world` where the operator is an average; nothing otherwise.
+    /// `output[block] <- output[block] / world` if the operator is an average; nothing otherwise.
     fn divide(&mut self, block: Range<usize>, world: u16);
 
-    /// The tensor as indices and values, where it is sparse: then nothing else but `spec` is asked of it.
+    /// The tensor as indices and values, if it is sparse. Of a sparse tensor only this, `sparse_mut` and `spec` are
+    /// called.
     fn sparse(&self) -> Option<&dyn SparseTensor> {
         None
     }
-    /// The same, to write the result to.
+    /// The sparse tensor, to write the result to.
     fn sparse_mut(&mut self) -> Option<&mut dyn SparseTensor> {
         None
     }
 
-    /// The same data in memory of its own, for explorers of machines; `None` where the data is the caller's memory, which
-    /// is there once.
+    /// The same data in memory of its own, for explorers of machines; `None` if the data is the caller's memory, of
+    /// which there is no second copy.
     fn fork(&self) -> Option<Box<dyn Tensor>> {
         None
     }
-    /// Feeds what was written so far to a hasher, where [`Tensor::fork`] makes copies.
+    /// Feeds what was written so far to a hasher, if [`Tensor::fork`] makes copies.
     fn hash_state(&self, _hasher: &mut dyn Hasher) {}
 }

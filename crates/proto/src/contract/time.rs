@@ -1,14 +1,15 @@
-//! The machines' time: integer picoseconds since the driver's own start. Drivers tell it; machines never ask.
+//! The machines' time: integer picoseconds since the driver's own start. Drivers tell machines the time; machines never
+//! ask for it.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 
-/// A point in time, in picoseconds since the driver's start: 213 days fit.
+/// A point in time, in picoseconds since the driver's start. The range is 213 days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
-/// A span of time, in picoseconds (one byte at 100 Gbit/s lasts 80).
+/// A span of time, in picoseconds (one byte at 100 Gbit/s takes 80).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub u64);
 
@@ -46,7 +47,7 @@ impl Span {
         Span(millis * 1_000_000_000)
     }
 
-    /// A span of seconds, rounded to a picosecond; negative and NaN give zero.
+    /// A span of seconds, rounded to a picosecond; zero for negative seconds and NaN.
     pub fn from_secs_f64(secs: f64) -> Span {
         Span((secs * 1e12).round() as u64)
     }
@@ -61,7 +62,8 @@ impl Span {
         self.0 / 1_000
     }
 
-    /// Exactly this span as [`Span::from_str`](std::str::FromStr) reads it: a whole number of the largest unit that fits.
+    /// This exact span in the form that [`Span::from_str`](std::str::FromStr) reads: a whole number of the largest unit
+    /// that fits.
     pub fn to_text(self) -> String {
         let fits = |&&(_, unit): &&(&str, u64)| self.0.is_multiple_of(unit);
         let (name, unit) = *UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
@@ -78,18 +80,18 @@ impl Span {
 const UNITS: [(&str, u64); 5] =
     [("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000), ("s", 1_000_000_000_000)];
 
-/// Why text is no span of time. The text is a sentence.
+/// Why a text is no span of time. The error is a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpanError {
-    /// It has no number, or no unit.
+    /// The text has no number, or no unit.
     #[error("\"{0}\" is no quantity: write a number and one of ps, ns, us, ms, s, as in \"1.5 us\"")]
     Form(String),
-    /// The number is none that a span can be.
+    /// The number is negative or too large for a span.
     #[error("\"{0}\" is negative or too much")]
     Range(String),
 }
 
-/// A number and a unit, as in `1.5 us`; rounded to a picosecond.
+/// Reads a number and a unit, as in `1.5 us`; rounded to a picosecond.
 impl FromStr for Span {
     type Err = SpanError;
     fn from_str(text: &str) -> Result<Span, SpanError> {

@@ -1,9 +1,9 @@
-//! What a vector of values is in memory: real elements, or a fingerprint that stands for them.
+//! How a vector of values lies in memory: as real elements, or as a fingerprint that stands for them.
 //!
-//! With [`Values::Elements`] a vector is what the wire carries, four bytes a value. With [`Values::Fingerprint`] it is
-//! [`FINGERPRINT_LEN`] bytes whatever its length, and adds up so that a missing, doubled or foreign contribution is
-//! always seen; a simulation of thousands of hosts then carries no data and still proves every result. The machines
-//! are the same for both, and so is their trace of packets.
+//! With [`Values::Elements`] a vector is in memory as it is on the wire. With [`Values::Fingerprint`] it is
+//! [`FINGERPRINT_LEN`] bytes, whatever its length. Fingerprints add up so that a missing, doubled or foreign
+//! contribution is always seen: a simulation of thousands of hosts then carries no data and still proves every result.
+//! The machines are the same for both, and so is their trace of packets.
 
 use tributary_numeric::{self as numeric, Combine, DType, Fixed16, Scale};
 
@@ -13,17 +13,17 @@ use crate::splitmix::splitmix64;
 pub const FINGERPRINT_LEN: usize = 24;
 
 /// How a machine keeps and sums vectors; a driver chooses once for all its machines. `elements` is always the number of
-/// values that the wire carries.
+/// values on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Values {
-    /// Real 32-bit integers.
+    /// Real elements.
     Elements,
-    /// Three words that are summed modulo 2^64 in place of the elements.
+    /// Three words in place of the elements, summed modulo 2^64.
     Fingerprint,
 }
 
 impl Values {
-    /// Bytes in the packet buffer for a vector of `elements` of so many bytes each.
+    /// Bytes in the packet buffer for a vector of `elements`, each of `size` bytes on the wire.
     #[inline]
     pub fn buffer_len(self, size: usize, elements: usize) -> usize {
         match self {
@@ -33,7 +33,7 @@ impl Values {
         }
     }
 
-    /// What adds vectors in fixed point.
+    /// The kernels that add vectors in fixed point.
     #[inline]
     pub fn fixed(self) -> &'static Combine {
         match self {
@@ -42,7 +42,7 @@ impl Values {
         }
     }
 
-    /// What brings vectors of 16-bit floats to fixed point and back; `None` for other types.
+    /// The kernels that convert vectors of 16-bit floats to fixed point and back; `None` for other types.
     #[inline]
     pub fn fixed_16(self, dtype: DType) -> Option<&'static Fixed16> {
         let kernels = numeric::fixed_16(dtype);
@@ -53,7 +53,7 @@ impl Values {
     }
 }
 
-/// Fingerprints as vectors that are combined: whatever the operator, each contribution must be there once.
+/// Combines fingerprints: whatever the operator, each contribution must be there once.
 pub static FINGERPRINTS: Combine = Combine {
     name: "fingerprints",
     wire_size: FINGERPRINT_LEN,
@@ -71,7 +71,7 @@ pub static FINGERPRINTS: Combine = Combine {
     finish: |_, _| {},
 };
 
-/// Opaque elements, a byte at a time. What combines them is the job's own operator, and none of this.
+/// Copies opaque elements, a byte at a time. The job's own operator combines them; these kernels cannot.
 pub static OPAQUE: Combine = Combine {
     name: "own operator",
     wire_size: 1,
@@ -93,8 +93,8 @@ fn foreign(_: &mut [u8], _: &[u8]) {
     unreachable!("a rule of opaque elements names the operator that combines them")
 }
 
-/// Fingerprints of 16-bit floats, which a switch brings to fixed point: it multiplies them by its scale's factor, which
-/// stays in the result. So a sum proves too that all switches had the scale that its hosts expect.
+/// Fingerprints of 16-bit floats, which a switch converts to fixed point: it multiplies them by a factor of its scale,
+/// which stays in the result. So a sum also proves that all switches had the scale that the hosts expect.
 pub static SCALED_FINGERPRINTS: Fixed16 = Fixed16 {
     wire_size: FINGERPRINT_LEN,
     store: |lanes, vector, scale| {
@@ -105,7 +105,7 @@ pub static SCALED_FINGERPRINTS: Fixed16 = Fixed16 {
     load: |lanes, vector, _, _| copy_out(lanes, vector),
 };
 
-/// What a fingerprint's first two words are multiplied by at this scale: odd, so that none is lost.
+/// The factor of a fingerprint's first two words at this scale. It is odd, so that no word is lost.
 pub fn scale_factor(scale: Scale) -> u64 {
     splitmix64(1 << 63 | (scale.shift as u32 as u64) << 8 | u64::from(scale.counter_bits)) | 1
 }

@@ -12,35 +12,37 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, JobKey, Rank};
 use crate::contract::tensor::{Primitive, Spec};
 
-/// `TB`.
+/// `TB` in ASCII.
 pub const MAGIC: u16 = 0x5442;
-/// Of this wire format.
+/// The version of this wire format.
 pub const VERSION: u8 = 2;
-/// Where every header has it.
+/// The version's place in every header, whatever the version.
 pub const VERSION_AT: usize = 2;
 /// Bytes of the common header.
 pub const COMMON_LEN: usize = 16;
 
 /// Kinds that every protocol shares; a protocol's own kinds start at [`kind::FIRST_OWN`].
 pub mod kind {
-    /// Host to switch: are you there? Also keeps the membership alive.
+    /// Host to switch: are you there? It also keeps the membership alive.
     pub const PING: u8 = 0;
-    /// Switch to host: the same bytes back.
+    /// Switch to host: the PING's bytes back.
     pub const PONG: u8 = 1;
-    /// Switch to switch of one fabric: I live, and these cables are dead. Of job 0, under the fabric's own key.
+    /// Switch to switch of one fabric: this switch is alive, and these cables are dead. Of job 0, under the fabric's
+    /// own key.
     pub const HELLO: u8 = 2;
-    /// Host to host over switches of one fabric, which only forward it. Of job 0, under the fabric's own key.
+    /// Host to host over switches of one fabric, which only forward the packet. Of job 0, under the fabric's own key.
     pub const CARRY: u8 = 3;
-    /// Switch to host, or to a switch below: is it you who joins? Of job 0; the key is a number drawn for this question.
+    /// Switch to host, or to a switch below: is it you who joins? Of job 0; the key is a number drawn for this
+    /// question.
     pub const CHALLENGE: u8 = 4;
-    /// The answer: the same bytes back.
+    /// The answer to CHALLENGE: the same bytes back.
     pub const RESPONSE: u8 = 5;
-    /// A part of a packet that is too long for its way.
+    /// A part of a packet that is too long for one link on its way.
     pub const PIECE: u8 = 6;
     /// Host to switch, and on to the switch above: how far a rank is in its collectives.
     pub const PROGRESS: u8 = 7;
-    /// Switch to whoever is at the other end of a cable, in a lossless fabric: send nothing for a while. To switches of job 0,
-    /// under the fabric's own key.
+    /// Switch to the machine at the other end of a cable, in a lossless fabric: send nothing for a while. To switches
+    /// of job 0, under the fabric's own key.
     pub const PAUSE: u8 = 8;
     /// The first kind that a protocol may give its own meaning.
     pub const FIRST_OWN: u8 = 16;
@@ -99,18 +101,18 @@ pub mod kind {
 /// The common header as a plain value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Common {
-    /// The protocol's code: its field `code`.
+    /// The code of the protocol.
     pub protocol: u8,
     /// What the packet is for: shared kinds below 16, then the protocol's own.
     pub kind: u8,
     /// The job.
     pub job: JobId,
-    /// Shared by the job's members and the switch.
+    /// The secret that the job's members and the switch share.
     pub key: JobKey,
 }
 
 impl Common {
-    /// Reads the header; says why it is none of ours.
+    /// Reads the header; an error if the packet is not one of ours.
     pub fn parse(bytes: &[u8]) -> Result<Common, DropReason> {
         let header: &[u8; COMMON_LEN] = bytes.first_chunk().ok_or(DropReason::Truncated)?;
         if u16(header, 0) != MAGIC {
@@ -127,7 +129,7 @@ impl Common {
         })
     }
 
-    /// Reads the header of a packet for a member of `job`; gives its kind.
+    /// Reads the header of a packet for a member of `job`; returns the packet's kind.
     #[inline]
     pub fn parse_kind(bytes: &[u8], job: &JobConfig) -> Result<u8, DropReason> {
         let common = Common::parse(bytes)?;
@@ -165,14 +167,14 @@ pub fn u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Bytes of what packets say about their collective: elements (32 bits), type, operator, root (16 bits).
+/// Bytes of a packet's description of its collective: elements (32 bits), type, operator, root (16 bits).
 pub const SPEC_LEN: usize = 8;
-/// The root where there is none. No job has so many ranks.
+/// The root of a collective that has none. No job has so many ranks.
 const NO_ROOT: u16 = u16::MAX;
 /// The operator of a broadcast, which has none.
 const NO_OPERATOR: u8 = 0;
 
-/// Writes what a collective is to the first [`SPEC_LEN`] bytes.
+/// Writes the description of a collective to the first [`SPEC_LEN`] bytes.
 #[inline]
 pub fn put_spec(bytes: &mut [u8], spec: &Spec) {
     let (op, root) = match spec.primitive {
@@ -186,7 +188,7 @@ pub fn put_spec(bytes: &mut [u8], spec: &Spec) {
     bytes[6..8].copy_from_slice(&root.to_be_bytes());
 }
 
-/// Reads what [`put_spec`] wrote. A broadcast moves 32-bit words, whatever they mean.
+/// Reads the description that [`put_spec`] wrote. A broadcast moves 32-bit words, whatever they mean.
 #[inline(always)]
 pub fn parse_spec(bytes: &[u8; SPEC_LEN]) -> Result<Spec, DropReason> {
     let elements = u32(bytes, 0);
@@ -203,7 +205,7 @@ pub fn parse_spec(bytes: &[u8; SPEC_LEN]) -> Result<Spec, DropReason> {
     Ok(spec)
 }
 
-/// The [`SPEC_LEN`] bytes at `at`.
+/// Reads the description of a collective at `at`.
 #[inline(always)]
 pub fn spec_at(bytes: &[u8], at: usize) -> Result<Spec, DropReason> {
     parse_spec(bytes.get(at..).and_then(|rest| rest.first_chunk()).ok_or(DropReason::Truncated)?)
@@ -260,7 +262,7 @@ mod tests {
         assert_eq!(heard(Common { job: JobId(4), ..ours }), Err(DropReason::UnknownJob));
         assert_eq!(heard(Common { key: JobKey(8), ..ours }), Err(DropReason::WrongKey));
         assert_eq!(heard(Common { protocol: 2, ..ours }), Err(DropReason::WrongProtocol));
-        // Who does not know the job's key learns nothing of its protocol.
+        // A sender without the job's key learns nothing of the job's protocol.
         assert_eq!(heard(Common { key: JobKey(8), protocol: 2, ..ours }), Err(DropReason::WrongKey));
         assert_eq!(Common::parse_kind(&[0; COMMON_LEN], &job), Err(DropReason::BadMagic));
     }

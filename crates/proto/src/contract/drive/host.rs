@@ -1,7 +1,7 @@
-//! The drain of a host: packets out, then events, then the timer.
+//! The drain of a host: packets, then events, then the timer.
 //!
-//! A driver that sends at once calls [`receive`] and [`settle`]. A driver whose NIC asks for one packet at a time keeps a
-//! [`Drain`] for each machine instead, which remembers how far the drain has come.
+//! A driver that sends at once calls [`receive`] and [`settle`]. A driver whose NIC asks for one packet at a time
+//! instead keeps a [`Drain`] for each machine, which remembers how far the drain has come.
 
 use crate::contract::host::{Host, HostEvent};
 use crate::contract::packet::{Addr, Packet, Transmit};
@@ -9,26 +9,26 @@ use crate::contract::time::Time;
 
 /// A host's surroundings: its clock, the packets that arrive, the way out, and its caller.
 pub trait HostIo {
-    /// The time of the inputs under way.
+    /// The time of the current inputs.
     fn now(&self) -> Time;
-    /// The next packet of the burst that has arrived, and who sent it; `None` after the last one.
+    /// The next packet of the burst that has arrived, and its sender; `None` after the last packet.
     fn receive(&mut self) -> Option<(Addr, Packet<'_>)>;
     /// Memory for the machine's next packet: at least `longest` bytes.
     fn room(&mut self, longest: usize) -> &mut [u8];
     /// Sends the packet that the machine has written to the last [`HostIo::room`].
     fn send(&mut self, transmit: Transmit);
-    /// The machine wants nothing more sent: what was gathered leaves.
+    /// Sends what was gathered: the machine has nothing more to send.
     fn flush(&mut self) {}
-    /// Takes what the machine says to its caller.
+    /// Takes an event from the machine, for its caller.
     fn hear(&mut self, event: HostEvent);
 }
 
-/// Takes a burst of packets and sends what the machine answers to each. [`settle`] follows, after one burst or several.
+/// Takes a burst of packets and sends the machine's answer to each. [`settle`] follows, after one burst or several.
 #[inline]
 pub fn receive<H: Host + ?Sized, Io: HostIo>(host: &mut H, io: &mut Io) {
     let now = io.now();
     while let Some((from, packet)) = io.receive() {
-        // The machine has counted a packet of no use, and answers nothing.
+        // The machine has counted a dropped packet, and answers nothing.
         if host.handle_packet(now, from, packet).is_ok() {
             transmit(host, io);
         }
@@ -45,8 +45,8 @@ pub fn handle_timeout<H: Host + ?Sized>(host: &mut H, now: Time) -> bool {
     is_due
 }
 
-/// The drain after an input: sends all that the machine wants sent, passes on all that it says, and gives the time for
-/// which its timer has to be set.
+/// The drain after an input: sends all packets of the machine, passes on all its events, and returns the time for which
+/// its timer must be set.
 #[inline]
 pub fn settle<H: Host + ?Sized, Io: HostIo>(host: &mut H, io: &mut Io) -> Option<Time> {
     transmit(host, io);
@@ -55,7 +55,7 @@ pub fn settle<H: Host + ?Sized, Io: HostIo>(host: &mut H, io: &mut Io) -> Option
     host.poll_timeout()
 }
 
-/// Sends all that the machine wants sent.
+/// Sends all packets of the machine.
 #[inline]
 pub fn transmit<H: Host + ?Sized, Io: HostIo>(host: &mut H, io: &mut Io) {
     let (now, longest) = (io.now(), host.max_packet_len());
@@ -64,7 +64,7 @@ pub fn transmit<H: Host + ?Sized, Io: HostIo>(host: &mut H, io: &mut Io) {
     }
 }
 
-/// Passes on all that the machine says.
+/// Passes on all events of the machine.
 #[inline]
 pub fn tell<H: Host + ?Sized>(host: &mut H, mut hear: impl FnMut(HostEvent)) {
     while let Some(event) = host.poll_event() {
@@ -72,7 +72,7 @@ pub fn tell<H: Host + ?Sized>(host: &mut H, mut hear: impl FnMut(HostEvent)) {
     }
 }
 
-/// How far the drain after a machine's last input has come, where a NIC asks for one packet at a time.
+/// How far the drain after a machine's last input has come, if a NIC asks for one packet at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drain {
     /// All is done until the next input.
@@ -91,7 +91,7 @@ impl Drain {
         *self = Drain::Sending;
     }
 
-    /// The driver's timer for the machine was due, and is set no more. The machine's own may be later.
+    /// The driver's timer for the machine was due, and is not set any more. The machine's own timer may be later.
     #[inline]
     pub fn reset_timer(&mut self) {
         if *self == Drain::Done {
@@ -99,7 +99,7 @@ impl Drain {
         }
     }
 
-    /// The machine's next packet; asks for none when all are sent.
+    /// The machine's next packet. The machine is not called once all packets are sent.
     #[inline]
     pub fn transmit<H: Host + ?Sized>(&mut self, host: &mut H, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         if *self != Drain::Sending {
@@ -112,7 +112,7 @@ impl Drain {
         transmit
     }
 
-    /// True once all packets are sent: the driver takes the events and sets the timer then, which ends the drain.
+    /// True once all packets are sent: the driver then takes the events and sets the timer, which ends the drain.
     #[inline]
     pub fn end(&mut self) -> bool {
         let ends = *self == Drain::Sent;

@@ -1,5 +1,5 @@
-//! Surroundings that only keep what machines do, for tests, fuzzers and replays: they drain machines as drivers do, and
-//! send nothing.
+//! Surroundings that only record what machines do, for tests, fuzzers and replays. They drain machines as drivers do,
+//! and send nothing.
 
 use super::host::{self, HostIo};
 use super::switch::{self, Arrival, Passed, SwitchIo};
@@ -10,26 +10,26 @@ use crate::contract::pipeline::Pipeline;
 use crate::contract::switch::{Emission, PortView, Verdict};
 use crate::contract::time::Time;
 
-/// Any packet fits.
+/// A length that any packet fits into.
 const LONGEST: usize = 1 << 16;
 
 /// A packet that a machine has made, and where it goes: a [`Verdict`] from a switch, an [`Addr`] from a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made<To> {
-    /// Where it goes.
+    /// The packet's verdict or address.
     pub to: To,
     /// Header and vector.
     pub bytes: Vec<u8>,
     /// UDP payload bytes on the wire.
     pub wire_len: usize,
-    /// How it leaves.
+    /// The congestion bits with which the packet leaves.
     pub ecn: Ecn,
 }
 
-/// Drains pipelines and keeps what their machines make by themselves.
+/// Drains pipelines and records the packets that their machines make by themselves.
 pub struct SwitchRecorder {
     buf: Vec<u8>,
-    /// What was made so far, in its order.
+    /// The packets made so far, in their order.
     pub made: Vec<Made<Verdict>>,
 }
 
@@ -40,7 +40,7 @@ impl Default for SwitchRecorder {
 }
 
 impl SwitchRecorder {
-    /// One packet through a pipeline, which may rewrite it; what becomes of it.
+    /// Takes one packet through a pipeline, which may rewrite it; returns the verdict.
     pub fn packet(
         &mut self,
         pipeline: &mut Pipeline,
@@ -61,7 +61,7 @@ impl SwitchRecorder {
         switch::handle_timeout(pipeline, &mut io);
     }
 
-    /// What was made since the last call.
+    /// The packets made since the last call.
     pub fn take(&mut self) -> Vec<Made<Verdict>> {
         std::mem::take(&mut self.made)
     }
@@ -110,12 +110,12 @@ impl SwitchIo for SwitchTurn<'_, '_> {
     }
 }
 
-/// Drains hosts and keeps what they send and say.
+/// Drains hosts and records their packets and events.
 pub struct HostRecorder {
     buf: Vec<u8>,
-    /// What was sent so far, in its order.
+    /// The packets sent so far, in their order.
     pub sent: Vec<Made<Addr>>,
-    /// What was said so far.
+    /// The events so far.
     pub events: Vec<HostEvent>,
 }
 
@@ -126,20 +126,20 @@ impl Default for HostRecorder {
 }
 
 impl HostRecorder {
-    /// One packet for a host, and all that comes of it; when its timer is due.
+    /// Gives a host one packet, and records all that follows; returns when the host's timer is due.
     pub fn packet(&mut self, host: &mut dyn Host, now: Time, from: Addr, packet: Packet<'_>) -> Option<Time> {
         let mut io = HostTurn { now, packet: Some((from, packet)), recorder: self };
         host::receive(host, &mut io);
         host::settle(host, &mut io)
     }
 
-    /// Runs a host's timer if it is due; when the next one is.
+    /// Runs a host's timer if it is due; returns when it is due next.
     pub fn timeout(&mut self, host: &mut dyn Host, now: Time) -> Option<Time> {
         host::handle_timeout(host, now);
         self.settle(host, now)
     }
 
-    /// All that comes of another input; when the host's timer is due.
+    /// Records all that follows another input; returns when the host's timer is due.
     pub fn settle(&mut self, host: &mut dyn Host, now: Time) -> Option<Time> {
         host::settle(host, &mut HostTurn { now, packet: None, recorder: self })
     }

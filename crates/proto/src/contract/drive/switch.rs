@@ -1,4 +1,4 @@
-//! The drain of a switch: packets through the pipeline, then what machines make by themselves.
+//! The drain of a switch: packets through the pipeline, then packets that machines make by themselves.
 
 use crate::contract::ids::PortId;
 use crate::contract::packet::{Ecn, PacketMut};
@@ -8,7 +8,7 @@ use crate::contract::time::Time;
 
 /// A packet that has arrived at a switch.
 pub struct Arrival<'a, P> {
-    /// The port that it came in on.
+    /// The port by which the packet came in.
     pub ingress: PortId,
     /// The packet, in the driver's memory.
     pub packet: PacketMut<'a>,
@@ -16,14 +16,14 @@ pub struct Arrival<'a, P> {
     pub ports: P,
 }
 
-/// A packet as the pipeline has left it: where it lies, its driver knows.
+/// A packet as the pipeline has left it. Its driver knows where the packet's bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
     /// Bytes in memory.
     pub len: usize,
     /// UDP payload bytes on the wire.
     pub wire_len: usize,
-    /// How it leaves.
+    /// The congestion bits with which the packet leaves.
     pub ecn: Ecn,
 }
 
@@ -34,20 +34,20 @@ pub trait SwitchIo {
     where
         Self: 'a;
 
-    /// The time of the inputs under way.
+    /// The time of the current inputs.
     fn now(&self) -> Time;
-    /// The next packet of the burst that has arrived; `None` after its last one.
+    /// The next packet of the burst that has arrived; `None` after the last packet.
     fn receive(&mut self) -> Option<Arrival<'_, Self::Ports<'_>>>;
-    /// Does what a verdict says with the packet that [`SwitchIo::receive`] gave last.
+    /// Carries out a verdict on the packet that [`SwitchIo::receive`] returned last.
     fn carry_out(&mut self, verdict: Verdict, packet: Passed);
-    /// Memory for the next packet that a machine makes: a full packet of any job fits, and
-    /// [`MIN_TRANSMIT_LEN`](super::super::switch::MIN_TRANSMIT_LEN).
+    /// Memory for the next packet that a machine makes: enough for a full packet of any job, and at least
+    /// [`MIN_TRANSMIT_LEN`](super::super::switch::MIN_TRANSMIT_LEN) bytes.
     fn room(&mut self) -> &mut [u8];
     /// Sends the packet that a machine has written to the last [`SwitchIo::room`].
     fn send(&mut self, emission: Emission);
 }
 
-/// Takes a burst of packets; then all that machines make of it leaves.
+/// Takes a burst of packets; then sends all packets that machines have made.
 #[inline]
 pub fn receive<Io: SwitchIo>(pipeline: &mut Pipeline, io: &mut Io) {
     while let Some((verdict, passed)) = process(pipeline, io) {
@@ -56,7 +56,7 @@ pub fn receive<Io: SwitchIo>(pipeline: &mut Pipeline, io: &mut Io) {
     transmit(pipeline, io);
 }
 
-/// The next packet through the pipeline, and what becomes of it.
+/// Takes the next packet through the pipeline; returns the verdict.
 #[inline(always)]
 fn process<Io: SwitchIo>(pipeline: &mut Pipeline, io: &mut Io) -> Option<(Verdict, Passed)> {
     let now = io.now();
@@ -65,7 +65,7 @@ fn process<Io: SwitchIo>(pipeline: &mut Pipeline, io: &mut Io) -> Option<(Verdic
     Some((verdict, Passed { len: packet.len, wire_len: packet.wire_len, ecn: packet.ecn }))
 }
 
-/// Runs the timers that are due; then all that machines make of it leaves.
+/// Runs the timers that are due; then sends all packets that machines have made.
 #[inline]
 pub fn handle_timeout<Io: SwitchIo>(pipeline: &mut Pipeline, io: &mut Io) {
     let now = io.now();
@@ -75,7 +75,7 @@ pub fn handle_timeout<Io: SwitchIo>(pipeline: &mut Pipeline, io: &mut Io) {
     }
 }
 
-/// Sends all that machines have made by themselves.
+/// Sends all packets that machines have made by themselves.
 #[inline]
 pub fn transmit<Io: SwitchIo>(pipeline: &mut Pipeline, io: &mut Io) {
     let now = io.now();
@@ -98,7 +98,7 @@ mod tests {
     const MEMBER: PortId = PortId(0);
     const LATER: Time = Time(Span::from_millis(1).0);
 
-    /// Sends each packet back, and makes one of its own for each; its timer makes one more.
+    /// Sends each packet back, and makes one packet of its own for each; its timer makes one more.
     #[derive(Default)]
     struct Echo {
         own: u8,

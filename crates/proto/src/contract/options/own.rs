@@ -1,4 +1,5 @@
-//! Options of jobs with operators of their own: the hashes are text as any option, and the modules come along beside it.
+//! Options of jobs with operators of their own. The hashes are text, as for any option; the modules travel beside the
+//! options.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use crate::contract::operator::{Operator, Operators};
 pub type OwnJob = fn(&[Arc<dyn Operator>]) -> Vec<(&'static str, String)>;
 
 impl OptionSet {
-    /// What was chosen, by name, for a job with these operators. What was chosen stands. `None` where the protocol has no
-    /// such jobs.
+    /// The options of a job with these operators, by name: those that were chosen, and those that such a job needs
+    /// besides. `None` if the protocol has no such jobs.
     pub fn of_own(
         &self,
         given: &BTreeMap<String, String>,
@@ -23,7 +24,7 @@ impl OptionSet {
 }
 
 impl Options {
-    /// The job's own operators; none where its protocol has no such option.
+    /// The job's own operators; none if its protocol has no such option.
     pub fn operators(&self) -> Operators {
         self.0
             .values()
@@ -31,7 +32,7 @@ impl Options {
             .unwrap_or_default()
     }
 
-    /// The same options with the modules of the job's own operators, as far as they are among these.
+    /// The same options, with those of these modules that belong to the job's own operators.
     #[must_use]
     pub fn provided(mut self, modules: &[Arc<dyn Operator>]) -> Options {
         for value in self.0.values_mut() {
