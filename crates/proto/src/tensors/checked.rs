@@ -1,5 +1,5 @@
-//! Real elements that only a job's own operator knows, as bytes, of which it is known what must become of them: each block of the
-//! result is compared as it is written, and nothing is kept of it.
+//! Opaque elements of a job's own operator, with the expected results: each block of the result is compared when it is
+//! written, and is not kept.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ pub struct CheckedBytes {
     spec: Spec,
     rank: Rank,
     input: Vec<u8>,
-    /// What a block's result may be: by the trees that it may have been combined along.
+    /// The results that a block may have: one for each tree along which the block may have been combined.
     expected: Arc<[Vec<u8>]>,
-    /// True of blocks that were right.
+    /// True for blocks that were right.
     states: Ledger<bool>,
     faulty: Vec<(Range<usize>, u64)>,
 }
 
 impl CheckedBytes {
-    /// A rank's part of a collective: what it brings, and what each of the trees that blocks are spread over makes of what all ranks
-    /// bring.
+    /// A rank's part of a collective: its input, and for each tree over which blocks are spread, the result over all
+    /// ranks' inputs.
     pub fn new(spec: Spec, rank: Rank, input: Vec<u8>, expected: Arc<[Vec<u8>]>) -> CheckedBytes {
         let bytes = spec.elements as usize * spec.dtype.size();
         assert_eq!(input.len(), bytes, "a rank brings whole elements");
@@ -34,7 +34,7 @@ impl CheckedBytes {
         CheckedBytes { spec, rank, input, expected, states, faulty: Vec::new() }
     }
 
-    /// What the output holds now.
+    /// The state of the output.
     pub fn verification(&self) -> Verification {
         let elements = self.spec.elements as usize;
         let mut verification = Verification::of(self.states.pieces().iter(), elements, self.faulty.clone());

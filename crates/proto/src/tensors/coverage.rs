@@ -15,7 +15,7 @@ impl<V: Copy + PartialEq> Coverage<V> {
         Coverage { pieces: BTreeMap::new() }
     }
 
-    /// Sets a range, in place of all that was known about its elements.
+    /// Sets the value of a range, in place of all earlier values of its elements.
     pub(super) fn set(&mut self, range: Range<usize>, value: V) {
         if range.is_empty() {
             return;
@@ -79,7 +79,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against one value for each element.
+        /// Compared with one value for each element.
         #[test]
         fn agrees_with_a_plain_array(steps in prop::collection::vec((0usize..40, 0usize..12, prop::option::of(0u8..3)), 0..40)) {
             let mut plain = [None; 64];

@@ -9,14 +9,14 @@ use crate::contract::tensor::{Primitive, Spec, Tensor};
 
 /// The same block of input and output.
 pub enum Operands<'a, T> {
-    /// They lie apart: an input and an output.
+    /// Two blocks apart: an input and an output.
     Apart(&'a [T], &'a mut [T]),
-    /// They are the same memory.
+    /// One block, which is both.
     Same(&'a mut [T]),
 }
 
-/// Memory that holds the input and the output of one collective: apart from each other, or the very same elements.
-/// Blocks are always inside `0..len()`.
+/// Memory that holds the input and the output of one collective: apart from each other, or the same elements. Blocks
+/// are always inside `0..len()`.
 pub trait Storage: Send {
     /// The type of the elements.
     type Element: Element;
@@ -33,7 +33,7 @@ pub trait Storage: Send {
     fn output(&self, block: Range<usize>) -> &[Self::Element];
     /// A block of the output, to write.
     fn output_mut(&mut self, block: Range<usize>) -> &mut [Self::Element];
-    /// A block of both at once.
+    /// A block of the input and of the output at once.
     fn operands(&mut self, block: Range<usize>) -> Operands<'_, Self::Element>;
 }
 
@@ -45,7 +45,7 @@ pub struct VecStorage<T> {
 }
 
 impl<T: Element> VecStorage<T> {
-    /// An output of zeros beside the input.
+    /// The input, and an output of zeros.
     pub fn new(input: Vec<T>) -> VecStorage<T> {
         let output = vec![T::default(); input.len()];
         VecStorage { input, output }
@@ -129,12 +129,12 @@ impl<S: Storage> ElementTensor<S> {
         ElementTensor { storage, elements, op, primitive: Primitive::Allreduce }
     }
 
-    /// The same for one rank alone: a reduce.
+    /// The collective as a reduce, whose result is for one rank.
     pub fn to(self, rank: Rank) -> ElementTensor<S> {
         ElementTensor { primitive: Primitive::Reduce(rank), ..self }
     }
 
-    /// One rank's elements for all others: a broadcast, of `i32` and with the sum as operator.
+    /// The collective as a broadcast of one rank's elements: of `i32`, and with the sum as operator.
     pub fn from(self, rank: Rank) -> ElementTensor<S> {
         ElementTensor { primitive: Primitive::Broadcast(rank), ..self }
     }
@@ -144,7 +144,7 @@ impl<S: Storage> ElementTensor<S> {
         &self.storage
     }
 
-    /// The memory, handed back.
+    /// The memory, handed back to the caller.
     pub fn into_storage(self) -> S {
         self.storage
     }
@@ -197,7 +197,8 @@ impl<S: Storage + 'static> Tensor for ElementTensor<S> {
 mod tests {
     use super::*;
 
-    /// Both families, the two storages beside each other: blocks of the tensor only, and the same results.
+    /// Both families of calls, with the two storages side by side: only the tensor's blocks are touched, and the
+    /// results are equal.
     #[test]
     fn in_place_and_apart_give_the_same() {
         let input: Vec<f32> = (0..100).map(|i| i as f32 - 50.0).collect();

@@ -1,11 +1,11 @@
-//! Fingerprints in place of elements: every sum proves that each rank's contribution is in it exactly once.
+//! Fingerprints in place of elements: every sum proves that it has each rank's contribution exactly once.
 //!
 //! Rank `r` contributes to a block the words `(a_r * h, b_r * h', 1)`, modulo 2^64. `a_r` and `b_r` are fixed random
-//! numbers; `h` and `h'` are odd and depend on the collective, the block and its scale. Contributions add up, so the sum
-//! over all ranks is `(A * h, B * h', world)` with `A = sum of a_r` and `B = sum of b_r`. A sum in which rank `r` is
-//! counted `c_r` times equals it only if the `a_r` and the `b_r`, weighted by `c_r - 1`, both add up to 0: a chance of
-//! 2^-128 for weights that know nothing of those numbers. A contribution to another block, collective or scale has another `h`.
-//! A broadcast's result is its root's contribution alone, and zeros are what others bring.
+//! numbers; `h` and `h'` are odd and depend on the collective, the block and its scale. Contributions are added, so the
+//! sum over all ranks is `(A * h, B * h', world)` with `A = sum of a_r` and `B = sum of b_r`. A sum in which rank `r`
+//! is counted `c_r` times equals this only if the `a_r` and the `b_r`, weighted by `c_r - 1`, both add up to 0. The
+//! probability is 2^-128 for weights that do not depend on those numbers. A contribution to another block, collective
+//! or scale has another `h`. The result of a broadcast is its root's contribution alone; other ranks bring zeros.
 
 mod partial;
 
@@ -26,15 +26,15 @@ use crate::splitmix::splitmix64;
 /// The three words of a contribution or of a sum of several.
 type Words = [u64; 3];
 
-/// The sums of `a_r` and `b_r` over the first ranks of a world; one is shared by all tensors of a job.
+/// The sums of `a_r` and `b_r` over the first ranks of a world. All tensors of a job share one roster.
 #[derive(Clone, Debug)]
 pub struct Roster {
-    /// Entry `r` sums over the ranks below `r`.
+    /// Entry `r` is the sum over the ranks below `r`.
     prefix: Vec<[u64; 2]>,
 }
 
 impl Roster {
-    /// For the ranks 0 to `world` - 1.
+    /// The roster of the ranks 0 to `world` - 1.
     pub fn new(world: u16) -> Arc<Roster> {
         let mut prefix = vec![[0u64; 2]];
         for rank in 0..world {
@@ -49,7 +49,7 @@ impl Roster {
         (self.prefix.len() - 1) as u16
     }
 
-    /// The sums over `run`, which may pass from the last rank to rank 0.
+    /// The sums over `run`, which may continue from the last rank to rank 0.
     fn sum(&self, run: Run) -> [u64; 2] {
         let world = usize::from(self.world());
         let (first, end) = (usize::from(run.first), usize::from(run.first) + usize::from(run.count));
@@ -62,7 +62,7 @@ impl Roster {
     }
 }
 
-/// Ranks that follow each other in a ring: what a partial sum of ring allreduce holds.
+/// Ranks that follow each other in a ring: a partial sum of ring allreduce is over such ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Run {
     first: u16,
@@ -74,27 +74,27 @@ struct Run {
 enum State {
     /// The sum over some ranks in ring order.
     Partial(Run),
-    /// Some other partial sum; its words are kept.
+    /// Another partial sum, whose words are kept.
     Kept,
-    /// What all who bring something give, proven.
+    /// The sum over all ranks that bring data, proven.
     Verified,
-    /// Not that sum.
+    /// Another sum.
     Faulty,
 }
 
-/// What a checker asks after a collective. Of a rank that gets nothing only what is wrong is told.
+/// The state of an output, for a checker after a collective. For a rank that gets no result, only faults are reported.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Verification {
-    /// Elements whose result is proven.
+    /// The number of elements whose result is proven.
     pub verified: usize,
-    /// Ranges whose final sum is wrong, each with the number of contributions that it claims to hold.
+    /// Ranges whose final sum is wrong, each with the number of contributions that the sum claims to hold.
     pub faulty: Vec<(Range<usize>, u64)>,
     /// Ranges that lack their result.
     pub missing: Vec<Range<usize>>,
 }
 
 impl Verification {
-    /// From what is known of ranges, in their order: true for those that are proven.
+    /// Made from the state of ranges, in their order: true for ranges that are proven.
     pub(super) fn of(
         known: impl Iterator<Item = (Range<usize>, bool)>,
         elements: usize,
@@ -114,13 +114,13 @@ impl Verification {
         Verification { verified, faulty, missing }
     }
 
-    /// Every element's result is proven.
+    /// True if every element's result is proven.
     pub fn is_complete(&self) -> bool {
         self.faulty.is_empty() && self.missing.is_empty()
     }
 }
 
-/// A [`Tensor`] whose blocks are fingerprints. It holds a bit for each block that is proven.
+/// A [`Tensor`] whose blocks are fingerprints. It keeps a bit for each block that is proven.
 #[derive(Clone, Debug)]
 pub struct FingerprintTensor {
     spec: Spec,
@@ -128,22 +128,22 @@ pub struct FingerprintTensor {
     world: u16,
     /// A hash of the collective.
     seed: u64,
-    /// What the roster says of this rank, and of all who bring something.
+    /// The roster's sums for this rank, and for all ranks that bring data.
     own: [u64; 2],
     all: [u64; 2],
-    /// How many those are.
+    /// The number of ranks that bring data.
     contributors: u16,
     roster: Arc<Roster>,
     states: Ledger<State>,
-    /// Words that are neither proven nor those of a [`Run`], by the start of their range.
+    /// Words that are neither proven nor the sum of a [`Run`], by the start of their range.
     kept: BTreeMap<usize, Words>,
     faulty: Vec<(Range<usize>, u64)>,
-    /// Sums may lack ranks.
+    /// Set if sums may lack ranks.
     part: Option<Part>,
 }
 
 impl FingerprintTensor {
-    /// The part of `rank` in a collective. `collective` names job and collective, and is the same on all ranks.
+    /// The part of `rank` in a collective. `collective` is a name for job and collective, the same on all ranks.
     pub fn new(spec: Spec, roster: Arc<Roster>, rank: u16, collective: u64) -> FingerprintTensor {
         assert!(rank < roster.world(), "rank {rank} is none of {}", roster.world());
         let world = roster.world();
@@ -167,7 +167,7 @@ impl FingerprintTensor {
         }
     }
 
-    /// What the output holds now.
+    /// The state of the output.
     pub fn verification(&self) -> Verification {
         let states = self.states.pieces();
         let done = states.iter().filter(|(_, state)| matches!(state, State::Verified | State::Faulty));
@@ -179,12 +179,12 @@ impl FingerprintTensor {
         verification
     }
 
-    /// What this rank contributes to a block.
+    /// This rank's contribution to a block.
     fn own_words(&self, factors: [u64; 2]) -> Words {
         if self.part.is_some() { self.marked_words(factors) } else { words(self.own, 1, factors) }
     }
 
-    /// The result: the sum over all who bring something.
+    /// The result: the sum over all ranks that bring data.
     fn all_words(&self, factors: [u64; 2]) -> Words {
         words(self.all, self.contributors, factors)
     }
@@ -194,7 +194,7 @@ impl FingerprintTensor {
         words(self.roster.sum(run), run.count, factors)
     }
 
-    /// A hash of the collective and the block, from which all else about the block follows.
+    /// A hash of the collective and the block, from which everything else about the block follows.
     fn block_hash(&self, block: &Range<usize>) -> u64 {
         [block.start as u64, block.end as u64].into_iter().fold(self.seed, |hash, word| splitmix64(hash ^ word))
     }
@@ -205,7 +205,7 @@ impl FingerprintTensor {
         BlockExponent { exponent: (h >> 8 & 31) as i16 - 16, non_finite: false }
     }
 
-    /// That of this rank: the largest or a smaller one.
+    /// This rank's exponent: the largest or a smaller one.
     fn own_exponent(&self, hash: u64) -> BlockExponent {
         let [h, _] = factors(hash, None);
         let largest = FingerprintTensor::largest_exponent(hash);
@@ -226,7 +226,7 @@ impl FingerprintTensor {
     }
 }
 
-/// What was written; who wrote it, and to which collective, never changes.
+/// Hashes what was written; rank and collective never change.
 impl Hash for FingerprintTensor {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.seed, self.rank, &self.states, &self.kept, &self.faulty, self.part).hash(state);
@@ -252,7 +252,7 @@ impl Tensor for FingerprintTensor {
             put(self.own_words(factors(self.block_hash(&block), Some(scale))), vector);
         }
     }
-    /// A block that is decoded twice is faulty, and so is one whose agreed exponent is below that of any rank.
+    /// A block that is decoded twice is faulty. A block whose agreed exponent is below that of any rank is faulty too.
     fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]) {
         if block.is_empty() {
             return;
@@ -273,7 +273,7 @@ impl Tensor for FingerprintTensor {
             put(self.own_words(factors(self.block_hash(&block), None)), bytes);
         }
     }
-    /// What was never written reads as words that no sum has.
+    /// Elements that were never written read as words that no sum has.
     fn read_output(&self, block: Range<usize>, bytes: &mut [u8]) {
         if block.is_empty() {
             return;
@@ -315,7 +315,7 @@ impl Tensor for FingerprintTensor {
         }
         let words = get(bytes);
         if words == [0; 3] && !self.spec.primitive.brings(Rank(self.rank)) {
-            // On its way round a ring, which has not come to the root.
+            // A partial sum on its way round a ring, which has not come to the root.
             self.kept.insert(block.start, words);
             return self.states.set(block, State::Kept);
         }
@@ -327,11 +327,11 @@ impl Tensor for FingerprintTensor {
             self.take_part(block, contributors, bytes);
         }
     }
-    /// The switch's scale is in the sum, as the hosts' is in one of fixed point.
+    /// The switch's scale is part of the sum, as the hosts' scale is part of a sum in fixed point.
     fn write_scaled(&mut self, block: Range<usize>, scale: Scale, bytes: &[u8]) {
         self.decode(block, scale, bytes);
     }
-    /// Fingerprints stand for sums; an average is a sum that was proven.
+    /// An average needs no division here: a fingerprint proves the sum.
     fn divide(&mut self, _block: Range<usize>, _world: u16) {}
 
     fn fork(&self) -> Option<Box<dyn Tensor>> {
@@ -342,7 +342,7 @@ impl Tensor for FingerprintTensor {
     }
 }
 
-/// `h` and `h'` of a block and its scale: odd, so that no contribution is lost by multiplication.
+/// `h` and `h'` of a block and its scale: odd, so that multiplication loses no contribution.
 fn factors(block_hash: u64, scale: Option<Scale>) -> [u64; 2] {
     let h = splitmix64(block_hash);
     [h, splitmix64(h)].map(|factor| (factor | 1).wrapping_mul(scale.map_or(1, scale_factor)))

@@ -1,20 +1,20 @@
-//! What is known about each range of a tensor whose blocks nearly all come to the same in the end: one bit for each of
-//! these, and pieces for the others.
+//! The value of each range of a tensor, where nearly all blocks have the same value in the end: one bit for each of
+//! these blocks, and pieces for the others.
 
 use std::ops::Range;
 
 use super::coverage::Coverage;
 
-/// A map from elements to `V` that holds one value, `settled`, in little memory.
+/// A map from elements to `V` that keeps one value, `settled`, in little memory.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Ledger<V> {
     settled: V,
     elements: usize,
-    /// Elements of a block, as the first range that was set has them; 0 before.
+    /// Elements of a block, taken from the first range that was set; 0 before.
     block: usize,
-    /// One bit for each block that is settled.
+    /// One bit for each block with the settled value.
     bits: Vec<u64>,
-    /// All that no bit says.
+    /// The values that no bit holds.
     others: Coverage<V>,
 }
 
@@ -23,7 +23,7 @@ impl<V: Copy + PartialEq> Ledger<V> {
         Ledger { settled, elements, block: 0, bits: Vec::new(), others: Coverage::new() }
     }
 
-    /// Sets a range, in place of all that was known about its elements.
+    /// Sets the value of a range, in place of all earlier values of its elements.
     pub(super) fn set(&mut self, range: Range<usize>, value: V) {
         if range.is_empty() {
             return;
@@ -58,7 +58,7 @@ impl<V: Copy + PartialEq> Ledger<V> {
         self.blocks(range).any(|index| self.is_marked(index)) || self.others.touches(range)
     }
 
-    /// Everything as pieces.
+    /// All values as pieces.
     pub(super) fn pieces(&self) -> Coverage<V> {
         let mut pieces = self.others.clone();
         let mut index = 0;
@@ -72,7 +72,7 @@ impl<V: Copy + PartialEq> Ledger<V> {
         pieces
     }
 
-    /// The block that a range is.
+    /// The block that is exactly this range, if there is one.
     fn index(&self, range: &Range<usize>) -> Option<usize> {
         let index = self.block_at(range.start);
         let start = index * self.block;
@@ -105,7 +105,7 @@ impl<V: Copy + PartialEq> Ledger<V> {
         self.bits[index / 64] |= 1 << (index % 64);
     }
 
-    /// Makes pieces of the settled blocks that a range has elements of.
+    /// Turns settled blocks into pieces, if the range has elements of them.
     fn unsettle(&mut self, range: &Range<usize>) {
         for index in self.blocks(range) {
             if self.is_marked(index) {
@@ -123,7 +123,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against one value for each element. Value 0 is settled; many ranges are blocks of 4.
+        /// Compared with one value for each element. Value 0 is settled; many ranges are blocks of 4.
         #[test]
         fn agrees_with_a_plain_array(
             steps in prop::collection::vec(

@@ -1,5 +1,5 @@
-//! The tensors that drivers hand to machines: real elements in memory, dense or sparse, or
-//! fingerprints that stand for either, or real elements of which it is known what must become of them.
+//! The tensors that drivers hand to machines: real elements in memory, dense or sparse; fingerprints that stand for
+//! either; and real elements whose results are known beforehand.
 
 mod checked;
 mod coverage;

@@ -10,21 +10,21 @@ use tributary_numeric::{BlockExponent, Element, ReduceOp, Scale, codec};
 use crate::contract::sparse::SparseTensor;
 use crate::contract::tensor::{Spec, Tensor};
 
-/// Why indices and values are no sparse tensor.
+/// Why indices and values do not make a sparse tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SparseError {
     /// There is not one value for each index.
     #[error("there are {indices} indices and {values} values: bring one value for each index")]
     Lengths {
-        /// How many indices there are.
+        /// The number of indices.
         indices: usize,
-        /// How many values.
+        /// The number of values.
         values: usize,
     },
-    /// More elements than a collective has.
+    /// The tensor has more elements than a collective may have.
     #[error("a tensor of {size} elements is too long: a sparse allreduce has at most {}", u32::MAX)]
     TooLong {
-        /// How many there would be.
+        /// The number of elements.
         size: usize,
     },
     /// An index is below 0.
@@ -32,7 +32,7 @@ pub enum SparseError {
     Negative {
         /// The index.
         index: i64,
-        /// Its place.
+        /// The index's place in the list.
         at: usize,
     },
     /// An index is not below the size.
@@ -40,7 +40,7 @@ pub enum SparseError {
     Beyond {
         /// The index.
         index: i64,
-        /// Its place.
+        /// The index's place in the list.
         at: usize,
         /// The tensor's size.
         size: u32,
@@ -50,15 +50,15 @@ pub enum SparseError {
     Unsorted {
         /// The index.
         index: i64,
-        /// Its place.
+        /// The index's place in the list.
         at: usize,
     },
-    /// An index is there twice.
+    /// An index occurs twice.
     #[error("index {index} is there twice, the second time as number {at}: combine the values of equal indices first")]
     Doubled {
         /// The index.
         index: i64,
-        /// The place of the second one.
+        /// The place of its second occurrence.
         at: usize,
     },
 }
@@ -73,7 +73,7 @@ pub struct SparseElements<T> {
     result: SparseResult<T>,
 }
 
-/// The result of a sparse collective, for whoever has handed the tensor over.
+/// The result of a sparse collective, for the caller that has handed the tensor over.
 #[derive(Clone, Debug, Default)]
 pub struct SparseResult<T>(Arc<Mutex<Blocks<T>>>);
 
@@ -81,7 +81,7 @@ pub struct SparseResult<T>(Arc<Mutex<Blocks<T>>>);
 type Blocks<T> = BTreeMap<u32, (Vec<u32>, Vec<T>)>;
 
 impl<T> SparseResult<T> {
-    /// Takes it out when the collective is complete: ascending indices, and their values.
+    /// Takes the result out once the collective is complete: ascending indices, and their values.
     pub fn take(&self) -> (Vec<u32>, Vec<T>) {
         let (mut indices, mut values) = (Vec::new(), Vec::new());
         for (more_indices, more_values) in std::mem::take(&mut *self.lock()).into_values() {
@@ -91,14 +91,14 @@ impl<T> SparseResult<T> {
         (indices, values)
     }
 
-    /// A panic elsewhere leaves whole blocks behind.
+    /// After a panic elsewhere, all blocks in the map are whole.
     fn lock(&self) -> MutexGuard<'_, Blocks<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T: Element> SparseElements<T> {
-    /// Checks the indices: ascending, not doubled, from 0 to `size` - 1.
+    /// Checks that the indices are ascending, distinct, and from 0 to `size` - 1.
     pub fn new(indices: &[i64], values: Vec<T>, size: usize, op: ReduceOp) -> Result<SparseElements<T>, SparseError> {
         let size = u32::try_from(size).map_err(|_| SparseError::TooLong { size })?;
         if indices.len() != values.len() {
@@ -118,7 +118,7 @@ impl<T: Element> SparseElements<T> {
         Ok(SparseElements { indices, values, size, op, result: SparseResult::default() })
     }
 
-    /// Where the result will be.
+    /// A handle to the result.
     pub fn result(&self) -> SparseResult<T> {
         SparseResult(Arc::clone(&self.result.0))
     }
@@ -143,12 +143,12 @@ impl<T: Element> SparseTensor for SparseElements<T> {
     }
 }
 
-/// What a machine of dense tensors would ask: drivers ask first what a protocol can.
+/// The answer to a call of a machine of dense tensors. Drivers check beforehand what a protocol can do.
 pub(super) fn not_dense() -> ! {
     unreachable!("a machine of dense tensors got a sparse one")
 }
 
-/// All of [`Tensor`] but its specification, for one that is sparse.
+/// All calls of [`Tensor`] but `spec`, for a sparse tensor.
 macro_rules! only_sparse {
     () => {
         fn vector_len(&self, _elements: usize) -> usize {

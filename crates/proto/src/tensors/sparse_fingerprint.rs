@@ -1,8 +1,10 @@
-//! Sparse fingerprints: random words at random indices in place of elements, so that every sum proves what is in it.
+//! Sparse fingerprints: random words at random indices in place of elements, so that every sum proves which
+//! contributions it has.
 //!
-//! Each rank brings an index or not, drawn for each, and there a word that depends on the collective, the rank and the index. Words add
-//! up modulo 2^64. A block of the result is right if it has the indices that any rank brings, and at each the sum of what those ranks
-//! bring there: a contribution that is lost, doubled or another's is missed with a chance of 2^-64.
+//! A random draw for each index decides whether a rank brings it. At an index that it brings, the rank has a word that
+//! depends on the collective, the rank and the index. Words are added modulo 2^64. A block of the result is right if it
+//! has the indices that any rank brings, and at each index the sum over the ranks that bring it. A contribution that is
+//! lost, doubled or another rank's is missed with a probability of 2^-64.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -17,23 +19,24 @@ use crate::contract::sparse::SparseTensor;
 use crate::contract::tensor::{Spec, Tensor};
 use crate::splitmix::splitmix64;
 
-/// What the ranks of a job bring to one collective, and what comes of it; one is shared by the ranks' tensors.
+/// The contributions of a job's ranks to one collective, and the result; the ranks' tensors share one draw.
 #[derive(Debug)]
 pub struct SparseDraw {
     spec: Spec,
     seed: u64,
     /// The indices of each rank, ascending.
     brought: Vec<Vec<u32>>,
-    /// Those that any rank brings, ascending, and the sums there.
+    /// The indices that any rank brings, ascending, and the sums at these indices.
     union: Vec<u32>,
     sums: Vec<u64>,
 }
 
 impl SparseDraw {
-    /// Of ranks that bring about so many of a million elements each. `collective` names job and collective.
+    /// The draw of ranks that each bring about so many of a million elements. `collective` is a name for job and
+    /// collective.
     pub fn new(spec: Spec, world: u16, collective: u64, density_ppm: u32) -> Arc<SparseDraw> {
         let seed = splitmix64(collective);
-        // 64 bits against a share of 2^64.
+        // A draw is 64 bits; the bound is the density's share of 2^64.
         let bound = u128::from(density_ppm) << 64;
         let of_rank = |rank: u16| {
             let seed = splitmix64(seed ^ u64::from(rank));
@@ -60,7 +63,7 @@ impl SparseDraw {
     }
 }
 
-/// What a rank brings at one of its indices.
+/// A rank's word at one of its indices.
 fn word(seed: u64, rank: u16, index: u32) -> u64 {
     splitmix64(splitmix64(seed ^ 0x7370_6172_7365) ^ (u64::from(rank) << 32 | u64::from(index)))
 }
@@ -70,7 +73,7 @@ fn places(indices: &[u32], block: &Range<u32>) -> Range<usize> {
     at(block.start)..at(block.end)
 }
 
-/// A rank's [`Tensor`] whose elements are such words.
+/// A rank's [`Tensor`] whose elements are the words of a draw.
 #[derive(Clone, Debug)]
 pub struct SparseFingerprint {
     draw: Arc<SparseDraw>,
@@ -81,14 +84,14 @@ pub struct SparseFingerprint {
 }
 
 impl SparseFingerprint {
-    /// The part of a rank.
+    /// The part of one rank.
     pub fn new(draw: Arc<SparseDraw>, rank: u16) -> SparseFingerprint {
         assert!(usize::from(rank) < draw.brought.len(), "rank {rank} is none of {}", draw.brought.len());
         let written = Ledger::new(draw.spec.elements as usize, true);
         SparseFingerprint { draw, rank, written, faulty: Vec::new() }
     }
 
-    /// What the output holds now. A faulty block is told with its number of elements.
+    /// The state of the output. A faulty block is reported with its number of elements.
     pub fn verification(&self) -> Verification {
         Verification::of(self.written.pieces().iter(), self.draw.spec.elements as usize, self.faulty.clone())
     }
@@ -138,7 +141,7 @@ mod tests {
 
     const SPEC: Spec = Spec::allreduce(10_000, DType::F32, ReduceOp::Sum);
 
-    /// The result of a block, as machines would write it, of some ranks.
+    /// The result of a block over some ranks, as machines would write it.
     fn sum(draw: &Arc<SparseDraw>, ranks: &[u16], block: Range<u32>) -> (Vec<u32>, Vec<u8>) {
         let mut sums = std::collections::BTreeMap::<u32, u64>::new();
         for &rank in ranks {
@@ -154,7 +157,7 @@ mod tests {
         (sums.keys().copied().collect(), sums.values().flat_map(|sum| sum.to_be_bytes()).collect())
     }
 
-    /// What one block comes to: verified elements, and faulty ranges.
+    /// The outcome of one block: verified elements, and faulty ranges.
     fn judged(draw: &Arc<SparseDraw>, (indices, values): (Vec<u32>, Vec<u8>)) -> (usize, usize) {
         let mut tensor = SparseFingerprint::new(Arc::clone(draw), 0);
         tensor.write_block(0..500, &indices, &values);

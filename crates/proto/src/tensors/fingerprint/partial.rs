@@ -1,43 +1,45 @@
-//! Fingerprints of sums that may lack ranks: each contribution has a bit of its own, so that a sum says whose data is in it.
+//! Fingerprints of sums that may lack ranks. Each contribution has a bit of its own, so that a sum tells which ranks'
+//! data it has.
 //!
-//! The bits of the first 48 ranks lie above the number of contributions in the third word, and those of 64 more are the second word.
-//! Bits that were added twice are those of other ranks; so the first word, which is as in any other fingerprint, then proves that each
-//! of those ranks is in the sum once, and nothing else.
+//! The bits of the first 48 ranks are in the third word, above the number of contributions; the bits of 64 more ranks
+//! are the second word. A bit that is added twice becomes another rank's bit. The first word, which is the same as in
+//! any other fingerprint, then proves that the sum has exactly those ranks, each once.
 
 use std::ops::Range;
 
 use super::{FingerprintTensor, Run, Words, factors, get};
 use crate::splitmix::splitmix64;
 
-/// Ranks whose bits are in the third word, and where they begin.
+/// Ranks whose bits are in the third word, and the place of the first of these bits.
 const LOW: u16 = 48;
 const LOW_AT: u32 = 16;
 
-/// What a tensor knows of sums that may lack ranks.
+/// The state of a tensor whose sums may lack ranks.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Part {
-    /// Ranks that a sum has at least.
+    /// The fewest ranks that a sum may have.
     least: u16,
     /// A hash of all results that were written, whatever their order.
     digest: u64,
 }
 
 impl FingerprintTensor {
-    /// Most ranks of a job whose sums may lack some.
+    /// The most ranks of a job whose sums may lack some.
     pub const MOST_IN_PART: u16 = LOW + u64::BITS as u16;
 
-    /// The same of a job whose sums have so many ranks at least, of [`FingerprintTensor::MOST_IN_PART`] at most.
+    /// The same tensor in a job whose sums have at least so many ranks. The job has at most
+    /// [`FingerprintTensor::MOST_IN_PART`].
     pub fn in_part(self, least: u16) -> FingerprintTensor {
         assert!(self.world <= FingerprintTensor::MOST_IN_PART, "each rank has a bit");
         FingerprintTensor { part: Some(Part { least, digest: 0 }), ..self }
     }
 
-    /// A hash of all results that may lack ranks: the same on all ranks that have the same results. 0 where there are none.
+    /// A hash of all results that may lack ranks: equal on all ranks that have the same results. 0 if there are none.
     pub fn digest(&self) -> u64 {
         self.part.map_or(0, |part| part.digest)
     }
 
-    /// What this rank contributes.
+    /// This rank's contribution.
     pub(super) fn marked_words(&self, [h, h2]: [u64; 2]) -> Words {
         let [low, high] = bits(self.rank);
         [self.own[0].wrapping_mul(h), high.wrapping_mul(h2), 1 | low << LOW_AT]
@@ -69,12 +71,13 @@ impl FingerprintTensor {
     }
 }
 
-/// A rank's bit, among the first ranks and among the others.
+/// A rank's bit, in the third word or in the second.
 fn bits(rank: u16) -> [u64; 2] {
     if rank < LOW { [1 << rank, 0] } else { [0, 1 << (rank - LOW)] }
 }
 
-/// The inverse of an odd number modulo 2^64: five steps of Newton's method double the right bits, from three on, each time.
+/// The inverse of an odd number modulo 2^64. Each of five steps of Newton's method doubles the number of right bits,
+/// which begins with three.
 fn inverse(odd: u64) -> u64 {
     (0..5).fold(odd, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse))))
 }
@@ -95,7 +98,7 @@ mod tests {
         (0..world).map(|rank| FingerprintTensor::new(SPEC, roster.clone(), rank, 3).in_part(least)).collect()
     }
 
-    /// The sum of what these ranks contribute to the first half.
+    /// The sum of these ranks' contributions to the first half.
     fn sum(tensors: &[FingerprintTensor], ranks: &[usize]) -> Vec<u8> {
         let mut bytes = vec![0; FINGERPRINT_LEN];
         let words = ranks.iter().map(|&rank| {

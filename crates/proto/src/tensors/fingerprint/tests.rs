@@ -1,4 +1,4 @@
-//! Every kind of fault is seen, and nothing else is called one.
+//! Every kind of fault is seen, and nothing that is right is called a fault.
 #![expect(clippy::single_range_in_vec_init, reason = "lists of ranges with one entry are meant")]
 
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn ranks(world: u16, collective: u64) -> Vec<FingerprintTensor> {
     (0..world).map(|rank| FingerprintTensor::new(SPEC, roster.clone(), rank, collective)).collect()
 }
 
-/// What ranks agree on for a block.
+/// The scale that ranks agree on for a block.
 fn agreed(ranks: &[FingerprintTensor], block: Range<usize>) -> Scale {
     let exponent = ranks.iter().map(|t| t.exponent(block.clone())).fold(BlockExponent::ZERO, BlockExponent::join);
     Scale::new(exponent, ranks.len() as u16)
@@ -26,7 +26,7 @@ fn contribution(tensor: &FingerprintTensor, block: Range<usize>, scale: Scale) -
     vector
 }
 
-/// What a switch makes of the contributions, with its own arithmetic.
+/// A switch's sum of the contributions, made with its own arithmetic.
 fn sum(contributions: &[Vec<u8>]) -> Vec<u8> {
     let combine = Values::Fingerprint.fixed();
     let mut lanes = vec![0; FINGERPRINT_LEN];
@@ -114,7 +114,7 @@ fn a_block_that_is_decoded_twice_is_a_fault() {
     assert_eq!(ranks[0].verification().faulty, [(0..40, 2)]);
 }
 
-/// Ring allreduce of one chunk over `order`: partial sums pass along, the last rank's sum goes round.
+/// Ring allreduce of one chunk over `order`: partial sums are passed on, then the last rank's sum goes round.
 fn ring(world: u16, order: &[u16]) -> Vec<Verification> {
     let mut ranks = ranks(world, 7);
     let mut bytes = vec![0; FINGERPRINT_LEN];
@@ -168,7 +168,7 @@ fn blocks_without_elements_have_no_bytes() {
     assert_eq!(tensor.verification(), Verification { verified: 0, faulty: vec![], missing: vec![0..100] });
 }
 
-/// Thousands of hosts have such a tensor each: a chunk of ring partial sums is one piece, whatever its length.
+/// Thousands of hosts have such a tensor each. A chunk of ring partial sums is one piece, whatever its length.
 #[test]
 fn memory_does_not_grow_with_the_tensor() {
     let roster = Roster::new(4);
@@ -197,7 +197,7 @@ proptest! {
     }
 }
 
-/// A sum is proven where the root needs it; a rank that gets nothing lacks nothing.
+/// A reduce's sum is proven at the root; a rank that gets no result lacks none.
 #[test]
 fn of_a_reduce_only_the_root_needs_the_sum() {
     let roster = Roster::new(3);
