@@ -1,4 +1,4 @@
-//! What SwitchML says in its packets, and how its switches combine: see [`Dialect`].
+//! The word in SwitchML's packets, and how its switches combine vectors: see [`Dialect`].
 
 use tributary_numeric::BlockExponent;
 
@@ -40,7 +40,8 @@ impl Dialect for SwitchMlDialect {
         }
     }
 
-    /// Along the tree, so that the order of arrival makes no difference; where it makes none anyway, as vectors come.
+    /// If the order matters, vectors are combined along the tree, whatever their order of arrival; otherwise as they
+    /// come.
     fn arrangement(&self, _spec: &Spec, encoding: &Encoding, _children: usize) -> Arrangement {
         if encoding.is_ordered { Arrangement::Tree } else { Arrangement::Buffers(1) }
     }
@@ -49,7 +50,7 @@ impl Dialect for SwitchMlDialect {
         true
     }
 
-    /// The exponent of the sender's next block in the slot; in a PROBE that of this one.
+    /// The exponent of the sender's next block in the slot; in a PROBE, of this block.
     fn says(&self, _host: &HostConfig, kind: Kind, exponent: impl Fn(u64) -> Option<BlockExponent>) -> LookAhead {
         let known = match kind {
             Kind::Update => exponent(1),

@@ -1,8 +1,8 @@
 //! SwitchML (Sapio et al., NSDI 2021): a pool of slots in the switch, self-clocked by the hosts.
 //!
-//! The slots and their machines are in [`slots`]: start there with the switch's decision table (Algorithm 3)
-//! and the host (Algorithm 4, with the stream of appendix B). This folder has what is SwitchML's own: the end of the header
-//! ([`wire`]) and the exponents in it. `docs/protocols/switchml.md` goes through the paper section by section.
+//! The slots and their machines are in [`slots`]: start there with the switch's decision table (Algorithm 3) and the
+//! host (Algorithm 4, with the stream of appendix B). This folder has only what is specific to SwitchML: the end of the
+//! header ([`wire`]) and the exponents in it. `docs/protocols/switchml.md` goes through the paper section by section.
 
 mod dialect;
 mod protocol;

@@ -37,7 +37,7 @@ pub static PROTOCOL: Protocol = Protocol {
     tree_of: |job, packet| layout::tree_of(job, wire::describe(packet).slot),
 };
 
-/// What slots can sum: floats as floats, or in fixed point those that it can hold; integers always.
+/// What slots can sum: floats as floats; in fixed point, the floats that it can hold; integers always.
 pub(crate) fn can(protocol: &'static str, spec: &Spec, options: &Options) -> Result<(), Refusal> {
     let numbers = Numbers::chosen(options);
     if Encoding::new(Values::Elements, numbers, spec).is_some() {

@@ -1,4 +1,4 @@
-//! SwitchML's own end of the header; [`slots::wire`] has what is before it. Big-endian; `docs/wire.md` draws them.
+//! The end of SwitchML's header; [`slots::wire`] has the part before it. Big-endian; `docs/wire.md` draws both.
 //!
 //! ```text
 //!  16                 32         34      35         36
@@ -20,8 +20,8 @@ use crate::parts::slots::{Word, wire as slots};
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = slots::header_len::<LookAhead>();
 
-/// The header; its word is about the sender's next block in this slot, in results about all ranks'. In `Probe` and its result:
-/// about this block.
+/// The header. Its word is about the sender's next block in this slot; in results, about the next block of all ranks.
+/// In `Probe` and its result it is about this block.
 pub type Header = slots::Header<LookAhead>;
 
 const NON_FINITE: u8 = 1;
@@ -39,7 +39,7 @@ impl Word for LookAhead {
             return Err(DropReason::BadField);
         }
         let exponent = BlockExponent { exponent: u16(bytes, 0) as i16, non_finite: flags & NON_FINITE != 0 };
-        // A rank's lie about its own block would make zeros of all.
+        // An exponent above the type's largest would scale every rank's block to zeros.
         if flags & UNKNOWN == 0 && exponent.exponent > BlockExponent::largest(spec.dtype) {
             return Err(DropReason::BadField);
         }
@@ -65,7 +65,7 @@ impl Word for LookAhead {
     }
 }
 
-/// What a packet is whose common header was checked.
+/// Describes a packet whose common header was checked.
 pub fn describe(bytes: &[u8]) -> Description {
     slots::describe::<LookAhead>(bytes)
 }
