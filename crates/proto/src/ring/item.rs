@@ -1,4 +1,4 @@
-//! What the packets of a link carry, as the machine and the link's sending end speak of it.
+//! What the packets of a link carry, for the machine and for the link's sending end.
 
 use super::layout::Block;
 use super::wire::{Data, Phase};
@@ -24,15 +24,15 @@ pub struct Cargo {
     pub copy: Option<PacketCopy>,
 }
 
-/// A packet that does not need its tensor any more.
+/// A packet that no longer needs its tensor.
 #[derive(Clone, Debug, Hash)]
 pub struct PacketCopy {
-    /// The header; its sequence number and attempt are of no meaning.
+    /// The header; its sequence number and attempt have no meaning.
     pub header: Data,
     /// The vector.
     pub vector: Box<[u8]>,
     /// UDP payload bytes of the packet on the wire.
     pub wire_len: usize,
-    /// Nobody needs it after this time.
+    /// The packet is not needed after this time.
     pub until: Option<Time>,
 }

@@ -1,4 +1,4 @@
-//! How a tensor is cut: `world` chunks that differ by at most one element, and blocks of one packet each.
+//! How a tensor is cut: into `world` chunks that differ by at most one element, and into blocks of one packet each.
 
 use std::ops::Range;
 
@@ -9,21 +9,21 @@ use crate::contract::tensor::Spec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block(pub u32);
 
-/// The blocks of one tensor. A tensor of no elements has one empty block, in chunk 0, that carries the agreement of all
-/// ranks round the ring; other chunks without elements have none.
+/// The blocks of one tensor. A tensor of no elements has one empty block, in chunk 0, which carries the agreement of
+/// all ranks round the ring; its other chunks have no block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     elements: u64,
     world: u64,
     /// Elements of a full block.
     block_elements: u64,
-    /// Block numbers that each chunk takes up; its last may be unused.
+    /// Block numbers that each chunk takes up. The last number of a chunk may be unused.
     stride: u64,
 }
 
 impl Layout {
     /// The layout that every rank of the job computes for such a tensor. Packets of narrow types carry more elements,
-    /// so that all are equally long.
+    /// so that all packets are equally long.
     pub fn new(spec: &Spec, job: &JobConfig) -> Layout {
         let world = u64::from(job.world);
         let block_elements = (job.payload_bytes() as u64 / spec.dtype.size() as u64).max(1);
@@ -74,7 +74,7 @@ impl Layout {
         start as usize..(start + self.block_elements).min(chunk.end) as usize
     }
 
-    /// The block that begins with this element, if one does.
+    /// The block that begins with this element, if there is one.
     pub fn block_at(&self, offset: u32) -> Option<Block> {
         let offset = u64::from(offset);
         if self.elements == 0 {

@@ -5,7 +5,7 @@ use crate::contract::numbers::Numbers;
 use crate::contract::options::OptionSet;
 use crate::contract::protocol::{Placement, Protocol, Refusal};
 
-/// Host-based ring allreduce: the peer that in-network aggregation is measured against.
+/// Host-based ring allreduce, with which in-network aggregation is compared.
 pub static PROTOCOL: Protocol = Protocol {
     code: 2,
     name: "ring",

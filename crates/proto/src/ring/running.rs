@@ -1,4 +1,4 @@
-//! One collective on one rank: which blocks have come, which go on, and when it is complete.
+//! One collective on one rank: which blocks have come, which are passed on, and when the collective is complete.
 
 use super::item::PacketCopy;
 use super::layout::{Block, Layout};
@@ -28,30 +28,30 @@ impl BlockSet {
     }
 }
 
-/// A collective that is not complete, or whose packets the successor has not all acknowledged.
+/// A collective that is not complete, or whose packets the successor has not all acknowledged yet.
 #[derive(Clone, Hash)]
 pub struct Running {
     /// The data.
     pub tensor: Box<dyn Tensor>,
-    /// What it is.
+    /// The collective.
     pub spec: Spec,
     /// When to give up.
     pub deadline: Option<Time>,
-    /// When it came.
+    /// When it was submitted.
     pub submitted_at: Time,
-    /// Blocks that the predecessor has still to bring.
+    /// Blocks that the predecessor must still bring.
     pub to_receive: u32,
-    /// Blocks that have still to be sent for the first time.
+    /// Blocks that must still be sent for the first time.
     pub to_send: u32,
-    /// Blocks that the successor has not acknowledged, those still to be sent included.
+    /// Blocks that the successor has not acknowledged, including those that must still be sent.
     pub unacknowledged: u32,
-    /// When everything had been received and sent.
+    /// When all blocks had been received and sent.
     pub finished_at: Option<Time>,
     op: u64,
     layout: Layout,
     me: u16,
     world: u16,
-    /// Own blocks that were given out to be sent.
+    /// Own blocks that were handed out to be sent.
     own_given: u32,
     reduced: BlockSet,
     gathered: BlockSet,
@@ -108,8 +108,8 @@ impl Running {
         self.layout.total_blocks()
     }
 
-    /// Takes in a block from the predecessor; what of it goes on to the successor. The vector is not touched where the
-    /// block does not fit.
+    /// Takes in a block from the predecessor; returns the block and phase to pass on to the successor, if any. The
+    /// vector is not read if the block does not fit.
     pub fn apply(&mut self, data: &Data, vector: &[u8]) -> Result<Option<(Block, Phase)>, DropReason> {
         let block = self.layout.block_at(data.offset).ok_or(DropReason::BadField)?;
         let range = self.layout.range(block);
@@ -132,7 +132,8 @@ impl Running {
                     self.tensor.write(range.clone(), vector);
                 }
                 let phase = if chunk == self.chunk_after(1) {
-                    // The last contribution: the sum is divided once, here, so that all ranks get the same bits.
+                    // This is the last contribution: the sum is divided once, here, so that all ranks get the same
+                    // bits.
                     self.tensor.divide(range, self.world);
                     Phase::Gather
                 } else {
@@ -161,9 +162,9 @@ impl Running {
 
     /// Writes a block's vector; returns the bytes in the buffer and on the wire.
     ///
-    /// When a packet is sent again, its block may have moved on here meanwhile and the vector may differ. That can only
-    /// be after the successor has dealt with the packet, since everything that comes back passed through it, and so it
-    /// is dropped there as a duplicate.
+    /// When a packet is sent again, its block may have moved on here meanwhile, and the vector may differ. This can
+    /// only be after the successor has taken in the packet, since everything that comes back has passed the successor.
+    /// So the successor drops the packet as a duplicate.
     pub fn read(&self, block: Block, phase: Phase, vector: &mut [u8]) -> (usize, usize) {
         let range = self.layout.range(block);
         let len = self.tensor.native_len(range.len());
@@ -180,13 +181,13 @@ impl Running {
         (len, wire_len)
     }
 
-    /// A block's header, but for sequence number and attempt.
+    /// A block's header, except sequence number and attempt.
     pub fn header(&self, block: Block, phase: Phase) -> Data {
         let offset = self.layout.range(block).start as u32;
         Data { seq: 0, offset, spec: self.spec, op: self.op as u16, phase, ack_now: false, attempt: 1 }
     }
 
-    /// A packet that outlives the collective.
+    /// A copy of a packet, which outlives the collective.
     pub fn copy(&self, block: Block, phase: Phase) -> PacketCopy {
         let mut vector = vec![0; self.tensor.native_len(self.layout.range(block).len())];
         let (_, wire_len) = self.read(block, phase, &mut vector);
@@ -198,7 +199,7 @@ impl Running {
         }
     }
 
-    /// The collective of a job with one rank: the output is the input.
+    /// Completes the collective of a job with one rank: the output is the input.
     pub fn complete_alone(&mut self) {
         let mut vector = Vec::new();
         for block in self.layout.blocks(0) {

@@ -1,12 +1,12 @@
-//! Who is silent? Each rank hears only its predecessor, and that one may be waiting itself.
+//! Finds the rank that is silent. Each rank hears only its predecessor, and the predecessor may be waiting itself.
 //!
-//! A rank that waits and hears nothing at all tells its successor so in a notice, which goes round the ring. A rank that
-//! passes notices on is not silent. So every rank learns of the one behind which nothing comes.
+//! A rank that waits and hears nothing at all names its predecessor to its successor in a notice, which goes round the
+//! ring. A rank that passes notices on is not silent. So every rank learns which rank is silent.
 
 use crate::contract::ids::Rank;
 use crate::contract::time::{Span, Time};
 
-/// What a rank knows about the ranks before it.
+/// What a rank knows of the ranks before it.
 #[derive(Clone, Debug, Hash)]
 pub struct Watch {
     predecessor: Rank,
@@ -14,22 +14,22 @@ pub struct Watch {
     me: Rank,
     last_heard: Time,
     last_originated: Time,
-    /// A notice named this rank, and no data came after it.
+    /// The rank that a notice named, if no data came after the notice.
     suspect: Option<Rank>,
-    /// A notice that waits to be passed on.
+    /// The rank named by a notice that waits to be passed on.
     relay: Option<Rank>,
     last_relayed: Option<Time>,
 }
 
-/// A rank that hears notices itself waits so many periods before it blames its predecessor.
+/// A rank that hears notices waits so many periods before it blames its predecessor.
 const PATIENCE: u64 = 3;
-/// While the silence lasts, the notice is sent again so often in a period, since notices are lost too ...
+/// How often in a period the notice is sent again while the silence lasts: notices may be lost too.
 const NOTICES_PER_PERIOD: u64 = 4;
-/// ... and passed on at most so often; the latest wins.
+/// How often in a period notices are passed on, at most. The latest notice replaces earlier ones.
 const RELAYS_PER_PERIOD: u64 = 8;
 
 impl Watch {
-    /// A rank of a job with more than one.
+    /// The watch of a rank, in a job of several ranks.
     pub fn new(me: Rank, predecessor: Rank, successor: Rank) -> Watch {
         Watch {
             predecessor,
@@ -61,7 +61,7 @@ impl Watch {
         }
     }
 
-    /// When the predecessor's silence is worth a notice, for a collective that waits since `since`.
+    /// When the predecessor's silence calls for a notice, for a collective that waits since `since`.
     pub fn due(&self, since: Time, period: Span) -> Time {
         let patience = if self.suspect.is_some() { period.times(PATIENCE) } else { period };
         self.last_heard.max(since) + patience
@@ -89,14 +89,14 @@ impl Watch {
         Some(self.last_relayed.map_or(Time::ZERO, |last| last + Span(period.0 / RELAYS_PER_PERIOD)))
     }
 
-    /// The rank to be named to the successor now.
+    /// The rank to name to the successor now.
     pub fn take_relay(&mut self, now: Time, period: Span) -> Option<Rank> {
         self.poll_relay(period).filter(|&due| due <= now)?;
         self.last_relayed = Some(now);
         self.relay.take()
     }
 
-    /// The rank to blame for a collective that waits since `since`: `mute` says that the successor does not answer.
+    /// The rank to blame for a collective that waits since `since`. `mute`: the successor does not answer.
     pub fn culprit(&self, now: Time, since: Time, period: Span, mute: bool) -> Rank {
         match self.suspect {
             _ if self.due(since, period) <= now => self.predecessor,

@@ -28,19 +28,19 @@ pub enum Phase {
 /// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Data {
-    /// Counts the packets of this link, modulo 2^32.
+    /// The packet's number on this link, modulo 2^32.
     pub seq: u32,
     /// The block's first element.
     pub offset: u32,
-    /// What the sender brings to the collective.
+    /// The collective that the sender brings.
     pub spec: Spec,
-    /// The collective, modulo 2^16.
+    /// The collective's number, modulo 2^16.
     pub op: u16,
     /// Partial sum or result.
     pub phase: Phase,
     /// The sender waits for an acknowledgement.
     pub ack_now: bool,
-    /// How often the packet was sent, 1 to [`MAX_ATTEMPT`] and over again.
+    /// How often the packet was sent: from 1 to [`MAX_ATTEMPT`], then from 1 again.
     pub attempt: u8,
 }
 
@@ -93,7 +93,7 @@ impl Data {
     }
 }
 
-/// What a packet is whose common header was checked.
+/// Describes a packet whose common header was checked.
 pub fn describe(bytes: &[u8]) -> Description {
     crate::parts::link::wire::describe(bytes, DATA_LEN)
 }

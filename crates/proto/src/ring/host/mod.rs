@@ -1,4 +1,4 @@
-//! The ring's machine: collectives in order, a link from the predecessor, a link to the successor.
+//! The ring's machine: collectives in their order, a link from the predecessor, a link to the successor.
 
 mod transmit;
 mod trouble;
@@ -21,10 +21,10 @@ use crate::contract::values::FINGERPRINT_LEN;
 use crate::parts::link::receiver::Receiver;
 use crate::parts::link::sender::Sender;
 
-/// Own blocks of so many collectives are under way at once; `op` in packets is 16 bits wide.
+/// So many collectives may have own blocks under way at once; `op` in packets is 16 bits wide.
 const COLLECTIVES_UNDER_WAY: u64 = 1024;
-/// A complete collective is reported though the successor has not acknowledged all of it, after so many of the longest
-/// retransmission timeouts: its process may have ended, and the last acknowledgement been lost.
+/// After so many of the longest retransmission timeouts, a complete collective is reported even if the successor has
+/// not acknowledged all of it: the successor's process may have ended, and its last acknowledgement may be lost.
 const LINGER_RTOS: u64 = 2;
 
 /// A packet of a collective that this rank has not submitted yet.
@@ -41,7 +41,7 @@ pub struct RingHost {
     config: HostConfig,
     predecessor: Rank,
     successor: Rank,
-    /// Collectives from `first_op` on, in order.
+    /// The collectives from `first_op` on, in order.
     ops: VecDeque<Running>,
     first_op: u64,
     /// The first collective that may have own blocks to send.
@@ -53,7 +53,7 @@ pub struct RingHost {
     receiver: Receiver,
     watch: Watch,
     trouble: Option<Trouble>,
-    /// The earliest of all collectives.
+    /// The earliest deadline of all collectives.
     deadline: Option<Time>,
     events: VecDeque<HostEvent>,
     stats: HostStats,
@@ -145,7 +145,7 @@ impl RingHost {
         Ok(())
     }
 
-    /// Reduces or writes one block of a collective that is here.
+    /// Reduces or writes one block of a collective that was submitted here.
     fn apply(&mut self, now: Time, op: u64, data: &Data, vector: &[u8]) -> Result<(), DropReason> {
         let running = &mut self.ops[(op - self.first_op) as usize];
         if running.spec != data.spec {
@@ -166,7 +166,7 @@ impl RingHost {
         let (ops, first_op) = (&mut self.ops, self.first_op);
         self.sender.handle_ack(now, &ack, &words[..count], |cargo| {
             cargo.copy = None;
-            // A collective that was handed back is before the first.
+            // The number of a collective that was handed back is below `first_op`.
             if let Some(running) = cargo.item.op.checked_sub(first_op).and_then(|index| ops.get_mut(index as usize)) {
                 running.unacknowledged -= 1;
             }
@@ -175,7 +175,8 @@ impl RingHost {
         Ok(())
     }
 
-    /// Hands back, in order, what is complete and acknowledged, or complete for so long that nobody may listen any more.
+    /// Hands back, in order, collectives that are complete and acknowledged, or that have been complete for so long
+    /// that the successor may have left.
     fn settle(&mut self, now: Time) {
         let linger = self.linger();
         while let Some(front) = self.ops.front_mut() {
@@ -191,7 +192,8 @@ impl RingHost {
         }
     }
 
-    /// The first collective is complete; packets that the successor has not acknowledged are copied.
+    /// Hands back the first collective, which is complete. Packets that the successor has not acknowledged are copied
+    /// first.
     fn hand_back(&mut self) {
         let Some(running) = self.ops.pop_front() else { return };
         let op = self.first_op;

@@ -1,4 +1,4 @@
-//! What the machine sends next: faults, acknowledgements, notices, then blocks.
+//! What the machine sends next: faults, acknowledgements and notices, then blocks.
 
 use super::super::item::{Cargo, Item};
 use super::super::wire::{self, DATA_LEN, Data, MAX_ACK_WORDS, Notice};
@@ -9,12 +9,12 @@ use crate::contract::time::Time;
 use crate::parts::link::Numbers;
 
 impl RingHost {
-    /// True if there is something to send for the first time.
+    /// True if a block waits to be sent for the first time.
     pub(super) fn has_more(&self) -> bool {
         !self.forwards.is_empty() || self.has_own()
     }
 
-    /// What to send next: what goes on before what begins, so that what is under way stays little.
+    /// The next block to send. Blocks that are passed on come before own blocks, so that few blocks are under way.
     fn next_item(&mut self) -> Option<Item> {
         if let Some(item) = self.forwards.pop_front() {
             return Some(item);

@@ -1,4 +1,4 @@
-//! When a collective cannot complete: which fail, who is told, and who is to blame.
+//! When a collective cannot complete: which collectives fail, which ranks are told, and which rank is to blame.
 
 use super::super::running::Running;
 use super::super::wire::Fault;
@@ -10,7 +10,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 use crate::parts::link::broken::{Broken, mismatch, notice_period};
 
-/// The job is over, and which neighbours are to be told.
+/// The job is over. The fields say which neighbours must still be told.
 #[derive(Clone, Hash)]
 pub(super) struct Trouble {
     pub(super) broken: Broken,
@@ -19,8 +19,8 @@ pub(super) struct Trouble {
 }
 
 impl RingHost {
-    /// Every collective from `from_op` on fails, but for those at the front whose output is complete. The neighbours
-    /// are told, except the one that told this rank.
+    /// Every collective from `from_op` on fails, except those at the front whose output is complete. The neighbours are
+    /// told, except the neighbour that told this rank.
     pub(super) fn break_with(&mut self, now: Time, from_op: u64, error: CollectiveError, told_by: Option<Rank>) {
         while self.first_op >= from_op && self.ops.front().is_some_and(|front| front.to_receive == 0) {
             self.hand_back();
@@ -63,7 +63,7 @@ impl RingHost {
         Ok(())
     }
 
-    /// Writes a fault, if a neighbour is to be told; to whom, and its length.
+    /// Writes a fault, if a neighbour must be told; returns the neighbour and the packet's length.
     pub(super) fn emit_fault(&mut self, buf: &mut [u8]) -> Option<(Rank, usize)> {
         let trouble = self.trouble.as_mut()?;
         let to = if std::mem::take(&mut trouble.tell_successor) {
@@ -76,7 +76,7 @@ impl RingHost {
         Some((to, trouble.broken.fault(self.config.rank).emit(buf)))
     }
 
-    /// Tells the fault again, if it is time, since it may have been lost.
+    /// Sends the fault again, if it is time: it may have been lost.
     pub(super) fn repeat_fault(&mut self, now: Time) {
         let timers = &self.config.timers;
         if self.trouble.as_mut().is_some_and(|trouble| trouble.broken.is_repeated(now, timers)) {
@@ -84,7 +84,7 @@ impl RingHost {
         }
     }
 
-    /// Gives up the first collective whose time is over, and all after it.
+    /// Gives up the first collective whose deadline has passed, and all after it.
     pub(super) fn check_deadlines(&mut self, now: Time) {
         if self.deadline.is_none_or(|deadline| deadline > now) {
             return;
@@ -103,13 +103,14 @@ impl RingHost {
         self.break_with(now, op.0, CollectiveError::PeerSilent { worker, op }, None);
     }
 
-    /// The first collective that waits for the predecessor: since when, and the silence that is worth a notice.
+    /// The first collective that waits for the predecessor: since when it waits, and how long a silence calls for a
+    /// notice.
     pub(super) fn waiting(&self) -> Option<(Time, Span)> {
         let running = self.ops.iter().find(|running| running.to_receive > 0)?;
         Some((running.submitted_at, self.period_of(running)))
     }
 
-    /// The period of notices, whether or not this rank waits itself.
+    /// The period of notices, even if this rank does not wait itself.
     pub(super) fn notice_period(&self) -> Span {
         self.waiting().map_or(self.config.timers.max_rto, |(_, period)| period)
     }
