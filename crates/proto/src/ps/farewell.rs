@@ -1,4 +1,4 @@
-//! The packets in which colocated servers part ([`crate::parts::farewell`]).
+//! The packets by which colocated servers leave ([`crate::parts::farewell`]).
 //!
 //! ```text
 //!  16              24
@@ -12,14 +12,14 @@ use crate::contract::packet::{Addr, Ecn, Transmit};
 use crate::contract::wire::{COMMON_LEN, Common};
 use crate::parts::farewell::Word;
 
-/// I have completed so many collectives and leave: have you? The first kind that SwitchML will not use.
+/// The sender has completed so many collectives and leaves. The first kind that SwitchML will not use.
 pub const LEAVING: u8 = 32;
-/// So many I have completed too.
+/// The sender, too, has completed so many collectives.
 pub const PARTED: u8 = 33;
-/// Bytes of both.
+/// Bytes of either packet.
 pub const LEN: usize = COMMON_LEN + 8;
 
-/// The word of a kind, if it is one.
+/// The word of a kind; `None` for other kinds.
 pub fn word(kind: u8) -> Option<Word> {
     match kind {
         LEAVING => Some(Word::Leaving),
@@ -28,7 +28,7 @@ pub fn word(kind: u8) -> Option<Word> {
     }
 }
 
-/// Who says a word, and with how many collectives; the common header was checked.
+/// The sender of a word and its number of collectives. The common header was checked.
 pub fn parse(from: Addr, bytes: &[u8]) -> Result<(Rank, u64), DropReason> {
     let Addr::Worker(rank) = from else { return Err(DropReason::NotAMember) };
     let count: &[u8; 8] = bytes[COMMON_LEN..].first_chunk().ok_or(DropReason::Truncated)?;
@@ -46,7 +46,7 @@ pub fn emit(job: &JobConfig, (to, word, count): (Rank, Word, u64), buf: &mut [u8
     Transmit { to: Addr::Worker(to), len: LEN, wire_len: LEN, ecn: Ecn::NotCapable }
 }
 
-/// True for a host that must part: one of several that are workers and servers.
+/// True for one of several hosts that are workers and servers.
 pub fn is_needed(job: &JobConfig, config: &HostConfig) -> bool {
     config.serves.is_some() && job.world > 1
 }

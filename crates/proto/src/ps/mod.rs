@@ -1,13 +1,13 @@
 //! Parameter servers (SwitchML §6.1): the same streaming aggregation, summed by hosts instead of a switch.
 //!
-//! A worker streams its blocks through slots as under SwitchML, with the same packets; slot by slot they go to one of
-//! several servers, each of which owns an equal share of the slots (*uniformly sharded*). A server runs the switch's
-//! machine (Algorithm 3, so that losses are recovered) and, since it has no multicast, sends a result to each worker by
-//! itself. Servers are *dedicated*, on hosts of their own, or *colocated*, one with every worker, which halves what the
-//! worker's link has for its own data.
+//! A worker streams its blocks through slots as under SwitchML, with the same packets. Each slot belongs to one of
+//! several servers, which own equal shares of the slots (*uniformly sharded*). A server runs the switch's machine
+//! (Algorithm 3, so that losses are recovered). It has no multicast, so it sends a result to each worker by itself.
+//! Servers are *dedicated*, on hosts of their own, or *colocated*, one with every worker, which halves the capacity of
+//! the worker's link for its own data.
 //!
-//! Start with [`PsHost`]; the server's half is in `server.rs`, and how colocated ones part in `farewell.rs`. Packets and
-//! machines are SwitchML's: this folder needs that one beside it.
+//! Start with [`PsHost`]; the server's half is in `server.rs`, and `farewell.rs` is how colocated servers leave.
+//! Packets and machines are SwitchML's: this folder needs SwitchML's folder.
 
 mod farewell;
 mod protocol;
@@ -37,9 +37,9 @@ pub struct PsHost {
     serves: Option<ServerId>,
     worker: Option<SwitchMlHost>,
     server: Option<Server>,
-    /// Where both halves are on one host.
+    /// Set if worker and server are on one host.
     farewell: Option<Farewell>,
-    /// Whose turn it is to send.
+    /// True if it is the server's turn to send.
     server_next: bool,
     /// Packets from one half to the other, which never leave this host.
     kept: u64,
@@ -47,7 +47,7 @@ pub struct PsHost {
 }
 
 impl PsHost {
-    /// A worker, which is a server besides where `config.serves` says so. `config.job.trees` is the number of servers.
+    /// A worker, which is also a server if `config.serves` says so. `config.job.trees` is the number of servers.
     pub fn worker(values: Values, config: &HostConfig) -> PsHost {
         let farewell = farewell::is_needed(&config.job, config).then(|| Farewell::new(config));
         PsHost { worker: Some(SwitchMlHost::new(values, config)), farewell, ..PsHost::server(values, config) }
@@ -80,7 +80,7 @@ impl PsHost {
         let kind = Kind::of(packet.bytes)?;
         let is_answer = matches!(kind, Kind::Result | Kind::Report | Kind::Mismatch);
         let from = match from {
-            // Where every rank's host is a server, an answer comes from that half of it.
+            // If every rank's host is a server, an answer comes from the server half of that host.
             Addr::Worker(rank) if is_answer && self.farewell.is_some() => Addr::Server(ServerId(rank.0)),
             from => from,
         };
@@ -96,7 +96,7 @@ impl PsHost {
         }
     }
 
-    /// The worker's next packet; what is for this host's own server stays here.
+    /// The worker's next packet. Packets for this host's own server stay here.
     fn poll_worker(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         loop {
             let sent = self.worker.as_mut()?.poll_transmit(now, buf)?;
@@ -108,13 +108,13 @@ impl PsHost {
             let packet = Packet { bytes: &buf[..sent.len], wire_len: sent.wire_len, ecn: sent.ecn };
             self.kept += 1;
             if let Some(server) = &mut self.server {
-                // Its counters tell of packets of no use.
+                // The server's counters count dropped packets.
                 let _ = server.receive(now, self.rank, packet);
             }
         }
     }
 
-    /// The server's next packet; what is for this host's own worker stays here.
+    /// The server's next packet. Packets for this host's own worker stay here.
     fn poll_server(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         loop {
             let sent = self.server.as_mut()?.poll_transmit(now, buf)?;
@@ -136,7 +136,7 @@ impl Host for PsHost {
             Some(worker) => worker
                 .submit(now, collective)
                 .map_err(|SubmitError::Broken(error)| SubmitError::Broken(of_servers(error))),
-            // A dedicated server brings nothing of its own.
+            // A dedicated server has no data of its own.
             None => Err(SubmitError::Broken(CollectiveError::Aborted)),
         }
     }
@@ -177,7 +177,8 @@ impl Host for PsHost {
             self.stats.packets_sent += 1;
             return Some(farewell::emit(&self.job, said, buf));
         }
-        // What one half keeps here may give the other something to send: until both in turn have nothing for anybody.
+        // A packet that one half keeps here may give the other half something to send. The loop ends when both in turn
+        // have nothing to send.
         let mut idle = 0;
         while idle < 2 {
             let kept = self.kept;
@@ -226,7 +227,7 @@ impl Host for PsHost {
     }
 }
 
-/// What a worker says of the parts of its switch, which are servers here.
+/// Replaces a worker's error about a part of its switch: that part is a server here.
 fn of_servers(error: CollectiveError) -> CollectiveError {
     match error {
         CollectiveError::SwitchSilent { tree, block, op } => {

@@ -1,4 +1,4 @@
-//! A server: the switch's machine for one tree, whose multicast is a packet for each worker.
+//! A server: the switch's machine for one tree. A multicast becomes one packet for each worker.
 
 use std::collections::VecDeque;
 
@@ -20,29 +20,29 @@ pub fn longest(values: Values, job: &JobConfig) -> usize {
     (HEADER_LEN + vector).max(MIN_TRANSMIT_LEN)
 }
 
-/// A packet that one worker or all of them get.
+/// A packet for one worker or for all of them.
 #[derive(Clone, Hash)]
 struct Outgoing {
     bytes: Vec<u8>,
     wire_len: usize,
     ecn: Ecn,
-    /// The next copy's receiver ...
+    /// The next copy's receiver.
     next: u16,
-    /// ... and how many copies are left.
+    /// The number of copies that are left.
     left: u16,
 }
 
-/// One server's slots, and what it has to send.
+/// One server's slots, and the packets that it has to send.
 #[derive(Clone, Hash)]
 pub struct Server {
     machine: SwitchMl,
     world: u16,
     tree: TreeId,
     outgoing: VecDeque<Outgoing>,
-    /// Buffers that are used again.
+    /// Buffers for further packets.
     free: Vec<Vec<u8>>,
     longest: usize,
-    /// What each worker has asked of late.
+    /// How often each worker has asked of late.
     asked: Vec<Asked>,
 }
 
@@ -63,7 +63,7 @@ impl Server {
         }
     }
 
-    /// A packet of a worker.
+    /// Takes a packet from a worker.
     pub fn receive(&mut self, now: Time, from: Rank, packet: Packet<'_>) -> Result<(), DropReason> {
         if packet.bytes.len() > self.longest {
             return Err(DropReason::BadLength);
@@ -90,7 +90,7 @@ impl Server {
         ecn: Ecn,
     ) -> Result<(), DropReason> {
         let (next, left) = match verdict {
-            // Each server begins with another worker, so that their results do not all meet at one.
+            // Each server begins with another worker, so that the servers' results do not all meet at one worker.
             Verdict::Group(_) => (self.tree.0 % self.world, self.world),
             Verdict::Port(port) => (port.0, 1),
             Verdict::Drop(reason) => {
@@ -107,7 +107,7 @@ impl Server {
         Ok(())
     }
 
-    /// The next copy.
+    /// The next copy of a packet.
     pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         let mut notice = self.buffer();
         while let Some(emission) = self.machine.poll_transmit(now, &mut notice) {
