@@ -1,4 +1,5 @@
-//! The end of a job of hosts that sum for each other: which collectives fail, with what, and how long others are told of it.
+//! The end of a job whose hosts sum for each other: which collectives fail, with which error, and how long other ranks
+//! are told.
 
 use super::wire::Fault;
 use crate::contract::config::{HostConfig, TimerConfig};
@@ -7,27 +8,27 @@ use crate::contract::ids::{OpId, Rank};
 use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::time::{Span, Time};
 
-/// A fault is told so many times in all.
+/// How many times a fault is sent in all.
 const FAULT_TELLINGS: u32 = 3;
-/// The silence that is worth a notice is this part of a collective's time.
+/// The silence that calls for a notice is this part of a collective's time.
 const PERIODS_PER_DEADLINE: u64 = 8;
 
 /// The job is over.
 #[derive(Clone, Hash)]
 pub struct Broken {
-    /// With what collectives fail.
+    /// The error with which collectives fail.
     pub error: CollectiveError,
     /// The first collective that fails.
     pub from_op: u64,
-    /// A collective of this rank has failed with the error.
+    /// A collective of this rank has already failed with the error.
     caller_knows: bool,
-    /// When to tell it again, and how many times more.
+    /// When to send the fault again, and how many times more.
     repeat: Option<(Time, u32)>,
 }
 
 impl Broken {
-    /// Collectives fail from `from_op` on; others are told now, and again as that may be lost. `caller_knows`: one of this rank's
-    /// fails already.
+    /// Collectives fail from `from_op` on. Other ranks are told now, and again, since packets may be lost.
+    /// `caller_knows`: a collective of this rank has already failed.
     pub fn new(now: Time, config: &HostConfig, from_op: u64, error: CollectiveError, caller_knows: bool) -> Broken {
         let repeat = (config.job.world > 1).then(|| (now + config.timers.initial_rto, FAULT_TELLINGS - 1));
         Broken { error, from_op, caller_knows, repeat }
@@ -38,8 +39,8 @@ impl Broken {
         self.from_op <= op
     }
 
-    /// What becomes of a collective that is submitted now. The others may have heard of the trouble before this rank came to
-    /// it: here it is the first that fails then, and later ones are refused.
+    /// Ends a collective that is submitted now. Other ranks may have heard of the fault before this rank submitted a
+    /// collective that it covers. Then the first such collective fails, and later ones are refused.
     pub fn turn_away(&mut self, op: OpId, tensor: Box<dyn Tensor>) -> Result<HostEvent, SubmitError> {
         let error = self.error.clone();
         match std::mem::replace(&mut self.caller_knows, true) {
@@ -48,7 +49,8 @@ impl Broken {
         }
     }
 
-    /// What others are told. What this rank's driver wanted is nothing to them: the rank is gone.
+    /// The fault as other ranks are told it. If this rank's driver has aborted, the other ranks are told that this rank
+    /// is silent.
     pub fn fault(&self, me: Rank) -> Fault {
         let op = OpId(self.from_op);
         let error = match &self.error {
@@ -58,12 +60,12 @@ impl Broken {
         Fault { op, error }
     }
 
-    /// When to tell it again.
+    /// When to send the fault again.
     pub fn repeat_due(&self) -> Option<Time> {
         self.repeat.map(|(at, _)| at)
     }
 
-    /// True if it is time to tell it again.
+    /// True if it is time to send the fault again.
     pub fn is_repeated(&mut self, now: Time, timers: &TimerConfig) -> bool {
         let Some((at, left)) = self.repeat.filter(|(at, _)| *at <= now) else { return false };
         self.repeat = (left > 1).then(|| (at + timers.initial_rto, left - 1));
@@ -77,7 +79,7 @@ pub fn mismatch(op: u64, mine: (Rank, Spec), theirs: (Rank, Spec)) -> Collective
     CollectiveError::Mismatch { a, a_spec, b, b_spec, op: OpId(op) }
 }
 
-/// The silence that is worth a notice in a collective: never longer than the longest retransmission timeout.
+/// The silence that calls for a notice in a collective: never longer than the longest retransmission timeout.
 pub fn notice_period(timers: &TimerConfig, submitted_at: Time, deadline: Option<Time>) -> Span {
     let shortest = Span::from_micros(1);
     let longest = timers.max_rto.max(shortest);

@@ -1,7 +1,8 @@
-//! A reliable link between two hosts, over packets that get lost: what hosts that sum for each other send their blocks over.
+//! A reliable link between two hosts, over a network that loses packets. Hosts that sum for each other send their
+//! blocks over it.
 //!
-//! [`sender`] and [`receiver`] are its two ends, [`wire`] what both say besides data, [`broken`] the end of a job whose ranks
-//! tell each other so; a protocol brings the data's header and what a packet carries.
+//! [`sender`] and [`receiver`] are the link's two ends, [`wire`] has their packets without data, [`broken`] is the end
+//! of a job. A protocol brings the header of data and what a packet carries.
 
 pub mod broken;
 pub mod receiver;
@@ -9,12 +10,12 @@ pub mod sender;
 pub mod seq;
 pub mod wire;
 
-/// What a data packet's header says of its place in the link.
+/// The part of a data packet's header that is about the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Numbers {
-    /// Counts the packets of the link, modulo 2^32.
+    /// The packet's number on the link, modulo 2^32.
     pub seq: u32,
-    /// How often the packet was sent, this time included: 1 to [`wire::MAX_ATTEMPT`] and over again.
+    /// How often the packet was sent, this time included: from 1 to [`wire::MAX_ATTEMPT`], then from 1 again.
     pub attempt: u8,
     /// The sender waits for an acknowledgement.
     pub ack_now: bool,

@@ -1,4 +1,4 @@
-//! The receiving end: which packets arrived, and when to say so.
+//! The receiving end: which packets have arrived, and when to acknowledge them.
 
 use super::Numbers;
 use super::seq::{SeqSet, WINDOW, expand};
@@ -6,20 +6,20 @@ use super::wire::{Ack, MAX_ACK_WORDS};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::packet::Ecn;
 
-/// An acknowledgement is due after so many packets without one, whether or not the sender asks.
+/// An acknowledgement is due after so many packets without one, even if the sender does not ask for it.
 pub const PACKETS_PER_ACK: u32 = 8;
 
-/// Which packets of the link arrived.
+/// Which packets of the link have arrived.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Receiver {
     /// Every packet before this one has arrived.
     cum: u64,
-    /// One more than the highest that arrived.
+    /// One more than the highest packet that has arrived.
     end: u64,
     arrived: SeqSet,
-    /// Packets with a congestion mark.
+    /// The number of packets with a congestion mark.
     marks: u16,
-    /// Packets since the last acknowledgement.
+    /// The number of packets since the last acknowledgement.
     unsaid: u32,
     due: bool,
     /// The packet that the next acknowledgement answers.
@@ -31,7 +31,7 @@ impl Receiver {
     pub fn check(&mut self, numbers: Numbers) -> Result<u64, DropReason> {
         let seq = expand(self.cum, numbers.seq).ok_or(DropReason::Duplicate)?;
         if seq < self.cum || seq < self.end && self.arrived.contains(seq) {
-            // The acknowledgement was lost, or the packet was doubled; say it again.
+            // The acknowledgement was lost, or the network duplicated the packet: acknowledge it again.
             self.due = true;
             self.echo = Some((numbers.seq, numbers.attempt));
             return Err(DropReason::Duplicate);
@@ -39,12 +39,12 @@ impl Receiver {
         if seq >= self.cum + WINDOW { Err(DropReason::Ahead) } else { Ok(seq) }
     }
 
-    /// Packets from this one on have no place, with so many kept for later collectives.
+    /// The first packet for which there is no place, while `kept` packets are held for later collectives.
     pub fn limit(&self, kept: usize) -> u64 {
         self.cum + WINDOW - kept as u64
     }
 
-    /// The packet has been dealt with and need not come again.
+    /// The packet was taken in and need not come again.
     pub fn accept(&mut self, seq: u64, numbers: Numbers, ecn: Ecn) {
         let in_order = seq == self.end && seq == self.cum;
         self.arrived.insert(seq);
@@ -60,7 +60,7 @@ impl Receiver {
         self.echo = Some((numbers.seq, numbers.attempt));
     }
 
-    /// Speak, though no packet asks for it: places are free again, or a packet found none.
+    /// Sends an acknowledgement that no packet asks for: places are free again, or a packet found none.
     pub fn announce(&mut self) {
         self.due = true;
     }

@@ -1,8 +1,8 @@
-//! The sending end: what is on its way, what was lost, and what the window allows.
+//! The sending end: which packets are on their way, which were lost, and how many the window allows.
 //!
-//! Transmissions are numbered in the order of sending, apart from the sequence numbers of packets: a packet that was
-//! sent again has a new transmission number. An acknowledgement echoes the packet *and attempt* that caused it, so that
-//! round trips and losses are known without ambiguity also for packets that were sent again (compare RFC 8985, RACK).
+//! Transmissions are numbered in the order of sending, apart from the sequence numbers of packets: a packet that is
+//! sent again has a new transmission number. An acknowledgement echoes the packet *and the attempt* that caused it, so
+//! that round trips and losses are unambiguous also for packets that were sent again (compare RFC 8985, RACK).
 
 use std::collections::VecDeque;
 
@@ -17,37 +17,37 @@ use crate::parts::pacer::Pacer;
 use crate::parts::rtt::RttEstimator;
 use crate::parts::window::{Acked, CongestionWindow, WindowLimits};
 
-/// A transmission is lost when one that was sent so many later has arrived ...
+/// A transmission is lost when a transmission that was sent so many later, times the patience, has arrived.
 const LATER_ARRIVALS: u64 = 3;
-/// ... times the patience, which doubles up to this with each packet that turns out late rather than lost.
+/// The largest patience. It doubles with each packet that was taken for lost and arrives late.
 const MAX_PATIENCE: u64 = 16;
-/// The receiver is asked to speak so often in a window, but needs not for fewer than 8 packets at a time.
+/// How often in a window the receiver is asked to acknowledge; it is asked at least once in `PACKETS_PER_ACK` packets.
 const ACKS_PER_WINDOW: usize = 4;
 
-/// A window is sent in this part of a round trip, in per cent of speed: twice as fast while it may double, and a bit
-/// faster than it is acknowledged after that, so that the window and not the pace decides (as Linux does).
+/// The pace in per cent of a window per round trip: twice as fast while the window may double. Later a bit faster than
+/// acknowledgements come, so that the window and not the pace decides (as Linux does).
 const SLOW_START_PACE: u64 = 200;
 const PACE: u64 = 125;
-/// A window leaves in so many bursts, of so many packets each.
+/// A window leaves in so many bursts. The next two are the bounds of a burst in packets.
 const BURSTS_PER_WINDOW: u64 = 4;
 const LEAST_BURST: u64 = 4;
 const MOST_BURST: u64 = 32;
 
-/// Never less than lets a lost packet show by later arrivals.
+/// The window is never so small that later arrivals could not show a lost packet.
 const LIMITS: WindowLimits = WindowLimits { initial: 16, min: 1 + LATER_ARRIVALS as u32, max: WINDOW as u32 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     OnItsWay,
     Lost,
-    /// Acknowledged, or of no use any more.
+    /// The packet was acknowledged, or is not needed any more.
     Over,
 }
 
 /// A packet that was sent.
 #[derive(Clone, Debug, Hash)]
 struct Sent<I> {
-    /// What it carries.
+    /// What the packet carries.
     item: I,
     transmission: u64,
     sent_at: Time,
@@ -58,23 +58,23 @@ struct Sent<I> {
 /// The link's sending end; `I` is what a packet carries.
 #[derive(Clone, Debug, Hash)]
 pub struct Sender<I> {
-    /// The lowest packet that is not over; `sent[0]`.
+    /// The lowest packet that is not over: that of `sent[0]`.
     base: u64,
     sent: VecDeque<Sent<I>>,
-    /// Packets that the receiver acknowledged, over and above `base`.
+    /// Packets above `base` that the receiver has acknowledged.
     acknowledged: SeqSet,
-    /// Transmission and packet, oldest first; obsolete where the packet was sent again or is over.
+    /// Transmission and packet, oldest first. An entry is obsolete once its packet was sent again or is over.
     order: VecDeque<(u64, u64)>,
-    /// Packets to send again, in the order of their loss; obsolete where one is over.
+    /// Packets to send again, in the order of their loss. An entry is obsolete once its packet is over.
     lost: VecDeque<u64>,
     on_its_way: usize,
     next_transmission: u64,
     newest_arrived: Option<(u64, Time)>,
-    /// How much later transmissions may overtake earlier ones: a factor.
+    /// How much later a transmission may be and still overtake an earlier one: a factor.
     patience: u64,
-    /// Packets since the receiver was last asked to speak.
+    /// Packets since the receiver was last asked to acknowledge.
     unasked: usize,
-    /// The receiver has no place from here on.
+    /// The first packet for which the receiver has no place.
     limit: u64,
     marks: u16,
     window: CongestionWindow,
@@ -82,11 +82,11 @@ pub struct Sender<I> {
     pacer: Pacer,
     /// Timeouts since the last progress.
     timeouts: u32,
-    /// The timeout is counted from here.
+    /// The time from which the timeout counts.
     timer_start: Time,
-    /// The receiver said something since the last timeout.
+    /// An acknowledgement came since the last timeout.
     heard: bool,
-    /// One packet may be sent whatever the windows say, to make the receiver speak.
+    /// One packet may be sent whatever the windows allow, so that the receiver answers.
     probe: bool,
 }
 
@@ -124,7 +124,7 @@ impl<I> Sender<I> {
         self.probe || self.on_its_way < self.window.packets()
     }
 
-    /// True if a lost packet waits to be sent again and may be.
+    /// True if a lost packet waits to be sent again and may be sent now.
     pub fn may_resend(&mut self, now: Time) -> bool {
         while self.lost.front().is_some_and(|&seq| self.entry(seq).is_none_or(|sent| sent.state != State::Lost)) {
             self.lost.pop_front();
@@ -143,7 +143,7 @@ impl<I> Sender<I> {
         room && (self.sent.len() as u64) < WINDOW
     }
 
-    /// The next lost packet goes out once more; call only after [`Sender::may_resend`].
+    /// Sends the next lost packet once more; call it only after [`Sender::may_resend`].
     pub fn resend(&mut self, now: Time) -> Option<(Numbers, &I)> {
         let seq = self.lost.pop_front()?;
         self.count_transmission(now, seq);
@@ -155,7 +155,7 @@ impl<I> Sender<I> {
         Some((Numbers { seq: seq as u32, attempt: sent.attempt, ack_now: true }, &sent.item))
     }
 
-    /// A new packet goes out; call only after [`Sender::may_send`]. `more` says that another one waits.
+    /// Sends a new packet; call it only after [`Sender::may_send`]. `more`: another packet waits.
     pub fn send(&mut self, now: Time, item: I, more: bool) -> Numbers {
         let seq = self.next_seq();
         self.count_transmission(now, seq);
@@ -163,7 +163,7 @@ impl<I> Sender<I> {
         self.sent.push_back(Sent { item, transmission, sent_at: now, attempt: 1, state: State::OnItsWay });
         self.unasked += 1;
         let enough = (self.window.packets() / ACKS_PER_WINDOW).clamp(1, PACKETS_PER_ACK as usize);
-        // A full window holds a packet that asks, since it holds several times `enough`.
+        // A full window has several times `enough` packets, so one of them asks for an acknowledgement.
         let ack_now = self.unasked >= enough || !more;
         if ack_now {
             self.unasked = 0;
@@ -191,7 +191,7 @@ impl<I> Sender<I> {
         self.sent.get(seq.checked_sub(self.base)? as usize)
     }
 
-    /// Takes in an acknowledgement; tells of each item that arrived.
+    /// Takes in an acknowledgement; calls `arrived` for each item that has arrived.
     pub fn handle_ack(
         &mut self,
         now: Time,
@@ -241,7 +241,8 @@ impl<I> Sender<I> {
         Ok(())
     }
 
-    /// The transmission that made the receiver speak: its round trip, if it was the packet's last.
+    /// Looks at the transmission that caused the acknowledgement; returns its round trip if it was the packet's last
+    /// transmission.
     fn handle_echo(&mut self, now: Time, ack: &Ack) -> Option<Span> {
         let seq = expand(self.base, ack.echo_seq)?;
         if ack.echo_attempt == 0 {
@@ -299,7 +300,7 @@ impl<I> Sender<I> {
         self.acknowledged.rise(old, self.base);
     }
 
-    /// What was sent well before something that has arrived is lost: some transmissions before, or a round trip.
+    /// Finds lost packets: those sent so many transmissions, or a round trip, before a transmission that has arrived.
     fn find_losses(&mut self) {
         let Some((newest, newest_sent_at)) = self.newest_arrived else { return };
         while let Some(&(transmission, seq)) = self.order.front() {
@@ -312,7 +313,7 @@ impl<I> Sender<I> {
                     return;
                 }
                 self.lose(seq);
-                // The first packet of a series of losses goes out at once, though the window has just been cut.
+                // The first packet in a series of losses is sent at once, though the window has just been cut.
                 self.probe |= self.window.on_loss(transmission, self.next_transmission);
             }
             self.order.pop_front();
@@ -325,8 +326,8 @@ impl<I> Sender<I> {
         self.lost.push_back(seq);
     }
 
-    /// When the pace lets more packets go, or the receiver has been silent for too long. `more` says that there is
-    /// something to send.
+    /// When the pace lets more packets go, or the receiver has been silent for too long. `more`: a packet waits to be
+    /// sent.
     pub fn poll_timeout(&self, more: bool) -> Option<Time> {
         let paced = self.window_is_open() && (!self.lost.is_empty() || more && self.has_room());
         let paced = paced.then(|| self.pacer.due());
@@ -338,8 +339,8 @@ impl<I> Sender<I> {
         waits.then(|| self.timer_start + self.rtt.rto(self.timeouts + 1))
     }
 
-    /// Acts on a timeout, if it has come: probes first, and gives up what is on its way only after that. Items that are
-    /// `spent` are forgotten.
+    /// Acts on a timeout, if it has come. The first timeout only probes; the second gives up all packets on their way.
+    /// Items that are `spent` are forgotten.
     pub fn handle_timeout(&mut self, now: Time, more: bool, spent: impl Fn(&I) -> bool) {
         if self.retransmission_timeout(more).is_none_or(|due| due > now) {
             return;
@@ -363,22 +364,22 @@ impl<I> Sender<I> {
         }
     }
 
-    /// Timeouts in a row without progress.
+    /// Timeouts in a row, without progress between them.
     pub fn timeouts(&self) -> u32 {
         self.timeouts
     }
 
-    /// What is not over, oldest first.
+    /// The items that are not over, oldest first.
     pub fn unacknowledged(&mut self) -> impl Iterator<Item = &mut I> {
         self.sent.iter_mut().filter(|sent| sent.state != State::Over).map(|sent| &mut sent.item)
     }
 
-    /// True if everything that was sent is over.
+    /// True if all packets that were sent are over.
     pub fn is_idle(&self) -> bool {
         self.sent.is_empty()
     }
 
-    /// Nobody needs such packets any more.
+    /// Forgets items that are not needed any more.
     pub fn forget(&mut self, which: impl Fn(&I) -> bool) {
         for sent in self.sent.iter_mut().filter(|sent| which(&sent.item)) {
             self.on_its_way -= usize::from(sent.state == State::OnItsWay);

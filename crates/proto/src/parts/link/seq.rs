@@ -1,25 +1,25 @@
-//! Sequence numbers of a link: 64 bits in memory, 32 on the wire, and sets of those near one another.
+//! Sequence numbers of a link: 64 bits in memory, 32 on the wire, and sets of neighbouring numbers.
 
-/// Packets that may be on their way on a link, and also those that a receiver keeps for collectives that its caller has
-/// not submitted yet.
+/// The most packets that may be on their way on a link, and the most that a receiver keeps for collectives that its
+/// caller has not submitted yet.
 pub const WINDOW: u64 = 1024;
 
-/// Words of a [`SeqSet`]: twice the window, so that a window which begins inside a word fits.
+/// Words of a [`SeqSet`]: twice the window, so that a window that begins inside a word fits.
 const WORDS: u64 = WINDOW * 2 / 64;
 
-/// The number nearest to `near` with these low bits; `None` below zero.
+/// The number with these low bits that is nearest to `near`; `None` below zero.
 pub fn expand(near: u64, low: u32) -> Option<u64> {
     near.checked_add_signed(i64::from(low.wrapping_sub(near as u32) as i32))
 }
 
-/// A set of numbers that lie less than a window above a base that only rises.
+/// A set of numbers that are less than a window above a base. The base only rises.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct SeqSet {
     words: [u64; WORDS as usize],
 }
 
 impl SeqSet {
-    /// Adds a number; false if it was there.
+    /// Adds a number; false if the set had it.
     pub fn insert(&mut self, seq: u64) -> bool {
         let (word, bit) = (&mut self.words[(seq / 64 % WORDS) as usize], 1 << (seq % 64));
         let fresh = *word & bit == 0;
@@ -37,7 +37,7 @@ impl SeqSet {
         self.words[(seq / 64 % WORDS) as usize]
     }
 
-    /// Forgets the words that lie wholly between the old and the new base.
+    /// Forgets the words between the old and the new base.
     pub fn rise(&mut self, from: u64, to: u64) {
         for word in from / 64..to / 64 {
             self.words[(word % WORDS) as usize] = 0;

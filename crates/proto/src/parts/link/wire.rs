@@ -1,4 +1,4 @@
-//! What the two ends of a link say besides data, and what ends a job. Big-endian, behind the common header.
+//! The packets of a link's two ends besides data, and the packet that ends a job. Big-endian, behind the common header.
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
@@ -6,22 +6,22 @@ use crate::contract::ids::{OpId, Rank};
 use crate::contract::protocol::Description;
 use crate::contract::wire::{COMMON_LEN, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
 
-/// Data: its header is the protocol's.
+/// Data; the header is the protocol's.
 pub const DATA: u8 = kind::FIRST_OWN;
-/// To who sent data: what arrived.
+/// To the sender of data: which packets have arrived.
 pub const ACK: u8 = kind::FIRST_OWN + 1;
-/// A rank is silent, or waited for.
+/// A rank is silent, or others wait for it.
 pub const NOTICE: u8 = kind::FIRST_OWN + 2;
 /// Collectives fail.
 pub const FAULT: u8 = kind::FIRST_OWN + 3;
 
-/// Bytes of both headers of packets without a vector.
+/// Bytes of both headers of a packet without a vector.
 pub const HEADER_LEN: usize = COMMON_LEN + 16;
-/// Words of selective acknowledgement that a packet holds at most: 1,024 packets, from any bit of the first word on.
+/// The most words of selective acknowledgement in a packet: 1,024 packets, from any bit of the first word on.
 pub const MAX_ACK_WORDS: usize = 17;
 /// Bytes of the longest packet without a vector.
 pub const MAX_CONTROL_LEN: usize = HEADER_LEN + 8 * MAX_ACK_WORDS;
-/// `attempt` runs from 1 to this and over again.
+/// The largest `attempt`; after it comes 1.
 pub const MAX_ATTEMPT: u8 = 0x3F;
 
 const FAULT_SILENT: u8 = 1;
@@ -34,15 +34,15 @@ pub struct Ack {
     pub cum: u32,
     /// Packets from this one on have no place yet.
     pub limit: u32,
-    /// The packet that made the receiver speak, ...
+    /// The packet that caused the acknowledgement.
     pub echo_seq: u32,
-    /// ... and which transmission of it; 0 if none.
+    /// The attempt of that packet; 0 if no packet caused the acknowledgement.
     pub echo_attempt: u8,
     /// Packets so far that arrived with a congestion mark, modulo 2^16.
     pub marks: u16,
 }
 
-/// A rank that nothing was heard of.
+/// A rank of which nothing was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Notice {
     /// The collective that waits.
@@ -56,7 +56,7 @@ pub struct Notice {
 pub struct Fault {
     /// The first collective that fails.
     pub op: OpId,
-    /// Why.
+    /// The error.
     pub error: CollectiveError,
 }
 
@@ -80,7 +80,7 @@ impl Ack {
         HEADER_LEN + 8 * words.len()
     }
 
-    /// Reads the header and the words; how many there are comes last.
+    /// Reads the header and the words; also returns the number of words.
     pub fn parse(bytes: &[u8]) -> Result<(Ack, [u64; MAX_ACK_WORDS], usize), DropReason> {
         let own = own_header(bytes)?;
         let count = own[15] as usize;
@@ -123,7 +123,7 @@ impl Notice {
 }
 
 impl Fault {
-    /// Writes the packet; returns its length. Errors of other protocols do not occur here.
+    /// Writes the packet; returns its length. The error is never one of other protocols' errors.
     pub fn emit(&self, bytes: &mut [u8]) -> usize {
         let own = &mut bytes[COMMON_LEN..HEADER_LEN + 16];
         own.fill(0);
@@ -172,7 +172,7 @@ fn parse_worker(own: &[u8; 16], at: usize, world: u16) -> Result<Rank, DropReaso
     if worker < world { Ok(Rank(worker)) } else { Err(DropReason::BadField) }
 }
 
-/// What a packet is whose common header was checked, where so many bytes are before the vector of data.
+/// Describes a packet whose common header was checked. `data_len` is the number of bytes before the vector of data.
 pub fn describe(bytes: &[u8], data_len: usize) -> Description {
     let kind = match bytes.get(kind::AT) {
         Some(&DATA) => "Data",

@@ -1,16 +1,16 @@
-//! The link's sending end against a receiver that is played by hand.
+//! The link's sending end against a receiver that the tests play.
 
 use super::*;
 use crate::parts::link::wire::MAX_ACK_WORDS;
 
-/// What packets carry is nothing to the link.
+/// The link does not read what packets carry.
 const ITEM: () = ();
 
 fn at_us(us: u64) -> Time {
     Time::ZERO + Span::from_micros(us)
 }
 
-/// Sends as much as the sender allows; the packets' numbers.
+/// Sends as much as the sender allows; returns the packets' numbers.
 fn send_all(sender: &mut Sender<()>, now: Time) -> Vec<Numbers> {
     let mut sent = Vec::new();
     while sender.may_resend(now) {
@@ -22,7 +22,7 @@ fn send_all(sender: &mut Sender<()>, now: Time) -> Vec<Numbers> {
     sent
 }
 
-/// Acknowledges everything before `cum` and the listed packets after it; how many items that told of.
+/// Acknowledges all packets before `cum` and the listed packets after it; returns how many items that reported.
 fn acknowledge(sender: &mut Sender<()>, now: Time, cum: u64, others: &[u64], echo: (u64, u8)) -> usize {
     let mut words = [0; MAX_ACK_WORDS];
     for seq in others {
@@ -72,7 +72,7 @@ fn a_late_packet_teaches_patience() {
     send_all(&mut sender, at_us(0));
     acknowledge(&mut sender, at_us(50), 0, &[1, 2, 3], (3, 1));
     send_all(&mut sender, at_us(1_000));
-    // It is the first transmission of packet 0 that arrives now.
+    // This is the first transmission of packet 0, which arrives only now.
     acknowledge(&mut sender, at_us(1_001), 4, &[], (0, 1));
     acknowledge(&mut sender, at_us(1_002), 4, &[5, 6, 7, 8], (8, 1));
     assert!(!sender.may_resend(at_us(1_002)));
