@@ -1,8 +1,8 @@
 //! The protocols of Tributary, each a pair of state machines without socket, clock, thread or random source.
 //!
 //! Start with [`host::Host`] and [`switch::Switch`], the contract that drivers and protocols share; then
-//! [`pipeline::Pipeline`], which every packet at a switch passes; then a protocol's folder. `docs/protocols/` has a page
-//! for each, `docs/wire.md` every header.
+//! [`pipeline::Pipeline`], which every packet at a switch passes; then a protocol's folder. `docs/protocols/` has a
+//! page for each protocol, and `docs/wire.md` has every header.
 #![forbid(unsafe_code)]
 
 pub mod atp;

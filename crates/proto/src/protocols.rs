@@ -1,10 +1,10 @@
-//! The protocols that this build speaks: one line each. Nothing else outside their folders names them.
+//! The protocols that this build speaks: one line each. No other code outside their folders names them.
 
 use crate::contract::protocol::Protocol;
 
 /// Every protocol, in the order of its code.
 pub static ALL: &[&Protocol] = &[
-    // One line each, so that a protocol is added and taken away by one.
+    // One line for each, so that adding or removing a protocol changes one line.
     &crate::switchml::PROTOCOL,
     &crate::ring::PROTOCOL,
     &crate::canary::PROTOCOL,

@@ -1,7 +1,7 @@
-//! Splitmix64 (Steele, Lea and Flood, 2014): the one hash of this crate, for everything that must look random and be the
-//! same everywhere.
+//! Splitmix64 (Steele, Lea and Flood, 2014): the only hash of this crate, for everything that must look random and be
+//! the same everywhere.
 
-/// One step: 64 bits that look random, other ones for each `x`.
+/// One step: 64 bits that look random and differ for each `x`.
 #[inline]
 pub fn splitmix64(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);

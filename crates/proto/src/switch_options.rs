@@ -1,7 +1,7 @@
-//! What operators choose for the machines that jobs share in a switch, protocol by protocol.
+//! The options that operators choose for the machines that jobs share in a switch, by protocol.
 //!
-//! However it is written (a file's `[switches.NAME]`, a flag `NAME.OPTION=VALUE`, JSON), it becomes text by name, and is
-//! read and checked here.
+//! An option may be written in a file (`[switches.NAME]`), as a flag (`NAME.OPTION=VALUE`) or in JSON. It becomes text
+//! by name, and is read and checked here.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ pub struct SwitchOptions(BTreeMap<&'static str, Options>);
 /// Why options of switches were refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SwitchOptionError {
-    /// No protocol of that name has options of switches.
+    /// No protocol of that name has options for switches.
     #[error("switches have no options for \"{name}\", but for {known}")]
     Protocol {
-        /// What was given.
+        /// The name that was given.
         name: String,
-        /// The protocols that have some.
+        /// The protocols that have options for switches.
         known: String,
     },
     /// One of a protocol's options is wrong.
