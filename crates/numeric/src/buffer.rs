@@ -4,38 +4,38 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 
-/// The alignment: a line of the cache, and the widest register.
+/// The alignment: a cache line, and the widest register.
 const ALIGNMENT: usize = 64;
 
-/// A fixed number of bytes, zero at first, whose start is a multiple of 64. Taken when made; never grows.
+/// A fixed number of bytes, zero at first, whose start is a multiple of 64. Allocated when made; never grows.
 pub struct Lanes {
-    /// With as many bytes more as it takes to find an aligned start.
+    /// The bytes, and as many more as it takes to find an aligned start.
     room: Box<[u8]>,
     start: usize,
     len: usize,
 }
 
 impl Lanes {
-    /// So many zeros.
+    /// So many zero bytes.
     pub fn zeroed(len: usize) -> Lanes {
         let room = vec![0; room(len)].into_boxed_slice();
-        // Where the distance cannot be told (never outside constant evaluation), an unaligned start serves as well.
+        // If the distance cannot be told (never outside constant evaluation), an unaligned start serves as well.
         let distance = room.as_ptr().align_offset(ALIGNMENT);
         Lanes { start: if distance < ALIGNMENT && len > 0 { distance } else { 0 }, room, len }
     }
 
-    /// What [`Lanes::memory_bytes`] of so many will be.
+    /// The [`Lanes::memory_bytes`] that lanes of this length will have.
     pub fn memory_needed(len: usize) -> usize {
         size_of::<Lanes>() + room(len)
     }
 
-    /// Bytes that were taken for it, on the heap and here.
+    /// Bytes that were allocated, and the bytes of this value itself.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Lanes>() + self.room.len()
     }
 }
 
-/// Bytes among which so many aligned ones are.
+/// The size of an allocation that has `len` aligned bytes in it.
 fn room(len: usize) -> usize {
     if len == 0 { 0 } else { len + ALIGNMENT - 1 }
 }

@@ -1,8 +1,8 @@
-//! Elements to packets and back: as fixed point for sums in the network, in their own type for sums at hosts.
+//! Elements to packets and back: as fixed point for sums in the network, in their own type for sums of native elements.
 //!
-//! Every function panics if lengths disagree: 4 bytes an element for vectors, `T::DTYPE.size()` for native bytes; and if
-//! what it is asked for has no meaning: fixed point where [`has_fixed_point`] says no, an operator that does not
-//! [take](ReduceOp::takes) the type. Whoever accepts a collective asks those two first.
+//! Every function panics if lengths disagree: vectors have 4 bytes an element, native bytes `T::DTYPE.size()`. Every
+//! function panics if its arguments have no meaning: fixed point without [`has_fixed_point`], or an operator that does
+//! not [take](ReduceOp::takes) the type. Code that accepts a collective checks these two first.
 
 use crate::dtype::{ReduceOp, has_fixed_point};
 use crate::element::Element;
@@ -13,7 +13,7 @@ use crate::scale::{BlockExponent, Scale};
 /// Bits of binary32's infinity; larger magnitudes are NaNs.
 const INFINITY_BITS: u32 = 0x7f80_0000;
 
-/// The magnitude of a block; [`BlockExponent::ZERO`] for integers, which need no scale.
+/// The exponent of a block; [`BlockExponent::ZERO`] for integers, which need no scale.
 pub fn exponent<T: Element>(input: &[T]) -> BlockExponent {
     prefetch::behind(input);
     let max = (fixed::<T>(ReduceOp::Sum).max_abs)(input);
@@ -26,7 +26,7 @@ pub fn exponent<T: Element>(input: &[T]) -> BlockExponent {
 
 /// Writes a block as big-endian 32-bit fixed point: `round(x * f)`, ties to even. Integers go as they are.
 ///
-/// `scale` comes from an exponent that is no smaller than the block's; with another the words mean nothing.
+/// `scale` must come from an exponent that is no smaller than the block's; otherwise the words mean nothing.
 pub fn encode<T: Element>(input: &[T], scale: Scale, vector: &mut [u8]) {
     assert_eq!(vector.len(), 4 * input.len(), "a vector has 4 bytes for each element");
     if scale.counter_bits > 0 && T::DTYPE.is_float() {
@@ -36,8 +36,8 @@ pub fn encode<T: Element>(input: &[T], scale: Scale, vector: &mut [u8]) {
     (fixed::<T>(ReduceOp::Sum).encode)(input, scale.factors(), vector)
 }
 
-/// Reads a vector that is the sum of `scale.world` encoded ones. One rounding to nearest even; what is too large for
-/// `T` becomes an infinity. Zeros come out positive.
+/// Reads a vector that is the sum of `scale.world` encoded vectors. Rounds once, to nearest even; values too large for
+/// `T` become infinities. Zeros come out positive.
 pub fn decode<T: Element>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {
     assert_eq!(vector.len(), 4 * output.len(), "a vector has 4 bytes for each element");
     let fixed = fixed::<T>(op);
@@ -66,8 +66,8 @@ pub fn read_native<T: Element>(bytes: &[u8], output: &mut [T]) {
     (kernels::<T>().read)(bytes, output)
 }
 
-/// `output <- input o bytes`; 16-bit floats are combined in binary32 and rounded once, integers wrap. An average is a sum
-/// that [`divide`] ends.
+/// `output <- input o bytes`. 16-bit floats are combined in binary32 and rounded once; integers wrap. An average is a
+/// sum, which [`divide`] then divides.
 pub fn accumulate_native<T: Element>(op: ReduceOp, input: &[T], bytes: &[u8], output: &mut [T]) {
     check_native(input, bytes);
     check_native(output, bytes);
@@ -83,7 +83,8 @@ pub fn accumulate_native_in_place<T: Element>(op: ReduceOp, data: &mut [T], byte
     (fold::<T>(op).in_place)(data, bytes)
 }
 
-/// `data <- data / world`, rounded once; integers truncate towards zero. `world` is at least 1.
+/// `data <- data / world`, rounded once; integers truncate towards zero. `world` is at least 1. For 16-bit floats of
+/// more than 8,192 ranks see `docs/numerics.md`.
 pub fn divide<T: Element>(data: &mut [T], world: u16) {
     (kernels::<T>().divide)(data, world)
 }

@@ -86,7 +86,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// How elements of the same index on all ranks become one.
+/// How the elements of the same index on all ranks are combined into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ReduceOp {
@@ -94,9 +94,9 @@ pub enum ReduceOp {
     Sum = 1,
     /// The sum divided by the number of ranks; integers round towards zero.
     Avg = 2,
-    /// The least; of floats IEEE 754's `minimum`: a NaN wins, and -0 is less than +0.
+    /// The minimum; for floats IEEE 754's `minimum`: a NaN wins, and -0 is less than +0.
     Min = 3,
-    /// The greatest; of floats IEEE 754's `maximum`: a NaN wins, and +0 is greater than -0.
+    /// The maximum; for floats IEEE 754's `maximum`: a NaN wins, and +0 is greater than -0.
     Max = 4,
     /// The product; integers wrap.
     Prod = 5,
@@ -106,15 +106,15 @@ pub enum ReduceOp {
     Bor = 7,
     /// The bitwise exclusive or of integers.
     Bxor = 8,
-    /// One of the job's own operators, by its number there, on elements that are opaque: bytes ([`DType::U8`]), as many
-    /// for each element as the operator says.
+    /// One of the job's own operators, by its number in the job. Its elements are opaque: bytes ([`DType::U8`]), as
+    /// many for each element as the operator says.
     Own(u8) = 128,
 }
 
 impl ReduceOp {
-    /// Operators that a job may have of its own.
+    /// The most operators that a job may have of its own.
     pub const MOST_OWN: u8 = 8;
-    /// The code of the first of them.
+    /// The code of a job's first own operator.
     const FIRST_OWN: u8 = 128;
 
     /// Every operator but a job's own, in the order of its code.
@@ -129,7 +129,7 @@ impl ReduceOp {
         ReduceOp::Bxor,
     ];
 
-    /// The operators that sums of fixed point can serve.
+    /// The operators that fixed point can serve.
     pub const FIXED: [ReduceOp; 2] = [ReduceOp::Sum, ReduceOp::Avg];
 
     /// The short name, as on the command line.
@@ -162,12 +162,12 @@ impl ReduceOp {
         }
     }
 
-    /// True for the operators on bits, which integers have and floats lack.
+    /// True for the operators on bits, which only integers have.
     pub const fn is_bitwise(self) -> bool {
         matches!(self, ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor)
     }
 
-    /// True where the operator has a meaning for elements of this type.
+    /// True if the operator has a meaning for elements of this type.
     pub const fn takes(self, dtype: DType) -> bool {
         match self {
             ReduceOp::Own(_) => matches!(dtype, DType::U8),
@@ -183,7 +183,7 @@ impl ReduceOp {
         }
     }
 
-    /// The operator with this short name; a job's own have none.
+    /// The operator with this short name. A job's own operators have none.
     pub fn from_name(name: &str) -> Option<ReduceOp> {
         ReduceOp::ALL.into_iter().find(|op| op.name() == name)
     }
@@ -198,8 +198,8 @@ impl fmt::Display for ReduceOp {
     }
 }
 
-/// True where `codec::encode` and `codec::decode` serve the type and the operator: sums and averages of the types of
-/// [`DType::FIXED`]. Whoever accepts a collective that travels as fixed point asks this first.
+/// True if `codec::encode` and `codec::decode` serve the type and the operator: sums and averages of the types of
+/// [`DType::FIXED`]. Code that accepts a collective in fixed point checks this first.
 pub fn has_fixed_point(dtype: DType, op: ReduceOp) -> bool {
     DType::FIXED.contains(&dtype) && ReduceOp::FIXED.contains(&op)
 }

@@ -8,7 +8,8 @@ use crate::dtype::DType;
 use crate::kernels::{ElementKernels, Kernels};
 use crate::number::{Number, round_to_odd};
 
-/// An element in memory: a float, or an integer of a type that [`DType`] names. Sealed: kernels exist for these nine.
+/// An element in memory: a float, or an integer of a type that [`DType`] names. The trait is sealed: kernels exist for
+/// these nine types.
 pub trait Element: sealed::Sealed + Copy + Debug + Default + PartialEq + Send + Sync + 'static {
     /// The type's code.
     const DTYPE: DType;
@@ -51,7 +52,7 @@ element!(u8, u8, U8);
 pub(crate) trait FixedPoint: Number + Element {
     /// The value in binary64; exact.
     fn to_f64(self) -> f64;
-    /// The nearest value, ties to even; too large ones become infinities. Integers truncate.
+    /// The nearest value, ties to even; values too large become infinities. Integers truncate.
     fn from_f64(value: f64) -> Self;
 }
 

@@ -1,26 +1,27 @@
-//! Blocks with infinities or NaNs: words with counters above the finite sum. Rare, so plain code for every type.
+//! Blocks with infinities or NaNs: words with counters above the finite sum. Such blocks are rare, so one plain code
+//! serves all types.
 //!
-//! A word is `positive * 2^(32-c) + negative * 2^(32-2c) + finite` modulo 2^32, and so is the sum of such words: the
-//! finite part, which is negative at times and then borrows from the counters, is taken out first. Where two counters
-//! would leave too little room it is `not_finite * 2^(32-c) + finite`.
+//! A word is `positive * 2^(32-c) + negative * 2^(32-2c) + finite` modulo 2^32, and so is the sum of such words.
+//! Decoding takes the finite part out first: it may be negative, and then borrows from the counters. Where two counters
+//! would leave too little room, a word is `not_finite * 2^(32-c) + finite`.
 
 use crate::dtype::ReduceOp;
 use crate::element::FixedPoint;
 use crate::scale::Scale;
 
-/// The largest magnitude of the finite elements, in a block that holds others too.
+/// The largest magnitude of the finite elements, in a block with others too.
 pub(crate) fn largest_finite<T: FixedPoint>(input: &[T]) -> f32 {
     input.iter().map(|x| x.to_f64().abs()).filter(|x| x.is_finite()).fold(0.0, f64::max) as f32
 }
 
-/// As `codec::encode`, for `scale.counter_bits > 0`.
+/// Like `codec::encode`, for `scale.counter_bits > 0`.
 pub(crate) fn encode<T: FixedPoint>(input: &[T], scale: Scale, vector: &mut [u8]) {
     for (x, word) in input.iter().zip(vector.as_chunks_mut().0) {
         *word = word_of(x.to_f64(), scale).to_be_bytes();
     }
 }
 
-/// As `codec::decode`, for `scale.counter_bits > 0`.
+/// Like `codec::decode`, for `scale.counter_bits > 0`.
 pub(crate) fn decode<T: FixedPoint>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {
     let divisor = scale.divisor(op);
     for (x, word) in output.iter_mut().zip(vector.as_chunks().0) {
@@ -44,7 +45,7 @@ pub(crate) fn word_of(x: f64, scale: Scale) -> u32 {
     }
 }
 
-/// What the sum of such words stands for.
+/// The value of the sum of such words.
 pub(crate) fn value_of(word: u32, scale: Scale, divisor: f64) -> f64 {
     let (c, counter_bits) = (scale.counter_bits, scale.bits_of_counters());
     let finite = ((word << counter_bits) as i32) >> counter_bits;

@@ -1,51 +1,52 @@
-//! How an element becomes the bytes of a packet, and the wider number that it is combined as.
+//! How an element becomes the bytes of a packet, and the wider number as which it is combined.
 //!
-//! An element is combined as its *lane*: itself, but for 16-bit floats, whose lane is a binary32. Everything here is
-//! free of branches, so that loops over it vectorise.
+//! An element is combined as its *lane*. The lane is the element itself; for 16-bit floats it is a binary32. All code
+//! here is free of branches, so that loops over it vectorise.
 
 use std::fmt::Debug;
 
 use half::{bf16, f16};
 
-/// An element: its bytes, and the way to its lane and back.
+/// An element: its bytes, and the conversions to its lane and back.
 pub trait Number: Copy + Debug + Default + PartialEq + Send + Sync + 'static {
-    /// As many bytes as an element has.
+    /// An array with the size of an element.
     type Bytes: Copy;
-    /// What it is combined as.
+    /// The type as which elements are combined.
     type Lane: Lane;
 
-    /// Splits bytes into elements; those that are too few for another element are left out.
+    /// Splits bytes into elements; bytes at the end that do not fill an element are left out.
     fn split(bytes: &[u8]) -> &[Self::Bytes];
-    /// The same, to write.
+    /// Splits bytes into elements, to write to.
     fn split_mut(bytes: &mut [u8]) -> &mut [Self::Bytes];
-    /// From the bytes of a packet.
+    /// Reads the bytes of a packet.
     fn from_be(bytes: Self::Bytes) -> Self;
-    /// To the bytes of a packet.
+    /// Makes the bytes of a packet.
     fn to_be(self) -> Self::Bytes;
-    /// From the bytes of an accumulator.
+    /// Reads the bytes of an accumulator.
     fn from_ne(bytes: Self::Bytes) -> Self;
-    /// To the bytes of an accumulator.
+    /// Makes the bytes of an accumulator.
     fn to_ne(self) -> Self::Bytes;
-    /// The same value as a lane.
+    /// The same value as a lane; exact.
     fn widen(self) -> Self::Lane;
-    /// The nearest value, ties to even. Where this narrows, every NaN becomes the canonical one.
+    /// The nearest value, ties to even. If the element is narrower than the lane, every NaN becomes the canonical one.
     fn narrow(lane: Self::Lane) -> Self;
 }
 
-/// What elements are combined as.
+/// The type as which elements are combined.
 ///
-/// Wherever a float comes out as NaN it is the canonical one: positive, and of the fraction only the quiet bit. Which
-/// payload an addition keeps is the processor's and the compiler's choice, so that it must not be seen.
+/// If the result of a float operation is NaN, it is the canonical NaN: positive, with only the quiet bit in its
+/// fraction. Processor and compiler choose which payload an addition keeps, so no payload may show.
 pub trait Lane: Number<Lane = Self> {
     /// The sum, rounded to nearest even; integers wrap.
     fn sum(self, other: Self) -> Self;
-    /// The product, likewise.
+    /// The product, rounded to nearest even; integers wrap.
     fn product(self, other: Self) -> Self;
-    /// The lesser; of floats IEEE 754's `minimum`.
+    /// The lesser; for floats IEEE 754's `minimum`.
     fn least(self, other: Self) -> Self;
-    /// The greater; of floats IEEE 754's `maximum`.
+    /// The greater; for floats IEEE 754's `maximum`.
     fn greatest(self, other: Self) -> Self;
-    /// Divided by a number of ranks, at least 1: rounded to nearest even, or truncated towards zero for integers.
+    /// The value divided by a number of ranks, at least 1: rounded to nearest even, or truncated towards zero for
+    /// integers.
     fn divided(self, ranks: u16) -> Self;
 }
 
@@ -59,7 +60,7 @@ pub trait Bits: Lane {
     fn xor(self, other: Self) -> Self;
 }
 
-/// The `Number` of a type; the last two are `widen` and `narrow`.
+/// Implements `Number` for a type; the last two arguments are `widen` and `narrow`.
 macro_rules! number {
     ($type:ty, $lane:ty, $widen:expr, $narrow:expr) => {
         impl Number for $type {
@@ -102,7 +103,8 @@ macro_rules! number {
     };
 }
 
-/// A float that is its own lane: its NaN, and an integer of its width in which a bit pattern's order is the float's.
+/// Implements a float that is its own lane. The arguments: its NaN, and an integer of its width in which bit patterns
+/// have the float's order.
 macro_rules! float_lane {
     ($type:ty, $signed:ty, $canonical_nan:literal) => {
         number!($type, $type, |x| x, |x| x);
@@ -161,7 +163,8 @@ mod binary64 {
 number!(f16, f32, f16_to_f32, f16_from_f32);
 number!(bf16, f32, bf16_to_f32, bf16_from_f32);
 
-/// An integer; the second is a type in which a division by a number of ranks truncates as the exact quotient does.
+/// Implements an integer. The second argument is a type in which a division by a number of ranks truncates to the exact
+/// quotient.
 macro_rules! integer_lane {
     ($type:ty, $quotient:ty) => {
         number!($type, $type, |x| x, |x| x);
@@ -206,20 +209,21 @@ macro_rules! integer_lane {
     };
 }
 
-// A float divides in registers, which integers do not. Its quotient of b bits by 16 is 2^-b of itself away from the next
-// integer, or exact: with b far below the bits of its fraction, rounding does not reach that integer.
+// Floats are divided in vector registers, integers are not. The float quotient of b bits by 16 bits is either exact, or
+// at least 2^-b of itself away from the next integer. As b is far below the bits of the float's fraction, rounding does
+// not reach that integer.
 integer_lane!(u8, f32);
 integer_lane!(i8, f32);
 integer_lane!(i16, f32);
 integer_lane!(i32, f64);
 integer_lane!(i64, i64);
 
-/// Bits of a binary64's fraction that a binary32 does not have.
+/// Bits of a binary64's fraction that a binary32 lacks.
 pub(crate) const DROPPED_BITS: u64 = (1 << 29) - 1;
 
-/// To binary32 such that a second rounding, to 16 bits, gives what one rounding would have given: if bits are lost, the
-/// last one that is kept is set, so that no lost bits look like a tie (Boldo and Melquiond's "rounding to odd"). Holds
-/// for results that are normal in binary32.
+/// Rounds to binary32 so that a second rounding, to 16 bits, gives the result of one rounding. If bits are lost, the
+/// last bit that is kept is set, so that lost bits never look like a tie (Boldo and Melquiond's "rounding to odd").
+/// This holds for results that are normal in binary32.
 #[inline(always)]
 pub fn round_to_odd(value: f64) -> f32 {
     let bits = value.to_bits();
@@ -227,8 +231,8 @@ pub fn round_to_odd(value: f64) -> f32 {
     f64::from_bits(bits & !DROPPED_BITS | sticky) as f32
 }
 
-/// Exact; a NaN becomes quiet. Without the branches and the calls of `half`'s own, so that loops over it vectorise; the
-/// next functions likewise.
+/// Exact; a NaN becomes quiet. Unlike the functions of the crate `half`, this one has no branches or calls, so that
+/// loops over it vectorise. The same holds for the next functions.
 #[inline(always)]
 pub(crate) fn f16_to_f32(x: f16) -> f32 {
     const BIASES_APART: f32 = f32::from_bits((127 + 127 - 15) << 23);
@@ -236,20 +240,20 @@ pub(crate) fn f16_to_f32(x: f16) -> f32 {
     const QUIET: u32 = 1 << 22;
     let sign = u32::from(x.to_bits() & 0x8000) << 16;
     let magnitude = u32::from(x.to_bits() & 0x7fff) << 13;
-    // The product is exact, and normal where a denormal goes in.
+    // The product is exact, and normal if the input is denormal.
     let finite = (f32::from_bits(magnitude) * BIASES_APART).to_bits();
     let quiet = if magnitude > INFINITY { QUIET } else { 0 };
     let special = magnitude | 0x7f80_0000 | quiet;
     f32::from_bits(sign | if magnitude >= INFINITY { special } else { finite })
 }
 
-/// To nearest even; NaNs become the canonical one.
+/// Rounds to nearest even; NaNs become the canonical one.
 #[inline(always)]
 pub(crate) fn f16_from_f32(x: f32) -> f16 {
-    /// The least magnitude that is normal in binary16, and the one from which on all is infinite.
+    /// The least magnitude that is normal in binary16, and the least magnitude that becomes infinite.
     const NORMAL: u32 = (127 - 14) << 23;
     const TOO_LARGE: u32 = (127 + 16) << 23;
-    /// A unit in the last place of this number is that of binary16's denormals.
+    /// The unit in the last place of this number is that of binary16's denormals.
     const DENORMAL: f32 = f32::from_bits((127 - 15 + 23 - 10 + 1) << 23);
     let sign = (x.to_bits() >> 16 & 0x8000) as u16;
     let magnitude = x.to_bits() & 0x7fff_ffff;
@@ -268,7 +272,7 @@ pub(crate) fn bf16_to_f32(x: bf16) -> f32 {
     f32::from_bits(u32::from(x.to_bits()) << 16)
 }
 
-/// To nearest even; NaNs become the canonical one.
+/// Rounds to nearest even; NaNs become the canonical one.
 #[inline(always)]
 pub(crate) fn bf16_from_f32(x: f32) -> bf16 {
     let bits = x.to_bits();
@@ -280,7 +284,7 @@ pub(crate) fn bf16_from_f32(x: f32) -> bf16 {
 mod tests {
     use super::*;
 
-    /// Every element, and around it every kind of binary32 that rounds to it or near it.
+    /// Every 16-bit element, and all kinds of binary32 that round to it or are near it.
     #[test]
     fn sixteen_bit_conversions_are_those_of_half() {
         for bits in 0..=u16::MAX {
@@ -319,7 +323,7 @@ mod tests {
         }
     }
 
-    /// All dividends of the short types with every number of ranks; the ends and the middle of the long ones.
+    /// All dividends of the short types with every number of ranks; for the long types, the ends and the middle.
     #[test]
     fn integer_quotients_truncate_towards_zero() {
         for ranks in (1..=1100).chain([4095, 4096, 32_767, 32_768, 65_535]) {

@@ -1,8 +1,9 @@
-//! The operators as types, so that each is compiled into the loops that use it.
+//! The operators as types, so that each operator is compiled into the loops that use it.
 
 use crate::number::{Bits, Lane};
 
-/// Makes one lane out of two. Commutative to the bit: wherever a float could choose, by the canonical NaN.
+/// Combines two lanes into one. It is commutative to the bit: where a float operation could choose a NaN, the canonical
+/// NaN decides.
 pub trait Operator<L>: 'static {
     /// `left o right`.
     fn apply(left: L, right: L) -> L;

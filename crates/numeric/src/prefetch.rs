@@ -1,21 +1,22 @@
-//! Asks the processor for memory before it is needed.
+//! Fetches memory into the processor's caches before it is needed.
 //!
-//! *The memory behind a block.* Blocks are worked on in order, but three of them in turn, far from each other in the tensor, and packets in between:
-//! more streams than the processor's own prefetchers follow. Each of their beginnings would be waited for.
+//! *The memory behind a block.* Blocks are worked on in order, but three blocks far from each other in turn, with
+//! packets in between. The processor's own prefetchers do not follow so many streams, and would wait at the beginning
+//! of each block.
 //!
-//! *A value* ([`first_line`], [`whole`]). A simulator of a thousand hosts knows which host's state it needs next, and that
-//! state is in no inner cache.
+//! *A value* ([`first_line`], [`whole`]). A simulator of a thousand hosts knows which host's state it needs next, and
+//! this state is in no inner cache.
 #![allow(unsafe_code)]
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Fetched at most: further inside a block the processor sees by itself where it leads.
+/// The most bytes that are fetched: further inside a block, the processor's own prefetchers follow.
 const MOST_BYTES: usize = 2048;
-/// Short blocks follow each other faster than memory answers: so many come before the one that is fetched.
+/// Short blocks follow each other faster than memory answers: so many blocks lie before the block that is fetched.
 const SHORT_BLOCKS_BETWEEN: usize = 2;
 
-/// Fetches what will be read some blocks later. Changes nothing that a program can see.
+/// Fetches memory that will be read some blocks later. It changes nothing that a program can see.
 #[inline(always)]
 pub(crate) fn behind<T>(block: &[T]) {
     #[cfg(target_arch = "x86_64")]
@@ -24,7 +25,7 @@ pub(crate) fn behind<T>(block: &[T]) {
     let _ = block;
 }
 
-/// The same for what will be written.
+/// Fetches memory that will be written some blocks later.
 #[inline(always)]
 pub(crate) fn behind_to_write<T>(block: &[T]) {
     #[cfg(target_arch = "x86_64")]
@@ -37,7 +38,7 @@ pub(crate) fn behind_to_write<T>(block: &[T]) {
     let _ = block;
 }
 
-/// Fetches the cache line in which a value begins. Changes nothing that a program can see.
+/// Fetches the cache line in which a value begins. It changes nothing that a program can see.
 #[inline(always)]
 pub fn first_line<T: ?Sized>(value: &T) {
     line(std::ptr::from_ref(value).cast());

@@ -1,35 +1,36 @@
-//! Block floating point: the exponent that ranks agree on, and the scaling factor that follows from it.
+//! Block floating point: the exponent on which ranks agree, and the scaling factor that follows from it.
 //!
 //! SwitchML §4.6 and appendix E. The factor is a power of two, `f = 2^shift`, the largest for which the sum of `world`
-//! scaled elements stays inside 32 bits (Theorem 2). It is at least half of the paper's `(2^31-1)/(n * 2^m)`, scaling
-//! by it is exact, and rounding to nearest errs by half a unit where the paper allows a whole one: so Theorem 1's bound
-//! `n/f` holds with the paper's `f`. `docs/numerics.md` has the proofs.
+//! scaled elements stays inside 32 bits (Theorem 2). `f` is at least half of the paper's `(2^31-1)/(n * 2^m)`, scaling
+//! by it is exact, and rounding to nearest errs by half a unit where the paper allows a whole unit. So Theorem 1's
+//! bound `n/f` holds with the paper's `f`. `docs/numerics.md` has the proofs.
 //!
-//! A block with a non-finite element in any rank spends the high bits of each 32-bit word on two counters, of positive
-//! and of negative infinities (a NaN counts as both); the rest holds the finite sum with a smaller `f`. Above
-//! [`Scale::MAX_WORLD_WITH_SIGNS`] ranks there is room for one counter only, of everything that is not finite.
+//! If any rank has a non-finite element in a block, the high bits of each 32-bit word are two counters, of positive and
+//! of negative infinities (a NaN counts as both); the rest holds the finite sum with a smaller `f`. With more than
+//! [`Scale::MAX_WORLD_WITH_SIGNS`] ranks there is room for one counter only, of all elements that are not finite.
 
 use crate::dtype::{DType, ReduceOp};
 
-/// What one rank, or all of them together, say about the magnitude of one block.
+/// The magnitude of one block, on one rank or on all ranks together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockExponent {
-    /// The smallest `m` with `|x| <= 2^m` for every finite `x` of the block; [`BlockExponent::ZERO`]'s for all zeros.
+    /// The smallest `m` with `|x| <= 2^m` for every finite `x` of the block; for a block of zeros that of
+    /// [`BlockExponent::ZERO`].
     pub exponent: i16,
     /// The block holds an infinity or a NaN.
     pub non_finite: bool,
 }
 
 impl BlockExponent {
-    /// The block of zeros, or of nothing: the neutral element of [`BlockExponent::join`].
+    /// A block of zeros, or an empty block: the neutral element of [`BlockExponent::join`].
     pub const ZERO: BlockExponent = BlockExponent { exponent: i16::MIN, non_finite: false };
     /// The exponent of the smallest denormal of binary32.
     pub const MIN: i16 = -149;
     /// The exponent of binary32's largest numbers.
     pub const MAX: i16 = 128;
 
-    /// The largest exponent that a block of this type has. A larger one would scale every rank's elements to zeros. Integers,
-    /// and binary64, are not scaled, and nobody looks at their exponent.
+    /// The largest exponent that a block of this type can have. A larger one would scale every rank's elements to
+    /// zeros. Integers and binary64 are not scaled, and their exponent is never read.
     pub const fn largest(dtype: DType) -> i16 {
         match dtype {
             DType::F32 | DType::BF16 => BlockExponent::MAX,
@@ -39,7 +40,7 @@ impl BlockExponent {
         }
     }
 
-    /// What two ranks' blocks say together.
+    /// The exponent of two ranks' blocks together.
     pub fn join(self, other: BlockExponent) -> BlockExponent {
         BlockExponent { exponent: self.exponent.max(other.exponent), non_finite: self.non_finite | other.non_finite }
     }
@@ -56,8 +57,8 @@ impl BlockExponent {
         BlockExponent { exponent, non_finite: false }
     }
 
-    /// Theorem 1's bound `n/f` on the error of a sum over `world` ranks, with the paper's `f = (2^31-1)/(n * 2^m)`.
-    /// Holds for blocks without non-finite elements; the rounding of the result to its own type comes on top.
+    /// Theorem 1's bound `n/f` on the error of a sum over `world` ranks, with the paper's `f = (2^31-1)/(n * 2^m)`. It
+    /// holds for blocks without non-finite elements; the rounding of the result to its own type is not included.
     pub fn paper_bound(self, world: u16) -> f64 {
         let n = f64::from(world);
         if self == BlockExponent::ZERO {
@@ -73,29 +74,29 @@ impl BlockExponent {
 pub struct Scale {
     /// `f = 2^shift`.
     pub shift: i32,
-    /// Width of each counter of infinities at the top of a word; 0 where all elements are finite.
+    /// Width of each counter of infinities at the top of a word; 0 if all elements are finite.
     pub counter_bits: u32,
     /// Number of ranks that are summed.
     pub world: u16,
 }
 
 impl Scale {
-    /// The most ranks that one sum may have: their counter leaves 17 bits to the finite part.
+    /// The most ranks of one sum: at this number, the counter leaves 17 bits for the finite part.
     pub const MAX_WORLD: u16 = 16_384;
-    /// The most ranks whose infinities keep their sign: two counters leave 12 bits to the finite part. With more ranks a
-    /// sum that is not finite is NaN.
+    /// The most ranks for which infinities keep their sign: at this number, two counters leave 12 bits for the finite
+    /// part. With more ranks a sum that is not finite is NaN.
     pub const MAX_WORLD_WITH_SIGNS: u16 = 1023;
 
-    /// The scale that `world` ranks, 1 to [`Scale::MAX_WORLD`], use for a block whose agreed exponent is `block`.
-    /// Exponents that no binary32 has (such as those of zeros) count as the nearest that one has.
+    /// The scale that `world` ranks, 1 to [`Scale::MAX_WORLD`], use for a block whose agreed exponent is `block`. An
+    /// exponent that no binary32 has (such as that of zeros) counts as the nearest one that a binary32 has.
     pub fn new(block: BlockExponent, world: u16) -> Scale {
         debug_assert!((1..=Scale::MAX_WORLD).contains(&world));
         let world_bits = u16::BITS - world.leading_zeros();
         let counter_bits = if block.non_finite { world_bits } else { 0 };
         let exponent = block.exponent.clamp(BlockExponent::MIN, BlockExponent::MAX);
-        // world < 2^world_bits and |f * x| <= f * 2^m = 2^(sum_bits - world_bits), an integer that rounding cannot
-        // exceed: the sum stays below 2^sum_bits. With counters sum_bits - world_bits is still 1 at 1,023 ranks and two
-        // counters, and at 16,384 ranks and one.
+        // world < 2^world_bits, and |f * x| <= f * 2^m = 2^(sum_bits - world_bits), an integer that rounding cannot
+        // exceed. So the sum stays below 2^sum_bits. With counters, sum_bits - world_bits is still 1 at 1,023 ranks
+        // (two counters) and at 16,384 ranks (one counter).
         let scale = Scale { shift: 0, counter_bits, world };
         let sum_bits = 31 - scale.bits_of_counters() as i32;
         Scale { shift: sum_bits - world_bits as i32 - i32::from(exponent), ..scale }
@@ -111,24 +112,25 @@ impl Scale {
         if self.keeps_signs() { 2 * self.counter_bits } else { self.counter_bits }
     }
 
-    /// Integers, which need no scaling.
+    /// The scale of integers, which need no scaling.
     pub fn integer(world: u16) -> Scale {
         Scale { shift: 0, counter_bits: 0, world }
     }
 
-    /// The largest distance of a decoded sum from the exact one, `n/2f`, before it is rounded to its own type. Never
-    /// above [`BlockExponent::paper_bound`] where all elements are finite. An average's is `world` times smaller.
+    /// The largest distance of a decoded sum from the exact sum, `n/2f`, before the decoded sum is rounded to its own
+    /// type. It is never above [`BlockExponent::paper_bound`] if all elements are finite. The bound of an average is
+    /// `world` times smaller.
     pub fn bound(self) -> f64 {
         f64::from(self.world) / 2.0 * power_of_two(-self.shift)
     }
 
-    /// What a sum is divided by.
+    /// The number by which a sum is divided.
     pub(crate) fn divisor(self, op: ReduceOp) -> f64 {
         if op == ReduceOp::Avg { f64::from(self.world) } else { 1.0 }
     }
 
     /// `f` as two factors of binary32 that are normal for every shift of [`Scale::new`]. Multiplying by one after the
-    /// other errs only where the product is below 2^-126 and so becomes 0 anyway.
+    /// other errs only if the product is below 2^-126, which becomes 0 anyway.
     pub(crate) fn factors(self) -> [f32; 2] {
         let first = self.shift.clamp(-126, 127);
         [power_of_two(first) as f32, power_of_two((self.shift - first).clamp(-126, 127)) as f32]
@@ -140,7 +142,7 @@ impl Scale {
     }
 }
 
-/// `2^exponent` for exponents of normal binary64 numbers; those outside count as the nearest.
+/// `2^exponent` for the exponents of normal binary64 numbers; other exponents count as the nearest of these.
 fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent.clamp(-1022, 1023) + 1023) as u64) << 52)
 }

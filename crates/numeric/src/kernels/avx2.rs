@@ -1,7 +1,7 @@
 //! The kernels for AVX2 with F16C, 8 elements at a time. The last elements of a block take the portable path.
 //!
-//! Loops that only move, swap or add are the portable ones, compiled again for these instructions. Rounding is that of
-//! the processor's default mode, nearest even.
+//! Loops that only move, swap or add are the portable loops, compiled again for these instructions. Rounding is the
+//! processor's default mode, nearest even.
 
 use std::arch::x86_64::*;
 
@@ -18,12 +18,12 @@ use crate::operator::Sum;
 /// Elements in one step.
 const STEP: usize = 8;
 
-/// Whether this processor has what every function here needs.
+/// True if this processor has the instructions of this file.
 pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")
 }
 
-/// Only handed out where [`is_available`].
+/// Used only if [`is_available`].
 pub(super) static KERNELS: Kernels = {
     let mut kernels = table::table::<Avx2>("avx2");
     kernels.f32 = convert(kernels.f32);
@@ -39,11 +39,11 @@ pub(super) static KERNELS: Kernels = {
 };
 
 instruction_set! {
-    /// What every function here needs.
+    /// The instructions of this file.
     Avx2, "avx2,f16c"
 }
 
-/// Fixed point by hand.
+/// Hand-written kernels for fixed point.
 const fn convert<T: Float>(mut kernels: ElementKernels<T>) -> ElementKernels<T> {
     if let Some(fixed) = &mut kernels.fixed {
         fixed.encode = enter!(encode::<T>(input: &[T], factors: [f32; 2], vector: &mut [u8]));
@@ -52,7 +52,7 @@ const fn convert<T: Float>(mut kernels: ElementKernels<T>) -> ElementKernels<T> 
     kernels
 }
 
-/// Sums of 16-bit floats by hand.
+/// Hand-written kernels for sums of 16-bit floats.
 const fn add_halves<T: Half>(mut kernels: ElementKernels<T>) -> ElementKernels<T> {
     kernels.folds.sum = Fold {
         apart: enter!(add_16::<T>(input: &[T], bytes: &[u8], output: &mut [T])),
@@ -61,7 +61,7 @@ const fn add_halves<T: Half>(mut kernels: ElementKernels<T>) -> ElementKernels<T
     kernels
 }
 
-/// Accumulators of 16-bit floats by hand: for all operators how they are widened and narrowed, and sums.
+/// Hand-written kernels for accumulators of 16-bit floats: widening and narrowing for all operators, and sums.
 const fn widen_halves<T: Half>(
     mut row: [Option<Combine>; ReduceOp::ALL.len()],
 ) -> [Option<Combine>; ReduceOp::ALL.len()] {
@@ -142,7 +142,7 @@ trait Half: Float + Number<Lane = f32> {
     /// The processor has AVX2 and F16C.
     unsafe fn widen_all(x: __m128i) -> __m256;
 
-    /// Stores 8 elements, rounded to nearest even. The only NaN among them is the canonical one.
+    /// Stores 8 elements, rounded to nearest even. Every NaN among them must be the canonical one.
     ///
     /// # Safety
     /// 8 elements can be written at `to`; the processor has AVX2 and F16C.
@@ -183,7 +183,7 @@ impl Half for bf16 {
     }
 }
 
-/// As the portable function of this name.
+/// Like the portable function of this name.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
 fn round_to_odd(x: __m256d) -> __m128 {
@@ -193,7 +193,7 @@ fn round_to_odd(x: __m256d) -> __m128 {
     _mm256_cvtpd_ps(_mm256_castsi256_pd(_mm256_or_si256(_mm256_andnot_si256(dropped, bits), sticky)))
 }
 
-/// The same numbers, and for every NaN the canonical one.
+/// The same numbers, with every NaN replaced by the canonical one.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
 fn canonical(x: __m256) -> __m256 {
@@ -287,7 +287,7 @@ fn decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32]) {
     portable::decode_i32(rest_of_vector, unscale, rest)
 }
 
-/// 8 elements and 8 of the packet, added in binary32.
+/// Adds 8 elements of memory and 8 of the packet, in binary32.
 ///
 /// # Safety
 /// 8 elements can be read at `x` and at `bytes`, and written at `sum`; the processor has AVX2 and F16C.

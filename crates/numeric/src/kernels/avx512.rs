@@ -1,6 +1,6 @@
-//! The kernels for AVX-512 (F, BW, DQ, VL), 16 elements at a time; a mask cuts the last step of a block to size.
+//! The kernels for AVX-512 (F, BW, DQ, VL), 16 elements at a time. A mask cuts the last step of a block to size.
 //!
-//! Loops that only move, swap or add are the portable ones, compiled again for these instructions.
+//! Loops that only move, swap or add are the portable loops, compiled again for these instructions.
 
 use std::arch::x86_64::*;
 
@@ -16,7 +16,7 @@ use crate::number::{DROPPED_BITS, Number};
 /// Elements in one step.
 const STEP: usize = 16;
 
-/// Whether this processor has what every function here needs.
+/// True if this processor has the instructions of this file.
 pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
@@ -24,7 +24,7 @@ pub(super) fn is_available() -> bool {
         && is_x86_feature_detected!("avx512vl")
 }
 
-/// Only handed out where [`is_available`].
+/// Used only if [`is_available`].
 pub(super) static KERNELS: Kernels = {
     let mut kernels = table::table::<Avx512>("avx512");
     kernels.f32 = convert(kernels.f32);
@@ -40,11 +40,11 @@ pub(super) static KERNELS: Kernels = {
 };
 
 instruction_set! {
-    /// What every function here needs.
+    /// The instructions of this file.
     Avx512, "avx512f,avx512bw,avx512dq,avx512vl"
 }
 
-/// Fixed point by hand.
+/// Hand-written kernels for fixed point.
 const fn convert<T: Float>(mut kernels: ElementKernels<T>) -> ElementKernels<T> {
     if let Some(fixed) = &mut kernels.fixed {
         fixed.encode = enter!(encode::<T>(input: &[T], factors: [f32; 2], vector: &mut [u8]));
@@ -53,7 +53,7 @@ const fn convert<T: Float>(mut kernels: ElementKernels<T>) -> ElementKernels<T> 
     kernels
 }
 
-/// Sums of 16-bit floats by hand.
+/// Hand-written kernels for sums of 16-bit floats.
 const fn add_halves<T: Half>(mut kernels: ElementKernels<T>) -> ElementKernels<T> {
     kernels.folds.sum = Fold {
         apart: enter!(add_16::<T>(input: &[T], bytes: &[u8], output: &mut [T])),
@@ -62,7 +62,7 @@ const fn add_halves<T: Half>(mut kernels: ElementKernels<T>) -> ElementKernels<T
     kernels
 }
 
-/// Accumulators of 16-bit floats by hand: for all operators how they are widened and narrowed, and sums.
+/// Hand-written kernels for accumulators of 16-bit floats: widening and narrowing for all operators, and sums.
 const fn widen_halves<T: Half>(
     mut row: [Option<Combine>; ReduceOp::ALL.len()],
 ) -> [Option<Combine>; ReduceOp::ALL.len()] {
@@ -89,7 +89,7 @@ trait Float: FixedPoint {
     /// The mask's elements can be read at `from`; the processor has the instructions of this file.
     unsafe fn load(from: *const Self, mask: __mmask16) -> __m512;
 
-    /// Stores the mask's elements of 8 and 8, rounded once.
+    /// Stores the mask's elements, of two registers with 8 each, rounded once.
     ///
     /// # Safety
     /// The mask's elements can be written at `to`; the processor has the instructions of this file.
@@ -140,7 +140,7 @@ trait Half: Float + Number<Lane = f32> {
     /// The processor has the instructions of this file.
     unsafe fn widen_all(x: __m256i) -> __m512;
 
-    /// 16 elements, rounded to nearest even. The only NaN among them is the canonical one.
+    /// 16 elements, rounded to nearest even. Every NaN among them must be the canonical one.
     ///
     /// # Safety
     /// The processor has the instructions of this file.
@@ -166,7 +166,7 @@ impl Half for bf16 {
         // SAFETY: the caller's promise.
         unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(x))) }
     }
-    /// By hand: `vcvtneps2bf16` flushes denormals.
+    /// Written by hand, since `vcvtneps2bf16` flushes denormals.
     #[inline(always)]
     unsafe fn narrow_all(x: __m512) -> __m256i {
         // SAFETY: the caller's promise.
@@ -179,7 +179,7 @@ impl Half for bf16 {
     }
 }
 
-/// As the portable function of this name.
+/// Like the portable function of this name.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn round_to_odd(x: __m512d) -> __m256 {
@@ -190,7 +190,7 @@ fn round_to_odd(x: __m512d) -> __m256 {
     _mm512_cvtpd_ps(_mm512_castsi512_pd(odd))
 }
 
-/// The same numbers, and for every NaN the canonical one.
+/// The same numbers, with every NaN replaced by the canonical one.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn canonical(x: __m512) -> __m512 {
@@ -306,7 +306,7 @@ fn decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32]) {
     });
 }
 
-/// The mask's elements and those of the packet, added in binary32.
+/// Adds the mask's elements of memory and of the packet, in binary32.
 ///
 /// # Safety
 /// The mask's elements can be read at `x` and at `bytes`, and written at `sum`; the processor has the instructions of

@@ -1,6 +1,6 @@
 //! The inner loops, as tables of functions: one table for each instruction set, all with bit-identical results.
 //!
-//! [`best`] is what everything else uses. The other tables are for tests and benchmarks, which compare them.
+//! All other code uses [`best`]. The other tables are for tests and benchmarks, which compare the tables.
 
 #[macro_use]
 mod recompile;
@@ -19,7 +19,7 @@ use crate::combine::{Combine, Fixed16};
 use crate::dtype::{DType, ReduceOp};
 use crate::scale::Scale;
 
-/// What makes a rounded sum a result: `result = sum * unit / divisor`.
+/// How the sum of rounded words becomes a result: `result = sum * unit / divisor`.
 #[derive(Clone, Copy, Debug)]
 pub struct Unscale {
     /// `1/f`: a power of two.
@@ -29,21 +29,21 @@ pub struct Unscale {
 }
 
 impl Unscale {
-    /// Of floats.
+    /// The values for a sum or an average with this scale.
     pub(crate) fn of(scale: Scale, op: ReduceOp) -> Unscale {
         let divisor = scale.divisor(op);
         match scale.world.is_power_of_two() {
-            // Powers of two divide exactly, with the unit.
+            // Division by a power of two is exact, so the unit includes it.
             true => Unscale { unit: scale.unit() / divisor, divisor: 1.0 },
             false => Unscale { unit: scale.unit(), divisor },
         }
     }
 }
 
-/// The kernels of one element type. Callers see that lengths agree.
+/// The kernels of one element type. Callers check that lengths agree.
 #[derive(Clone, Copy)]
 pub struct ElementKernels<T: 'static> {
-    /// Of the types that have fixed point.
+    /// The kernels of fixed point, for types that have it.
     pub fixed: Option<FixedKernels<T>>,
     /// `bytes <- input`, big-endian.
     pub write: fn(&[T], &mut [u8]),
@@ -51,39 +51,40 @@ pub struct ElementKernels<T: 'static> {
     pub read: fn(&[u8], &mut [T]),
     /// The operators.
     pub folds: Folds<T>,
-    /// `data <- data / ranks`, rounded once; integers truncate towards zero.
+    /// `data <- data / ranks`, rounded once; integers truncate towards zero. See [`crate::codec::divide`].
     pub divide: fn(&mut [T], u16),
 }
 
-/// To 32-bit fixed point and back. `encode` and `decode` are for blocks of finite elements.
+/// Conversions to 32-bit fixed point and back. `encode` and `decode` are for blocks of finite elements.
 #[derive(Clone, Copy)]
 pub struct FixedKernels<T: 'static> {
-    /// The largest magnitude as the bits of a binary32, those of an infinity or NaN if there is one; 0 for integers.
+    /// The largest magnitude as the bits of a binary32. If the block has an infinity or a NaN, the bits of one; 0 for
+    /// integers.
     pub max_abs: fn(&[T]) -> u32,
     /// `vector <- round(input * factors[0] * factors[1])`, big-endian.
     pub encode: fn(&[T], [f32; 2], &mut [u8]),
     /// `output <- vector * unit / divisor`.
     pub decode: fn(&[u8], Unscale, &mut [T]),
-    /// The largest magnitude of those that are finite.
+    /// The largest magnitude of the finite elements.
     pub largest_finite: fn(&[T]) -> f32,
-    /// As `encode`, with counters of infinities.
+    /// Like `encode`, with counters of infinities.
     pub encode_counted: fn(&[T], Scale, &mut [u8]),
-    /// As `decode`, with counters of infinities.
+    /// Like `decode`, with counters of infinities.
     pub decode_counted: fn(&[u8], Scale, ReduceOp, &mut [T]),
 }
 
 /// The kernels that combine elements with those of a packet.
 #[derive(Clone, Copy)]
 pub struct Folds<T: 'static> {
-    /// Sums, and averages until their end.
+    /// Sums, and the sums of averages.
     pub sum: Fold<T>,
-    /// The least.
+    /// Minima.
     pub min: Fold<T>,
-    /// The greatest.
+    /// Maxima.
     pub max: Fold<T>,
     /// Products.
     pub prod: Fold<T>,
-    /// And, or, exclusive or; of integers.
+    /// And, or, exclusive or, for integers.
     pub bitwise: Option<[Fold<T>; 3]>,
 }
 
@@ -97,7 +98,7 @@ pub struct Fold<T: 'static> {
 }
 
 impl<T> Folds<T> {
-    /// The operator's; `None` where it has no meaning.
+    /// The kernels of an operator; `None` if it has no meaning for the type.
     pub fn of(&self, op: ReduceOp) -> Option<&Fold<T>> {
         match op {
             ReduceOp::Sum | ReduceOp::Avg => Some(&self.sum),
@@ -151,7 +152,7 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Accumulators of native elements; `None` where the operator has no meaning for the type.
+    /// Accumulators of native elements; `None` if the operator has no meaning for the type.
     pub fn combine(&self, dtype: DType, op: ReduceOp) -> Option<&Combine> {
         self.native[dtype as usize - 1].get(usize::from(op.code()) - 1)?.as_ref()
     }

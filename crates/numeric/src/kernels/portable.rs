@@ -1,4 +1,4 @@
-//! The loops in plain Rust: right on any processor, and the definition of what other tables must give.
+//! The loops in plain Rust. They run on any processor, and define the results of all other tables.
 
 use half::{bf16, f16};
 
@@ -49,7 +49,7 @@ pub(super) fn max_abs_bf16(input: &[bf16]) -> u32 {
 }
 
 /// Adding 1.5 * 2^52 leaves binary64 no bits for a fraction: the sum is rounded to nearest even, and its low bits are
-/// the integer in two's complement. The scaled element is at most 2^30: that is what the agreed exponent is for.
+/// the integer in two's complement. The agreed exponent bounds the scaled element by 2^30.
 #[inline(always)]
 pub(super) fn quantise(x: f64, factors: [f32; 2]) -> u32 {
     const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
@@ -64,8 +64,8 @@ pub(super) fn encode<T: FixedPoint>(input: &[T], factors: [f32; 2], vector: &mut
     }
 }
 
-/// Scaling by `unit` is exact. The quotient of 31 bits by 10 is never so near to a tie of a narrower type, without being
-/// one, that binary64's own rounding would move it there: the only rounding that counts is the last.
+/// Scaling by `unit` is exact. The quotient of 31 bits by 15 is a tie of a narrower type, or so far from any tie that
+/// binary64's own rounding does not reach it: only the last rounding counts.
 #[inline(always)]
 pub(super) fn decode<T: FixedPoint>(vector: &[u8], unscale: Unscale, output: &mut [T]) {
     for (x, word) in output.iter_mut().zip(vector.as_chunks().0) {
@@ -73,7 +73,7 @@ pub(super) fn decode<T: FixedPoint>(vector: &[u8], unscale: Unscale, output: &mu
     }
 }
 
-/// Integers take part as they are; the quotient truncates towards zero.
+/// Integers are not scaled; the quotient truncates towards zero.
 #[inline(always)]
 pub(super) fn decode_i32(vector: &[u8], unscale: Unscale, output: &mut [i32]) {
     if unscale.divisor == 1.0 {
@@ -110,8 +110,9 @@ pub(super) fn fold_in_place<T: Number, O: Operator<T::Lane>>(data: &mut [T], byt
     }
 }
 
-/// The quotient of a 16-bit float's 11 bits, or of a binary32's 24, by 16 bits is a tie of the narrower type or further
-/// from one than half a unit of the lane: the only rounding that counts is the last.
+/// The quotient of a 16-bit float's 11 bits, or of a binary32's 24, by up to 8,192 ranks is a tie of the narrower type,
+/// or further from any tie than half a unit of the lane: only the last rounding counts. `docs/numerics.md` says what
+/// holds for more ranks.
 #[inline(always)]
 pub(super) fn divide<T: Number>(data: &mut [T], ranks: u16) {
     for x in data {
@@ -119,7 +120,7 @@ pub(super) fn divide<T: Number>(data: &mut [T], ranks: u16) {
     }
 }
 
-/// Panics unless the lanes are as many as the vector's elements of `element` bytes.
+/// Panics unless there are as many lanes as elements of `element` bytes in the vector.
 #[inline(always)]
 pub(super) fn check<L: Number>(lanes: &[u8], vector: &[u8], element: usize) {
     let (lane, lanes, vector) = (size_of::<L>(), lanes.len(), vector.len());

@@ -1,6 +1,6 @@
-//! How loops that are written once are compiled for several instruction sets.
+//! Compiles loops that are written once for several instruction sets.
 
-/// A plain function for a table, from one that needs instructions that not every processor has.
+/// A plain function for a table, from a function that needs instructions that not every processor has.
 #[cfg(target_arch = "x86_64")]
 macro_rules! enter {
     ($name:ident $(::<$($generic:ty),*>)? ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
@@ -11,14 +11,14 @@ macro_rules! enter {
 
 /// A set of instructions that [`run`](InstructionSet::run) may use.
 pub(super) trait InstructionSet: 'static {
-    /// What `work` gives, compiled for these instructions: it is inlined into a function that has them.
+    /// The result of `work`, compiled for these instructions: `work` is inlined into a function that has them.
     ///
     /// # Safety
     /// The processor has the instructions.
     unsafe fn run<R>(work: impl FnOnce() -> R) -> R;
 }
 
-/// What every processor of the target has.
+/// The instructions that every processor of the target has.
 pub(super) struct Baseline;
 
 impl InstructionSet for Baseline {

@@ -1,4 +1,4 @@
-//! A whole table out of the portable loops, compiled for one set of instructions.
+//! Makes a whole table out of the portable loops, compiled for one set of instructions.
 
 use half::{bf16, f16};
 
@@ -36,7 +36,7 @@ macro_rules! floats {
     };
 }
 
-/// The same, with operators on bits.
+/// The accumulators of an integer type, which also has operators on bits.
 macro_rules! integers {
     ($set:ident, $name:literal, $type:ty) => {{
         let [sum, avg, min, max, prod, ..] = floats!($set, $name, $type);
